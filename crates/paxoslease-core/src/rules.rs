@@ -1,0 +1,148 @@
+//! The safety rules of the protocol by name, so that a test can switch one off.
+//!
+//! In a normal build [`Rules`] is empty and [`Rules::on`] is the constant `true`: the compiler
+//! removes every check. With the feature `mutants`, one rule at a time can be off, and the
+//! exhaustive checker or a scripted schedule must then find the harm (docs/protocol.md, section 8).
+
+/// One line of the protocol's "what breaks without it" table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Rule {
+    /// A3: a live lease of another tenure refuses a Propose.
+    ProposeRefusesForeign,
+    /// A3: an accepted Propose raises `promised`.
+    ProposeRaisesPromised,
+    /// A4: a renewal keeps the later of two expiries.
+    RenewKeepsLater,
+    /// A4: a renewal raises `promised`.
+    RenewRaisesPromised,
+    /// A4: only a live lease is renewed.
+    RenewOnlyLive,
+    /// P5: a Heal is sent only after a majority renewed.
+    HealOnlyAfterMajority,
+    /// A5: a Heal below `promised` is refused.
+    HealObeysBallot,
+    /// P5: a Heal carries the ballot of the renewal that won.
+    HealCarriesRenewalBallot,
+    /// A6: a Release clears exactly its own tenure.
+    ReleaseMatchesTenure,
+    /// A7: reclaiming an entry folds its `promised` into `floor`.
+    ReclaimFoldsIntoFloor,
+    /// R1: after a restart `floor` begins at the ceiling.
+    FloorStartsAtCeiling,
+    /// R1, R5: after a restart the counter begins at the ceiling; no ballot is issued twice.
+    CounterStartsAtCeiling,
+    /// P1: a majority that is late counts for nothing.
+    LateMajorityCountsForNothing,
+    /// P3: accepts are counted by distinct acceptor.
+    AcceptsAreDistinct,
+    /// P3: a round's timer is armed once.
+    TimerIsArmedOnce,
+    /// P4: a round is voided before it is undone.
+    VoidBeforeUndo,
+    /// P5: a failed renewal is not undone by a release.
+    FailedRenewalIsNotUndone,
+    /// P8: only a fresh round is released when its client left.
+    AbandonReleasesFreshOnly,
+    /// P5: each renewal has a fresh ballot.
+    RenewalHasFreshBallot,
+    /// P6: a release drops the holder's belief before anything is sent.
+    ReleaseDropsBeliefFirst,
+    /// P6: a released tenure is never believed again, whatever grant arrives.
+    ReleasedTenureIsNeverUsed,
+    /// P7: a client renews only a tenure that was granted to it.
+    OnlyOwnTenureIsRenewed,
+    /// A1: `ttl <= M`, in Renew and Heal too.
+    RenewTtlIsBounded,
+    /// T1: the belief is shorter than the exclusion by the drift margin.
+    BeliefKeepsDriftMargin,
+    /// T2: the time a server kept a request waiting is divided by r.
+    WaitedIsShrunkByDrift,
+    /// T3, R3: the quarantine covers the longest ttl.
+    QuarantineCoversLongestTtl,
+    /// R2: `lease_ceiling` counts renewals and heals.
+    LeaseCeilingCountsRenewals,
+    /// R2: `lease_ceiling` is not lowered during quarantine.
+    LeaseCeilingKeptInQuarantine,
+    /// R4: a snapshot is used once.
+    SnapshotIsUsedOnce,
+    /// R4: a quarantined node writes no snapshot.
+    NoSnapshotFromQuarantine,
+    /// Invariant 5: a quorum of accepts is more than half of the members.
+    QuorumIsMajority,
+}
+
+impl Rule {
+    /// Every rule, in the order of the protocol's table.
+    pub const ALL: [Self; 31] = [
+        Self::ProposeRefusesForeign,
+        Self::ProposeRaisesPromised,
+        Self::RenewKeepsLater,
+        Self::RenewRaisesPromised,
+        Self::RenewOnlyLive,
+        Self::HealOnlyAfterMajority,
+        Self::HealObeysBallot,
+        Self::HealCarriesRenewalBallot,
+        Self::ReleaseMatchesTenure,
+        Self::ReclaimFoldsIntoFloor,
+        Self::FloorStartsAtCeiling,
+        Self::CounterStartsAtCeiling,
+        Self::LateMajorityCountsForNothing,
+        Self::AcceptsAreDistinct,
+        Self::TimerIsArmedOnce,
+        Self::VoidBeforeUndo,
+        Self::FailedRenewalIsNotUndone,
+        Self::AbandonReleasesFreshOnly,
+        Self::RenewalHasFreshBallot,
+        Self::ReleaseDropsBeliefFirst,
+        Self::ReleasedTenureIsNeverUsed,
+        Self::OnlyOwnTenureIsRenewed,
+        Self::RenewTtlIsBounded,
+        Self::BeliefKeepsDriftMargin,
+        Self::WaitedIsShrunkByDrift,
+        Self::QuarantineCoversLongestTtl,
+        Self::LeaseCeilingCountsRenewals,
+        Self::LeaseCeilingKeptInQuarantine,
+        Self::SnapshotIsUsedOnce,
+        Self::NoSnapshotFromQuarantine,
+        Self::QuorumIsMajority,
+    ];
+}
+
+/// Which rules are in force: all of them, except in a test built with the feature `mutants`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Rules {
+    #[cfg(feature = "mutants")]
+    off: Option<Rule>,
+}
+
+impl Rules {
+    /// Every rule in force.
+    #[cfg(not(feature = "mutants"))]
+    pub const ALL: Self = Self {};
+    /// Every rule in force.
+    #[cfg(feature = "mutants")]
+    pub const ALL: Self = Self { off: None };
+
+    /// All rules but one.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub const fn without(rule: Rule) -> Self {
+        Self { off: Some(rule) }
+    }
+
+    /// Whether a rule is in force.
+    #[cfg(not(feature = "mutants"))]
+    #[must_use]
+    #[inline]
+    pub const fn on(self, _rule: Rule) -> bool {
+        true
+    }
+
+    /// Whether a rule is in force.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    #[inline]
+    pub fn on(self, rule: Rule) -> bool {
+        self.off != Some(rule)
+    }
+}

@@ -1,0 +1,266 @@
+//! Names and holder texts: borrowed and checked at the border, owned and compact inside.
+//!
+//! [`Label`] keeps a name and a holder text together in 40 bytes, so that an acceptor entry is one
+//! cache line; longer texts spill to the heap.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::num::NonZeroU8;
+
+/// What is leased: 1 to 512 bytes of UTF-8.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name<'a>(&'a str);
+
+/// Why a text is no name or no holder text. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TextError {
+    /// A name has at least one byte.
+    Empty,
+    /// Longer than allowed.
+    TooLong {
+        /// Its length in bytes.
+        len: usize,
+        /// The most it may have.
+        max: usize,
+    },
+    /// Not UTF-8.
+    NotUtf8,
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "a name has at least one byte"),
+            Self::TooLong { len, max } => write!(f, "{len} bytes long, at most {max} allowed"),
+            Self::NotUtf8 => write!(f, "not valid UTF-8"),
+        }
+    }
+}
+
+impl core::error::Error for TextError {}
+
+impl<'a> Name<'a> {
+    /// The longest name, in bytes.
+    pub const LEN_MAX: usize = 512;
+
+    /// Checks the bounds.
+    ///
+    /// # Errors
+    /// When the text is empty or too long.
+    pub const fn new(text: &'a str) -> Result<Self, TextError> {
+        match text.len() {
+            0 => Err(TextError::Empty),
+            len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
+            _ => Ok(Self(text)),
+        }
+    }
+
+    /// Checks the bounds and the encoding.
+    ///
+    /// # Errors
+    /// When the bytes are no UTF-8, none, or too many.
+    pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, TextError> {
+        Self::new(core::str::from_utf8(bytes).map_err(|_| TextError::NotUtf8)?)
+    }
+
+    /// The text.
+    #[must_use]
+    pub const fn as_str(self) -> &'a str {
+        self.0
+    }
+}
+
+impl fmt::Debug for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.0, f)
+    }
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Who holds it, in the user's words: 0 to 256 bytes of UTF-8. Shown, never compared for safety.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Holder<'a>(&'a str);
+
+impl<'a> Holder<'a> {
+    /// The longest holder text, in bytes.
+    pub const LEN_MAX: usize = 256;
+    /// No text.
+    pub const NONE: Self = Self("");
+
+    /// Checks the bound.
+    ///
+    /// # Errors
+    /// When the text is too long.
+    pub const fn new(text: &'a str) -> Result<Self, TextError> {
+        match text.len() {
+            len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
+            _ => Ok(Self(text)),
+        }
+    }
+
+    /// Checks the bound and the encoding.
+    ///
+    /// # Errors
+    /// When the bytes are no UTF-8 or too many.
+    pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, TextError> {
+        Self::new(core::str::from_utf8(bytes).map_err(|_| TextError::NotUtf8)?)
+    }
+
+    /// The text.
+    #[must_use]
+    pub const fn as_str(self) -> &'a str {
+        self.0
+    }
+}
+
+impl fmt::Debug for Holder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.0, f)
+    }
+}
+
+impl fmt::Display for Holder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Bytes a [`Label`] keeps without touching the heap, name and holder together.
+const INLINE_MAX: usize = 38;
+
+/// A name and a holder text, owned.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Label(Repr);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Repr {
+    Inline { name_len: NonZeroU8, holder_len: u8, bytes: [u8; INLINE_MAX] },
+    Spilled(Box<Spilled>),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Spilled {
+    name: Box<str>,
+    holder: Box<str>,
+}
+
+impl Label {
+    /// Copies both texts.
+    #[must_use]
+    pub fn new(name: Name<'_>, holder: Holder<'_>) -> Self {
+        let (name, holder) = (name.0.as_bytes(), holder.0.as_bytes());
+        let inline_len = name.len() + holder.len();
+        match u8::try_from(name.len()).ok().and_then(NonZeroU8::new) {
+            Some(name_len) if inline_len <= INLINE_MAX => {
+                let mut bytes = [0; INLINE_MAX];
+                bytes[..name.len()].copy_from_slice(name);
+                bytes[name.len()..inline_len].copy_from_slice(holder);
+                Self(Repr::Inline { name_len, holder_len: holder.len() as u8, bytes })
+            }
+            _ => Self(Repr::Spilled(Box::new(Spilled {
+                name: utf8(name).into(),
+                holder: utf8(holder).into(),
+            }))),
+        }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> Name<'_> {
+        Name(utf8(self.name_bytes()))
+    }
+
+    /// The name's bytes, for comparing without checking the encoding again.
+    pub(crate) fn name_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline { name_len, bytes, .. } => &bytes[..usize::from(name_len.get())],
+            Repr::Spilled(spilled) => spilled.name.as_bytes(),
+        }
+    }
+
+    /// The holder text.
+    #[must_use]
+    pub fn holder(&self) -> Holder<'_> {
+        match &self.0 {
+            Repr::Inline { name_len, holder_len, bytes } => {
+                let start = usize::from(name_len.get());
+                Holder(utf8(&bytes[start..start + usize::from(*holder_len)]))
+            }
+            Repr::Spilled(spilled) => Holder(&spilled.holder),
+        }
+    }
+
+    /// The same name with another holder text.
+    #[must_use]
+    pub(crate) fn with_holder(&self, holder: Holder<'_>) -> Self {
+        Self::new(self.name(), holder)
+    }
+
+    /// Bytes this label keeps on the heap besides itself.
+    #[must_use]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match &self.0 {
+            Repr::Inline { .. } => 0,
+            Repr::Spilled(spilled) => {
+                size_of::<Spilled>() + spilled.name.len() + spilled.holder.len()
+            }
+        }
+    }
+}
+
+fn utf8(bytes: &[u8]) -> &str {
+    core::str::from_utf8(bytes).expect("copied from a str, cut where it was joined")
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of {:?}", self.name(), self.holder())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_label_is_forty_bytes() {
+        assert_eq!(size_of::<Label>(), 40);
+    }
+
+    #[test]
+    fn names_have_1_to_512_bytes() {
+        assert_eq!(Name::new(""), Err(TextError::Empty));
+        let long = "x".repeat(513);
+        assert_eq!(Name::new(&long), Err(TextError::TooLong { len: 513, max: 512 }));
+        assert!(Name::new(&long[..512]).is_ok());
+        assert_eq!(Name::from_bytes(b"\xff"), Err(TextError::NotUtf8));
+    }
+
+    #[test]
+    fn holders_have_at_most_256_bytes() {
+        assert!(Holder::new("").is_ok());
+        let long = "x".repeat(257);
+        assert_eq!(Holder::new(&long), Err(TextError::TooLong { len: 257, max: 256 }));
+    }
+
+    proptest! {
+        #[test]
+        fn a_label_gives_back_what_it_was_given(name in ".{1,120}", holder in ".{0,60}") {
+            let (Ok(n), Ok(h)) = (Name::new(&name), Holder::new(&holder)) else { return Ok(()) };
+            let label = Label::new(n, h);
+            prop_assert_eq!(label.name(), n);
+            prop_assert_eq!(label.holder(), h);
+            let other = String::from("someone else entirely, far away");
+            let moved = label.with_holder(Holder::new(&other).unwrap());
+            prop_assert_eq!(moved.name(), n);
+            prop_assert_eq!(moved.holder().as_str(), &other);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Time as the protocol sees it: instants on one node's own clock, spans in milliseconds, and the
+//! bound on how far two clocks may drift apart.
+//!
+//! Owns every formula of protocol section 5 (T1 to T4). Deliberately lacks a way to read a clock:
+//! `now` is always an argument. Instants of two nodes are never compared.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::rules::{Rule, Rules};
+
+/// A point on one node's monotonic clock, in nanoseconds since an origin only that node knows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The clock's origin.
+    pub const ZERO: Self = Self(0);
+    /// Later than any instant a real clock shows.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// From a clock reading in nanoseconds.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The reading in nanoseconds.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// This instant and a span later; saturates, so that a huge span means "never".
+    #[must_use]
+    pub const fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(saturating_nanos(span)))
+    }
+
+    /// The span from `earlier` to here; zero when `earlier` is not earlier (T4: compare before
+    /// subtracting, never wrap).
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+const fn saturating_nanos(span: Duration) -> u64 {
+    let nanos = span.as_nanos();
+    if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
+}
+
+/// How long a lease lasts, in whole milliseconds. At least one; the cell sets the upper bound M.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ttl(u32);
+
+impl Ttl {
+    /// The shortest ttl a client may ask for.
+    pub const MIN: Self = Self(50);
+    /// The longest span a ttl can express, a bound on M.
+    pub const MAX: Self = Self(u32::MAX);
+
+    /// From milliseconds; `None` for zero.
+    #[must_use]
+    pub const fn from_millis(millis: u32) -> Option<Self> {
+        if millis == 0 { None } else { Some(Self(millis)) }
+    }
+
+    /// From a span, rounded up to the next millisecond (a lease is never silently shortened).
+    /// `None` for zero and for what does not fit.
+    #[must_use]
+    pub fn from_duration(span: Duration) -> Option<Self> {
+        let millis = span.as_nanos().div_ceil(1_000_000);
+        u32::try_from(millis).ok().and_then(Self::from_millis)
+    }
+
+    /// In milliseconds.
+    #[must_use]
+    pub const fn as_millis(self) -> u32 {
+        self.0
+    }
+
+    /// As a span.
+    #[must_use]
+    pub const fn as_duration(self) -> Duration {
+        Duration::from_millis(self.0 as u64)
+    }
+}
+
+impl fmt::Debug for Ttl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ms", self.0)
+    }
+}
+
+impl fmt::Display for Ttl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_duration())
+    }
+}
+
+/// What the cell assumes of its clocks: every rate within `1 ± ppm/10^6` of real time, every
+/// reading at most `granularity` old.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Drift {
+    ppm: u32,
+    granularity: Duration,
+}
+
+impl Drift {
+    /// The largest rate error a cell may assume: one part in ten.
+    pub const PPM_MAX: u32 = 100_000;
+
+    /// Clocks that agree perfectly, for models of the protocol in whole ticks.
+    pub const NONE: Self = Self { ppm: 0, granularity: Duration::ZERO };
+
+    /// `None` when `ppm` is above [`Self::PPM_MAX`].
+    #[must_use]
+    pub const fn new(ppm: u32, granularity: Duration) -> Option<Self> {
+        if ppm > Self::PPM_MAX { None } else { Some(Self { ppm, granularity }) }
+    }
+
+    /// The assumed rate error in parts per million.
+    #[must_use]
+    pub const fn ppm(self) -> u32 {
+        self.ppm
+    }
+
+    /// The granularity of the coarsest clock in the cell.
+    #[must_use]
+    pub const fn granularity(self) -> Duration {
+        self.granularity
+    }
+
+    /// `span / r` with r = (1+e)/(1-e), rounded down: what surely passes on any clock of the cell
+    /// less than `span` on another.
+    fn shrink(self, span: Duration) -> Duration {
+        self.scale(span, 1_000_000 - self.ppm, 1_000_000 + self.ppm, false)
+    }
+
+    /// `span * r`, rounded up.
+    fn stretch(self, span: Duration) -> Duration {
+        self.scale(span, 1_000_000 + self.ppm, 1_000_000 - self.ppm, true)
+    }
+
+    fn scale(self, span: Duration, numerator: u32, denominator: u32, up: bool) -> Duration {
+        if self.ppm == 0 {
+            return span;
+        }
+        let product = u128::from(saturating_nanos(span)) * u128::from(numerator);
+        let round = if up { u128::from(denominator) - 1 } else { 0 };
+        let nanos = (product + round) / u128::from(denominator);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// T1: `Tp = ttl / r - g`, how long a holder may believe after an acceptor was asked to
+    /// exclude others for `ttl`.
+    #[must_use]
+    pub fn belief_span(self, rules: Rules, ttl: Ttl) -> Duration {
+        let span = ttl.as_duration();
+        if !rules.on(Rule::BeliefKeepsDriftMargin) {
+            return span;
+        }
+        self.shrink(span).saturating_sub(self.granularity)
+    }
+
+    /// T2 for a holder on the proposer's own clock: belief counts from before the round was sent.
+    #[must_use]
+    pub fn belief_ends_at(self, rules: Rules, started_at: Instant, ttl: Ttl) -> Instant {
+        started_at.after(self.belief_span(rules, ttl))
+    }
+
+    /// T2 for a holder on another clock: from before its request left, plus what the server says
+    /// it was kept waiting (on the server's clock, hence the division), less the granularity.
+    #[must_use]
+    pub fn remote_belief_ends_at(
+        self,
+        rules: Rules,
+        sent_at: Instant,
+        waited: Duration,
+        ttl: Ttl,
+    ) -> Instant {
+        let credit = if rules.on(Rule::WaitedIsShrunkByDrift) {
+            self.shrink(waited).saturating_sub(self.granularity)
+        } else {
+            waited
+        };
+        sent_at.after(credit).after(self.belief_span(rules, ttl))
+    }
+
+    /// T3: how long an acceptor that lost its leases stays silent.
+    #[must_use]
+    pub fn quarantine_span(self, rules: Rules, longest: Duration) -> Duration {
+        if !rules.on(Rule::QuarantineCoversLongestTtl) {
+            return longest / 2;
+        }
+        self.stretch(longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const R: Rules = Rules::ALL;
+
+    #[test]
+    fn a_belief_is_shorter_than_the_exclusion_by_both_clocks_errors() {
+        let drift = Drift::new(1000, Duration::from_millis(1)).expect("in bounds");
+        let ttl = Ttl::from_millis(10_000).expect("not zero");
+        let belief = drift.belief_span(R, ttl);
+        // A fast acceptor (1+e) and a slow holder (1-e): in real time the belief must end first.
+        let holder_real = belief.as_secs_f64() / (1.0 - 0.001);
+        let acceptor_real = 10.0 / (1.0 + 0.001);
+        assert!(holder_real < acceptor_real);
+        assert!(acceptor_real - holder_real < 0.003, "and waste no more than the margin");
+    }
+
+    #[test]
+    fn a_belief_never_wraps_below_zero() {
+        let drift = Drift::new(100_000, Duration::from_secs(1)).expect("in bounds");
+        let ttl = Ttl::from_millis(50).expect("not zero");
+        assert_eq!(drift.belief_span(R, ttl), Duration::ZERO);
+        let sent_at = Instant::from_nanos(7);
+        assert_eq!(drift.remote_belief_ends_at(R, sent_at, Duration::ZERO, ttl), sent_at);
+    }
+
+    #[test]
+    fn a_quarantine_is_longer_than_the_longest_lease() {
+        let drift = Drift::new(1000, Duration::ZERO).expect("in bounds");
+        assert!(drift.quarantine_span(R, Duration::from_secs(60)) > Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_span_is_rounded_up_to_whole_milliseconds() {
+        assert_eq!(Ttl::from_duration(Duration::from_nanos(1)), Ttl::from_millis(1));
+        assert_eq!(Ttl::from_duration(Duration::ZERO), None);
+        assert_eq!(Ttl::from_duration(Duration::from_secs(u64::MAX)), None);
+    }
+
+    #[test]
+    fn instants_saturate() {
+        assert_eq!(Instant::MAX.after(Duration::from_secs(1)), Instant::MAX);
+        assert_eq!(Instant::ZERO.since(Instant::MAX), Duration::ZERO);
+    }
+}
