@@ -1,2 +1,87 @@
-//! Placeholder.
-fn main() {}
+//! The repository's own automation, run as `cargo xtask <task>`.
+//!
+//! Every task is a list of ordinary commands, printed before they run, so that any one of them can
+//! be repeated by hand. What the tasks build lives elsewhere; nothing here is shipped.
+
+mod fuzz;
+mod install;
+mod invocation;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::invocation::cargo;
+
+/// The tasks of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything a change must pass; installs the tools that are missing
+    Test,
+    /// Facts about this repository that would drift if nobody looked
+    Tidy,
+    /// The exhaustive checker on the shipping core
+    Check {
+        /// Larger bounds: many minutes instead of two
+        #[arg(long)]
+        deep: bool,
+    },
+    /// Every fuzz target in turn, on the nightly toolchain
+    Fuzz {
+        /// How long to run each target
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
+    /// Measures the paper's claims in the simulator and writes docs/paper.md with its plots
+    Paper,
+    /// Benchmarks; never part of the tests
+    Bench {
+        /// Which one
+        suite: Suite,
+    },
+}
+
+/// What there is to benchmark: each is a binary of that name in `bench/`.
+#[derive(Clone, Copy, ValueEnum)]
+enum Suite {
+    /// The protocol core and codec on one thread, and bytes per lease
+    Core,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
+        Task::Test => test::run(),
+        Task::Tidy => tidy::run(),
+        Task::Check { deep } => {
+            let command = cargo(["run", "--release", "-p", "paxoslease-check", "--"]);
+            if deep { command.arg("--deep").run() } else { command.run() }
+        }
+        Task::Fuzz { seconds } => fuzz::run(seconds),
+        Task::Paper => {
+            cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "paper", "--", "docs"])
+                .run()
+        }
+        Task::Bench { suite: Suite::Core } => {
+            cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "core"]).run()
+        }
+    }
+}

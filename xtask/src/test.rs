@@ -1,0 +1,128 @@
+//! What a change must pass, in the order in which a failure is cheapest to learn of.
+//!
+//! The first failure stops the run and shows the command that repeats it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::install::Tool;
+use crate::invocation::{Invocation, cargo};
+use crate::tidy;
+
+struct Step {
+    title: &'static str,
+    tools: &'static [Tool],
+    work: Work,
+}
+
+enum Work {
+    Tidy,
+    Commands(Vec<Invocation>),
+}
+
+/// Runs every step and says how long each took.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let steps = steps();
+    let count = steps.len();
+    let mut passed = Vec::with_capacity(count);
+    for (place, step) in steps.iter().enumerate() {
+        eprintln!("\n=== {}/{count} {} ===", place + 1, step.title);
+        let took = timed(|| step.run()).with_context(|| format!("{} failed", step.title))?;
+        passed.push(format!("{} {}", step.title, seconds(took)));
+    }
+    eprintln!("\nAll {count} steps passed: {}.", passed.join(", "));
+    Ok(())
+}
+
+impl Step {
+    fn run(&self) -> anyhow::Result<()> {
+        self.tools.iter().try_for_each(|tool| tool.ensure())?;
+        match &self.work {
+            Work::Tidy => tidy::run(),
+            Work::Commands(commands) => commands.iter().try_for_each(Invocation::run),
+        }
+    }
+}
+
+fn steps() -> Vec<Step> {
+    let step = |title, tools, commands| Step { title, tools, work: Work::Commands(commands) };
+    vec![
+        Step { title: "tidy", tools: &[], work: Work::Tidy },
+        step("format", &[Tool::Rustfmt], vec![cargo(["fmt", "--all", "--check"])]),
+        step("clippy", &[Tool::Clippy], clippy()),
+        step(
+            "core alone",
+            &[],
+            vec![cargo(["build", "-p", "paxoslease-core", "--no-default-features"])],
+        ),
+        step("tests", &[Tool::Nextest], vec![cargo(["nextest", "run", "--workspace"])]),
+        step("doc tests", &[], vec![cargo(["test", "--workspace", "--doc"])]),
+        step(
+            "docs",
+            &[],
+            vec![cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")],
+        ),
+        step(
+            "licences, bans and sources",
+            &[Tool::Deny],
+            vec![cargo(["deny", "check", "licenses", "bans", "sources"])],
+        ),
+    ]
+}
+
+/// The core is linted alone as well: in the workspace its features are whatever all members
+/// together ask for, which hides the build that ships from the one with mutants.
+fn clippy() -> Vec<Invocation> {
+    let deny = |command: Invocation| command.arg("--").arg("-D").arg("warnings");
+    vec![
+        deny(cargo(["clippy", "--workspace", "--all-targets"])),
+        deny(cargo(["clippy", "-p", "paxoslease-core", "--no-default-features"])),
+        deny(cargo(["clippy", "-p", "paxoslease-core", "--all-targets", "--features", "mutants"])),
+    ]
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a step took is for people to read")]
+fn timed(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Duration> {
+    let started_at = Instant::now();
+    work()?;
+    Ok(started_at.elapsed())
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown() -> Vec<String> {
+        let commands = |step: Step| match step.work {
+            Work::Tidy => Vec::new(),
+            Work::Commands(commands) => commands,
+        };
+        steps().into_iter().flat_map(commands).map(|command| command.to_string()).collect()
+    }
+
+    #[test]
+    fn warnings_are_errors_wherever_the_compiler_can_warn() {
+        let shown = shown();
+        let lints: Vec<_> = shown.iter().filter(|line| line.contains("cargo clippy")).collect();
+        assert_eq!(lints.len(), 3);
+        assert!(lints.iter().all(|line| line.ends_with(" -- -D warnings")), "{lints:?}");
+        assert!(
+            shown
+                .contains(&"RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_step_that_fails_stops_the_run_with_the_command_to_repeat() {
+        let never = cargo(["never-reached"]);
+        let work = Work::Commands(vec![cargo(["no-such-step"]), never]);
+        let error = Step { title: "made up", tools: &[], work }.run().expect_err("it fails");
+        assert!(format!("{error:#}").contains("cargo no-such-step"), "{error:#}");
+        assert!(!format!("{error:#}").contains("never-reached"), "{error:#}");
+    }
+}

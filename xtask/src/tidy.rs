@@ -1,0 +1,84 @@
+//! Facts about this repository that would drift if nobody looked.
+//!
+//! Each check is a function from the repository's files to findings and knows nothing of the
+//! others; its tests feed it a made-up repository that breaks the rule. What the compiler, clippy
+//! or cargo-deny already hold is not repeated here.
+
+mod commands;
+mod dependencies;
+mod layers;
+mod links;
+mod machine;
+mod manifest;
+mod markdown;
+mod mutants;
+mod purity;
+mod repository;
+mod rules;
+mod rust;
+mod shape;
+mod versions;
+
+use std::fmt;
+
+use anyhow::bail;
+
+use crate::tidy::repository::Repository;
+
+/// A fact that does not hold, at a place an editor can jump to.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Finding {
+    path: String,
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    fn new(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.into(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+type Check = fn(&Repository) -> Vec<Finding>;
+
+const CHECKS: &[(&str, Check)] = &[
+    ("dependencies between crates point down only", layers::point_down),
+    ("every crate takes the workspace's lints", layers::take_the_lints),
+    ("no shipped binary can switch a rule off", mutants::are_out_of_reach),
+    ("the core is no_std", purity::core_is_no_std),
+    ("no clock, randomness, logging or ambient order where all is an argument", purity::hold),
+    ("every dependency has its reason", dependencies::have_reasons),
+    ("every dependency has its user", dependencies::have_users),
+    ("documented commands exist", commands::exist),
+    ("relative links lead somewhere", links::lead_somewhere),
+    ("every rule stands in the protocol's table", rules::stand_in_the_table),
+    ("versions agree", versions::agree),
+    ("nothing of one machine", machine::leaves_no_trace),
+    ("files and lines keep their size", shape::keeps_its_size),
+    ("no stubs, no ignored tests", shape::has_no_stubs),
+];
+
+/// Checks everything and shows every finding, not only the first.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let repository = Repository::load()?;
+    let mut findings = Vec::new();
+    for (fact, check) in CHECKS {
+        let found = check(&repository);
+        eprintln!("{} {fact}", if found.is_empty() { "  ok " } else { "FAIL " });
+        findings.extend(found);
+    }
+    findings.sort();
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    match findings.len() {
+        0 => Ok(()),
+        count => bail!("tidy: {count} to mend; to repeat it:\n  cargo xtask tidy"),
+    }
+}

@@ -1,0 +1,77 @@
+//! Nothing in the repository knows the machine it was written on or where that got its packages.
+
+use crate::tidy::Finding;
+use crate::tidy::repository::{File, Repository};
+
+/// Split, so that this file does not find itself.
+const FOLDERS: &[&str] =
+    &[concat!("/", "work/"), concat!("/", "root/"), concat!("/", "home/"), concat!("/", "farm/")];
+const OUTSIDE: &str = concat!("../", "shared");
+
+/// Words with which a manifest or a configuration points cargo at another registry.
+const REDIRECTIONS: &[&str] =
+    &["[source", "[registries", "[registry", "replace-with", "registry-index", "registry ="];
+
+const PUBLIC_INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// No absolute path of one machine, no folder beside the repository, no private registry.
+pub(super) fn leaves_no_trace(repository: &Repository) -> Vec<Finding> {
+    repository
+        .files()
+        .flat_map(|file| file.lines().map(move |(number, line)| (file, number, line)))
+        .filter_map(|(file, number, line)| {
+            Some(Finding::new(&file.path, number, complaint(file, line)?))
+        })
+        .collect()
+}
+
+fn complaint(file: &File, line: &str) -> Option<String> {
+    if let Some(folder) = FOLDERS.iter().find(|folder| has_absolute(line, folder)) {
+        return Some(format!("a path of one machine: `{folder}`"));
+    }
+    if line.contains(OUTSIDE) {
+        return Some(format!("`{OUTSIDE}` is not part of the repository"));
+    }
+    let line = line.trim_start();
+    if file.path.ends_with("Cargo.lock") {
+        let source = line.strip_prefix("source = \"")?.trim_end_matches('"');
+        return (source != PUBLIC_INDEX).then(|| format!("not from crates.io: {source}"));
+    }
+    let configures = file.path.ends_with("Cargo.toml") || file.path.contains(".cargo/");
+    let redirection = REDIRECTIONS.iter().find(|word| configures && line.starts_with(**word))?;
+    Some(format!("`{redirection}` makes the build depend on a registry of one machine"))
+}
+
+/// Whether `folder` stands in `line` as the beginning of a path.
+fn has_absolute(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(start, _)| {
+        let before = line[..start].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || "._-~})*".contains(c))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> usize {
+        leaves_no_trace(&Repository::of(&[(path, text)])).len()
+    }
+
+    #[test]
+    fn paths_of_one_machine_are_found() {
+        for folder in FOLDERS {
+            assert_eq!(found("a.md", &format!("see `{folder}x`")), 1);
+            assert_eq!(found("a.md", &format!("see https://example.org{folder}x")), 0);
+        }
+        assert_eq!(found("a.rs", &format!("//! {OUTSIDE}/design")), 1);
+    }
+
+    #[test]
+    fn other_registries_are_found() {
+        assert_eq!(found(".cargo/config.toml", "[source.crates-io]\nreplace-with = \"x\""), 2);
+        assert_eq!(found("Cargo.lock", &format!("source = \"{PUBLIC_INDEX}\"")), 0);
+        assert_eq!(found("Cargo.lock", "source = \"sparse+https://mirror.example/\""), 1);
+        assert_eq!(found("a/Cargo.toml", "[dependencies]\nx = \"1\""), 0);
+    }
+}

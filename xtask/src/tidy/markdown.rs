@@ -1,0 +1,116 @@
+//! Markdown as far as the checks read it: code, prose, links and tables.
+
+use crate::tidy::repository::numbered;
+
+/// A line of a shell block or a code span, without its marks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Snippet {
+    pub(super) line: usize,
+    pub(super) text: String,
+}
+
+/// Whether each line stands in a fenced block, and in one of what language. The fences themselves
+/// are left out.
+fn blocks(text: &str) -> impl Iterator<Item = (usize, &str, Option<&str>)> {
+    let mut language = None;
+    numbered(text).filter_map(move |(number, line)| match line.trim_start().strip_prefix("```") {
+        Some(opened) => {
+            language = if language.is_some() { None } else { Some(opened.trim()) };
+            None
+        }
+        None => Some((number, line, language)),
+    })
+}
+
+/// What a reader may type: lines of shell blocks (or of no stated language) and code spans.
+pub(super) fn snippets(text: &str) -> Vec<Snippet> {
+    let mut found = Vec::new();
+    for (line, content, language) in blocks(text) {
+        match language {
+            Some("" | "sh" | "bash" | "console") => {
+                found.push(Snippet { line, text: content.trim().to_owned() });
+            }
+            Some(_) => {}
+            None => {
+                let spans = content.split('`').skip(1).step_by(2);
+                found.extend(spans.map(|span| Snippet { line, text: span.to_owned() }));
+            }
+        }
+    }
+    found
+}
+
+/// Targets of inline links outside code, without titles.
+pub(super) fn links(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, line, language) in blocks(text) {
+        if language.is_some() {
+            continue;
+        }
+        let prose: String = line.split('`').step_by(2).collect();
+        for (start, _) in prose.match_indices("](") {
+            let target = &prose[start + 2..];
+            let target = &target[..target.find([')', ' ']).unwrap_or(target.len())];
+            found.push((number, target.to_owned()));
+        }
+    }
+    found
+}
+
+/// The lines under the first heading that starts with `heading`, up to the next of its level.
+pub(super) fn section<'a>(text: &'a str, heading: &str) -> Vec<(usize, &'a str)> {
+    let level = heading.split(' ').next().unwrap_or_default();
+    let next = format!("{level} ");
+    let prose = blocks(text).map(|(number, line, _)| (number, line));
+    prose
+        .skip_while(|(_, line)| !line.starts_with(heading))
+        .skip(1)
+        .take_while(|(_, line)| !line.starts_with(&next))
+        .collect()
+}
+
+/// The cells of a table's row; `None` for other lines and for the rule under the head.
+pub(super) fn row(line: &str) -> Option<Vec<&str>> {
+    let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
+    if inner.chars().all(|c| "-|: ".contains(c)) {
+        return None;
+    }
+    Some(inner.split('|').map(str::trim).collect())
+}
+
+/// The code spans of a line.
+pub(super) fn spans(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read_from_shell_blocks_and_spans() {
+        let text = "Run `a b`:\n```sh\n$ c d\n```\n```rust\ne f\n```\n`g`";
+        let found: Vec<_> =
+            snippets(text).into_iter().map(|found| (found.line, found.text)).collect();
+        assert_eq!(found, [(1, "a b".into()), (3, "$ c d".into()), (8, "g".into())]);
+    }
+
+    #[test]
+    fn links_in_code_are_no_links() {
+        let text = "[a](b.md#c \"t\") `[x](y)`\n```\n[x](y)\n```";
+        assert_eq!(links(text), [(1, "b.md#c".to_owned())]);
+    }
+
+    #[test]
+    fn a_section_ends_at_the_next_heading_of_its_level() {
+        let text = "# t\n## 1. a\nx\n### s\ny\n## 2. b\nz";
+        assert_eq!(section(text, "## 1."), [(3, "x"), (4, "### s"), (5, "y")]);
+    }
+
+    #[test]
+    fn the_rule_under_a_tables_head_is_no_row() {
+        assert_eq!(row("| a | `b` |"), Some(vec!["a", "`b`"]));
+        assert_eq!(row("|---|:-:|"), None);
+        assert_eq!(row("text"), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! The files under version control, read once; checks see only this.
+
+use std::fs;
+
+use crate::invocation::{Invocation, repository_root};
+use crate::tidy::manifest::Manifest;
+
+/// What the checks look at.
+pub(super) struct Repository {
+    files: Vec<File>,
+}
+
+/// One text file; `path` is relative to the root, with `/` between its parts.
+pub(super) struct File {
+    pub(super) path: String,
+    pub(super) text: String,
+}
+
+impl Repository {
+    /// Tracked files and those about to be: whatever is not ignored.
+    pub(super) fn load() -> anyhow::Result<Self> {
+        let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+        let list = Invocation::new("git", listing).stdout()?;
+        let mut files: Vec<File> = list
+            .split_terminator('\0')
+            // What is deleted but still in the index, and what is not text, has nothing to check.
+            .filter_map(|path| {
+                let text = fs::read_to_string(repository_root().join(path)).ok()?;
+                Some(File { path: path.to_owned(), text })
+            })
+            .collect();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Self { files })
+    }
+
+    /// A made-up one.
+    #[cfg(test)]
+    pub(super) fn of(files: &[(&str, &str)]) -> Self {
+        let file = |&(path, text): &(&str, &str)| File { path: path.into(), text: text.into() };
+        Self { files: files.iter().map(file).collect() }
+    }
+
+    pub(super) fn files(&self) -> impl Iterator<Item = &File> {
+        self.files.iter()
+    }
+
+    pub(super) fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    /// Whether something under version control has this path, be it a file or a folder.
+    pub(super) fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        let below = format!("{path}/");
+        path.is_empty()
+            || self.files().any(|file| file.path == path || file.path.starts_with(&below))
+    }
+
+    pub(super) fn rust(&self) -> impl Iterator<Item = &File> {
+        self.files().filter(|file| file.path.ends_with(".rs"))
+    }
+
+    pub(super) fn markdown(&self) -> impl Iterator<Item = &File> {
+        self.files().filter(|file| file.path.ends_with(".md"))
+    }
+
+    /// The packages' manifests. One that does not parse is left out: cargo itself complains first.
+    pub(super) fn manifests(&self) -> Vec<Manifest<'_>> {
+        self.files()
+            .filter(|file| file.path.ends_with("Cargo.toml"))
+            .filter_map(Manifest::of)
+            .collect()
+    }
+
+    /// The root manifest.
+    pub(super) fn workspace(&self) -> Option<Manifest<'_>> {
+        self.file("Cargo.toml").and_then(Manifest::of)
+    }
+}
+
+impl File {
+    /// Lines with their numbers, from 1.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        numbered(&self.text)
+    }
+
+    /// Where `needle` first stands; 1 where it does not.
+    pub(super) fn line_of(&self, needle: &str) -> usize {
+        self.lines().find(|(_, line)| line.contains(needle)).map_or(1, |(number, _)| number)
+    }
+}
+
+/// Lines with their numbers, from 1.
+pub(super) fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().map(|(index, line)| (index + 1, line))
+}
