@@ -1,0 +1,509 @@
+//! An acceptor's table: what it remembers, by name, one cache line each.
+//!
+//! Entries live in chunks that never move; [`index`] leads from a name's hash to an entry's
+//! [`Slot`]. A slot stays with its entry until the entry is removed, so that a sweep or a page of a
+//! listing goes by slot number. Growing never stops for more than one chunk or index segment.
+//!
+//! Knows nothing of leases and time: what may be removed is the acceptor's to say. The order of
+//! slots depends on the operations only, never on the seed. Memory of removed entries is kept for
+//! later ones.
+
+mod index;
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::hash::Hasher;
+use core::mem;
+
+use foldhash::SharedSeed;
+use foldhash::quality::FoldHasher;
+
+use self::index::Index;
+use crate::register::Register;
+use crate::{Ballot, Holder, Label, Name};
+
+/// Where an entry lives: a number below [`Table::slot_count`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Slot(u32);
+
+impl Slot {
+    /// No slot: the end of the chain of vacant slots, and an empty place in the index.
+    const NONE: Self = Self(u32::MAX);
+
+    pub(crate) fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The chunk, and the place in it.
+    fn split(self) -> (usize, usize) {
+        (self.0 as usize / CHUNK_SLOTS, self.0 as usize % CHUNK_SLOTS)
+    }
+}
+
+/// What an acceptor remembers of one name.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Entry {
+    pub(crate) register: Register,
+    /// Changed by [`Table::relabel`] only: the index goes by its name.
+    pub(crate) label: Label,
+}
+
+const _: () = assert!(size_of::<Entry>() == 64, "an entry is one cache line");
+
+impl Entry {
+    /// What a vacant slot holds: `promised` carries the next vacant one.
+    fn vacant(next: Slot) -> Self {
+        const PLACEHOLDER: Name<'_> = match Name::new("-") {
+            Ok(name) => name,
+            Err(_) => unreachable!(),
+        };
+        let promised = Ballot::from_u64(u64::from(next.0)).expect("32 bits fit into 63");
+        let register = Register { promised, accepted: None };
+        Self { register, label: Label::new(PLACEHOLDER, Holder::NONE) }
+    }
+
+    fn next_vacant(&self) -> Slot {
+        Slot(u32::try_from(self.register.promised.as_u64()).expect("a vacant slot holds a slot"))
+    }
+}
+
+/// Entries by name.
+#[derive(Clone)]
+pub(crate) struct Table {
+    seed: u64,
+    // foldhash's own fixed one is public, and names could be chosen to cancel it out.
+    seed_shared: SharedSeed,
+    index: Index,
+    chunks: Vec<Chunk>,
+    vacant_first: Slot,
+    len: usize,
+    spilled_bytes: usize,
+}
+
+impl Table {
+    /// An empty table, nothing on the heap. An unguessable `seed` keeps outsiders from choosing
+    /// names whose hashes collide.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            seed_shared: SharedSeed::from_u64(seed),
+            index: Index::default(),
+            chunks: Vec::new(),
+            vacant_first: Slot::NONE,
+            len: 0,
+            spilled_bytes: 0,
+        }
+    }
+
+    pub(crate) fn find(&self, name: Name<'_>) -> Option<Slot> {
+        let name = name.as_str().as_bytes();
+        self.index.find(self.hash(name), |slot| self.entry(slot).label.name_bytes() == name)
+    }
+
+    /// Adds an entry, unmarked. Its name must not be there yet.
+    pub(crate) fn insert(&mut self, label: Label, register: Register) -> Slot {
+        debug_assert!(self.find(label.name()).is_none(), "{label:?} is there already");
+        let hash = self.hash(label.name_bytes());
+        self.spilled_bytes += label.heap_bytes();
+        let slot = self.occupy(Entry { register, label });
+        self.index.insert(hash, slot);
+        self.len += 1;
+        slot
+    }
+
+    /// Removes an entry; its slot is the next to be filled again.
+    pub(crate) fn remove(&mut self, slot: Slot) -> Entry {
+        let hash = self.hash(self.entry(slot).label.name_bytes());
+        self.index.remove(hash, slot);
+        let vacant = Entry::vacant(mem::replace(&mut self.vacant_first, slot));
+        let (chunk, at) = self.chunk_mut(slot);
+        let entry = mem::replace(&mut chunk.entries[at], vacant);
+        let (flags, bit) = chunk.flags_mut(at);
+        flags.occupied &= !bit;
+        flags.marked &= !bit;
+        self.spilled_bytes -= entry.label.heap_bytes();
+        self.len -= 1;
+        entry
+    }
+
+    /// The entry of an occupied slot.
+    pub(crate) fn entry(&self, slot: Slot) -> &Entry {
+        let (chunk, at) = slot.split();
+        debug_assert!(self.get(slot).is_some(), "{slot:?} is vacant");
+        &self.chunks[chunk].entries[at]
+    }
+
+    /// The entry of an occupied slot.
+    pub(crate) fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
+        debug_assert!(self.get(slot).is_some(), "{slot:?} is vacant");
+        let (chunk, at) = self.chunk_mut(slot);
+        &mut chunk.entries[at]
+    }
+
+    /// The entry of any slot; `None` when it is vacant.
+    pub(crate) fn get(&self, slot: Slot) -> Option<&Entry> {
+        let (chunk, at) = slot.split();
+        let chunk = self.chunks.get(chunk)?;
+        let entry = chunk.entries.get(at)?;
+        let (flags, bit) = chunk.flags(at);
+        (flags.occupied & bit != 0).then_some(entry)
+    }
+
+    /// Gives an entry another label of the same name.
+    pub(crate) fn relabel(&mut self, slot: Slot, label: Label) {
+        debug_assert_eq!(self.entry(slot).label.name(), label.name(), "the index goes by the name");
+        self.spilled_bytes += label.heap_bytes();
+        let old = mem::replace(&mut self.entry_mut(slot).label, label);
+        self.spilled_bytes -= old.heap_bytes();
+    }
+
+    /// Marks an entry as idle, for a sweep that gives each a second chance.
+    pub(crate) fn mark(&mut self, slot: Slot) {
+        debug_assert!(self.get(slot).is_some(), "{slot:?} is vacant");
+        let (chunk, at) = self.chunk_mut(slot);
+        let (flags, bit) = chunk.flags_mut(at);
+        flags.marked |= bit;
+    }
+
+    pub(crate) fn unmark(&mut self, slot: Slot) {
+        let (chunk, at) = self.chunk_mut(slot);
+        let (flags, bit) = chunk.flags_mut(at);
+        flags.marked &= !bit;
+    }
+
+    pub(crate) fn is_marked(&self, slot: Slot) -> bool {
+        let (chunk, at) = slot.split();
+        let (flags, bit) = self.chunks[chunk].flags(at);
+        flags.marked & bit != 0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Every slot's number is below this, occupied or vacant.
+    pub(crate) fn slot_count(&self) -> u32 {
+        let last = self.chunks.last().map_or(0, |chunk| chunk.entries.len());
+        (self.chunks.len().saturating_sub(1) * CHUNK_SLOTS + last) as u32
+    }
+
+    /// Bytes on the heap. Walks the index's segments: for a metric, not for every message.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.index.heap_bytes()
+            + self.chunks.capacity() * size_of::<Chunk>()
+            + self.chunks.iter().map(Chunk::heap_bytes).sum::<usize>()
+            + self.spilled_bytes
+    }
+
+    fn hash(&self, name: &[u8]) -> u32 {
+        let mut hasher = FoldHasher::with_seed(self.seed, &self.seed_shared);
+        hasher.write(name);
+        hasher.finish() as u32
+    }
+
+    fn chunk_mut(&mut self, slot: Slot) -> (&mut Chunk, usize) {
+        let (chunk, at) = slot.split();
+        (&mut self.chunks[chunk], at)
+    }
+
+    /// Puts an entry into the slot vacated last, or into a new one.
+    fn occupy(&mut self, entry: Entry) -> Slot {
+        let slot = match self.vacant_first {
+            Slot::NONE => self.push(entry),
+            slot => {
+                let (chunk, at) = self.chunk_mut(slot);
+                let vacant = mem::replace(&mut chunk.entries[at], entry);
+                self.vacant_first = vacant.next_vacant();
+                slot
+            }
+        };
+        let (chunk, at) = self.chunk_mut(slot);
+        let (flags, bit) = chunk.flags_mut(at);
+        flags.occupied |= bit;
+        slot
+    }
+
+    fn push(&mut self, entry: Entry) -> Slot {
+        let slot = Slot(self.slot_count());
+        assert!(slot != Slot::NONE, "a table has fewer than 2^32 entries");
+        let (chunk, _) = slot.split();
+        if chunk == self.chunks.len() {
+            let room = if chunk == 0 { 0 } else { CHUNK_SLOTS };
+            self.chunks.push(Chunk::with_capacity(room));
+        }
+        self.chunks[chunk].push(entry);
+        slot
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slots = (0..self.slot_count()).map(Slot);
+        f.debug_set().entries(slots.filter_map(|slot| self.get(slot))).finish()
+    }
+}
+
+/// Slots per chunk, 256 KiB of entries.
+const CHUNK_SLOTS: usize = 4096;
+
+/// All chunks but the last are full of slots, occupied or vacant. The first one grows by doubling,
+/// so that a small table is small; later ones get all their memory at once and never move.
+#[derive(Clone, Default)]
+struct Chunk {
+    entries: Vec<Entry>,
+    flags: Vec<Flags>,
+}
+
+/// One bit each for 64 slots.
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    occupied: u64,
+    marked: u64,
+}
+
+impl Chunk {
+    fn with_capacity(slots: usize) -> Self {
+        Self {
+            entries: Vec::with_capacity(slots),
+            flags: Vec::with_capacity(slots / u64::BITS as usize),
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let len = self.entries.len();
+        if len == self.entries.capacity() {
+            // Explicitly, because a clone starts at any capacity and would double past the chunk.
+            let capacity = (2 * len).clamp(2, CHUNK_SLOTS);
+            self.entries.reserve_exact(capacity - len);
+        }
+        if len.is_multiple_of(u64::BITS as usize) {
+            self.flags.push(Flags::default());
+        }
+        self.entries.push(entry);
+    }
+
+    fn flags(&self, at: usize) -> (&Flags, u64) {
+        (&self.flags[at / u64::BITS as usize], 1 << (at % u64::BITS as usize))
+    }
+
+    fn flags_mut(&mut self, at: usize) -> (&mut Flags, u64) {
+        (&mut self.flags[at / u64::BITS as usize], 1 << (at % u64::BITS as usize))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>() + self.flags.capacity() * size_of::<Flags>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use alloc::format;
+    use alloc::string::String;
+    use proptest::collection::vec as vec_of;
+    use proptest::prelude::*;
+
+    fn name(text: &str) -> Name<'_> {
+        Name::new(text).unwrap()
+    }
+
+    fn label(text: &str, holder: &str) -> Label {
+        Label::new(name(text), Holder::new(holder).unwrap())
+    }
+
+    fn register(promised: u64) -> Register {
+        Register { promised: Ballot::from_u64(promised).unwrap(), accepted: None }
+    }
+
+    /// 16 bytes, like the holder below: what the memory figures are given for.
+    fn name_of(number: u64) -> String {
+        format!("lease/{number:010}")
+    }
+
+    const HOLDER: &str = "holder-of-leases";
+
+    #[test]
+    fn a_fresh_table_owns_no_heap() {
+        let table = Table::new(1);
+        assert_eq!((table.heap_bytes(), table.len(), table.slot_count()), (0, 0, 0));
+        assert_eq!(table.find(name("a")), None);
+        assert_eq!(table.get(Slot(0)), None);
+    }
+
+    #[test]
+    fn a_table_of_two_is_small() {
+        let mut table = Table::new(1);
+        table.insert(label("a", ""), register(1));
+        table.insert(label("b", ""), register(2));
+        let cloned = table.clone();
+        assert!(cloned.heap_bytes() <= 320, "{} bytes", cloned.heap_bytes());
+        assert_eq!(cloned.find(name("b")), Some(Slot(1)));
+    }
+
+    #[test]
+    fn growth_keeps_every_entry_findable_within_88_bytes_each() {
+        let mut table = Table::new(7);
+        for number in 0..300_000 {
+            let slot = table.insert(label(&name_of(number), HOLDER), register(number));
+            assert_eq!(slot, Slot(number as u32));
+            if number >= 100_000 && number % 1000 == 0 {
+                let each = table.heap_bytes() / table.len();
+                assert!(each <= 88, "{each} bytes each at {number}");
+            }
+        }
+        for number in 0..300_000 {
+            let slot = table.find(name(&name_of(number))).unwrap();
+            assert_eq!(table.entry(slot).register, register(number));
+        }
+        assert_eq!(table.find(name(&name_of(300_000))), None);
+    }
+
+    #[test]
+    fn slots_of_removed_entries_are_filled_again() {
+        const COUNT: u64 = 10_000;
+        let mut table = Table::new(7);
+        for number in 0..COUNT {
+            table.insert(label(&name_of(number), HOLDER), register(number));
+        }
+        let heap_bytes = table.heap_bytes();
+        for number in 0..COUNT {
+            let entry = table.remove(Slot(number as u32));
+            assert_eq!(entry.label, label(&name_of(number), HOLDER));
+            assert_eq!(table.find(name(&name_of(number))), None);
+        }
+        assert!(table.is_empty());
+        assert!((0..table.slot_count()).all(|number| table.get(Slot(number)).is_none()));
+        for number in 0..COUNT {
+            table.insert(label(&name_of(number), HOLDER), register(number));
+        }
+        assert_eq!((table.slot_count(), table.heap_bytes()), (COUNT as u32, heap_bytes));
+        assert_eq!(table.insert(label("one more", ""), register(0)), Slot(COUNT as u32));
+    }
+
+    #[test]
+    fn a_mark_stays_until_it_is_taken_off_and_goes_with_its_entry() {
+        let mut table = Table::new(7);
+        for number in 0..5000 {
+            let slot = table.insert(label(&name_of(number), HOLDER), register(number));
+            if number % 3 == 0 {
+                table.mark(slot);
+            }
+        }
+        for number in 0..5000 {
+            assert_eq!(table.is_marked(Slot(number)), number % 3 == 0);
+        }
+        table.unmark(Slot(0));
+        assert!(!table.is_marked(Slot(0)) && table.is_marked(Slot(3)));
+        table.remove(Slot(4998));
+        let slot = table.insert(label("fresh", ""), register(0));
+        assert!(slot == Slot(4998) && !table.is_marked(slot));
+    }
+
+    #[test]
+    fn a_clone_at_any_length_grows_like_its_original() {
+        let mut table = Table::new(7);
+        for number in 0..9000 {
+            if matches!(number, 3 | 3000 | 5000) {
+                table = table.clone();
+            }
+            table.insert(label(&name_of(number), HOLDER), register(number));
+        }
+        let first = table.chunks[0].entries.capacity();
+        assert_eq!((table.chunks.len(), first), (3, CHUNK_SLOTS));
+        assert!((0..9000).all(|number| table.find(name(&name_of(number))).is_some()));
+    }
+
+    #[test]
+    fn slots_do_not_depend_on_the_seed() {
+        let mut tables = [Table::new(1), Table::new(u64::MAX)];
+        for number in 0..2000 {
+            for table in &mut tables {
+                let slot = table.insert(label(&name_of(number), HOLDER), register(number));
+                if number % 5 == 0 {
+                    table.remove(slot);
+                }
+            }
+        }
+        assert_eq!(format!("{:?}", tables[0]), format!("{:?}", tables[1]));
+        let hashes = tables.map(|table| table.hash(b"a"));
+        assert_ne!(hashes[0], hashes[1]);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u16, String),
+        Remove(u16),
+        Relabel(u16, String),
+        SetPromised(u16, u32),
+    }
+
+    fn steps(names: u16) -> impl Strategy<Value = Vec<Step>> {
+        let holder = || prop_oneof!["[a-z]{0,6}", "[a-z]{30,60}"];
+        let step = prop_oneof![
+            4 => (0..names, holder()).prop_map(|(key, holder)| Step::Insert(key, holder)),
+            2 => (0..names).prop_map(Step::Remove),
+            1 => (0..names, holder()).prop_map(|(key, holder)| Step::Relabel(key, holder)),
+            1 => (0..names, any::<u32>()).prop_map(|(key, to)| Step::SetPromised(key, to)),
+        ];
+        vec_of(step, 1..4000)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn a_table_is_a_map_from_names(
+            seed: u64,
+            steps in prop_oneof![steps(12), steps(20_000)],
+        ) {
+            let mut table = Table::new(seed);
+            let mut model = BTreeMap::<String, (String, Register)>::new();
+            for step in steps {
+                let (Step::Insert(key, _) | Step::Remove(key) | Step::Relabel(key, _)
+                    | Step::SetPromised(key, _)) = step;
+                let text = format!("name {key}");
+                let found = table.find(name(&text));
+                prop_assert_eq!(found.is_some(), model.contains_key(&text));
+                match (step, found) {
+                    (Step::Insert(_, holder), None) => {
+                        let new = register(u64::from(key));
+                        table.insert(label(&text, &holder), new);
+                        model.insert(text, (holder, new));
+                    }
+                    (Step::Remove(_), Some(slot)) => {
+                        let entry = table.remove(slot);
+                        let (holder, old) = model.remove(&text).unwrap();
+                        prop_assert_eq!(entry.label, label(&text, &holder));
+                        prop_assert_eq!(entry.register, old);
+                    }
+                    (Step::Relabel(_, holder), Some(slot)) => {
+                        table.relabel(slot, label(&text, &holder));
+                        model.get_mut(&text).unwrap().0 = holder;
+                    }
+                    (Step::SetPromised(_, to), Some(slot)) => {
+                        table.entry_mut(slot).register = register(u64::from(to));
+                        model.get_mut(&text).unwrap().1 = register(u64::from(to));
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(table.len(), model.len());
+            }
+            let by_slot = (0..table.slot_count()).filter_map(|number| table.get(Slot(number)));
+            let entries: BTreeMap<_, _> = by_slot
+                .map(|Entry { register, label }| {
+                    (label.name().as_str().into(), (label.holder().as_str().into(), *register))
+                })
+                .collect();
+            let spilled: usize = model
+                .iter()
+                .map(|(text, (holder, _))| label(text, holder).heap_bytes())
+                .sum();
+            prop_assert_eq!(entries, model);
+            prop_assert_eq!(table.spilled_bytes, spilled);
+        }
+    }
+}

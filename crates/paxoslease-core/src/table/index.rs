@@ -1,0 +1,326 @@
+//! From hash to slot: extendible hashing.
+//!
+//! The top bits of a hash choose, through a directory, one of many small segments; within a segment
+//! the low bits choose where linear probing starts. A full segment is split on its own, so that
+//! growing never moves more than one segment and now and then the directory, which is tiny.
+//!
+//! Knows hashes and slots only: whether a slot holds the wanted name is the caller's to say. Never
+//! shrinks. Splitting cannot separate equal hashes; a segment of them grows instead.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::mem;
+
+use super::Slot;
+
+/// A segment of this many pairs, 4 KiB, is split when full; a smaller one doubles first.
+const SPLIT_PAIRS: usize = 512;
+
+/// The directory doubles only while it has at most this many times as many places as there are
+/// segments. Well spread hashes never come near it; crowded ones must not blow the directory up,
+/// and their segments grow instead.
+const DIRECTORY_SPREAD: usize = 2;
+
+#[derive(Clone, Default)]
+pub(super) struct Index {
+    segments: Vec<Segment>,
+    /// Which segment each value of the top `depth` bits leads to. Empty while `depth` is 0: one
+    /// segment needs no directory, and small tables are cloned often.
+    directory: Vec<u32>,
+    depth: u32,
+}
+
+impl Index {
+    /// The first slot under `hash` that `is_wanted`.
+    pub(super) fn find(&self, hash: u32, is_wanted: impl Fn(Slot) -> bool) -> Option<Slot> {
+        let segment = self.segments.get(self.segment_of(hash))?;
+        segment.position(hash, is_wanted).map(|at| segment.pairs[at].slot)
+    }
+
+    /// Adds a pair that is not there yet.
+    pub(super) fn insert(&mut self, hash: u32, slot: Slot) {
+        if self.segments.is_empty() {
+            self.segments.push(Segment::default());
+        }
+        if self.segments[self.segment_of(hash)].is_full() {
+            self.make_room(hash);
+        }
+        let id = self.segment_of(hash);
+        self.segments[id].insert(Pair { hash, slot });
+    }
+
+    /// Removes a pair that is there.
+    pub(super) fn remove(&mut self, hash: u32, slot: Slot) {
+        let id = self.segment_of(hash);
+        self.segments[id].remove(hash, slot);
+    }
+
+    /// Bytes on the heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.segments.iter().map(|segment| size_of_val(&*segment.pairs)).sum::<usize>()
+            + self.segments.capacity() * size_of::<Segment>()
+            + self.directory.capacity() * size_of::<u32>()
+    }
+
+    fn place_of(&self, hash: u32) -> usize {
+        // In 64 bits, because depth 0 shifts everything out.
+        (u64::from(hash) >> (u32::BITS - self.depth)) as usize
+    }
+
+    fn segment_of(&self, hash: u32) -> usize {
+        self.directory.get(self.place_of(hash)).map_or(0, |&id| id as usize)
+    }
+
+    /// Leaves room for one more pair in the segment `hash` leads to.
+    fn make_room(&mut self, hash: u32) {
+        let id = self.segment_of(hash);
+        let segment = &self.segments[id];
+        let splits = segment.pairs.len() >= SPLIT_PAIRS
+            && (segment.depth < self.depth
+                || self.directory.len() <= DIRECTORY_SPREAD * self.segments.len());
+        if splits {
+            self.split(id, hash);
+        } else {
+            let mut grown = Segment::with_room(segment.len, segment.depth);
+            segment.occupied().for_each(|pair| grown.insert(pair));
+            self.segments[id] = grown;
+        }
+    }
+
+    /// Splits segment `id`, to which `hash` leads, by the first bit its hashes may differ in.
+    fn split(&mut self, id: usize, hash: u32) {
+        let old = mem::take(&mut self.segments[id]);
+        if old.depth == self.depth {
+            self.double_directory();
+        }
+        let is_upper = |pair: &Pair| pair.hash << old.depth >> (u32::BITS - 1) == 1;
+        let upper_len = old.occupied().filter(is_upper).count();
+        let mut lower = Segment::with_room(old.len - upper_len, old.depth + 1);
+        let mut upper = Segment::with_room(upper_len, old.depth + 1);
+        for pair in old.occupied() {
+            if is_upper(&pair) { upper.insert(pair) } else { lower.insert(pair) }
+        }
+
+        let upper_id = u32::try_from(self.segments.len()).expect("fewer segments than slots");
+        self.segments[id] = lower;
+        self.segments.push(upper);
+        let run = 1 << (self.depth - old.depth);
+        let start = self.place_of(hash) & !(run - 1);
+        self.directory[start + run / 2..start + run].fill(upper_id);
+    }
+
+    fn double_directory(&mut self) {
+        self.directory = match self.directory.as_slice() {
+            [] => vec![0, 0],
+            ids => {
+                let mut doubled = Vec::with_capacity(2 * ids.len());
+                doubled.extend(ids.iter().flat_map(|&id| [id, id]));
+                doubled
+            }
+        };
+        self.depth += 1;
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Pair {
+    hash: u32,
+    slot: Slot,
+}
+
+impl Pair {
+    const EMPTY: Self = Self { hash: 0, slot: Slot::NONE };
+
+    fn is_empty(self) -> bool {
+        self.slot == Slot::NONE
+    }
+}
+
+/// All pairs whose hashes share their top `depth` bits. The number of places is zero or a power of
+/// two; one at least stays empty, so that probing ends.
+#[derive(Clone, Default)]
+struct Segment {
+    pairs: Box<[Pair]>,
+    len: usize,
+    depth: u32,
+}
+
+impl Segment {
+    /// For `len` pairs and a quarter more, so that a fresh half of a split does not double at once.
+    fn with_room(len: usize, depth: u32) -> Self {
+        let len_max = len + len / 4 + 1;
+        let places = (len_max * 16).div_ceil(13).next_power_of_two().max(4);
+        Self { pairs: vec![Pair::EMPTY; places].into_boxed_slice(), len: 0, depth }
+    }
+
+    /// 13 of 16 places: beyond that probing grows long.
+    fn is_full(&self) -> bool {
+        self.len >= self.pairs.len() * 13 / 16
+    }
+
+    fn occupied(&self) -> impl Iterator<Item = Pair> {
+        self.pairs.iter().copied().filter(|pair| !pair.is_empty())
+    }
+
+    fn position(&self, hash: u32, is_wanted: impl Fn(Slot) -> bool) -> Option<usize> {
+        let mask = self.pairs.len().checked_sub(1)?;
+        let mut at = hash as usize & mask;
+        loop {
+            let pair = self.pairs[at];
+            if pair.is_empty() {
+                return None;
+            }
+            if pair.hash == hash && is_wanted(pair.slot) {
+                return Some(at);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn insert(&mut self, pair: Pair) {
+        let mask = self.pairs.len() - 1;
+        let mut at = pair.hash as usize & mask;
+        while !self.pairs[at].is_empty() {
+            at = (at + 1) & mask;
+        }
+        self.pairs[at] = pair;
+        self.len += 1;
+    }
+
+    /// Closes the gap by moving later pairs back, so that no tombstones pile up.
+    fn remove(&mut self, hash: u32, slot: Slot) {
+        let mut gap = self.position(hash, |other| other == slot).expect("every entry is indexed");
+        let mask = self.pairs.len() - 1;
+        let mut at = gap;
+        loop {
+            at = (at + 1) & mask;
+            let pair = self.pairs[at];
+            if pair.is_empty() {
+                break;
+            }
+            // Moving to the gap is allowed unless the pair's probing starts after the gap.
+            let from_home = at.wrapping_sub(pair.hash as usize) & mask;
+            let from_gap = at.wrapping_sub(gap) & mask;
+            if from_home >= from_gap {
+                self.pairs[gap] = pair;
+                gap = at;
+            }
+        }
+        self.pairs[gap] = Pair::EMPTY;
+        self.len -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use proptest::collection::vec as vec_of;
+    use proptest::prelude::*;
+
+    fn slots(index: &Index, hash: u32) -> BTreeSet<Slot> {
+        let found = core::cell::RefCell::new(BTreeSet::new());
+        index.find(hash, |slot| {
+            assert!(found.borrow_mut().insert(slot), "{slot:?} is there twice");
+            false
+        });
+        found.into_inner()
+    }
+
+    #[test]
+    fn equal_hashes_share_a_segment_that_grows() {
+        for hash in [0, 0x8000_0000, u32::MAX] {
+            let mut index = Index::default();
+            for number in 0..5000 {
+                index.insert(hash, Slot(number));
+            }
+            assert_eq!(slots(&index, hash).len(), 5000);
+            assert!(slots(&index, !hash).is_empty());
+            assert!(index.heap_bytes() < 80_000, "{} bytes", index.heap_bytes());
+            for number in (0..5000).step_by(2) {
+                index.remove(hash, Slot(number));
+            }
+            assert_eq!(slots(&index, hash), (1..5000).step_by(2).map(Slot).collect());
+        }
+    }
+
+    #[test]
+    fn hashes_crowding_under_one_prefix_do_not_blow_the_directory_up() {
+        let mut index = Index::default();
+        let hash = |number: u32| (1 << 31 | number << 15) >> (number / 200);
+        for number in 0..5000 {
+            index.insert(hash(number), Slot(number));
+        }
+        let (places, segments) = (index.directory.len(), index.segments.len());
+        assert!(places <= 4 * segments, "{places} places for {segments} segments");
+        for number in 0..5000 {
+            let slot = Slot(number);
+            assert_eq!(index.find(hash(number), |found| found == slot), Some(slot));
+        }
+    }
+
+    #[test]
+    fn a_flood_of_one_hash_leaves_the_others_findable() {
+        let mut index = Index::default();
+        let others = |number: u32| number.wrapping_mul(0x9e37_79b9);
+        for number in 0..5000 {
+            index.insert(7, Slot(2 * number));
+            index.insert(others(number), Slot(2 * number + 1));
+        }
+        for number in 0..5000 {
+            let slot = Slot(2 * number + 1);
+            assert_eq!(index.find(others(number), |found| found == slot), Some(slot));
+        }
+        assert_eq!(slots(&index, 7).len(), 5000);
+    }
+
+    #[test]
+    fn spread_hashes_split_segments_and_never_outgrow_them() {
+        let mut index = Index::default();
+        for number in 0..100_000_u32 {
+            index.insert(number.wrapping_mul(0x9e37_79b9), Slot(number));
+        }
+        assert!(index.segments.iter().all(|segment| segment.pairs.len() <= SPLIT_PAIRS));
+        let len: usize = index.segments.iter().map(|segment| segment.len).sum();
+        assert_eq!(len, 100_000);
+    }
+
+    /// Hashes that crowd: few top bits, few low bits, some anywhere.
+    fn hash() -> impl Strategy<Value = u32> {
+        prop_oneof![
+            0..4_u32,
+            (0..8_u32).prop_map(|top| top << 29),
+            (0..4096_u32).prop_map(|top| 0xabc0_0000 | top << 7),
+            any::<u32>(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn an_index_finds_what_was_inserted_and_not_removed(
+            steps in vec_of((hash(), 0..4_u8), 1..3000),
+        ) {
+            let mut index = Index::default();
+            let mut model = BTreeSet::new();
+            for (number, (hash, kind)) in (0..).zip(steps) {
+                let first = model.range((hash, Slot(0))..=(hash, Slot::NONE)).next().copied();
+                match (kind, first) {
+                    (0, Some((hash, slot))) => {
+                        index.remove(hash, slot);
+                        model.remove(&(hash, slot));
+                    }
+                    _ => {
+                        index.insert(hash, Slot(number));
+                        model.insert((hash, Slot(number)));
+                    }
+                }
+                let expected = model.range((hash, Slot(0))..=(hash, Slot::NONE));
+                prop_assert_eq!(slots(&index, hash), expected.map(|&(_, slot)| slot).collect());
+            }
+            for &(hash, slot) in &model {
+                prop_assert_eq!(index.find(hash, |found| found == slot), Some(slot));
+            }
+        }
+    }
+}
