@@ -1,1 +1,54 @@
-//! Placeholder.
+//! PaxosLease's bytes: what nodes say to each other, and nothing about how it gets there.
+//!
+//! Every frame opens with the same envelope; all numbers are little-endian:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | length of all that follows, at most [`FRAME_LEN_MAX`] - 4 |
+//! | 2 | magic, `PL` |
+//! | 1 | [`VERSION`] |
+//! | 1 | [`FrameKind`]: messages, hello or refusal |
+//!
+//! A frame of messages goes on with its sender (2 bytes) and the sender's ballot counter (8), then
+//! messages to the end. Ballots, tenures and queries take 8 bytes and ttls 4: loading a fixed
+//! width costs less than decoding a variable one, and the counters of a node without a disk (R5)
+//! fill 8 bytes anyway. Text lengths take one byte below 128, else two. A value has exactly one
+//! encoding, so whatever decodes encodes to the same bytes again.
+//!
+//! | message | bytes, with a 16-byte name and a 16-byte holder |
+//! |---|---|
+//! | Prepare, Release, Inspect | 26 |
+//! | Propose | 47 |
+//! | Renew | 38 |
+//! | Heal | 55 |
+//! | Accept, Released; Promise and Inspected without a lease | 9 |
+//! | NotHeld; Reject without a lease | 17 |
+//! | Promise and Inspected with a lease | 38 |
+//! | Reject with a lease | 46 |
+//! | Held | 47 |
+//! | Freed | 18 |
+//!
+//! The envelope, Hello and Refusal keep their layout in every version (a later one may append to
+//! Hello), so that nodes of different versions can tell each other what is wrong.
+//!
+//! There is no checksum on frames: TCP has one, TLS a better one, and whoever runs a cell over a
+//! network that garbles bytes needs TLS anyway. The magic, the single encoding and the rule that
+//! messages fill a frame exactly turn a stream out of step into an error at once.
+#![no_std]
+extern crate alloc;
+
+mod bytes;
+mod error;
+mod frame;
+mod hello;
+mod message;
+mod refusal;
+
+pub use error::DecodeError;
+pub use frame::{
+    FRAME_LEN_MAX, FrameAndRest, FrameKind, FrameReader, FrameWriter, HEADER_LEN, Header, VERSION,
+    split_frame,
+};
+pub use hello::{CellName, Hello, Refused, Role, ShardId};
+pub use message::MESSAGE_LEN_MAX;
+pub use refusal::Refusal;

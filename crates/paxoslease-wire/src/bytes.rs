@@ -1,0 +1,96 @@
+//! Numbers and texts to bytes and back. Reading checks every step and never trusts a length; it
+//! deliberately knows no message.
+
+use alloc::vec::Vec;
+
+use crate::DecodeError;
+
+/// What is left to read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    #[inline]
+    pub(crate) fn array<const N: usize>(
+        &mut self,
+        field: &'static str,
+    ) -> Result<[u8; N], DecodeError> {
+        let (head, rest) = self.0.split_first_chunk().ok_or(DecodeError::Truncated { field })?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    #[inline]
+    pub(crate) fn u8(&mut self, field: &'static str) -> Result<u8, DecodeError> {
+        self.array(field).map(|[byte]| byte)
+    }
+
+    #[inline]
+    pub(crate) fn u16(&mut self, field: &'static str) -> Result<u16, DecodeError> {
+        self.array(field).map(u16::from_le_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        self.array(field).map(u32::from_le_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, DecodeError> {
+        self.array(field).map(u64::from_le_bytes)
+    }
+
+    /// A length and that many bytes. One byte holds a length below 128; otherwise the first holds
+    /// the low seven bits under a set top bit and the second the eight above, which are not zero.
+    #[inline]
+    pub(crate) fn text(&mut self, field: &'static str) -> Result<&'a [u8], DecodeError> {
+        let low = self.u8(field)?;
+        let mut len = usize::from(low & 0x7f);
+        if low & 0x80 != 0 {
+            let high = self.u8(field)?;
+            if high == 0 {
+                return Err(DecodeError::LengthNotMinimal { field });
+            }
+            len |= usize::from(high) << 7;
+        }
+        let (text, rest) = self.0.split_at_checked(len).ok_or(DecodeError::Truncated { field })?;
+        self.0 = rest;
+        Ok(text)
+    }
+
+    /// That nothing is left.
+    pub(crate) fn end(self) -> Result<(), DecodeError> {
+        match self.0.len() {
+            0 => Ok(()),
+            extra => Err(DecodeError::Trailing { extra }),
+        }
+    }
+}
+
+#[inline]
+pub(crate) fn put_u16(out: &mut Vec<u8>, number: u16) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+#[inline]
+pub(crate) fn put_u32(out: &mut Vec<u8>, number: u32) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+#[inline]
+pub(crate) fn put_u64(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+/// The inverse of [`Cursor::text`]. Every text type is bounded far below the 15 bits there are.
+#[inline]
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+    let len = text.len();
+    debug_assert!(len < 1 << 15, "texts are bounded by their types");
+    if len < 0x80 {
+        out.push(len as u8);
+    } else {
+        out.extend_from_slice(&[len as u8 | 0x80, (len >> 7) as u8]);
+    }
+    out.extend_from_slice(text.as_bytes());
+}

@@ -1,0 +1,261 @@
+//! One message to bytes and back: a tag, numbers, then texts.
+//!
+//! Numbers and texts go through the core's checked constructors, so that a decoded message is as
+//! good as one of our own. What the protocol thinks of it (ttls above M, ballots near exhaustion,
+//! replies nobody asked for) is the core's business.
+
+use alloc::vec::Vec;
+
+use paxoslease_core::{Ballot, Hint, Holder, Message, Name, Reply, Request, Seen, Tenure, Ttl};
+
+use crate::bytes::{Cursor, put_text, put_u32, put_u64};
+use crate::{DecodeError, DecodeError as E};
+
+/// The longest message in bytes: a Heal with the longest name and holder.
+pub const MESSAGE_LEN_MAX: usize = 1 + 8 + 8 + 4 + (2 + Name::LEN_MAX) + (2 + Holder::LEN_MAX);
+
+/// First bytes of messages. Numbers are never used again for something else.
+mod tag {
+    pub(super) const PREPARE: u8 = 0x01;
+    pub(super) const PROPOSE: u8 = 0x02;
+    pub(super) const RENEW: u8 = 0x03;
+    pub(super) const HEAL: u8 = 0x04;
+    pub(super) const RELEASE: u8 = 0x05;
+    pub(super) const INSPECT: u8 = 0x06;
+
+    pub(super) const PROMISE: u8 = 0x11;
+    pub(super) const ACCEPT: u8 = 0x12;
+    pub(super) const REJECT: u8 = 0x13;
+    pub(super) const NOT_HELD: u8 = 0x14;
+    pub(super) const RELEASED: u8 = 0x15;
+    pub(super) const INSPECTED: u8 = 0x16;
+    /// Set in a reply's tag when it tells of a live lease. A [`super::Seen`] then follows, except
+    /// after a Released.
+    pub(super) const LIVE: u8 = 0x80;
+
+    pub(super) const PROMISE_LIVE: u8 = PROMISE | LIVE;
+    pub(super) const REJECT_LIVE: u8 = REJECT | LIVE;
+    pub(super) const RELEASED_LIVE: u8 = RELEASED | LIVE;
+    pub(super) const INSPECTED_LIVE: u8 = INSPECTED | LIVE;
+
+    pub(super) const HELD: u8 = 0x21;
+    pub(super) const FREED: u8 = 0x22;
+}
+
+#[inline]
+pub(crate) fn encode_message(message: &Message<'_>, out: &mut Vec<u8>) {
+    match message {
+        Message::Request(request) => encode_request(request, out),
+        Message::Reply(reply) => encode_reply(reply, out),
+        Message::Hint(hint) => encode_hint(hint, out),
+    }
+}
+
+fn encode_request(request: &Request<'_>, out: &mut Vec<u8>) {
+    match *request {
+        Request::Prepare { name, ballot } => {
+            put_round(out, tag::PREPARE, ballot);
+            put_text(out, name.as_str());
+        }
+        Request::Propose { name, ballot, ttl, holder } => {
+            put_round(out, tag::PROPOSE, ballot);
+            put_u32(out, ttl.as_millis());
+            put_text(out, name.as_str());
+            put_text(out, holder.as_str());
+        }
+        Request::Renew { name, tenure, ballot, ttl } => {
+            put_round(out, tag::RENEW, ballot);
+            put_u64(out, tenure.fence());
+            put_u32(out, ttl.as_millis());
+            put_text(out, name.as_str());
+        }
+        Request::Heal { name, tenure, ballot, ttl, holder } => {
+            put_round(out, tag::HEAL, ballot);
+            put_u64(out, tenure.fence());
+            put_u32(out, ttl.as_millis());
+            put_text(out, name.as_str());
+            put_text(out, holder.as_str());
+        }
+        Request::Release { name, tenure } => {
+            put_round(out, tag::RELEASE, tenure.ballot());
+            put_text(out, name.as_str());
+        }
+        Request::Inspect { name, query } => {
+            put_tagged(out, tag::INSPECT, query);
+            put_text(out, name.as_str());
+        }
+    }
+}
+
+fn encode_reply(reply: &Reply<'_>, out: &mut Vec<u8>) {
+    match *reply {
+        Reply::Promise { ballot, accepted } => {
+            put_round(out, tag::PROMISE | live(accepted.is_some()), ballot);
+            put_accepted(out, accepted);
+        }
+        Reply::Accept { ballot } => put_round(out, tag::ACCEPT, ballot),
+        Reply::Reject { ballot, promised, accepted } => {
+            put_round(out, tag::REJECT | live(accepted.is_some()), ballot);
+            put_u64(out, promised.as_u64());
+            put_accepted(out, accepted);
+        }
+        Reply::NotHeld { ballot, promised } => {
+            put_round(out, tag::NOT_HELD, ballot);
+            put_u64(out, promised.as_u64());
+        }
+        Reply::Released { tenure, held } => {
+            put_round(out, tag::RELEASED | live(held), tenure.ballot());
+        }
+        Reply::Inspected { query, accepted } => {
+            put_tagged(out, tag::INSPECTED | live(accepted.is_some()), query);
+            put_accepted(out, accepted);
+        }
+    }
+}
+
+fn encode_hint(hint: &Hint<'_>, out: &mut Vec<u8>) {
+    match *hint {
+        Hint::Held { name, seen } => {
+            out.push(tag::HELD);
+            put_seen(out, seen);
+            put_text(out, name.as_str());
+        }
+        Hint::Freed { name } => {
+            out.push(tag::FREED);
+            put_text(out, name.as_str());
+        }
+    }
+}
+
+const fn live(is_live: bool) -> u8 {
+    if is_live { tag::LIVE } else { 0 }
+}
+
+#[inline]
+fn put_round(out: &mut Vec<u8>, tag: u8, ballot: Ballot) {
+    put_tagged(out, tag, ballot.as_u64());
+}
+
+#[inline]
+fn put_tagged(out: &mut Vec<u8>, tag: u8, number: u64) {
+    out.push(tag);
+    put_u64(out, number);
+}
+
+fn put_accepted(out: &mut Vec<u8>, accepted: Option<Seen<'_>>) {
+    if let Some(seen) = accepted {
+        put_seen(out, seen);
+    }
+}
+
+fn put_seen(out: &mut Vec<u8>, seen: Seen<'_>) {
+    put_u64(out, seen.tenure.fence());
+    put_u32(out, seen.remaining.as_millis());
+    put_text(out, seen.holder.as_str());
+}
+
+/// Reads one message and leaves the cursor behind it; after an error it may be anywhere.
+#[inline]
+pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>, DecodeError> {
+    let tag = cursor.u8("message")?;
+    // Fields are evaluated in the order they are written here, which is the order on the wire.
+    Ok(match tag {
+        tag::PREPARE => {
+            Message::Request(Request::Prepare { ballot: ballot(cursor)?, name: name(cursor)? })
+        }
+        tag::PROPOSE => Message::Request(Request::Propose {
+            ballot: ballot(cursor)?,
+            ttl: ttl(cursor)?,
+            name: name(cursor)?,
+            holder: holder(cursor)?,
+        }),
+        tag::RENEW => Message::Request(Request::Renew {
+            ballot: ballot(cursor)?,
+            tenure: tenure(cursor)?,
+            ttl: ttl(cursor)?,
+            name: name(cursor)?,
+        }),
+        tag::HEAL => Message::Request(Request::Heal {
+            ballot: ballot(cursor)?,
+            tenure: tenure(cursor)?,
+            ttl: ttl(cursor)?,
+            name: name(cursor)?,
+            holder: holder(cursor)?,
+        }),
+        tag::RELEASE => {
+            Message::Request(Request::Release { tenure: tenure(cursor)?, name: name(cursor)? })
+        }
+        tag::INSPECT => {
+            Message::Request(Request::Inspect { query: cursor.u64("query")?, name: name(cursor)? })
+        }
+        tag::PROMISE | tag::PROMISE_LIVE => Message::Reply(Reply::Promise {
+            ballot: ballot(cursor)?,
+            accepted: accepted(tag, cursor)?,
+        }),
+        tag::ACCEPT => Message::Reply(Reply::Accept { ballot: ballot(cursor)? }),
+        tag::REJECT | tag::REJECT_LIVE => Message::Reply(Reply::Reject {
+            ballot: ballot(cursor)?,
+            promised: promised(cursor)?,
+            accepted: accepted(tag, cursor)?,
+        }),
+        tag::NOT_HELD => {
+            Message::Reply(Reply::NotHeld { ballot: ballot(cursor)?, promised: promised(cursor)? })
+        }
+        tag::RELEASED | tag::RELEASED_LIVE => {
+            Message::Reply(Reply::Released { tenure: tenure(cursor)?, held: tag & tag::LIVE != 0 })
+        }
+        tag::INSPECTED | tag::INSPECTED_LIVE => Message::Reply(Reply::Inspected {
+            query: cursor.u64("query")?,
+            accepted: accepted(tag, cursor)?,
+        }),
+        tag::HELD => Message::Hint(Hint::Held { seen: seen(cursor)?, name: name(cursor)? }),
+        tag::FREED => Message::Hint(Hint::Freed { name: name(cursor)? }),
+        unknown => return Err(E::UnknownMessage(unknown)),
+    })
+}
+
+#[inline]
+fn ballot(cursor: &mut Cursor<'_>) -> Result<Ballot, DecodeError> {
+    let number = cursor.u64("ballot")?;
+    Ballot::from_u64(number).ok_or(E::Ballot(number))
+}
+
+#[inline]
+fn promised(cursor: &mut Cursor<'_>) -> Result<Ballot, DecodeError> {
+    let number = cursor.u64("promised")?;
+    Ballot::from_u64(number).ok_or(E::Promised(number))
+}
+
+#[inline]
+fn tenure(cursor: &mut Cursor<'_>) -> Result<Tenure, DecodeError> {
+    let number = cursor.u64("tenure")?;
+    Tenure::from_fence(number).ok_or(E::Tenure(number))
+}
+
+#[inline]
+fn ttl(cursor: &mut Cursor<'_>) -> Result<Ttl, DecodeError> {
+    Ttl::from_millis(cursor.u32("ttl")?).ok_or(E::TtlZero)
+}
+
+#[inline]
+fn name<'a>(cursor: &mut Cursor<'a>) -> Result<Name<'a>, DecodeError> {
+    Name::from_bytes(cursor.text("name")?).map_err(E::Name)
+}
+
+#[inline]
+fn holder<'a>(cursor: &mut Cursor<'a>) -> Result<Holder<'a>, DecodeError> {
+    Holder::from_bytes(cursor.text("holder")?).map_err(E::Holder)
+}
+
+#[inline]
+fn accepted<'a>(tag: u8, cursor: &mut Cursor<'a>) -> Result<Option<Seen<'a>>, DecodeError> {
+    if tag & tag::LIVE == 0 { Ok(None) } else { seen(cursor).map(Some) }
+}
+
+fn seen<'a>(cursor: &mut Cursor<'a>) -> Result<Seen<'a>, DecodeError> {
+    Ok(Seen {
+        tenure: tenure(cursor)?,
+        remaining: Ttl::from_millis(cursor.u32("remaining")?).ok_or(E::RemainingZero)?,
+        holder: holder(cursor)?,
+    })
+}

@@ -1,0 +1,163 @@
+//! Greetings come back as they were sent, and a peer that differs is told in what.
+
+use std::time::Duration;
+
+use crate::samples::{cell, encoded, hello, node};
+use paxoslease_core::{Drift, Ttl};
+use paxoslease_wire::{CellName, FrameKind, Hello, Refusal, Refused, Role, ShardId, VERSION};
+use proptest::prelude::*;
+
+/// Node 1, which gets along with [`hello`]'s node 2.
+fn ours() -> Hello<'static> {
+    Hello { node: node(1), boot: 99, ..hello() }
+}
+
+#[test]
+fn nodes_of_one_cell_get_along() {
+    assert_eq!(hello().check(&ours()), Ok(()));
+    assert_eq!(ours().check(&hello()), Ok(()));
+    let proposer = Hello { node: node(100), ..hello() };
+    assert_eq!(proposer.check(&ours()), Ok(()), "a node that is no acceptor may propose");
+    assert_eq!((hello().role(), proposer.role()), (Role::Member, Role::Proposer));
+}
+
+#[test]
+fn the_order_in_which_members_are_configured_does_not_matter() {
+    let reordered = cell(&[3, 1, 2], 60_000, 1000, Duration::from_millis(1));
+    let theirs = Hello { cell: reordered, ..hello() };
+    assert_eq!(theirs.check(&ours()), Ok(()));
+}
+
+#[test]
+fn each_difference_is_refused_with_both_values() {
+    let tick = Duration::from_millis(1);
+    let refused = |theirs: Hello<'static>| theirs.check(&ours()).expect_err("they differ");
+
+    let version = refused(Hello { version: VERSION + 1, ..hello() });
+    assert_eq!(version, Refused::Version { ours: VERSION, theirs: VERSION + 1 });
+    assert_eq!(version.to_string(), "protocol version 1 here, 2 there");
+
+    let south = CellName::new("south").expect("in bounds");
+    let foreign = refused(Hello { cell_name: south, ..hello() });
+    assert_eq!(foreign, Refused::CellName { ours: hello().cell_name, theirs: south });
+    assert_eq!(foreign.to_string(), "cell \"north\" here, \"south\" there");
+
+    let same = refused(Hello { node: node(1), ..hello() });
+    assert_eq!(same, Refused::SameNode(node(1)));
+    assert_eq!(same.to_string(), "node 1 here and there");
+
+    let grown = cell(&[1, 2, 3, 4], 60_000, 1000, tick);
+    let members = refused(Hello { cell: grown, ..hello() });
+    assert_eq!(members, Refused::Members { ours: hello().cell, theirs: grown });
+    assert_eq!(members.to_string(), "members [n1, n2, n3] here, [n1, n2, n3, n4] there");
+
+    let longer = refused(Hello { cell: cell(&[1, 2, 3], 61_000, 1000, tick), ..hello() });
+    let ttl = |millis| Ttl::from_millis(millis).expect("not zero");
+    assert_eq!(longer, Refused::MaxLease { ours: ttl(60_000), theirs: ttl(61_000) });
+    assert_eq!(longer.to_string(), "max_lease 60s here, 61s there");
+
+    let drift = |ppm, granularity| Drift::new(ppm, granularity).expect("in bounds");
+    let steadier = refused(Hello { cell: cell(&[1, 2, 3], 60_000, 200, tick), ..hello() });
+    assert_eq!(steadier, Refused::Drift { ours: drift(1000, tick), theirs: drift(200, tick) });
+    let finer = cell(&[1, 2, 3], 60_000, 1000, Duration::from_nanos(1));
+    let finer = refused(Hello { cell: finer, ..hello() });
+    assert_eq!(
+        finer.to_string(),
+        "clock drift 1000 ppm and granularity 1ms here, 1000 ppm and 1ns there"
+    );
+
+    let shard = |index, count| ShardId::new(index, count).expect("in bounds");
+    let divided = refused(Hello { shard: shard(1, 8), ..hello() });
+    assert_eq!(divided, Refused::Shard { ours: shard(1, 4), theirs: shard(1, 8) });
+    assert_eq!(divided.to_string(), "shard 1 of 4 here, 1 of 8 there");
+    let crossed = refused(Hello { shard: shard(0, 4), ..hello() });
+    assert_eq!(crossed, Refused::Shard { ours: shard(1, 4), theirs: shard(0, 4) });
+}
+
+#[test]
+fn a_greeting_of_a_later_version_is_understood_as_far_as_it_goes() {
+    let later = Hello { version: 7, ..hello() };
+    let mut frame = encoded(&later);
+    frame.extend_from_slice(b"more");
+    frame[0] += 4;
+    let decoded = Hello::decode(&frame).expect("sound");
+    assert_eq!(decoded, later);
+    assert_eq!(decoded.check(&ours()), Err(Refused::Version { ours: VERSION, theirs: 7 }));
+}
+
+#[test]
+fn a_refusal_says_why_in_bounded_text() {
+    let refused = Hello { node: node(1), ..hello() }.check(&ours()).expect_err("the same node");
+    let mut frame = Vec::new();
+    Refusal::encode(&refused, &mut frame);
+    assert_eq!(FrameKind::of(&frame), Ok(FrameKind::Refusal));
+    assert_eq!(Refusal::decode(&frame).expect("sound").as_str(), "node 1 here and there");
+
+    let mut frame = Vec::new();
+    Refusal::encode(&format_args!("{}{}", "é".repeat(300), "tail"), &mut frame);
+    let text = Refusal::decode(&frame).expect("cut between characters").as_str();
+    assert_eq!(text, "é".repeat(256));
+    let mut frame = Vec::new();
+    Refusal::encode(&format_args!("x{}{}", "é".repeat(300), "tail"), &mut frame);
+    let text = Refusal::decode(&frame).expect("cut between characters").as_str();
+    assert_eq!(text, format!("x{}", "é".repeat(255)), "nothing follows the cut");
+}
+
+#[test]
+fn a_refusal_shown_to_people_cannot_steer_their_terminal() {
+    let mut frame = Vec::new();
+    Refusal::encode(&"\u{1b}[2J it's \"fine\"\n", &mut frame);
+    let shown = Refusal::decode(&frame).expect("sound").to_string();
+    assert_eq!(shown, "\\u{1b}[2J it's \"fine\"\\n");
+}
+
+/// Version 1, byte by byte. A change here is a new version, and must only append.
+#[test]
+fn the_bytes_of_greeting_and_refusal_are_these() {
+    let expected = [
+        b"\x2b\0\0\0PL\x01\x02".as_slice(),
+        b"\x02\0\xef\xcd\xab\x89\x67\x45\x23\x01\x01\0\x04\0",
+        b"\x60\xea\0\0\xe8\x03\0\0\x40\x42\x0f\0",
+        b"\x05north\x03\x01\0\x02\0\x03\0",
+    ];
+    assert_eq!(encoded(&hello()), expected.concat());
+    let mut refusal = Vec::new();
+    Refusal::encode(&"no", &mut refusal);
+    assert_eq!(refusal, b"\x06\0\0\0PL\x01\x03no");
+}
+
+#[test]
+fn cell_names_have_1_to_64_bytes() {
+    let long = "c".repeat(65);
+    assert!(CellName::new("").is_err() && CellName::new(&long).is_err());
+    assert!(CellName::new(&long[..64]).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn greetings_come_back_as_they_were_sent(
+        version in any::<u8>(),
+        name in "[a-z]{1,64}",
+        members in prop::collection::btree_set(1..=1023u16, 1..=9),
+        max_lease in 50..=u32::MAX,
+        ppm in 0..=Drift::PPM_MAX,
+        granularity in 0..40_000_000u64,
+        id in 1..=1023u16,
+        boot in any::<u64>(),
+        (index, count) in (1..=u16::MAX).prop_flat_map(|count| (0..count, Just(count))),
+    ) {
+        let members: Vec<u16> = members.into_iter().collect();
+        let hello = Hello {
+            version,
+            cell_name: CellName::new(&name).expect("in bounds"),
+            cell: cell(&members, max_lease, ppm, Duration::from_nanos(granularity)),
+            node: node(id),
+            boot,
+            shard: ShardId::new(index, count).expect("in bounds"),
+        };
+        let frame = encoded(&hello);
+        prop_assert_eq!(FrameKind::of(&frame), Ok(FrameKind::Hello));
+        prop_assert_eq!(Hello::decode(&frame), Ok(hello));
+        prop_assert_eq!(hello.role() == Role::Member, members.contains(&id));
+    }
+}

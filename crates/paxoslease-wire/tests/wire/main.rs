@@ -1,0 +1,6 @@
+//! What the bytes promise: round trips, sizes, pinned encodings, and calm under garbage.
+
+mod frames;
+mod hello;
+mod hostile;
+mod samples;
