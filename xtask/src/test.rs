@@ -49,7 +49,14 @@ fn steps() -> Vec<Step> {
     let step = |title, tools, commands| Step { title, tools, work: Work::Commands(commands) };
     vec![
         Step { title: "tidy", tools: &[], work: Work::Tidy },
-        step("format", &[Tool::Rustfmt], vec![cargo(["fmt", "--all", "--check"])]),
+        step(
+            "format",
+            &[Tool::Rustfmt],
+            vec![
+                cargo(["fmt", "--all", "--check"]),
+                cargo(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]),
+            ],
+        ),
         step("clippy", &[Tool::Clippy], clippy()),
         step(
             "core alone",
