@@ -93,6 +93,13 @@ impl Ballot {
         self.counter() > Self::COUNTER_LIMIT
     }
 
+    /// Above every ballot with this counter, below every ballot with the next.
+    #[must_use]
+    pub(crate) const fn above_counter(counter: u64) -> Self {
+        assert!(counter < Self::COUNTER_MAX, "counters stay below the limit");
+        Self((counter + 1) << 10)
+    }
+
     /// The lowest number above this one.
     #[must_use]
     pub(crate) const fn next(self) -> Self {

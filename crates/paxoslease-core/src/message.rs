@@ -152,3 +152,31 @@ pub enum Hint<'a> {
         name: Name<'a>,
     },
 }
+
+impl Request<'_> {
+    /// The round it belongs to; a Release and an Inspect belong to none.
+    #[must_use]
+    pub const fn ballot(&self) -> Option<Ballot> {
+        match self {
+            Self::Prepare { ballot, .. }
+            | Self::Propose { ballot, .. }
+            | Self::Renew { ballot, .. }
+            | Self::Heal { ballot, .. } => Some(*ballot),
+            Self::Release { .. } | Self::Inspect { .. } => None,
+        }
+    }
+}
+
+impl Reply<'_> {
+    /// What the next round must reach, where the reply says so.
+    #[must_use]
+    pub const fn promised(&self) -> Option<Ballot> {
+        match self {
+            Self::Reject { promised, .. } | Self::NotHeld { promised, .. } => Some(*promised),
+            Self::Promise { .. }
+            | Self::Accept { .. }
+            | Self::Released { .. }
+            | Self::Inspected { .. } => None,
+        }
+    }
+}

@@ -1,1 +1,3 @@
-//! Placeholder.
+//! A deterministic world around the real core and codec.
+
+pub mod trace;

@@ -1,0 +1,360 @@
+//! The acceptor of one shard: the registers of all its names, the node's floor, its quarantine
+//! (protocol section 3, A0 to A7; paper, section 3 steps 2 and 4, and section 7).
+//!
+//! It answers and forgets: no timers, no messages of its own. Names cost one table entry each; a
+//! sweep reclaims idle ones a little at a time.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::outbox::{Body, Sighting};
+use crate::record::Ceilings;
+use crate::register::{Answer, Register};
+use crate::rules::Rule;
+use crate::table::{Slot, Table};
+use crate::{Ballot, Config, Holder, Instant, Label, Name, NodeId, Request, Tenure, Ttl};
+
+/// Why a peer's message was dropped. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Refusal {
+    /// A0: this acceptor may have forgotten leases and stays silent.
+    Quarantined,
+    /// A1: a ttl above M.
+    TtlTooLong,
+    /// A1: a ballot from the last tenth of the counter space. Somebody is broken: say so loudly.
+    BallotExhausting,
+    /// A ballot that is not the sender's to use.
+    BallotNotSenders,
+    /// This node is no acceptor.
+    NotAcceptor,
+    /// A reply from a node that is no acceptor of this cell.
+    NotMember,
+    /// No room for another name.
+    TableFull,
+    /// It needs a higher ceiling in the stable record first, and too many such wait already.
+    RecordBehind,
+}
+
+impl Refusal {
+    /// Every reason, for counters by reason.
+    pub const ALL: [Self; 8] = [
+        Self::Quarantined,
+        Self::TtlTooLong,
+        Self::BallotExhausting,
+        Self::BallotNotSenders,
+        Self::NotAcceptor,
+        Self::NotMember,
+        Self::TableFull,
+        Self::RecordBehind,
+    ];
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Quarantined => "quarantined after a restart",
+            Self::TtlTooLong => "ttl above max_lease",
+            Self::BallotExhausting => "ballot from the reserved end of the counter space",
+            Self::BallotNotSenders => "ballot of another node",
+            Self::NotAcceptor => "this node is no acceptor",
+            Self::NotMember => "reply from a node that is no acceptor of this cell",
+            Self::TableFull => "no room for another name",
+            Self::RecordBehind => "waiting for the stable record",
+        })
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+/// A lease as a clean stop hands it to the next start (R4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SnapshotLease<'a> {
+    /// The resource.
+    pub name: Name<'a>,
+    /// Who holds it, for people to read.
+    pub holder: Holder<'a>,
+    /// Whose.
+    pub tenure: Tenure,
+    /// How long still, rounded up; time stopped is not credited.
+    pub remaining: Ttl,
+}
+
+/// How many names can have nodes to tell when they are freed; more costs only time.
+const WANTED_MAX: usize = 4096;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Acceptor {
+    table: Table,
+    floor: Ballot,
+    quarantine_until: Instant,
+    /// Other nodes that were turned away from a name because of its lease.
+    wanted: BTreeMap<Slot, Vec<NodeId>>,
+    sweep_next: u32,
+    sweep_pass_at: Instant,
+}
+
+impl Acceptor {
+    pub(crate) fn new(seed: u64, floor: Ballot, quarantine_until: Instant) -> Self {
+        Self {
+            table: Table::new(seed),
+            floor,
+            quarantine_until,
+            wanted: BTreeMap::new(),
+            sweep_next: 0,
+            sweep_pass_at: Instant::ZERO,
+        }
+    }
+
+    /// R4: takes over a lease from the snapshot of a clean stop.
+    pub(crate) fn restore(&mut self, now: Instant, lease: SnapshotLease<'_>) {
+        let mut register = Register::default();
+        register.restore(now, lease.tenure, lease.remaining);
+        match self.table.find(lease.name) {
+            Some(slot) => self.table.entry_mut(slot).register = register,
+            None => {
+                self.table.insert(Label::new(lease.name, lease.holder), register);
+            }
+        }
+    }
+
+    pub(crate) fn is_quarantined(&self, now: Instant) -> bool {
+        now < self.quarantine_until
+    }
+
+    pub(crate) const fn quarantine_until(&self) -> Instant {
+        self.quarantine_until
+    }
+
+    pub(crate) const fn floor(&self) -> Ballot {
+        self.floor
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// A0, A1, R1, R2: whether a request may be answered now.
+    pub(crate) fn admit(
+        &self,
+        config: &Config,
+        ceilings: &mut Ceilings,
+        now: Instant,
+        from: NodeId,
+        request: &Request<'_>,
+    ) -> Result<(), Refusal> {
+        if self.is_quarantined(now) {
+            return Err(Refusal::Quarantined);
+        }
+        let (ballot, ttl) = match *request {
+            Request::Prepare { ballot, .. } => (ballot, None),
+            Request::Propose { ballot, ttl, .. } => (ballot, Some(ttl)),
+            Request::Renew { ballot, ttl, .. } | Request::Heal { ballot, ttl, .. } => {
+                (ballot, config.rules.on(Rule::RenewTtlIsBounded).then_some(ttl))
+            }
+            Request::Release { tenure, .. } if tenure.ballot().is_exhausting() => {
+                return Err(Refusal::BallotExhausting);
+            }
+            Request::Release { .. } | Request::Inspect { .. } => return Ok(()),
+        };
+        if ttl.is_some_and(|ttl| ttl > config.cell.max_lease()) {
+            return Err(Refusal::TtlTooLong);
+        }
+        if ballot.is_exhausting() {
+            return Err(Refusal::BallotExhausting);
+        }
+        if ballot.node() != Some(from) && config.rules.on(Rule::RenewalHasFreshBallot) {
+            return Err(Refusal::BallotNotSenders);
+        }
+        let counted = match request {
+            Request::Renew { .. } | Request::Heal { .. } => {
+                config.rules.on(Rule::LeaseCeilingCountsRenewals)
+            }
+            _ => true,
+        };
+        let counter_admitted = ceilings.admits_counter(ballot.counter());
+        let ttl_admitted = ttl.is_none_or(|ttl| !counted || ceilings.admits_ttl(ttl));
+        if counter_admitted && ttl_admitted { Ok(()) } else { Err(Refusal::RecordBehind) }
+    }
+
+    /// Answers a request that was admitted.
+    pub(crate) fn answer(
+        &mut self,
+        config: &Config,
+        ceilings: &mut Ceilings,
+        now: Instant,
+        from: NodeId,
+        request: Request<'_>,
+    ) -> Result<Option<Body>, Refusal> {
+        match request {
+            Request::Prepare { name, ballot } => {
+                self.round(config, now, from, (name, None), ballot, |register, floor| {
+                    register.prepare(floor, ballot)
+                })
+            }
+            Request::Propose { name, ballot, ttl, holder } => {
+                let Some(tenure) = Tenure::of(ballot) else {
+                    return Err(Refusal::BallotNotSenders);
+                };
+                ceilings.accepted(ttl);
+                let texts = (name, Some(holder));
+                self.round(config, now, from, texts, ballot, |register, floor| {
+                    register.propose(config.rules, now, floor, tenure, ttl)
+                })
+            }
+            Request::Renew { name, tenure, ballot, ttl } => {
+                if config.rules.on(Rule::LeaseCeilingCountsRenewals) {
+                    ceilings.accepted(ttl);
+                }
+                let Some(slot) = self.table.find(name) else {
+                    return Ok(Some(Body::NotHeld { ballot, promised: self.floor }));
+                };
+                self.table.unmark(slot);
+                let register = &mut self.table.entry_mut(slot).register;
+                Ok(Some(match register.renew(config.rules, now, tenure, ballot, ttl) {
+                    Answer::Accept => Body::Accept { ballot },
+                    _ => Body::NotHeld { ballot, promised: register.bar(self.floor) },
+                }))
+            }
+            Request::Heal { name, tenure, ballot, ttl, holder } => {
+                if config.rules.on(Rule::LeaseCeilingCountsRenewals) {
+                    ceilings.accepted(ttl);
+                }
+                let texts = (name, Some(holder));
+                self.round(config, now, from, texts, ballot, |register, floor| {
+                    register.heal(config.rules, now, floor, tenure, ballot, ttl)
+                })?;
+                Ok(None)
+            }
+            Request::Release { name, tenure } => {
+                let held = self.table.find(name).is_some_and(|slot| {
+                    self.table.unmark(slot);
+                    self.table.entry_mut(slot).register.release(config.rules, now, tenure)
+                });
+                Ok(Some(Body::Released { tenure, held }))
+            }
+            Request::Inspect { name, query } => {
+                Ok(Some(Body::Inspected { query, accepted: self.sighting(now, name) }))
+            }
+        }
+    }
+
+    /// Applies a rule that may store something, and makes the entry for it if it does.
+    fn round(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        from: NodeId,
+        (name, holder): (Name<'_>, Option<Holder<'_>>),
+        ballot: Ballot,
+        rule: impl FnOnce(&mut Register, Ballot) -> Answer,
+    ) -> Result<Option<Body>, Refusal> {
+        let Some(slot) = self.table.find(name) else {
+            let mut register = Register::default();
+            let answer = rule(&mut register, self.floor);
+            if answer == Answer::Reject {
+                let promised = self.floor;
+                return Ok(Some(Body::Reject { ballot, promised, accepted: None }));
+            }
+            if self.table.len() >= config.limits.entries_max {
+                return Err(Refusal::TableFull);
+            }
+            self.table.insert(Label::new(name, holder.unwrap_or_default()), register);
+            return Ok(Some(match answer {
+                Answer::Promise => Body::Promise { ballot, accepted: None },
+                _ => Body::Accept { ballot },
+            }));
+        };
+        self.table.unmark(slot);
+        let floor = self.floor;
+        let entry = self.table.entry_mut(slot);
+        let before = entry.register.live(now).map(|live| live.tenure);
+        let answer = rule(&mut entry.register, floor);
+        let live = entry.register.live(now).map(|live| live.tenure);
+        if let Some(holder) = holder
+            && answer == Answer::Accept
+            && live != before
+        {
+            let label = entry.label.with_holder(holder);
+            self.table.relabel(slot, label);
+        }
+        if answer == Answer::Accept {
+            return Ok(Some(Body::Accept { ballot }));
+        }
+        if live.is_some() && from != config.node {
+            self.turn_away(slot, from);
+        }
+        let accepted = self.sighting_at(now, slot);
+        Ok(Some(if answer == Answer::Promise {
+            Body::Promise { ballot, accepted }
+        } else {
+            let promised = self.table.entry(slot).register.bar(floor);
+            Body::Reject { ballot, promised, accepted }
+        }))
+    }
+
+    fn turn_away(&mut self, slot: Slot, node: NodeId) {
+        if self.wanted.len() >= WANTED_MAX && !self.wanted.contains_key(&slot) {
+            return;
+        }
+        let nodes = self.wanted.entry(slot).or_default();
+        if !nodes.contains(&node) && nodes.len() < WANTED_MAX {
+            nodes.push(node);
+        }
+    }
+
+    /// Whom to tell that a name is free, once.
+    pub(crate) fn take_turned_away(&mut self, name: Name<'_>) -> Vec<NodeId> {
+        if self.wanted.is_empty() {
+            return Vec::new();
+        }
+        let slot = self.table.find(name);
+        slot.and_then(|slot| self.wanted.remove(&slot)).unwrap_or_default()
+    }
+
+    /// The live lease of a name, as this acceptor alone sees it.
+    pub(crate) fn sighting(&self, now: Instant, name: Name<'_>) -> Option<Sighting> {
+        self.table.find(name).and_then(|slot| self.sighting_at(now, slot))
+    }
+
+    /// The live lease in a slot; `None` too when the slot is vacant.
+    pub(crate) fn sighting_at(&self, now: Instant, slot: Slot) -> Option<Sighting> {
+        let entry = self.table.get(slot)?;
+        let live = entry.register.live(now)?;
+        // Rounded up: a lease is never over earlier than it says.
+        let remaining = Ttl::from_duration(live.expires_at.since(now)).unwrap_or(Ttl::MAX);
+        Some(Sighting { tenure: live.tenure, remaining, label: entry.label.clone() })
+    }
+
+    /// A7: looks at some slots and reclaims those that stayed idle for a whole pass, folding what
+    /// they promised into the floor. A pass takes at least `reclaim_after`.
+    pub(crate) fn sweep(&mut self, config: &Config, now: Instant, slots_max: u32) {
+        for _ in 0..slots_max {
+            if self.sweep_next >= self.table.slot_count() {
+                if now < self.sweep_pass_at.after(config.reclaim_after) {
+                    return;
+                }
+                self.sweep_next = 0;
+                self.sweep_pass_at = now;
+                if self.table.is_empty() {
+                    return;
+                }
+            }
+            let slot = Slot::new(self.sweep_next);
+            self.sweep_next += 1;
+            let Some(entry) = self.table.get(slot) else { continue };
+            if entry.register.live(now).is_some() {
+                continue;
+            }
+            if !self.table.is_marked(slot) {
+                self.table.mark(slot);
+                continue;
+            }
+            let entry = self.table.remove(slot);
+            self.wanted.remove(&slot);
+            if config.rules.on(Rule::ReclaimFoldsIntoFloor) {
+                self.floor = self.floor.max(entry.register.promised);
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What a shard is told when it starts.
+
+use core::time::Duration;
+
+use crate::rules::Rules;
+use crate::{Cell, NodeId};
+
+/// A shard's settings. Only `cell` must agree between nodes; the rest is each node's own.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Config {
+    /// This node. An acceptor if the cell lists it, else a proposer only.
+    pub node: NodeId,
+    /// The cell it belongs to.
+    pub cell: Cell,
+    /// Seeds every random delay and the hashing of names.
+    pub seed: u64,
+    /// After this long without a majority a round is given up: a few round trips.
+    pub attempt_timeout: Duration,
+    /// How long an acquire goes on trying before it reports that there is no quorum.
+    pub request_timeout: Duration,
+    /// The first pause after a split vote; doubles with each, jittered.
+    pub backoff_min: Duration,
+    /// The longest such pause.
+    pub backoff_max: Duration,
+    /// How much nodes spread out when a lease they all wait for is freed.
+    pub stagger_max: Duration,
+    /// How long a nameless entry is kept at least, so that ballots in flight meet their promises.
+    pub reclaim_after: Duration,
+    /// Bounds on memory.
+    pub limits: Limits,
+    /// All of them; tests of the tests switch one off.
+    pub rules: Rules,
+}
+
+/// Bounds on what one shard keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Limits {
+    /// Names in the acceptor.
+    pub entries_max: usize,
+    /// Rounds in flight.
+    pub rounds_max: usize,
+    /// Requests waiting for a lease.
+    pub waiters_max: usize,
+    /// Requests of peers that wait for the stable record.
+    pub deferred_max: usize,
+}
+
+impl Config {
+    /// Settings that suit a local network.
+    #[must_use]
+    pub const fn new(node: NodeId, cell: Cell, seed: u64) -> Self {
+        Self {
+            node,
+            cell,
+            seed,
+            attempt_timeout: Duration::from_millis(100),
+            request_timeout: Duration::from_secs(2),
+            backoff_min: Duration::from_millis(1),
+            backoff_max: Duration::from_millis(200),
+            stagger_max: Duration::from_millis(1),
+            reclaim_after: Duration::from_secs(1),
+            limits: Limits {
+                entries_max: 100_000_000,
+                rounds_max: 1_000_000,
+                waiters_max: 1_000_000,
+                deferred_max: 4096,
+            },
+            rules: Rules::ALL,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Who wants a name at this node: first come, first served, one contender per name at a time
+//! (protocol section 7).
+//!
+//! Keeps the queues and their states; deciding when to start a round is the proposer's.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use crate::outbox::{Sighting, Token};
+use crate::{Ballot, Instant, Label, Name, Ttl};
+
+/// One client's wish.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Want {
+    pub(crate) token: Token,
+    pub(crate) label: Label,
+    pub(crate) ttl: Ttl,
+    pub(crate) asked_at: Instant,
+    /// From then on a report of a holder is the answer.
+    pub(crate) patient_until: Instant,
+    /// From then on there is an answer in any case.
+    pub(crate) deadline: Instant,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum State {
+    /// A round is in flight for the first in the queue.
+    Racing(Ballot),
+    /// The vote was split or nobody answered: try again then.
+    BackingOff(Instant),
+    /// Somebody else holds it, as far as is known: try again then, or on a hint.
+    Waiting { until: Instant, by: Sighting },
+}
+
+/// A name somebody wants. Never without a want.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Contender {
+    pub(crate) first: Want,
+    pub(crate) rest: VecDeque<Want>,
+    pub(crate) state: State,
+    /// Rounds lost in a row to split votes and silence.
+    pub(crate) splits: u32,
+    /// Others contend for it too, or are likely to: prepare first (P2).
+    pub(crate) contested: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ContenderId(u32);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Contenders {
+    slots: Vec<Option<Contender>>,
+    vacant: Vec<u32>,
+    by_name: HashTable<u32>,
+    hasher: FixedState,
+    wants: usize,
+}
+
+impl Contenders {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            slots: Vec::new(),
+            vacant: Vec::new(),
+            by_name: HashTable::new(),
+            hasher: FixedState::with_seed(seed),
+            wants: 0,
+        }
+    }
+
+    pub(crate) fn find(&self, name: Name<'_>) -> Option<ContenderId> {
+        let hash = self.hasher.hash_one(name.as_str());
+        let same = |slot: &u32| name_in(&self.slots, *slot) == Some(name);
+        self.by_name.find(hash, same).map(|slot| ContenderId(*slot))
+    }
+
+    /// For a name that has no contender yet.
+    pub(crate) fn insert(&mut self, contender: Contender) -> ContenderId {
+        let hash = self.hasher.hash_one(contender.first.label.name().as_str());
+        self.wants += 1;
+        let slot = match self.vacant.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(contender);
+                slot
+            }
+            None => {
+                self.slots.push(Some(contender));
+                u32::try_from(self.slots.len() - 1).expect("fewer contenders than waiters_max")
+            }
+        };
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        self.by_name.insert_unique(hash, slot, |slot| {
+            hasher.hash_one(name_in(slots, *slot).expect("only occupied slots are indexed").as_str())
+        });
+        ContenderId(slot)
+    }
+
+    pub(crate) fn enqueue(&mut self, id: ContenderId, want: Want) {
+        if let Some(contender) = self.get_mut(id) {
+            contender.rest.push_back(want);
+            self.wants += 1;
+        }
+    }
+
+    pub(crate) fn get(&self, id: ContenderId) -> Option<&Contender> {
+        self.slots.get(id.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ContenderId) -> Option<&mut Contender> {
+        self.slots.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Takes the first want. Whether the contender remains, led by the next.
+    pub(crate) fn pop_first(&mut self, id: ContenderId) -> (Want, bool) {
+        let contender = self.get_mut(id).expect("a contender lives while it has wants");
+        let (first, remains) = match contender.rest.pop_front() {
+            Some(next) => (core::mem::replace(&mut contender.first, next), true),
+            None => (self.remove(id).first, false),
+        };
+        self.wants -= 1;
+        (first, remains)
+    }
+
+    /// Takes a want that is not the first.
+    pub(crate) fn remove_queued(&mut self, id: ContenderId, token: Token) -> Option<Want> {
+        let contender = self.get_mut(id)?;
+        let place = contender.rest.iter().position(|want| want.token == token)?;
+        let want = contender.rest.remove(place);
+        self.wants -= 1;
+        want
+    }
+
+    /// Takes all whose patience is over.
+    pub(crate) fn take_impatient(&mut self, id: ContenderId, now: Instant) -> Vec<Want> {
+        let Some(contender) = self.get_mut(id) else { return Vec::new() };
+        let impatient = |want: &Want| now >= want.patient_until;
+        let mut taken = Vec::new();
+        let (gone, rest): (VecDeque<Want>, VecDeque<Want>) =
+            core::mem::take(&mut contender.rest).into_iter().partition(impatient);
+        contender.rest = rest;
+        let first_gone = impatient(&contender.first);
+        self.wants -= gone.len();
+        if first_gone {
+            taken.push(self.pop_first(id).0);
+        }
+        taken.extend(gone);
+        taken
+    }
+
+    fn remove(&mut self, id: ContenderId) -> Contender {
+        let contender = self.slots[id.0 as usize].take().expect("removed once");
+        let hash = self.hasher.hash_one(contender.first.label.name().as_str());
+        if let Ok(found) = self.by_name.find_entry(hash, |slot| *slot == id.0) {
+            found.remove();
+        }
+        self.vacant.push(id.0);
+        contender
+    }
+
+    /// Requests waiting or racing.
+    pub(crate) const fn wants(&self) -> usize {
+        self.wants
+    }
+}
+
+fn name_in(slots: &[Option<Contender>], slot: u32) -> Option<Name<'_>> {
+    slots.get(slot as usize)?.as_ref().map(|contender| contender.first.label.name())
+}

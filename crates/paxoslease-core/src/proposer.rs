@@ -1,0 +1,265 @@
+//! The proposer of one shard: rounds in flight and those who wait (protocol sections 4 and 7;
+//! paper, section 3 steps 1, 3 and 5, and sections 5 to 7).
+//!
+//! After a grant it keeps nothing: the holder keeps name, fence and deadline, and any node can
+//! renew or release for it. Here are ballots and the ways of an acquire; renewals, releases and
+//! inspections are in the folder beside.
+
+mod acquire;
+mod inspect;
+mod release;
+mod renew;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::contender::{ContenderId, Contenders};
+use crate::outbox::{Body, Outbox, Sighting, To, Token};
+use crate::record::Ceilings;
+use crate::rng::Rng;
+use crate::round::{Round, Step};
+use crate::rules::Rules;
+use crate::timers::Timers;
+use crate::{
+    Ballot, Cell, Config, Instant, Label, MemberSet, NodeId, Reply, Seen, Tenure, Ttl,
+};
+
+use inspect::Inspection;
+use release::Releasing;
+pub(crate) use renew::Renewal;
+
+/// What a proposer works with but does not own.
+pub(crate) struct Env<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) ceilings: &'a mut Ceilings,
+    pub(crate) out: &'a mut Outbox,
+    /// Non-acceptors that asked to hear of grants and releases.
+    pub(crate) learners: &'a [NodeId],
+}
+
+impl Env<'_> {
+    fn rules(&self) -> Rules {
+        self.config.rules
+    }
+
+    fn cell(&self) -> &Cell {
+        &self.config.cell
+    }
+
+    fn send(&mut self, members: MemberSet, body: Body) {
+        self.out.send(To::Members(members), body);
+    }
+
+    fn broadcast(&mut self, body: Body) {
+        self.send(self.config.cell.everyone(), body);
+    }
+}
+
+/// What a wake-up is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Wake {
+    Round(Ballot),
+    Contender(ContenderId),
+    Want(ContenderId, Token),
+    Release(Tenure),
+    Inspection(u64),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct InFlight {
+    round: Round,
+    owner: Owner,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Owner {
+    Contender(ContenderId),
+    Renewal(Renewal),
+}
+
+/// Rounds by how they began, for metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RoundCounts {
+    /// One phase: Propose straight away.
+    pub direct: u64,
+    /// Two phases: Prepare first.
+    pub prepared: u64,
+    /// Renewals.
+    pub renewals: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Proposer {
+    /// The counter of the last ballot issued or seen.
+    counter: u64,
+    rounds: HashMap<Ballot, InFlight, FixedState>,
+    releases: HashMap<Tenure, Releasing, FixedState>,
+    inspections: HashMap<u64, Inspection, FixedState>,
+    inspections_begun: u64,
+    contenders: Contenders,
+    timers: Timers<Wake>,
+    rng: Rng,
+    counts: RoundCounts,
+}
+
+impl Proposer {
+    pub(crate) fn new(seed: u64, counter: u64) -> Self {
+        Self {
+            counter,
+            rounds: HashMap::with_hasher(FixedState::with_seed(seed)),
+            releases: HashMap::with_hasher(FixedState::with_seed(seed)),
+            inspections: HashMap::with_hasher(FixedState::with_seed(seed)),
+            inspections_begun: 0,
+            contenders: Contenders::new(seed),
+            timers: Timers::new(),
+            rng: Rng::seeded(seed),
+            counts: RoundCounts::default(),
+        }
+    }
+
+    /// Stays above every ballot seen, so that the next round is not below a promise.
+    pub(crate) fn observe(&mut self, counter: u64) {
+        if counter <= Ballot::COUNTER_LIMIT {
+            self.counter = self.counter.max(counter);
+        }
+    }
+
+    pub(crate) const fn counter(&self) -> u64 {
+        self.counter
+    }
+
+    /// A ballot never used before; `None` while the stable record has no room for one (R1).
+    fn next_ballot(&mut self, env: &mut Env<'_>) -> Option<(Ballot, Tenure)> {
+        let counter = self.counter + 1;
+        if counter > Ballot::COUNTER_LIMIT || !env.ceilings.admits_counter(counter) {
+            return None;
+        }
+        self.counter = counter;
+        let ballot = Ballot::new(counter, env.config.node);
+        Some((ballot, Tenure::of(ballot).expect("a node's ballot names a tenure")))
+    }
+
+    /// An acceptor answered. Stale and duplicated replies are normal and change nothing.
+    pub(crate) fn handle_reply(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        member: MemberSet,
+        reply: Reply<'_>,
+    ) {
+        let (rules, cell) = (env.rules(), env.config.cell);
+        match reply {
+            Reply::Promise { ballot, accepted } => {
+                let Some(flight) = self.rounds.get_mut(&ballot) else { return };
+                let step = match accepted {
+                    Some(seen) if seen.tenure != flight.round.tenure => {
+                        note_foreign(&mut flight.round, now, member, &seen);
+                        flight.round.on_refusal(rules, &cell, member)
+                    }
+                    _ => flight.round.on_promise(rules, &cell, now, member),
+                };
+                self.step(env, now, ballot, step, accepted);
+            }
+            Reply::Accept { ballot } => {
+                let Some(flight) = self.rounds.get_mut(&ballot) else { return };
+                let step = flight.round.on_accept(rules, &cell, now, member);
+                self.step(env, now, ballot, step, None);
+            }
+            Reply::Reject { ballot, promised, accepted } => {
+                self.observe(promised.counter());
+                let Some(flight) = self.rounds.get_mut(&ballot) else { return };
+                if let Some(seen) = accepted {
+                    note_foreign(&mut flight.round, now, member, &seen);
+                }
+                let step = flight.round.on_refusal(rules, &cell, member);
+                self.step(env, now, ballot, step, accepted);
+            }
+            Reply::NotHeld { ballot, promised } => {
+                self.observe(promised.counter());
+                self.on_not_held(env, member, ballot);
+            }
+            Reply::Released { tenure, held } => self.on_released(env, member, tenure, held),
+            Reply::Inspected { query, accepted } => {
+                self.on_inspected(env, member, query, accepted);
+            }
+        }
+    }
+
+    /// Does what an answer to a round amounts to. `seen` is the lease it reported, if any.
+    fn step(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        ballot: Ballot,
+        step: Step,
+        seen: Option<Seen<'_>>,
+    ) {
+        let Some(flight) = self.rounds.get(&ballot) else { return };
+        match (step, &flight.owner) {
+            (Step::Wait, Owner::Contender(_)) => {}
+            (Step::Wait, Owner::Renewal(_)) => self.forget_if_all_renewed(env, ballot),
+            (Step::Propose, Owner::Contender(id)) => self.propose(env, ballot, *id),
+            (Step::Won, Owner::Contender(id)) => self.granted(env, now, ballot, *id),
+            (Step::Lost, Owner::Contender(id)) => {
+                let id = *id;
+                let verdict = flight.round.held_by(env.rules(), env.cell());
+                self.lost(env, now, ballot, id, verdict, seen);
+            }
+            (Step::Won, Owner::Renewal(_)) => self.renewed(env, ballot),
+            (Step::Lost, Owner::Renewal(_)) => self.renewal_failed(env, now, ballot),
+            (Step::Propose, Owner::Renewal(_)) => {
+                unreachable!("a renewal has no prepare phase")
+            }
+        }
+    }
+
+    /// Wakes whatever is due.
+    pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>, now: Instant) {
+        while let Some(wake) = self.timers.pop(now) {
+            match wake {
+                Wake::Round(ballot) => match self.rounds.get(&ballot).map(|f| &f.owner) {
+                    Some(Owner::Contender(id)) => {
+                        let id = *id;
+                        let round = &self.rounds[&ballot].round;
+                        let verdict = round.held_by(env.rules(), env.cell());
+                        self.lost(env, now, ballot, id, verdict, None);
+                    }
+                    Some(Owner::Renewal(_)) => self.renewal_timed_out(env, now, ballot),
+                    None => {}
+                },
+                Wake::Contender(id) => self.try_again(env, now, id),
+                Wake::Want(id, token) => self.out_of_patience(env, now, id, token),
+                Wake::Release(tenure) => self.release_timed_out(env, now, tenure),
+                Wake::Inspection(query) => self.inspection_timed_out(env, query),
+            }
+        }
+    }
+
+    pub(crate) fn next_wake_at(&self) -> Option<Instant> {
+        self.timers.next_at()
+    }
+
+    pub(crate) fn rounds(&self) -> impl Iterator<Item = &Round> {
+        self.rounds.values().map(|flight| &flight.round)
+    }
+
+    pub(crate) fn rounds_in_flight(&self) -> usize {
+        self.rounds.len()
+    }
+
+    pub(crate) const fn waiters(&self) -> usize {
+        self.contenders.wants()
+    }
+
+    pub(crate) const fn counts(&self) -> RoundCounts {
+        self.counts
+    }
+}
+
+fn note_foreign(round: &mut Round, now: Instant, member: MemberSet, seen: &Seen<'_>) {
+    round.note_foreign(member, seen.tenure, now.after(seen.remaining.as_duration()));
+}
+
+fn sighting(label: &Label, tenure: Tenure, remaining: Ttl) -> Sighting {
+    Sighting { tenure, remaining, label: label.clone() }
+}

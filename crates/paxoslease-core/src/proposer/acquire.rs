@@ -1,0 +1,300 @@
+//! The way of an acquire: race, win, lose, wait, try again (P1, P2, P4, P8).
+
+use core::time::Duration;
+
+use super::{Env, InFlight, Owner, Proposer, Wake, sighting};
+use crate::contender::{Contender, ContenderId, State, Want};
+use crate::outbox::{Body, Sighting, To, Token};
+use crate::round::{Phase, Round};
+use crate::rules::Rule;
+use crate::{Ballot, Event, Holder, Instant, Name, Seen, Tenure, Ttl};
+
+impl Proposer {
+    /// A client wants a lease: behind those who came first, or at once.
+    pub(crate) fn acquire(&mut self, env: &mut Env<'_>, now: Instant, want: Want) {
+        let Some(id) = self.contenders.find(want.label.name()) else {
+            let state = State::BackingOff(now);
+            let contender =
+                Contender { first: want, rest: [].into(), state, splits: 0, contested: false };
+            let id = self.contenders.insert(contender);
+            return self.race(env, now, id);
+        };
+        if let Some(Contender { state: State::Waiting { by, .. }, .. }) = self.contenders.get(id)
+            && now >= want.patient_until
+        {
+            return env.out.emit(Event::Denied { token: want.token, by: by.clone() });
+        }
+        self.timers.push(want.patient_until, Wake::Want(id, want.token));
+        self.contenders.enqueue(id, want);
+    }
+
+    /// Starts a round for the first in the queue.
+    fn race(&mut self, env: &mut Env<'_>, now: Instant, id: ContenderId) {
+        let Some((ballot, tenure)) = self.next_ballot(env) else {
+            return self.back_off(env, now, id);
+        };
+        let Some(contender) = self.contenders.get_mut(id) else { return };
+        contender.state = State::Racing(ballot);
+        let Want { label, ttl, deadline, .. } = &contender.first;
+        let (label, ttl, deadline) = (label.clone(), *ttl, *deadline);
+        let (phase, body) = if contender.contested {
+            self.counts.prepared += 1;
+            (Phase::Preparing, Body::Prepare { label, ballot })
+        } else {
+            self.counts.direct += 1;
+            (Phase::Proposing, Body::Propose { label, ballot, ttl })
+        };
+        let round = Round::new(env.rules(), env.cell(), now, (ballot, tenure), ttl, phase);
+        let attempt_ends_at = now.after(env.config.attempt_timeout);
+        let wake_at = attempt_ends_at.min(round.ends_at).min(deadline.max(now));
+        self.timers.push(wake_at, Wake::Round(ballot));
+        self.rounds.insert(ballot, InFlight { round, owner: Owner::Contender(id) });
+        env.broadcast(body);
+    }
+
+    /// P2: a majority is open.
+    pub(super) fn propose(&mut self, env: &mut Env<'_>, ballot: Ballot, id: ContenderId) {
+        if let Some(Contender { first, .. }) = self.contenders.get(id) {
+            env.broadcast(Body::Propose { label: first.label.clone(), ballot, ttl: first.ttl });
+        }
+    }
+
+    /// P1: a majority accepted in time.
+    pub(super) fn granted(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        ballot: Ballot,
+        id: ContenderId,
+    ) {
+        let Some(InFlight { round, .. }) = self.rounds.remove(&ballot) else { return };
+        let (want, others_wait) = self.contenders.pop_first(id);
+        let Round { tenure, ttl, started_at, .. } = round;
+        let waited = started_at.since(want.asked_at);
+        env.out.emit(Event::Granted { token: want.token, tenure, ttl, started_at, waited });
+        for learner in env.learners {
+            let held = Body::Held(sighting(&want.label, tenure, ttl));
+            env.out.send(To::Node(*learner), held);
+        }
+        if others_wait {
+            let by = sighting(&want.label, tenure, ttl);
+            let until = started_at.after(ttl.as_duration());
+            if let Some(contender) = self.contenders.get_mut(id) {
+                contender.splits = 0;
+                contender.contested = false;
+            }
+            self.wait(env, now, id, until, by);
+        }
+    }
+
+    /// P4: voids a round that cannot win any more, then undoes what it left behind. With a holder
+    /// to wait for (`verdict`) the contender waits, else it backs off.
+    pub(super) fn lost(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        ballot: Ballot,
+        id: ContenderId,
+        verdict: Option<(Tenure, Instant)>,
+        seen: Option<Seen<'_>>,
+    ) {
+        self.void(env, ballot);
+        let still_racing = self.rounds.contains_key(&ballot);
+        let Some(contender) = self.contenders.get_mut(id) else { return };
+        if still_racing {
+            return;
+        }
+        contender.contested = true;
+        let Some((tenure, free_at)) = verdict else {
+            return self.back_off(env, now, id);
+        };
+        let holder = seen.filter(|seen| seen.tenure == tenure).map_or(Holder::NONE, |s| s.holder);
+        let remaining = Ttl::from_duration(free_at.since(now)).unwrap_or(Ttl::MIN);
+        let label = contender.first.label.with_holder(holder);
+        // A known holder is no sign of other contenders.
+        contender.contested = false;
+        contender.splits = 0;
+        self.wait(env, now, id, free_at, Sighting { tenure, remaining, label });
+    }
+
+    /// P4: from here on no answer to this round counts; only then is it undone.
+    fn void(&mut self, env: &mut Env<'_>, ballot: Ballot) {
+        let Some(InFlight { round, owner: Owner::Contender(id) }) = self.rounds.get(&ballot)
+        else {
+            return;
+        };
+        if let Some(contender) = self.contenders.get(*id)
+            && round.leaves_trace()
+        {
+            let label = contender.first.label.clone();
+            env.broadcast(Body::Release { label, tenure: round.tenure });
+        }
+        if env.rules().on(Rule::VoidBeforeUndo) {
+            self.rounds.remove(&ballot);
+        }
+    }
+
+    fn wait(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        id: ContenderId,
+        until: Instant,
+        by: Sighting,
+    ) {
+        let until = until.max(now).after(self.rng.below(env.config.stagger_max));
+        let Some(contender) = self.contenders.get_mut(id) else { return };
+        contender.state = State::Waiting { until, by };
+        self.timers.push(until, Wake::Contender(id));
+        let Want { token, patient_until, .. } = contender.first;
+        if patient_until > now && patient_until < until {
+            self.timers.push(patient_until, Wake::Want(id, token));
+        }
+        self.deny_impatient(env, now, id);
+    }
+
+    fn back_off(&mut self, env: &mut Env<'_>, now: Instant, id: ContenderId) {
+        let Some(contender) = self.contenders.get_mut(id) else { return };
+        if now >= contender.first.deadline {
+            return self.give_up(env, now, id);
+        }
+        let doubled = env.config.backoff_min.saturating_mul(1 << contender.splits.min(16));
+        let span = doubled.min(env.config.backoff_max);
+        contender.splits = contender.splits.saturating_add(1);
+        let until = now.after(span / 2).after(self.rng.below(span)).min(contender.first.deadline);
+        contender.state = State::BackingOff(until);
+        self.timers.push(until, Wake::Contender(id));
+    }
+
+    /// The first in the queue ran out of time without a majority for or against it.
+    fn give_up(&mut self, env: &mut Env<'_>, now: Instant, id: ContenderId) {
+        loop {
+            let (want, others_wait) = self.contenders.pop_first(id);
+            env.out.emit(Event::NoQuorum { token: want.token });
+            if !others_wait {
+                return;
+            }
+            if self.contenders.get(id).is_some_and(|next| now < next.first.deadline) {
+                return self.race(env, now, id);
+            }
+        }
+    }
+
+    /// A wake-up for a contender: the holder's time is over, or the pause is.
+    pub(super) fn try_again(&mut self, env: &mut Env<'_>, now: Instant, id: ContenderId) {
+        let Some(contender) = self.contenders.get(id) else { return };
+        match &contender.state {
+            State::BackingOff(until) | State::Waiting { until, .. } if *until <= now => {
+                if now >= contender.first.deadline {
+                    self.give_up(env, now, id);
+                } else {
+                    self.race(env, now, id);
+                }
+            }
+            State::BackingOff(_) | State::Waiting { .. } | State::Racing(_) => {}
+        }
+    }
+
+    /// A name may be free (a release passed through here, or a hint came). Those who released it
+    /// here go on at once, so that Release and the next Propose share a frame; where other nodes
+    /// wait too, everybody spreads out first and then prepares.
+    pub(crate) fn on_freed(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        name: Name<'_>,
+        here: bool,
+        others_want_it: bool,
+    ) {
+        let Some(id) = self.contenders.find(name) else { return };
+        let Some(contender) = self.contenders.get_mut(id) else { return };
+        let State::Waiting { until, .. } = &mut contender.state else { return };
+        contender.contested |= others_want_it;
+        if here && !others_want_it {
+            return self.race(env, now, id);
+        }
+        *until = now.after(self.rng.below(env.config.stagger_max));
+        self.timers.push(*until, Wake::Contender(id));
+    }
+
+    /// P8: the client left. Its fresh round is voided and undone; a renewal never is.
+    pub(crate) fn abandon(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        name: Name<'_>,
+        token: Token,
+    ) -> bool {
+        if !env.rules().on(Rule::AbandonReleasesFreshOnly) {
+            self.release_renewal_of(env, token);
+        }
+        let Some(id) = self.contenders.find(name) else { return false };
+        let Some(contender) = self.contenders.get(id) else { return false };
+        if contender.first.token != token {
+            return self.contenders.remove_queued(id, token).is_some();
+        }
+        let racing = match contender.state {
+            State::Racing(ballot) => Some(ballot),
+            State::BackingOff(_) | State::Waiting { .. } => None,
+        };
+        if let Some(ballot) = racing {
+            self.void(env, ballot);
+            if self.rounds.contains_key(&ballot) {
+                return true;
+            }
+        }
+        let (_, others_wait) = self.contenders.pop_first(id);
+        if others_wait && racing.is_some() {
+            self.race(env, now, id);
+        }
+        true
+    }
+
+    /// Answers those who do not want to wait any longer for a known holder.
+    fn deny_impatient(&mut self, env: &mut Env<'_>, now: Instant, id: ContenderId) {
+        let Some(contender) = self.contenders.get(id) else { return };
+        let State::Waiting { by, .. } = &contender.state else { return };
+        let by = by.clone();
+        for want in self.contenders.take_impatient(id, now) {
+            env.out.emit(Event::Denied { token: want.token, by: by.clone() });
+        }
+    }
+
+    /// A queued want's patience is over, or its time is. The first in the queue needs no wake-up
+    /// of its own but while it waits: its round and its pauses end by its deadline.
+    pub(super) fn out_of_patience(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        id: ContenderId,
+        token: Token,
+    ) {
+        let Some(contender) = self.contenders.get(id) else { return };
+        let wants = core::iter::once(&contender.first).chain(&contender.rest);
+        let Some(want) = wants.into_iter().find(|want| want.token == token) else { return };
+        let (patient_until, deadline) = (want.patient_until, want.deadline);
+        match &contender.state {
+            State::Waiting { by, .. } if now >= patient_until => {
+                env.out.emit(Event::Denied { token, by: by.clone() });
+                if contender.first.token == token {
+                    self.contenders.pop_first(id);
+                } else {
+                    self.contenders.remove_queued(id, token);
+                }
+            }
+            _ if contender.first.token == token => {}
+            _ if now >= deadline => {
+                self.contenders.remove_queued(id, token);
+                env.out.emit(Event::NoQuorum { token });
+            }
+            _ => self.timers.push(deadline, Wake::Want(id, token)),
+        }
+    }
+
+    /// How long a request may go on without an answer: its own patience, or what the shard allows
+    /// a round to find its majority, never past the ttl.
+    pub(crate) fn deadline(env: &Env<'_>, now: Instant, wait: Duration, ttl: Ttl) -> Instant {
+        let trying = env.config.request_timeout.min(ttl.as_duration());
+        now.after(wait.max(trying))
+    }
+}

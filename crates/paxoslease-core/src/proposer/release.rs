@@ -1,0 +1,105 @@
+//! Releases (P6; paper, section 7 "Releasing leases").
+//!
+//! The holder has dropped its belief before it asked. A release is repeated until a majority
+//! confirmed it or the lease would have expired anyway; a release that timed out is still one.
+//! It is remembered for one attempt longer, so that a renewal in flight here cannot bring the
+//! tenure back.
+
+use alloc::vec::Vec;
+
+use super::{Env, Proposer, Wake};
+use crate::outbox::{Body, To, Token};
+use crate::{Event, Instant, Label, MemberSet, Tenure};
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Releasing {
+    label: Label,
+    token: Token,
+    /// Others who asked for the same release meanwhile.
+    also: Vec<Token>,
+    confirmed: MemberSet,
+    held: bool,
+    give_up_at: Instant,
+    answered: bool,
+}
+
+impl Proposer {
+    pub(crate) fn release(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        (token, label): (Token, Label),
+        tenure: Tenure,
+        give_up_at: Instant,
+    ) {
+        if let Some(releasing) = self.releases.get_mut(&tenure) {
+            if releasing.answered {
+                let (held, confirmed) = (false, true);
+                env.out.emit(Event::Released { token, held, confirmed });
+            } else {
+                releasing.also.push(token);
+            }
+            return;
+        }
+        for learner in env.learners {
+            env.out.send(To::Node(*learner), Body::Freed { label: label.clone() });
+        }
+        let releasing = Releasing {
+            label: label.clone(),
+            token,
+            also: Vec::new(),
+            confirmed: MemberSet::EMPTY,
+            held: false,
+            give_up_at,
+            answered: false,
+        };
+        self.releases.insert(tenure, releasing);
+        self.timers.push(now.after(env.config.attempt_timeout), Wake::Release(tenure));
+        env.broadcast(Body::Release { label, tenure });
+    }
+
+    pub(super) fn is_released(&self, tenure: Tenure) -> bool {
+        !self.releases.is_empty() && self.releases.contains_key(&tenure)
+    }
+
+    pub(super) fn on_released(
+        &mut self,
+        env: &mut Env<'_>,
+        member: MemberSet,
+        tenure: Tenure,
+        held: bool,
+    ) {
+        let quorum = env.cell().quorum(env.rules());
+        let Some(releasing) = self.releases.get_mut(&tenure) else { return };
+        releasing.confirmed = releasing.confirmed.with(member);
+        releasing.held |= held;
+        if releasing.confirmed.len() >= quorum {
+            releasing.answer(env, true);
+        }
+    }
+
+    pub(super) fn release_timed_out(&mut self, env: &mut Env<'_>, now: Instant, tenure: Tenure) {
+        let Some(releasing) = self.releases.get_mut(&tenure) else { return };
+        if !releasing.answered && now < releasing.give_up_at {
+            let silent = env.cell().everyone().without(releasing.confirmed);
+            let label = releasing.label.clone();
+            self.timers.push(now.after(env.config.attempt_timeout), Wake::Release(tenure));
+            return env.send(silent, Body::Release { label, tenure });
+        }
+        releasing.answer(env, false);
+        self.releases.remove(&tenure);
+    }
+}
+
+impl Releasing {
+    fn answer(&mut self, env: &mut Env<'_>, confirmed: bool) {
+        if self.answered {
+            return;
+        }
+        self.answered = true;
+        let held = self.held;
+        for token in core::iter::once(self.token).chain(self.also.drain(..)) {
+            env.out.emit(Event::Released { token, held, confirmed });
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Renewals and heals (P5, P7; paper, section 6 "Extending leases").
+//!
+//! A failed renewal leaves everything as it was: it is never undone, since its tenure may be held.
+
+use super::{Env, InFlight, Owner, Proposer, Wake};
+use crate::outbox::{Body, Token};
+use crate::round::{Phase, Round, Step};
+use crate::rules::Rule;
+use crate::{Ballot, Event, Instant, Label, MemberSet, Tenure, Ttl};
+
+/// A client's wish to prolong a tenure.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Renewal {
+    pub(crate) token: Token,
+    pub(crate) label: Label,
+    pub(crate) deadline: Instant,
+}
+
+impl Proposer {
+    /// Renews a tenure on behalf of its holder, wherever it was granted.
+    pub(crate) fn renew(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        renewal: Renewal,
+        tenure: Tenure,
+        ttl: Ttl,
+    ) {
+        let token = renewal.token;
+        if self.is_released(tenure) {
+            return env.out.emit(Event::NotHeld { token, tenure });
+        }
+        let Some((mut ballot, _)) = self.next_ballot(env) else {
+            return env.out.emit(Event::NoQuorum { token });
+        };
+        if !env.rules().on(Rule::RenewalHasFreshBallot) {
+            ballot = tenure.ballot();
+        }
+        self.counts.renewals += 1;
+        let label = renewal.label.clone();
+        let round =
+            Round::new(env.rules(), env.cell(), now, (ballot, tenure), ttl, Phase::Renewing);
+        let wake_at = now.after(env.config.attempt_timeout).min(round.ends_at);
+        self.timers.push(wake_at, Wake::Round(ballot));
+        self.rounds.insert(ballot, InFlight { round, owner: Owner::Renewal(renewal) });
+        env.broadcast(Body::Renew { label, tenure, ballot, ttl });
+    }
+
+    /// A majority renewed in time: the holder may go on, and whoever lost the tenure gets it back.
+    pub(super) fn renewed(&mut self, env: &mut Env<'_>, ballot: Ballot) {
+        let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.get(&ballot)
+        else {
+            return;
+        };
+        let Round { tenure, ttl, started_at, refused, .. } = *round;
+        let token = renewal.token;
+        if self.is_released(tenure) {
+            self.rounds.remove(&ballot);
+            return env.out.emit(Event::NotHeld { token, tenure });
+        }
+        env.out.emit(Event::Renewed { token, tenure, ttl, started_at });
+        self.heal(env, ballot, refused);
+        self.forget_if_all_renewed(env, ballot);
+    }
+
+    pub(super) fn on_not_held(
+        &mut self,
+        env: &mut Env<'_>,
+        member: MemberSet,
+        ballot: Ballot,
+    ) {
+        let (rules, cell) = (env.rules(), env.config.cell);
+        let Some(InFlight { round, owner: Owner::Renewal(_) }) = self.rounds.get_mut(&ballot)
+        else {
+            return;
+        };
+        let step = round.on_refusal(rules, &cell, member);
+        let won = round.phase == Phase::Renewed;
+        if won || !rules.on(Rule::HealOnlyAfterMajority) {
+            self.heal(env, ballot, member);
+        }
+        if step == Step::Lost && !won {
+            self.not_held(env, ballot);
+        } else if won {
+            self.forget_if_all_renewed(env, ballot);
+        }
+    }
+
+    /// So many acceptors do not have the tenure that no majority can renew it: it is over.
+    fn not_held(&mut self, env: &mut Env<'_>, ballot: Ballot) {
+        let Some(InFlight { round, owner: Owner::Renewal(renewal) }) =
+            self.rounds.remove(&ballot)
+        else {
+            return;
+        };
+        self.undo_renewal(env, &round, &renewal);
+        env.out.emit(Event::NotHeld { token: renewal.token, tenure: round.tenure });
+    }
+
+    /// No majority in time. Tries again under a fresh ballot while the client's time lasts.
+    pub(super) fn renewal_failed(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
+        let Some(InFlight { round, owner: Owner::Renewal(renewal) }) =
+            self.rounds.remove(&ballot)
+        else {
+            return;
+        };
+        self.undo_renewal(env, &round, &renewal);
+        if now < renewal.deadline {
+            self.renew(env, now, renewal, round.tenure, round.ttl);
+        } else {
+            env.out.emit(Event::NoQuorum { token: renewal.token });
+        }
+    }
+
+    /// P5 forbids it; this is what the mutant does.
+    fn undo_renewal(&self, env: &mut Env<'_>, round: &Round, renewal: &Renewal) {
+        if !env.rules().on(Rule::FailedRenewalIsNotUndone) {
+            let label = renewal.label.clone();
+            env.broadcast(Body::Release { label, tenure: round.tenure });
+        }
+    }
+
+    pub(super) fn renewal_timed_out(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
+        let Some(InFlight { round, .. }) = self.rounds.get(&ballot) else { return };
+        if round.phase != Phase::Renewed {
+            return self.renewal_failed(env, now, ballot);
+        }
+        let silent = env.cell().everyone().without(round.accepted).without(round.refused);
+        self.heal(env, ballot, silent);
+        self.rounds.remove(&ballot);
+    }
+
+    /// P5: with the ballot and ttl of the renewal that won.
+    fn heal(&mut self, env: &mut Env<'_>, ballot: Ballot, members: MemberSet) {
+        let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.get(&ballot)
+        else {
+            return;
+        };
+        if members.is_empty() || self.is_released(round.tenure) {
+            return;
+        }
+        let label = renewal.label.clone();
+        let Round { tenure, ttl, .. } = *round;
+        let mut heal_ballot = ballot;
+        if !env.rules().on(Rule::HealCarriesRenewalBallot)
+            && let Some((fresh, _)) = self.next_ballot(env)
+        {
+            heal_ballot = fresh;
+        }
+        env.send(members, Body::Heal { label, tenure, ballot: heal_ballot, ttl });
+    }
+
+    /// Once everybody has answered, nothing is left to heal.
+    pub(super) fn forget_if_all_renewed(&mut self, env: &mut Env<'_>, ballot: Ballot) {
+        let Some(InFlight { round, .. }) = self.rounds.get(&ballot) else { return };
+        let answered = round.accepted.with(round.refused);
+        if round.phase == Phase::Renewed && answered.contains(env.cell().everyone()) {
+            self.rounds.remove(&ballot);
+        }
+    }
+
+    /// P8 forbids it; this is what the mutant does.
+    pub(super) fn release_renewal_of(&mut self, env: &mut Env<'_>, token: Token) {
+        let found = self.rounds.values().find_map(|flight| match &flight.owner {
+            Owner::Renewal(renewal) if renewal.token == token => {
+                Some((renewal.label.clone(), flight.round.tenure))
+            }
+            Owner::Renewal(_) | Owner::Contender(_) => None,
+        });
+        if let Some((label, tenure)) = found {
+            env.broadcast(Body::Release { label, tenure });
+        }
+    }
+}

@@ -1,0 +1,699 @@
+//! One shard: acceptor and proposer of the names one thread owns, behind commands, `handle_*` and
+//! `poll_*`. The only public way into the protocol.
+//!
+//! Same inputs, same outputs. The caller brings the clock (`now`, read after the input was
+//! received), carries what [`Shard::poll_transmit`] returns, acts on [`Shard::poll_event`], and
+//! calls [`Shard::handle_timeout`] no earlier than [`Shard::poll_timeout`] says.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use crate::acceptor::{Acceptor, Refusal, SnapshotLease};
+use crate::contender::Want;
+use crate::outbox::{Body, Event, Outbox, Sighting, To, Token, Transmit};
+use crate::proposer::{Env, Proposer, Renewal, RoundCounts};
+use crate::record::{Ceilings, Record};
+use crate::register::Register;
+use crate::round::Round;
+use crate::rules::Rule;
+use crate::table::Slot;
+use crate::{
+    Ballot, Config, Hint, Holder, Instant, Label, MemberSet, Message, Name, NodeId, Reply, Request,
+    Tenure, Ttl, TtlError,
+};
+
+/// How a node comes up (protocol section 6).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Start {
+    /// The cell is new, so nobody can hold anything: no quarantine.
+    NewCell {
+        /// Ballots begin above this.
+        counter: u64,
+        /// Whether there is a disk for the stable record.
+        disk: bool,
+    },
+    /// R3: after a crash, with the record intact.
+    Crash(Record),
+    /// R5, R6: nothing is known of the past but a bound on the leases that may be out.
+    NoRecord {
+        /// Ballots begin above this: the wall clock in ms << 10.
+        counter: u64,
+        /// The longest of them: M, or an older and longer M.
+        longest: Ttl,
+        /// Whether there is a disk for the stable record.
+        disk: bool,
+    },
+}
+
+/// A wish for a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Acquire<'a> {
+    /// Comes back in the event that answers.
+    pub token: Token,
+    /// What to lease.
+    pub name: Name<'a>,
+    /// Who asks, for people to read.
+    pub holder: Holder<'a>,
+    /// For how long.
+    pub ttl: Duration,
+    /// How long to wait while somebody else holds it; zero for not at all.
+    pub wait: Duration,
+}
+
+/// Why a command was refused. Nothing was changed and no event will come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommandError {
+    /// The ttl is out of bounds.
+    Ttl(TtlError),
+    /// Too many rounds are in flight; the bound is given.
+    TooManyRounds(usize),
+    /// Too many requests wait; the bound is given.
+    TooManyWaiters(usize),
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ttl(error) => fmt::Display::fmt(error, f),
+            Self::TooManyRounds(max) => write!(f, "{max} rounds are in flight already"),
+            Self::TooManyWaiters(max) => write!(f, "{max} requests wait already"),
+        }
+    }
+}
+
+impl core::error::Error for CommandError {}
+
+/// The proposer's surroundings, borrowed field by field so that the proposer itself stays free.
+macro_rules! env {
+    ($shard:expr) => {
+        Env {
+            config: &$shard.config,
+            ceilings: &mut $shard.ceilings,
+            out: &mut $shard.out,
+            learners: &$shard.learners,
+        }
+    };
+}
+
+/// Acceptor and proposer of some names of one node.
+#[derive(Clone, Debug)]
+pub struct Shard {
+    config: Config,
+    /// `None` in a node that only proposes.
+    acceptor: Option<Acceptor>,
+    proposer: Proposer,
+    ceilings: Ceilings,
+    out: Outbox,
+    learners: Vec<NodeId>,
+    watched: bool,
+    /// Peers' requests that wait for a higher ceiling on disk.
+    deferred: VecDeque<(NodeId, Body)>,
+    drops: [u64; Refusal::ALL.len()],
+}
+
+impl Shard {
+    /// Starts a shard.
+    #[must_use]
+    pub fn start(config: Config, now: Instant, start: Start) -> Self {
+        let (counter, ceilings, longest) = match start {
+            Start::NewCell { counter, disk } => {
+                (counter, Self::ceilings(&config, now, disk, counter, None), None)
+            }
+            Start::Crash(record) => {
+                let ceilings = Ceilings::stable(config.rules, now, record);
+                (record.ballot_ceiling, ceilings, record.lease_ceiling)
+            }
+            Start::NoRecord { counter, longest, disk } => {
+                let ceilings = Self::ceilings(&config, now, disk, counter, Some(longest));
+                (counter, ceilings, Some(longest))
+            }
+        };
+        let quarantine = config
+            .cell
+            .drift()
+            .quarantine_span(config.rules, longest.map_or(Duration::ZERO, Ttl::as_duration));
+        Self::new(config, counter, ceilings, now.after(quarantine))
+    }
+
+    /// R4: starts after a clean stop, with the snapshot it wrote. The caller has made sure that
+    /// the snapshot cannot be used again (deleted, folder synced) *before* calling this.
+    pub fn start_from_snapshot<'a>(
+        config: Config,
+        now: Instant,
+        record: Record,
+        leases: impl IntoIterator<Item = SnapshotLease<'a>>,
+    ) -> Self {
+        let ceilings = Ceilings::stable(config.rules, now, record);
+        let mut shard = Self::new(config, record.ballot_ceiling, ceilings, now);
+        if let Some(acceptor) = &mut shard.acceptor {
+            for lease in leases {
+                acceptor.restore(now, lease);
+            }
+        }
+        shard
+    }
+
+    fn ceilings(
+        config: &Config,
+        now: Instant,
+        disk: bool,
+        counter: u64,
+        longest: Option<Ttl>,
+    ) -> Ceilings {
+        if disk {
+            let record = Record { ballot_ceiling: counter, lease_ceiling: longest };
+            Ceilings::stable(config.rules, now, record)
+        } else {
+            Ceilings::none(now)
+        }
+    }
+
+    fn new(config: Config, counter: u64, ceilings: Ceilings, quarantine_until: Instant) -> Self {
+        let counter = counter.min(Ballot::COUNTER_LIMIT);
+        let floor = if config.rules.on(Rule::FloorStartsAtCeiling) {
+            Ballot::above_counter(counter)
+        } else {
+            Ballot::ZERO
+        };
+        let is_member = config.cell.member(config.node).is_some();
+        let acceptor = is_member.then(|| Acceptor::new(config.seed, floor, quarantine_until));
+        let counter = if config.rules.on(Rule::CounterStartsAtCeiling) { counter } else { 0 };
+        let proposer = Proposer::new(config.seed, counter);
+        let mut shard = Self {
+            config,
+            acceptor,
+            proposer,
+            ceilings,
+            out: Outbox::default(),
+            learners: Vec::new(),
+            watched: false,
+            deferred: VecDeque::new(),
+            drops: [0; Refusal::ALL.len()],
+        };
+        // The first block of ballots is reserved before anybody asks.
+        shard.ceilings.admits_counter(counter + 1);
+        shard.request_write();
+        shard
+    }
+
+    /// R4: stops answering for good and hands on the live leases. `None` when there is nothing
+    /// that may be handed on: the node is no acceptor, or was still quarantined.
+    #[must_use]
+    pub fn stop(self, now: Instant) -> Option<Snapshot> {
+        let allowed = !self.config.rules.on(Rule::NoSnapshotFromQuarantine);
+        let acceptor = self.acceptor?;
+        (allowed || !acceptor.is_quarantined(now)).then_some(Snapshot { acceptor, now })
+    }
+
+    /// Asks for a lease. Answered by [`Event::Granted`], [`Event::Denied`] or
+    /// [`Event::NoQuorum`].
+    ///
+    /// # Errors
+    /// When the ttl is out of bounds or the shard is full; then nothing was changed.
+    pub fn acquire(&mut self, now: Instant, acquire: Acquire<'_>) -> Result<(), CommandError> {
+        let Acquire { token, name, holder, ttl, wait } = acquire;
+        let ttl = self.config.cell.ttl(ttl).map_err(CommandError::Ttl)?;
+        self.room_for_a_round()?;
+        if self.proposer.waiters() >= self.config.limits.waiters_max {
+            return Err(CommandError::TooManyWaiters(self.config.limits.waiters_max));
+        }
+        self.with_proposer(now, |proposer, env| {
+            let want = Want {
+                token,
+                label: Label::new(name, holder),
+                ttl,
+                asked_at: now,
+                patient_until: now.after(wait),
+                deadline: Proposer::deadline(env, now, wait, ttl),
+            };
+            proposer.acquire(env, now, want);
+        });
+        Ok(())
+    }
+
+    /// P8: the client that asked to acquire is gone. Says whether the request was still open; if
+    /// not, it was answered, and what was granted must be released.
+    pub fn abandon(&mut self, now: Instant, name: Name<'_>, token: Token) -> bool {
+        self.with_proposer(now, |proposer, env| proposer.abandon(env, now, name, token))
+    }
+
+    /// P5, P7: prolongs a tenure that was granted to the asker, through any node. Answered by
+    /// [`Event::Renewed`], [`Event::NotHeld`] or [`Event::NoQuorum`]. The holder text is for
+    /// acceptors that lost it.
+    ///
+    /// # Errors
+    /// When the ttl is out of bounds or the shard is full; then nothing was changed.
+    pub fn renew(
+        &mut self,
+        now: Instant,
+        token: Token,
+        (name, holder): (Name<'_>, Holder<'_>),
+        tenure: Tenure,
+        ttl: Duration,
+    ) -> Result<(), CommandError> {
+        let ttl = match (self.config.cell.ttl(ttl), self.config.rules.on(Rule::RenewTtlIsBounded)) {
+            (Ok(ttl), _) => ttl,
+            (Err(_), false) => Ttl::from_duration(ttl).unwrap_or(Ttl::MAX),
+            (Err(error), true) => return Err(CommandError::Ttl(error)),
+        };
+        self.room_for_a_round()?;
+        let label = self.known_label(now, name, holder, tenure);
+        self.with_proposer(now, |proposer, env| {
+            let deadline = Proposer::deadline(env, now, Duration::ZERO, ttl);
+            proposer.renew(env, now, Renewal { token, label, deadline }, tenure, ttl);
+        });
+        Ok(())
+    }
+
+    /// The name with the holder text the asker gave, or else the one stored here.
+    fn known_label(&self, now: Instant, name: Name<'_>, holder: Holder<'_>, t: Tenure) -> Label {
+        if holder == Holder::NONE
+            && let Some(acceptor) = &self.acceptor
+            && let Some(known) = acceptor.sighting(now, name)
+            && known.tenure == t
+        {
+            return known.label;
+        }
+        Label::new(name, holder)
+    }
+
+    /// P6: ends a tenure, through any node. The holder has dropped its belief already. Answered
+    /// by [`Event::Released`] once a majority confirmed, at the latest after `patience`: the time
+    /// after which the lease is over anyway.
+    ///
+    /// # Errors
+    /// When the shard is full; then nothing was changed.
+    pub fn release(
+        &mut self,
+        now: Instant,
+        token: Token,
+        name: Name<'_>,
+        tenure: Tenure,
+        patience: Duration,
+    ) -> Result<(), CommandError> {
+        self.room_for_a_round()?;
+        let give_up_at = now.after(patience.min(self.config.cell.max_lease().as_duration()));
+        let label = Label::new(name, Holder::NONE);
+        let wanted = self.take_turned_away(name);
+        self.with_proposer(now, |proposer, env| {
+            proposer.release(env, now, (token, label), tenure, give_up_at);
+            proposer.on_freed(env, now, name, true, !wanted.is_empty());
+        });
+        self.tell_freed(name, &wanted);
+        Ok(())
+    }
+
+    /// Asks a quorum who holds a name. Answered by [`Event::Inspected`] or [`Event::NoQuorum`].
+    ///
+    /// # Errors
+    /// When the shard is full; then nothing was changed.
+    pub fn inspect(
+        &mut self,
+        now: Instant,
+        token: Token,
+        name: Name<'_>,
+    ) -> Result<(), CommandError> {
+        self.room_for_a_round()?;
+        let label = Label::new(name, Holder::NONE);
+        self.with_proposer(now, |proposer, env| proposer.inspect(env, now, token, label));
+        Ok(())
+    }
+
+    fn room_for_a_round(&self) -> Result<(), CommandError> {
+        let max = self.config.limits.rounds_max;
+        if self.proposer.rounds_in_flight() < max {
+            Ok(())
+        } else {
+            Err(CommandError::TooManyRounds(max))
+        }
+    }
+
+    /// A peer sent this.
+    ///
+    /// # Errors
+    /// When the message was dropped; then nothing was changed. Stale and duplicated messages are
+    /// normal and no error.
+    pub fn handle_message(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        message: Message<'_>,
+    ) -> Result<(), Refusal> {
+        let outcome = match message {
+            Message::Request(request) => self.handle_request(now, from, request),
+            Message::Reply(reply) => self.handle_reply(now, from, reply),
+            Message::Hint(hint) => {
+                self.handle_hint(now, hint);
+                Ok(())
+            }
+        };
+        if let Err(refusal) = outcome {
+            self.drops[refusal as usize] += 1;
+        }
+        outcome
+    }
+
+    fn handle_request(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        request: Request<'_>,
+    ) -> Result<(), Refusal> {
+        if let Some(reply) = self.ask_acceptor(now, from, request)? {
+            self.out.send(To::Node(from), reply);
+        }
+        if let Request::Release { name, .. } = request {
+            let wanted = self.take_turned_away(name);
+            self.with_proposer(now, |proposer, env| {
+                proposer.on_freed(env, now, name, false, !wanted.is_empty());
+            });
+            self.tell_freed(name, &wanted);
+        }
+        Ok(())
+    }
+
+    /// The acceptor's answer; none for now when it waits for the disk.
+    fn ask_acceptor(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        request: Request<'_>,
+    ) -> Result<Option<Body>, Refusal> {
+        let Some(acceptor) = &mut self.acceptor else { return Err(Refusal::NotAcceptor) };
+        let ceilings = &mut self.ceilings;
+        let admitted = acceptor.admit(&self.config, ceilings, now, from, &request);
+        if let Some(ballot) = request.ballot()
+            && admitted != Err(Refusal::BallotExhausting)
+        {
+            self.proposer.observe(ballot.counter());
+        }
+        let answer = match admitted {
+            Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request)?,
+            Err(Refusal::RecordBehind) if self.deferred.len() < self.config.limits.deferred_max => {
+                self.deferred.push_back((from, Body::copied(request)));
+                None
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        self.request_write();
+        self.watch_request(now, request, answer.as_ref());
+        Ok(answer)
+    }
+
+    fn handle_reply(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        reply: Reply<'_>,
+    ) -> Result<(), Refusal> {
+        let Some(member) = self.config.cell.member(from) else { return Err(Refusal::NotMember) };
+        if reply.promised().is_some_and(Ballot::is_exhausting) {
+            return Err(Refusal::BallotExhausting);
+        }
+        self.with_proposer(now, |proposer, env| proposer.handle_reply(env, now, member, reply));
+        Ok(())
+    }
+
+    fn handle_hint(&mut self, now: Instant, hint: Hint<'_>) {
+        match hint {
+            Hint::Held { name, seen } => {
+                if self.watched {
+                    let label = Label::new(name, seen.holder);
+                    let (tenure, remaining) = (seen.tenure, seen.remaining);
+                    self.out.emit(Event::HeldHint(Sighting { tenure, remaining, label }));
+                }
+            }
+            Hint::Freed { name } => {
+                if self.watched {
+                    self.out.emit(Event::FreedHint(Label::new(name, Holder::NONE)));
+                }
+                self.with_proposer(now, |proposer, env| {
+                    proposer.on_freed(env, now, name, false, true);
+                });
+            }
+        }
+    }
+
+    /// Time passed. Not calling it costs time, never safety.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.with_proposer(now, |proposer, env| proposer.handle_timeout(env, now));
+    }
+
+    /// A7, R2: housekeeping, a bounded bit at a time. Call it now and then.
+    pub fn sweep(&mut self, now: Instant, slots_max: u32) {
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.sweep(&self.config, now, slots_max);
+            let quarantined = acceptor.is_quarantined(now);
+            self.ceilings.turn_window(self.config.rules, now, quarantined);
+            self.request_write();
+        }
+    }
+
+    /// The record of [`Event::Persist`] is on disk.
+    pub fn record_written(&mut self, now: Instant, record: Record) {
+        if !self.ceilings.written(record) {
+            return;
+        }
+        self.request_write();
+        for _ in 0..self.deferred.len() {
+            let Some((from, body)) = self.deferred.pop_front() else { break };
+            let Some(request) = body.request() else { continue };
+            if from == self.config.node {
+                self.ask_own(now, request);
+                self.with_proposer(now, |_, _| {});
+            } else if let Err(refusal) = self.handle_request(now, from, request) {
+                self.drops[refusal as usize] += 1;
+            }
+        }
+    }
+
+    /// Runs the proposer, then lets this node's own acceptor answer in place whatever was sent
+    /// to it, until nothing is left.
+    fn with_proposer<T>(
+        &mut self,
+        now: Instant,
+        run: impl FnOnce(&mut Proposer, &mut Env<'_>) -> T,
+    ) -> T {
+        let result = run(&mut self.proposer, &mut env!(self));
+        if let Some(own) = self.own_member() {
+            while let Some(body) = self.out.next_for(own) {
+                if let Some(request) = body.request() {
+                    self.ask_own(now, request);
+                }
+            }
+        }
+        self.request_write();
+        result
+    }
+
+    fn ask_own(&mut self, now: Instant, request: Request<'_>) {
+        let Some(own) = self.own_member() else { return };
+        match self.ask_acceptor(now, self.config.node, request) {
+            Ok(Some(body)) => {
+                if let Message::Reply(reply) = body.message() {
+                    self.proposer.handle_reply(&mut env!(self), now, own, reply);
+                }
+            }
+            Ok(None) => {}
+            Err(refusal) => self.drops[refusal as usize] += 1,
+        }
+    }
+
+    fn own_member(&self) -> Option<MemberSet> {
+        self.acceptor.as_ref()?;
+        self.config.cell.member(self.config.node)
+    }
+
+    fn request_write(&mut self) {
+        if let Some(record) = self.ceilings.poll_write() {
+            self.out.emit(Event::Persist(record));
+        }
+    }
+
+    fn take_turned_away(&mut self, name: Name<'_>) -> Vec<NodeId> {
+        self.acceptor.as_mut().map_or_else(Vec::new, |acceptor| acceptor.take_turned_away(name))
+    }
+
+    /// Acceptors see the Release itself; nodes that only propose are told.
+    fn tell_freed(&mut self, name: Name<'_>, wanted: &[NodeId]) {
+        for node in wanted {
+            if self.config.cell.member(*node).is_none() {
+                let label = Label::new(name, Holder::NONE);
+                self.out.send(To::Node(*node), Body::Freed { label });
+            }
+        }
+    }
+
+    fn watch_request(&mut self, now: Instant, request: Request<'_>, answer: Option<&Body>) {
+        if !self.watched {
+            return;
+        }
+        let event = match (request, answer) {
+            (Request::Propose { name, .. }, Some(Body::Accept { .. })) => {
+                self.lease(now, name).map(Event::HeldHint)
+            }
+            (Request::Release { name, .. }, Some(Body::Released { held: true, .. })) => {
+                Some(Event::FreedHint(Label::new(name, Holder::NONE)))
+            }
+            _ => None,
+        };
+        if let Some(event) = event {
+            self.out.emit(event);
+        }
+    }
+
+    /// The next message to send.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.out.pop_transmit()
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.out.pop_event()
+    }
+
+    /// When to call [`Self::handle_timeout`]; may turn out to be for nothing.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.proposer.next_wake_at()
+    }
+
+    /// Whether grants and releases seen here become [`Event::HeldHint`] and [`Event::FreedHint`].
+    pub fn set_watched(&mut self, watched: bool) {
+        self.watched = watched;
+    }
+
+    /// Which non-acceptors hear of the grants and releases of this node.
+    pub fn set_learners(&mut self, learners: Vec<NodeId>) {
+        self.learners = learners;
+    }
+
+    /// A peer's counter, as every frame carries it: keeps counters in step and saves Rejects.
+    pub fn observe_counter(&mut self, counter: u64) {
+        self.proposer.observe(counter);
+    }
+
+    /// The counter for the next frame.
+    #[must_use]
+    pub const fn counter(&self) -> u64 {
+        self.proposer.counter()
+    }
+}
+
+/// What can be seen of a shard without changing it: for status pages, metrics and checkers.
+impl Shard {
+    /// The settings it was started with.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The live lease of a name, as this node's acceptor alone sees it: a hint.
+    #[must_use]
+    pub fn lease(&self, now: Instant, name: Name<'_>) -> Option<Sighting> {
+        self.acceptor.as_ref()?.sighting(now, name)
+    }
+
+    /// Live leases in up to `slots_max` slots from `cursor` on, and the next cursor; `None` at the
+    /// end. Leases that come and go meanwhile may be missed, those that stay are seen once.
+    pub fn leases(
+        &self,
+        now: Instant,
+        cursor: u32,
+        slots_max: u32,
+    ) -> (impl Iterator<Item = Sighting> + '_, Option<u32>) {
+        let count = self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().slot_count());
+        let end = count.min(cursor.saturating_add(slots_max));
+        let sightings = (cursor..end).filter_map(move |slot| {
+            self.acceptor.as_ref()?.sighting_at(now, Slot::new(slot))
+        });
+        (sightings, (end < count).then_some(end))
+    }
+
+    /// What the acceptor stores for a name.
+    #[must_use]
+    pub fn register(&self, name: Name<'_>) -> Option<Register> {
+        let table = self.acceptor.as_ref()?.table();
+        table.find(name).map(|slot| table.entry(slot).register)
+    }
+
+    /// What no ballot may be below, for any name; `None` in a node that only proposes.
+    #[must_use]
+    pub fn floor(&self) -> Option<Ballot> {
+        self.acceptor.as_ref().map(Acceptor::floor)
+    }
+
+    /// How long the acceptor stays silent still.
+    #[must_use]
+    pub fn quarantine_remaining(&self, now: Instant) -> Duration {
+        self.acceptor.as_ref().map_or(Duration::ZERO, |a| a.quarantine_until().since(now))
+    }
+
+    /// The rounds in flight, in no order.
+    pub fn rounds(&self) -> impl Iterator<Item = &Round> {
+        self.proposer.rounds()
+    }
+
+    /// Requests waiting or racing for a lease.
+    #[must_use]
+    pub const fn waiters(&self) -> usize {
+        self.proposer.waiters()
+    }
+
+    /// Names in the acceptor, idle ones included.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().len())
+    }
+
+    /// Heap bytes behind these.
+    #[must_use]
+    pub fn acceptor_bytes(&self) -> usize {
+        self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().heap_bytes())
+    }
+
+    /// The stable record as it surely is on disk.
+    #[must_use]
+    pub const fn record(&self) -> Record {
+        self.ceilings.durable()
+    }
+
+    /// Rounds begun so far.
+    #[must_use]
+    pub const fn round_counts(&self) -> RoundCounts {
+        self.proposer.counts()
+    }
+
+    /// Messages dropped so far, by reason.
+    #[must_use]
+    pub const fn dropped(&self, refusal: Refusal) -> u64 {
+        self.drops[refusal as usize]
+    }
+}
+
+/// What a clean stop leaves for the next start (R4). To be used once.
+#[derive(Debug)]
+pub struct Snapshot {
+    acceptor: Acceptor,
+    now: Instant,
+}
+
+impl Snapshot {
+    /// The live leases.
+    pub fn leases(&self) -> impl Iterator<Item = SnapshotLease<'_>> {
+        let table = self.acceptor.table();
+        (0..table.slot_count()).filter_map(move |slot| {
+            let entry = table.get(Slot::new(slot))?;
+            let live = entry.register.live(self.now)?;
+            let remaining = Ttl::from_duration(live.expires_at.since(self.now))?;
+            Some(SnapshotLease {
+                name: entry.label.name(),
+                holder: entry.label.holder(),
+                tenure: live.tenure,
+                remaining,
+            })
+        })
+    }
+}

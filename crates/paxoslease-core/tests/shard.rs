@@ -1,0 +1,164 @@
+//! Conversations between real shards, message by message.
+
+mod cell;
+
+use core::time::Duration;
+
+use cell::TestCell;
+use paxoslease_core::*;
+
+const NO_WAIT: Duration = Duration::ZERO;
+const WAIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn an_uncontended_acquire_takes_one_round_trip_and_two_messages_per_peer() {
+    for members in 1..=9 {
+        let mut cell = TestCell::new(members, 0);
+        cell.acquire(1, 1, NO_WAIT);
+        cell.settle();
+        assert!(cell.granted(1).is_some());
+        assert_eq!(cell.sent, 2 * (usize::from(members) - 1), "{members} members");
+        assert_eq!(cell.shard(1).round_counts().direct, 1);
+    }
+}
+
+#[test]
+fn a_renewal_takes_one_round_trip_and_two_messages_per_peer() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    cell.settle();
+    let tenure = cell.granted(1).expect("granted");
+    cell.sent = 0;
+    cell.renew(2, 2, tenure, cell::TTL);
+    cell.settle();
+    assert!(matches!(cell.answers(2)[..], [Event::Renewed { .. }]));
+    assert_eq!(cell.sent, 4);
+    assert_eq!(cell.shard(2).rounds().count(), 0, "nothing is kept");
+}
+
+#[test]
+fn a_second_contender_is_denied_with_the_holder_named() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    cell.settle();
+    cell.acquire(2, 2, NO_WAIT);
+    cell.settle();
+    let tenure = cell.granted(1).expect("granted");
+    match cell.answers(2)[..] {
+        [Event::Denied { by, .. }] => {
+            assert_eq!(by.tenure, tenure);
+            assert_eq!(by.label.holder().as_str(), "me");
+        }
+        ref other => panic!("{other:?}"),
+    }
+    assert_eq!(cell.shard(2).waiters(), 0);
+}
+
+#[test]
+fn a_waiter_is_granted_after_the_release_with_a_higher_fence() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    cell.settle();
+    cell.acquire(2, 2, WAIT);
+    cell.settle();
+    assert_eq!(cell.granted(2), None);
+    let first = cell.granted(1).expect("granted");
+    cell.release(1, 3, first);
+    cell.settle();
+    cell.pass(Duration::from_millis(2));
+    cell.settle();
+    assert!(cell.granted(2).expect("granted") > first);
+    let released = cell.answers(3);
+    assert!(matches!(released[..], [Event::Released { held: true, confirmed: true, .. }]));
+}
+
+#[test]
+fn waiters_of_one_node_are_served_in_order_without_a_pause() {
+    let mut cell = TestCell::new(3, 0);
+    for token in 1..=5 {
+        cell.acquire(1, token, WAIT);
+    }
+    cell.settle();
+    for token in 1..5 {
+        let tenure = cell.granted(token).expect("in order");
+        assert_eq!(cell.granted(token + 1), None);
+        cell.release(1, 100 + token, tenure);
+        cell.settle();
+    }
+    assert!(cell.granted(5).is_some());
+}
+
+#[test]
+fn a_waiter_is_granted_when_the_holder_dies() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    cell.settle();
+    cell.acquire(2, 2, WAIT);
+    cell.settle();
+    cell.pass(cell::TTL - Duration::from_millis(1));
+    cell.settle();
+    assert_eq!(cell.granted(2), None);
+    cell.pass(Duration::from_millis(3));
+    cell.settle();
+    assert!(cell.granted(2).is_some());
+}
+
+#[test]
+fn a_split_vote_is_undone_and_resolved() {
+    let mut cell = TestCell::new(3, 0);
+    for id in 1..=3 {
+        cell.acquire(id, u64::from(id), NO_WAIT);
+    }
+    for _ in 0..200 {
+        cell.settle();
+        cell.pass(Duration::from_millis(1));
+    }
+    let winners = (1..=3).filter(|token| cell.granted(*token).is_some()).count();
+    assert_eq!(winners, 1);
+    assert!((1..=3).all(|token| cell.answers(token).len() == 1), "{:?}", cell.events);
+}
+
+#[test]
+fn without_a_majority_nothing_is_granted_and_the_request_is_answered() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    for _ in 0..3000 {
+        cell.letters.clear();
+        cell.pass(Duration::from_millis(1));
+    }
+    assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]));
+    assert_eq!(cell.shard(1).rounds().count(), 0);
+    assert_eq!(cell.shard(1).waiters(), 0);
+}
+
+#[test]
+fn a_proposer_that_is_no_acceptor_acquires_in_one_round_trip() {
+    let mut cell = TestCell::new(3, 2);
+    cell.acquire(4, 1, NO_WAIT);
+    cell.settle();
+    assert!(cell.granted(1).is_some());
+    assert_eq!(cell.sent, 6);
+    // Another such waits, and hears of the release by a hint.
+    cell.acquire(5, 2, WAIT);
+    cell.settle();
+    let tenure = cell.granted(1).expect("granted");
+    cell.release(4, 3, tenure);
+    cell.settle();
+    cell.pass(Duration::from_millis(2));
+    cell.settle();
+    assert!(cell.granted(2).is_some());
+}
+
+#[test]
+fn a_renewal_gives_the_tenure_back_to_an_acceptor_that_lost_it() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    cell.take(|letter| letter.to == cell::node(3));
+    cell.settle();
+    let tenure = cell.granted(1).expect("granted by 1 and 2");
+    assert_eq!(cell.shard(3).register(cell::name(cell::NAME)), None);
+    cell.renew(1, 2, tenure, cell::TTL);
+    cell.settle();
+    let register = cell.shard(3).register(cell::name(cell::NAME)).expect("healed");
+    assert_eq!(register.accepted.map(|accepted| accepted.tenure), Some(tenure));
+}
