@@ -1,5 +1,7 @@
-//! PaxosLease's bytes: what nodes say to each other, and nothing about how it gets there.
+//! PaxosLease's bytes: what nodes say to each other and what a node keeps on disk. Nothing about
+//! how it gets there.
 //!
+//! # Frames
 //! Every frame opens with the same envelope; all numbers are little-endian:
 //!
 //! | bytes | what |
@@ -34,15 +36,23 @@
 //! There is no checksum on frames: TCP has one, TLS a better one, and whoever runs a cell over a
 //! network that garbles bytes needs TLS anyway. The magic, the single encoding and the rule that
 //! messages fill a frame exactly turn a stream out of step into an error at once.
+//!
+//! # Files
+//! The stable record ([`encode_record`]) and the one-use snapshot of a clean stop
+//! ([`SnapshotWriter`]) do have a checksum: a disk may return anything, years later, and a record
+//! misread is a fence reissued.
 #![no_std]
 extern crate alloc;
 
 mod bytes;
+mod crc;
 mod error;
 mod frame;
 mod hello;
 mod message;
+mod record;
 mod refusal;
+mod snapshot;
 
 pub use error::DecodeError;
 pub use frame::{
@@ -51,4 +61,6 @@ pub use frame::{
 };
 pub use hello::{CellName, Hello, Refused, Role, ShardId};
 pub use message::MESSAGE_LEN_MAX;
+pub use record::{RECORD_LEN, StableError, decode_record, encode_record};
 pub use refusal::Refusal;
+pub use snapshot::{SnapshotReader, SnapshotWriter};

@@ -148,7 +148,7 @@ fn put_accepted(out: &mut Vec<u8>, accepted: Option<Seen<'_>>) {
     }
 }
 
-fn put_seen(out: &mut Vec<u8>, seen: Seen<'_>) {
+pub(crate) fn put_seen(out: &mut Vec<u8>, seen: Seen<'_>) {
     put_u64(out, seen.tenure.fence());
     put_u32(out, seen.remaining.as_millis());
     put_text(out, seen.holder.as_str());
@@ -238,7 +238,7 @@ fn ttl(cursor: &mut Cursor<'_>) -> Result<Ttl, DecodeError> {
 }
 
 #[inline]
-fn name<'a>(cursor: &mut Cursor<'a>) -> Result<Name<'a>, DecodeError> {
+pub(crate) fn name<'a>(cursor: &mut Cursor<'a>) -> Result<Name<'a>, DecodeError> {
     Name::from_bytes(cursor.text("name")?).map_err(E::Name)
 }
 
@@ -252,7 +252,7 @@ fn accepted<'a>(tag: u8, cursor: &mut Cursor<'a>) -> Result<Option<Seen<'a>>, De
     if tag & tag::LIVE == 0 { Ok(None) } else { seen(cursor).map(Some) }
 }
 
-fn seen<'a>(cursor: &mut Cursor<'a>) -> Result<Seen<'a>, DecodeError> {
+pub(crate) fn seen<'a>(cursor: &mut Cursor<'a>) -> Result<Seen<'a>, DecodeError> {
     Ok(Seen {
         tenure: tenure(cursor)?,
         remaining: Ttl::from_millis(cursor.u32("remaining")?).ok_or(E::RemainingZero)?,

@@ -4,3 +4,4 @@ mod frames;
 mod hello;
 mod hostile;
 mod samples;
+mod stable;

@@ -1,0 +1,61 @@
+//! CRC-32 (IEEE 802.3, reflected), a byte at a time: bytes on disk are few and rarely read.
+
+const TABLE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+/// A checksum in the making.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crc(u32);
+
+impl Crc {
+    pub(crate) const fn new() -> Self {
+        Self(u32::MAX)
+    }
+
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.0 =
+            bytes.iter().fold(self.0, |crc, byte| crc >> 8 ^ TABLE[usize::from(crc as u8 ^ *byte)]);
+    }
+
+    pub(crate) const fn value(self) -> u32 {
+        !self.0
+    }
+
+    pub(crate) fn of(bytes: &[u8]) -> u32 {
+        let mut crc = Self::new();
+        crc.update(bytes);
+        crc.value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_well_known_one() {
+        assert_eq!(Crc::of(b"123456789"), 0xcbf4_3926);
+        assert_eq!(Crc::of(b""), 0);
+    }
+
+    #[test]
+    fn pieces_add_up_to_the_whole() {
+        let mut crc = Crc::new();
+        crc.update(b"1234");
+        crc.update(b"56789");
+        assert_eq!(crc.value(), Crc::of(b"123456789"));
+    }
+}

@@ -1,0 +1,107 @@
+//! The one-use snapshot of a clean stop as bytes (R4).
+//!
+//! A snapshot counts whole or not at all: an acceptor that came up without one of its leases would
+//! let go of it early (invariant 4). So reading checks everything before it gives anything away.
+//! That it is used once, and never written in quarantine, is left to who has the disk.
+
+use alloc::vec::Vec;
+
+use paxoslease_core::{NodeId, Seen, SnapshotLease};
+
+use crate::StableError;
+use crate::bytes::{Cursor, put_text, put_u32, put_u64};
+use crate::crc::Crc;
+use crate::message::{name, put_seen, seen};
+use crate::record::{checked_body, preamble};
+
+const MAGIC: [u8; 4] = *b"PLsn";
+const COUNT_LEN: usize = 8;
+
+/// Turns leases into the bytes of a snapshot, one by one. Between calls the caller may write out
+/// what is in the buffer and clear it, so that millions of leases need no second copy.
+#[derive(Debug)]
+pub struct SnapshotWriter {
+    crc: Crc,
+    count: u64,
+}
+
+impl SnapshotWriter {
+    /// Begins a node's snapshot.
+    #[must_use]
+    pub fn begin(node: NodeId, out: &mut Vec<u8>) -> Self {
+        let mut writer = Self { crc: Crc::new(), count: 0 };
+        writer.append(out, |out| out.extend_from_slice(&preamble(MAGIC, node)));
+        writer
+    }
+
+    /// Appends a lease.
+    pub fn push(&mut self, lease: &SnapshotLease<'_>, out: &mut Vec<u8>) {
+        let SnapshotLease { name, holder, tenure, remaining } = *lease;
+        self.append(out, |out| {
+            put_seen(out, Seen { tenure, remaining, holder });
+            put_text(out, name.as_str());
+        });
+        self.count += 1;
+    }
+
+    /// Appends what makes it whole.
+    pub fn finish(mut self, out: &mut Vec<u8>) {
+        let count = self.count;
+        self.append(out, |out| put_u64(out, count));
+        put_u32(out, self.crc.value());
+    }
+
+    fn append(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = out.len();
+        write(out);
+        self.crc.update(&out[start..]);
+    }
+}
+
+/// The leases of a snapshot that was found to be whole, in the order they were written.
+#[derive(Clone, Debug)]
+pub struct SnapshotReader<'a> {
+    leases: Cursor<'a>,
+}
+
+impl<'a> SnapshotReader<'a> {
+    /// Checks a node's snapshot from end to end.
+    ///
+    /// # Errors
+    /// When the bytes are not one whole snapshot of this node. It then counts for nothing: the
+    /// start is one after a crash (R3).
+    pub fn new(node: NodeId, bytes: &'a [u8]) -> Result<Self, StableError> {
+        let body = checked_body(MAGIC, node, bytes)?;
+        let truncated = StableError::Truncated { len: bytes.len() };
+        let (leases, count) = body.split_last_chunk::<COUNT_LEN>().ok_or(truncated)?;
+        let stored = u64::from_le_bytes(*count);
+        let mut cursor = Cursor(leases);
+        let mut found = 0;
+        while !cursor.0.is_empty() {
+            decode_lease(&mut cursor).map_err(StableError::Lease)?;
+            found += 1;
+        }
+        if stored != found {
+            return Err(StableError::LeaseCount { stored, found });
+        }
+        Ok(Self { leases: Cursor(leases) })
+    }
+}
+
+impl<'a> Iterator for SnapshotReader<'a> {
+    type Item = SnapshotLease<'a>;
+
+    fn next(&mut self) -> Option<SnapshotLease<'a>> {
+        if self.leases.0.is_empty() {
+            return None;
+        }
+        Some(decode_lease(&mut self.leases).expect("every lease was decoded once before"))
+    }
+}
+
+impl core::iter::FusedIterator for SnapshotReader<'_> {}
+
+fn decode_lease<'a>(cursor: &mut Cursor<'a>) -> Result<SnapshotLease<'a>, crate::DecodeError> {
+    let Seen { tenure, remaining, holder } = seen(cursor)?;
+    Ok(SnapshotLease { name: name(cursor)?, holder, tenure, remaining })
+}
