@@ -312,6 +312,11 @@ impl Acceptor {
         slot.and_then(|slot| self.wanted.remove(&slot)).unwrap_or_default()
     }
 
+    #[cfg(feature = "digest")]
+    pub(crate) fn bookkeeping(&self) -> impl core::hash::Hash + '_ {
+        (&self.wanted, self.sweep_next, self.sweep_pass_at)
+    }
+
     /// The live lease of a name, as this acceptor alone sees it.
     pub(crate) fn sighting(&self, now: Instant, name: Name<'_>) -> Option<Sighting> {
         self.table.find(name).and_then(|slot| self.sighting_at(now, slot))

@@ -199,6 +199,16 @@ impl MemberSet {
         self.0 & other.0 == other.0
     }
 
+    #[cfg(feature = "digest")]
+    pub(crate) const fn has_place(self, place: usize) -> bool {
+        self.0 & (1 << place) != 0
+    }
+
+    #[cfg(feature = "digest")]
+    pub(crate) const fn at_place(place: u8) -> Self {
+        Self(1 << place)
+    }
+
     /// Both together.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {

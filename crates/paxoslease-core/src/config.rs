@@ -14,6 +14,9 @@ pub struct Config {
     pub cell: Cell,
     /// Seeds every random delay and the hashing of names.
     pub seed: u64,
+    /// Whether an acquire begins with a direct round (P1). If not, every round is prepared first,
+    /// as in the paper.
+    pub direct_rounds: bool,
     /// After this long without a majority a round is given up: a few round trips.
     pub attempt_timeout: Duration,
     /// How long an acquire goes on trying before it reports that there is no quorum.
@@ -53,6 +56,7 @@ impl Config {
             node,
             cell,
             seed,
+            direct_rounds: true,
             attempt_timeout: Duration::from_millis(100),
             request_timeout: Duration::from_secs(2),
             backoff_min: Duration::from_millis(1),

@@ -160,6 +160,11 @@ impl Contenders {
         contender
     }
 
+    #[cfg(feature = "digest")]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Contender> {
+        self.slots.iter().flatten()
+    }
+
     /// Requests waiting or racing.
     pub(crate) const fn wants(&self) -> usize {
         self.wants

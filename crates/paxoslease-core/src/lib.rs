@@ -44,6 +44,8 @@ mod belief;
 mod cell;
 mod config;
 mod contender;
+#[cfg(feature = "digest")]
+mod digest;
 mod message;
 mod outbox;
 mod proposer;

@@ -243,6 +243,20 @@ impl Proposer {
         self.rounds.values().map(|flight| &flight.round)
     }
 
+    #[cfg(feature = "digest")]
+    pub(crate) const fn contenders(&self) -> &Contenders {
+        &self.contenders
+    }
+
+    /// Who owns the rounds, in the order of their ballots.
+    #[cfg(feature = "digest")]
+    pub(crate) fn owners_digest(&self, hasher: &mut impl core::hash::Hasher) {
+        let mut owners: alloc::vec::Vec<_> =
+            self.rounds.iter().map(|(ballot, flight)| (ballot, &flight.owner)).collect();
+        owners.sort_unstable_by_key(|(ballot, _)| **ballot);
+        core::hash::Hash::hash(&owners, hasher);
+    }
+
     pub(crate) fn rounds_in_flight(&self) -> usize {
         self.rounds.len()
     }

@@ -26,7 +26,7 @@ impl Rng {
             return Duration::ZERO;
         }
         let nanos = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos((u128::from(self.next()) * u128::from(nanos) >> 64) as u64)
+        Duration::from_nanos(((u128::from(self.next()) * u128::from(nanos)) >> 64) as u64)
     }
 }
 

@@ -92,6 +92,24 @@ impl Round {
         }
     }
 
+    /// The same round with every set of acceptors mapped.
+    #[cfg(feature = "digest")]
+    pub(crate) fn placed(&self, place: impl Fn(MemberSet) -> MemberSet) -> Self {
+        let mut reports: Vec<Report> = self
+            .reports
+            .iter()
+            .map(|report| Report { member: place(report.member), ..*report })
+            .collect();
+        reports.sort_unstable_by_key(|report| report.member);
+        Self {
+            open: place(self.open),
+            accepted: place(self.accepted),
+            refused: place(self.refused),
+            reports,
+            ..*self
+        }
+    }
+
     /// P2: counts an open acceptor.
     pub(crate) fn on_promise(
         &mut self,

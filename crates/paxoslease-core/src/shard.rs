@@ -321,6 +321,14 @@ impl Shard {
         Ok(())
     }
 
+    #[cfg(feature = "digest")]
+    #[expect(clippy::type_complexity, reason = "one caller, which takes it apart at once")]
+    pub(crate) fn parts(
+        &self,
+    ) -> (Option<&Acceptor>, &Proposer, &Ceilings, &VecDeque<(NodeId, Body)>) {
+        (self.acceptor.as_ref(), &self.proposer, &self.ceilings, &self.deferred)
+    }
+
     fn room_for_a_round(&self) -> Result<(), CommandError> {
         let max = self.config.limits.rounds_max;
         if self.proposer.rounds_in_flight() < max {

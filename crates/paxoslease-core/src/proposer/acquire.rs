@@ -37,7 +37,7 @@ impl Proposer {
         contender.state = State::Racing(ballot);
         let Want { label, ttl, deadline, .. } = &contender.first;
         let (label, ttl, deadline) = (label.clone(), *ttl, *deadline);
-        let (phase, body) = if contender.contested {
+        let (phase, body) = if contender.contested || !env.config.direct_rounds {
             self.counts.prepared += 1;
             (Phase::Preparing, Body::Prepare { label, ballot })
         } else {

@@ -62,6 +62,22 @@ impl Proposer {
         !self.releases.is_empty() && self.releases.contains_key(&tenure)
     }
 
+    /// The releases under way, in the order of their tenures, with every set of acceptors mapped.
+    #[cfg(feature = "digest")]
+    pub(crate) fn releases_digest(
+        &self,
+        place: impl Fn(MemberSet) -> MemberSet,
+        hasher: &mut impl core::hash::Hasher,
+    ) {
+        let mut releases: Vec<(Tenure, Releasing)> =
+            self.releases.iter().map(|(tenure, releasing)| (*tenure, releasing.clone())).collect();
+        releases.sort_unstable_by_key(|(tenure, _)| *tenure);
+        for (_, releasing) in &mut releases {
+            releasing.confirmed = place(releasing.confirmed);
+        }
+        core::hash::Hash::hash(&releases, hasher);
+    }
+
     pub(super) fn on_released(
         &mut self,
         env: &mut Env<'_>,

@@ -1,0 +1,74 @@
+//! The identity of a shard's protocol state, for checkers that explore many: two shards with the
+//! same digest behave alike from here on.
+//!
+//! Counters for metrics, memory layout and stale wake-ups do not count. Sets of acceptors are
+//! written as a permutation of the acceptors sees them, so that a checker can treat states that
+//! differ only in which acceptor is which as one.
+
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+
+use crate::acceptor::Acceptor;
+use crate::contender::Contenders;
+use crate::proposer::Proposer;
+use crate::table::Slot;
+use crate::{MemberSet, Round, Shard};
+
+/// Where each acceptor of the cell goes: a permutation of places.
+pub(crate) type Places<'a> = &'a [u8];
+
+impl MemberSet {
+    fn placed(self, places: Places<'_>) -> Self {
+        let bits = places.iter().enumerate().filter(|(from, _)| self.has_place(*from));
+        bits.fold(Self::EMPTY, |set, (_, to)| set.with(Self::at_place(*to)))
+    }
+}
+
+impl Shard {
+    /// Writes the protocol state to a hasher.
+    pub fn digest(&self, places: &[u8], hasher: &mut impl Hasher) {
+        let (acceptor, proposer, ceilings, deferred) = self.parts();
+        if let Some(acceptor) = acceptor {
+            acceptor.digest(hasher);
+        }
+        proposer.digest(places, hasher);
+        ceilings.hash(hasher);
+        deferred.hash(hasher);
+    }
+}
+
+impl Acceptor {
+    fn digest(&self, hasher: &mut impl Hasher) {
+        self.floor().hash(hasher);
+        self.quarantine_until().hash(hasher);
+        let table = self.table();
+        for slot in (0..table.slot_count()).map(Slot::new) {
+            if let Some(entry) = table.get(slot) {
+                (&entry.label, entry.register, table.is_marked(slot)).hash(hasher);
+            }
+        }
+        self.bookkeeping().hash(hasher);
+    }
+}
+
+impl Proposer {
+    fn digest(&self, places: Places<'_>, hasher: &mut impl Hasher) {
+        self.counter().hash(hasher);
+        let mut rounds: Vec<&Round> = self.rounds().collect();
+        rounds.sort_unstable_by_key(|round| round.ballot);
+        for round in rounds {
+            round.placed(|set| set.placed(places)).hash(hasher);
+        }
+        self.owners_digest(hasher);
+        self.releases_digest(|set| set.placed(places), hasher);
+        self.contenders().digest(hasher);
+    }
+}
+
+impl Contenders {
+    fn digest(&self, hasher: &mut impl Hasher) {
+        for contender in self.iter() {
+            contender.hash(hasher);
+        }
+    }
+}
