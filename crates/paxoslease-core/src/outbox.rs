@@ -99,6 +99,15 @@ impl Body {
         }
     }
 
+    /// The tenure an acceptor is asked to store or prolong.
+    pub(crate) fn stores(&self) -> Option<Tenure> {
+        match self {
+            Self::Propose { ballot, .. } => Tenure::of(*ballot),
+            Self::Renew { tenure, .. } | Self::Heal { tenure, .. } => Some(*tenure),
+            _ => None,
+        }
+    }
+
     pub(crate) fn message(&self) -> Message<'_> {
         let request = Message::Request;
         match self {

@@ -392,11 +392,6 @@ impl Shard {
         let Some(acceptor) = &mut self.acceptor else { return Err(Refusal::NotAcceptor) };
         let ceilings = &mut self.ceilings;
         let admitted = acceptor.admit(&self.config, ceilings, now, from, &request);
-        if let Some(ballot) = request.ballot()
-            && admitted != Err(Refusal::BallotExhausting)
-        {
-            self.proposer.observe(ballot.counter());
-        }
         let answer = match admitted {
             Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request)?,
             Err(Refusal::RecordBehind) if self.deferred.len() < self.config.limits.deferred_max => {
@@ -407,6 +402,13 @@ impl Shard {
         };
         self.request_write();
         self.watch_request(now, request, answer.as_ref());
+        if let Some(ballot) = request.ballot() {
+            self.proposer.observe(ballot.counter());
+        }
+        if let Request::Release { tenure, .. } = request {
+            // A6: what still waits for the disk must not come back as a ghost.
+            self.deferred.retain(|(_, body)| body.stores() != Some(tenure));
+        }
         Ok(answer)
     }
 

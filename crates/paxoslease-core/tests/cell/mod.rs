@@ -1,10 +1,11 @@
 //! A cell of real shards joined by a list of messages that the test delivers as it likes.
 //!
-//! Time is one number for all, moved by the test. Nothing is delivered, lost or repeated unless
-//! the test says so.
+//! Time is one number, moved by the test; a node's own clock is that plus an offset of its own.
+//! Nothing is delivered, lost, repeated or made durable unless the test says so.
 #![expect(dead_code, reason = "each test file uses the part it needs")]
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use paxoslease_core::*;
 
@@ -60,6 +61,8 @@ pub(crate) fn kind(message: &Message<'_>) -> &'static str {
 
 pub(crate) struct TestCell {
     pub(crate) now: Instant,
+    /// How far each node's clock is ahead, by id.
+    pub(crate) ahead: BTreeMap<u16, Duration>,
     pub(crate) shards: Vec<Shard>,
     pub(crate) letters: Vec<Letter>,
     pub(crate) events: Vec<(NodeId, Event)>,
@@ -73,16 +76,82 @@ impl TestCell {
     }
 
     pub(crate) fn with(members: u16, proposers: u16, adjust: impl Fn(&mut Config)) -> Self {
+        Self::started(members, proposers, adjust, Start::NewCell { counter: 0, disk: false })
+    }
+
+    /// Nodes with a disk, whose first records are written.
+    pub(crate) fn with_disks(members: u16, proposers: u16) -> Self {
+        let start = Start::NewCell { counter: 0, disk: true };
+        let mut cell = Self::started(members, proposers, |_| {}, start);
+        cell.collect();
+        cell.write_records();
+        cell
+    }
+
+    pub(crate) fn started(
+        members: u16,
+        proposers: u16,
+        adjust: impl Fn(&mut Config),
+        start: Start,
+    ) -> Self {
         let cell = cell(members);
         let now = Instant::ZERO.after(Duration::from_secs(1000));
         let shards = (1..=members + proposers)
             .map(|id| {
                 let mut config = Config::new(node(id), cell, u64::from(id));
                 adjust(&mut config);
-                Shard::start(config, now, Start::NewCell { counter: 0, disk: false })
+                Shard::start(config, now, start)
             })
             .collect();
-        Self { now, shards, letters: Vec::new(), events: Vec::new(), sent: 0 }
+        let (ahead, letters, events) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { now, ahead, shards, letters, events, sent: 0 }
+    }
+
+    /// What a node's own clock shows.
+    pub(crate) fn clock(&self, id: u16) -> Instant {
+        self.now.after(self.ahead.get(&id).copied().unwrap_or_default())
+    }
+
+    /// Makes durable what the nodes asked for, and what they ask for then.
+    pub(crate) fn write_records(&mut self) {
+        while let Some(place) = self.events.iter().position(|(_, event)| is_persist(event)) {
+            let (node, event) = self.events.remove(place);
+            if let Event::Persist(record) = event {
+                let now = self.clock(node.get());
+                self.shard(node.get()).record_written(now, record);
+                self.collect();
+            }
+        }
+    }
+
+    /// A node dies and comes back with nothing but its record. What it had sent is still under
+    /// way, what it had asked to persist is not.
+    pub(crate) fn crash(&mut self, id: u16) {
+        self.events.retain(|(node, event)| node.get() != id || !is_persist(event));
+        let now = self.clock(id);
+        let shard = self.shard(id);
+        let (config, record) = (shard.config().clone(), shard.record());
+        *shard = Shard::start(config, now, Start::Crash(record));
+        self.collect();
+    }
+
+    /// A node stops cleanly and comes back after a while with the snapshot it left. Says whether
+    /// there was one; without, it comes back as after a crash.
+    pub(crate) fn restart(&mut self, id: u16, down: Duration) -> bool {
+        let stopped_at = self.clock(id);
+        let shard = self.shard(id).clone();
+        let (config, record) = (shard.config().clone(), shard.record());
+        let snapshot = shard.stop(stopped_at);
+        self.now = self.now.after(down);
+        let now = self.clock(id);
+        let Some(snapshot) = snapshot else {
+            self.crash(id);
+            return false;
+        };
+        let leases: Vec<SnapshotLease<'_>> = snapshot.leases().collect();
+        *self.shard(id) = Shard::start_from_snapshot(config, now, record, leases);
+        self.collect();
+        true
     }
 
     pub(crate) fn shard(&mut self, id: u16) -> &mut Shard {
@@ -90,27 +159,31 @@ impl TestCell {
     }
 
     pub(crate) fn acquire(&mut self, id: u16, token: u64, wait: Duration) {
-        let now = self.now;
-        let acquire = Acquire {
-            token: Token(token),
-            name: name(NAME),
-            holder: Holder::new("me").expect("short"),
-            ttl: TTL,
-            wait,
-        };
-        self.shard(id).acquire(now, acquire).expect("in bounds");
+        self.acquire_for(id, token, wait, TTL);
+    }
+
+    pub(crate) fn acquire_for(&mut self, id: u16, token: u64, wait: Duration, ttl: Duration) {
+        let now = self.clock(id);
+        self.shard(id).acquire(now, wish(token, wait, ttl)).expect("in bounds");
         self.collect();
     }
 
+    /// A lease granted to a node before the test begins.
+    pub(crate) fn held_by(&mut self, id: u16, token: u64) -> Tenure {
+        self.acquire(id, token, Duration::ZERO);
+        self.settle();
+        self.granted(token).expect("nobody else asked")
+    }
+
     pub(crate) fn renew(&mut self, id: u16, token: u64, tenure: Tenure, ttl: Duration) {
-        let now = self.now;
+        let now = self.clock(id);
         let texts = (name(NAME), Holder::NONE);
         self.shard(id).renew(now, Token(token), texts, tenure, ttl).expect("in bounds");
         self.collect();
     }
 
     pub(crate) fn release(&mut self, id: u16, token: u64, tenure: Tenure) {
-        let now = self.now;
+        let now = self.clock(id);
         self.shard(id).release(now, Token(token), name(NAME), tenure, TTL).expect("in bounds");
         self.collect();
     }
@@ -138,8 +211,8 @@ impl TestCell {
 
     /// Delivers one letter, however often, however late.
     pub(crate) fn deliver(&mut self, letter: &Letter) -> Result<(), Refusal> {
-        let now = self.now;
         let Letter { from, to, transmit } = letter;
+        let now = self.clock(to.get());
         let outcome = self.shard(to.get()).handle_message(now, *from, transmit.message());
         self.collect();
         outcome
@@ -164,11 +237,82 @@ impl TestCell {
     /// Moves time on and wakes everybody.
     pub(crate) fn pass(&mut self, span: Duration) {
         self.now = self.now.after(span);
-        let now = self.now;
-        for shard in &mut self.shards {
-            shard.handle_timeout(now);
+        for place in 0..self.shards.len() {
+            let now = self.clock(self.shards[place].config().node.get());
+            self.shards[place].handle_timeout(now);
         }
         self.collect();
+    }
+
+    /// Hands a node a message from another, without a letter.
+    pub(crate) fn tell(&mut self, to: u16, from: u16, message: Message<'_>) -> Result<(), Refusal> {
+        let now = self.clock(to);
+        let outcome = self.shard(to).handle_message(now, node(from), message);
+        self.collect();
+        outcome
+    }
+
+    /// Asks an acceptor as another node would, and takes its answer.
+    pub(crate) fn ask(&mut self, to: u16, from: u16, request: Request<'_>) -> Option<Letter> {
+        self.tell(to, from, Message::Request(request)).expect("not refused");
+        self.take(|letter| letter.from == node(to) && letter.to == node(from)).pop()
+    }
+
+    /// What an acceptor stores for the name of the tests.
+    pub(crate) fn register(&mut self, id: u16) -> Register {
+        self.shard(id).register(name(NAME)).unwrap_or_default()
+    }
+
+    /// The tenure live in an acceptor.
+    pub(crate) fn live(&mut self, id: u16) -> Option<Tenure> {
+        let now = self.clock(id);
+        self.register(id).live(now).map(|live| live.tenure)
+    }
+
+    /// How long an acceptor stays silent still.
+    pub(crate) fn quarantine(&mut self, id: u16) -> Duration {
+        let now = self.clock(id);
+        self.shard(id).quarantine_remaining(now)
+    }
+
+    /// All that a message could change in a node.
+    pub(crate) fn state(&mut self, id: u16) -> State {
+        let shard = self.shard(id);
+        let mut rounds: Vec<Round> = shard.rounds().cloned().collect();
+        rounds.sort_unstable_by_key(|round| round.ballot);
+        State {
+            register: shard.register(name(NAME)),
+            entries: shard.entries(),
+            floor: shard.floor(),
+            counter: shard.counter(),
+            record: shard.record(),
+            rounds,
+            waiters: shard.waiters(),
+            wake_at: shard.poll_timeout(),
+        }
+    }
+
+    /// The belief a grant and the renewals that followed amount to, for a holder beside its node.
+    pub(crate) fn belief(&self, token: u64) -> Option<Belief> {
+        let ends_at = |node: &NodeId, started_at, ttl| {
+            let shard = self.shards.iter().find(|shard| shard.config().node == *node)?;
+            Some(shard.config().cell.drift().belief_ends_at(Rules::ALL, started_at, ttl))
+        };
+        let mut belief: Option<Belief> = None;
+        for (node, event) in &self.events {
+            match (event, &mut belief) {
+                (Event::Granted { token: Token(t), tenure, ttl, started_at, .. }, _)
+                    if *t == token =>
+                {
+                    belief = Some(Belief::granted(*tenure, ends_at(node, *started_at, *ttl)?));
+                }
+                (Event::Renewed { tenure, ttl, started_at, .. }, Some(belief)) => {
+                    belief.renewed(Rules::ALL, *tenure, ends_at(node, *started_at, *ttl)?);
+                }
+                _ => {}
+            }
+        }
+        belief
     }
 
     /// The tenure granted to a request, if it was.
@@ -197,6 +341,60 @@ impl TestCell {
             })
             .collect()
     }
+}
+
+/// See [`TestCell::state`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct State {
+    pub(crate) register: Option<Register>,
+    pub(crate) entries: usize,
+    pub(crate) floor: Option<Ballot>,
+    pub(crate) counter: u64,
+    pub(crate) record: Record,
+    pub(crate) rounds: Vec<Round>,
+    pub(crate) waiters: usize,
+    pub(crate) wake_at: Option<Instant>,
+}
+
+const fn is_persist(event: &Event) -> bool {
+    matches!(event, Event::Persist(_))
+}
+
+pub(crate) fn wish<'a>(token: u64, wait: Duration, ttl: Duration) -> Acquire<'a> {
+    let holder = Holder::new("me").expect("short");
+    Acquire { token: Token(token), name: name(NAME), holder, ttl, wait }
+}
+
+pub(crate) fn ttl(span: Duration) -> Ttl {
+    Ttl::from_duration(span).expect("not zero")
+}
+
+pub(crate) fn ballot(counter: u64, id: u16) -> Ballot {
+    Ballot::new(counter, node(id))
+}
+
+pub(crate) fn tenure(counter: u64, id: u16) -> Tenure {
+    Tenure::of(ballot(counter, id)).expect("a node's ballot")
+}
+
+pub(crate) fn prepare<'a>(ballot: Ballot) -> Request<'a> {
+    Request::Prepare { name: name(NAME), ballot }
+}
+
+pub(crate) fn propose<'a>(ballot: Ballot) -> Request<'a> {
+    Request::Propose { name: name(NAME), ballot, ttl: ttl(TTL), holder: Holder::NONE }
+}
+
+pub(crate) fn renew<'a>(tenure: Tenure, ballot: Ballot) -> Request<'a> {
+    Request::Renew { name: name(NAME), tenure, ballot, ttl: ttl(TTL) }
+}
+
+pub(crate) fn heal<'a>(tenure: Tenure, ballot: Ballot) -> Request<'a> {
+    Request::Heal { name: name(NAME), tenure, ballot, ttl: ttl(TTL), holder: Holder::NONE }
+}
+
+pub(crate) fn release<'a>(tenure: Tenure) -> Request<'a> {
+    Request::Release { name: name(NAME), tenure }
 }
 
 pub(crate) fn cell(members: u16) -> Cell {

@@ -1,0 +1,261 @@
+//! The stable record from outside: what waits for the disk, what is answered afterwards, and what
+//! a restart remembers (R1 to R4).
+
+mod cell;
+
+use core::time::Duration;
+
+use cell::{
+    NAME, TTL, TestCell, ballot, heal, name, node, prepare, propose, release, renew, tenure, ttl,
+};
+use paxoslease_core::*;
+
+const NO_WAIT: Duration = Duration::ZERO;
+const MS: Duration = Duration::from_millis(1);
+
+/// Three nodes with disks on which nothing was written yet.
+fn unwritten() -> TestCell {
+    let mut cell = TestCell::started(3, 0, |_| {}, Start::NewCell { counter: 0, disk: true });
+    cell.collect();
+    cell
+}
+
+fn kinds(letters: &[cell::Letter]) -> Vec<&'static str> {
+    letters.iter().map(cell::Letter::kind).collect()
+}
+
+#[test]
+fn a_request_above_the_ballot_ceiling_is_answered_after_the_write_and_not_before() {
+    let mut cell = unwritten();
+    cell.tell(1, 2, Message::Request(prepare(ballot(5, 2)))).expect("deferred, not refused");
+    assert_eq!(cell.letters.len(), 0);
+    assert_eq!(cell.register(1), Register::default());
+    cell.write_records();
+    assert_eq!(kinds(&cell.letters), ["Promise"]);
+    assert_eq!(cell.register(1).promised, ballot(5, 2));
+}
+
+#[test]
+fn a_longer_lease_than_ever_is_answered_after_the_write_and_not_before() {
+    for request in [propose(ballot(5, 2)), heal(tenure(1, 3), ballot(5, 2))] {
+        let mut cell = TestCell::with_disks(3, 0);
+        cell.tell(1, 2, Message::Request(request)).expect("deferred, not refused");
+        assert_eq!(cell.live(1), None);
+        assert_eq!(cell.shard(1).record().lease_ceiling, None);
+        cell.write_records();
+        assert!(cell.live(1).is_some());
+        assert_eq!(cell.shard(1).record().lease_ceiling, Some(ttl(TTL)));
+    }
+}
+
+#[test]
+fn a_longer_renewal_waits_for_the_disk_too() {
+    let mut cell = TestCell::with_disks(3, 0);
+    cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
+    cell.write_records();
+    let before = cell.register(1);
+    let longer = Request::Renew {
+        name: name(NAME),
+        tenure: tenure(5, 2),
+        ballot: ballot(6, 2),
+        ttl: ttl(2 * TTL),
+    };
+    cell.letters.clear();
+    cell.tell(1, 2, Message::Request(longer)).expect("deferred");
+    assert_eq!((cell.register(1), cell.letters.len()), (before, 0));
+    cell.write_records();
+    assert_eq!(kinds(&cell.letters), ["Accept"]);
+    let expires_at = |register: Register| register.accepted.map(|lease| lease.expires_at);
+    assert!(expires_at(cell.register(1)) > expires_at(before));
+}
+
+#[test]
+fn only_so_many_requests_wait_for_the_disk_and_the_rest_are_counted_drops() {
+    let start = Start::NewCell { counter: 0, disk: true };
+    let mut cell = TestCell::started(3, 0, |config| config.limits.deferred_max = 2, start);
+    cell.collect();
+    for counter in 1..=2 {
+        let request = Message::Request(prepare(ballot(counter, 2)));
+        cell.tell(1, 2, request).expect("deferred");
+    }
+    let before = cell.state(1);
+    let refused = cell.tell(1, 2, Message::Request(prepare(ballot(3, 2))));
+    assert_eq!(refused, Err(Refusal::RecordBehind));
+    assert_eq!(cell.shard(1).dropped(Refusal::RecordBehind), 1);
+    assert_eq!(cell.state(1), before);
+    cell.write_records();
+    assert_eq!(kinds(&cell.letters), ["Promise", "Promise"]);
+    assert_eq!(cell.register(1).promised, ballot(2, 2));
+}
+
+#[test]
+fn a_release_overtakes_the_propose_that_waits_for_the_disk() {
+    // The disk is slower than the round: it is void and undone before its Propose is answered.
+    let mut cell = TestCell::with_disks(3, 0);
+    cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
+    cell.tell(1, 2, Message::Request(release(tenure(5, 2)))).expect("answered");
+    cell.write_records();
+    assert_eq!(cell.live(1), None, "a ghost of a void round");
+    // So the other way round: what another round proposed stays.
+    cell.tell(1, 3, Message::Request(propose(ballot(6, 3)))).expect("in the ceiling now");
+    assert_eq!(cell.live(1), Some(tenure(6, 3)));
+}
+
+#[test]
+fn an_acquire_whose_first_round_was_slower_than_the_disk_is_granted_all_the_same() {
+    let mut cell = TestCell::with_disks(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    // 150 ms pass, more than an attempt lasts, before any record is written.
+    for _ in 0..150 {
+        cell.settle();
+        cell.pass(MS);
+    }
+    cell.write_records();
+    for _ in 0..300 {
+        cell.settle();
+        cell.write_records();
+        cell.pass(MS);
+    }
+    assert!(cell.granted(1).is_some(), "{:?}", cell.answers(1));
+}
+
+#[test]
+fn the_word_that_another_write_is_done_changes_nothing() {
+    let mut cell = unwritten();
+    cell.tell(1, 2, Message::Request(prepare(ballot(5, 2)))).expect("deferred");
+    let before = cell.state(1);
+    let now = cell.now;
+    cell.shard(1).record_written(now, Record { ballot_ceiling: 1 << 40, lease_ceiling: None });
+    cell.collect();
+    assert_eq!((cell.state(1), cell.letters.len()), (before, 0));
+}
+
+#[test]
+fn a_renewal_that_cannot_have_a_ballot_says_so_at_once() {
+    let mut cell = unwritten();
+    cell.renew(1, 1, tenure(1, 2), TTL);
+    assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]));
+    assert_eq!(cell.shard(1).rounds().count(), 0);
+}
+
+#[test]
+fn ballots_are_never_issued_twice_however_often_a_node_crashes() {
+    let mut cell = TestCell::with_disks(3, 0);
+    let mut issued = Vec::new();
+    for token in 1..=5 {
+        cell.acquire(1, token, NO_WAIT);
+        for letter in cell.take(|_| true) {
+            issued.extend(match letter.transmit.message() {
+                Message::Request(request) => request.ballot(),
+                _ => None,
+            });
+        }
+        cell.crash(1);
+        cell.write_records();
+    }
+    issued.dedup();
+    assert!(issued.len() >= 5);
+    assert!(issued.is_sorted_by(|a, b| a < b), "{issued:?}");
+}
+
+#[test]
+fn a_crash_start_promises_nothing_below_its_ceiling() {
+    let mut cell = TestCell::with_disks(3, 0);
+    cell.tell(1, 2, Message::Request(prepare(ballot(5, 2)))).expect("in the ceiling");
+    let ceiling = cell.shard(1).record().ballot_ceiling;
+    cell.crash(1);
+    cell.write_records();
+    cell.letters.clear();
+    assert_eq!(cell.quarantine(1), Duration::ZERO, "no lease was out");
+    let answer = cell.ask(1, 3, prepare(ballot(ceiling, 3))).expect("an answer");
+    assert_eq!(answer.kind(), "Reject");
+    cell.tell(1, 3, Message::Request(prepare(ballot(ceiling + 1, 3)))).expect("deferred or not");
+    cell.write_records();
+    assert_eq!(cell.register(1).promised, ballot(ceiling + 1, 3));
+}
+
+#[test]
+fn a_node_stopped_in_quarantine_leaves_no_snapshot_and_starts_as_after_a_crash() {
+    let mut cell = TestCell::with_disks(3, 0);
+    cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
+    cell.write_records();
+    cell.crash(1);
+    cell.pass(TTL / 2);
+    assert!(!cell.restart(1, Duration::ZERO));
+    assert_eq!(cell.quarantine(1), TTL, "all of it again");
+}
+
+#[test]
+fn a_node_that_is_no_acceptor_leaves_no_snapshot() {
+    let cell = TestCell::new(3, 1);
+    assert!(cell.shards[3].clone().stop(cell.now).is_none());
+    assert!(cell.shards[0].clone().stop(cell.now).is_some());
+}
+
+#[test]
+fn a_clean_start_restores_live_leases_with_what_was_left_of_them() {
+    let mut cell = TestCell::with_disks(3, 0);
+    cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
+    cell.write_records();
+    cell.pass(4 * MS);
+    let left = TTL - 4 * MS;
+    assert!(cell.restart(1, 100 * TTL), "however long it was down");
+    cell.letters.clear();
+    assert_eq!(cell.quarantine(1), Duration::ZERO);
+    let sighting = cell.shards[0].lease(cell.now, name(NAME)).expect("restored");
+    assert_eq!((sighting.tenure, sighting.remaining), (tenure(5, 2), ttl(left)));
+    // R2: the ceiling stays in force, so a crash right after waits for it.
+    assert_eq!(cell.shard(1).record().lease_ceiling, Some(ttl(TTL)));
+    let answer = cell.ask(1, 2, renew(tenure(5, 2), ballot(6, 2))).expect("an answer");
+    assert_eq!(answer.kind(), "Accept");
+}
+
+#[test]
+fn a_snapshot_holds_live_leases_only() {
+    let mut cell = TestCell::with_disks(3, 0);
+    cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
+    cell.write_records();
+    let snapshot = cell.shards[0].clone().stop(cell.now).expect("not quarantined");
+    assert_eq!(snapshot.leases().count(), 1);
+    let snapshot = cell.shards[0].clone().stop(cell.now.after(TTL)).expect("not quarantined");
+    assert_eq!(snapshot.leases().count(), 0);
+}
+
+#[test]
+fn without_a_record_the_quarantine_is_the_longest_lease_that_may_be_out() {
+    let longest = ttl(Duration::from_secs(120));
+    let config = Config::new(node(1), cell::cell(3), 1);
+    for disk in [false, true] {
+        let start = Start::NoRecord { counter: 77, longest, disk };
+        let now = Instant::from_nanos(5);
+        let mut shard = Shard::start(config.clone(), now, start);
+        assert_eq!(shard.quarantine_remaining(now), longest.as_duration());
+        assert_eq!(shard.counter(), 77);
+        assert_eq!(shard.poll_event().is_some(), disk, "a record to write, where there is a disk");
+    }
+}
+
+#[test]
+fn a_node_without_a_disk_never_asks_to_persist_anything() {
+    let mut cell = TestCell::new(3, 0);
+    cell.held_by(1, 1);
+    let now = cell.now;
+    cell.shard(1).sweep(now, 10);
+    cell.collect();
+    assert!(!cell.events.iter().any(|(_, event)| matches!(event, Event::Persist(_))));
+}
+
+#[test]
+fn the_lease_ceiling_falls_again_when_short_leases_suffice() {
+    let mut cell = TestCell::with_disks(3, 0);
+    cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
+    cell.write_records();
+    for _ in 0..4 {
+        cell.pass(TTL);
+        let now = cell.now;
+        cell.shard(1).sweep(now, 10);
+        cell.collect();
+        cell.write_records();
+    }
+    assert_eq!(cell.shard(1).record().lease_ceiling, None);
+}
