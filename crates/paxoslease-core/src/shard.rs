@@ -372,7 +372,10 @@ impl Shard {
         if let Some(reply) = self.ask_acceptor(now, from, request)? {
             self.out.send(To::Node(from), reply);
         }
-        if let Request::Release { name, .. } = request {
+        // The undoing of a lost round, where somebody else holds the name, frees nothing.
+        if let Request::Release { name, .. } = request
+            && self.lease(now, name).is_none()
+        {
             let wanted = self.take_turned_away(name);
             self.with_proposer(now, |proposer, env| {
                 proposer.on_freed(env, now, name, false, !wanted.is_empty());

@@ -100,6 +100,8 @@ impl Proposer {
     ) {
         self.void(env, ballot);
         let still_racing = self.rounds.contains_key(&ballot);
+        // A tenure that is being released here is over as soon as the Release arrives.
+        let verdict = verdict.filter(|(tenure, _)| !self.is_released(*tenure));
         let Some(contender) = self.contenders.get_mut(id) else { return };
         if still_racing {
             return;

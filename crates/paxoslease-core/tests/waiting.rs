@@ -1,0 +1,301 @@
+//! Queues, patience, hints and those who leave: every way an acquire can go that is not a plain
+//! grant (protocol sections 4 and 7).
+
+mod cell;
+
+use core::time::Duration;
+
+use cell::{NAME, TTL, TestCell, name, node, wish};
+use paxoslease_core::*;
+
+const NO_WAIT: Duration = Duration::ZERO;
+const WAIT: Duration = Duration::from_secs(60);
+const MS: Duration = Duration::from_millis(1);
+
+/// Lets time pass a millisecond at a time, delivering everything.
+fn run(cell: &mut TestCell, span: Duration) {
+    for _ in 0..span.as_millis() {
+        cell.pass(MS);
+        cell.settle();
+    }
+}
+
+fn abandon(cell: &mut TestCell, id: u16, token: u64) -> bool {
+    let now = cell.clock(id);
+    let open = cell.shard(id).abandon(now, name(NAME), Token(token));
+    cell.collect();
+    open
+}
+
+#[test]
+fn a_denied_acquire_does_not_wake_those_who_wait_elsewhere() {
+    let mut cell = TestCell::new(3, 0);
+    cell.held_by(1, 1);
+    cell.acquire(2, 2, WAIT);
+    cell.settle();
+    let before = cell.shard(2).round_counts();
+    cell.acquire(3, 3, NO_WAIT);
+    cell.settle();
+    run(&mut cell, 5 * MS);
+    assert!(matches!(cell.answers(3)[..], [Event::Denied { .. }]));
+    assert_eq!(cell.shard(2).round_counts(), before, "nothing was freed, so nobody tried");
+}
+
+#[test]
+fn a_waiter_does_not_wait_for_a_tenure_that_is_being_released() {
+    let mut cell = TestCell::new(3, 0);
+    let tenure = cell.held_by(1, 1);
+    cell.acquire(1, 2, WAIT);
+    cell.settle();
+    cell.release(1, 3, tenure);
+    // The Release is lost on the way; the waiter's own Propose, sent with it, is not.
+    assert_eq!(cell.take(|letter| letter.kind() == "Release").len(), 2);
+    cell.settle();
+    run(&mut cell, 400 * MS);
+    assert!(cell.granted(2).is_some(), "well before the ttl: {:?}", cell.events);
+}
+
+#[test]
+fn a_request_that_nobody_can_win_ends_in_no_quorum_and_the_next_in_the_queue_has_its_turn() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    cell.pass(Duration::from_secs(1));
+    cell.acquire(1, 2, NO_WAIT);
+    for _ in 0..1500 {
+        cell.letters.clear();
+        cell.pass(MS);
+    }
+    assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]));
+    assert!(cell.answers(2).is_empty(), "its time is not over");
+    run(&mut cell, 300 * MS);
+    assert!(cell.granted(2).is_some());
+    assert_eq!(cell.shard(1).waiters(), 0);
+}
+
+#[test]
+fn a_queued_request_whose_time_is_over_is_answered_though_the_first_goes_on() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, WAIT);
+    cell.acquire(1, 2, NO_WAIT);
+    for _ in 0..2100 {
+        cell.letters.clear();
+        cell.pass(MS);
+    }
+    assert!(matches!(cell.answers(2)[..], [Event::NoQuorum { .. }]));
+    assert!(cell.answers(1).is_empty());
+    run(&mut cell, 300 * MS);
+    assert!(cell.granted(1).is_some());
+}
+
+#[test]
+fn requests_that_all_ran_out_of_time_together_are_all_answered() {
+    let mut cell = TestCell::new(3, 0);
+    for token in 1..=4 {
+        cell.acquire(1, token, NO_WAIT);
+    }
+    cell.letters.clear();
+    cell.pass(Duration::from_secs(3));
+    cell.letters.clear();
+    cell.pass(Duration::from_secs(3));
+    for token in 1..=4 {
+        assert!(matches!(cell.answers(token)[..], [Event::NoQuorum { .. }]), "{token}");
+    }
+    assert_eq!(cell.shard(1).waiters(), 0);
+    assert_eq!(cell.shard(1).rounds().count(), 0);
+}
+
+#[test]
+fn whoever_does_not_wait_is_denied_at_once_where_others_wait_already() {
+    let mut cell = TestCell::new(3, 0);
+    let tenure = cell.held_by(1, 1);
+    cell.acquire(2, 2, WAIT);
+    cell.settle();
+    cell.sent = 0;
+    cell.acquire(2, 3, NO_WAIT);
+    match cell.answers(3)[..] {
+        [Event::Denied { by, .. }] => assert_eq!(by.tenure, tenure),
+        ref other => panic!("{other:?}"),
+    }
+    assert_eq!(cell.sent, 0, "what is known needs no round");
+    assert_eq!(cell.shard(2).waiters(), 1);
+}
+
+#[test]
+fn patience_ends_for_the_first_and_for_the_queued_each_at_its_own_time() {
+    let mut cell = TestCell::new(3, 0);
+    cell.held_by(1, 1);
+    cell.acquire(2, 2, Duration::from_secs(4));
+    cell.acquire(2, 3, Duration::from_secs(3));
+    cell.acquire(2, 4, Duration::from_secs(5));
+    cell.settle();
+    let denied = |cell: &TestCell| -> Vec<u64> {
+        (2..=4).filter(|token| matches!(cell.answers(*token)[..], [Event::Denied { .. }])).collect()
+    };
+    cell.pass(Duration::from_millis(3001));
+    assert_eq!(denied(&cell), [3]);
+    cell.pass(Duration::from_secs(1));
+    assert_eq!(denied(&cell), [2, 3]);
+    cell.pass(Duration::from_secs(1));
+    assert_eq!(denied(&cell), [2, 3, 4]);
+    assert_eq!(cell.shard(2).waiters(), 0);
+}
+
+#[test]
+fn those_behind_a_grant_wait_for_it_and_the_impatient_among_them_are_denied() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    cell.acquire(1, 2, NO_WAIT);
+    cell.acquire(1, 3, WAIT);
+    cell.settle();
+    let tenure = cell.granted(1).expect("first come");
+    match cell.answers(2)[..] {
+        [Event::Denied { by, .. }] => assert_eq!(by.tenure, tenure),
+        ref other => panic!("{other:?}"),
+    }
+    assert_eq!(cell.shard(1).waiters(), 1);
+    run(&mut cell, TTL + 5 * MS);
+    assert!(cell.granted(3).is_some());
+}
+
+#[test]
+fn a_client_that_leaves_while_its_round_is_in_flight_holds_nothing() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    let letters = cell.take(|_| true);
+    for letter in &letters {
+        cell.deliver(letter).expect("fine");
+    }
+    assert!(abandon(&mut cell, 1, 1));
+    cell.settle();
+    assert_eq!(cell.answers(1).len(), 0, "nobody is there to answer");
+    assert_eq!((cell.live(1), cell.live(2), cell.live(3)), (None, None, None));
+    assert_eq!((cell.shard(1).rounds().count(), cell.shard(1).waiters()), (0, 0));
+}
+
+#[test]
+fn the_next_in_the_queue_goes_on_when_the_first_leaves_while_racing() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    cell.acquire(1, 2, NO_WAIT);
+    assert!(abandon(&mut cell, 1, 1));
+    cell.settle();
+    assert!(cell.granted(2).is_some());
+}
+
+#[test]
+fn the_next_in_the_queue_goes_on_waiting_when_the_first_leaves_while_waiting() {
+    let mut cell = TestCell::new(3, 0);
+    cell.held_by(1, 1);
+    cell.acquire(2, 2, WAIT);
+    cell.acquire(2, 3, WAIT);
+    cell.settle();
+    assert!(abandon(&mut cell, 2, 2));
+    assert_eq!(cell.shard(2).waiters(), 1);
+    run(&mut cell, TTL + 5 * MS);
+    assert_eq!(cell.granted(2), None);
+    assert!(cell.granted(3).is_some());
+}
+
+#[test]
+fn whoever_leaves_the_middle_of_the_queue_is_never_served() {
+    let mut cell = TestCell::new(3, 0);
+    for token in 1..=3 {
+        cell.acquire(1, token, WAIT);
+    }
+    assert!(abandon(&mut cell, 1, 2));
+    cell.settle();
+    let tenure = cell.granted(1).expect("first");
+    cell.release(1, 9, tenure);
+    cell.settle();
+    assert!(cell.granted(3).is_some());
+    assert_eq!(cell.answers(2).len(), 0);
+}
+
+#[test]
+fn a_client_cannot_leave_twice_or_after_its_answer_or_from_another_name() {
+    let mut cell = TestCell::new(3, 0);
+    cell.held_by(1, 1);
+    assert!(!abandon(&mut cell, 1, 1), "it was answered: what was granted must be released");
+    cell.acquire(2, 2, WAIT);
+    cell.settle();
+    assert!(!abandon(&mut cell, 2, 99));
+    let now = cell.now;
+    assert!(!cell.shard(2).abandon(now, name("another"), Token(2)));
+    assert!(abandon(&mut cell, 2, 2));
+    assert!(!abandon(&mut cell, 2, 2));
+    assert_eq!(cell.live(1), cell.granted(1), "the holder is not disturbed");
+}
+
+#[test]
+fn a_freed_hint_wakes_only_those_who_wait() {
+    let mut cell = TestCell::new(3, 1);
+    let freed = Message::Hint(Hint::Freed { name: name(NAME) });
+    cell.tell(4, 1, freed).expect("a hint is never refused");
+    cell.acquire(4, 1, NO_WAIT);
+    let before = cell.state(4);
+    cell.tell(4, 1, freed).expect("a hint is never refused");
+    assert_eq!(cell.state(4), before, "racing already");
+    cell.settle();
+    assert!(cell.granted(1).is_some());
+}
+
+#[test]
+fn learners_and_watchers_hear_of_grants_and_releases() {
+    let mut cell = TestCell::new(3, 1);
+    cell.shard(1).set_learners(vec![node(4)]);
+    cell.shard(2).set_watched(true);
+    cell.shard(4).set_watched(true);
+    let tenure = cell.held_by(1, 1);
+    cell.release(1, 2, tenure);
+    cell.settle();
+    for id in [2, 4] {
+        let heard: Vec<&Event> =
+            cell.events.iter().filter(|(at, _)| *at == node(id)).map(|(_, event)| event).collect();
+        match heard[..] {
+            [Event::HeldHint(held), Event::FreedHint(freed)] => {
+                assert_eq!((held.tenure, held.label.holder().as_str()), (tenure, "me"));
+                assert_eq!(freed.name(), name(NAME));
+            }
+            ref other => panic!("node {id}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn without_a_watcher_hints_are_no_events() {
+    let mut cell = TestCell::new(3, 1);
+    cell.shard(1).set_learners(vec![node(4)]);
+    let tenure = cell.held_by(1, 1);
+    cell.release(1, 2, tenure);
+    cell.settle();
+    assert!(cell.events.iter().all(|(at, _)| *at == node(1)), "{:?}", cell.events);
+}
+
+#[test]
+fn a_round_that_cannot_have_a_ballot_yet_is_tried_again_and_not_lost() {
+    let start = Start::NewCell { counter: 0, disk: true };
+    let mut cell = TestCell::started(3, 0, |_| {}, start);
+    cell.acquire(1, 1, NO_WAIT);
+    assert_eq!(cell.sent, 0, "R1: nothing above the ceiling leaves before it is durable");
+    cell.write_records();
+    for _ in 0..20 {
+        cell.pass(MS);
+        cell.settle();
+        cell.write_records();
+    }
+    assert!(cell.granted(1).is_some());
+}
+
+#[test]
+fn names_are_independent_queues() {
+    let mut cell = TestCell::new(3, 0);
+    let now = cell.now;
+    for (token, text) in (1..=50).map(|token| (token, format!("job/{token}"))) {
+        let wish = Acquire { name: name(&text), ..wish(token, NO_WAIT, TTL) };
+        cell.shard(1).acquire(now, wish).expect("in bounds");
+    }
+    cell.collect();
+    cell.settle();
+    assert!((1..=50).all(|token| cell.granted(token).is_some()));
+    assert_eq!(cell.shard(2).entries(), 50);
+}
