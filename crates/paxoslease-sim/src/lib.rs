@@ -1,3 +1,4 @@
 //! A deterministic world around the real core and codec.
 
+pub mod diagram;
 pub mod trace;

@@ -1,0 +1,108 @@
+//! Finding room for texts. Each text is a string of beads; of several places the one with the
+//! fewest beads on other texts and arrows wins. Greedy, deterministic, good enough.
+
+use super::svg::{Point, at, width_of};
+
+/// The radius of a bead: half a line of text.
+const BEAD: f64 = 6.5;
+
+/// Texts placed so far, and arrows to keep clear of.
+#[derive(Default)]
+pub(super) struct Labels {
+    beads: Vec<Point>,
+    arrows: Vec<(Point, Point)>,
+}
+
+/// A place for a text: its centre and its angle in degrees.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Place {
+    pub(super) centre: Point,
+    pub(super) angle: f64,
+}
+
+impl Labels {
+    /// Texts should not lie across this line.
+    pub(super) fn avoid(&mut self, from: Point, to: Point) {
+        self.arrows.push((from, to));
+    }
+
+    /// A text stands here whatever happens.
+    pub(super) fn reserve(&mut self, place: Place, text: &str, size: f64) {
+        self.beads.extend(beads(place, text, size));
+    }
+
+    /// Takes the best of the places, earlier ones first among equals. `None` when each would
+    /// cover another text and `needed` is false.
+    pub(super) fn place(
+        &mut self,
+        places: impl IntoIterator<Item = Place>,
+        text: &str,
+        size: f64,
+        needed: bool,
+    ) -> Option<Place> {
+        let cost = |place: Place| -> (usize, usize) {
+            let mine = beads(place, text, size);
+            let near = |a: &Point, b: &Point| (a.x - b.x).hypot(a.y - b.y) < 2.0 * BEAD - 1.0;
+            let covered = |bead: &&Point| self.beads.iter().any(|other| near(bead, other));
+            let crossed = |bead: &&Point| {
+                self.arrows.iter().any(|(from, to)| distance(**bead, *from, *to) < BEAD - 1.0)
+            };
+            (mine.iter().filter(covered).count(), mine.iter().filter(crossed).count())
+        };
+        let ((covered, _), best) = places
+            .into_iter()
+            .map(|place| (cost(place), place))
+            .reduce(|best, next| if next.0 < best.0 { next } else { best })?;
+        if covered > 0 && !needed {
+            return None;
+        }
+        self.reserve(best, text, size);
+        Some(best)
+    }
+}
+
+fn beads(place: Place, text: &str, size: f64) -> Vec<Point> {
+    let width = width_of(text, size);
+    let count = (width / (1.5 * BEAD)).ceil().max(1.0);
+    let (sin, cos) = place.angle.to_radians().sin_cos();
+    // The baseline is below the middle of the letters.
+    let (up_x, up_y) = (sin * size * 0.35, -cos * size * 0.35);
+    (0..=count as u32)
+        .map(|i| {
+            let along = (f64::from(i) / count - 0.5) * width;
+            at(place.centre.x + along * cos + up_x, place.centre.y + along * sin + up_y)
+        })
+        .collect()
+}
+
+fn distance(point: Point, from: Point, to: Point) -> f64 {
+    let (dx, dy) = (to.x - from.x, to.y - from.y);
+    let length = (dx * dx + dy * dy).max(1e-9);
+    let share = (((point.x - from.x) * dx + (point.y - from.y) * dy) / length).clamp(0.0, 1.0);
+    (point.x - from.x - share * dx).hypot(point.y - from.y - share * dy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_text_goes_where_the_first_is_not() {
+        let here = Place { centre: at(100.0, 100.0), angle: 0.0 };
+        let there = Place { centre: at(100.0, 140.0), angle: 0.0 };
+        let mut labels = Labels::default();
+        assert_eq!(labels.place([here, there], "Propose 1.1", 12.0, true), Some(here));
+        assert_eq!(labels.place([here, there], "Propose 1.1", 12.0, true), Some(there));
+        assert_eq!(labels.place([here, there], "Propose 1.1", 12.0, false), None);
+        assert!(labels.place([here], "Propose 1.1", 12.0, true).is_some(), "needed all the same");
+    }
+
+    #[test]
+    fn a_text_keeps_off_arrows_if_it_can() {
+        let here = Place { centre: at(100.0, 100.0), angle: 0.0 };
+        let there = Place { centre: at(100.0, 140.0), angle: 0.0 };
+        let mut labels = Labels::default();
+        labels.avoid(at(100.0, 80.0), at(100.0, 120.0));
+        assert_eq!(labels.place([here, there], "Accept", 12.0, false), Some(there));
+    }
+}

@@ -1,0 +1,157 @@
+//! The picture is well-formed, says everything in words, and is the same every time.
+
+use super::*;
+use crate::trace::What;
+
+const MS: u64 = 1_000_000;
+
+fn at_ms(ms: u64, what: What) -> Entry {
+    Entry { at: TrueTime(ms * MS), what }
+}
+
+fn sent(message: u64, from: u16, to: u16, text: &str) -> What {
+    What::Sent { message, from, to, text: text.to_owned() }
+}
+
+fn stored(node: u16, counter: u64, until_ms: u64) -> What {
+    let (fence, until) = (counter << 10 | 1, TrueTime(until_ms * MS));
+    What::Stored { node, name: "x".to_owned(), fence, until }
+}
+
+fn believes(client: u32, counter: u64, until_ms: u64) -> What {
+    let (fence, until) = (counter << 10 | 1, TrueTime(until_ms * MS));
+    What::Believes { client, node: 1, name: "x".to_owned(), fence, until }
+}
+
+/// A bit of everything, with texts that XML would trip over.
+fn everything() -> Vec<Entry> {
+    let name = || "x".to_owned();
+    vec![
+        at_ms(0, What::Asked { client: 1, node: 1, text: "acquire <x> & \"y\"".to_owned() }),
+        at_ms(0, sent(1, 1, 2, "Propose 1.1")),
+        at_ms(0, sent(2, 1, 3, "Propose 1.1")),
+        at_ms(0, sent(3, 1, 2, "Propose 1.1")),
+        at_ms(0, stored(1, 1, 1000)),
+        at_ms(5, What::Lost { message: 2 }),
+        at_ms(10, What::Delivered { message: 1 }),
+        at_ms(10, What::Promised { node: 2, name: name(), ballot: "1.1".to_owned() }),
+        at_ms(10, stored(2, 1, 1010)),
+        at_ms(10, sent(4, 2, 1, "Accept 1.1")),
+        at_ms(12, What::Delivered { message: 3 }),
+        at_ms(20, What::Delivered { message: 4 }),
+        at_ms(20, believes(1, 1, 990)),
+        at_ms(30, What::Crashed { node: 3 }),
+        at_ms(40, What::Started { node: 3, quarantine_until: Some(TrueTime(600 * MS)) }),
+        at_ms(50, What::Paused { node: 1, until: TrueTime(90 * MS) }),
+        at_ms(500, stored(2, 1, 1500)),
+        at_ms(510, What::Note { node: 2, text: "<overwrites> & forgets".to_owned() }),
+        at_ms(600, sent(5, 2, 3, "Propose 2.2")),
+        at_ms(700, What::Cleared { node: 2, name: name() }),
+        at_ms(800, believes(2, 2, 1400)),
+        at_ms(800, What::Violation { text: "\"x\" has 2 holders".to_owned() }),
+        at_ms(900, What::Yielded { client: 1, name: name() }),
+        at_ms(950, What::Stopped { node: 2 }),
+    ]
+}
+
+/// Says what is wrong with a document, if anything: unbalanced tags, stray markup characters.
+fn malformed(xml: &str) -> Option<String> {
+    let mut open = Vec::new();
+    let mut rest = xml;
+    while let Some(start) = rest.find('<') {
+        let text = &rest[..start];
+        let entities = text.match_indices('&').map(|(i, _)| &text[i..]);
+        for entity in entities {
+            if !["&amp;", "&lt;", "&gt;", "&quot;"].iter().any(|known| entity.starts_with(known)) {
+                return Some(format!("stray ampersand in {text:?}"));
+            }
+        }
+        let Some(end) = rest[start..].find('>') else { return Some("unclosed tag".to_owned()) };
+        let tag = &rest[start + 1..start + end];
+        rest = &rest[start + end + 1..];
+        if let Some(name) = tag.strip_prefix('/') {
+            if open.pop() != Some(name) {
+                return Some(format!("</{name}> closes nothing"));
+            }
+        } else {
+            if tag.contains('<') || tag.matches('"').count() % 2 != 0 {
+                return Some(format!("bad tag {tag:?}"));
+            }
+            if !tag.ends_with('/') {
+                open.push(tag.split(' ').next().unwrap_or_default());
+            }
+        }
+    }
+    (!open.is_empty()).then(|| format!("left open: {open:?}"))
+}
+
+#[test]
+fn the_picture_is_well_formed_whatever_texts_say() {
+    let options = Options {
+        title: "a <b> & \"c\"\u{1}".to_owned(),
+        caption: "]]> &amp; </svg>".to_owned(),
+        ..Options::default()
+    };
+    let svg = render(&everything(), &options);
+    assert_eq!(malformed(&svg), None);
+    assert!(svg.contains("acquire &lt;x&gt; &amp; &quot;y&quot; at node 1"));
+    assert!(svg.contains("&lt;overwrites&gt; &amp; forgets"));
+    assert!(!svg.contains('\u{1}'));
+}
+
+#[test]
+fn the_well_formedness_check_can_fail() {
+    assert!(malformed("<svg><g></svg>").is_some());
+    assert!(malformed("<svg>a & b</svg>").is_some());
+    assert!(malformed("<svg>").is_some());
+    assert!(malformed("<svg a=\"b></svg>").is_some());
+    assert_eq!(malformed("<svg><g a=\"b\"/>x &amp; y</svg>"), None);
+}
+
+#[test]
+fn everything_is_told_in_words() {
+    let svg = render(&everything(), &Options::default());
+    for text in [
+        "node 3",
+        "client 2",
+        "Propose 1.1 (lost)",
+        "Propose 1.1 (again)",
+        "Propose 2.2 (late)",
+        "1.1 renewed",
+        "holds, fence 2.1",
+        "TWO HOLDERS",
+        "crashed",
+        "quarantine: silent",
+        "stopped",
+        "1. invariant broken at 800 ms",
+        "promised 1.1",
+    ] {
+        assert!(svg.contains(text), "no {text:?} in\n{svg}");
+    }
+}
+
+#[test]
+fn the_same_trace_gives_the_same_picture() {
+    let options = Options::default();
+    assert_eq!(render(&everything(), &options), render(&everything(), &options));
+}
+
+#[test]
+fn a_window_leaves_out_what_is_outside() {
+    let window = Some((TrueTime(0), TrueTime(100 * MS)));
+    let svg = render(&everything(), &Options { window, ..Options::default() });
+    assert_eq!(malformed(&svg), None);
+    assert!(!svg.contains("TWO HOLDERS") && !svg.contains("Propose 2.2"));
+    assert!(svg.contains("Accept 1.1"));
+}
+
+#[test]
+fn an_empty_trace_is_a_picture_too() {
+    assert_eq!(malformed(&render(&[], &Options::default())), None);
+}
+
+#[test]
+fn one_holder_after_another_is_no_alarm() {
+    let trace = [at_ms(0, believes(1, 1, 10)), at_ms(10, believes(2, 2, 20))];
+    assert!(!render(&trace, &Options::default()).contains("TWO HOLDERS"));
+}

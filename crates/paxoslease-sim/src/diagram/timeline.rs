@@ -1,0 +1,129 @@
+//! From true time to pixels. Where things happen the scale is even, so that slopes of arrows can
+//! be compared; where nothing happens for long, the axis is broken and says so.
+
+use crate::trace::TrueTime;
+
+/// The widest a stretch without events may be.
+const QUIET_WIDTH_MAX: f64 = 118.0;
+/// What the flight of a typical message should span.
+const FLIGHT_WIDTH: f64 = 88.0;
+/// Bounds of the whole axis.
+const WIDTH_MIN: f64 = 860.0;
+const WIDTH_MAX: f64 = 1560.0;
+
+/// A map from instants to x, made for the instants that matter in one diagram.
+pub(super) struct Timeline {
+    left: f64,
+    /// Every instant that matters with its place, in order.
+    stops: Vec<(u64, f64)>,
+    /// Pixels per nanosecond where the axis is not broken.
+    scale: f64,
+}
+
+/// A place where the axis is broken.
+pub(super) struct Break {
+    pub(super) from_x: f64,
+    pub(super) to_x: f64,
+}
+
+impl Timeline {
+    /// `flight` is how long a typical message takes.
+    pub(super) fn new(left: f64, mut instants: Vec<TrueTime>, flight: Option<u64>) -> Self {
+        instants.sort_unstable();
+        instants.dedup();
+        let gaps: Vec<f64> = instants.windows(2).map(|w| (w[1].0 - w[0].0) as f64).collect();
+        let width = |scale: f64| gaps.iter().map(|g| (g * scale).min(QUIET_WIDTH_MAX)).sum::<f64>();
+        let whole = gaps.iter().sum::<f64>().max(1.0);
+        let mut scale =
+            flight.map_or(WIDTH_MIN / whole, |flight| FLIGHT_WIDTH / flight.max(1) as f64);
+        // In steps of five per cent, as long as that changes anything.
+        for _ in 0..200 {
+            if width(scale) > WIDTH_MAX {
+                scale *= 0.95;
+            } else if width(scale) < WIDTH_MIN && width(scale * 1.05) > width(scale) * 1.001 {
+                scale *= 1.05;
+            } else {
+                break;
+            }
+        }
+        let mut x = left;
+        let mut stops = Vec::with_capacity(instants.len());
+        for (index, instant) in instants.iter().enumerate() {
+            if index > 0 {
+                x += (gaps[index - 1] * scale).min(QUIET_WIDTH_MAX);
+            }
+            stops.push((instant.0, x));
+        }
+        Self { left, stops, scale }
+    }
+
+    /// Where an instant is drawn; those outside are drawn at the ends.
+    pub(super) fn x(&self, instant: TrueTime) -> f64 {
+        let next = self.stops.partition_point(|stop| stop.0 < instant.0);
+        match (next.checked_sub(1).map(|i| self.stops[i]), self.stops.get(next)) {
+            (Some((from, from_x)), Some(&(to, to_x))) => {
+                let share = (instant.0 - from) as f64 / (to - from) as f64;
+                from_x + share * (to_x - from_x)
+            }
+            (None, Some(&(_, x))) | (Some((_, x)), None) => x,
+            (None, None) => self.left,
+        }
+    }
+
+    /// How wide a span is where the axis is not broken.
+    pub(super) fn width_of(&self, nanos: u64) -> f64 {
+        nanos as f64 * self.scale
+    }
+
+    /// Where the axis ends.
+    pub(super) fn right(&self) -> f64 {
+        self.stops.last().map_or(self.left, |stop| stop.1)
+    }
+
+    /// The stretches that are shorter than their scale.
+    pub(super) fn breaks(&self) -> Vec<Break> {
+        let broken =
+            |w: &&[(u64, f64)]| (w[1].0 - w[0].0) as f64 * self.scale > QUIET_WIDTH_MAX * 1.5;
+        self.stops
+            .windows(2)
+            .filter(broken)
+            .map(|w| Break { from_x: w[0].1, to_x: w[1].1 })
+            .collect()
+    }
+
+    /// Instants worth a label on the axis, at least `apart` pixels from each other.
+    pub(super) fn ticks(&self, apart: f64) -> Vec<(TrueTime, f64)> {
+        let mut ticks: Vec<(TrueTime, f64)> = Vec::new();
+        for &(nanos, x) in &self.stops {
+            if ticks.last().is_none_or(|last| x - last.1 >= apart) {
+                ticks.push((TrueTime(nanos), x));
+            }
+        }
+        ticks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn time_runs_to_the_right_and_long_quiet_is_cut_short() {
+        let instants = [0, 10, 20, 5_000, 5_010].map(|ms| TrueTime(ms * MS)).to_vec();
+        let timeline = Timeline::new(100.0, instants, Some(10 * MS));
+        let x = |ms| timeline.x(TrueTime(ms * MS));
+        assert!(x(0) < x(10) && x(10) < x(20) && x(20) < x(5_000) && x(5_000) < x(5_010));
+        assert!(x(20) < x(21) && x(21) < x(5_000), "between stops too");
+        assert!(x(5_000) - x(20) <= QUIET_WIDTH_MAX + 0.01);
+        assert_eq!(timeline.breaks().len(), 1);
+        assert!((x(10) - x(0) - (x(20) - x(10))).abs() < 0.01, "the scale is even");
+    }
+
+    #[test]
+    fn nothing_and_one_instant_have_a_place() {
+        assert_eq!(Timeline::new(9.0, Vec::new(), None).x(TrueTime(5)), 9.0);
+        assert_eq!(Timeline::new(9.0, vec![TrueTime(3)], None).x(TrueTime(5)), 9.0);
+    }
+}
