@@ -160,7 +160,11 @@ impl Acceptor {
         if ttl.is_some_and(|ttl| ttl > config.cell.max_lease()) {
             return Err(Refusal::TtlTooLong);
         }
-        if ballot.is_exhausting() {
+        let healed = match *request {
+            Request::Heal { tenure, .. } => tenure.ballot(),
+            _ => Ballot::ZERO,
+        };
+        if ballot.max(healed).is_exhausting() {
             return Err(Refusal::BallotExhausting);
         }
         if ballot.node() != Some(from) && config.rules.on(Rule::RenewalHasFreshBallot) {

@@ -40,7 +40,7 @@ pub struct Config {
 pub struct Limits {
     /// Names in the acceptor.
     pub entries_max: usize,
-    /// Rounds in flight.
+    /// Rounds, releases and inspections in flight.
     pub rounds_max: usize,
     /// Requests waiting for a lease.
     pub waiters_max: usize,

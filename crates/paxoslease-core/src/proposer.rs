@@ -257,8 +257,9 @@ impl Proposer {
         core::hash::Hash::hash(&owners, hasher);
     }
 
-    pub(crate) fn rounds_in_flight(&self) -> usize {
-        self.rounds.len()
+    /// Rounds, releases and inspections under way.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.rounds.len() + self.releases.len() + self.inspections.len()
     }
 
     pub(crate) const fn waiters(&self) -> usize {

@@ -67,7 +67,7 @@ pub struct Acquire<'a> {
 pub enum CommandError {
     /// The ttl is out of bounds.
     Ttl(TtlError),
-    /// Too many rounds are in flight; the bound is given.
+    /// Too many rounds, releases and inspections are in flight; the bound is given.
     TooManyRounds(usize),
     /// Too many requests wait; the bound is given.
     TooManyWaiters(usize),
@@ -331,7 +331,7 @@ impl Shard {
 
     fn room_for_a_round(&self) -> Result<(), CommandError> {
         let max = self.config.limits.rounds_max;
-        if self.proposer.rounds_in_flight() < max {
+        if self.proposer.in_flight() < max {
             Ok(())
         } else {
             Err(CommandError::TooManyRounds(max))
