@@ -52,6 +52,12 @@ impl Belief {
         !self.released && now < self.ends_at
     }
 
+    /// Whether it was given up, whatever the clock says.
+    #[must_use]
+    pub const fn is_released(&self) -> bool {
+        self.released
+    }
+
     /// How long still; zero once it is over.
     #[must_use]
     pub fn remaining(&self, now: Instant) -> Duration {

@@ -1,0 +1,475 @@
+//! What one node does: the shipping [`Shard`], its disk, and a memory of every step it was ever
+//! asked to take.
+//!
+//! A world has few distinct node states and many combinations of them, so each node's step is
+//! computed once by the real code and looked up ever after. Acceptors that do not propose are
+//! interchangeable and share one memory. The rules that can be judged from one node's step alone
+//! are judged here.
+
+use core::hash::{BuildHasher, Hash, Hasher};
+use core::time::Duration;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use paxoslease_core::{
+    Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Message, Name, NodeId, Record,
+    Refusal, Reply, Request, Rule, Seen, Shard, SnapshotLease, Start, Tenure, To, Token, Transmit,
+    Ttl,
+};
+
+use crate::bounds::{Bounds, TICK};
+
+pub(crate) const NAMES: [&str; 2] = ["x", "y"];
+pub(crate) const RENEWAL_TOKEN: u64 = 100;
+pub(crate) const ADOPTED_TOKEN: u64 = 200;
+const RELEASE_TOKEN: u64 = 300;
+const SWEEP_SLOTS: u32 = 8;
+
+pub(crate) fn at(tick: u8) -> Instant {
+    Instant::ZERO.after(TICK * u32::from(tick))
+}
+
+fn name(number: u8) -> Name<'static> {
+    Name::new(NAMES[usize::from(number)]).expect("not empty")
+}
+
+/// Something that is done to a node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Input {
+    Deliver { from: u8, content: u32 },
+    Acquire { wish: u8 },
+    Abandon { wish: u8 },
+    /// `lapsed` renewals are a naive client's; `adopted` ones are of a tenure granted to another.
+    Renew { wish: u8, tenure: Tenure, ticks: u8, adopted: bool },
+    Release { wish: u8, tenure: Tenure },
+    AbandonRenewal { wish: u8 },
+    Wake,
+    Crash { nth: u8 },
+    CleanRestart,
+    Sweep,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) next: u32,
+    pub(crate) sent: Vec<(u8, u32)>,
+    pub(crate) events: Vec<Event>,
+    /// The highest ballot this node issued in this step.
+    pub(crate) issued: Option<Ballot>,
+    pub(crate) broken: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Local {
+    shard: Shard,
+    record: Record,
+    snapshot: Option<Vec<(u8, Tenure, Ttl)>>,
+}
+
+/// What the search needs to know of a node state without running it.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// The identity of the state, seen through each permutation of the acceptors.
+    pub(crate) digests: Vec<u64>,
+    pub(crate) wake_at: Option<Instant>,
+    /// What the acceptor stores for each name.
+    pub(crate) stored: [Option<(Tenure, Instant)>; NAMES.len()],
+    pub(crate) counter: u64,
+}
+
+/// All node states met so far, and every step known from each.
+pub(crate) struct Locals {
+    bounds: Bounds,
+    cell: Cell,
+    states: Vec<Local>,
+    pub(crate) views: Vec<View>,
+    by_digest: HashMap<u64, u32, FixedState>,
+    steps: HashMap<(u32, u8, Input), u32, FixedState>,
+    outcomes: Vec<Outcome>,
+    contents: Vec<Transmit>,
+    by_content: HashMap<u64, u32, FixedState>,
+    permutations: Vec<Vec<u8>>,
+    hasher: FixedState,
+}
+
+impl Locals {
+    pub(crate) fn new(bounds: &Bounds) -> Self {
+        let members: Vec<NodeId> =
+            (0..bounds.nodes()).filter(|node| bounds.is_acceptor(*node)).map(node_id).collect();
+        let max_lease = Ttl::from_duration(TICK * u32::from(bounds.max_ticks)).expect("positive");
+        let cell = Cell::new(&members, max_lease, Drift::NONE).expect("a valid cell");
+        let symmetric = bounds.proposers > 0;
+        let permutations = if symmetric {
+            permutations(bounds.acceptors)
+        } else {
+            vec![(0..bounds.acceptors).collect()]
+        };
+        Self {
+            bounds: bounds.clone(),
+            cell,
+            states: Vec::new(),
+            views: Vec::new(),
+            by_digest: HashMap::default(),
+            steps: HashMap::default(),
+            outcomes: Vec::new(),
+            contents: Vec::new(),
+            by_content: HashMap::default(),
+            permutations,
+            hasher: FixedState::with_seed(1),
+        }
+    }
+
+    pub(crate) fn permutations(&self) -> &[Vec<u8>] {
+        &self.permutations
+    }
+
+    pub(crate) fn content(&self, content: u32) -> Message<'_> {
+        normal(self.contents[content as usize].message())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    pub(crate) fn first(&mut self, node: usize) -> u32 {
+        let start = Start::NewCell { counter: 0, disk: self.bounds.disk };
+        let shard = Shard::start(self.config(node), at(0), start);
+        let mut local = Local { shard, record: Record::default(), snapshot: None };
+        self.drain(&mut local, at(0), node);
+        self.intern(local)
+    }
+
+    fn config(&self, node: usize) -> Config {
+        // Acceptors that do not propose are interchangeable: one stands for all.
+        let stand_in = if self.bounds.proposers > 0 && self.bounds.is_acceptor(node) { 0 } else { node };
+        let request_timeout =
+            if self.bounds.retries { TICK * u32::from(self.bounds.ticks) } else { Duration::ZERO };
+        Config {
+            direct_rounds: self.bounds.direct,
+            attempt_timeout: TICK,
+            request_timeout,
+            backoff_min: Duration::ZERO,
+            backoff_max: Duration::ZERO,
+            stagger_max: Duration::ZERO,
+            reclaim_after: Duration::ZERO,
+            rules: self.bounds.rules,
+            ..Config::new(node_id(stand_in), self.cell, 1)
+        }
+    }
+
+    fn intern(&mut self, local: Local) -> u32 {
+        let digests: Vec<u64> = self
+            .permutations
+            .iter()
+            .map(|places| {
+                let mut hasher = self.hasher.build_hasher();
+                local.shard.config().node.hash(&mut hasher);
+                local.shard.digest(places, &mut hasher);
+                (&local.record, &local.snapshot).hash(&mut hasher);
+                hasher.finish()
+            })
+            .collect();
+        let identity = digests[0];
+        if let Some(known) = self.by_digest.get(&identity) {
+            return *known;
+        }
+        let id = u32::try_from(self.states.len()).expect("fewer node states than that");
+        let stored = [0, 1].map(|number| {
+            let accepted = local.shard.register(name(number))?.accepted?;
+            Some((accepted.tenure, accepted.expires_at))
+        });
+        self.views.push(View {
+            digests,
+            wake_at: local.shard.poll_timeout(),
+            stored,
+            counter: local.shard.counter(),
+        });
+        self.states.push(local);
+        self.by_digest.insert(identity, id);
+        id
+    }
+
+    /// What comes of an input; `None` when nothing changes.
+    pub(crate) fn step(
+        &mut self,
+        node: usize,
+        local: u32,
+        tick: u8,
+        input: Input,
+    ) -> Option<&Outcome> {
+        let key = (local, tick, input);
+        let outcome = match self.steps.get(&key) {
+            Some(known) => *known,
+            None => {
+                let outcome = self.run(node, local, tick, input);
+                let nothing = outcome.next == local
+                    && outcome.sent.is_empty()
+                    && outcome.events.is_empty()
+                    && outcome.broken.is_none();
+                let id = if nothing {
+                    u32::MAX
+                } else {
+                    self.outcomes.push(outcome);
+                    u32::try_from(self.outcomes.len() - 1).expect("fewer steps than that")
+                };
+                self.steps.insert(key, id);
+                id
+            }
+        };
+        self.outcomes.get(outcome as usize)
+    }
+
+    /// Takes the step with the real code.
+    fn run(&mut self, node: usize, local: u32, tick: u8, input: Input) -> Outcome {
+        let before = &self.states[local as usize];
+        let mut after = before.clone();
+        let now = at(tick);
+        let quarantined = !before.shard.quarantine_remaining(now).is_zero();
+        let wish = |wish: u8| self.bounds.wishes[usize::from(wish)];
+        match input {
+            Input::Deliver { from, content } => {
+                let message = self.content(content);
+                let outcome = after.shard.handle_message(now, node_id(usize::from(from)), message);
+                debug_assert!(
+                    !matches!(outcome, Err(Refusal::RecordBehind | Refusal::BallotNotSenders))
+                );
+            }
+            Input::Acquire { wish: number } => {
+                let acquire = Acquire {
+                    token: Token(u64::from(number)),
+                    name: name(wish(number).name),
+                    holder: Holder::NONE,
+                    ttl: TICK * u32::from(wish(number).ticks),
+                    wait: Duration::ZERO,
+                };
+                after.shard.acquire(now, acquire).expect("within the bounds");
+            }
+            Input::Abandon { wish: number } => {
+                after.shard.abandon(now, name(wish(number).name), Token(u64::from(number)));
+            }
+            Input::AbandonRenewal { wish: number } => {
+                let token = Token(RENEWAL_TOKEN + u64::from(number));
+                after.shard.abandon(now, name(wish(number).name), token);
+            }
+            Input::Renew { wish: number, tenure, ticks, adopted } => {
+                let base = if adopted { ADOPTED_TOKEN } else { RENEWAL_TOKEN };
+                let token = Token(base + u64::from(number));
+                let texts = (name(wish(number).name), Holder::NONE);
+                let ttl = TICK * u32::from(ticks);
+                // A ttl above M is refused, and that is an answer.
+                let _ = after.shard.renew(now, token, texts, tenure, ttl);
+            }
+            Input::Release { wish: number, tenure } => {
+                let token = Token(RELEASE_TOKEN + u64::from(number));
+                let name = name(wish(number).name);
+                after.shard.release(now, token, name, tenure, TICK).expect("within the bounds");
+            }
+            Input::Wake => after.shard.handle_timeout(now),
+            Input::Crash { nth } => self.crash(&mut after, node, now, tick, nth),
+            Input::CleanRestart => self.restart(&mut after, node, now),
+            Input::Sweep => {
+                after.shard.sweep(now, SWEEP_SLOTS);
+                after.shard.sweep(now, SWEEP_SLOTS);
+            }
+        }
+        let (sent, events, issued) = self.drain(&mut after, now, node);
+        let restarted = matches!(input, Input::Crash { .. } | Input::CleanRestart);
+        let mut broken = None;
+        if !restarted {
+            broken = judge(&self.states[local as usize].shard, &after.shard, now, input, self);
+            let answers = sent.iter().any(|(_, content)| {
+                matches!(self.content(*content), Message::Reply(_))
+            });
+            if quarantined && answers {
+                broken = Some("an answer while quarantined".into());
+            }
+        }
+        let next = self.intern(after);
+        Outcome { next, sent, events, issued, broken }
+    }
+
+    fn crash(&self, local: &mut Local, node: usize, now: Instant, tick: u8, nth: u8) {
+        let rules = self.bounds.rules;
+        if !rules.on(Rule::SnapshotIsUsedOnce) && local.snapshot.is_some() {
+            return self.restart_from_disk(local, node, now);
+        }
+        local.snapshot = None;
+        let start = if self.bounds.disk {
+            Start::Crash(local.record)
+        } else {
+            // The wall clock: above every ballot of the runs before, whatever they were.
+            let counter = (u64::from(tick) + 1) * 1000 + u64::from(nth) * 100;
+            Start::NoRecord { counter, longest: self.cell.max_lease(), disk: false }
+        };
+        local.shard = Shard::start(self.config(node), now, start);
+    }
+
+    fn restart(&self, local: &mut Local, node: usize, now: Instant) {
+        let old = local.shard.clone();
+        local.snapshot = old.stop(now).map(|snapshot| {
+            let leases = snapshot.leases();
+            leases.map(|lease| (number_of(lease.name), lease.tenure, lease.remaining)).collect()
+        });
+        if local.snapshot.is_none() {
+            local.shard = Shard::start(self.config(node), now, Start::Crash(local.record));
+        } else {
+            self.restart_from_disk(local, node, now);
+        }
+    }
+
+    fn restart_from_disk(&self, local: &mut Local, node: usize, now: Instant) {
+        let leases = local.snapshot.clone().unwrap_or_default();
+        if self.bounds.rules.on(Rule::SnapshotIsUsedOnce) {
+            local.snapshot = None;
+        }
+        let leases = leases.into_iter().map(|(number, tenure, remaining)| SnapshotLease {
+            name: name(number),
+            holder: Holder::NONE,
+            tenure,
+            remaining,
+        });
+        local.shard = Shard::start_from_snapshot(self.config(node), now, local.record, leases);
+    }
+
+    /// Takes what a shard wants sent and what it says; the disk is written at once.
+    fn drain(
+        &mut self,
+        local: &mut Local,
+        now: Instant,
+        node: usize,
+    ) -> (Vec<(u8, u32)>, Vec<Event>, Option<Ballot>) {
+        let mut events = Vec::new();
+        while let Some(event) = local.shard.poll_event() {
+            if let Event::Persist(record) = event {
+                local.record = record;
+                local.shard.record_written(now, record);
+            } else {
+                events.push(event);
+            }
+        }
+        let (mut sent, mut issued) = (Vec::new(), None);
+        while let Some(mut transmit) = local.shard.poll_transmit() {
+            if let Message::Request(request) = transmit.message()
+                && !matches!(request, Request::Heal { .. })
+            {
+                issued = issued.max(request.ballot());
+            }
+            let to: Vec<NodeId> = match transmit.to {
+                To::Members(set) => self.cell.nodes(set).collect(),
+                To::Node(node) => vec![node],
+            };
+            transmit.to = To::Node(node_id(node));
+            let content = self.intern_content(transmit);
+            sent.extend(to.into_iter().map(|to| ((to.get() - 1) as u8, content)));
+        }
+        (sent, events, issued)
+    }
+
+    fn intern_content(&mut self, transmit: Transmit) -> u32 {
+        let key = self.hasher.hash_one(normal(transmit.message()));
+        if let Some(known) = self.by_content.get(&key) {
+            return *known;
+        }
+        let id = u32::try_from(self.contents.len()).expect("fewer messages than that");
+        self.contents.push(transmit);
+        self.by_content.insert(key, id);
+        id
+    }
+}
+
+/// The remaining time in a report is a hint that only sets a wake-up; without it many messages
+/// are one.
+fn normal(message: Message<'_>) -> Message<'_> {
+    fn flat(seen: Option<Seen<'_>>) -> Option<Seen<'_>> {
+        seen.map(|seen| Seen { remaining: Ttl::MIN, ..seen })
+    }
+    match message {
+        Message::Reply(Reply::Reject { ballot, promised, accepted }) => {
+            Message::Reply(Reply::Reject { ballot, promised, accepted: flat(accepted) })
+        }
+        Message::Reply(Reply::Promise { ballot, accepted }) => {
+            Message::Reply(Reply::Promise { ballot, accepted: flat(accepted) })
+        }
+        other => other,
+    }
+}
+
+/// What must hold from one step of an acceptor to the next, whatever the others do.
+fn judge(
+    before: &Shard,
+    after: &Shard,
+    now: Instant,
+    input: Input,
+    locals: &Locals,
+) -> Option<String> {
+    if after.floor() < before.floor() {
+        return Some("the floor fell".into());
+    }
+    for number in 0..NAMES.len() as u8 {
+        let name = name(number);
+        let (Some(old), new) = (before.register(name), after.register(name)) else { continue };
+        let bar = new.map_or(Ballot::ZERO, |new| new.promised).max(after.floor()?);
+        if bar < old.promised {
+            return Some(format!("promised fell from {:?} to {bar:?}", old.promised));
+        }
+        let (Some(old), new) = (old.live(now), new.and_then(|new| new.live(now))) else { continue };
+        let released = |content| match locals.content(content) {
+            Message::Request(Request::Release { tenure, .. }) => Some(tenure),
+            _ => None,
+        };
+        let own_release = match input {
+            Input::Deliver { content, .. } => released(content) == Some(old.tenure),
+            Input::Release { tenure, .. } => tenure == old.tenure,
+            // A node that also proposes may undo its own round in the same step.
+            Input::Wake | Input::Abandon { .. } => true,
+            _ => false,
+        };
+        match new {
+            Some(new) if new.tenure != old.tenure && !own_release => {
+                return Some(format!("live lease {:?} replaced by {:?}", old.tenure, new.tenure));
+            }
+            None if !own_release && !undone(input, locals) => {
+                return Some(format!("live lease {:?} vanished", old.tenure));
+            }
+            Some(new) if new.tenure == old.tenure && new.expires_at < old.expires_at => {
+                return Some(format!("live lease {:?} shortened", old.tenure));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a reply may have made a node undo its own losing round.
+fn undone(input: Input, locals: &Locals) -> bool {
+    matches!(input, Input::Deliver { content, .. }
+        if matches!(locals.content(content), Message::Reply(_)))
+}
+
+fn number_of(name: Name<'_>) -> u8 {
+    NAMES.iter().position(|known| *known == name.as_str()).expect("one of ours") as u8
+}
+
+pub(crate) fn node_id(node: usize) -> NodeId {
+    NodeId::new(u16::try_from(node + 1).expect("few nodes")).expect("few nodes")
+}
+
+fn permutations(count: u8) -> Vec<Vec<u8>> {
+    let mut all = vec![Vec::new()];
+    for next in 0..count {
+        all = all
+            .iter()
+            .flat_map(|shorter: &Vec<u8>| {
+                (0..=shorter.len()).map(move |place| {
+                    let mut longer = shorter.clone();
+                    longer.insert(place, next);
+                    longer
+                })
+            })
+            .collect();
+    }
+    // The identity first: it names a node's own state.
+    all.sort_unstable();
+    all
+}

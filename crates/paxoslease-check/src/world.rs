@@ -1,0 +1,446 @@
+//! The whole cell at one moment, what can happen next, and what must never be.
+//!
+//! A state is small and flat: node states by number, the set of messages ever sent as bits, what
+//! each client believes. Beliefs are the core's own [`Belief`].
+
+use hashbrown::HashMap;
+use foldhash::fast::FixedState;
+use paxoslease_core::{Belief, Event, Instant, Rule, Tenure};
+
+use crate::bounds::Bounds;
+use crate::local::{ADOPTED_TOKEN, Input, Locals, NAMES, RENEWAL_TOKEN, at, node_id};
+
+const NODES_MAX: usize = 6;
+const WISHES_MAX: usize = 4;
+const NET_WORDS: usize = 8;
+
+/// The cell at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State {
+    tick: u8,
+    acquired: u8,
+    renewals: u8,
+    releases: u8,
+    abandons: u8,
+    crashes: u8,
+    clean_restarts: u8,
+    sweeps: u8,
+    locals: [u32; NODES_MAX],
+    net: [u64; NET_WORDS],
+    /// The messages to and from each acceptor, as a sum that does not name the acceptor.
+    net_sums: [u64; NODES_MAX],
+    beliefs: [Option<Belief>; WISHES_MAX],
+    /// Beliefs of clients in tenures that were granted to others (P7 switched off).
+    adopted: [Option<Belief>; WISHES_MAX],
+    fences: [u64; NAMES.len()],
+    issued: [u64; NODES_MAX],
+}
+
+/// One step of the world: something done to a node, or time passing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Step {
+    Tick,
+    At { node: u8, input: Input },
+}
+
+/// What went wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Harm {
+    /// Two clients believe that they hold the same name.
+    TwoHolders(String),
+    /// A grant completed with a fence not above those before it.
+    FencesOutOfOrder(String),
+    /// A node issued a ballot that is not above those it had issued.
+    BallotReused(String),
+    /// Something an acceptor or proposer must never do, harmless as yet.
+    Misstep(String),
+}
+
+#[derive(Clone, Copy)]
+struct Letter {
+    to: u8,
+    from: u8,
+    content: u32,
+    /// The acceptor at one end, and the rest of the message's identity.
+    acceptor: u8,
+    identity: u64,
+}
+
+pub(crate) struct World {
+    bounds: Bounds,
+    locals: Locals,
+    letters: Vec<Letter>,
+    by_letter: HashMap<(u8, u8, u32), u16, FixedState>,
+    /// Judge single steps too, not only the harm they do.
+    strict: bool,
+}
+
+impl World {
+    pub(crate) fn new(bounds: &Bounds, strict: bool) -> Self {
+        assert!(bounds.nodes() <= NODES_MAX && bounds.wishes.len() <= WISHES_MAX);
+        Self {
+            bounds: bounds.clone(),
+            locals: Locals::new(bounds),
+            letters: Vec::new(),
+            by_letter: HashMap::default(),
+            strict,
+        }
+    }
+
+    pub(crate) fn node_states(&self) -> usize {
+        self.locals.len()
+    }
+
+    pub(crate) fn first(&mut self) -> State {
+        let mut locals = [0; NODES_MAX];
+        for (node, local) in locals.iter_mut().enumerate().take(self.bounds.nodes()) {
+            *local = self.locals.first(node);
+        }
+        State {
+            tick: 0,
+            acquired: 0,
+            renewals: 0,
+            releases: 0,
+            abandons: 0,
+            crashes: 0,
+            clean_restarts: 0,
+            sweeps: 0,
+            locals,
+            net: [0; NET_WORDS],
+            net_sums: [0; NODES_MAX],
+            beliefs: [None; WISHES_MAX],
+            adopted: [None; WISHES_MAX],
+            fences: [0; NAMES.len()],
+            issued: [0; NODES_MAX],
+        }
+    }
+
+    /// The identity of a state; the same for states that differ only in which acceptor is which.
+    pub(crate) fn identity(&self, state: &State) -> u64 {
+        let acceptors = usize::from(self.bounds.acceptors);
+        let symmetric = self.bounds.proposers > 0;
+        let mut common = mix(u64::from_le_bytes([
+            state.tick,
+            state.acquired,
+            state.renewals,
+            state.releases,
+            state.abandons,
+            state.crashes,
+            state.clean_restarts,
+            state.sweeps,
+        ]), 1);
+        for belief in state.beliefs.iter().chain(&state.adopted) {
+            common = mix(common, belief.map_or(0, |belief| identity_of(&belief)));
+        }
+        for number in state.fences.iter().chain(&state.issued) {
+            common = mix(common, *number);
+        }
+        if !symmetric {
+            for node in 0..acceptors {
+                let local = self.view(state, node).digests[0];
+                common = mix(mix(common, local), state.net_sums[node]);
+            }
+            return common;
+        }
+        let mut each = [0; NODES_MAX];
+        for (node, identity) in each.iter_mut().enumerate().take(acceptors) {
+            *identity = mix(self.view(state, node).digests[0], state.net_sums[node]);
+        }
+        let permuted = |(which, places): (usize, &Vec<u8>)| {
+            let mut placed = [0; NODES_MAX];
+            for (node, place) in places.iter().enumerate() {
+                placed[usize::from(*place)] = each[node];
+            }
+            let sum = placed[..acceptors].iter().fold(common, |sum, one| mix(sum, *one));
+            let proposers = acceptors..self.bounds.nodes();
+            proposers.fold(sum, |sum, node| mix(sum, self.view(state, node).digests[which]))
+        };
+        let permutations = self.locals.permutations().iter().enumerate();
+        permutations.map(permuted).min().expect("at least the identity")
+    }
+
+    fn view(&self, state: &State, node: usize) -> &crate::local::View {
+        &self.locals.views[state.locals[node] as usize]
+    }
+
+    /// Everything that may happen next.
+    pub(crate) fn choices(&self, state: &State, steps: &mut Vec<Step>) {
+        steps.clear();
+        let bounds = &self.bounds;
+        let mut push = |node: usize, input| steps.push(Step::At { node: node as u8, input });
+        for (word, bits) in state.net.iter().enumerate() {
+            let mut bits = *bits;
+            while bits != 0 {
+                let letter = self.letters[word * 64 + bits.trailing_zeros() as usize];
+                bits &= bits - 1;
+                let input = Input::Deliver { from: letter.from, content: letter.content };
+                push(usize::from(letter.to), input);
+            }
+        }
+        let now = at(state.tick);
+        for node in 0..bounds.nodes() {
+            if self.view(state, node).wake_at.is_some_and(|wake_at| wake_at <= now) {
+                push(node, Input::Wake);
+            }
+            if bounds.is_acceptor(node) || bounds.proposers_crash {
+                if state.crashes < bounds.crashes {
+                    push(node, Input::Crash { nth: state.crashes });
+                }
+                if state.clean_restarts < bounds.clean_restarts {
+                    push(node, Input::CleanRestart);
+                }
+            }
+            if bounds.is_acceptor(node) && state.sweeps < bounds.sweeps {
+                push(node, Input::Sweep);
+            }
+        }
+        if let Some(wish) = bounds.wishes.get(usize::from(state.acquired)) {
+            push(bounds.proposer_node(wish.proposer), Input::Acquire { wish: state.acquired });
+        }
+        self.client_choices(state, &mut push);
+        if state.tick < bounds.ticks {
+            steps.push(Step::Tick);
+        }
+    }
+
+    fn client_choices(&self, state: &State, push: &mut impl FnMut(usize, Input)) {
+        let bounds = &self.bounds;
+        for wish in 0..state.acquired {
+            let spec = bounds.wishes[usize::from(wish)];
+            let own = bounds.proposer_node(spec.proposer);
+            let belief = state.beliefs[usize::from(wish)];
+            if belief.is_none() && state.abandons < bounds.abandons {
+                push(own, Input::Abandon { wish });
+            }
+            if state.abandons < bounds.abandons && state.renewals > 0 {
+                push(own, Input::AbandonRenewal { wish });
+            }
+            let Some(belief) = belief else { continue };
+            let tenure = belief.tenure();
+            // A released belief's `remaining` is zero for ever, a lapsed one may be renewed by a
+            // naive client; after a release nobody renews (P6).
+            let released = belief.is_released();
+            let via: Vec<usize> = if bounds.any_proposer {
+                (0..bounds.proposer_count()).map(|other| bounds.proposer_node(other)).collect()
+            } else {
+                vec![own]
+            };
+            for node in via {
+                if !released && state.renewals < bounds.renewals {
+                    for ticks in &bounds.renewal_ticks {
+                        push(node, Input::Renew { wish, tenure, ticks: *ticks, adopted: false });
+                        if bounds.adopters && !bounds.rules.on(Rule::OnlyOwnTenureIsRenewed) {
+                            let ticks = *ticks;
+                            push(node, Input::Renew { wish, tenure, ticks, adopted: true });
+                        }
+                    }
+                }
+                if !released && state.releases < bounds.releases {
+                    push(node, Input::Release { wish, tenure });
+                }
+            }
+        }
+    }
+
+    /// Takes a step; `None` when it changes nothing or leaves the bounds.
+    pub(crate) fn take(&mut self, state: &State, step: Step) -> Result<Option<State>, Harm> {
+        let mut next = *state;
+        let Step::At { node, input } = step else {
+            next.tick += 1;
+            return Ok(Some(next));
+        };
+        match input {
+            Input::Acquire { .. } => next.acquired += 1,
+            Input::Renew { .. } => next.renewals += 1,
+            Input::Abandon { .. } | Input::AbandonRenewal { .. } => next.abandons += 1,
+            Input::Crash { .. } => next.crashes += 1,
+            Input::CleanRestart => next.clean_restarts += 1,
+            Input::Sweep => next.sweeps += 1,
+            Input::Release { wish, .. } => {
+                next.releases += 1;
+                // P6: the holder drops its belief before anything is sent.
+                if let Some(belief) = &mut next.beliefs[usize::from(wish)] {
+                    belief.release(self.bounds.rules);
+                }
+            }
+            Input::Deliver { .. } | Input::Wake => {}
+        }
+        let at_node = usize::from(node);
+        let local = state.locals[at_node];
+        let Some(outcome) = self.locals.step(at_node, local, state.tick, input) else {
+            return Ok(matches!(input, Input::Release { .. }).then_some(next));
+        };
+        next.locals[at_node] = outcome.next;
+        let (sent, events) = (outcome.sent.clone(), outcome.events.clone());
+        let (issued, broken) = (outcome.issued, outcome.broken.clone());
+        if let Some(broken) = broken.filter(|_| self.strict) {
+            return Err(Harm::Misstep(broken));
+        }
+        if self.out_of_ballots(&next, at_node) {
+            return Ok(None);
+        }
+        for (to, content) in sent {
+            self.post(&mut next, node, to, content);
+        }
+        let fresh = matches!(input, Input::Acquire { .. } | Input::Renew { .. });
+        if let Some(ballot) = issued.filter(|_| fresh) {
+            let last = &mut next.issued[at_node];
+            if self.strict && ballot.as_u64() <= *last {
+                return Err(Harm::BallotReused(format!("{ballot:?} again")));
+            }
+            *last = ballot.as_u64().max(*last);
+        }
+        for event in events {
+            self.believe(&mut next, event)?;
+        }
+        self.judge(&next)?;
+        Ok(Some(next))
+    }
+
+    /// Retries are bounded by the ballots they use, within one run of a node.
+    fn out_of_ballots(&self, state: &State, node: usize) -> bool {
+        let budget = self.bounds.wishes.len() as u64
+            + u64::from(self.bounds.renewals)
+            + u64::from(self.bounds.spare_ballots);
+        let counter = self.view(state, node).counter;
+        self.bounds.retries && state.crashes == 0 && counter > budget
+    }
+
+    fn post(&mut self, state: &mut State, from: u8, to: u8, content: u32) {
+        let key = (from, to, content);
+        let id = match self.by_letter.get(&key) {
+            Some(known) => *known,
+            None => {
+                let id = u16::try_from(self.letters.len()).expect("fewer messages than that");
+                assert!(usize::from(id) < NET_WORDS * 64, "more messages than the network holds");
+                let (acceptor, rest) = if self.bounds.proposers == 0 {
+                    (to, u64::from(from) << 32)
+                } else if self.bounds.is_acceptor(usize::from(to)) {
+                    (to, u64::from(from) << 32 | 1 << 48)
+                } else {
+                    (from, u64::from(to) << 32 | 2 << 48)
+                };
+                let identity = mix(u64::from(content) | rest, 7);
+                self.letters.push(Letter { to, from, content, acceptor, identity });
+                self.by_letter.insert(key, id);
+                id
+            }
+        };
+        let (word, bit) = (usize::from(id) / 64, 1 << (id % 64));
+        if state.net[word] & bit == 0 {
+            state.net[word] |= bit;
+            let letter = self.letters[usize::from(id)];
+            let sum = &mut state.net_sums[usize::from(letter.acceptor)];
+            *sum = sum.wrapping_add(letter.identity);
+        }
+    }
+
+    /// What a client makes of an answer.
+    fn believe(&self, state: &mut State, event: Event) -> Result<(), Harm> {
+        let rules = self.bounds.rules;
+        let ends_at = |started_at: Instant, ttl| {
+            paxoslease_core::Drift::NONE.belief_ends_at(rules, started_at, ttl)
+        };
+        match event {
+            Event::Granted { token, tenure, ttl, started_at, .. } => {
+                let wish = token.0 as usize;
+                let name = usize::from(self.bounds.wishes[wish].name);
+                let fence = tenure.fence();
+                if fence <= state.fences[name] {
+                    return Err(out_of_order("granted", tenure, state.fences[name]));
+                }
+                state.fences[name] = fence;
+                state.beliefs[wish] = Some(Belief::granted(tenure, ends_at(started_at, ttl)));
+            }
+            Event::Renewed { token, tenure, ttl, started_at } if token.0 < ADOPTED_TOKEN => {
+                let wish = (token.0 - RENEWAL_TOKEN) as usize;
+                let name = usize::from(self.bounds.wishes[wish].name);
+                let now = at(state.tick);
+                if let Some(belief) = &mut state.beliefs[wish] {
+                    belief.renewed(rules, tenure, ends_at(started_at, ttl));
+                    if belief.is_held(now) && tenure.fence() < state.fences[name] {
+                        return Err(out_of_order("renewed", tenure, state.fences[name]));
+                    }
+                }
+            }
+            Event::Renewed { token, tenure, ttl, started_at } => {
+                let wish = (token.0 - ADOPTED_TOKEN) as usize;
+                state.adopted[wish] = Some(Belief::granted(tenure, ends_at(started_at, ttl)));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The lease invariant, and that every belief is backed (invariants 1 and 2).
+    fn judge(&self, state: &State) -> Result<(), Harm> {
+        let now = at(state.tick);
+        for name in 0..NAMES.len() {
+            let believers = state.beliefs.iter().chain(&state.adopted).enumerate().filter(
+                |(number, belief)| {
+                    let wish = self.bounds.wishes.get(number % WISHES_MAX);
+                    wish.is_some_and(|wish| usize::from(wish.name) == name)
+                        && belief.is_some_and(|belief| belief.is_held(now))
+                },
+            );
+            let mut held: Vec<Belief> = believers.filter_map(|(_, belief)| *belief).collect();
+            if held.len() > 1 {
+                held.sort_unstable_by_key(Belief::tenure);
+                let tenures: Vec<Tenure> = held.iter().map(Belief::tenure).collect();
+                return Err(Harm::TwoHolders(format!("{tenures:?} at tick {}", state.tick)));
+            }
+            if self.strict
+                && let Some(belief) = held.first()
+                && state.crashes == 0
+                && state.clean_restarts == 0
+            {
+                self.backed(state, name, belief)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn backed(&self, state: &State, name: usize, belief: &Belief) -> Result<(), Harm> {
+        let acceptors = usize::from(self.bounds.acceptors);
+        let backing = (0..acceptors)
+            .filter_map(|node| self.view(state, node).stored[name])
+            .filter(|(tenure, until)| *tenure == belief.tenure() && *until >= belief.ends_at())
+            .count();
+        if backing * 2 > acceptors {
+            return Ok(());
+        }
+        let text = format!("{:?} is believed, backed by {backing} acceptors", belief.tenure());
+        Err(Harm::Misstep(text))
+    }
+
+    /// A step in words.
+    pub(crate) fn tell(&self, state: &State, step: Step) -> String {
+        let tick = state.tick;
+        match step {
+            Step::Tick => format!("tick {}", tick + 1),
+            Step::At { node, input: Input::Deliver { from, content } } => {
+                let (from, to) = (node_id(usize::from(from)), node_id(usize::from(node)));
+                format!("[{tick}] {from:?} -> {to:?} {:?}", self.locals.content(content))
+            }
+            Step::At { node, input } => {
+                format!("[{tick}] at {:?} {input:?}", node_id(usize::from(node)))
+            }
+        }
+    }
+}
+
+fn out_of_order(what: &str, tenure: Tenure, last: u64) -> Harm {
+    let last = Tenure::from_fence(last);
+    Harm::FencesOutOfOrder(format!("{tenure:?} {what} after {last:?}"))
+}
+
+fn identity_of(belief: &Belief) -> u64 {
+    let held = u64::from(!belief.is_released());
+    mix(mix(belief.tenure().fence(), belief.ends_at().as_nanos()), held)
+}
+
+/// Folds two words into one, well mixed.
+const fn mix(a: u64, b: u64) -> u64 {
+    let product = (a ^ 0x9e37_79b9_7f4a_7c15) as u128 * (b ^ 0xd1b5_4a32_d192_ed03) as u128;
+    ((product as u64) ^ (product >> 64) as u64).wrapping_add(a.rotate_left(23))
+}
