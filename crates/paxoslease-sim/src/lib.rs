@@ -1,4 +1,26 @@
-//! A deterministic world around the real core and codec.
+//! A deterministic world around the real core and codec: true time, bad clocks, a bad network,
+//! crashes and disks, clients of every kind, and checkers that look at everything.
+//!
+//! [`run`] draws a whole world from a seed and reports what became of it; [`World`] is for
+//! schedules written by hand. Any [`Algorithm`] runs in it. Same seed, same trace, on every
+//! machine: nothing here reads a clock, draws ambient randomness or depends on an address.
 
-pub mod diagram;
+pub mod algorithm;
+mod checker;
+mod client;
+mod clock;
+mod network;
+mod paxoslease;
+mod rng;
 pub mod trace;
+mod world;
+
+pub use algorithm::{Algorithm, Process};
+pub use checker::{Check, Checks, Violation};
+pub use client::Habits;
+pub use clock::Clock;
+pub use network::{Action, FilterId, Link, Network, Pattern};
+pub use paxoslease::{Node, PaxosLease, kind};
+pub use rng::Rng;
+pub use trace::Keep;
+pub use world::{ClientId, Counts, Setup, World};

@@ -3,6 +3,7 @@
 //!
 //! It records; it decides nothing. Any algorithm that runs in the world can be traced.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 /// A point in true time, in nanoseconds since the world began. No node ever sees it.
@@ -147,4 +148,82 @@ pub enum What {
         /// What.
         text: String,
     },
+}
+
+/// How much of a trace is kept. The hash covers everything either way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Keep {
+    /// Nothing: the fastest. The same seed again gives the same trace when it is wanted.
+    #[default]
+    Nothing,
+    /// The last so many entries.
+    Last(usize),
+    /// Everything.
+    All,
+}
+
+/// Collects a trace and hashes it.
+#[derive(Clone, Debug)]
+pub struct Tracer {
+    keep: Keep,
+    entries: VecDeque<Entry>,
+    hash: u64,
+}
+
+impl Tracer {
+    pub(crate) const fn new(keep: Keep) -> Self {
+        Self { keep, entries: VecDeque::new(), hash: 0xcbf2_9ce4_8422_2325 }
+    }
+
+    /// Whether entries are kept, so that texts are worth making.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.keep != Keep::Nothing
+    }
+
+    /// Keeps an entry, if any are kept.
+    pub(crate) fn record(&mut self, at: TrueTime, what: impl FnOnce() -> What) {
+        match self.keep {
+            Keep::Nothing => return,
+            Keep::Last(max) if self.entries.len() >= max => {
+                self.entries.pop_front();
+            }
+            Keep::Last(_) | Keep::All => {}
+        }
+        self.entries.push_back(Entry { at, what: what() });
+    }
+
+    /// Hashes an event: FNV-1a over words instead of bytes, with a shift to use the high bits.
+    pub(crate) fn hash(&mut self, words: &[u64]) {
+        for word in words {
+            let mixed = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+            self.hash = mixed ^ (mixed >> 29);
+        }
+    }
+
+    /// Hashes a message.
+    pub(crate) fn hash_bytes(&mut self, bytes: &[u8]) {
+        let mut chunks = bytes.chunks_exact(8);
+        for chunk in &mut chunks {
+            self.hash(&[u64::from_le_bytes(chunk.try_into().expect("eight bytes"))]);
+        }
+        let mut last = [0; 8];
+        last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
+        self.hash(&[u64::from_le_bytes(last), bytes.len() as u64]);
+    }
+
+    /// The hash of everything that happened so far: same seed, same hash, on every machine.
+    #[must_use]
+    pub const fn value(&self) -> u64 {
+        self.hash
+    }
+
+    /// What was kept, in order.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    pub(crate) fn into_entries(self) -> Vec<Entry> {
+        self.entries.into()
+    }
 }

@@ -1,0 +1,323 @@
+//! What must be true in every world, checked on every event, in true time.
+//!
+//! The checker is independent of the algorithms: it sees beliefs, what acceptors store, answers
+//! and message kinds, and shares no code with the core. Liveness is demanded by the swarm, once
+//! everything has healed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use paxoslease_core::{Ballot, Tenure};
+
+use crate::algorithm::Packet;
+use crate::trace::TrueTime;
+
+/// One thing that must be true.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u16)]
+pub enum Check {
+    /// At most one believed holder per name at any true instant.
+    OneHolder = 1,
+    /// Every belief is backed by a majority of records that outlive it, unless restarted since.
+    BeliefIsBacked = 1 << 1,
+    /// What an acceptor promised never falls while it runs.
+    PromisesKept = 1 << 2,
+    /// Nor across restarts.
+    PromisesSurvive = 1 << 3,
+    /// No acceptor replaces another tenure's live lease.
+    ForeignLeaseKept = 1 << 4,
+    /// A fresh grant's fence is above all before; a renewal's is not below.
+    FencesRise = 1 << 5,
+    /// No node issues a ballot again after a restart.
+    BallotsAreFresh = 1 << 6,
+    /// No acceptor answers while a lease it forgot could be live.
+    SilentAfterCrash = 1 << 7,
+    /// A grant was accepted by a majority.
+    GrantHasMajority = 1 << 8,
+    /// Once everything has healed, every client gets on.
+    Progress = 1 << 9,
+    /// Nothing is kept for requests that are over.
+    NothingLeaks = 1 << 10,
+}
+
+/// A set of checks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Checks(u16);
+
+impl Checks {
+    /// All of them.
+    pub const ALL: Self = Self(u16::MAX);
+
+    /// All of these but one.
+    #[must_use]
+    pub const fn without(self, check: Check) -> Self {
+        Self(self.0 & !(check as u16))
+    }
+
+    /// Only these.
+    #[must_use]
+    pub fn only(checks: &[Check]) -> Self {
+        Self(checks.iter().fold(0, |set, check| set | *check as u16))
+    }
+
+    /// Whether this is to be checked.
+    #[must_use]
+    pub const fn has(self, check: Check) -> bool {
+        self.0 & check as u16 != 0
+    }
+}
+
+/// Something that must be true was not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// When.
+    pub at: TrueTime,
+    /// What.
+    pub check: Check,
+    /// In words.
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}: {}", self.at, self.check, self.text)
+    }
+}
+
+/// A client's belief, in true time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Claim {
+    pub(crate) client: u32,
+    pub(crate) tenure: Tenure,
+    /// When the request that led to it was sent: acceptors that restarted since are excused.
+    pub(crate) since: TrueTime,
+    pub(crate) until: TrueTime,
+}
+
+/// What an acceptor stores, in true time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Stored {
+    pub(crate) promised: Ballot,
+    pub(crate) lease: Option<(Tenure, TrueTime)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct NameFacts {
+    claims: Vec<Claim>,
+    highest_fence: u64,
+    /// Which acceptors ever stored a tenure, as bit sets.
+    stored_by: BTreeMap<u64, u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct NodeFacts {
+    stored: Vec<Stored>,
+    /// When it last lost or regained its memory.
+    fresh_since: TrueTime,
+    /// Leases it forgot may be live until then.
+    silent_until: TrueTime,
+    ballot_max: u64,
+    ballot_max_before: u64,
+}
+
+/// How many tenures per name the checker remembers the acceptors of.
+const TENURES_MAX: usize = 256;
+/// More violations than this say nothing new.
+const VIOLATIONS_MAX: usize = 64;
+
+/// Watches a world.
+#[derive(Clone, Debug)]
+pub(crate) struct Checker {
+    checks: Checks,
+    members: u16,
+    names: Vec<NameFacts>,
+    nodes: Vec<NodeFacts>,
+    violations: Vec<Violation>,
+    told: usize,
+}
+
+impl Checker {
+    /// Members have the places 0 to `members - 1` among the nodes.
+    pub(crate) fn new(checks: Checks, members: u16, nodes: usize, names: usize) -> Self {
+        let stored = vec![Stored::default(); names];
+        Self {
+            checks,
+            members,
+            names: vec![NameFacts::default(); names],
+            nodes: vec![NodeFacts { stored, ..NodeFacts::default() }; nodes],
+            violations: Vec::new(),
+            told: 0,
+        }
+    }
+
+    pub(crate) fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// What broke since this was asked last.
+    pub(crate) fn untold(&mut self) -> &[Violation] {
+        let told = std::mem::replace(&mut self.told, self.violations.len());
+        &self.violations[told..]
+    }
+
+    pub(crate) fn broken(&mut self, at: TrueTime, check: Check, text: impl FnOnce() -> String) {
+        if self.checks.has(check) && self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push(Violation { at, check, text: text() });
+        }
+    }
+
+    fn majority(&self) -> u32 {
+        u32::from(self.members) / 2 + 1
+    }
+
+    /// A client believes, or believes for longer.
+    pub(crate) fn believes(&mut self, now: TrueTime, name: usize, claim: Claim) {
+        let claims = &mut self.names[name].claims;
+        claims.retain(|other| other.until > now && other.client != claim.client);
+        let rival = claims.first().copied();
+        claims.push(claim);
+        if let Some(rival) = rival {
+            self.broken(now, Check::OneHolder, || {
+                let Claim { client, tenure, until, .. } = claim;
+                let (other, theirs, end) = (rival.client, rival.tenure, rival.until);
+                format!(
+                    "client {client} holds {tenure} until {until} while \
+                     client {other} holds {theirs} until {end}"
+                )
+            });
+        }
+        self.check_backing(now, name);
+    }
+
+    /// A client believes no longer.
+    pub(crate) fn yields(&mut self, name: usize, client: u32) {
+        self.names[name].claims.retain(|claim| claim.client != client);
+    }
+
+    fn check_backing(&mut self, now: TrueTime, name: usize) {
+        for place in 0..self.names[name].claims.len() {
+            let claim = self.names[name].claims[place];
+            if claim.until <= now {
+                continue;
+            }
+            let backs = |node: &&NodeFacts| {
+                let outlives = |(tenure, until): (Tenure, TrueTime)| {
+                    tenure == claim.tenure && until >= claim.until
+                };
+                node.stored[name].lease.is_some_and(outlives) || node.fresh_since > claim.since
+            };
+            let acceptors = &self.nodes[..usize::from(self.members)];
+            let backing = acceptors.iter().filter(backs).count() as u32;
+            if backing < self.majority() {
+                self.broken(now, Check::BeliefIsBacked, || {
+                    let Claim { client, tenure, until, .. } = claim;
+                    format!("client {client} holds {tenure} until {until}, backed by {backing}")
+                });
+            }
+        }
+    }
+
+    /// An acceptor stores something else than before.
+    pub(crate) fn stores(&mut self, now: TrueTime, node: usize, name: usize, stored: Stored) {
+        let before = std::mem::replace(&mut self.nodes[node].stored[name], stored);
+        if stored.promised < before.promised {
+            self.broken(now, Check::PromisesKept, || {
+                let (was, is) = (before.promised, stored.promised);
+                format!("node {} promised {was}, then {is}", node + 1)
+            });
+        }
+        if stored.lease == before.lease {
+            return;
+        }
+        if let Some((tenure, _)) = stored.lease {
+            let stored_by = &mut self.names[name].stored_by;
+            *stored_by.entry(tenure.fence()).or_default() |= 1 << node;
+            if stored_by.len() > TENURES_MAX {
+                stored_by.pop_first();
+            }
+            if let Some((other, until)) = before.lease
+                && other != tenure
+                && until > now
+            {
+                self.broken(now, Check::ForeignLeaseKept, || {
+                    format!("node {} replaced {other}, live until {until}, by {tenure}", node + 1)
+                });
+            }
+        }
+        self.check_backing(now, name);
+    }
+
+    /// What an acceptor had when it was last looked at.
+    pub(crate) fn stored(&self, node: usize, name: usize) -> Stored {
+        self.nodes[node].stored[name]
+    }
+
+    /// A node's memory is gone; `forgotten` says whether nothing hands its leases on.
+    pub(crate) fn ended(&mut self, now: TrueTime, node: usize, forgotten: bool) {
+        let node = &mut self.nodes[node];
+        node.fresh_since = now;
+        node.ballot_max_before = node.ballot_max;
+        for stored in &mut node.stored {
+            if let Some((_, until)) = stored.lease.take()
+                && forgotten
+            {
+                node.silent_until = node.silent_until.max(until);
+            }
+        }
+    }
+
+    /// A node starts. What it stores for each name is told anew.
+    pub(crate) fn started(&mut self, now: TrueTime, node: usize, stored: &[Stored]) {
+        self.nodes[node].fresh_since = now;
+        for (name, new) in stored.iter().enumerate() {
+            let promised = self.nodes[node].stored[name].promised;
+            if new.promised < promised {
+                let is = new.promised;
+                self.broken(now, Check::PromisesSurvive, || {
+                    format!("node {} promised {promised}, and after a restart {is}", node + 1)
+                });
+            }
+            self.nodes[node].stored[name].promised = new.promised.min(promised);
+            self.stores(now, node, name, *new);
+        }
+    }
+
+    /// A node sent something.
+    pub(crate) fn sent(&mut self, now: TrueTime, node: usize, packet: &Packet) {
+        let facts = &mut self.nodes[node];
+        if packet.is_reply && now < facts.silent_until {
+            let until = facts.silent_until;
+            self.broken(now, Check::SilentAfterCrash, || {
+                let kind = packet.kind;
+                format!("node {} sent {kind}; a lease it forgot lives until {until}", node + 1)
+            });
+        } else if let Some(round) = packet.round {
+            facts.ballot_max = facts.ballot_max.max(round.as_u64());
+            if round.as_u64() <= facts.ballot_max_before {
+                self.broken(now, Check::BallotsAreFresh, || {
+                    format!("node {} began {round} again after a restart", node + 1)
+                });
+            }
+        }
+    }
+
+    /// A node's acquire or renewal is complete.
+    pub(crate) fn granted(&mut self, now: TrueTime, name: usize, tenure: Tenure, is_fresh: bool) {
+        let majority = self.majority();
+        let facts = &mut self.names[name];
+        let (fence, before) = (tenure.fence(), facts.highest_fence);
+        facts.highest_fence = before.max(fence);
+        let acceptors = facts.stored_by.get(&fence).map_or(0, |set| set.count_ones());
+        if fence < before || is_fresh && fence == before {
+            let latest = Tenure::from_fence(before);
+            self.broken(now, Check::FencesRise, || {
+                format!("{tenure} was granted after {latest:?}")
+            });
+        }
+        if is_fresh && acceptors < majority {
+            self.broken(now, Check::GrantHasMajority, || {
+                format!("{tenure} was granted, stored by {acceptors} only")
+            });
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! PaxosLease itself: the shipping [`Shard`] and codec behind [`Process`].
+//!
+//! Adds what an embedding would: frames, the two files, and what is started how. Every message
+//! travels in a frame of its own, so that each can be lost alone.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use paxoslease_core::{
+    Acquire, Config, Event, Hint, Holder, Instant, Message, Name, NodeId, Reply, Request, Rule,
+    Rules, Shard, Start, To, Token,
+};
+use paxoslease_wire::{
+    FrameReader, FrameWriter, SnapshotReader, SnapshotWriter, decode_record, encode_record,
+};
+
+use crate::algorithm::{
+    Algorithm, Answer, Boot, Command, Disk, Output, Packet, Process, Tuning, View,
+};
+
+/// How many slots one tick of housekeeping looks at.
+const SWEEP_SLOTS: u32 = 64;
+
+/// The protocol of this workspace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PaxosLease {
+    /// All of them; tests of the tests switch one off.
+    pub rules: Rules,
+}
+
+impl Algorithm for PaxosLease {
+    type Process = Node;
+
+    fn start(&self, boot: Boot<'_>) -> Node {
+        let Boot { node, cell, tuning, seed, now, new_cell, wall_millis, disk } = boot;
+        let Tuning { attempt_timeout, request_timeout, reclaim_after, stagger_max } = *tuning;
+        let config = Config {
+            attempt_timeout,
+            request_timeout,
+            reclaim_after,
+            stagger_max,
+            backoff_max: attempt_timeout.max(Duration::from_millis(2)),
+            rules: self.rules,
+            ..Config::new(node, *cell, seed)
+        };
+        let counter = wall_millis << 10;
+        let longest = cell.max_lease();
+        let shard = match disk {
+            None if new_cell => Shard::start(config, now, Start::NewCell { counter, disk: false }),
+            None => Shard::start(config, now, Start::NoRecord { counter, longest, disk: false }),
+            Some(disk) => {
+                // R4: gone from the disk before anything else happens.
+                let snapshot = if self.rules.on(Rule::SnapshotIsUsedOnce) {
+                    disk.snapshot.take()
+                } else {
+                    disk.snapshot.clone()
+                };
+                let record = disk
+                    .record
+                    .as_ref()
+                    .map(|bytes| decode_record(node, bytes).expect("the disk keeps what it has"));
+                match (record, snapshot) {
+                    (Some(record), Some(bytes)) => {
+                        let leases = SnapshotReader::new(node, &bytes).expect("it is whole");
+                        Shard::start_from_snapshot(config, now, record, leases)
+                    }
+                    (Some(record), None) => Shard::start(config, now, Start::Crash(record)),
+                    (None, _) => {
+                        let start = if new_cell {
+                            Start::NewCell { counter: 0, disk: true }
+                        } else {
+                            Start::NoRecord { counter, longest, disk: true }
+                        };
+                        Shard::start(config, now, start)
+                    }
+                }
+            }
+        };
+        Node { node, shard, writer: FrameWriter::new(node), outputs: VecDeque::new() }
+    }
+
+    fn describe(&self, bytes: &[u8]) -> String {
+        let message = FrameReader::new(bytes).ok().and_then(|mut frame| frame.next()?.ok());
+        message.map_or_else(|| "?".to_owned(), |message| describe(&message))
+    }
+
+    fn rules(&self) -> Rules {
+        self.rules
+    }
+}
+
+/// One run of one node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    node: NodeId,
+    shard: Shard,
+    writer: FrameWriter,
+    outputs: VecDeque<Output>,
+}
+
+impl Node {
+    /// The shard inside.
+    #[must_use]
+    pub const fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    fn send(&mut self) {
+        while let Some(transmit) = self.shard.poll_transmit() {
+            let message = transmit.message();
+            self.writer.clear();
+            assert!(self.writer.push(&message), "an empty frame has room");
+            let bytes = self.writer.finish(self.shard.counter()).into();
+            let mut packet = Packet {
+                to: self.node,
+                kind: kind(&message),
+                is_reply: matches!(message, Message::Reply(_)),
+                round: match message {
+                    Message::Request(request) => request.ballot(),
+                    Message::Reply(_) | Message::Hint(_) => None,
+                },
+                bytes,
+            };
+            match transmit.to {
+                To::Node(to) => {
+                    packet.to = to;
+                    self.outputs.push_back(Output::Send(packet));
+                }
+                To::Members(set) => {
+                    for to in self.shard.config().cell.nodes(set) {
+                        self.outputs.push_back(Output::Send(Packet { to, ..packet.clone() }));
+                    }
+                }
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(event) = self.shard.poll_event() {
+            let (token, answer) = match event {
+                Event::Granted { token, tenure, ttl, waited, .. } => {
+                    (token, Answer::Granted { tenure, ttl, waited })
+                }
+                Event::Denied { token, .. } => (token, Answer::Denied),
+                Event::NoQuorum { token } => (token, Answer::NoQuorum),
+                Event::Renewed { token, tenure, ttl, .. } => {
+                    (token, Answer::Renewed { tenure, ttl })
+                }
+                Event::NotHeld { token, .. } => (token, Answer::NotHeld),
+                Event::Released { token, .. } => (token, Answer::Released),
+                Event::Persist(record) => {
+                    let bytes = encode_record(self.node, &record).to_vec();
+                    self.outputs.push_back(Output::Persist(bytes));
+                    continue;
+                }
+                Event::Inspected { .. } | Event::HeldHint(_) | Event::FreedHint(_) => continue,
+            };
+            self.outputs.push_back(Output::Answer(token, answer));
+        }
+    }
+}
+
+impl Process for Node {
+    fn handle_message(&mut self, now: Instant, from: NodeId, bytes: &[u8]) {
+        let frame = FrameReader::new(bytes).expect("the network garbles nothing");
+        self.shard.observe_counter(frame.header().counter);
+        for message in frame {
+            let message = message.expect("the network garbles nothing");
+            // A message dropped for a good reason is counted by the shard, and normal.
+            let _ = self.shard.handle_message(now, from, message);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.shard.handle_timeout(now);
+    }
+
+    fn handle_tick(&mut self, now: Instant) {
+        self.shard.sweep(now, SWEEP_SLOTS);
+    }
+
+    fn handle_persisted(&mut self, now: Instant, record: &[u8]) {
+        let record = decode_record(self.node, record).expect("the disk keeps what it has");
+        self.shard.record_written(now, record);
+    }
+
+    fn handle_command(&mut self, now: Instant, token: Token, command: Command<'_>) {
+        let holder = Holder::NONE;
+        let taken = match command {
+            Command::Acquire { name, ttl, wait } => {
+                self.shard.acquire(now, Acquire { token, name, holder, ttl, wait })
+            }
+            Command::Renew { name, tenure, ttl } => {
+                self.shard.renew(now, token, (name, holder), tenure, ttl)
+            }
+            Command::Release { name, tenure, patience } => {
+                self.shard.release(now, token, name, tenure, patience)
+            }
+        };
+        if taken.is_err() {
+            self.outputs.push_back(Output::Answer(token, Answer::Refused));
+        }
+    }
+
+    fn handle_gone(&mut self, now: Instant, token: Token, name: Name<'_>) {
+        // Answers are taken as soon as they are there, so a request that is not open any more was
+        // answered before: what it was granted was sent, and is the client's to release.
+        self.shard.abandon(now, name, token);
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        if self.outputs.is_empty() {
+            self.send();
+            self.act();
+        }
+        self.outputs.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.shard.poll_timeout()
+    }
+
+    fn view(&self, name: Name<'_>) -> Option<View> {
+        let floor = self.shard.floor()?;
+        let register = self.shard.register(name).unwrap_or_default();
+        Some(View {
+            promised: register.promised.max(floor),
+            accepted: register.accepted.map(|accepted| (accepted.tenure, accepted.expires_at)),
+        })
+    }
+
+    fn quarantine_until(&self, now: Instant) -> Option<Instant> {
+        let remaining = self.shard.quarantine_remaining(now);
+        (!remaining.is_zero()).then(|| now.after(remaining))
+    }
+
+    fn stop(self, now: Instant, disk: Option<&mut Disk>) {
+        let Some(disk) = disk else { return };
+        let Some(snapshot) = self.shard.stop(now) else { return };
+        let mut bytes = Vec::new();
+        let mut writer = SnapshotWriter::begin(self.node, &mut bytes);
+        for lease in snapshot.leases() {
+            writer.push(&lease, &mut bytes);
+        }
+        writer.finish(&mut bytes);
+        disk.snapshot = Some(bytes);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.shard.rounds().count() + self.shard.waiters()
+    }
+}
+
+/// A message's kind by name.
+#[must_use]
+pub fn kind(message: &Message<'_>) -> &'static str {
+    match message {
+        Message::Request(request) => match request {
+            Request::Prepare { .. } => "Prepare",
+            Request::Propose { .. } => "Propose",
+            Request::Renew { .. } => "Renew",
+            Request::Heal { .. } => "Heal",
+            Request::Release { .. } => "Release",
+            Request::Inspect { .. } => "Inspect",
+        },
+        Message::Reply(reply) => match reply {
+            Reply::Promise { .. } => "Promise",
+            Reply::Accept { .. } => "Accept",
+            Reply::Reject { .. } => "Reject",
+            Reply::NotHeld { .. } => "NotHeld",
+            Reply::Released { .. } => "Released",
+            Reply::Inspected { .. } => "Inspected",
+        },
+        Message::Hint(hint) => match hint {
+            Hint::Held { .. } => "Held",
+            Hint::Freed { .. } => "Freed",
+        },
+    }
+}
+
+fn describe(message: &Message<'_>) -> String {
+    let kind = kind(message);
+    match message {
+        Message::Request(
+            Request::Renew { tenure, ballot, .. } | Request::Heal { tenure, ballot, .. },
+        ) => {
+            format!("{kind} {ballot} of {tenure}")
+        }
+        Message::Request(Request::Prepare { ballot, .. } | Request::Propose { ballot, .. }) => {
+            format!("{kind} {ballot}")
+        }
+        Message::Request(Request::Release { tenure, .. })
+        | Message::Reply(Reply::Released { tenure, .. }) => format!("{kind} {tenure}"),
+        Message::Reply(
+            Reply::Promise { ballot, accepted: Some(seen) }
+            | Reply::Reject { ballot, accepted: Some(seen), .. },
+        ) => format!("{kind} {ballot}, {} live", seen.tenure),
+        Message::Reply(
+            Reply::Reject { ballot, promised, .. } | Reply::NotHeld { ballot, promised },
+        ) => {
+            format!("{kind} {ballot}, promised {promised}")
+        }
+        Message::Reply(Reply::Promise { ballot, .. } | Reply::Accept { ballot }) => {
+            format!("{kind} {ballot}")
+        }
+        Message::Request(Request::Inspect { .. })
+        | Message::Reply(Reply::Inspected { .. })
+        | Message::Hint(_) => kind.to_owned(),
+    }
+}

@@ -1,0 +1,698 @@
+//! The world: a queue of events in order of true time, and what each does to nodes, disks, the
+//! network and clients.
+//!
+//! It decides nothing by itself but what its seed draws; faults come from the swarm or a script
+//! (`world/script.rs`), clients' ways are in `world/clients.rs`. After every event the checker
+//! sees what changed.
+
+mod clients;
+mod script;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use paxoslease_core::{Cell, Name, NodeId, Tenure, Token};
+
+use crate::algorithm::{Algorithm, Answer, Boot, Disk, Output, Packet, Process, Tuning};
+use crate::checker::{Checker, Stored, Violation};
+use crate::client::{Asked, Client};
+use crate::clock::Clock;
+use crate::network::{Fate, FilterId, Link, Network};
+use crate::rng::Rng;
+use crate::trace::{Keep, Tracer, TrueTime, What};
+
+/// A client's number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClientId(pub u32);
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The cell; its members must have the ids 1 to n.
+    pub cell: Cell,
+    /// Nodes that only propose; their ids follow the members'.
+    pub proposers: u16,
+    /// One clock per node, members first; perfect where there is none.
+    pub clocks: Vec<Clock>,
+    /// What can be leased.
+    pub names: Vec<String>,
+    /// Delays and bounds of the nodes.
+    pub tuning: Tuning,
+    /// Between nodes.
+    pub link: Link,
+    /// Between clients and nodes.
+    pub client_link: Link,
+    /// How long a write takes, at least and at most; `None` where nodes have no disk.
+    pub disk: Option<(Duration, Duration)>,
+    /// How late a timer fires at most.
+    pub timer_late_max: Duration,
+    /// How often housekeeping runs.
+    pub tick: Duration,
+    /// Seeds everything drawn.
+    pub seed: u64,
+    /// How much of the trace is kept.
+    pub keep: Keep,
+}
+
+impl Setup {
+    /// A quiet world: perfect clocks, messages that take a millisecond, a quick disk.
+    #[must_use]
+    pub fn quiet(cell: Cell) -> Self {
+        Self {
+            cell,
+            proposers: 0,
+            clocks: Vec::new(),
+            names: vec!["jobs/1".to_owned()],
+            tuning: Tuning::default(),
+            link: Link::steady(Duration::from_millis(1)),
+            client_link: Link::steady(Duration::from_micros(10)),
+            disk: Some((Duration::from_micros(100), Duration::from_micros(100))),
+            timer_late_max: Duration::ZERO,
+            tick: Duration::from_millis(100),
+            seed: 1,
+            keep: Keep::Nothing,
+        }
+    }
+}
+
+/// What happened how often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Deliveries, timeouts, disk writes, client actions and faults.
+    pub events: u64,
+    /// Messages between nodes.
+    pub messages: u64,
+    /// Acquires granted.
+    pub acquires: u64,
+    /// Renewals granted.
+    pub renewals: u64,
+    /// Releases answered.
+    pub releases: u64,
+    /// Acquires turned down because of a holder.
+    pub denials: u64,
+    /// Requests that found no majority.
+    pub no_quorums: u64,
+    /// Crashes.
+    pub crashes: u64,
+    /// Clean stops.
+    pub stops: u64,
+}
+
+/// Nodes, clients and all that is between them.
+#[derive(Debug)]
+pub struct World<A: Algorithm> {
+    algorithm: A,
+    setup: Setup,
+    now: TrueTime,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    scheduled: u64,
+    nodes: Vec<NodeState<A::Process>>,
+    clients: Vec<Client>,
+    network: Network,
+    held: BTreeMap<FilterId, Vec<Letter>>,
+    rng: Rng,
+    client_rng: Rng,
+    tracer: Tracer,
+    checker: Checker,
+    counts: Counts,
+    outputs: Vec<Output>,
+}
+
+#[derive(Debug)]
+struct NodeState<P> {
+    clock: Clock,
+    disk: Option<Disk>,
+    process: Option<P>,
+    run: u32,
+    has_run: bool,
+    /// A write that is under way and may or may not survive a crash.
+    writing: Option<Vec<u8>>,
+    timer_at: Option<TrueTime>,
+    paused_until: Option<TrueTime>,
+    backlog: VecDeque<Happening>,
+}
+
+/// A message on its way.
+#[derive(Clone, Debug)]
+struct Letter {
+    number: u64,
+    from: u16,
+    to: u16,
+    kind: &'static str,
+    bytes: Rc<[u8]>,
+}
+
+/// A client's request on its way, owning what it says.
+#[derive(Clone, Copy, Debug)]
+enum Wish {
+    Acquire { ttl: Duration, wait: Duration },
+    Renew { tenure: Tenure, ttl: Duration },
+    Release { tenure: Tenure, patience: Duration },
+    Gone,
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    Delivery(Letter),
+    Timer,
+    Tick,
+    Resumed,
+    Written { run: u32, bytes: Vec<u8> },
+    Confirmed { run: u32, bytes: Vec<u8> },
+    Wished { client: u32, token: Token, wish: Wish },
+    Answered { client: u32, token: Token, answer: Answer },
+    Woken { client: u32 },
+}
+
+#[derive(Clone, Debug)]
+struct Scheduled {
+    at: TrueTime,
+    order: u64,
+    /// The node it happens to; meaningless for clients.
+    node: u16,
+    what: Happening,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// Wall clocks show this when a world begins, in milliseconds.
+const WALL_MILLIS: u64 = 1_700_000_000_000;
+
+impl<A: Algorithm> World<A> {
+    /// A world in which every node has just started for the first time.
+    ///
+    /// # Panics
+    /// When the members' ids are not 1 to n.
+    #[must_use]
+    pub fn new(algorithm: A, setup: Setup) -> Self {
+        let members = setup.cell.members();
+        let in_order = members.iter().zip(1..).all(|(node, id)| node.get() == id);
+        assert!(in_order, "the members' ids are 1 to n");
+        let count = members.len() as u16 + setup.proposers;
+        let nodes = (0..usize::from(count))
+            .map(|place| NodeState {
+                clock: setup.clocks.get(place).cloned().unwrap_or_else(Clock::perfect),
+                disk: setup.disk.map(|_| Disk::default()),
+                process: None,
+                run: 0,
+                has_run: false,
+                writing: None,
+                timer_at: None,
+                paused_until: None,
+                backlog: VecDeque::new(),
+            })
+            .collect::<Vec<_>>();
+        let names = setup.names.len();
+        let checks = algorithm.checks();
+        let mut world = Self {
+            algorithm,
+            now: TrueTime(0),
+            queue: BinaryHeap::new(),
+            scheduled: 0,
+            network: Network::new(setup.link, count),
+            held: BTreeMap::new(),
+            rng: Rng::new(setup.seed, 1),
+            client_rng: Rng::new(setup.seed, 2),
+            tracer: Tracer::new(setup.keep),
+            checker: Checker::new(checks, members.len() as u16, nodes.len(), names),
+            counts: Counts::default(),
+            outputs: Vec::new(),
+            clients: Vec::new(),
+            nodes,
+            setup,
+        };
+        for id in 1..=count {
+            world.start(id);
+        }
+        world
+    }
+
+    /// The nodes' ids, members first.
+    #[must_use]
+    pub fn node_ids(&self) -> std::ops::RangeInclusive<u16> {
+        1..=self.nodes.len() as u16
+    }
+
+    fn state(&mut self, id: u16) -> &mut NodeState<A::Process> {
+        &mut self.nodes[usize::from(id) - 1]
+    }
+
+    fn schedule(&mut self, at: TrueTime, node: u16, what: Happening) {
+        self.scheduled += 1;
+        let order = self.scheduled;
+        self.queue.push(Reverse(Scheduled { at, order, node, what }));
+    }
+
+    fn schedule_in(&mut self, nanos: u64, node: u16, what: Happening) {
+        self.schedule(TrueTime(self.now.0.saturating_add(nanos)), node, what);
+    }
+
+    /// Lets the next thing happen, if it happens before `end`.
+    pub(crate) fn step(&mut self, end: TrueTime) -> bool {
+        match self.queue.peek() {
+            Some(Reverse(next)) if next.at <= end => {}
+            _ => {
+                self.now = self.now.max(end);
+                return false;
+            }
+        }
+        let Some(Reverse(Scheduled { at, node, what, .. })) = self.queue.pop() else {
+            return false;
+        };
+        self.now = at;
+        self.happens(node, what);
+        true
+    }
+
+    fn happens(&mut self, node: u16, what: Happening) {
+        match what {
+            Happening::Answered { client, token, answer } => {
+                self.counts.events += 1;
+                self.answered(client, token, answer);
+            }
+            Happening::Woken { client } => self.woken(client),
+            Happening::Resumed => self.resume(node),
+            Happening::Written { run, bytes } => self.written(node, run, bytes),
+            what if self.state(node).paused_until.is_some() => {
+                self.state(node).backlog.push_back(what);
+            }
+            what => self.happens_to_running(node, what),
+        }
+    }
+
+    fn happens_to_running(&mut self, id: u16, what: Happening) {
+        let now_true = self.now;
+        match what {
+            Happening::Delivery(letter) => {
+                let Letter { number, from, bytes, .. } = letter;
+                self.tracer.hash(&[self.now.0, 1, number]);
+                if self.state(id).process.is_none() {
+                    self.tracer.record(self.now, || What::Lost { message: number });
+                    return;
+                }
+                self.tracer.record(self.now, || What::Delivered { message: number });
+                let from = NodeId::new(from).expect("nodes' ids are in bounds");
+                self.with(id, |process, now| process.handle_message(now, from, &bytes));
+            }
+            Happening::Timer => {
+                let state = self.state(id);
+                if state.timer_at.is_some_and(|at| at <= now_true) {
+                    state.timer_at = None;
+                    self.with(id, Process::handle_timeout);
+                }
+            }
+            Happening::Tick => {
+                self.with(id, Process::handle_tick);
+                let tick = self.setup.tick.as_nanos() as u64;
+                self.schedule_in(tick, id, Happening::Tick);
+            }
+            Happening::Confirmed { run, bytes } => {
+                if self.state(id).run == run {
+                    self.with(id, |process, now| process.handle_persisted(now, &bytes));
+                }
+            }
+            Happening::Wished { client, token, wish } => self.wished(id, client, token, wish),
+            Happening::Answered { .. }
+            | Happening::Woken { .. }
+            | Happening::Resumed
+            | Happening::Written { .. } => unreachable!("handled before pauses"),
+        }
+    }
+
+    /// Calls a running node, then carries out what it wants.
+    fn with(&mut self, id: u16, call: impl FnOnce(&mut A::Process, paxoslease_core::Instant)) {
+        let now_true = self.now;
+        let state = self.state(id);
+        let Some(process) = &mut state.process else { return };
+        call(process, state.clock.read(now_true));
+        self.counts.events += 1;
+        self.settle(id);
+    }
+
+    fn settle(&mut self, id: u16) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        let state = self.state(id);
+        if let Some(process) = &mut state.process {
+            outputs.extend(std::iter::from_fn(|| process.poll_output()));
+        }
+        self.look_at(id);
+        for output in outputs.drain(..) {
+            match output {
+                Output::Send(packet) => self.send(id, packet),
+                Output::Persist(bytes) => self.persist(id, bytes),
+                Output::Answer(token, answer) => self.answer(id, token, answer),
+            }
+        }
+        self.outputs = outputs;
+        self.arm(id);
+    }
+
+    /// Shows the checker what the acceptor stores now.
+    fn look_at(&mut self, id: u16) {
+        if id > self.setup.cell.members().len() as u16 {
+            return;
+        }
+        for name in 0..self.setup.names.len() {
+            let stored = self.stored(id, name);
+            let place = usize::from(id) - 1;
+            let before = self.checker.stored(place, name);
+            if stored != before {
+                self.trace_stored(id, name, before, stored);
+                self.checker.stores(self.now, place, name, stored);
+                self.trace_violations();
+            }
+        }
+    }
+
+    fn stored(&self, id: u16, name: usize) -> Stored {
+        let state = &self.nodes[usize::from(id) - 1];
+        let text = Name::new(&self.setup.names[name]).expect("worlds have valid names");
+        let Some(view) = state.process.as_ref().and_then(|process| process.view(text)) else {
+            return Stored::default();
+        };
+        let before = self.checker.stored(usize::from(id) - 1, name).lease;
+        let lease =
+            view.accepted.map(|(tenure, expires_at)| (tenure, state.clock.first_shows(expires_at)));
+        // A lease that expired is no lease; the record of it may stay or go.
+        let lease = lease.filter(|(_, until)| *until > self.now || lease == before);
+        Stored { promised: view.promised, lease }
+    }
+
+    fn trace_stored(&mut self, id: u16, name: usize, before: Stored, stored: Stored) {
+        let fence = stored.lease.map_or(0, |(tenure, _)| tenure.fence());
+        self.tracer.hash(&[self.now.0, 2, u64::from(id), stored.promised.as_u64(), fence]);
+        if !self.tracer.is_kept() {
+            return;
+        }
+        let text = &self.setup.names[name];
+        if stored.promised > before.promised {
+            let ballot = stored.promised.to_string();
+            self.tracer.record(self.now, || What::Promised {
+                node: id,
+                name: text.clone(),
+                ballot,
+            });
+        }
+        match stored.lease {
+            Some((tenure, until)) if stored.lease != before.lease => {
+                let fence = tenure.fence();
+                self.tracer.record(self.now, || What::Stored {
+                    node: id,
+                    name: text.clone(),
+                    fence,
+                    until,
+                });
+            }
+            None if before.lease.is_some_and(|(_, until)| until > self.now) => {
+                self.tracer.record(self.now, || What::Cleared { node: id, name: text.clone() });
+            }
+            _ => {}
+        }
+    }
+
+    fn trace_violations(&mut self) {
+        if self.tracer.is_kept() {
+            for violation in self.checker.untold() {
+                let text = violation.to_string();
+                self.tracer.record(violation.at, || What::Violation { text });
+            }
+        }
+    }
+
+    fn send(&mut self, from: u16, packet: Packet) {
+        self.counts.messages += 1;
+        self.checker.sent(self.now, usize::from(from) - 1, &packet);
+        self.trace_violations();
+        let to = packet.to.get();
+        let Packet { kind, bytes, .. } = packet;
+        let fate = self.network.fate(&mut self.rng, from, to, kind);
+        let number = self.number();
+        self.tracer.hash(&[self.now.0, 3, u64::from(from) << 16 | u64::from(to)]);
+        self.tracer.hash_bytes(&bytes);
+        self.trace_sent(number, from, to, &bytes);
+        let letter = Letter { number, from, to, kind, bytes };
+        match fate {
+            Fate::Lost => self.tracer.record(self.now, || What::Lost { message: number }),
+            Fate::Held(filter) => self.held.entry(filter).or_default().push(letter),
+            Fate::Arrives([first, second]) => {
+                if let Some(delay) = second {
+                    self.post_copy(&letter, delay);
+                }
+                self.schedule_in(first.unwrap_or(0), to, Happening::Delivery(letter));
+            }
+            Fate::Repeats(times) => {
+                for _ in 0..times {
+                    let delay = self.network.link.delay(&mut self.rng);
+                    self.post_copy(&letter, delay);
+                }
+            }
+        }
+    }
+
+    fn post_copy(&mut self, letter: &Letter, delay: u64) {
+        let number = self.number();
+        self.trace_sent(number, letter.from, letter.to, &letter.bytes);
+        let copy = Letter { number, ..letter.clone() };
+        self.schedule_in(delay, letter.to, Happening::Delivery(copy));
+    }
+
+    fn number(&mut self) -> u64 {
+        self.scheduled += 1;
+        self.scheduled
+    }
+
+    fn trace_sent(&mut self, message: u64, from: u16, to: u16, bytes: &[u8]) {
+        let algorithm = &self.algorithm;
+        self.tracer.record(self.now, || {
+            let text = algorithm.describe(bytes);
+            What::Sent { message, from, to, text }
+        });
+    }
+
+    fn persist(&mut self, id: u16, bytes: Vec<u8>) {
+        let (min, max) = self.setup.disk.unwrap_or_default();
+        let delay = self.rng.between(min.as_nanos() as u64, max.as_nanos() as u64);
+        let state = self.state(id);
+        let run = state.run;
+        state.writing = Some(bytes.clone());
+        self.schedule_in(delay, id, Happening::Written { run, bytes });
+    }
+
+    /// A write reached the disk. The node hears of it a little later, if it lives.
+    fn written(&mut self, id: u16, run: u32, bytes: Vec<u8>) {
+        let state = self.state(id);
+        if state.run != run {
+            return;
+        }
+        state.writing = None;
+        if let Some(disk) = &mut state.disk {
+            disk.record = Some(bytes.clone());
+        }
+        self.tracer.hash(&[self.now.0, 4, u64::from(id)]);
+        self.tracer.hash_bytes(&bytes);
+        let (min, _) = self.setup.disk.unwrap_or_default();
+        let delay = self.rng.below(min.as_nanos() as u64 + 1);
+        self.schedule_in(delay, id, Happening::Confirmed { run, bytes });
+    }
+
+    fn answer(&mut self, id: u16, token: Token, answer: Answer) {
+        let client = (token.0 >> 32) as u32;
+        let name = self.clients[client as usize].name;
+        let (tag, tenure) = match answer {
+            Answer::Granted { tenure, .. } => {
+                self.counts.acquires += 1;
+                self.checker.granted(self.now, name, tenure, true);
+                (1, Some(tenure))
+            }
+            Answer::Renewed { tenure, .. } => {
+                self.counts.renewals += 1;
+                self.checker.granted(self.now, name, tenure, false);
+                (2, Some(tenure))
+            }
+            Answer::Released => {
+                self.counts.releases += 1;
+                (3, None)
+            }
+            Answer::Denied => {
+                self.counts.denials += 1;
+                (4, None)
+            }
+            Answer::NoQuorum => {
+                self.counts.no_quorums += 1;
+                (5, None)
+            }
+            Answer::NotHeld => (6, None),
+            Answer::Refused => (7, None),
+        };
+        self.trace_violations();
+        let fence = tenure.map_or(0, Tenure::fence);
+        self.tracer.hash(&[self.now.0, 5, u64::from(id), token.0, tag, fence]);
+        for delay in self.setup.client_link.copies(&mut self.rng).into_iter().flatten() {
+            self.schedule_in(delay, id, Happening::Answered { client, token, answer });
+        }
+    }
+
+    /// Wakes a node when it wants to be woken, or a little later.
+    fn arm(&mut self, id: u16) {
+        let state = &self.nodes[usize::from(id) - 1];
+        let Some(at) = state.process.as_ref().and_then(Process::next_timeout) else { return };
+        let mut at = state.clock.first_shows(at).max(self.now);
+        if at.0 == u64::MAX || state.timer_at.is_some_and(|armed| armed <= at) {
+            return;
+        }
+        let late_max = self.setup.timer_late_max.as_nanos() as u64;
+        if late_max > 0 {
+            at.0 += self.rng.below(late_max);
+        }
+        self.state(id).timer_at = Some(at);
+        self.schedule(at, id, Happening::Timer);
+    }
+
+    /// Starts a node that does not run.
+    pub fn start(&mut self, id: u16) {
+        let (now_true, seed) = (self.now, self.rng.next());
+        let place = usize::from(id) - 1;
+        let state = &mut self.nodes[place];
+        if state.process.is_some() {
+            return;
+        }
+        let boot = Boot {
+            node: NodeId::new(id).expect("nodes' ids are in bounds"),
+            cell: &self.setup.cell,
+            tuning: &self.setup.tuning,
+            seed,
+            now: state.clock.read(now_true),
+            new_cell: !state.has_run,
+            wall_millis: WALL_MILLIS + now_true.0 / 1_000_000,
+            disk: state.disk.as_mut(),
+        };
+        let first_run = !state.has_run;
+        state.has_run = true;
+        state.run += 1;
+        state.timer_at = None;
+        let process = self.algorithm.start(boot);
+        let quarantine = process.quarantine_until(state.clock.read(now_true));
+        let quarantine_until = quarantine.map(|until| state.clock.first_shows(until));
+        state.process = Some(process);
+        self.tracer.hash(&[now_true.0, 6, u64::from(id), u64::from(quarantine.is_some())]);
+        self.tracer.record(now_true, || What::Started { node: id, quarantine_until });
+        if place < self.setup.cell.members().len() {
+            let names = 0..self.setup.names.len();
+            let stored: Vec<Stored> = names.map(|name| self.stored(id, name)).collect();
+            self.checker.started(now_true, place, &stored);
+            self.trace_violations();
+        }
+        if first_run {
+            let tick = self.setup.tick.as_nanos() as u64;
+            let first = self.rng.below(tick + 1);
+            self.schedule_in(first, id, Happening::Tick);
+        }
+        self.settle(id);
+    }
+
+    /// A node loses its memory. A write under way reaches the disk or not, as drawn.
+    pub fn crash(&mut self, id: u16) {
+        if self.state(id).process.take().is_some() {
+            self.counts.crashes += 1;
+            self.tracer.record(self.now, || What::Crashed { node: id });
+            self.end(id, true);
+        }
+    }
+
+    /// A node stops cleanly.
+    pub fn stop(&mut self, id: u16) {
+        let now_true = self.now;
+        let state = self.state(id);
+        let Some(process) = state.process.take() else { return };
+        let now = state.clock.read(now_true);
+        process.stop(now, state.disk.as_mut());
+        let forgotten = state.disk.as_ref().is_none_or(|disk| disk.snapshot.is_none());
+        self.counts.stops += 1;
+        self.tracer.record(self.now, || What::Stopped { node: id });
+        self.end(id, forgotten);
+    }
+
+    fn end(&mut self, id: u16, forgotten: bool) {
+        let survives = self.rng.chance(500);
+        let state = self.state(id);
+        state.run += 1;
+        state.timer_at = None;
+        state.paused_until = None;
+        let ticks = state.backlog.iter().filter(|w| matches!(w, Happening::Tick)).count();
+        state.backlog.clear();
+        if let (Some(bytes), Some(disk)) = (state.writing.take(), &mut state.disk)
+            && survives
+        {
+            disk.record = Some(bytes);
+        }
+        self.counts.events += 1;
+        self.tracer.hash(&[self.now.0, 7, u64::from(id), u64::from(forgotten)]);
+        for _ in 0..ticks {
+            self.schedule_in(self.setup.tick.as_nanos() as u64, id, Happening::Tick);
+        }
+        self.checker.ended(self.now, usize::from(id) - 1, forgotten);
+    }
+
+    /// A node stands still for a while; its clock goes on, and so does the world. What arrives
+    /// meanwhile waits.
+    pub fn pause(&mut self, id: u16, span: Duration) {
+        let until = TrueTime(self.now.0 + span.as_nanos() as u64);
+        let state = self.state(id);
+        if state.process.is_none() || state.paused_until.is_some_and(|end| end >= until) {
+            return;
+        }
+        state.paused_until = Some(until);
+        self.tracer.hash(&[self.now.0, 8, u64::from(id), until.0]);
+        self.tracer.record(self.now, || What::Paused { node: id, until });
+        self.schedule(until, id, Happening::Resumed);
+    }
+
+    fn resume(&mut self, id: u16) {
+        let now_true = self.now;
+        let state = self.state(id);
+        if state.paused_until != Some(now_true) {
+            return;
+        }
+        state.paused_until = None;
+        for what in std::mem::take(&mut state.backlog) {
+            self.happens_to_running(id, what);
+        }
+    }
+
+    /// What broke so far.
+    #[must_use]
+    pub fn violations(&self) -> &[Violation] {
+        self.checker.violations()
+    }
+
+    /// What happened how often.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+fn asked(wish: Wish) -> Asked {
+    match wish {
+        Wish::Acquire { .. } => Asked::Acquire,
+        Wish::Renew { .. } => Asked::Renew,
+        Wish::Release { .. } | Wish::Gone => Asked::Release,
+    }
+}

@@ -1,0 +1,343 @@
+//! What clients do: ask, believe, renew, release, vanish, turn to another node (P5 to P8, T2).
+
+use std::time::Duration;
+
+use paxoslease_core::{Belief, Instant, Name, Token};
+
+use super::{Happening, Wish, World, asked};
+use crate::algorithm::{Algorithm, Answer, Command, Process};
+use crate::checker::Claim;
+use crate::client::{Asked, Client, Habits, Pending, State, span};
+use crate::clock::Clock;
+use crate::trace::{TrueTime, What};
+use crate::world::ClientId;
+
+impl<A: Algorithm> World<A> {
+    /// A client that wants one name. With habits it acts by itself, beginning now.
+    pub fn add_client(&mut self, clock: Clock, name: usize, habits: Option<Habits>) -> ClientId {
+        let id = self.clients.len() as u32;
+        let mut client = Client::new(clock, name, habits);
+        client.node = self.client_rng.between(1, self.nodes.len() as u64) as u16;
+        self.clients.push(client);
+        if let Some(habits) = habits {
+            let think = span(&mut self.client_rng, habits.think);
+            self.wake_in(id, think);
+        }
+        ClientId(id)
+    }
+
+    fn client(&mut self, id: u32) -> &mut Client {
+        &mut self.clients[id as usize]
+    }
+
+    fn client_now(&self, id: u32) -> Instant {
+        self.clients[id as usize].clock.read(self.now)
+    }
+
+    fn wake_in(&mut self, id: u32, span: Duration) {
+        let at = self.client_now(id).after(span);
+        self.wake_at(id, at);
+    }
+
+    fn wake_at(&mut self, id: u32, at: Instant) {
+        let at = self.clients[id as usize].clock.first_shows(at).max(self.now);
+        self.client(id).wake_at = at;
+        self.schedule(at, 0, Happening::Woken { client: id });
+    }
+
+    /// Sends a request; its time is noted first (T2).
+    pub(super) fn ask(&mut self, id: u32, node: u16, wish: Wish) {
+        let (sent_at, sent_at_true) = (self.client_now(id), self.now);
+        let client = self.client(id);
+        client.asked_count += 1;
+        let token = Token(u64::from(id) << 32 | u64::from(client.asked_count));
+        client.node = node;
+        client.note(Pending { token, asked: asked(wish), node, sent_at, sent_at_true });
+        let name = client.name;
+        self.counts.events += 1;
+        let names = &self.setup.names;
+        self.tracer.record(self.now, || {
+            let what = match wish {
+                Wish::Acquire { .. } => "acquire",
+                Wish::Renew { .. } => "renew",
+                Wish::Release { .. } => "release",
+                Wish::Gone => "leave",
+            };
+            What::Asked { client: id, node, text: format!("{what} {}", names[name]) }
+        });
+        self.mail(id, node, token, wish);
+    }
+
+    fn mail(&mut self, client: u32, node: u16, token: Token, wish: Wish) {
+        self.tracer.hash(&[self.now.0, 9, u64::from(node), token.0]);
+        for delay in self.setup.client_link.copies(&mut self.rng).into_iter().flatten() {
+            self.schedule_in(delay, node, Happening::Wished { client, token, wish });
+        }
+    }
+
+    /// A node reads a client's request.
+    pub(super) fn wished(&mut self, node: u16, client: u32, token: Token, wish: Wish) {
+        let text = self.setup.names[self.clients[client as usize].name].clone();
+        let name = Name::new(&text).expect("worlds have valid names");
+        self.with(node, |process, now| {
+            let command = match wish {
+                Wish::Acquire { ttl, wait } => Command::Acquire { name, ttl, wait },
+                Wish::Renew { tenure, ttl } => Command::Renew { name, tenure, ttl },
+                Wish::Release { tenure, patience } => Command::Release { name, tenure, patience },
+                Wish::Gone => return process.handle_gone(now, token, name),
+            };
+            process.handle_command(now, token, command);
+        });
+    }
+
+    /// A client reads an answer.
+    pub(super) fn answered(&mut self, id: u32, token: Token, answer: Answer) {
+        if self.client(id).state == State::Gone || self.is_slow(id, token, answer) {
+            return;
+        }
+        let Some(pending) = self.client(id).take(token) else { return };
+        self.client(id).answers += 1;
+        let drift = self.setup.cell.drift();
+        let rules = self.algorithm.rules();
+        let ends_at =
+            |waited, ttl| drift.remote_belief_ends_at(rules, pending.sent_at, waited, ttl);
+        match (pending.asked, answer) {
+            (Asked::Acquire, Answer::Granted { tenure, ttl, waited }) => {
+                let client = self.client(id);
+                client.grants += 1;
+                client.belief = Some(Belief::granted(tenure, ends_at(waited, ttl)));
+                self.believe(id, &pending);
+                self.begin_holding(id);
+            }
+            (Asked::Acquire, _) if self.client(id).state == State::Acquiring => self.idle(id),
+            (Asked::Renew, Answer::Renewed { tenure, ttl }) => {
+                if let Some(belief) = &mut self.client(id).belief {
+                    belief.renewed(rules, tenure, ends_at(Duration::ZERO, ttl));
+                }
+                self.believe(id, &pending);
+                self.plan_renewal(id);
+            }
+            (Asked::Renew, Answer::NotHeld) if self.client(id).state == State::Holding => {
+                let now = self.client_now(id);
+                if !self.client(id).is_held(now) {
+                    self.idle(id);
+                }
+            }
+            (Asked::Release, _) if self.client(id).state == State::Releasing => self.idle(id),
+            (Asked::Acquire | Asked::Renew | Asked::Release, _) => {}
+        }
+    }
+
+    /// A slow client acts on an answer much later.
+    fn is_slow(&mut self, client: u32, token: Token, answer: Answer) -> bool {
+        let Some(habits) = self.client(client).habits else { return false };
+        if habits.slow_permille == 0 || !self.client_rng.chance(habits.slow_permille) {
+            return false;
+        }
+        let delay = self.client_rng.below(habits.slow_max.as_nanos() as u64);
+        self.schedule_in(delay, 0, Happening::Answered { client, token, answer });
+        true
+    }
+
+    /// Tells the checker what a client believes now.
+    fn believe(&mut self, id: u32, pending: &Pending) {
+        let now = self.client_now(id);
+        let client = &self.clients[id as usize];
+        let Some(belief) = client.belief.filter(|belief| belief.is_held(now)) else { return };
+        let (name, tenure) = (client.name, belief.tenure());
+        let until = client.clock.first_shows(belief.ends_at());
+        let claim = Claim { client: id, tenure, since: pending.sent_at_true, until };
+        self.tracer.hash(&[self.now.0, 10, u64::from(id), tenure.fence(), until.0]);
+        let (node, text) = (pending.node, &self.setup.names[name]);
+        self.tracer.record(self.now, || {
+            let (name, fence) = (text.clone(), tenure.fence());
+            What::Believes { client: id, node, name, fence, until }
+        });
+        self.checker.believes(self.now, name, claim);
+        self.trace_violations();
+    }
+
+    /// A client believes no more, however that came.
+    fn yield_belief(&mut self, id: u32) {
+        let name = self.clients[id as usize].name;
+        let text = &self.setup.names[name];
+        self.tracer.record(self.now, || What::Yielded { client: id, name: text.clone() });
+        self.checker.yields(name, id);
+    }
+
+    fn idle(&mut self, id: u32) {
+        self.client(id).state = State::Idle;
+        if let Some(habits) = self.client(id).habits {
+            let think = span(&mut self.client_rng, habits.think);
+            self.wake_in(id, think);
+        }
+    }
+
+    fn begin_holding(&mut self, id: u32) {
+        let now = self.client_now(id);
+        self.client(id).state = State::Holding;
+        if let Some(habits) = self.client(id).habits {
+            let hold = span(&mut self.client_rng, habits.hold);
+            self.client(id).hold_until = now.after(hold);
+            self.plan_renewal(id);
+        }
+    }
+
+    fn plan_renewal(&mut self, id: u32) {
+        let client = self.client(id);
+        if client.state == State::Holding && client.habits.is_some() {
+            let (third, hold_until) = (client.ttl / 3, client.hold_until);
+            let renew_at = self.client_now(id).after(third);
+            self.wake_at(id, renew_at.min(hold_until));
+        }
+    }
+
+    /// A client's time has come.
+    pub(super) fn woken(&mut self, id: u32) {
+        let (now_true, now) = (self.now, self.client_now(id));
+        let client = self.client(id);
+        let Some(habits) = client.habits else { return };
+        if client.wake_at != now_true {
+            return;
+        }
+        client.wake_at = TrueTime(u64::MAX);
+        self.counts.events += 1;
+        self.tracer.hash(&[now_true.0, 11, u64::from(id)]);
+        match self.client(id).state {
+            State::Idle => self.seek(id, habits),
+            State::Acquiring => {
+                // No answer: the node may be dead. Leave it and go to another (P7, P8).
+                self.leave(id);
+                self.client(id).node = self.another_node(id);
+                self.idle(id);
+            }
+            State::Holding => self.hold_on(id, habits, now),
+            State::Releasing => {
+                self.client(id).node = self.another_node(id);
+                self.idle(id);
+            }
+            State::Gone => self.idle(id),
+        }
+    }
+
+    fn seek(&mut self, id: u32, habits: Habits) {
+        let ttl = span(&mut self.client_rng, habits.ttl);
+        let vanishes = self.client_rng.chance(habits.vanish_permille);
+        let node = self.client(id).node;
+        let client = self.client(id);
+        client.ttl = ttl;
+        client.state = State::Acquiring;
+        client.pending.retain(|pending| pending.asked != Asked::Acquire);
+        self.ask(id, node, Wish::Acquire { ttl, wait: habits.wait });
+        if habits.naive {
+            self.repeat(id, node, Wish::Acquire { ttl, wait: habits.wait });
+        }
+        if vanishes {
+            let lives = self.client_rng.below(habits.patience.as_nanos() as u64 + 1);
+            self.vanish_later(id, Duration::from_nanos(lives));
+        } else {
+            self.wake_in(id, habits.wait + habits.patience);
+        }
+    }
+
+    /// Says it twice under the same number, as a client does whose library retries.
+    fn repeat(&mut self, id: u32, node: u16, wish: Wish) {
+        let token = self.client(id).pending.last().expect("just asked").token;
+        self.mail(id, node, token, wish);
+    }
+
+    /// Being gone is being unable to do anything; what it asked for is told to its node.
+    fn vanish_later(&mut self, id: u32, span: Duration) {
+        self.leave(id);
+        let client = self.client(id);
+        client.state = State::Gone;
+        client.belief = None;
+        client.pending.clear();
+        self.wake_in(id, span);
+    }
+
+    /// P8: tells the node of every open acquire that nobody waits for it any more.
+    fn leave(&mut self, id: u32) {
+        let open: Vec<Pending> = self.client(id).pending.clone();
+        for Pending { token, node, .. } in open.iter().filter(|p| p.asked == Asked::Acquire) {
+            let delay = self.client_rng.below(20_000_000);
+            let wish = Wish::Gone;
+            let gone = Happening::Wished { client: id, token: *token, wish };
+            self.schedule_in(delay, *node, gone);
+        }
+        self.client(id).pending.retain(|pending| pending.asked != Asked::Acquire);
+    }
+
+    fn hold_on(&mut self, id: u32, habits: Habits, now: Instant) {
+        let held = self.client(id).is_held(now);
+        if now >= self.client(id).hold_until {
+            if self.client_rng.chance(habits.lapse_permille) {
+                return self.idle(id);
+            }
+            let node = self.renewing_node(id, habits);
+            self.release_held(id, node);
+            return self.wake_in(id, habits.patience);
+        }
+        if !held && !habits.naive {
+            return self.idle(id);
+        }
+        let node = self.renewing_node(id, habits);
+        let ttl = span(&mut self.client_rng, habits.ttl);
+        let Some(tenure) = self.client(id).tenure() else { return self.idle(id) };
+        self.ask(id, node, Wish::Renew { tenure, ttl });
+        if habits.naive {
+            self.repeat(id, node, Wish::Renew { tenure, ttl });
+        }
+        self.plan_renewal(id);
+    }
+
+    fn renewing_node(&mut self, id: u32, habits: Habits) -> u16 {
+        if self.client_rng.chance(habits.wander_permille) {
+            self.another_node(id)
+        } else {
+            self.client(id).node
+        }
+    }
+
+    fn another_node(&mut self, id: u32) -> u16 {
+        let count = self.nodes.len() as u64;
+        let node = self.client_rng.between(1, count) as u16;
+        if node == self.client(id).node { (u64::from(node) % count) as u16 + 1 } else { node }
+    }
+
+    /// P6: drops the belief, then asks.
+    pub(super) fn release_held(&mut self, id: u32, node: u16) {
+        let (now, rules) = (self.client_now(id), self.algorithm.rules());
+        let client = self.client(id);
+        let Some(belief) = &mut client.belief else { return };
+        let (tenure, patience) = (belief.tenure(), belief.remaining(now));
+        belief.release(rules);
+        client.state = State::Releasing;
+        if !client.is_held(now) {
+            self.yield_belief(id);
+        }
+        let patience = patience.max(Duration::from_millis(1));
+        self.ask(id, node, Wish::Release { tenure, patience });
+    }
+
+    /// Every client becomes calm: one that does nothing wrong.
+    pub(crate) fn calm_clients(&mut self, habits: impl Fn(usize) -> Option<Habits>) {
+        for id in 0..self.clients.len() as u32 {
+            let client = self.client(id);
+            client.habits = habits(client.name);
+            client.grants = 0;
+            client.answers = 0;
+        }
+    }
+
+    /// Clients that were granted nothing since they were last calmed.
+    pub(crate) fn without_grant(&self) -> impl Iterator<Item = (ClientId, usize)> {
+        let clients = self.clients.iter().zip(0..);
+        clients.filter(|(client, _)| client.grants == 0).map(|(c, id)| (ClientId(id), c.name))
+    }
+
+    /// Requests and rounds that running nodes still keep something for.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.nodes.iter().filter_map(|node| node.process.as_ref()).map(Process::in_flight).sum()
+    }
+}

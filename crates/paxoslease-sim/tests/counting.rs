@@ -1,0 +1,73 @@
+//! What an operation costs between nodes, counted.
+
+use std::time::Duration;
+
+use paxoslease_core::{Cell, Drift, NodeId, Ttl};
+use paxoslease_sim::{Clock, PaxosLease, Setup, World};
+
+const TTL: Duration = Duration::from_secs(10);
+const ROUND_TRIP: Duration = Duration::from_millis(2);
+
+fn quiet(members: u16) -> World<PaxosLease> {
+    let nodes: Vec<NodeId> = (1..=members).map(|id| NodeId::new(id).expect("an id")).collect();
+    let max_lease = Ttl::from_millis(60_000).expect("not zero");
+    let cell = Cell::new(&nodes, max_lease, Drift::NONE).expect("valid");
+    let mut world = World::new(PaxosLease::default(), Setup::quiet(cell));
+    // The first acquire of a ttl waits for the disks; measure the others.
+    let client = world.add_client(Clock::perfect(), 0, None);
+    world.acquire(client, 1, TTL, Duration::ZERO);
+    world.run_for(Duration::from_secs(1));
+    world.release(client, 1);
+    world.run_for(Duration::from_secs(1));
+    world
+}
+
+/// The messages and the true time something takes until the client knows.
+fn cost(
+    world: &mut World<PaxosLease>,
+    act: impl FnOnce(&mut World<PaxosLease>),
+    busy: impl Fn(&World<PaxosLease>) -> bool,
+) -> (u64, Duration) {
+    let (sent, started_at) = (world.counts().messages, world.now());
+    act(world);
+    assert!(world.run_while(Duration::from_secs(1), busy), "it ends");
+    let took = Duration::from_nanos(world.now().0 - started_at.0);
+    world.run_for(Duration::from_secs(1));
+    (world.counts().messages - sent, took)
+}
+
+#[test]
+fn an_uncontended_acquire_is_one_round_trip_and_two_messages_per_peer() {
+    for members in 1..=9 {
+        let mut world = quiet(members);
+        let client = world.add_client(Clock::perfect(), 0, None);
+        let (messages, took) = cost(
+            &mut world,
+            |world| world.acquire(client, 1, TTL, Duration::ZERO),
+            |world| !world.believes(client),
+        );
+        assert_eq!(messages, 2 * (u64::from(members) - 1), "{members} members");
+        assert!(took < ROUND_TRIP + ROUND_TRIP / 2, "{members} members: {took:?}");
+        assert_eq!(world.violations(), []);
+    }
+}
+
+#[test]
+fn a_renewal_is_one_round_trip_and_two_messages_per_peer() {
+    for members in 1..=9 {
+        let mut world = quiet(members);
+        let client = world.add_client(Clock::perfect(), 0, None);
+        world.acquire(client, 1, TTL, Duration::ZERO);
+        world.run_for(Duration::from_secs(1));
+        let node = members.min(2);
+        let renewals = world.counts().renewals;
+        let (messages, took) = cost(
+            &mut world,
+            |world| world.renew(client, node, TTL),
+            |world| world.counts().renewals == renewals,
+        );
+        assert_eq!(messages, 2 * (u64::from(members) - 1), "{members} members");
+        assert!(took < ROUND_TRIP + ROUND_TRIP / 2, "{members} members: {took:?}");
+        assert_eq!(world.violations(), []);
+    }
+}
