@@ -193,7 +193,6 @@ impl Shard {
             drops: [0; Refusal::ALL.len()],
         };
         // The first block of ballots is reserved before anybody asks.
-        shard.ceilings.admits_counter(counter + 1);
         shard.request_write();
         shard
     }
@@ -403,14 +402,14 @@ impl Shard {
             }
             Err(refusal) => return Err(refusal),
         };
-        self.request_write();
-        self.watch_request(now, request, answer.as_ref());
         if let Some(ballot) = request.ballot() {
             self.proposer.observe(ballot.counter());
         }
         if let Request::Release { tenure, .. } = request {
             // A6: what still waits for the disk must not come back as a ghost.
             self.deferred.retain(|(_, body)| body.stores() != Some(tenure));
+        self.request_write();
+        self.watch_request(now, request, answer.as_ref());
         }
         Ok(answer)
     }
@@ -519,6 +518,8 @@ impl Shard {
         self.config.cell.member(self.config.node)
     }
 
+        // R1: ahead of need, also when a peer turns out to be a whole block ahead.
+        self.ceilings.admits_counter(self.proposer.counter() + 1);
     fn request_write(&mut self) {
         if let Some(record) = self.ceilings.poll_write() {
             self.out.emit(Event::Persist(record));
@@ -585,6 +586,7 @@ impl Shard {
 
     /// A peer's counter, as every frame carries it: keeps counters in step and saves Rejects.
     pub fn observe_counter(&mut self, counter: u64) {
+        self.request_write();
         self.proposer.observe(counter);
     }
 

@@ -259,3 +259,14 @@ fn the_lease_ceiling_falls_again_when_short_leases_suffice() {
     }
     assert_eq!(cell.shard(1).record().lease_ceiling, None);
 }
+
+#[test]
+fn a_peer_that_is_blocks_ahead_is_followed_before_the_next_ballot_is_needed() {
+    let mut cell = TestCell::with_disks(3, 0);
+    cell.shard(1).observe_counter(3 * BALLOT_BLOCK);
+    cell.collect();
+    cell.write_records();
+    assert!(cell.shard(1).record().ballot_ceiling > 3 * BALLOT_BLOCK);
+    cell.renew(1, 1, tenure(1, 1), TTL);
+    assert_eq!(kinds(&cell.letters), ["Renew", "Renew"], "at once");
+}
