@@ -1,0 +1,196 @@
+//! Sections 7 "Releasing leases" and 8 "Leases for many resources".
+
+use crate::cell::{NAME, TTL, TestCell, ballot, name, node, propose, release, tenure, wish};
+use crate::{MS, NO_WAIT, WAIT, run};
+use paxoslease_core::*;
+
+/// Section 7: releasing lets others acquire before the lease expires.
+#[test]
+fn after_a_release_others_acquire_at_once() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.release(1, 2, held);
+    cell.settle();
+    cell.acquire(2, 3, NO_WAIT);
+    cell.settle();
+    assert!(cell.granted(3).is_some());
+}
+
+/// Section 7: any proposer may at any time send release messages for a ballot number.
+#[test]
+fn any_proposer_may_release() {
+    let mut cell = TestCell::new(3, 1);
+    let held = cell.held_by(1, 1);
+    cell.release(4, 2, held);
+    cell.settle();
+    assert!(matches!(cell.answers(2)[..], [Event::Released { held: true, confirmed: true, .. }]));
+    assert_eq!((cell.live(1), cell.live(2), cell.live(3)), (None, None, None));
+}
+
+/// Section 7: before it sends, the proposer switches to "I do not have the lease" (P6), for good:
+/// no later grant of that tenure counts.
+#[test]
+fn the_holder_stops_believing_before_the_release_is_sent() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    let mut belief = cell.belief(1).expect("granted");
+    cell.renew(1, 2, held, TTL);
+    let accepts = cell.take(|_| true);
+    belief.release(Rules::ALL);
+    cell.release(1, 3, held);
+    for letter in accepts {
+        cell.deliver(&letter).expect("fine");
+    }
+    cell.settle();
+    assert!(!belief.is_held(cell.now));
+    assert!(matches!(cell.answers(2)[..], [Event::NotHeld { .. }]), "{:?}", cell.answers(2));
+    cell.renew(1, 4, held, TTL);
+    assert!(matches!(cell.answers(4)[..], [Event::NotHeld { .. }]), "nor can it be renewed");
+}
+
+/// Section 7: an acceptor whose accepted ballot number matches discards its state.
+#[test]
+fn a_matching_acceptor_discards_its_state() {
+    let mut cell = TestCell::new(3, 0);
+    cell.ask(1, 2, propose(ballot(5, 2))).expect("accepted");
+    assert_eq!(cell.ask(1, 2, release(tenure(5, 2))).expect("an answer").kind(), "Released");
+    assert_eq!(cell.register(1).accepted, None);
+}
+
+/// Section 7: the paper compares the accepted ballot number. Renewals have ballots of their own
+/// here, so the tenure is compared (A6): a release of a renewed lease still finds it.
+#[test]
+fn a_release_finds_a_lease_that_was_renewed_since() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(2, 2, held, TTL);
+    cell.settle();
+    cell.release(1, 3, held);
+    cell.settle();
+    assert_eq!((cell.live(1), cell.live(2), cell.live(3)), (None, None, None));
+}
+
+/// Section 7: otherwise it does nothing.
+#[test]
+fn an_acceptor_that_does_not_match_does_nothing() {
+    let mut cell = TestCell::new(3, 0);
+    cell.ask(1, 2, propose(ballot(5, 2))).expect("accepted");
+    let before = cell.register(1);
+    for stale in [tenure(4, 2), tenure(5, 3), tenure(6, 2)] {
+        cell.ask(1, 2, release(stale)).expect("an answer");
+        assert_eq!(cell.register(1), before, "{stale}");
+    }
+}
+
+/// Section 7 does not say it; A6: the Propose of the released round, arriving late, is refused.
+#[test]
+fn a_late_propose_of_a_released_round_is_no_ghost() {
+    let mut cell = TestCell::new(3, 0);
+    cell.ask(1, 2, propose(ballot(5, 2))).expect("accepted");
+    cell.ask(1, 2, release(tenure(5, 2))).expect("released");
+    assert_eq!(cell.ask(1, 2, propose(ballot(5, 2))).expect("an answer").kind(), "Reject");
+    assert_eq!(cell.live(1), None);
+}
+
+/// Section 7: release messages also go to other proposers as hints; those who wait try at once.
+#[test]
+fn release_messages_are_hints_for_those_who_wait() {
+    let mut cell = TestCell::new(3, 2);
+    let held = cell.held_by(1, 1);
+    cell.acquire(2, 2, WAIT);
+    cell.acquire(4, 4, WAIT);
+    cell.settle();
+    cell.release(1, 5, held);
+    run(&mut cell, 100 * MS);
+    let next = [2, 4].iter().find_map(|token| cell.granted(*token)).expect("one of them");
+    let id = next.ballot().node().expect("a node's").get();
+    cell.release(id, 6, next);
+    run(&mut cell, 100 * MS);
+    assert!(cell.granted(2).is_some() && cell.granted(4).is_some());
+}
+
+/// Section 7, P6: a release nobody hears is repeated, and answered at the latest when the lease
+/// is over anyway.
+#[test]
+fn a_release_that_nobody_confirms_is_still_a_release() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.release(1, 2, held);
+    let mut repeated = 0;
+    for _ in 0..=TTL.as_millis() + 100 {
+        repeated += cell.take(|letter| letter.kind() == "Release").len();
+        cell.pass(MS);
+    }
+    assert!(repeated > 2);
+    assert!(matches!(cell.answers(2)[..], [Event::Released { confirmed: false, .. }]));
+}
+
+/// Section 7: a release by two is one release, and both are answered.
+#[test]
+fn a_release_asked_for_twice_is_answered_twice_and_done_once() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.sent = 0;
+    cell.release(1, 2, held);
+    cell.release(1, 3, held);
+    assert_eq!(cell.sent, 2);
+    cell.settle();
+    cell.release(1, 4, held);
+    for token in 2..=4 {
+        let answers = cell.answers(token);
+        assert!(matches!(answers[..], [Event::Released { confirmed: true, .. }]), "{token}");
+    }
+}
+
+/// Section 8: independent instances per resource: leases, promises and ballots of one name mean
+/// nothing for another.
+#[test]
+fn resources_are_independent() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    let now = cell.now;
+    let other = name("another");
+    let acquire = Acquire { name: other, ..wish(2, NO_WAIT, TTL) };
+    cell.shard(2).acquire(now, acquire).expect("in bounds");
+    cell.collect();
+    cell.settle();
+    let second = cell.granted(2).expect("nobody holds this one");
+    cell.release(2, 3, second);
+    cell.settle();
+    assert_eq!(cell.live(1), Some(held), "that release named another resource");
+    let lease = cell.shard(1).lease(now, other).expect("still held");
+    assert_eq!(lease.tenure, second);
+}
+
+/// Section 8: every message is tagged with the resource. A reply is tagged by its round, which is
+/// of one resource.
+#[test]
+fn every_request_is_tagged_with_its_resource() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    for letter in &cell.letters {
+        let Message::Request(Request::Propose { name: tag, .. }) = letter.transmit.message() else {
+            panic!("{letter:?}")
+        };
+        assert_eq!(tag, name(NAME));
+    }
+}
+
+/// Section 8: about 100 bytes per instance. (The exact figure is a benchmark's business.)
+#[test]
+fn an_instance_needs_no_more_than_about_100_bytes() {
+    let mut config = Config::new(node(1), crate::cell::cell(1), 1);
+    config.limits.entries_max = 1 << 20;
+    let start = Start::NewCell { counter: 0, disk: false };
+    let mut shard = Shard::start(config, Instant::ZERO, start);
+    let count = 20_000;
+    for number in 0..count {
+        let text = format!("resource/{number:07}");
+        let acquire = Acquire { name: name(&text), ..wish(number, NO_WAIT, TTL) };
+        shard.acquire(Instant::ZERO, acquire).expect("room");
+        while shard.poll_event().is_some() {}
+    }
+    assert_eq!(shard.entries() as u64, count);
+    let each = shard.acceptor_bytes() as u64 / count;
+    assert!(each <= 110, "{each} bytes");
+}
