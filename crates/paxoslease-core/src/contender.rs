@@ -72,14 +72,14 @@ impl Contenders {
     }
 
     pub(crate) fn find(&self, name: Name<'_>) -> Option<ContenderId> {
-        let hash = self.hasher.hash_one(name.as_str());
+        let hash = self.hasher.hash_one(name.as_bytes());
         let same = |slot: &u32| name_in(&self.slots, *slot) == Some(name);
         self.by_name.find(hash, same).map(|slot| ContenderId(*slot))
     }
 
     /// For a name that has no contender yet.
     pub(crate) fn insert(&mut self, contender: Contender) -> ContenderId {
-        let hash = self.hasher.hash_one(contender.first.label.name().as_str());
+        let hash = self.hasher.hash_one(contender.first.label.name().as_bytes());
         self.wants += 1;
         let slot = match self.vacant.pop() {
             Some(slot) => {
@@ -93,7 +93,9 @@ impl Contenders {
         };
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.by_name.insert_unique(hash, slot, |slot| {
-            hasher.hash_one(name_in(slots, *slot).expect("only occupied slots are indexed").as_str())
+            hasher.hash_one(
+                name_in(slots, *slot).expect("only occupied slots are indexed").as_bytes(),
+            )
         });
         ContenderId(slot)
     }
@@ -152,7 +154,7 @@ impl Contenders {
 
     fn remove(&mut self, id: ContenderId) -> Contender {
         let contender = self.slots[id.0 as usize].take().expect("removed once");
-        let hash = self.hasher.hash_one(contender.first.label.name().as_str());
+        let hash = self.hasher.hash_one(contender.first.label.name().as_bytes());
         if let Ok(found) = self.by_name.find_entry(hash, |slot| *slot == id.0) {
             found.remove();
         }

@@ -96,14 +96,13 @@ impl Table {
     }
 
     pub(crate) fn find(&self, name: Name<'_>) -> Option<Slot> {
-        let name = name.as_str().as_bytes();
-        self.index.find(self.hash(name), |slot| self.entry(slot).label.name_bytes() == name)
+        self.index.find(self.hash(name), |slot| self.entry(slot).label.name() == name)
     }
 
     /// Adds an entry, unmarked. Its name must not be there yet.
     pub(crate) fn insert(&mut self, label: Label, register: Register) -> Slot {
         debug_assert!(self.find(label.name()).is_none(), "{label:?} is there already");
-        let hash = self.hash(label.name_bytes());
+        let hash = self.hash(label.name());
         self.spilled_bytes += label.heap_bytes();
         let slot = self.occupy(Entry { register, label });
         self.index.insert(hash, slot);
@@ -113,7 +112,7 @@ impl Table {
 
     /// Removes an entry; its slot is the next to be filled again.
     pub(crate) fn remove(&mut self, slot: Slot) -> Entry {
-        let hash = self.hash(self.entry(slot).label.name_bytes());
+        let hash = self.hash(self.entry(slot).label.name());
         self.index.remove(hash, slot);
         let vacant = Entry::vacant(mem::replace(&mut self.vacant_first, slot));
         let (chunk, at) = self.chunk_mut(slot);
@@ -199,9 +198,9 @@ impl Table {
             + self.spilled_bytes
     }
 
-    fn hash(&self, name: &[u8]) -> u32 {
+    fn hash(&self, name: Name<'_>) -> u32 {
         let mut hasher = FoldHasher::with_seed(self.seed, &self.seed_shared);
-        hasher.write(name);
+        hasher.write(name.as_bytes());
         hasher.finish() as u32
     }
 
@@ -430,7 +429,7 @@ mod tests {
             }
         }
         assert_eq!(format!("{:?}", tables[0]), format!("{:?}", tables[1]));
-        let hashes = tables.map(|table| table.hash(b"a"));
+        let hashes = tables.map(|table| table.hash(name("a")));
         assert_ne!(hashes[0], hashes[1]);
     }
 

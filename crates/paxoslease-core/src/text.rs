@@ -1,7 +1,8 @@
 //! Names and holder texts: borrowed and checked at the border, owned and compact inside.
 //!
 //! [`Label`] keeps a name and a holder text together in 40 bytes, so that an acceptor entry is one
-//! cache line; longer texts spill to the heap.
+//! cache line; longer texts spill to the heap. Texts travel as bytes known to be UTF-8, because
+//! cutting a `str` out of a label costs a check of its encoding, and only people need one.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -9,7 +10,7 @@ use core::num::NonZeroU8;
 
 /// What is leased: 1 to 512 bytes of UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name<'a>(&'a str);
+pub struct Name<'a>(&'a [u8]);
 
 /// Why a text is no name or no holder text. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +52,7 @@ impl<'a> Name<'a> {
         match text.len() {
             0 => Err(TextError::Empty),
             len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
-            _ => Ok(Self(text)),
+            _ => Ok(Self(text.as_bytes())),
         }
     }
 
@@ -63,34 +64,40 @@ impl<'a> Name<'a> {
         Self::new(core::str::from_utf8(bytes).map_err(|_| TextError::NotUtf8)?)
     }
 
-    /// The text.
+    /// The text, for people. Checks the encoding; [`Self::as_bytes`] is free.
     #[must_use]
     pub const fn as_str(self) -> &'a str {
+        utf8(self.0)
+    }
+
+    /// The text's bytes, for comparing, hashing and sending.
+    #[must_use]
+    pub const fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 }
 
 impl fmt::Debug for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.0, f)
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
 impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
+        f.write_str(self.as_str())
     }
 }
 
 /// Who holds it, in the user's words: 0 to 256 bytes of UTF-8. Shown, never compared for safety.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Holder<'a>(&'a str);
+pub struct Holder<'a>(&'a [u8]);
 
 impl<'a> Holder<'a> {
     /// The longest holder text, in bytes.
     pub const LEN_MAX: usize = 256;
     /// No text.
-    pub const NONE: Self = Self("");
+    pub const NONE: Self = Self(b"");
 
     /// Checks the bound.
     ///
@@ -99,7 +106,7 @@ impl<'a> Holder<'a> {
     pub const fn new(text: &'a str) -> Result<Self, TextError> {
         match text.len() {
             len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
-            _ => Ok(Self(text)),
+            _ => Ok(Self(text.as_bytes())),
         }
     }
 
@@ -111,22 +118,28 @@ impl<'a> Holder<'a> {
         Self::new(core::str::from_utf8(bytes).map_err(|_| TextError::NotUtf8)?)
     }
 
-    /// The text.
+    /// The text, for people. Checks the encoding; [`Self::as_bytes`] is free.
     #[must_use]
     pub const fn as_str(self) -> &'a str {
+        utf8(self.0)
+    }
+
+    /// The text's bytes, for comparing, hashing and sending.
+    #[must_use]
+    pub const fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 }
 
 impl fmt::Debug for Holder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.0, f)
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
 impl fmt::Display for Holder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -145,15 +158,15 @@ enum Repr {
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Spilled {
-    name: Box<str>,
-    holder: Box<str>,
+    name: Box<[u8]>,
+    holder: Box<[u8]>,
 }
 
 impl Label {
     /// Copies both texts.
     #[must_use]
     pub fn new(name: Name<'_>, holder: Holder<'_>) -> Self {
-        let (name, holder) = (name.0.as_bytes(), holder.0.as_bytes());
+        let (name, holder) = (name.0, holder.0);
         let inline_len = name.len() + holder.len();
         match u8::try_from(name.len()).ok().and_then(NonZeroU8::new) {
             Some(name_len) if inline_len <= INLINE_MAX => {
@@ -162,24 +175,18 @@ impl Label {
                 bytes[name.len()..inline_len].copy_from_slice(holder);
                 Self(Repr::Inline { name_len, holder_len: holder.len() as u8, bytes })
             }
-            _ => Self(Repr::Spilled(Box::new(Spilled {
-                name: utf8(name).into(),
-                holder: utf8(holder).into(),
-            }))),
+            _ => {
+                Self(Repr::Spilled(Box::new(Spilled { name: name.into(), holder: holder.into() })))
+            }
         }
     }
 
     /// The name.
     #[must_use]
     pub fn name(&self) -> Name<'_> {
-        Name(utf8(self.name_bytes()))
-    }
-
-    /// The name's bytes, for comparing without checking the encoding again.
-    pub(crate) fn name_bytes(&self) -> &[u8] {
         match &self.0 {
-            Repr::Inline { name_len, bytes, .. } => &bytes[..usize::from(name_len.get())],
-            Repr::Spilled(spilled) => spilled.name.as_bytes(),
+            Repr::Inline { name_len, bytes, .. } => Name(&bytes[..usize::from(name_len.get())]),
+            Repr::Spilled(spilled) => Name(&spilled.name),
         }
     }
 
@@ -189,7 +196,7 @@ impl Label {
         match &self.0 {
             Repr::Inline { name_len, holder_len, bytes } => {
                 let start = usize::from(name_len.get());
-                Holder(utf8(&bytes[start..start + usize::from(*holder_len)]))
+                Holder(&bytes[start..start + usize::from(*holder_len)])
             }
             Repr::Spilled(spilled) => Holder(&spilled.holder),
         }
@@ -213,8 +220,11 @@ impl Label {
     }
 }
 
-fn utf8(bytes: &[u8]) -> &str {
-    core::str::from_utf8(bytes).expect("copied from a str, cut where it was joined")
+const fn utf8(bytes: &[u8]) -> &str {
+    match core::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(_) => panic!("copied from a str, cut where it was joined"),
+    }
 }
 
 impl fmt::Debug for Label {
