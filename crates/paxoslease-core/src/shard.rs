@@ -408,9 +408,9 @@ impl Shard {
         if let Request::Release { tenure, .. } = request {
             // A6: what still waits for the disk must not come back as a ghost.
             self.deferred.retain(|(_, body)| body.stores() != Some(tenure));
+        }
         self.request_write();
         self.watch_request(now, request, answer.as_ref());
-        }
         Ok(answer)
     }
 
@@ -518,9 +518,9 @@ impl Shard {
         self.config.cell.member(self.config.node)
     }
 
+    fn request_write(&mut self) {
         // R1: ahead of need, also when a peer turns out to be a whole block ahead.
         self.ceilings.admits_counter(self.proposer.counter() + 1);
-    fn request_write(&mut self) {
         if let Some(record) = self.ceilings.poll_write() {
             self.out.emit(Event::Persist(record));
         }
@@ -586,8 +586,8 @@ impl Shard {
 
     /// A peer's counter, as every frame carries it: keeps counters in step and saves Rejects.
     pub fn observe_counter(&mut self, counter: u64) {
-        self.request_write();
         self.proposer.observe(counter);
+        self.request_write();
     }
 
     /// The counter for the next frame.
