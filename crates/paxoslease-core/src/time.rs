@@ -153,15 +153,16 @@ impl Drift {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// T1: `Tp = ttl / r - g`, how long a holder may believe after an acceptor was asked to
-    /// exclude others for `ttl`.
+    /// T1: `Tp = ttl / r - 2g`, how long a holder may believe after an acceptor was asked to
+    /// exclude others for `ttl`. Two clocks are read: an acceptor that read an old `now` lets go
+    /// that much earlier, a holder that reads an old `now` lets go that much later.
     #[must_use]
     pub fn belief_span(self, rules: Rules, ttl: Ttl) -> Duration {
         let span = ttl.as_duration();
         if !rules.on(Rule::BeliefKeepsDriftMargin) {
             return span;
         }
-        self.shrink(span).saturating_sub(self.granularity)
+        self.shrink(span).saturating_sub(self.granularity.saturating_mul(2))
     }
 
     /// T2 for a holder on the proposer's own clock: belief counts from before the round was sent.
@@ -171,7 +172,8 @@ impl Drift {
     }
 
     /// T2 for a holder on another clock: from before its request left, plus what the server says
-    /// it was kept waiting (on the server's clock, hence the division), less the granularity.
+    /// it was kept waiting (on the server's clock, hence the division), less the granularity: of
+    /// the two readings `waited` comes from, the first may have been old.
     #[must_use]
     pub fn remote_belief_ends_at(
         self,
@@ -214,6 +216,24 @@ mod tests {
         let acceptor_real = 10.0 / (1.0 + 0.001);
         assert!(holder_real < acceptor_real);
         assert!(acceptor_real - holder_real < 0.003, "and waste no more than the margin");
+    }
+
+    #[test]
+    fn a_belief_on_coarse_clocks_ends_before_the_exclusion() {
+        // Clocks that step once a granule. The holder notes `started_at` right after a step, the
+        // acceptor reads `now` right before one; later the holder's clock stands just short of
+        // the end of its belief, and the acceptor's steps just past its expiry.
+        let granule = Duration::from_millis(4);
+        let drift = Drift::new(0, granule).expect("in bounds");
+        let nanos = |span: Duration| span.as_nanos() as u64;
+        for millis in 50..100 {
+            let ttl = Ttl::from_millis(millis).expect("not zero");
+            let ends_at = drift.belief_ends_at(R, Instant::ZERO, ttl);
+            let holder_lets_go = ends_at.as_nanos().next_multiple_of(nanos(granule));
+            let stale_by = nanos(granule) - 1;
+            let acceptor_lets_go = nanos(ttl.as_duration()) - stale_by;
+            assert!(holder_lets_go <= acceptor_lets_go, "{ttl:?}");
+        }
     }
 
     #[test]
