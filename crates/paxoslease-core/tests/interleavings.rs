@@ -1,0 +1,213 @@
+//! Random schedules on three real shards: commands, deliveries in any order, losses, duplicates
+//! and time. Nothing panics, nobody ever believes at the same time as another, everybody is
+//! answered once, and when all is quiet nothing is left behind.
+
+mod cell;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use cell::{NAME, TTL, TestCell, name};
+use paxoslease_core::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+#[derive(Clone, Debug)]
+enum Step {
+    Acquire { id: u16, wait: Duration },
+    Renew { id: u16, which: usize, ttl: Duration },
+    Release { id: u16, which: usize },
+    Abandon { which: usize },
+    Inspect { id: u16 },
+    Deliver { which: usize },
+    Repeat { which: usize },
+    Lose { which: usize },
+    Pass(Duration),
+    Sweep { id: u16 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let id = 1u16..=4;
+    let which = any::<usize>();
+    let wait = prop_oneof![Just(Duration::ZERO), (1u64..30_000).prop_map(Duration::from_millis)];
+    let ttl = prop_oneof![Just(TTL), (50u64..20_000).prop_map(Duration::from_millis)];
+    let span =
+        prop_oneof![Just(MS), Just(100 * MS), (0u64..12_000).prop_map(Duration::from_millis)];
+    prop_oneof![
+        3 => (id.clone(), wait).prop_map(|(id, wait)| Step::Acquire { id, wait }),
+        2 => (id.clone(), which, ttl).prop_map(|(id, which, ttl)| Step::Renew { id, which, ttl }),
+        2 => (id.clone(), which).prop_map(|(id, which)| Step::Release { id, which }),
+        1 => which.prop_map(|which| Step::Abandon { which }),
+        1 => id.clone().prop_map(|id| Step::Inspect { id }),
+        24 => which.prop_map(|which| Step::Deliver { which }),
+        2 => which.prop_map(|which| Step::Repeat { which }),
+        2 => which.prop_map(|which| Step::Lose { which }),
+        5 => span.prop_map(Step::Pass),
+        1 => id.prop_map(|id| Step::Sweep { id }),
+    ]
+}
+
+/// Who asked for what, and who believes what. Holders live beside their nodes.
+struct World {
+    cell: TestCell,
+    asked: Vec<(u16, Token)>,
+    open: Vec<Token>,
+    abandoned: Vec<Token>,
+    beliefs: BTreeMap<Tenure, Belief>,
+    heard: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            cell: TestCell::new(3, 1),
+            asked: Vec::new(),
+            open: Vec::new(),
+            abandoned: Vec::new(),
+            beliefs: BTreeMap::new(),
+            heard: 0,
+        }
+    }
+
+    fn ask(&mut self, id: u16) -> u64 {
+        let token = Token(self.asked.len() as u64 + 1);
+        self.asked.push((id, token));
+        self.open.push(token);
+        token.0
+    }
+
+    /// A tenure that was granted to somebody and not released by them.
+    fn own_tenure(&self, which: usize) -> Option<Tenure> {
+        let own: Vec<Tenure> = self.beliefs.keys().copied().collect();
+        (!own.is_empty()).then(|| own[which % own.len()])
+    }
+
+    fn take(&mut self, step: &Step) {
+        let letters = self.cell.letters.len();
+        let place = |which: usize| which.checked_rem(letters);
+        match *step {
+            Step::Acquire { id, wait } => {
+                let token = self.ask(id);
+                self.cell.acquire(id, token, wait);
+            }
+            // Naive holders too: the tenure may have lapsed long ago.
+            Step::Renew { id, which, ttl } => {
+                if let Some(tenure) = self.own_tenure(which) {
+                    let token = self.ask(id);
+                    self.cell.renew(id, token, tenure, ttl);
+                }
+            }
+            Step::Release { id, which } => {
+                if let Some(tenure) = self.own_tenure(which) {
+                    self.beliefs.get_mut(&tenure).expect("own").release(Rules::ALL);
+                    let token = self.ask(id);
+                    self.cell.release(id, token, tenure);
+                }
+            }
+            Step::Abandon { which } => {
+                if let Some((id, token)) =
+                    which.checked_rem(self.asked.len()).map(|i| self.asked[i])
+                {
+                    let now = self.cell.now;
+                    if self.cell.shard(id).abandon(now, name(NAME), token) {
+                        self.open.retain(|open| *open != token);
+                        self.abandoned.push(token);
+                    }
+                    self.cell.collect();
+                }
+            }
+            Step::Inspect { id } => {
+                let token = Token(self.ask(id));
+                let now = self.cell.now;
+                self.cell.shard(id).inspect(now, token, name(NAME)).expect("room");
+                self.cell.collect();
+            }
+            Step::Deliver { which } => {
+                if let Some(place) = place(which) {
+                    let letter = self.cell.letters.swap_remove(place);
+                    self.cell.deliver(&letter).expect("nobody misbehaves");
+                }
+            }
+            Step::Repeat { which } => {
+                if let Some(place) = place(which) {
+                    let letter = self.cell.letters[place].clone();
+                    self.cell.deliver(&letter).expect("nobody misbehaves");
+                }
+            }
+            Step::Lose { which } => {
+                if let Some(place) = place(which) {
+                    self.cell.letters.swap_remove(place);
+                }
+            }
+            Step::Pass(span) => self.cell.pass(span),
+            Step::Sweep { id } => {
+                let now = self.cell.now;
+                self.cell.shard(id).sweep(now, 4);
+            }
+        }
+        self.hear();
+    }
+
+    /// What the events mean to those who asked.
+    fn hear(&mut self) {
+        let events = self.cell.events[self.heard..].to_vec();
+        self.heard = self.cell.events.len();
+        for (_, event) in events {
+            let token = match event {
+                Event::Granted { token, tenure, ttl, started_at, .. } => {
+                    let ends_at = Drift::NONE.belief_ends_at(Rules::ALL, started_at, ttl);
+                    let before = self.beliefs.last_key_value().map(|(tenure, _)| *tenure);
+                    assert!(before < Some(tenure), "fences increase: {tenure} after {before:?}");
+                    self.beliefs.insert(tenure, Belief::granted(tenure, ends_at));
+                    token
+                }
+                Event::Renewed { token, tenure, ttl, started_at } => {
+                    let ends_at = Drift::NONE.belief_ends_at(Rules::ALL, started_at, ttl);
+                    let belief = self.beliefs.get_mut(&tenure).expect("only own are renewed");
+                    belief.renewed(Rules::ALL, tenure, ends_at);
+                    token
+                }
+                Event::Denied { token, .. }
+                | Event::NoQuorum { token }
+                | Event::NotHeld { token, .. }
+                | Event::Released { token, .. }
+                | Event::Inspected { token, .. } => token,
+                Event::Persist(_) | Event::HeldHint(_) | Event::FreedHint(_) => continue,
+            };
+            let place = self.open.iter().position(|open| *open == token);
+            let Some(place) = place else { panic!("{token:?} was answered twice or had left") };
+            self.open.swap_remove(place);
+        }
+        let now = self.cell.now;
+        let held: Vec<&Belief> = self.beliefs.values().filter(|b| b.is_held(now)).collect();
+        assert!(held.len() <= 1, "at the same time: {held:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+    #[test]
+    fn no_schedule_makes_two_holders_or_leaves_anything_behind(steps in vec(step(), 0..150)) {
+        let mut world = World::new();
+        for step in &steps {
+            world.take(step);
+        }
+        // The network heals and time passes: everybody is answered and nothing is kept.
+        for _ in 0..700 {
+            for _ in 0..world.cell.letters.len() {
+                world.take(&Step::Deliver { which: 0 });
+            }
+            world.take(&Step::Pass(100 * MS));
+        }
+        prop_assert!(world.open.is_empty(), "never answered: {:?}", world.open);
+        prop_assert!(world.cell.letters.is_empty(), "still talking: {:?}", world.cell.letters);
+        for id in 1..=4 {
+            let shard = world.cell.shard(id);
+            prop_assert_eq!(shard.rounds().count(), 0);
+            prop_assert_eq!(shard.waiters(), 0);
+            prop_assert_eq!(shard.poll_timeout(), None, "nothing is due any more");
+        }
+    }
+}
