@@ -1,0 +1,540 @@
+//! The paper's algorithm, word for word: its acceptor and proposer are in the folder beside, each
+//! difference from ours marked with the rule that differs (docs/protocol.md).
+//!
+//! Here is what surrounds them: ballot numbers with a restart counter, the wait of M after a
+//! restart, several resources, and clients at a node, which the paper does not have. A proposer
+//! that "has the lease" has it for one client at a time; who comes when it has it for nobody is
+//! told so.
+
+mod acceptor;
+mod proposer;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use paxoslease_core::{
+    Ballot, Cell, Holder, Instant, Message, Name, NodeId, Reply, Request, Seen, Tenure, Token, Ttl,
+};
+
+use self::acceptor::{Acceptor, Proposal};
+use self::proposer::Proposer;
+use super::{Outbox, decoded};
+use crate::algorithm::{Algorithm, Answer, Boot, Command, Disk, Output, Process, Tuning, View};
+use crate::checker::{Check, Checks};
+use crate::paxoslease::PaxosLease;
+use crate::rng::Rng;
+
+/// The paper's algorithm, taken literally.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Paper;
+
+impl Algorithm for Paper {
+    type Process = PaperNode;
+
+    fn start(&self, boot: Boot<'_>) -> PaperNode {
+        let (restarts, restarts_max) = match boot.disk {
+            // "The restart counter is incremented each time the proposer starts up and is written
+            // to stable storage."
+            Some(disk) => {
+                let last =
+                    disk.record.as_ref().and_then(|bytes| <[u8; 8]>::try_from(&bytes[..]).ok());
+                let restarts = last.map_or(0, |bytes| u64::from_le_bytes(bytes) + 1);
+                disk.record = Some(restarts.to_le_bytes().to_vec());
+                (restarts, 100)
+            }
+            None => (boot.wall_millis & 0xffff_ffff, 1 << 32),
+        };
+        assert!(restarts < restarts_max, "the restart counter has its field");
+        // "Nodes wait M seconds before rejoining the network."
+        let wait = if boot.new_cell { Duration::ZERO } else { boot.cell.max_lease().as_duration() };
+        PaperNode {
+            node: boot.node,
+            cell: *boot.cell,
+            tuning: *boot.tuning,
+            run: 0,
+            restarts,
+            restarts_max,
+            rejoins_at: boot.now.after(wait),
+            resources: BTreeMap::new(),
+            own: VecDeque::new(),
+            rng: Rng::new(boot.seed, 4),
+            out: Outbox::new(boot.node),
+        }
+    }
+
+    fn describe(&self, bytes: &[u8]) -> String {
+        PaxosLease::default().describe(bytes)
+    }
+
+    /// "At any given time, there is no more than one proposer which holds the lease", and "ballot
+    /// numbers are globally unique and monotonously increasing": who takes one for a fence expects
+    /// the next owner's to be higher. The rest of our invariants the paper does not claim.
+    fn checks(&self) -> Checks {
+        Checks::only(&[Check::OneHolder, Check::FencesRise, Check::BallotsAreFresh])
+    }
+}
+
+/// One node of the paper's algorithm.
+#[derive(Clone, Debug)]
+pub struct PaperNode {
+    node: NodeId,
+    cell: Cell,
+    tuning: Tuning,
+    /// "A run counter field (at the most significant end) specific to this run."
+    run: u64,
+    restarts: u64,
+    restarts_max: u64,
+    rejoins_at: Instant,
+    /// "Independent instances of the algorithm for each resource" (section 8).
+    resources: BTreeMap<String, Resource>,
+    /// Responses of this node's own acceptor.
+    own: VecDeque<Response>,
+    rng: Rng,
+    out: Outbox,
+}
+
+#[derive(Clone, Debug)]
+struct Resource {
+    acceptor: Acceptor,
+    proposer: Proposer,
+    /// The proposal the lease was acquired or extended with.
+    owned: Option<Ballot>,
+    /// The client that has it, by the ballot it was acquired with.
+    client: Option<Tenure>,
+    request: Option<Pending>,
+    waiting: VecDeque<Pending>,
+    /// When the round counts as failed, or when the next begins.
+    wake_at: Option<Instant>,
+}
+
+impl Resource {
+    const fn new() -> Self {
+        Self {
+            acceptor: Acceptor { highest_promised: Ballot::ZERO, accepted_proposal: None },
+            proposer: Proposer::new(),
+            owned: None,
+            client: None,
+            request: None,
+            waiting: VecDeque::new(),
+            wake_at: None,
+        }
+    }
+}
+
+/// A client's request.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    token: Token,
+    ttl: Ttl,
+    asked_at: Instant,
+    deadline: Instant,
+    /// Set for an extension.
+    extends: Option<Tenure>,
+}
+
+/// An acceptor's answer.
+#[derive(Clone, Copy, Debug)]
+enum Response {
+    Prepare { ballot: Ballot, accepted: Option<Proposal> },
+    Propose { ballot: Ballot },
+    Reject { ballot: Ballot, promised: Ballot },
+}
+
+/// How many clients can wait for one resource at one node.
+const WAITING_MAX: usize = 1024;
+
+impl PaperNode {
+    fn majority(&self) -> usize {
+        self.cell.members().len() / 2 + 1
+    }
+
+    fn resource(&mut self, name: &str) -> &mut Resource {
+        self.resources.entry(name.to_owned()).or_insert_with(Resource::new)
+    }
+
+    fn next_ballot(&mut self) -> Ballot {
+        self.run += 1;
+        Ballot::new(self.run * self.restarts_max + self.restarts, self.node)
+    }
+
+    /// Sends to every acceptor; the one in this node answers at once.
+    fn broadcast(&mut self, now: Instant, request: Request<'_>) {
+        for to in self.cell.members().to_vec() {
+            if to == self.node {
+                let response = self.ask(now, request);
+                self.own.extend(response);
+            } else {
+                self.out.send(to, request.ballot(), &Message::Request(request));
+            }
+        }
+    }
+
+    /// Hands a request to the acceptor.
+    fn ask(&mut self, now: Instant, request: Request<'_>) -> Option<Response> {
+        let (Request::Prepare { name, .. }
+        | Request::Propose { name, .. }
+        | Request::Release { name, .. }) = request
+        else {
+            return None;
+        };
+        if now < self.rejoins_at {
+            return None;
+        }
+        let acceptor = &mut self.resource(name.as_str()).acceptor;
+        let response = match request {
+            Request::Prepare { ballot, .. } => acceptor
+                .on_prepare_request(now, ballot)
+                .map(|accepted| Response::Prepare { ballot, accepted })
+                .map_err(|rejected| (ballot, rejected)),
+            Request::Propose { ballot, ttl, .. } => acceptor
+                .on_propose_request(now, ballot, ttl)
+                .map(|()| Response::Propose { ballot })
+                .map_err(|rejected| (ballot, rejected)),
+            Request::Release { tenure, .. } => {
+                acceptor.on_release(tenure.ballot());
+                return None;
+            }
+            Request::Renew { .. } | Request::Heal { .. } | Request::Inspect { .. } => return None,
+        };
+        let promised = acceptor.highest_promised;
+        Some(response.unwrap_or_else(|(ballot, _)| Response::Reject { ballot, promised }))
+    }
+
+    fn reply(&mut self, now: Instant, to: NodeId, response: Response) {
+        let seen = |proposal: Proposal| {
+            let remaining = Ttl::from_duration(proposal.expires_at.since(now)).unwrap_or(Ttl::MIN);
+            let tenure = Tenure::of(proposal.ballot)?;
+            Some(Seen { tenure, remaining, holder: Holder::NONE })
+        };
+        let reply = match response {
+            Response::Prepare { ballot, accepted } => {
+                Reply::Promise { ballot, accepted: accepted.and_then(seen) }
+            }
+            Response::Propose { ballot } => Reply::Accept { ballot },
+            Response::Reject { ballot, promised } => {
+                Reply::Reject { ballot, promised, accepted: None }
+            }
+        };
+        self.out.send(to, None, &Message::Reply(reply));
+    }
+
+    /// Step 1, for the request at hand.
+    fn begin(&mut self, now: Instant, name: &str) {
+        let ballot = self.next_ballot();
+        let attempt_timeout = self.tuning.attempt_timeout;
+        let resource = self.resource(name);
+        let Some(pending) = resource.request else { return };
+        resource.proposer.propose(ballot, pending.ttl);
+        resource.wake_at = Some(now.after(attempt_timeout).min(pending.deadline));
+        let name = Name::new(name).expect("it was one");
+        self.broadcast(now, Request::Prepare { name, ballot });
+    }
+
+    /// Steps 3 and 5. "Some other proposal" is left alone.
+    fn on_response(&mut self, now: Instant, response: Response) {
+        let (Response::Prepare { ballot, .. }
+        | Response::Propose { ballot }
+        | Response::Reject { ballot, .. }) = response;
+        let (me, majority) = (self.node, self.majority());
+        let mut resources = self.resources.iter_mut();
+        let Some((name, resource)) = resources.find(|(_, r)| r.proposer.ballot == Some(ballot))
+        else {
+            return;
+        };
+        let name = name.clone();
+        match response {
+            Response::Prepare { accepted, .. } => {
+                if resource.proposer.on_prepare_response(now, me, accepted, majority) {
+                    let ttl = resource.proposer.timeout;
+                    let name = Name::new(&name).expect("it was one");
+                    let holder = Holder::NONE;
+                    return self.broadcast(now, Request::Propose { name, ballot, ttl, holder });
+                }
+            }
+            Response::Propose { .. } => {
+                if resource.proposer.on_propose_response(majority) {
+                    return self.own_lease(&name, ballot);
+                }
+            }
+            Response::Reject { promised, .. } => {
+                resource.proposer.on_reject();
+                self.run = self.run.max(promised.counter() / self.restarts_max);
+            }
+        }
+        let acceptors = self.cell.members().len();
+        let proposer = &self.resources[&name].proposer;
+        if !proposer.lease_owner && proposer.is_hopeless(majority, acceptors) {
+            self.sleep(now, &name);
+        } else if proposer.is_hopeless(majority, acceptors) {
+            self.fail_extension(&name);
+        }
+    }
+
+    /// "I am the lease owner": tells the client that asked, if one still does.
+    fn own_lease(&mut self, name: &str, ballot: Ballot) {
+        let Some(tenure) = Tenure::of(ballot) else { return };
+        let resource = self.resource(name);
+        resource.owned = Some(ballot);
+        let Some(pending) = resource.request.take() else { return };
+        resource.wake_at = None;
+        let (ttl, since) = (resource.proposer.timeout, resource.proposer.timer_set_at);
+        let answer = match pending.extends {
+            Some(tenure) => Answer::Renewed { tenure, ttl },
+            None => {
+                resource.client = Some(tenure);
+                Answer::Granted { tenure, ttl, waited: since.since(pending.asked_at) }
+            }
+        };
+        self.out.answer(pending.token, answer);
+    }
+
+    /// "In this case the proposer may sleep for a while and then restart its algorithm at step 1",
+    /// "waiting a small but random time".
+    fn sleep(&mut self, now: Instant, name: &str) {
+        let pause = self.rng.below(self.tuning.attempt_timeout.as_nanos() as u64);
+        let resource = self.resource(name);
+        if let Some(pending) = resource.request {
+            let until = now.after(Duration::from_nanos(pause)).min(pending.deadline);
+            resource.proposer.ballot = None;
+            resource.wake_at = Some(until);
+        }
+    }
+
+    /// The lease lasts until its timer; the client may ask again.
+    fn fail_extension(&mut self, name: &str) {
+        let resource = self.resource(name);
+        if let Some(pending) = resource.request.take_if(|pending| pending.extends.is_some()) {
+            resource.wake_at = None;
+            self.out.answer(pending.token, Answer::NoQuorum);
+        }
+    }
+
+    /// A round failed, or the pause after one is over.
+    fn on_wake(&mut self, now: Instant, name: &str) {
+        let resource = self.resource(name);
+        resource.wake_at = None;
+        let Some(pending) = resource.request else { return };
+        if pending.extends.is_some() {
+            self.fail_extension(name);
+        } else if now >= pending.deadline {
+            resource.request = None;
+            resource.proposer.ballot = None;
+            self.out.answer(pending.token, Answer::NoQuorum);
+        } else if resource.proposer.ballot.is_some() {
+            self.sleep(now, name);
+        } else {
+            self.begin(now, name);
+        }
+    }
+
+    /// The proposer's timer fired.
+    fn on_timer(&mut self, now: Instant, name: &str) {
+        let resource = self.resource(name);
+        resource.proposer.on_timeout();
+        resource.client = None;
+        if resource.request.is_some_and(|pending| pending.extends.is_some()) {
+            self.fail_extension(name);
+        } else {
+            self.sleep(now, name);
+        }
+    }
+
+    /// Turns to the next client, if the proposer has time for one.
+    fn serve(&mut self, now: Instant, name: &str) {
+        loop {
+            let resource = self.resource(name);
+            if resource.request.is_some() || resource.client.is_some() {
+                return;
+            }
+            let Some(pending) = resource.waiting.pop_front() else { return };
+            if now >= pending.deadline {
+                self.out.answer(pending.token, Answer::Denied);
+                continue;
+            }
+            // "I have the lease": the state says so.
+            let left = resource.proposer.timer.map_or(Duration::ZERO, |timer| timer.since(now));
+            let left = u32::try_from(left.as_millis()).ok().and_then(Ttl::from_millis);
+            let owned =
+                resource.owned.and_then(Tenure::of).filter(|_| resource.proposer.lease_owner);
+            if let (Some(tenure), Some(ttl)) = (owned, left) {
+                resource.client = Some(tenure);
+                let waited = now.since(pending.asked_at);
+                self.out.answer(pending.token, Answer::Granted { tenure, ttl, waited });
+                return;
+            }
+            resource.request = Some(pending);
+            self.begin(now, name);
+        }
+    }
+
+    /// Section 7: the state is switched before the release is sent; and nothing else is.
+    fn release(&mut self, now: Instant, name: Name<'_>, tenure: Tenure) {
+        let resource = self.resource(name.as_str());
+        let mut ballot = tenure;
+        if resource.client == Some(tenure) {
+            resource.client = None;
+            resource.proposer.lease_owner = false;
+            ballot = resource.owned.and_then(Tenure::of).unwrap_or(tenure);
+            resource.request = resource.request.filter(|pending| pending.extends.is_none());
+        }
+        self.broadcast(now, Request::Release { name, tenure: ballot });
+    }
+
+    /// What every call ends with: this node's own responses, then whoever waits.
+    fn settle(&mut self, now: Instant, name: Option<&str>) {
+        while let Some(response) = self.own.pop_front() {
+            self.on_response(now, response);
+        }
+        if let Some(name) = name {
+            self.serve(now, name);
+            while let Some(response) = self.own.pop_front() {
+                self.on_response(now, response);
+            }
+        }
+    }
+}
+
+impl Process for PaperNode {
+    fn handle_message(&mut self, now: Instant, from: NodeId, bytes: &[u8]) {
+        let response = match decoded(bytes) {
+            Message::Request(request) => {
+                if let Some(response) = self.ask(now, request) {
+                    self.reply(now, from, response);
+                }
+                return;
+            }
+            Message::Reply(Reply::Promise { ballot, accepted }) => {
+                let proposal = |seen: Seen<'_>| {
+                    let expires_at = now.after(seen.remaining.as_duration());
+                    Proposal { ballot: seen.tenure.ballot(), expires_at }
+                };
+                Response::Prepare { ballot, accepted: accepted.map(proposal) }
+            }
+            Message::Reply(Reply::Accept { ballot }) => Response::Propose { ballot },
+            Message::Reply(Reply::Reject { ballot, promised, .. }) => {
+                Response::Reject { ballot, promised }
+            }
+            Message::Reply(_) | Message::Hint(_) => return,
+        };
+        self.on_response(now, response);
+        self.settle(now, None);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        for name in self.resources.keys().cloned().collect::<Vec<_>>() {
+            if self.resource(&name).proposer.timer.is_some_and(|at| at <= now) {
+                self.on_timer(now, &name);
+            }
+            if self.resource(&name).wake_at.is_some_and(|at| at <= now) {
+                self.on_wake(now, &name);
+            }
+            let waiting = &mut self.resource(&name).waiting;
+            let late: Vec<Pending> =
+                waiting.iter().filter(|p| p.deadline <= now).copied().collect();
+            waiting.retain(|pending| pending.deadline > now);
+            for pending in late {
+                self.out.answer(pending.token, Answer::Denied);
+            }
+            self.settle(now, Some(&name));
+        }
+    }
+
+    fn handle_tick(&mut self, _now: Instant) {}
+
+    fn handle_persisted(&mut self, _now: Instant, _record: &[u8]) {}
+
+    fn handle_command(&mut self, now: Instant, token: Token, command: Command<'_>) {
+        if now < self.rejoins_at {
+            return self.out.answer(token, Answer::Refused);
+        }
+        let (Command::Acquire { name, .. }
+        | Command::Renew { name, .. }
+        | Command::Release { name, .. }) = command;
+        match command {
+            Command::Acquire { ttl, wait, .. } => {
+                let Ok(ttl) = self.cell.ttl(ttl) else {
+                    return self.out.answer(token, Answer::Refused);
+                };
+                let trying = self.tuning.request_timeout.min(ttl.as_duration());
+                let deadline = now.after(wait.max(trying));
+                let pending = Pending { token, ttl, asked_at: now, deadline, extends: None };
+                let resource = self.resource(name.as_str());
+                if resource.client.is_some() && wait.is_zero() {
+                    self.out.answer(token, Answer::Denied);
+                } else if resource.waiting.len() >= WAITING_MAX {
+                    self.out.answer(token, Answer::Refused);
+                } else {
+                    resource.waiting.push_back(pending);
+                }
+            }
+            Command::Renew { tenure, ttl, .. } => {
+                let Ok(ttl) = self.cell.ttl(ttl) else {
+                    return self.out.answer(token, Answer::Refused);
+                };
+                let trying = self.tuning.request_timeout.min(ttl.as_duration());
+                let resource = self.resource(name.as_str());
+                if resource.client != Some(tenure) || !resource.proposer.lease_owner {
+                    self.out.answer(token, Answer::NotHeld);
+                } else if resource.request.is_some() {
+                    self.out.answer(token, Answer::NoQuorum);
+                } else {
+                    let deadline = now.after(trying);
+                    let extends = Some(tenure);
+                    resource.request =
+                        Some(Pending { token, ttl, asked_at: now, deadline, extends });
+                    self.begin(now, name.as_str());
+                }
+            }
+            Command::Release { tenure, .. } => {
+                self.release(now, name, tenure);
+                self.out.answer(token, Answer::Released);
+            }
+        }
+        self.settle(now, Some(name.as_str()));
+    }
+
+    fn handle_gone(&mut self, now: Instant, token: Token, name: Name<'_>) {
+        let resource = self.resource(name.as_str());
+        resource.waiting.retain(|pending| pending.token != token);
+        if resource.request.take_if(|pending| pending.token == token).is_some() {
+            resource.proposer.ballot = None;
+            resource.wake_at = None;
+        }
+        self.settle(now, Some(name.as_str()));
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.out.outputs.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let wakes = self.resources.values().flat_map(|resource| {
+            let waiting = resource.waiting.iter().map(|pending| pending.deadline);
+            waiting.chain(resource.wake_at).chain(resource.proposer.timer)
+        });
+        wakes.min()
+    }
+
+    fn view(&self, name: Name<'_>) -> Option<View> {
+        self.cell.member(self.node)?;
+        let Some(Resource { acceptor, .. }) = self.resources.get(name.as_str()) else {
+            return Some(View::default());
+        };
+        let accepted = acceptor
+            .accepted_proposal
+            .and_then(|Proposal { ballot, expires_at }| Some((Tenure::of(ballot)?, expires_at)));
+        Some(View { promised: acceptor.highest_promised, accepted })
+    }
+
+    fn quarantine_until(&self, now: Instant) -> Option<Instant> {
+        (now < self.rejoins_at).then_some(self.rejoins_at)
+    }
+
+    fn stop(self, _now: Instant, _disk: Option<&mut Disk>) {}
+
+    fn in_flight(&self) -> usize {
+        let busy =
+            |resource: &Resource| resource.waiting.len() + usize::from(resource.request.is_some());
+        self.resources.values().map(busy).sum()
+    }
+}

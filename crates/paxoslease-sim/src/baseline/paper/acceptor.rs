@@ -1,0 +1,68 @@
+//! The acceptor's algorithm as the paper prints it (section 3, steps 2 and 4; section 7).
+
+use paxoslease_core::{Ballot, Instant, Ttl};
+
+/// "Acceptors store the following state information" (section 2).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Acceptor {
+    pub(super) highest_promised: Ballot,
+    pub(super) accepted_proposal: Option<Proposal>,
+}
+
+/// A ballot number and a lease. The proposer's id is part of the ballot number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Proposal {
+    pub(super) ballot: Ballot,
+    pub(super) expires_at: Instant,
+}
+
+/// "They either discard the message or send a response with a reject answer": we send it, since
+/// that is kinder to the proposer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Rejected;
+
+impl Acceptor {
+    /// "After the timeout expires the acceptor resets its accepted proposal to empty."
+    pub(super) fn accepted(&self, now: Instant) -> Option<Proposal> {
+        self.accepted_proposal.filter(|proposal| now < proposal.expires_at)
+    }
+
+    /// `Acceptor::OnPrepareRequest`.
+    pub(super) fn on_prepare_request(
+        &mut self,
+        now: Instant,
+        ballot: Ballot,
+    ) -> Result<Option<Proposal>, Rejected> {
+        if ballot < self.highest_promised {
+            return Err(Rejected);
+        }
+        self.highest_promised = ballot;
+        Ok(self.accepted(now))
+    }
+
+    /// `Acceptor::OnProposeRequest`: "if it has stored a previous proposal, it discards it", live
+    /// or not (A3 refuses), and `state.highestPromised` stays as it is (A3 raises it).
+    pub(super) fn on_propose_request(
+        &mut self,
+        now: Instant,
+        ballot: Ballot,
+        timeout: Ttl,
+    ) -> Result<(), Rejected> {
+        if ballot < self.highest_promised {
+            return Err(Rejected);
+        }
+        // The timer is set again from now on, even if that is sooner than before (A4 keeps the
+        // later one).
+        let expires_at = now.after(timeout.as_duration());
+        self.accepted_proposal = Some(Proposal { ballot, expires_at });
+        Ok(())
+    }
+
+    /// "It checks whether its accepted ballot number matches. If it does, it discards its state."
+    /// Nothing is promised (A6 promises, so that a late propose request finds no room).
+    pub(super) fn on_release(&mut self, ballot: Ballot) {
+        if self.accepted_proposal.is_some_and(|proposal| proposal.ballot == ballot) {
+            self.accepted_proposal = None;
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The proposer's algorithm as the paper prints it (section 3, steps 1, 3 and 5; section 6).
+
+use paxoslease_core::{Ballot, Instant, NodeId, Ttl};
+
+use super::acceptor::Proposal;
+
+/// `state` in the paper's listings, with the two counters the listings use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Proposer {
+    pub(super) ballot: Option<Ballot>,
+    /// Responses, not acceptors: the listings say `numOpen++` (P3 counts distinct acceptors).
+    num_open: usize,
+    num_accepted: usize,
+    num_rejected: usize,
+    /// T, as asked for.
+    pub(super) timeout: Ttl,
+    /// When `SetTimeout` was last called, and when that fires.
+    pub(super) timer_set_at: Instant,
+    pub(super) timer: Option<Instant>,
+    pub(super) lease_owner: bool,
+}
+
+impl Proposer {
+    pub(super) const fn new() -> Self {
+        Self {
+            ballot: None,
+            num_open: 0,
+            num_accepted: 0,
+            num_rejected: 0,
+            timeout: Ttl::MIN,
+            timer_set_at: Instant::ZERO,
+            timer: None,
+            lease_owner: false,
+        }
+    }
+
+    /// `Proposer::Propose`. A prepare request goes to everybody.
+    pub(super) fn propose(&mut self, ballot: Ballot, timeout: Ttl) {
+        self.ballot = Some(ballot);
+        self.timeout = timeout;
+        (self.num_open, self.num_accepted, self.num_rejected) = (0, 0, 0);
+    }
+
+    /// `Proposer::OnPrepareResponse`; says whether propose requests go to everybody. They do so
+    /// again, and the timer is set again, at each response beyond the majority (P3 arms it once).
+    pub(super) fn on_prepare_response(
+        &mut self,
+        now: Instant,
+        me: NodeId,
+        accepted: Option<Proposal>,
+        majority: usize,
+    ) -> bool {
+        // Section 6: an owner may propose if a majority responded "either with empty proposals or
+        // its existing proposal".
+        let own = |proposal: Proposal| self.lease_owner && proposal.ballot.node() == Some(me);
+        if accepted.is_none_or(own) {
+            self.num_open += 1;
+        } else {
+            self.num_rejected += 1;
+        }
+        if self.num_open < majority {
+            return false;
+        }
+        self.timer_set_at = now;
+        self.timer = Some(now.after(self.timeout.as_duration()));
+        // The listings never reset their counters; here is where the next phase begins.
+        self.num_accepted = 0;
+        true
+    }
+
+    /// `Proposer::OnProposeResponse`; says whether it is the lease owner now. It was not asked to
+    /// forget `state.ballotNumber` when it released (P6 voids the round).
+    pub(super) fn on_propose_response(&mut self, majority: usize) -> bool {
+        self.num_accepted += 1;
+        if self.num_accepted < majority {
+            return false;
+        }
+        self.lease_owner = true;
+        true
+    }
+
+    /// "It is possible that a proposer cannot get a majority of acceptors to send favorable
+    /// responses": whether that is so.
+    pub(super) fn on_reject(&mut self) {
+        self.num_rejected += 1;
+    }
+
+    pub(super) fn is_hopeless(&self, majority: usize, acceptors: usize) -> bool {
+        self.num_rejected > acceptors - majority
+    }
+
+    /// `Proposer::OnTimeout`.
+    pub(super) fn on_timeout(&mut self) {
+        self.timer = None;
+        self.ballot = None;
+        self.lease_owner = false;
+    }
+}
