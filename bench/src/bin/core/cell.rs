@@ -263,7 +263,7 @@ pub(crate) fn measure(runs: u32) -> Section {
             label("allocations"),
             pairs.allocations as f64 / total,
             "/pair",
-            Goal::AtMost(0.001),
+            Goal::AtMost(0.0),
         );
         let mut rig = Rig::new(in_flight, NAMES);
         rig.hold_all_and_renew(in_flight);
