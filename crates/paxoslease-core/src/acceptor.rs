@@ -91,7 +91,8 @@ pub(crate) struct Acceptor {
     /// Other nodes that were turned away from a name because of its lease.
     wanted: BTreeMap<Slot, Vec<NodeId>>,
     sweep_next: u32,
-    sweep_pass_at: Instant,
+    /// When a slot was last looked at.
+    swept_at: Instant,
 }
 
 impl Acceptor {
@@ -102,7 +103,7 @@ impl Acceptor {
             quarantine_until,
             wanted: BTreeMap::new(),
             sweep_next: 0,
-            sweep_pass_at: Instant::ZERO,
+            swept_at: Instant::ZERO,
         }
     }
 
@@ -318,7 +319,7 @@ impl Acceptor {
 
     #[cfg(feature = "digest")]
     pub(crate) fn bookkeeping(&self) -> impl core::hash::Hash + '_ {
-        (&self.wanted, self.sweep_next, self.sweep_pass_at)
+        (&self.wanted, self.sweep_next, self.swept_at)
     }
 
     /// The live lease of a name, as this acceptor alone sees it.
@@ -336,19 +337,19 @@ impl Acceptor {
     }
 
     /// A7: looks at some slots and reclaims those that stayed idle for a whole pass, folding what
-    /// they promised into the floor. A pass takes at least `reclaim_after`.
+    /// they promised into the floor. The next pass begins `reclaim_after` after the last one ended.
     pub(crate) fn sweep(&mut self, config: &Config, now: Instant, slots_max: u32) {
         for _ in 0..slots_max {
             if self.sweep_next >= self.table.slot_count() {
-                if now < self.sweep_pass_at.after(config.reclaim_after) {
+                if now < self.swept_at.after(config.reclaim_after) {
                     return;
                 }
                 self.sweep_next = 0;
-                self.sweep_pass_at = now;
                 if self.table.is_empty() {
                     return;
                 }
             }
+            self.swept_at = now;
             let slot = Slot::new(self.sweep_next);
             self.sweep_next += 1;
             let Some(entry) = self.table.get(slot) else { continue };

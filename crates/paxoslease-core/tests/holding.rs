@@ -1,0 +1,297 @@
+//! What happens to a lease after the grant: renewals that are retried and heal, inspections,
+//! listing, and the reclaiming of names nobody uses.
+
+mod cell;
+
+use core::time::Duration;
+
+use cell::{NAME, TTL, TestCell, ballot, name, node, prepare, propose, wish};
+use paxoslease_core::*;
+
+const NO_WAIT: Duration = Duration::ZERO;
+const MS: Duration = Duration::from_millis(1);
+const ATTEMPT: Duration = Duration::from_millis(100);
+
+fn inspect(cell: &mut TestCell, id: u16, token: u64) {
+    let now = cell.clock(id);
+    cell.shard(id).inspect(now, Token(token), name(NAME)).expect("room");
+    cell.collect();
+}
+
+fn sweep(cell: &mut TestCell, id: u16, slots_max: u32) {
+    let now = cell.clock(id);
+    cell.shard(id).sweep(now, slots_max);
+}
+
+#[test]
+fn a_renewal_that_was_lost_is_tried_again_under_a_fresh_ballot() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(1, 2, held, TTL);
+    let first = cell.shard(1).rounds().next().expect("a round").ballot;
+    cell.letters.clear();
+    cell.pass(ATTEMPT);
+    let second = cell.shard(1).rounds().next().expect("a round").ballot;
+    assert!(second > first);
+    cell.settle();
+    assert!(matches!(cell.answers(2)[..], [Event::Renewed { .. }]));
+    assert_eq!(cell.shard(1).round_counts().renewals, 2);
+}
+
+#[test]
+fn accepts_of_a_renewal_that_was_given_up_do_not_count_for_the_next() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(1, 2, held, TTL);
+    for letter in cell.take(|_| true) {
+        cell.deliver(&letter).expect("renewed there");
+    }
+    let late = cell.take(|letter| letter.kind() == "Accept");
+    cell.pass(ATTEMPT);
+    for letter in &late {
+        cell.deliver(letter).expect("stale is normal");
+    }
+    assert!(cell.answers(2).is_empty());
+    cell.settle();
+    assert!(matches!(cell.answers(2)[..], [Event::Renewed { .. }]));
+}
+
+#[test]
+fn a_majority_of_accepts_after_the_belief_would_have_ended_renews_nothing() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(1, 2, held, 50 * MS);
+    for letter in cell.take(|_| true) {
+        cell.deliver(&letter).expect("renewed there");
+    }
+    // The node was suspended: time jumps and nothing was woken.
+    cell.now = cell.now.after(50 * MS);
+    cell.settle();
+    assert!(matches!(cell.answers(2)[..], [Event::NoQuorum { .. }]), "{:?}", cell.answers(2));
+}
+
+#[test]
+fn an_acceptor_that_said_nothing_is_healed_when_the_attempt_ends() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(1, 2, held, TTL);
+    cell.take(|letter| letter.to == node(3));
+    cell.settle();
+    assert!(matches!(cell.answers(2)[..], [Event::Renewed { .. }]));
+    assert_eq!(cell.shard(1).rounds().count(), 1, "somebody has not answered");
+    cell.pass(ATTEMPT);
+    let kinds: Vec<_> = cell.letters.iter().map(|letter| (letter.kind(), letter.to)).collect();
+    assert_eq!(kinds, [("Heal", node(3))]);
+    assert_eq!(cell.shard(1).rounds().count(), 0);
+}
+
+#[test]
+fn an_acceptor_that_says_not_held_after_the_majority_is_healed_at_once() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    cell.take(|letter| letter.to == node(3));
+    cell.settle();
+    let held = cell.granted(1).expect("by 1 and 2");
+    cell.renew(1, 2, held, TTL);
+    cell.settle();
+    assert_eq!(cell.live(3), Some(held));
+    assert_eq!(cell.shard(1).rounds().count(), 0);
+}
+
+#[test]
+fn an_acceptor_that_says_not_held_before_the_majority_is_healed_with_it() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    cell.take(|letter| letter.to == node(3));
+    cell.settle();
+    let held = cell.granted(1).expect("by 1 and 2");
+    cell.renew(1, 2, held, TTL);
+    for letter in cell.take(|letter| letter.to == node(3)) {
+        cell.deliver(&letter).expect("answered");
+    }
+    for letter in cell.take(|letter| letter.kind() == "NotHeld") {
+        cell.deliver(&letter).expect("counted");
+    }
+    assert!(!cell.letters.iter().any(|letter| letter.kind() == "Heal"), "P5: not before");
+    cell.settle();
+    assert_eq!(cell.live(3), Some(held));
+    assert_eq!(cell.shard(1).rounds().count(), 0);
+}
+
+#[test]
+fn a_heal_is_not_sent_for_a_tenure_that_was_released_meanwhile() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(1, 2, held, TTL);
+    cell.take(|letter| letter.to == node(3));
+    cell.settle();
+    cell.release(1, 3, held);
+    cell.settle();
+    cell.pass(ATTEMPT);
+    cell.settle();
+    assert_eq!((cell.live(1), cell.live(2), cell.live(3)), (None, None, None));
+}
+
+#[test]
+fn the_holder_text_known_here_goes_with_a_heal_when_the_asker_gave_none() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    cell.take(|letter| letter.to == node(3));
+    cell.settle();
+    let held = cell.granted(1).expect("by 1 and 2");
+    cell.renew(2, 2, held, TTL);
+    cell.settle();
+    let lease = cell.shards[2].lease(cell.now, name(NAME)).expect("healed");
+    assert_eq!(lease.label.holder().as_str(), "me");
+}
+
+#[test]
+fn a_new_holder_s_text_replaces_the_old_one() {
+    let mut cell = TestCell::new(1, 0);
+    cell.held_by(1, 1);
+    cell.pass(TTL);
+    let (now, holder) = (cell.now, Holder::new("you").expect("short"));
+    let acquire = Acquire { holder, ..wish(2, NO_WAIT, TTL) };
+    cell.shard(1).acquire(now, acquire).expect("in bounds");
+    let lease = cell.shards[0].lease(now, name(NAME)).expect("held");
+    assert_eq!(lease.label.holder(), holder);
+}
+
+#[test]
+fn an_inspection_reports_what_a_quorum_knows() {
+    let mut cell = TestCell::new(3, 1);
+    inspect(&mut cell, 4, 1);
+    cell.settle();
+    assert!(matches!(cell.answers(1)[..], [Event::Inspected { accepted: None, .. }]));
+    let held = cell.held_by(1, 2);
+    let before = cell.register(2);
+    inspect(&mut cell, 4, 3);
+    cell.settle();
+    match cell.answers(3)[..] {
+        [Event::Inspected { accepted: Some(seen), .. }] => {
+            assert_eq!((seen.tenure, seen.label.holder().as_str()), (held, "me"));
+        }
+        ref other => panic!("{other:?}"),
+    }
+    assert_eq!(cell.register(2), before, "looking changes nothing");
+}
+
+#[test]
+fn an_inspection_of_a_split_vote_reports_the_highest_fence() {
+    let mut cell = TestCell::new(3, 0);
+    cell.tell(1, 1, Message::Request(propose(ballot(4, 1)))).expect("accepted");
+    cell.tell(2, 2, Message::Request(propose(ballot(6, 2)))).expect("accepted");
+    inspect(&mut cell, 1, 1);
+    cell.settle();
+    match cell.answers(1)[..] {
+        [Event::Inspected { accepted: Some(seen), .. }] => {
+            assert_eq!(seen.tenure.ballot(), ballot(6, 2));
+        }
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_inspection_without_a_quorum_says_so() {
+    let mut cell = TestCell::new(3, 0);
+    inspect(&mut cell, 1, 1);
+    cell.letters.clear();
+    let reply = Message::Reply(Reply::Inspected { query: 99, accepted: None });
+    cell.tell(1, 2, reply).expect("another question's answer is ignored");
+    cell.pass(ATTEMPT);
+    assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]));
+}
+
+#[test]
+fn leases_are_listed_in_pages_and_only_the_live_ones() {
+    let mut cell = TestCell::new(1, 0);
+    let now = cell.now;
+    for token in 1..=10u64 {
+        let text = format!("job/{token}");
+        let ttl = if token % 2 == 0 { TTL } else { Ttl::MIN.as_duration() };
+        let acquire = Acquire { name: name(&text), ..wish(token, NO_WAIT, ttl) };
+        cell.shard(1).acquire(now, acquire).expect("in bounds");
+    }
+    let listed = |now| {
+        let (mut cursor, mut names) = (Some(0), Vec::new());
+        while let Some(from) = cursor {
+            let (page, next) = cell.shards[0].leases(now, from, 3);
+            names.extend(page.map(|lease| lease.label.name().as_str().to_owned()));
+            cursor = next;
+        }
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(listed(now).len(), 10);
+    let later = listed(now.after(Ttl::MIN.as_duration()));
+    assert_eq!(later, ["job/10", "job/2", "job/4", "job/6", "job/8"]);
+    assert_eq!(cell.shards[0].leases(now, u32::MAX, u32::MAX).0.count(), 0);
+}
+
+#[test]
+fn idle_names_are_reclaimed_a_bit_at_a_time_and_live_or_busy_ones_never() {
+    let mut cell = TestCell::new(1, 0);
+    let now = cell.now;
+    for token in 1..=8u64 {
+        let text = format!("job/{token}");
+        let acquire = Acquire { name: name(&text), ..wish(token, NO_WAIT, 50 * MS) };
+        cell.shard(1).acquire(now, acquire).expect("in bounds");
+    }
+    cell.held_by(1, 9);
+    assert_eq!(cell.shard(1).entries(), 9);
+    let highest = cell.shard(1).counter();
+    cell.pass(Duration::from_secs(2));
+    let mut before = 9;
+    for _ in 0..40 {
+        cell.pass(100 * MS);
+        // Somebody still asks for this one.
+        let request = Request::Prepare { name: name("job/1"), ballot: ballot(highest, 1) };
+        let _ = cell.tell(1, 1, Message::Request(request));
+        sweep(&mut cell, 1, 2);
+        let after = cell.shard(1).entries();
+        assert!(before - after <= 2, "two slots at a time");
+        before = after;
+    }
+    assert_eq!(before, 2, "the lease and the busy name");
+    assert!(cell.shard(1).register(name("job/1")).is_some());
+    assert!(cell.live(1).is_some());
+    assert!(cell.shard(1).floor() >= Some(ballot(8, 1)), "A7: their promises went to the floor");
+}
+
+#[test]
+fn a_name_is_not_reclaimed_before_its_second_pass() {
+    let mut cell = TestCell::new(3, 0);
+    cell.ask(1, 2, prepare(ballot(3, 2))).expect("a promise");
+    sweep(&mut cell, 1, 100);
+    cell.pass(Duration::from_millis(999));
+    sweep(&mut cell, 1, 100);
+    assert_eq!(cell.shard(1).entries(), 1, "a pass takes at least a second");
+    cell.pass(MS);
+    sweep(&mut cell, 1, 100);
+    assert_eq!(cell.shard(1).entries(), 0);
+    assert_eq!(cell.ask(1, 3, prepare(ballot(2, 3))).expect("an answer").kind(), "Reject");
+}
+
+#[test]
+fn whoever_was_turned_away_from_a_reclaimed_name_is_simply_forgotten() {
+    let mut cell = TestCell::new(3, 1);
+    cell.held_by(1, 1);
+    cell.acquire(4, 2, NO_WAIT);
+    cell.settle();
+    cell.pass(TTL);
+    for _ in 0..4 {
+        sweep(&mut cell, 1, 100);
+        cell.pass(Duration::from_secs(2));
+    }
+    assert_eq!(cell.shard(1).entries(), 0);
+    // The slot is another name's now: its release is nothing to node 4.
+    let now = cell.now;
+    let acquire = Acquire { name: name("another"), ..wish(3, NO_WAIT, TTL) };
+    cell.shard(1).acquire(now, acquire).expect("in bounds");
+    cell.collect();
+    cell.settle();
+    let held = cell.granted(3).expect("granted");
+    cell.shard(1).release(now, Token(4), name("another"), held, TTL).expect("room");
+    cell.collect();
+    assert!(!cell.letters.iter().any(|letter| letter.kind() == "Freed"));
+}
