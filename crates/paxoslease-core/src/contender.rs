@@ -176,3 +176,101 @@ impl Contenders {
 fn name_in(slots: &[Option<Contender>], slot: u32) -> Option<Name<'_>> {
     slots.get(slot as usize)?.as_ref().map(|contender| contender.first.label.name())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Holder;
+    use alloc::format;
+    use alloc::string::String;
+
+    fn want(token: u64, name: &str, patient_until: u64) -> Want {
+        let until = Instant::from_nanos(patient_until);
+        Want {
+            token: Token(token),
+            label: Label::new(Name::new(name).expect("a name"), Holder::NONE),
+            ttl: Ttl::MIN,
+            asked_at: Instant::ZERO,
+            patient_until: until,
+            deadline: until,
+        }
+    }
+    fn contender(want: Want) -> Contender {
+        let state = State::BackingOff(Instant::ZERO);
+        Contender { first: want, rest: VecDeque::new(), state, splits: 0, contested: false }
+    }
+    fn tokens(wants: &[Want]) -> Vec<u64> {
+        wants.iter().map(|want| want.token.0).collect()
+    }
+    /// One name, wants 1 to 4 with patience until 10, 40, 20 and 30.
+    fn queue() -> (Contenders, ContenderId) {
+        let mut contenders = Contenders::new(1);
+        let id = contenders.insert(contender(want(1, "a", 10)));
+        for (token, patience) in [(2, 40), (3, 20), (4, 30)] {
+            contenders.enqueue(id, want(token, "a", patience));
+        }
+        (contenders, id)
+    }
+
+    #[test]
+    fn wants_leave_in_the_order_in_which_they_came() {
+        let (mut contenders, id) = queue();
+        for (token, remains) in [(1, true), (2, true), (3, true), (4, false)] {
+            let (want, others) = contenders.pop_first(id);
+            assert_eq!((want.token.0, others), (token, remains));
+        }
+        assert_eq!(contenders.wants(), 0);
+        assert_eq!(contenders.find(Name::new("a").expect("a name")), None);
+        assert!(contenders.get(id).is_none());
+    }
+
+    #[test]
+    fn a_queued_want_leaves_from_the_middle_and_the_first_does_not() {
+        let (mut contenders, id) = queue();
+        assert_eq!(contenders.remove_queued(id, Token(3)).map(|want| want.token), Some(Token(3)));
+        assert!(contenders.remove_queued(id, Token(3)).is_none());
+        assert!(contenders.remove_queued(id, Token(1)).is_none());
+        assert_eq!(contenders.wants(), 3);
+    }
+
+    #[test]
+    fn the_impatient_are_taken_and_the_rest_keeps_its_order() {
+        let (mut contenders, id) = queue();
+        let taken = contenders.take_impatient(id, Instant::from_nanos(20));
+        assert_eq!(tokens(&taken), [1, 3]);
+        assert_eq!(contenders.get(id).map(|c| c.first.token), Some(Token(2)));
+        assert_eq!(contenders.wants(), 2);
+        let taken = contenders.take_impatient(id, Instant::from_nanos(40));
+        assert_eq!(tokens(&taken), [2, 4]);
+        assert_eq!(contenders.wants(), 0);
+        assert!(contenders.get(id).is_none(), "a contender without a want is none");
+        assert!(contenders.take_impatient(id, Instant::MAX).is_empty());
+    }
+
+    #[test]
+    fn slots_are_reused_and_every_name_finds_its_own() {
+        let mut contenders = Contenders::new(7);
+        let names: Vec<String> = (0..100).map(|number| format!("name/{number}")).collect();
+        for round in 0..3 {
+            for (token, name) in (0..).zip(&names) {
+                contenders.insert(contender(want(token, name, round)));
+            }
+            for (token, name) in (0..).zip(&names) {
+                let id = contenders.find(Name::new(name).expect("a name")).expect("inserted");
+                assert_eq!(contenders.pop_first(id).0.token, Token(token));
+            }
+        }
+        assert_eq!(contenders.slots.len(), 100);
+        assert_eq!(contenders.wants(), 0);
+    }
+
+    #[test]
+    fn to_queue_behind_nobody_changes_nothing() {
+        let (mut contenders, id) = queue();
+        for _ in 0..4 {
+            contenders.pop_first(id);
+        }
+        contenders.enqueue(id, want(9, "a", 1));
+        assert_eq!(contenders.wants(), 0);
+    }
+}

@@ -156,3 +156,164 @@ impl Register {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NodeId;
+    use proptest::prelude::*;
+
+    const R: Rules = Rules::ALL;
+    const NO_FLOOR: Ballot = Ballot::ZERO;
+
+    fn ballot(counter: u64) -> Ballot {
+        Ballot::new(counter, NodeId::new(1).expect("an id"))
+    }
+    fn tenure(counter: u64) -> Tenure {
+        Tenure::of(ballot(counter)).expect("a node's ballot")
+    }
+    fn ttl(millis: u32) -> Ttl {
+        Ttl::from_millis(millis).expect("not zero")
+    }
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+    /// Accepted at 0 for 100 ms under ballot 5.
+    fn leased() -> Register {
+        let mut register = Register::default();
+        assert_eq!(register.propose(R, at(0), NO_FLOOR, tenure(5), ttl(100)), Answer::Accept);
+        register
+    }
+
+    #[test]
+    fn a_lease_is_over_at_its_expiry_and_not_a_nanosecond_before() {
+        let register = leased();
+        assert!(register.live(Instant::from_nanos(99_999_999)).is_some());
+        assert_eq!(register.live(at(100)), None);
+    }
+
+    #[test]
+    fn the_floor_counts_like_a_promise() {
+        let mut register = Register::default();
+        assert_eq!(register.prepare(ballot(5), ballot(4)), Answer::Reject);
+        assert_eq!(register.propose(R, at(0), ballot(5), tenure(4), ttl(1)), Answer::Reject);
+        assert_eq!(
+            register.heal(R, at(0), ballot(5), tenure(1), ballot(4), ttl(1)),
+            Answer::Reject
+        );
+        assert_eq!(register, Register::default());
+        assert_eq!(register.prepare(ballot(5), ballot(5)), Answer::Promise);
+    }
+
+    #[test]
+    fn a_duplicate_propose_is_accepted_below_a_higher_promise_and_changes_nothing() {
+        let mut register = leased();
+        register.prepare(NO_FLOOR, ballot(9));
+        let before = register;
+        assert_eq!(register.propose(R, at(50), NO_FLOOR, tenure(5), ttl(100)), Answer::Accept);
+        assert_eq!(register, before);
+    }
+
+    #[test]
+    fn a_foreign_live_lease_refuses_and_keeps_even_the_promise() {
+        let mut register = leased();
+        let before = register;
+        assert_eq!(register.propose(R, at(99), NO_FLOOR, tenure(9), ttl(100)), Answer::Reject);
+        let healed = register.heal(R, at(99), NO_FLOOR, tenure(9), ballot(10), ttl(100));
+        assert_eq!((healed, register), (Answer::Reject, before));
+        assert_eq!(register.propose(R, at(100), NO_FLOOR, tenure(9), ttl(100)), Answer::Accept);
+    }
+
+    #[test]
+    fn a_renewal_of_a_lapsed_or_foreign_tenure_changes_nothing() {
+        let mut register = leased();
+        let before = register;
+        assert_eq!(register.renew(R, at(100), tenure(5), ballot(6), ttl(100)), Answer::NotHeld);
+        assert_eq!(register.renew(R, at(50), tenure(4), ballot(6), ttl(100)), Answer::NotHeld);
+        assert_eq!(register, before);
+    }
+
+    #[test]
+    fn a_heal_of_what_is_live_is_a_renewal_whatever_was_promised() {
+        let mut register = leased();
+        register.prepare(NO_FLOOR, ballot(9));
+        let healed = register.heal(R, at(50), NO_FLOOR, tenure(5), ballot(6), ttl(100));
+        assert_eq!(healed, Answer::Accept);
+        assert_eq!(register.promised, ballot(9));
+        assert!(register.live(at(149)).is_some());
+    }
+
+    #[test]
+    fn a_release_clears_its_own_tenure_only_and_says_whether_it_was_live() {
+        let mut register = leased();
+        assert!(!register.release(R, at(50), tenure(4)));
+        assert!(register.live(at(50)).is_some());
+        assert!(register.release(R, at(50), tenure(5)));
+        assert_eq!(register.accepted, None);
+        assert!(register.promised > ballot(5), "its own Propose cannot come back");
+        assert!(!leased().release(R, at(100), tenure(5)), "it was over");
+    }
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Prepare(u64),
+        Propose(u64, u32),
+        Renew(u64, u64, u32),
+        Heal(u64, u64, u32),
+        Release(u64),
+        Pass(u64),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let n = 1u64..8;
+        let ms = 1u32..50;
+        prop_oneof![
+            n.clone().prop_map(Op::Prepare),
+            (n.clone(), ms.clone()).prop_map(|(b, t)| Op::Propose(b, t)),
+            (n.clone(), n.clone(), ms.clone()).prop_map(|(x, b, t)| Op::Renew(x, b, t)),
+            (n.clone(), n.clone(), ms).prop_map(|(x, b, t)| Op::Heal(x, b, t)),
+            n.prop_map(Op::Release),
+            (0u64..40).prop_map(Op::Pass),
+        ]
+    }
+
+    proptest! {
+        /// Invariants of docs/protocol.md, section 9, for one register under any requests.
+        #[test]
+        fn promises_never_fall_and_a_live_lease_goes_only_by_its_own_release(
+            ops in proptest::collection::vec(op(), 0..60),
+        ) {
+            let (mut register, mut now) = (Register::default(), 0);
+            for op in ops {
+                let before = register;
+                match op {
+                    Op::Prepare(b) => {
+                        register.prepare(NO_FLOOR, ballot(b));
+                    }
+                    Op::Propose(b, t) => {
+                        register.propose(R, at(now), NO_FLOOR, tenure(b), ttl(t));
+                    }
+                    Op::Renew(x, b, t) => {
+                        register.renew(R, at(now), tenure(x), ballot(b), ttl(t));
+                    }
+                    Op::Heal(x, b, t) => {
+                        register.heal(R, at(now), NO_FLOOR, tenure(x), ballot(b), ttl(t));
+                    }
+                    Op::Release(x) => {
+                        register.release(R, at(now), tenure(x));
+                        let gone = before.accepted.filter(|lease| lease.tenure == tenure(x));
+                        prop_assert_eq!(register.accepted.is_none(), before.accepted == gone);
+                        continue;
+                    }
+                    Op::Pass(span) => now += span,
+                }
+                prop_assert!(register.promised >= before.promised);
+                if let Some(lease) = before.live(at(now)) {
+                    let kept = register.live(at(now));
+                    prop_assert_eq!(kept.map(|kept| kept.tenure), Some(lease.tenure));
+                    prop_assert!(kept.map(|kept| kept.expires_at) >= Some(lease.expires_at));
+                }
+            }
+        }
+    }
+}

@@ -207,3 +207,128 @@ impl Round {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Drift, NodeId};
+
+    const R: Rules = Rules::ALL;
+
+    fn cell(count: u16) -> Cell {
+        let members: Vec<NodeId> = (1..=count).filter_map(NodeId::new).collect();
+        Cell::new(&members, Ttl::from_millis(1000).expect("not zero"), Drift::NONE).expect("valid")
+    }
+    fn member(cell: &Cell, id: u16) -> MemberSet {
+        cell.member(NodeId::new(id).expect("an id")).expect("a member")
+    }
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+    fn tenure(counter: u64, id: u16) -> Tenure {
+        Tenure::of(Ballot::new(counter, NodeId::new(id).expect("an id"))).expect("a tenure")
+    }
+    /// Begun at 0 for 100 ms.
+    fn round(cell: &Cell, phase: Phase) -> Round {
+        let tenure = tenure(5, 1);
+        let ttl = Ttl::from_millis(100).expect("not zero");
+        Round::new(R, cell, at(0), (tenure.ballot(), tenure), ttl, phase)
+    }
+
+    #[test]
+    fn a_majority_of_distinct_accepts_wins_once() {
+        let cell = cell(5);
+        let mut round = round(&cell, Phase::Proposing);
+        for (id, expected) in
+            [(1, Step::Wait), (1, Step::Wait), (2, Step::Wait), (2, Step::Wait), (3, Step::Won)]
+        {
+            assert_eq!(round.on_accept(R, &cell, at(99), member(&cell, id)), expected);
+        }
+        let mut renewal = self::round(&cell, Phase::Renewing);
+        for (id, expected) in [(1, Step::Wait), (2, Step::Wait), (3, Step::Won), (4, Step::Wait)] {
+            assert_eq!(renewal.on_accept(R, &cell, at(0), member(&cell, id)), expected);
+        }
+        assert_eq!(renewal.phase, Phase::Renewed);
+    }
+
+    #[test]
+    fn a_majority_at_the_end_of_the_timer_is_late() {
+        let cell = cell(3);
+        for phase in [Phase::Proposing, Phase::Renewing] {
+            let mut round = round(&cell, phase);
+            assert_eq!(round.on_accept(R, &cell, at(0), member(&cell, 1)), Step::Wait);
+            assert_eq!(round.on_accept(R, &cell, at(100), member(&cell, 2)), Step::Lost);
+        }
+        let mut round = round(&cell, Phase::Preparing);
+        assert_eq!(round.on_promise(R, &cell, at(0), member(&cell, 1)), Step::Wait);
+        assert_eq!(round.on_promise(R, &cell, at(100), member(&cell, 2)), Step::Wait);
+        assert_eq!(round.phase, Phase::Preparing, "nothing is proposed any more");
+    }
+
+    #[test]
+    fn a_majority_of_promises_proposes_once_and_arms_no_timer() {
+        let cell = cell(3);
+        let mut round = round(&cell, Phase::Preparing);
+        let ends_at = round.ends_at;
+        assert_eq!(round.on_promise(R, &cell, at(1), member(&cell, 1)), Step::Wait);
+        assert_eq!(round.on_promise(R, &cell, at(2), member(&cell, 2)), Step::Propose);
+        assert_eq!(round.on_promise(R, &cell, at(3), member(&cell, 3)), Step::Wait);
+        assert_eq!((round.phase, round.ends_at), (Phase::Proposing, ends_at));
+    }
+
+    #[test]
+    fn an_accept_means_nothing_before_anything_was_proposed() {
+        let cell = cell(1);
+        let mut round = round(&cell, Phase::Preparing);
+        assert_eq!(round.on_accept(R, &cell, at(0), member(&cell, 1)), Step::Wait);
+        assert!(round.accepted.is_empty());
+    }
+
+    #[test]
+    fn a_round_is_lost_when_no_majority_is_left_and_the_answers_tell_why() {
+        let cell = cell(4);
+        let mut round = round(&cell, Phase::Proposing);
+        assert_eq!(round.on_refusal(R, &cell, member(&cell, 2)), Step::Wait, "3 may still accept");
+        assert_eq!(round.on_refusal(R, &cell, member(&cell, 3)), Step::Wait, "hopeless, but why?");
+        assert_eq!(round.on_refusal(R, &cell, member(&cell, 4)), Step::Lost);
+        let mut renewal = self::round(&cell, Phase::Renewing);
+        renewal.on_refusal(R, &cell, member(&cell, 2));
+        let lost = renewal.on_refusal(R, &cell, member(&cell, 3));
+        assert_eq!(lost, Step::Lost, "a renewal need not know why");
+    }
+
+    #[test]
+    fn a_renewal_that_won_cannot_be_lost_any_more() {
+        let cell = cell(3);
+        let mut renewal = round(&cell, Phase::Renewing);
+        renewal.on_accept(R, &cell, at(0), member(&cell, 1));
+        renewal.on_accept(R, &cell, at(0), member(&cell, 2));
+        for id in 1..=3 {
+            assert_eq!(renewal.on_refusal(R, &cell, member(&cell, id)), Step::Wait);
+        }
+    }
+
+    #[test]
+    fn a_holder_is_named_only_by_a_majority_that_reports_the_same() {
+        let cell = cell(5);
+        let mut round = round(&cell, Phase::Proposing);
+        let (holder, other) = (tenure(3, 2), tenure(4, 3));
+        round.note_foreign(member(&cell, 1), holder, at(70));
+        round.note_foreign(member(&cell, 2), holder, at(90));
+        round.note_foreign(member(&cell, 3), other, at(99));
+        round.note_foreign(member(&cell, 1), holder, at(70));
+        assert_eq!(round.held_by(R, &cell), None, "two of five, however often");
+        round.note_foreign(member(&cell, 4), round.tenure, at(99));
+        assert_eq!(round.held_by(R, &cell), None, "its own tenure is not foreign");
+        round.note_foreign(member(&cell, 5), holder, at(80));
+        assert_eq!(round.held_by(R, &cell), Some((holder, at(90))));
+    }
+
+    #[test]
+    fn only_a_round_that_proposed_leaves_something_to_undo() {
+        let cell = cell(3);
+        let traces = [Phase::Preparing, Phase::Proposing, Phase::Renewing, Phase::Renewed]
+            .map(|phase| round(&cell, phase).leaves_trace());
+        assert_eq!(traces, [false, true, false, false]);
+    }
+}
