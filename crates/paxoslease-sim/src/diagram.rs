@@ -55,9 +55,10 @@ pub fn render(entries: &[Entry], options: &Options) -> String {
     painter.idles();
     painter.holdings();
     painter.overlaps();
-    painter.write_in_bars();
     painter.asks();
     painter.arrows();
+    painter.write_in_bars();
+    painter.label_arrows();
     painter.promises();
     painter.notes();
     painter.violations();
@@ -303,16 +304,14 @@ impl<'a> Painter<'a> {
         })
     }
 
-    /// Messages: first every arrow, then their texts where there is room.
+    /// The arrows to draw, with their ends.
+    fn drawn(&self) -> Vec<(&'a Arrow, Point, Point)> {
+        let arrows = self.scene.arrows.iter().filter(|arrow| arrow.from != arrow.to);
+        arrows.filter_map(|arrow| self.ends(arrow).map(|(from, to)| (arrow, from, to))).collect()
+    }
+
     fn arrows(&mut self) {
-        let drawn: Vec<(&Arrow, Point, Point)> = self
-            .scene
-            .arrows
-            .iter()
-            .filter(|arrow| arrow.from != arrow.to)
-            .filter_map(|arrow| self.ends(arrow).map(|(from, to)| (arrow, from, to)))
-            .collect();
-        for (arrow, from, to) in &drawn {
+        for (arrow, from, to) in &self.drawn() {
             self.labels.avoid(*from, *to);
             let again = if arrow.duplicate { " again" } else { "" };
             match arrow.end {
@@ -327,10 +326,15 @@ impl<'a> Painter<'a> {
                 }
             }
         }
+    }
+
+    /// Their texts, where there is room.
+    fn label_arrows(&mut self) {
         let mut told: Vec<(TrueTime, u16, &str)> = Vec::new();
-        for (arrow, from, to) in &drawn {
+        for (arrow, from, to) in &self.drawn() {
             let key = (arrow.sent_at, arrow.from, &*arrow.text);
-            let mut text = arrow.text.clone();
+            let mut text = shortened(&arrow.text);
+            let plain = text.clone();
             match arrow.end {
                 End::Lost(_) => text.push_str(" (lost)"),
                 End::OnItsWay => text.push_str(" (late)"),
@@ -338,7 +342,7 @@ impl<'a> Painter<'a> {
                 End::Delivered(_) => {}
             }
             // A broadcast says the same on each arrow; once will do where there is no room.
-            let needed = !told.contains(&key) || text != arrow.text;
+            let needed = !told.contains(&key) || text != plain;
             let places = beside(*from, *to, width_of(&text, TEXT));
             if let Some(place) = self.labels.place(places, &text, TEXT, needed) {
                 told.push(key);
@@ -352,7 +356,7 @@ impl<'a> Painter<'a> {
         for mark in &self.scene.promises {
             let Some(&y) = self.node_y.get(&mark.key) else { continue };
             let x = self.x(mark.at);
-            let text = format!("promised {}", mark.text);
+            let text = format!("promised {}", shortened(&mark.text));
             let half = width_of(&text, TEXT_SMALL) / 2.0 + 8.0;
             let spots = [(half, -17.0), (half, 27.0), (-half, -17.0), (-half, 27.0)];
             let places = spots.map(|(dx, dy)| Place { centre: at(x + dx, y + dy), angle: 0.0 });
@@ -393,6 +397,8 @@ impl<'a> Painter<'a> {
             self.svg.dot("alarm-fill", at(x, TOP), 10.0);
             self.svg.text("flag", at(x, TOP + 5.0), Anchor::Middle, &number);
             let y = axis_y + 48.0 + 22.0 * index as f64;
+            let text = text.strip_prefix(&format!("{when}: ")).unwrap_or(text);
+            let text = shortened(text);
             let text = format!("{number}. invariant broken at {} ms: {text}", millis(*when));
             self.svg.text("alarm", at(20.0, y), Anchor::Start, &text);
         }
@@ -402,7 +408,7 @@ impl<'a> Painter<'a> {
         let y = self.axis_y + 54.0 + 22.0 * self.scene.violations.len() as f64;
         let text = "bar on a node: the lease stored there · bar on a client: its belief · \
                     triangle: promise · cross: lost or crashed · dashed arrow: duplicate · \
-                    // axis not to scale";
+                    // axis not to scale · 1M+1 is 2^20 + 1";
         self.svg.text("small", at(20.0, y), Anchor::Start, text);
     }
 }
@@ -427,7 +433,32 @@ fn beside(from: Point, to: Point, width: f64) -> impl Iterator<Item = Place> {
 
 /// A tenure as ballots are written: counter, dot, node.
 fn ballot(fence: u64) -> String {
-    format!("{}.{}", fence >> 10, fence & 0x3ff)
+    format!("{}.{}", short(fence >> 10), fence & 0x3ff)
+}
+
+/// A counter as people can read it: after a restart it is beyond a block of 2^24 ballots.
+fn short(counter: u64) -> String {
+    match (counter >> 20, counter & 0xf_ffff) {
+        (0, small) => small.to_string(),
+        (millions, rest) => format!("{millions}M+{rest}"),
+    }
+}
+
+/// A text with every long number in it shortened.
+fn shortened(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let digits = &rest[start..];
+        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        out.push_str(&rest[..start]);
+        match digits[..end].parse::<u64>() {
+            Ok(number) if end > 6 => out.push_str(&short(number)),
+            _ => out.push_str(&digits[..end]),
+        }
+        rest = &digits[end..];
+    }
+    out + rest
 }
 
 /// Milliseconds with as many decimals as they need.

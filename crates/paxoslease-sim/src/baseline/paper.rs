@@ -140,6 +140,8 @@ enum Response {
     Reject { ballot: Ballot, promised: Ballot },
 }
 
+/// "A small but random time" between two attempts.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// How many clients can wait for one resource at one node.
 const WAITING_MAX: usize = 1024;
 
@@ -291,7 +293,7 @@ impl PaperNode {
     /// "In this case the proposer may sleep for a while and then restart its algorithm at step 1",
     /// "waiting a small but random time".
     fn sleep(&mut self, now: Instant, name: &str) {
-        let pause = self.rng.below(self.tuning.attempt_timeout.as_nanos() as u64);
+        let pause = self.rng.below(self.tuning.attempt_timeout.min(PAUSE_MAX).as_nanos() as u64);
         let resource = self.resource(name);
         if let Some(pending) = resource.request {
             let until = now.after(Duration::from_nanos(pause)).min(pending.deadline);

@@ -155,3 +155,12 @@ fn one_holder_after_another_is_no_alarm() {
     let trace = [at_ms(0, believes(1, 1, 10)), at_ms(10, believes(2, 2, 20))];
     assert!(!render(&trace, &Options::default()).contains("TWO HOLDERS"));
 }
+
+#[test]
+fn long_ballots_are_shortened_wherever_they_stand() {
+    assert_eq!(shortened("Reject 16777220.1, t1.3 live"), "Reject 16M+4.1, t1.3 live");
+    assert_eq!(shortened("16777216"), "16M+0");
+    assert_eq!(shortened("no number"), "no number");
+    assert_eq!(ballot(16_777_220 << 10 | 3), "16M+4.3");
+    assert_eq!(ballot(7 << 10 | 1), "7.1");
+}

@@ -3,13 +3,13 @@
 
 use crate::trace::TrueTime;
 
-/// The widest a stretch without events may be.
-const QUIET_WIDTH_MAX: f64 = 118.0;
 /// What the flight of a typical message should span.
-const FLIGHT_WIDTH: f64 = 88.0;
+const FLIGHT_WIDTH: f64 = 92.0;
+/// Bounds of how wide a stretch without events is drawn; in between, it is a flight and a bit.
+const QUIET_WIDTHS: (f64, f64) = (50.0, 112.0);
 /// Bounds of the whole axis.
 const WIDTH_MIN: f64 = 860.0;
-const WIDTH_MAX: f64 = 1560.0;
+const WIDTH_MAX: f64 = 1860.0;
 
 /// A map from instants to x, made for the instants that matter in one diagram.
 pub(super) struct Timeline {
@@ -18,6 +18,8 @@ pub(super) struct Timeline {
     stops: Vec<(u64, f64)>,
     /// Pixels per nanosecond where the axis is not broken.
     scale: f64,
+    /// The widest stretch without events.
+    quiet: f64,
 }
 
 /// A place where the axis is broken.
@@ -32,10 +34,12 @@ impl Timeline {
         instants.sort_unstable();
         instants.dedup();
         let gaps: Vec<f64> = instants.windows(2).map(|w| (w[1].0 - w[0].0) as f64).collect();
-        let width = |scale: f64| gaps.iter().map(|g| (g * scale).min(QUIET_WIDTH_MAX)).sum::<f64>();
         let whole = gaps.iter().sum::<f64>().max(1.0);
-        let mut scale =
-            flight.map_or(WIDTH_MIN / whole, |flight| FLIGHT_WIDTH / flight.max(1) as f64);
+        let flight = flight.map_or(whole * FLIGHT_WIDTH / WIDTH_MIN, |flight| flight.max(1) as f64);
+        let quiet = |scale: f64| (flight * scale * 1.2).clamp(QUIET_WIDTHS.0, QUIET_WIDTHS.1);
+        let width =
+            |scale: f64| gaps.iter().map(|gap| (gap * scale).min(quiet(scale))).sum::<f64>();
+        let mut scale = FLIGHT_WIDTH / flight;
         // In steps of five per cent, as long as that changes anything.
         for _ in 0..200 {
             if width(scale) > WIDTH_MAX {
@@ -46,15 +50,16 @@ impl Timeline {
                 break;
             }
         }
+        let quiet = quiet(scale);
         let mut x = left;
         let mut stops = Vec::with_capacity(instants.len());
         for (index, instant) in instants.iter().enumerate() {
             if index > 0 {
-                x += (gaps[index - 1] * scale).min(QUIET_WIDTH_MAX);
+                x += (gaps[index - 1] * scale).min(quiet);
             }
             stops.push((instant.0, x));
         }
-        Self { left, stops, scale }
+        Self { left, stops, scale, quiet }
     }
 
     /// Where an instant is drawn; those outside are drawn at the ends.
@@ -82,8 +87,7 @@ impl Timeline {
 
     /// The stretches that are shorter than their scale.
     pub(super) fn breaks(&self) -> Vec<Break> {
-        let broken =
-            |w: &&[(u64, f64)]| (w[1].0 - w[0].0) as f64 * self.scale > QUIET_WIDTH_MAX * 1.5;
+        let broken = |w: &&[(u64, f64)]| (w[1].0 - w[0].0) as f64 * self.scale > self.quiet * 1.5;
         self.stops
             .windows(2)
             .filter(broken)
@@ -116,7 +120,7 @@ mod tests {
         let x = |ms| timeline.x(TrueTime(ms * MS));
         assert!(x(0) < x(10) && x(10) < x(20) && x(20) < x(5_000) && x(5_000) < x(5_010));
         assert!(x(20) < x(21) && x(21) < x(5_000), "between stops too");
-        assert!(x(5_000) - x(20) <= QUIET_WIDTH_MAX + 0.01);
+        assert!(x(5_000) - x(20) <= QUIET_WIDTHS.1 + 0.01);
         assert_eq!(timeline.breaks().len(), 1);
         assert!((x(10) - x(0) - (x(20) - x(10))).abs() < 0.01, "the scale is even");
     }

@@ -1,0 +1,210 @@
+//! The schedules, one function each. Times are in milliseconds; a message takes ten.
+//!
+//! Comments say what the paper's algorithm makes of it, and which rule keeps ours safe.
+
+use super::Stage;
+use crate::algorithm::Algorithm;
+use crate::network::{Action, Pattern};
+
+pub(super) fn uncontended<A: Algorithm>(s: &mut Stage<A>) {
+    s.at(10);
+    s.acquire(1, 1, 600);
+    s.at(200);
+    s.renew(1, 1, 600);
+    s.at(400);
+    s.release(1, 1);
+    s.at(450);
+}
+
+pub(super) fn holder_dies<A: Algorithm>(s: &mut Stage<A>) {
+    s.at(10);
+    s.acquire(1, 1, 400);
+    s.at(100);
+    s.acquire_patiently(2, 2, 400, 2000);
+    s.at(200);
+    s.world.crash(1);
+    s.at(1000);
+}
+
+/// Footnote 1 and section 1 of the paper: the naive vote blocks until the votes expire.
+pub(super) fn split_vote<A: Algorithm>(s: &mut Stage<A>) {
+    s.at(10);
+    for client in [1, 2, 3] {
+        s.acquire_patiently(client, client as u16, 400, 3000);
+    }
+    s.at(700);
+}
+
+/// The paper's node 2 forgets its promise to 3, lets 1 in with a lower ballot, and then lets 3's
+/// old Propose overwrite that lease (A3 refuses it). When the overwriting lease expires, nodes 2
+/// and 3 are free, though client 2's time is not over.
+pub(super) fn late_propose_after_restart<A: Algorithm>(s: &mut Stage<A>) {
+    s.at(10);
+    let away = s.lose(Pattern::ANY.from(3).to(1));
+    let late = s.hold(Pattern::kind("Propose").from(3).to(2));
+    s.acquire(1, 3, 300);
+    s.at(60);
+    s.world.crash(2);
+    s.at(70);
+    s.world.start(2);
+    s.at(1100);
+    s.world.lift(away);
+    s.acquire(2, 1, 900);
+    s.at(1200);
+    s.world.note(2, "the late Propose");
+    s.world.lift(late);
+    s.at(1520);
+    s.acquire(3, 3, 900);
+    s.at(1700);
+}
+
+/// The paper's node 2 accepts from 3 what it was never asked to prepare, and does not count that
+/// as a promise (A3 does); an older Propose then overwrites it, for less time.
+pub(super) fn promise_not_raised<A: Algorithm>(s: &mut Stage<A>) {
+    s.at(10);
+    let away = s.lose(Pattern::ANY.from(1).to(3));
+    let late = s.hold(Pattern::kind("Propose").from(1).to(2));
+    s.acquire(1, 1, 200);
+    s.at(300);
+    s.world.lift(away);
+    let unprepared = s.lose(Pattern::kind("Prepare").from(3).to(2));
+    let unproposed = s.lose(Pattern::kind("Propose").from(3).to(1));
+    s.acquire(2, 3, 900);
+    s.at(400);
+    s.world.note(2, "the older Propose");
+    s.world.lift(late);
+    s.at(620);
+    s.world.lift(unprepared);
+    s.world.lift(unproposed);
+    s.acquire(3, 1, 500);
+    s.at(800);
+}
+
+/// The paper's acceptors set their timers again, to less (A4 keeps the later). Its own proposer
+/// does too, but a client that was told 900 ms counts them.
+pub(super) fn shorter_renewal<A: Algorithm>(s: &mut Stage<A>) {
+    s.at(10);
+    s.acquire(1, 1, 900);
+    s.at(150);
+    s.renew(1, 1, 100);
+    s.at(400);
+    s.acquire(2, 2, 500);
+    s.at(600);
+}
+
+/// The paper counts responses (P3 counts acceptors): its own and one other's, twice, are three.
+pub(super) fn duplicate_replies<A: Algorithm>(s: &mut Stage<A>) {
+    s.at(10);
+    s.world.filter(Pattern::ANY.from(2).to(1), Action::Repeat(2));
+    for node in [3, 4, 5] {
+        s.lose(Pattern::ANY.from(1).to(node));
+    }
+    s.acquire(1, 1, 900);
+    s.at(200);
+    s.acquire(2, 4, 900);
+    s.at(400);
+}
+
+/// The paper sets its timer at every Promise beyond the majority (P3: once per round), though the
+/// acceptors' timers have been running since the first.
+pub(super) fn late_third_reply<A: Algorithm>(s: &mut Stage<A>) {
+    s.at(10);
+    let third = s.hold(Pattern::kind("Promise").from(3).to(1));
+    let accepts = s.hold(Pattern::kind("Accept").from(2).to(1));
+    s.lose(Pattern::kind("Propose").from(1).to(3));
+    s.acquire_patiently(1, 1, 500, 1500);
+    s.at(450);
+    s.lose(Pattern::kind("Propose").from(1).to(2));
+    s.world.lift(third);
+    s.at(460);
+    s.world.lift(accepts);
+    s.at(560);
+    s.acquire(2, 3, 300);
+    s.at(700);
+}
+
+/// The paper's proposer switches its state when it releases, and a third Accept switches it back
+/// (P6: the round is void). Whoever asks it next is told that it has the lease.
+pub(super) fn stale_release<A: Algorithm>(s: &mut Stage<A>) {
+    s.at(10);
+    let third = s.hold(Pattern::kind("Accept").from(3).to(1));
+    s.acquire(1, 1, 900);
+    s.at(100);
+    s.release(1, 1);
+    s.at(130);
+    s.acquire(2, 2, 900);
+    s.at(220);
+    s.world.note(1, "the late Accept");
+    s.world.lift(third);
+    s.at(260);
+    s.acquire(3, 1, 900);
+    s.at(400);
+}
+
+/// Node 2 has forgotten client 1's lease. A snapshot written now would say that there is none, and
+/// nodes 2 and 3 could be had by another (R4: no snapshot from a quarantined node).
+pub(super) fn snapshot_in_quarantine<A: Algorithm>(s: &mut Stage<A>) {
+    s.at(10);
+    s.lose(Pattern::ANY.from(1).to(3));
+    s.acquire(1, 1, 900);
+    s.at(100);
+    s.world.crash(2);
+    s.at(120);
+    s.world.start(2);
+    s.at(200);
+    s.world.stop(2);
+    s.at(220);
+    s.world.start(2);
+    s.at(300);
+    s.acquire(2, 3, 300);
+    s.at(650);
+}
+
+/// The paper's acceptors forget what they promised (R1 keeps a ceiling on disk), and node 1 has
+/// not counted as far as node 3 had.
+pub(super) fn fence_after_restart<A: Algorithm>(s: &mut Stage<A>) {
+    for turn in 0..3 {
+        s.at(10 + turn * 100);
+        s.acquire(1, 3, 500);
+        s.at(70 + turn * 100);
+        s.release(1, 3);
+    }
+    s.at(320);
+    for node in [1, 2, 3] {
+        s.world.crash(node);
+    }
+    s.at(330);
+    for node in [1, 2, 3] {
+        s.world.start(node);
+    }
+    s.at(1400);
+    s.acquire(2, 1, 500);
+    s.at(1600);
+}
+
+/// Both count a round only while its timer runs (P1, `Proposer::OnTimeout`).
+pub(super) fn late_majority<A: Algorithm>(s: &mut Stage<A>) {
+    s.at(10);
+    s.lose(Pattern::ANY.from(1).to(3));
+    let late = s.hold(Pattern::kind("Accept").from(2).to(1));
+    s.acquire(1, 1, 300);
+    s.at(360);
+    s.acquire(2, 3, 500);
+    s.at(420);
+    s.world.note(1, "the late Accept");
+    s.world.lift(late);
+    s.at(500);
+}
+
+/// A tenure that lapsed cannot come back (A4 renews only what is live).
+pub(super) fn renew_after_lapse<A: Algorithm>(s: &mut Stage<A>) {
+    s.at(10);
+    s.acquire(1, 1, 200);
+    s.at(300);
+    s.acquire(2, 2, 200);
+    s.at(400);
+    s.release(2, 2);
+    s.at(450);
+    s.renew(1, 1, 500);
+    s.at(550);
+}

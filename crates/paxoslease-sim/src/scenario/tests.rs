@@ -1,0 +1,112 @@
+//! What comes of every schedule under every algorithm.
+
+use super::*;
+use crate::baseline::{Naive, Paper};
+use crate::checker::Check;
+use crate::diagram;
+use crate::paxoslease::PaxosLease;
+use crate::trace::What;
+
+/// What the paper's algorithm breaks, where it does.
+const fn broken_by_the_paper(scenario: Scenario) -> Option<Check> {
+    match scenario {
+        Scenario::LateProposeAfterRestart
+        | Scenario::PromiseNotRaised
+        | Scenario::ShorterRenewal
+        | Scenario::DuplicateReplies
+        | Scenario::LateThirdReply
+        | Scenario::StaleRelease => Some(Check::OneHolder),
+        Scenario::FenceAfterRestart => Some(Check::FencesRise),
+        Scenario::Uncontended
+        | Scenario::HolderDies
+        | Scenario::SplitVote
+        | Scenario::SnapshotInQuarantine
+        | Scenario::LateMajority
+        | Scenario::RenewAfterLapse => None,
+    }
+}
+
+fn first_belief_at(report: &Report) -> Option<Duration> {
+    let believes = |what: &What| matches!(what, What::Believes { .. });
+    let first = report.trace.iter().find(|entry| believes(&entry.what))?;
+    Some(Duration::from_nanos(first.at.0))
+}
+
+#[test]
+fn paxoslease_keeps_every_invariant_in_every_scenario() {
+    for scenario in Scenario::ALL {
+        let report = scenario.play(PaxosLease::default());
+        assert_eq!(report.violations, [], "{scenario}");
+        assert!(report.counts.acquires > 0, "{scenario}: nobody held anything");
+    }
+}
+
+#[test]
+fn the_paper_breaks_where_its_rules_are_missing_and_nowhere_else() {
+    for scenario in Scenario::ALL {
+        let violations = scenario.play(Paper).violations;
+        match broken_by_the_paper(scenario) {
+            Some(check) => {
+                assert!(violations.iter().any(|v| v.check == check), "{scenario}: {violations:?}");
+            }
+            None => assert_eq!(violations, [], "{scenario}"),
+        }
+    }
+}
+
+#[test]
+fn two_holders_are_seen_in_the_diagram() {
+    for scenario in Scenario::ALL {
+        let seen = |report: &Report| {
+            diagram::render(&report.trace, &diagram::Options::default()).contains("TWO HOLDERS")
+        };
+        let expected = broken_by_the_paper(scenario) == Some(Check::OneHolder);
+        assert_eq!(seen(&scenario.play(Paper)), expected, "{scenario}");
+        assert!(!seen(&scenario.play(PaxosLease::default())), "{scenario}");
+    }
+}
+
+#[test]
+fn the_naive_vote_never_has_two_holders() {
+    for scenario in Scenario::ALL {
+        assert_eq!(scenario.play(Naive).violations, [], "{scenario}");
+    }
+}
+
+#[test]
+fn a_split_vote_blocks_the_naive_until_the_votes_expire_and_nobody_else() {
+    let expiry = ms(410);
+    let naive = first_belief_at(&Scenario::SplitVote.play(Naive));
+    assert!(naive.is_none_or(|at| at >= expiry), "{naive:?}");
+    let paper = first_belief_at(&Scenario::SplitVote.play(Paper));
+    assert!(paper.is_some_and(|at| at < expiry), "{paper:?}");
+    let ours = first_belief_at(&Scenario::SplitVote.play(PaxosLease::default()));
+    assert!(ours.is_some_and(|at| at < expiry), "{ours:?}");
+}
+
+#[test]
+fn uncontended_takes_one_round_trip_where_the_paper_needs_two() {
+    let ours = first_belief_at(&Scenario::Uncontended.play(PaxosLease::default()));
+    let paper = first_belief_at(&Scenario::Uncontended.play(Paper));
+    assert_eq!(ours, Some(ms(10 + 20)));
+    assert_eq!(paper, Some(ms(10 + 40)));
+}
+
+#[test]
+fn a_scenario_is_the_same_every_time() {
+    for scenario in Scenario::ALL {
+        let hash = || scenario.play(Paper).trace_hash;
+        assert_eq!(hash(), hash(), "{scenario}");
+    }
+}
+
+#[test]
+fn names_are_found_and_near_misses_are_told() {
+    for scenario in Scenario::ALL {
+        assert_eq!(scenario.name().parse(), Ok(scenario));
+        assert!(!scenario.description().is_empty());
+    }
+    let unknown = "split-vot".parse::<Scenario>().expect_err("no such name");
+    assert_eq!(unknown.nearest, "split-vote");
+    assert!(unknown.to_string().contains("did you mean `split-vote`?"));
+}
