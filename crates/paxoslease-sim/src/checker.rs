@@ -4,7 +4,7 @@
 //! and message kinds, and shares no code with the core. Liveness is demanded by the swarm, once
 //! everything has healed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use paxoslease_core::{Ballot, Tenure};
@@ -107,6 +107,8 @@ struct NameFacts {
     highest_fence: u64,
     /// Which acceptors ever stored a tenure, as bit sets.
     stored_by: BTreeMap<u64, u64>,
+    /// Tenures whose holders gave them up.
+    released: BTreeSet<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -171,8 +173,13 @@ impl Checker {
     }
 
     /// A client believes, or believes for longer.
-    pub(crate) fn believes(&mut self, now: TrueTime, name: usize, claim: Claim) {
+    pub(crate) fn believes(&mut self, now: TrueTime, name: usize, mut claim: Claim) {
         let claims = &mut self.names[name].claims;
+        let own = claims.iter().find(|c| c.client == claim.client && c.tenure == claim.tenure);
+        if let Some(longer) = own.filter(|own| own.until >= claim.until) {
+            // A short renewal adds nothing: what backs the belief is what backed it before.
+            claim = *longer;
+        }
         claims.retain(|other| other.until > now && other.client != claim.client);
         let rival = claims.first().copied();
         claims.push(claim);
@@ -192,6 +199,15 @@ impl Checker {
     /// A client believes no longer.
     pub(crate) fn yields(&mut self, name: usize, client: u32) {
         self.names[name].claims.retain(|claim| claim.client != client);
+    }
+
+    /// A client gave up a tenure: from now on acceptors may let go of it.
+    pub(crate) fn released(&mut self, name: usize, tenure: Tenure) {
+        let released = &mut self.names[name].released;
+        released.insert(tenure.fence());
+        if released.len() > TENURES_MAX {
+            released.pop_first();
+        }
     }
 
     fn check_backing(&mut self, now: TrueTime, name: usize) {
@@ -238,6 +254,7 @@ impl Checker {
             if let Some((other, until)) = before.lease
                 && other != tenure
                 && until > now
+                && !self.may_be_over(node, name, other)
             {
                 self.broken(now, Check::ForeignLeaseKept, || {
                     format!("node {} replaced {other}, live until {until}, by {tenure}", node + 1)
@@ -245,6 +262,15 @@ impl Checker {
             }
         }
         self.check_backing(now, name);
+    }
+
+    /// Whether a live lease may have ended within one event, so that what was stored in between
+    /// was never seen: its holder released it, or the node itself had proposed it and gave it up.
+    fn may_be_over(&self, node: usize, name: usize, tenure: Tenure) -> bool {
+        let own = tenure.ballot().node().is_some_and(|id| usize::from(id.get()) == node + 1);
+        let facts = &self.names[name];
+        let believed = facts.claims.iter().any(|claim| claim.tenure == tenure);
+        facts.released.contains(&tenure.fence()) || own && !believed
     }
 
     /// What an acceptor had when it was last looked at.
@@ -306,6 +332,10 @@ impl Checker {
         let majority = self.majority();
         let facts = &mut self.names[name];
         let (fence, before) = (tenure.fence(), facts.highest_fence);
+        // Told late: its holder gave it up since, and will not believe it (P6).
+        if !is_fresh && facts.released.contains(&fence) {
+            return;
+        }
         facts.highest_fence = before.max(fence);
         let acceptors = facts.stored_by.get(&fence).map_or(0, |set| set.count_ones());
         if fence < before || is_fresh && fence == before {

@@ -6,12 +6,16 @@
 //! machine: nothing here reads a clock, draws ambient randomness or depends on an address.
 
 pub mod algorithm;
+pub mod baseline;
 mod checker;
 mod client;
 mod clock;
+pub mod diagram;
 mod network;
 mod paxoslease;
 mod rng;
+pub mod scenario;
+mod swarm;
 pub mod trace;
 mod world;
 
@@ -22,5 +26,6 @@ pub use clock::Clock;
 pub use network::{Action, FilterId, Link, Network, Pattern};
 pub use paxoslease::{Node, PaxosLease, kind};
 pub use rng::Rng;
+pub use swarm::{Faults, Options, Report, UnknownFaults, run, run_with};
 pub use trace::Keep;
 pub use world::{ClientId, Counts, Setup, World};

@@ -25,7 +25,7 @@ impl Rng {
 
     /// A number below `bound`; zero when that is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number from `min` to `max`, both included.

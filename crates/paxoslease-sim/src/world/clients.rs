@@ -313,9 +313,11 @@ impl<A: Algorithm> World<A> {
         let (tenure, patience) = (belief.tenure(), belief.remaining(now));
         belief.release(rules);
         client.state = State::Releasing;
+        let name = client.name;
         if !client.is_held(now) {
             self.yield_belief(id);
         }
+        self.checker.released(name, tenure);
         let patience = patience.max(Duration::from_millis(1));
         self.ask(id, node, Wish::Release { tenure, patience });
     }
@@ -330,10 +332,17 @@ impl<A: Algorithm> World<A> {
         }
     }
 
-    /// Clients that were granted nothing since they were last calmed.
-    pub(crate) fn without_grant(&self) -> impl Iterator<Item = (ClientId, usize)> {
-        let clients = self.clients.iter().zip(0..);
-        clients.filter(|(client, _)| client.grants == 0).map(|(c, id)| (ClientId(id), c.name))
+    /// A name that clients want and none was granted since they were last calmed.
+    pub(crate) fn without_grant(&self) -> Option<usize> {
+        let mut names = self.clients.iter().map(|client| client.name);
+        names.find(|name| {
+            !self.clients.iter().any(|client| client.name == *name && client.grants > 0)
+        })
+    }
+
+    /// A name that a client wants who got no answer since it was last calmed.
+    pub(crate) fn without_answer(&self) -> Option<usize> {
+        self.clients.iter().find(|client| client.answers == 0).map(|client| client.name)
     }
 
     /// Requests and rounds that running nodes still keep something for.

@@ -9,7 +9,7 @@ use paxoslease_core::{Name, Tenure};
 
 use super::{Happening, Letter, Wish, World};
 use crate::algorithm::{Algorithm, Disk, Process, View};
-use crate::checker::Checks;
+use crate::checker::{Check, Checks};
 use crate::client::{Asked, State};
 use crate::network::{Action, FilterId, Link, Network, Pattern};
 use crate::trace::{Entry, Tracer, TrueTime, What};
@@ -186,6 +186,12 @@ impl<A: Algorithm> World<A> {
     #[must_use]
     pub fn into_trace(self) -> Vec<Entry> {
         self.tracer.into_entries()
+    }
+
+    /// Reports that something must be true and is not, for checks made from outside.
+    pub fn report(&mut self, check: Check, text: impl FnOnce() -> String) {
+        self.checker.broken(self.now, check, text);
+        self.trace_violations();
     }
 
     /// What is checked in this world.

@@ -1,0 +1,74 @@
+//! A thousand worlds and more: nothing that must be true is ever false.
+
+use std::fmt::Write as _;
+
+use paxoslease_sim::{Counts, Faults, Keep, Options, Report, run};
+
+/// The last lines before it broke, and how to see it again.
+fn explain(report: &Report, options: &Options) -> String {
+    let again = run(report.seed, &Options { keep: Keep::Last(60), ..*options });
+    let mut text = format!("seed {} ({}), {} nodes\n", report.seed, options.faults, report.nodes);
+    for entry in &again.trace {
+        let _ = writeln!(text, "{} {:?}", entry.at, entry.what);
+    }
+    text
+}
+
+fn hold(faults: Faults, seeds: std::ops::Range<u64>) -> Counts {
+    let options = Options { faults, ..Options::default() };
+    let mut total = Counts::default();
+    for seed in seeds {
+        let report = run(seed, &options);
+        assert!(report.violations.is_empty(), "{}", explain(&report, &options));
+        total.events += report.counts.events;
+        total.acquires += report.counts.acquires;
+        total.renewals += report.counts.renewals;
+        total.releases += report.counts.releases;
+        total.crashes += report.counts.crashes;
+        total.stops += report.counts.stops;
+    }
+    assert!(total.acquires > 0 && total.renewals > 0 && total.releases > 0, "{total:?}");
+    total
+}
+
+#[test]
+fn nothing_breaks_in_a_swarm_of_worlds() {
+    let total = hold(Faults::Swarm, 0..400);
+    assert!(total.crashes > 0 && total.stops > 0);
+}
+
+#[test]
+fn nothing_breaks_in_another_swarm_of_worlds() {
+    hold(Faults::Swarm, 1_000_000..1_000_400);
+}
+
+#[test]
+fn nothing_breaks_in_hostile_worlds() {
+    let total = hold(Faults::Hostile, 0..200);
+    assert!(total.crashes > 0 && total.stops > 0);
+}
+
+#[test]
+fn nothing_breaks_when_messages_are_lost() {
+    hold(Faults::Lossy, 0..100);
+}
+
+#[test]
+fn nothing_breaks_when_nodes_crash() {
+    hold(Faults::Crashes, 0..100);
+}
+
+#[test]
+fn nothing_breaks_when_ways_are_cut() {
+    hold(Faults::Partitions, 0..50);
+}
+
+#[test]
+fn nothing_breaks_when_nodes_stand_still() {
+    hold(Faults::Pauses, 0..50);
+}
+
+#[test]
+fn nothing_breaks_without_faults() {
+    hold(Faults::None, 0..50);
+}
