@@ -12,7 +12,7 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use paxoslease_core::{
-    Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Message, Name, NodeId, Record,
+    Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Lens, Message, Name, NodeId, Phase, Record,
     Refusal, Reply, Request, Rule, Seen, Shard, SnapshotLease, Start, Tenure, To, Token, Transmit,
     Ttl,
 };
@@ -58,11 +58,21 @@ pub(crate) struct Outcome {
     /// The highest ballot this node issued in this step.
     pub(crate) issued: Option<Ballot>,
     pub(crate) broken: Option<String>,
+    /// Whether the node's counter rose.
+    learned: bool,
+}
+
+impl Outcome {
+    /// Whether it is a mere tally: nobody but the node itself can tell that it happened.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.sent.is_empty() && self.events.is_empty() && self.broken.is_none() && !self.learned
+    }
 }
 
 #[derive(Clone, Debug)]
 struct Local {
     shard: Shard,
+    proposes: bool,
     record: Record,
     snapshot: Option<Vec<(u8, Tenure, Ttl)>>,
 }
@@ -76,6 +86,8 @@ pub(crate) struct View {
     /// What the acceptor stores for each name.
     pub(crate) stored: [Option<(Tenure, Instant)>; NAMES.len()],
     pub(crate) counter: u64,
+    /// The rounds a reply can belong to.
+    pub(crate) rounds: Vec<(Ballot, Phase)>,
 }
 
 /// All node states met so far, and every step known from each.
@@ -125,7 +137,7 @@ impl Locals {
     }
 
     pub(crate) fn content(&self, content: u32) -> Message<'_> {
-        normal(self.contents[content as usize].message())
+        self.normal(self.contents[content as usize].message())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -135,7 +147,8 @@ impl Locals {
     pub(crate) fn first(&mut self, node: usize) -> u32 {
         let start = Start::NewCell { counter: 0, disk: self.bounds.disk };
         let shard = Shard::start(self.config(node), at(0), start);
-        let mut local = Local { shard, record: Record::default(), snapshot: None };
+        let proposes = self.bounds.proposers == 0 || !self.bounds.is_acceptor(node);
+        let mut local = Local { shard, proposes, record: Record::default(), snapshot: None };
         self.drain(&mut local, at(0), node);
         self.intern(local)
     }
@@ -165,7 +178,8 @@ impl Locals {
             .map(|places| {
                 let mut hasher = self.hasher.build_hasher();
                 local.shard.config().node.hash(&mut hasher);
-                local.shard.digest(places, &mut hasher);
+                let lens = Lens { places, proposes: local.proposes, hints: false };
+                local.shard.digest(lens, &mut hasher);
                 (&local.record, &local.snapshot).hash(&mut hasher);
                 hasher.finish()
             })
@@ -184,6 +198,7 @@ impl Locals {
             wake_at: local.shard.poll_timeout(),
             stored,
             counter: local.shard.counter(),
+            rounds: local.shard.rounds().map(|round| (round.ballot, round.phase)).collect(),
         });
         self.states.push(local);
         self.by_digest.insert(identity, id);
@@ -285,8 +300,9 @@ impl Locals {
                 broken = Some("an answer while quarantined".into());
             }
         }
+        let learned = after.shard.counter() > self.states[local as usize].shard.counter();
         let next = self.intern(after);
-        Outcome { next, sent, events, issued, broken }
+        Outcome { next, sent, events, issued, broken, learned }
     }
 
     fn crash(&self, local: &mut Local, node: usize, now: Instant, tick: u8, nth: u8) {
@@ -366,8 +382,30 @@ impl Locals {
         (sent, events, issued)
     }
 
+    /// What is reported of a lease beside its tenure only sets a wake-up, and where nothing is
+    /// tried again a Reject needs no report at all: without these many messages are one.
+    fn normal<'a>(&self, message: Message<'a>) -> Message<'a> {
+        let flat = |seen: Seen<'a>| Seen { remaining: Ttl::MIN, ..seen };
+        // Of a promise a proposer uses the counter alone.
+        let flat_ballot = |ballot: Ballot| Ballot::new(ballot.counter(), node_id(0));
+        match message {
+            Message::Reply(Reply::Reject { ballot, promised, accepted }) => {
+                let accepted = accepted.filter(|_| self.bounds.retries).map(flat);
+                let promised = flat_ballot(promised);
+                Message::Reply(Reply::Reject { ballot, promised, accepted })
+            }
+            Message::Reply(Reply::NotHeld { ballot, promised }) => {
+                Message::Reply(Reply::NotHeld { ballot, promised: flat_ballot(promised) })
+            }
+            Message::Reply(Reply::Promise { ballot, accepted }) => {
+                Message::Reply(Reply::Promise { ballot, accepted: accepted.map(flat) })
+            }
+            other => other,
+        }
+    }
+
     fn intern_content(&mut self, transmit: Transmit) -> u32 {
-        let key = self.hasher.hash_one(normal(transmit.message()));
+        let key = self.hasher.hash_one(self.normal(transmit.message()));
         if let Some(known) = self.by_content.get(&key) {
             return *known;
         }
@@ -375,23 +413,6 @@ impl Locals {
         self.contents.push(transmit);
         self.by_content.insert(key, id);
         id
-    }
-}
-
-/// The remaining time in a report is a hint that only sets a wake-up; without it many messages
-/// are one.
-fn normal(message: Message<'_>) -> Message<'_> {
-    fn flat(seen: Option<Seen<'_>>) -> Option<Seen<'_>> {
-        seen.map(|seen| Seen { remaining: Ttl::MIN, ..seen })
-    }
-    match message {
-        Message::Reply(Reply::Reject { ballot, promised, accepted }) => {
-            Message::Reply(Reply::Reject { ballot, promised, accepted: flat(accepted) })
-        }
-        Message::Reply(Reply::Promise { ballot, accepted }) => {
-            Message::Reply(Reply::Promise { ballot, accepted: flat(accepted) })
-        }
-        other => other,
     }
 }
 

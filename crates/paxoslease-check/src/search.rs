@@ -65,7 +65,7 @@ pub fn search(bounds: &Bounds, look: Look) -> Report {
                 Ok(Some(next)) => search.meet(&world, &next, index, *step),
                 Ok(None) => {}
                 Err(harm) => {
-                    report.harm = Some((harm, search.schedule(bounds, index, *step)));
+                    report.harm = Some((harm, search.schedule(&mut world, index, *step)));
                     break;
                 }
             }
@@ -117,8 +117,7 @@ impl Search {
     }
 
     /// Replays the way to a state in words.
-    fn schedule(&self, bounds: &Bounds, index: u32, last: Step) -> Vec<String> {
-        let mut world = World::new(bounds, false);
+    fn schedule(&self, world: &mut World, index: u32, last: Step) -> Vec<String> {
         let mut state = world.first();
         let mut lines = Vec::new();
         for step in self.path(index).into_iter().chain([last]) {

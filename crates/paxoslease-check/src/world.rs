@@ -5,10 +5,10 @@
 
 use hashbrown::HashMap;
 use foldhash::fast::FixedState;
-use paxoslease_core::{Belief, Event, Instant, Rule, Tenure};
+use paxoslease_core::{Ballot, Belief, Event, Instant, Message, Phase, Reply, Rule, Tenure};
 
 use crate::bounds::Bounds;
-use crate::local::{ADOPTED_TOKEN, Input, Locals, NAMES, RENEWAL_TOKEN, at, node_id};
+use crate::local::{ADOPTED_TOKEN, Input, Locals, NAMES, RENEWAL_TOKEN, View, at, node_id};
 
 const NODES_MAX: usize = 6;
 const WISHES_MAX: usize = 4;
@@ -40,7 +40,8 @@ pub(crate) struct State {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Step {
     Tick,
-    At { node: u8, input: Input },
+    /// `from` is the node's state after it counted some answers that had no effect as yet.
+    At { node: u8, from: u32, input: Input },
 }
 
 /// What went wrong.
@@ -64,6 +65,7 @@ struct Letter {
     /// The acceptor at one end, and the rest of the message's identity.
     acceptor: u8,
     identity: u64,
+    is_answer: bool,
 }
 
 pub(crate) struct World {
@@ -73,6 +75,8 @@ pub(crate) struct World {
     by_letter: HashMap<(u8, u8, u32), u16, FixedState>,
     /// Judge single steps too, not only the harm they do.
     strict: bool,
+    /// Whether an answer to a round that is over may be forgotten.
+    forgets_answers: bool,
 }
 
 impl World {
@@ -84,6 +88,13 @@ impl World {
             letters: Vec::new(),
             by_letter: HashMap::default(),
             strict,
+            forgets_answers: [
+                Rule::RenewalHasFreshBallot,
+                Rule::CounterStartsAtCeiling,
+                Rule::TimerIsArmedOnce,
+            ]
+            .into_iter()
+            .all(|rule| bounds.rules.on(rule)),
         }
     }
 
@@ -159,47 +170,90 @@ impl World {
         permutations.map(permuted).min().expect("at least the identity")
     }
 
-    fn view(&self, state: &State, node: usize) -> &crate::local::View {
+    fn view(&self, state: &State, node: usize) -> &View {
         &self.locals.views[state.locals[node] as usize]
     }
 
     /// Everything that may happen next.
-    pub(crate) fn choices(&self, state: &State, steps: &mut Vec<Step>) {
+    ///
+    /// Answers that a proposer only counts are not steps of their own: nobody can tell when they
+    /// arrived until one has an effect, so they are counted right before that one. Everything else
+    /// a proposer does is the same whatever it has counted, but for whom it heals, and then it
+    /// heals more. This loses no schedule that matters and most of the states.
+    pub(crate) fn choices(&mut self, state: &State, steps: &mut Vec<Step>) {
         steps.clear();
-        let bounds = &self.bounds;
-        let mut push = |node: usize, input| steps.push(Step::At { node: node as u8, input });
+        let mut answers: [Vec<Input>; NODES_MAX] = Default::default();
         for (word, bits) in state.net.iter().enumerate() {
             let mut bits = *bits;
             while bits != 0 {
                 let letter = self.letters[word * 64 + bits.trailing_zeros() as usize];
                 bits &= bits - 1;
                 let input = Input::Deliver { from: letter.from, content: letter.content };
-                push(usize::from(letter.to), input);
+                let to = usize::from(letter.to);
+                if letter.is_answer {
+                    answers[to].push(input);
+                } else {
+                    steps.push(Step::At { node: letter.to, from: state.locals[to], input });
+                }
             }
         }
         let now = at(state.tick);
-        for node in 0..bounds.nodes() {
-            if self.view(state, node).wake_at.is_some_and(|wake_at| wake_at <= now) {
-                push(node, Input::Wake);
+        let mut inputs: [Vec<Input>; NODES_MAX] = Default::default();
+        self.node_choices(state, &mut inputs);
+        self.client_choices(state, &mut |node: usize, input| inputs[node].push(input));
+        for node in 0..self.bounds.nodes() {
+            for from in self.counted(node, state, &answers[node]) {
+                let mut push = |input| steps.push(Step::At { node: node as u8, from, input });
+                answers[node].iter().for_each(|input| push(*input));
             }
+            let from = state.locals[node];
+            let mut push = |input| steps.push(Step::At { node: node as u8, from, input });
+            inputs[node].iter().for_each(|input| push(*input));
+            if self.locals.views[from as usize].wake_at.is_some_and(|at| at <= now) {
+                push(Input::Wake);
+            }
+        }
+        if state.tick < self.bounds.ticks {
+            steps.push(Step::Tick);
+        }
+    }
+
+    /// The states a node can be in after counting some of the answers on their way to it.
+    fn counted(&mut self, node: usize, state: &State, answers: &[Input]) -> Vec<u32> {
+        let mut reached = vec![state.locals[node]];
+        let mut next = 0;
+        while let Some(from) = reached.get(next).copied() {
+            next += 1;
+            for input in answers {
+                if let Some(outcome) = self.locals.step(node, from, state.tick, *input)
+                    && outcome.is_silent()
+                    && !reached.contains(&outcome.next)
+                {
+                    reached.push(outcome.next);
+                }
+            }
+        }
+        reached
+    }
+
+    fn node_choices(&self, state: &State, inputs: &mut [Vec<Input>; NODES_MAX]) {
+        let bounds = &self.bounds;
+        for (node, inputs) in inputs.iter_mut().enumerate().take(bounds.nodes()) {
             if bounds.is_acceptor(node) || bounds.proposers_crash {
                 if state.crashes < bounds.crashes {
-                    push(node, Input::Crash { nth: state.crashes });
+                    inputs.push(Input::Crash { nth: state.crashes });
                 }
                 if state.clean_restarts < bounds.clean_restarts {
-                    push(node, Input::CleanRestart);
+                    inputs.push(Input::CleanRestart);
                 }
             }
             if bounds.is_acceptor(node) && state.sweeps < bounds.sweeps {
-                push(node, Input::Sweep);
+                inputs.push(Input::Sweep);
             }
         }
         if let Some(wish) = bounds.wishes.get(usize::from(state.acquired)) {
-            push(bounds.proposer_node(wish.proposer), Input::Acquire { wish: state.acquired });
-        }
-        self.client_choices(state, &mut push);
-        if state.tick < bounds.ticks {
-            steps.push(Step::Tick);
+            let node = bounds.proposer_node(wish.proposer);
+            inputs[node].push(Input::Acquire { wish: state.acquired });
         }
     }
 
@@ -245,7 +299,7 @@ impl World {
     /// Takes a step; `None` when it changes nothing or leaves the bounds.
     pub(crate) fn take(&mut self, state: &State, step: Step) -> Result<Option<State>, Harm> {
         let mut next = *state;
-        let Step::At { node, input } = step else {
+        let Step::At { node, from, input } = step else {
             next.tick += 1;
             return Ok(Some(next));
         };
@@ -266,13 +320,18 @@ impl World {
             Input::Deliver { .. } | Input::Wake => {}
         }
         let at_node = usize::from(node);
-        let local = state.locals[at_node];
-        let Some(outcome) = self.locals.step(at_node, local, state.tick, input) else {
+        let Some(outcome) = self.locals.step(at_node, from, state.tick, input) else {
             return Ok(matches!(input, Input::Release { .. }).then_some(next));
         };
+        if outcome.is_silent() && matches!(input, Input::Deliver { .. }) {
+            return Ok(None);
+        }
         next.locals[at_node] = outcome.next;
         let (sent, events) = (outcome.sent.clone(), outcome.events.clone());
         let (issued, broken) = (outcome.issued, outcome.broken.clone());
+        if self.forgets_answers {
+            self.forget_answers(&mut next, at_node, state.locals[at_node]);
+        }
         if let Some(broken) = broken.filter(|_| self.strict) {
             return Err(Harm::Misstep(broken));
         }
@@ -280,7 +339,9 @@ impl World {
             return Ok(None);
         }
         for (to, content) in sent {
-            self.post(&mut next, node, to, content);
+            if self.matters(&next, to, content) {
+                self.post(&mut next, node, to, content);
+            }
         }
         let fresh = matches!(input, Input::Acquire { .. } | Input::Renew { .. });
         if let Some(ballot) = issued.filter(|_| fresh) {
@@ -306,6 +367,67 @@ impl World {
         self.bounds.retries && state.crashes == 0 && counter > budget
     }
 
+    /// Whether a message can ever have an effect: hints do nothing where nobody waits, a
+    /// confirmed release is nobody's belief, and see [`Self::counts`].
+    fn matters(&self, state: &State, to: u8, content: u32) -> bool {
+        let message = self.locals.content(content);
+        match message {
+            Message::Hint(_) | Message::Reply(Reply::Released { .. }) => false,
+            Message::Request(_) => true,
+            Message::Reply(reply) => self.counts(self.view(state, usize::from(to)), reply),
+        }
+    }
+
+    /// Whether an answer can still do something to a proposer. What belongs to a round that is
+    /// over, or to a phase that is, is stale for ever, since no ballot is used twice. Where
+    /// nothing is tried again a Reject only teaches a counter: its round may end at any time
+    /// anyway.
+    fn counts(&self, proposer: &View, reply: Reply<'_>) -> bool {
+        if !self.forgets_answers {
+            return true;
+        }
+        let phase = answers(&reply).and_then(|ballot| {
+            proposer.rounds.iter().find(|round| round.0 == ballot).map(|round| round.1)
+        });
+        match (reply, phase) {
+            (Reply::Promise { .. }, Some(phase)) => phase == Phase::Preparing,
+            (Reply::Accept { .. }, Some(phase)) => {
+                matches!(phase, Phase::Proposing | Phase::Renewing)
+            }
+            (Reply::Reject { promised, .. }, Some(_)) => {
+                self.bounds.retries || promised.counter() > proposer.counter
+            }
+            (Reply::NotHeld { .. }, Some(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// Drops the answers that a step of this node made stale.
+    fn forget_answers(&self, state: &mut State, node: usize, before: u32) {
+        let (before, after) = (&self.locals.views[before as usize], self.view(state, node));
+        if before.rounds == after.rounds && before.counter == after.counter {
+            return;
+        }
+        for word in 0..NET_WORDS {
+            let mut bits = state.net[word];
+            while bits != 0 {
+                let bit = bits & bits.wrapping_neg();
+                bits &= bits - 1;
+                let letter = self.letters[word * 64 + bit.trailing_zeros() as usize];
+                if usize::from(letter.to) != node || !letter.is_answer {
+                    continue;
+                }
+                if let Message::Reply(reply) = self.locals.content(letter.content)
+                    && !self.counts(after, reply)
+                {
+                    state.net[word] &= !bit;
+                    let sum = &mut state.net_sums[usize::from(letter.acceptor)];
+                    *sum = sum.wrapping_sub(letter.identity);
+                }
+            }
+        }
+    }
+
     fn post(&mut self, state: &mut State, from: u8, to: u8, content: u32) {
         let key = (from, to, content);
         let id = match self.by_letter.get(&key) {
@@ -321,7 +443,8 @@ impl World {
                     (from, u64::from(to) << 32 | 2 << 48)
                 };
                 let identity = mix(u64::from(content) | rest, 7);
-                self.letters.push(Letter { to, from, content, acceptor, identity });
+                let is_answer = matches!(self.locals.content(content), Message::Reply(_));
+                self.letters.push(Letter { to, from, content, acceptor, identity, is_answer });
                 self.by_letter.insert(key, id);
                 id
             }
@@ -418,14 +541,24 @@ impl World {
         let tick = state.tick;
         match step {
             Step::Tick => format!("tick {}", tick + 1),
-            Step::At { node, input: Input::Deliver { from, content } } => {
+            Step::At { node, input: Input::Deliver { from, content }, .. } => {
                 let (from, to) = (node_id(usize::from(from)), node_id(usize::from(node)));
                 format!("[{tick}] {from:?} -> {to:?} {:?}", self.locals.content(content))
             }
-            Step::At { node, input } => {
+            Step::At { node, input, .. } => {
                 format!("[{tick}] at {:?} {input:?}", node_id(usize::from(node)))
             }
         }
+    }
+}
+
+fn answers(reply: &Reply<'_>) -> Option<Ballot> {
+    match reply {
+        Reply::Promise { ballot, .. }
+        | Reply::Accept { ballot }
+        | Reply::Reject { ballot, .. }
+        | Reply::NotHeld { ballot, .. } => Some(*ballot),
+        Reply::Released { .. } | Reply::Inspected { .. } => None,
     }
 }
 
