@@ -1,2 +1,54 @@
-//! Placeholder.
-fn main() {}
+//! The binary `paxoslease`: parses, runs, and maps what came of it to an exit code.
+//!
+//! 0: all well. 1: something outside failed, such as a disk. 2: bad usage (clap's own code).
+//! 3: an invariant broke in a simulation.
+
+mod args;
+mod output;
+mod sim;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use crate::args::{Args, Command};
+
+/// What a command came to, when nothing outside failed.
+enum Verdict {
+    Well,
+    InvariantBroke,
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(Verdict::Well) => ExitCode::SUCCESS,
+        Ok(Verdict::InvariantBroke) => ExitCode::from(3),
+        Err(error) => {
+            output::to_stderr(&format!("error: {error:#}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> anyhow::Result<Verdict> {
+    let mut definition = Args::command();
+    match args.command {
+        None => output::to_stdout(&definition.render_long_help().to_string())?,
+        Some(Command::Sim(args)) => return sim::run(args),
+        Some(Command::Completions(args)) => {
+            let mut script = Vec::new();
+            clap_complete::generate(args.shell, &mut definition, "paxoslease", &mut script);
+            output::bytes_to_stdout(&script)?;
+        }
+        Some(Command::Man) => {
+            definition.build();
+            let mut pages = Vec::new();
+            clap_mangen::Man::new(definition.clone()).render(&mut pages)?;
+            for command in definition.get_subcommands() {
+                clap_mangen::Man::new(command.clone()).render(&mut pages)?;
+            }
+            output::bytes_to_stdout(&pages)?;
+        }
+    }
+    Ok(Verdict::Well)
+}

@@ -7,6 +7,7 @@
 //! told so.
 
 mod acceptor;
+mod process;
 mod proposer;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +20,7 @@ use paxoslease_core::{
 use self::acceptor::{Acceptor, Proposal};
 use self::proposer::Proposer;
 use super::{Outbox, decoded};
-use crate::algorithm::{Algorithm, Answer, Boot, Command, Disk, Output, Process, Tuning, View};
+use crate::algorithm::{Algorithm, Answer, Boot, Tuning};
 use crate::checker::{Check, Checks};
 use crate::paxoslease::PaxosLease;
 use crate::rng::Rng;
@@ -32,28 +33,28 @@ impl Algorithm for Paper {
     type Process = PaperNode;
 
     fn start(&self, boot: Boot<'_>) -> PaperNode {
-        let (restarts, restarts_max) = match boot.disk {
+        let restarts = match boot.disk {
             // "The restart counter is incremented each time the proposer starts up and is written
             // to stable storage."
             Some(disk) => {
-                let last =
-                    disk.record.as_ref().and_then(|bytes| <[u8; 8]>::try_from(&bytes[..]).ok());
+                let last = disk.record.as_ref();
+                let last = last.and_then(|bytes| <[u8; 8]>::try_from(&bytes[..]).ok());
                 let restarts = last.map_or(0, |bytes| u64::from_le_bytes(bytes) + 1);
                 disk.record = Some(restarts.to_le_bytes().to_vec());
-                (restarts, 100)
+                restarts
             }
-            None => (boot.wall_millis & 0xffff_ffff, 1 << 32),
+            None if boot.new_cell => 0,
+            None => boot.wall_millis,
         };
-        assert!(restarts < restarts_max, "the restart counter has its field");
         // "Nodes wait M seconds before rejoining the network."
         let wait = if boot.new_cell { Duration::ZERO } else { boot.cell.max_lease().as_duration() };
         PaperNode {
             node: boot.node,
             cell: *boot.cell,
             tuning: *boot.tuning,
-            run: 0,
-            restarts,
-            restarts_max,
+            // What does not fit into the restart counter's field goes above the run counter.
+            run: restarts / RESTARTS_MAX % RUNS_MAX * RUNS_MAX,
+            restarts: restarts % RESTARTS_MAX,
             rejoins_at: boot.now.after(wait),
             resources: BTreeMap::new(),
             own: VecDeque::new(),
@@ -66,11 +67,11 @@ impl Algorithm for Paper {
         PaxosLease::default().describe(bytes)
     }
 
-    /// "At any given time, there is no more than one proposer which holds the lease", and "ballot
-    /// numbers are globally unique and monotonously increasing": who takes one for a fence expects
-    /// the next owner's to be higher. The rest of our invariants the paper does not claim.
+    /// "At any given time, there is no more than one proposer which holds the lease", and ballot
+    /// numbers are "monotonously increasing": who takes one for a fence expects the next owner's
+    /// to be higher. The rest of our invariants the paper does not claim.
     fn checks(&self) -> Checks {
-        Checks::only(&[Check::OneHolder, Check::FencesRise, Check::BallotsAreFresh])
+        Checks::only(&[Check::OneHolder, Check::FencesRise])
     }
 }
 
@@ -83,7 +84,6 @@ pub struct PaperNode {
     /// "A run counter field (at the most significant end) specific to this run."
     run: u64,
     restarts: u64,
-    restarts_max: u64,
     rejoins_at: Instant,
     /// "Independent instances of the algorithm for each resource" (section 8).
     resources: BTreeMap<String, Resource>,
@@ -140,6 +140,10 @@ enum Response {
     Reject { ballot: Ballot, promised: Ballot },
 }
 
+/// The width of the restart counter's field: a round number, so that ballots can be read.
+const RESTARTS_MAX: u64 = 100;
+/// How far a run counts, where runs without a disk have to be told apart.
+const RUNS_MAX: u64 = 1 << 22;
 /// "A small but random time" between two attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// How many clients can wait for one resource at one node.
@@ -156,7 +160,7 @@ impl PaperNode {
 
     fn next_ballot(&mut self) -> Ballot {
         self.run += 1;
-        Ballot::new(self.run * self.restarts_max + self.restarts, self.node)
+        Ballot::new(self.run * RESTARTS_MAX + self.restarts, self.node)
     }
 
     /// Sends to every acceptor; the one in this node answers at once.
@@ -260,7 +264,7 @@ impl PaperNode {
             }
             Response::Reject { promised, .. } => {
                 resource.proposer.on_reject();
-                self.run = self.run.max(promised.counter() / self.restarts_max);
+                self.run = self.run.max(promised.counter() / RESTARTS_MAX);
             }
         }
         let acceptors = self.cell.members().len();
@@ -393,150 +397,5 @@ impl PaperNode {
                 self.on_response(now, response);
             }
         }
-    }
-}
-
-impl Process for PaperNode {
-    fn handle_message(&mut self, now: Instant, from: NodeId, bytes: &[u8]) {
-        let response = match decoded(bytes) {
-            Message::Request(request) => {
-                if let Some(response) = self.ask(now, request) {
-                    self.reply(now, from, response);
-                }
-                return;
-            }
-            Message::Reply(Reply::Promise { ballot, accepted }) => {
-                let proposal = |seen: Seen<'_>| {
-                    let expires_at = now.after(seen.remaining.as_duration());
-                    Proposal { ballot: seen.tenure.ballot(), expires_at }
-                };
-                Response::Prepare { ballot, accepted: accepted.map(proposal) }
-            }
-            Message::Reply(Reply::Accept { ballot }) => Response::Propose { ballot },
-            Message::Reply(Reply::Reject { ballot, promised, .. }) => {
-                Response::Reject { ballot, promised }
-            }
-            Message::Reply(_) | Message::Hint(_) => return,
-        };
-        self.on_response(now, response);
-        self.settle(now, None);
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        for name in self.resources.keys().cloned().collect::<Vec<_>>() {
-            if self.resource(&name).proposer.timer.is_some_and(|at| at <= now) {
-                self.on_timer(now, &name);
-            }
-            if self.resource(&name).wake_at.is_some_and(|at| at <= now) {
-                self.on_wake(now, &name);
-            }
-            let waiting = &mut self.resource(&name).waiting;
-            let late: Vec<Pending> =
-                waiting.iter().filter(|p| p.deadline <= now).copied().collect();
-            waiting.retain(|pending| pending.deadline > now);
-            for pending in late {
-                self.out.answer(pending.token, Answer::Denied);
-            }
-            self.settle(now, Some(&name));
-        }
-    }
-
-    fn handle_tick(&mut self, _now: Instant) {}
-
-    fn handle_persisted(&mut self, _now: Instant, _record: &[u8]) {}
-
-    fn handle_command(&mut self, now: Instant, token: Token, command: Command<'_>) {
-        if now < self.rejoins_at {
-            return self.out.answer(token, Answer::Refused);
-        }
-        let (Command::Acquire { name, .. }
-        | Command::Renew { name, .. }
-        | Command::Release { name, .. }) = command;
-        match command {
-            Command::Acquire { ttl, wait, .. } => {
-                let Ok(ttl) = self.cell.ttl(ttl) else {
-                    return self.out.answer(token, Answer::Refused);
-                };
-                let trying = self.tuning.request_timeout.min(ttl.as_duration());
-                let deadline = now.after(wait.max(trying));
-                let pending = Pending { token, ttl, asked_at: now, deadline, extends: None };
-                let resource = self.resource(name.as_str());
-                if resource.client.is_some() && wait.is_zero() {
-                    self.out.answer(token, Answer::Denied);
-                } else if resource.waiting.len() >= WAITING_MAX {
-                    self.out.answer(token, Answer::Refused);
-                } else {
-                    resource.waiting.push_back(pending);
-                }
-            }
-            Command::Renew { tenure, ttl, .. } => {
-                let Ok(ttl) = self.cell.ttl(ttl) else {
-                    return self.out.answer(token, Answer::Refused);
-                };
-                let trying = self.tuning.request_timeout.min(ttl.as_duration());
-                let resource = self.resource(name.as_str());
-                if resource.client != Some(tenure) || !resource.proposer.lease_owner {
-                    self.out.answer(token, Answer::NotHeld);
-                } else if resource.request.is_some() {
-                    self.out.answer(token, Answer::NoQuorum);
-                } else {
-                    let deadline = now.after(trying);
-                    let extends = Some(tenure);
-                    resource.request =
-                        Some(Pending { token, ttl, asked_at: now, deadline, extends });
-                    self.begin(now, name.as_str());
-                }
-            }
-            Command::Release { tenure, .. } => {
-                self.release(now, name, tenure);
-                self.out.answer(token, Answer::Released);
-            }
-        }
-        self.settle(now, Some(name.as_str()));
-    }
-
-    fn handle_gone(&mut self, now: Instant, token: Token, name: Name<'_>) {
-        let resource = self.resource(name.as_str());
-        resource.waiting.retain(|pending| pending.token != token);
-        if resource.request.take_if(|pending| pending.token == token).is_some() {
-            resource.proposer.ballot = None;
-            resource.wake_at = None;
-        }
-        self.settle(now, Some(name.as_str()));
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.out.outputs.pop_front()
-    }
-
-    fn next_timeout(&self) -> Option<Instant> {
-        let wakes = self.resources.values().flat_map(|resource| {
-            let waiting = resource.waiting.iter().map(|pending| pending.deadline);
-            waiting.chain(resource.wake_at).chain(resource.proposer.timer)
-        });
-        wakes.min()
-    }
-
-    fn view(&self, name: Name<'_>) -> Option<View> {
-        self.cell.member(self.node)?;
-        let Some(Resource { acceptor, .. }) = self.resources.get(name.as_str()) else {
-            return Some(View::default());
-        };
-        let accepted = acceptor
-            .accepted_proposal
-            .and_then(|Proposal { ballot, expires_at }| Some((Tenure::of(ballot)?, expires_at)));
-        Some(View { promised: acceptor.highest_promised, accepted })
-    }
-
-    fn quarantine_until(&self, now: Instant) -> Option<Instant> {
-        (now < self.rejoins_at).then_some(self.rejoins_at)
-    }
-
-    fn stop(self, _now: Instant, _disk: Option<&mut Disk>) {}
-
-    fn in_flight(&self) -> usize {
-        let busy =
-            |resource: &Resource| resource.waiting.len() + usize::from(resource.request.is_some());
-        self.resources.values().map(busy).sum()
     }
 }

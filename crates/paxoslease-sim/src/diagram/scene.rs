@@ -184,6 +184,8 @@ impl Scene {
         self.asks.retain(|mark| inside(mark.at));
         self.notes.retain(|mark| inside(mark.at));
         self.violations.retain(|violation| inside(violation.0));
+        let asking = self.asks.iter().map(|ask| ask.key.0);
+        self.clients = asking.chain(self.holdings.iter().map(|span| span.key.client)).collect();
     }
 }
 

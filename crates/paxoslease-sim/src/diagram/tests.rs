@@ -74,7 +74,7 @@ fn malformed(xml: &str) -> Option<String> {
                 return Some(format!("</{name}> closes nothing"));
             }
         } else {
-            if tag.contains('<') || tag.matches('"').count() % 2 != 0 {
+            if tag.contains('<') || !tag.matches('"').count().is_multiple_of(2) {
                 return Some(format!("bad tag {tag:?}"));
             }
             if !tag.ends_with('/') {

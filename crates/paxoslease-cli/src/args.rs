@@ -1,0 +1,135 @@
+//! What the command line accepts. Parsing only: nothing runs here.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use paxoslease_sim::Faults;
+use paxoslease_sim::scenario::{Scenario, UnknownScenario};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold());
+
+const EXAMPLES: &str = "\
+What to try:
+  paxoslease sim                                   a hundred simulated cells under random faults
+  paxoslease sim --faults hostile --runs 1000      more of them, and nastier
+  paxoslease sim --scenario list                   schedules written to hurt
+  paxoslease sim --scenario late-propose-after-restart --algorithm paper --diagram paper.svg
+                                                   the published algorithm, with two holders
+  paxoslease sim --scenario late-propose-after-restart --diagram ours.svg
+                                                   the same schedule, with one";
+
+/// Leases that a small group of nodes agrees on, without disks or synchronised clocks.
+#[derive(Parser, Debug)]
+#[command(name = "paxoslease", version, about, styles = STYLES, after_help = EXAMPLES)]
+#[command(max_term_width = 100, disable_help_subcommand = true)]
+pub(crate) struct Args {
+    /// What to do; without it, this help.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// What the binary can do.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Simulate cells: a whole world from a seed, every event checked
+    Sim(SimArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page
+    Man,
+}
+
+/// Options of `sim`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Exit code: 0 when every invariant held, 3 when one broke, 2 for bad usage, \
+1 for anything else.\nThe same options give the same output and the same trace hash on every machine."
+)]
+pub(crate) struct SimArgs {
+    /// The first seed; each draws a whole world
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How many seeds to run
+    #[arg(long, value_name = "K", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) runs: u64,
+
+    /// How many acceptors, 1 to 9 [default: the seed draws]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=9))]
+    pub(crate) nodes: Option<u16>,
+
+    /// How many clients, 1 to 1000 [default: the seed draws]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) clients: Option<u32>,
+
+    /// Which algorithm the nodes run
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Algorithm::Paxoslease)]
+    pub(crate) algorithm: Algorithm,
+
+    /// What goes wrong: none, lossy, partitions, crashes, pauses, hostile, or swarm (the seed draws)
+    #[arg(long, value_name = "PROFILE", default_value_t = Faults::Swarm)]
+    pub(crate) faults: Faults,
+
+    /// Play a schedule instead, or `list` them
+    #[arg(long, value_name = "NAME|list")]
+    #[arg(conflicts_with_all = ["seed", "runs", "nodes", "clients", "faults"])]
+    pub(crate) scenario: Option<Schedule>,
+
+    /// End with one line of JSON on stdout, and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Draw the run: the first that broke, else the first
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) diagram: Option<PathBuf>,
+}
+
+/// The algorithms a cell can run.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Algorithm {
+    /// The protocol of this repository
+    Paxoslease,
+    /// The published algorithm, taken literally
+    Paper,
+    /// The majority vote of the paper's introduction
+    Naive,
+}
+
+impl Algorithm {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Paxoslease => "paxoslease",
+            Self::Paper => "paper",
+            Self::Naive => "naive",
+        }
+    }
+}
+
+/// The value of `--scenario`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Schedule {
+    List,
+    Play(Scenario),
+}
+
+impl FromStr for Schedule {
+    type Err = UnknownScenario;
+
+    fn from_str(text: &str) -> Result<Self, UnknownScenario> {
+        if text == "list" { Ok(Self::List) } else { text.parse().map(Self::Play) }
+    }
+}
+
+/// Options of `completions`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    pub(crate) shell: Shell,
+}

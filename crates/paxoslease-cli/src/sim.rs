@@ -1,0 +1,163 @@
+//! `paxoslease sim`: runs seeds or a schedule, sums up, explains what broke, draws it.
+//!
+//! What is written to stdout depends on the options alone: not on threads, not on time.
+
+mod runs;
+mod summary;
+mod transcript;
+
+use std::fs::OpenOptions;
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap::CommandFactory as _;
+use paxoslease_sim::baseline::{Naive, Paper};
+use paxoslease_sim::diagram;
+use paxoslease_sim::scenario::Scenario;
+use paxoslease_sim::trace::{Entry, TrueTime, What};
+use paxoslease_sim::{Keep, Options, PaxosLease, Report, run_with};
+
+use self::runs::Totals;
+use self::summary::Summary;
+use crate::Verdict;
+use crate::args::{Algorithm, Args, Schedule, SimArgs};
+use crate::output;
+
+pub(crate) fn run(args: SimArgs) -> anyhow::Result<Verdict> {
+    let scenario = match args.scenario {
+        Some(Schedule::List) => return list(&args),
+        Some(Schedule::Play(scenario)) => Some(scenario),
+        None => None,
+    };
+    if let Some(path) = &args.diagram {
+        check_writable(path)?;
+    }
+    let (totals, shown) = match scenario {
+        Some(scenario) => {
+            let report = play(args.algorithm, scenario);
+            (Totals::of(&report), Some(report))
+        }
+        None => {
+            let options = options(&args, Keep::Nothing);
+            let totals = runs::run_all(&args, &options);
+            let seed = totals.first_broken.or(args.diagram.as_ref().map(|_| args.seed));
+            (totals, seed.map(|seed| run_seed(args.algorithm, seed, &args)))
+        }
+    };
+    let summary = Summary::new(&args, scenario, &totals, shown.as_ref());
+    if let (Some(path), Some(report)) = (&args.diagram, &shown) {
+        draw(path, &args, scenario, report)?;
+    }
+    let broken = shown.as_ref().filter(|report| !report.violations.is_empty());
+    let explanation = broken.map(|report| summary.explanation(report)).unwrap_or_default();
+    if args.json {
+        output::to_stderr(&explanation);
+        output::to_stdout(&summary.json()?)?;
+    } else {
+        output::to_stdout(&format!("{}{explanation}", summary.table()))?;
+    }
+    Ok(if totals.violations == 0 { Verdict::Well } else { Verdict::InvariantBroke })
+}
+
+/// Names and descriptions of every schedule.
+fn list(args: &SimArgs) -> anyhow::Result<Verdict> {
+    if args.diagram.is_some() {
+        let kind = clap::error::ErrorKind::ArgumentConflict;
+        let message = "--scenario list draws nothing; name a scenario to draw it";
+        Args::command().error(kind, message).exit();
+    }
+    let mut text = String::new();
+    for scenario in Scenario::ALL {
+        text += &format!("{scenario:<28} {}\n", scenario.description());
+    }
+    if args.json {
+        let all = Scenario::ALL.map(|scenario| {
+            serde_json::json!({"name": scenario.name(), "description": scenario.description()})
+        });
+        text = serde_json::to_string(&all)? + "\n";
+    }
+    output::to_stdout(&text)?;
+    Ok(Verdict::Well)
+}
+
+fn options(args: &SimArgs, keep: Keep) -> Options {
+    let SimArgs { nodes, clients, faults, .. } = *args;
+    Options { faults, nodes, clients, keep, ..Options::default() }
+}
+
+/// One seed again, with its whole trace.
+fn run_seed(algorithm: Algorithm, seed: u64, args: &SimArgs) -> Report {
+    run_one(algorithm, seed, &options(args, Keep::All))
+}
+
+fn run_one(algorithm: Algorithm, seed: u64, options: &Options) -> Report {
+    match algorithm {
+        Algorithm::Paxoslease => run_with(PaxosLease::default(), seed, options),
+        Algorithm::Paper => run_with(Paper, seed, options),
+        Algorithm::Naive => run_with(Naive, seed, options),
+    }
+}
+
+fn play(algorithm: Algorithm, scenario: Scenario) -> Report {
+    match algorithm {
+        Algorithm::Paxoslease => scenario.play(PaxosLease::default()),
+        Algorithm::Paper => scenario.play(Paper),
+        Algorithm::Naive => scenario.play(Naive),
+    }
+}
+
+/// Says so before a long run, not after it.
+fn check_writable(path: &Path) -> anyhow::Result<()> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .with_context(|| format!("cannot write the diagram to {}", path.display()))?;
+    Ok(())
+}
+
+/// How many entries of a drawn world's trace fit into a picture, before and after what broke.
+const DRAWN: (usize, usize) = (110, 16);
+
+fn draw(
+    path: &Path,
+    args: &SimArgs,
+    scenario: Option<Scenario>,
+    report: &Report,
+) -> anyhow::Result<()> {
+    let algorithm = match args.algorithm {
+        Algorithm::Paxoslease => "PaxosLease",
+        Algorithm::Paper => "the paper's algorithm, taken literally",
+        Algorithm::Naive => "the naive majority vote",
+    };
+    let options = match scenario {
+        Some(scenario) => diagram::Options {
+            title: format!("{scenario}: {algorithm}"),
+            caption: scenario.description().to_owned(),
+            ..diagram::Options::default()
+        },
+        None => diagram::Options {
+            title: format!("seed {}: {algorithm}", report.seed),
+            caption: format!(
+                "{} nodes, {} clients, {} faults",
+                report.nodes, report.clients, args.faults
+            ),
+            window: Some(window(&report.trace)),
+            ..diagram::Options::default()
+        },
+    };
+    let svg = diagram::render(&report.trace, &options);
+    std::fs::write(path, svg)
+        .with_context(|| format!("cannot write the diagram to {}", path.display()))
+}
+
+/// The time around what broke first, or the beginning.
+fn window(trace: &[Entry]) -> (TrueTime, TrueTime) {
+    let broken = trace.iter().position(|entry| matches!(entry.what, What::Violation { .. }));
+    let (before, after) = DRAWN;
+    let from = broken.map_or(0, |broken| broken.saturating_sub(before));
+    let to = broken.map_or(before + after, |broken| broken + after);
+    let at = |index: usize| trace.get(index).or(trace.last()).map_or(TrueTime(0), |entry| entry.at);
+    (at(from), at(to))
+}

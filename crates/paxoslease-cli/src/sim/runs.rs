@@ -1,0 +1,111 @@
+//! Many seeds on every core. What is summed up does not depend on who ran what when.
+
+use std::io::{IsTerminal as _, stderr};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use paxoslease_sim::{Counts, Options, Report};
+
+use super::run_one;
+use crate::args::SimArgs;
+use crate::output;
+
+/// What became of many runs.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Totals {
+    pub(super) runs: u64,
+    pub(super) counts: Counts,
+    pub(super) lasted: Duration,
+    /// Invariants that broke.
+    pub(super) violations: u64,
+    /// Runs in which one did.
+    pub(super) broken_runs: u64,
+    /// The lowest seed of those.
+    pub(super) first_broken: Option<u64>,
+    /// A sum, so that order does not matter; of one run, that run's own hash.
+    pub(super) trace_hash: u64,
+}
+
+impl Totals {
+    pub(super) fn of(report: &Report) -> Self {
+        let broken = !report.violations.is_empty();
+        Self {
+            runs: 1,
+            counts: report.counts,
+            lasted: report.lasted,
+            violations: report.violations.len() as u64,
+            broken_runs: u64::from(broken),
+            first_broken: broken.then_some(report.seed),
+            trace_hash: report.trace_hash,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        let (mine, theirs) = (&mut self.counts, &other.counts);
+        mine.events += theirs.events;
+        mine.messages += theirs.messages;
+        mine.acquires += theirs.acquires;
+        mine.renewals += theirs.renewals;
+        mine.releases += theirs.releases;
+        mine.denials += theirs.denials;
+        mine.no_quorums += theirs.no_quorums;
+        mine.crashes += theirs.crashes;
+        mine.stops += theirs.stops;
+        self.runs += other.runs;
+        self.lasted += other.lasted;
+        self.violations += other.violations;
+        self.broken_runs += other.broken_runs;
+        self.first_broken = self.first_broken.into_iter().chain(other.first_broken).min();
+        self.trace_hash = self.trace_hash.wrapping_add(other.trace_hash);
+    }
+}
+
+/// Runs every seed the options ask for. How long it took goes to stderr.
+#[expect(clippy::disallowed_methods, reason = "how long it took is for people to read")]
+pub(super) fn run_all(args: &SimArgs, options: &Options) -> Totals {
+    let began_at = Instant::now();
+    let bar = progress(args.runs);
+    let next = AtomicU64::new(0);
+    let worker = || {
+        let mut totals = Totals::default();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= args.runs {
+                return totals;
+            }
+            let report = run_one(args.algorithm, args.seed.wrapping_add(index), options);
+            totals.add(&Totals::of(&report));
+            bar.inc(1);
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get) as u64;
+    let mut totals = Totals::default();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.min(args.runs)).map(|_| scope.spawn(worker)).collect();
+        for worker in workers {
+            match worker.join() {
+                Ok(part) => totals.add(&part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    bar.finish_and_clear();
+    let took = began_at.elapsed();
+    let rate = totals.counts.events as f64 / took.as_secs_f64().max(1e-9) / 1e3;
+    output::to_stderr(&format!("took {took:.1?}, {rate:.0} thousand events per second\n"));
+    totals
+}
+
+/// On a terminal only.
+fn progress(runs: u64) -> ProgressBar {
+    if !stderr().is_terminal() || runs < 2 {
+        return ProgressBar::hidden();
+    }
+    let style =
+        ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} runs, {eta} left")
+            .expect("the template is well-formed");
+    ProgressBar::new(runs).with_style(style)
+}
