@@ -34,7 +34,7 @@ pub struct Habits {
     pub slow_permille: u32,
     /// How slow at most.
     pub slow_max: Duration,
-    /// Renews even after its lease lapsed, and asks everything twice.
+    /// Renews even after its lease lapsed, asks everything twice, and sometimes for too much.
     pub naive: bool,
 }
 

@@ -12,6 +12,11 @@ use crate::clock::Clock;
 use crate::trace::{TrueTime, What};
 use crate::world::ClientId;
 
+/// How long it takes at most until a node hears that a connection was closed.
+const HANG_UP_NANOS_MAX: u64 = 20_000_000;
+/// How many of a naive client's renewals in a thousand ask for more than it ever was granted.
+const NAIVE_TTL_PERMILLE: u32 = 100;
+
 impl<A: Algorithm> World<A> {
     /// A client that wants one name. With habits it acts by itself, beginning now.
     pub fn add_client(&mut self, clock: Clock, name: usize, habits: Option<Habits>) -> ClientId {
@@ -256,16 +261,20 @@ impl<A: Algorithm> World<A> {
         self.wake_in(id, span);
     }
 
-    /// P8: tells the node of every open acquire that nobody waits for it any more.
+    /// P8: the client waits for its acquires no more.
     fn leave(&mut self, id: u32) {
-        let open: Vec<Pending> = self.client(id).pending.clone();
-        for Pending { token, node, .. } in open.iter().filter(|p| p.asked == Asked::Acquire) {
-            let delay = self.client_rng.below(20_000_000);
-            let wish = Wish::Gone;
-            let gone = Happening::Wished { client: id, token: *token, wish };
-            self.schedule_in(delay, *node, gone);
-        }
+        self.hang_up(id, Asked::Acquire);
         self.client(id).pending.retain(|pending| pending.asked != Asked::Acquire);
+    }
+
+    /// Closes the connections on which such requests are open; their nodes hear of it.
+    fn hang_up(&mut self, client: u32, asked: Asked) {
+        let open: Vec<Pending> = self.client(client).pending.clone();
+        for Pending { token, node, .. } in open.into_iter().filter(|p| p.asked == asked) {
+            let delay = self.client_rng.below(HANG_UP_NANOS_MAX);
+            let wish = Wish::Gone;
+            self.schedule_in(delay, node, Happening::Wished { client, token, wish });
+        }
     }
 
     fn hold_on(&mut self, id: u32, habits: Habits, now: Instant) {
@@ -282,7 +291,13 @@ impl<A: Algorithm> World<A> {
             return self.idle(id);
         }
         let node = self.renewing_node(id, habits);
-        let ttl = span(&mut self.client_rng, habits.ttl);
+        if node != self.client(id).node {
+            self.hang_up(id, Asked::Renew);
+        }
+        let mut ttl = span(&mut self.client_rng, habits.ttl);
+        if habits.naive && self.client_rng.chance(NAIVE_TTL_PERMILLE) {
+            ttl *= 3;
+        }
         let Some(tenure) = self.client(id).tenure() else { return self.idle(id) };
         self.ask(id, node, Wish::Renew { tenure, ttl });
         if habits.naive {
