@@ -207,7 +207,7 @@ impl<'a> Painter<'a> {
             let class = format!("bar t{}", self.colours[&key.fence]);
             let fence = ballot(key.fence);
             let verb = if key.again { "renewed" } else { "stored" };
-            let until_text = millis(span.until);
+            let until_text = millis(span.stated);
             let hover = format!("node {} stores {fence} until {until_text} ms", key.node);
             self.svg.rect(&class, at(from, y - BAR), at(until, y + BAR), &hover);
             let long = format!("{fence} {verb} until {until_text}");
@@ -224,7 +224,7 @@ impl<'a> Painter<'a> {
             let class = format!("bar t{}", self.colours[&key.fence]);
             let fence = ballot(key.fence);
             let verb = if key.again { "still holds" } else { "holds" };
-            let until_text = millis(span.until);
+            let until_text = millis(span.stated);
             let long = format!("client {} {verb}, fence {fence}, until {until_text}", key.client);
             self.svg.rect(&class, at(from, y - BAR - 2.0), at(until, y + BAR + 2.0), &long);
             let short =
@@ -299,8 +299,11 @@ impl<'a> Painter<'a> {
         let to = at(x, to_y - toward * BAR);
         Some(match arrow.end {
             End::Delivered(when) => (from, at(self.x(when), to.y)),
-            // As if it had flown like the others for half the way.
-            End::Lost(_) | End::OnItsWay => (from, at(x + flight * 0.5, (from.y + to.y) / 2.0)),
+            // As if it had flown like the others until shortly before the end.
+            End::Lost(_) | End::OnItsWay => {
+                let share = 1.0 - 0.45 * NODE_APART / (to_y - from_y).abs().max(NODE_APART);
+                (from, at(x + flight * share, from.y + (to.y - from.y) * share))
+            }
         })
     }
 
@@ -330,19 +333,21 @@ impl<'a> Painter<'a> {
 
     /// Their texts, where there is room.
     fn label_arrows(&mut self) {
-        let mut told: Vec<(TrueTime, u16, &str)> = Vec::new();
+        let mut told: Vec<(TrueTime, u16, String)> = Vec::new();
         for (arrow, from, to) in &self.drawn() {
-            let key = (arrow.sent_at, arrow.from, &*arrow.text);
-            let mut text = shortened(&arrow.text);
-            let plain = text.clone();
-            match arrow.end {
-                End::Lost(_) => text.push_str(" (lost)"),
-                End::OnItsWay => text.push_str(" (late)"),
-                End::Delivered(_) if arrow.duplicate => text.push_str(" (again)"),
-                End::Delivered(_) => {}
+            let mut text = shortened(&arrow.text).replace(", promised ", " < ");
+            if arrow.copies > 1 {
+                text += &format!(" ×{}", arrow.copies);
             }
+            text += match arrow.end {
+                End::Lost(_) => " (lost)",
+                End::OnItsWay => " (late)",
+                End::Delivered(_) if arrow.duplicate => " (again)",
+                End::Delivered(_) => "",
+            };
             // A broadcast says the same on each arrow; once will do where there is no room.
-            let needed = !told.contains(&key) || text != plain;
+            let key = (arrow.sent_at, arrow.from, text.clone());
+            let needed = !told.contains(&key);
             let places = beside(*from, *to, width_of(&text, TEXT));
             if let Some(place) = self.labels.place(places, &text, TEXT, needed) {
                 told.push(key);
@@ -390,26 +395,38 @@ impl<'a> Painter<'a> {
     /// Where an invariant broke: a numbered flag, and its text below the axis.
     fn violations(&mut self) {
         let axis_y = self.axis_y;
+        let mut flags: Vec<(f64, String)> = Vec::new();
         for (index, (when, text)) in self.scene.violations.iter().enumerate() {
-            let x = self.x(*when);
-            let number = (index + 1).to_string();
-            self.svg.line("alarm-line", at(x, TOP), at(x, axis_y));
-            self.svg.dot("alarm-fill", at(x, TOP), 10.0);
-            self.svg.text("flag", at(x, TOP + 5.0), Anchor::Middle, &number);
+            let (x, number) = (self.x(*when), (index + 1).to_string());
             let y = axis_y + 48.0 + 22.0 * index as f64;
             let text = text.strip_prefix(&format!("{when}: ")).unwrap_or(text);
             let text = shortened(text);
             let text = format!("{number}. invariant broken at {} ms: {text}", millis(*when));
             self.svg.text("alarm", at(20.0, y), Anchor::Start, &text);
+            match flags.last_mut() {
+                Some((last, numbers)) if (x - *last).abs() < 1.0 => {
+                    *numbers += &format!(", {number}")
+                }
+                _ => flags.push((x, number)),
+            }
+        }
+        for (x, numbers) in flags {
+            let half = (width_of(&numbers, TEXT) / 2.0 + 6.0).max(10.0);
+            let (corner, opposite) = (at(x - half, TOP - 11.0), at(x + half, TOP + 9.0));
+            self.svg.line("alarm-line", at(x, TOP), at(x, axis_y));
+            self.svg.rect("alarm-fill", corner, opposite, "an invariant broke here");
+            self.svg.text("flag", at(x, TOP + 4.0), Anchor::Middle, &numbers);
         }
     }
 
     fn legend(&mut self) {
         let y = self.axis_y + 54.0 + 22.0 * self.scene.violations.len() as f64;
         let text = "bar on a node: the lease stored there · bar on a client: its belief · \
-                    triangle: promise · cross: lost or crashed · dashed arrow: duplicate · \
-                    // axis not to scale · 1M+1 is 2^20 + 1";
-        self.svg.text("small", at(20.0, y), Anchor::Start, text);
+                    triangle: promise · cross: lost or crashed · dashed or ×2: duplicate · \
+                    // axis not to scale";
+        let long = self.colours.keys().any(|fence| fence >> 30 > 0);
+        let text = format!("{text}{}", if long { " · 16M+1 is 16·2^20 + 1" } else { "" });
+        self.svg.text("small", at(20.0, y), Anchor::Start, &text);
     }
 }
 

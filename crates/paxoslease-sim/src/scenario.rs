@@ -172,6 +172,10 @@ impl Scenario {
             keep: Keep::All,
             ..Setup::quiet(cell)
         };
+        if self == Self::SplitVote {
+            // Nodes pause for about a round trip of a local network between attempts.
+            setup.link = Link::steady(ms(1));
+        }
         // Patient nodes: a round that waits for a message is not simply begun again.
         setup.tuning.attempt_timeout = ms(2000);
         setup

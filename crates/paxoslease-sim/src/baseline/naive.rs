@@ -42,7 +42,9 @@ impl Algorithm for Naive {
     }
 
     fn describe(&self, bytes: &[u8]) -> String {
-        PaxosLease::default().describe(bytes)
+        // A vote has no promise, though the message has room for one.
+        let text = PaxosLease::default().describe(bytes);
+        text.split(", promised").next().unwrap_or_default().to_owned()
     }
 
     /// "Correct meaning that the lease is held by no more than one node at any time." It claims

@@ -130,6 +130,8 @@ struct Pending {
     deadline: Instant,
     /// Set for an extension.
     extends: Option<Tenure>,
+    /// How often its rounds failed.
+    naps: u32,
 }
 
 /// An acceptor's answer.
@@ -297,12 +299,14 @@ impl PaperNode {
     /// "In this case the proposer may sleep for a while and then restart its algorithm at step 1",
     /// "waiting a small but random time".
     fn sleep(&mut self, now: Instant, name: &str) {
-        let pause = self.rng.below(self.tuning.attempt_timeout.min(PAUSE_MAX).as_nanos() as u64);
+        let drawn = self.rng.below(self.tuning.attempt_timeout.min(PAUSE_MAX).as_nanos() as u64);
         let resource = self.resource(name);
-        if let Some(pending) = resource.request {
-            let until = now.after(Duration::from_nanos(pause)).min(pending.deadline);
+        if let Some(pending) = &mut resource.request {
+            // Longer each time, so that a long lease is not asked about all the time.
+            let pause = Duration::from_nanos(drawn << pending.naps.min(3));
+            pending.naps += 1;
             resource.proposer.ballot = None;
-            resource.wake_at = Some(until);
+            resource.wake_at = Some(now.after(pause).min(pending.deadline));
         }
     }
 

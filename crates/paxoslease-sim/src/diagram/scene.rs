@@ -13,9 +13,20 @@ pub(super) struct Arrow {
     pub(super) text: String,
     pub(super) sent_at: TrueTime,
     pub(super) end: End,
-    /// The network made it out of another one.
+    /// The same was sent before, at the same instant.
     pub(super) duplicate: bool,
+    /// How many such arrows lie on top of each other.
+    pub(super) copies: u32,
 }
+
+impl Arrow {
+    fn says(&self, sent_at: TrueTime, from: u16, to: u16, text: &str) -> bool {
+        (self.sent_at, self.from, self.to, &*self.text) == (sent_at, from, to, text)
+    }
+}
+
+/// How many arrows back copies of a message are looked for.
+const NEAR: usize = 64;
 
 /// How an arrow ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +41,14 @@ pub(super) struct Span<K> {
     pub(super) key: K,
     pub(super) from: TrueTime,
     pub(super) until: TrueTime,
+    /// When it was to end, had nothing ended or prolonged it before.
+    pub(super) stated: TrueTime,
+}
+
+impl<K> Span<K> {
+    const fn new(key: K, from: TrueTime, until: TrueTime) -> Self {
+        Self { key, from, until, stated: until }
+    }
 }
 
 /// A lease in an acceptor.
@@ -121,7 +140,7 @@ impl Scene {
                         known.from = known.from.min(from);
                         known.until = known.until.max(until);
                     }
-                    None => overlaps.push(Span { key, from, until }),
+                    None => overlaps.push(Span::new(key, from, until)),
                 }
             }
         }
@@ -243,13 +262,12 @@ impl<'a> Reader<'a> {
         match what {
             What::Sent { message, from, to, text } => {
                 self.scene.nodes.extend([*from, *to]);
-                let same = |arrow: &&Arrow| {
-                    (arrow.sent_at, arrow.from, arrow.to) == (at, *from, *to) && arrow.text == *text
-                };
-                let duplicate = self.scene.arrows.iter().rev().take(64).any(|arrow| same(&arrow));
+                let same = |arrow: &Arrow| arrow.says(at, *from, *to, text);
+                let duplicate = self.scene.arrows.iter().rev().take(NEAR).any(same);
                 self.arrows.insert(*message, self.scene.arrows.len());
                 let (from, to, text, end) = (*from, *to, text.clone(), End::OnItsWay);
-                self.scene.arrows.push(Arrow { from, to, text, sent_at: at, end, duplicate });
+                let (sent_at, copies) = (at, 1);
+                self.scene.arrows.push(Arrow { from, to, text, sent_at, end, duplicate, copies });
             }
             What::Delivered { message } => self.end_arrow(*message, End::Delivered(at)),
             What::Lost { message } => self.end_arrow(*message, End::Lost(at)),
@@ -292,8 +310,8 @@ impl<'a> Reader<'a> {
                 }
             }
             What::Paused { node, until } => {
-                let span = Span { key: (*node, Idle::Paused), from: at, until: *until };
-                self.scene.idles.push(span);
+                let key = (*node, Idle::Paused);
+                self.scene.idles.push(Span::new(key, at, *until));
             }
             What::Violation { text } => self.scene.violations.push((at, text.clone())),
             What::Note { node, text } => {
@@ -318,7 +336,7 @@ impl<'a> Reader<'a> {
             live && previous.key.fence == fence
         });
         let key = Lease { node, fence, again };
-        self.scene.leases.push(Span { key, from: at, until });
+        self.scene.leases.push(Span::new(key, at, until));
     }
 
     fn clear(&mut self, at: TrueTime, node: u16) {
@@ -336,7 +354,7 @@ impl<'a> Reader<'a> {
         self.close_holding(at, client);
         self.holdings.insert(client, self.scene.holdings.len());
         let key = Holding { client, fence, again };
-        self.scene.holdings.push(Span { key, from: at, until });
+        self.scene.holdings.push(Span::new(key, at, until));
     }
 
     fn close_holding(&mut self, at: TrueTime, client: u32) {
@@ -350,7 +368,7 @@ impl<'a> Reader<'a> {
         self.scene.nodes.insert(node);
         self.end_idle(at, node);
         self.idles.insert(node, self.scene.idles.len());
-        self.scene.idles.push(Span { key: (node, idle), from: at, until });
+        self.scene.idles.push(Span::new((node, idle), at, until));
     }
 
     fn end_idle(&mut self, at: TrueTime, node: u16) {
@@ -360,7 +378,29 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn finish(self) -> Scene {
+    fn finish(mut self) -> Scene {
+        self.merge_copies();
         self.scene
+    }
+
+    /// Where the network made several messages out of one, only these arrive: the first of them
+    /// stands for the one that was sent. And of those that arrive together one is enough.
+    fn merge_copies(&mut self) {
+        let mut kept: Vec<Arrow> = Vec::new();
+        for mut arrow in std::mem::take(&mut self.scene.arrows) {
+            let same = |other: &&mut Arrow| {
+                other.says(arrow.sent_at, arrow.from, arrow.to, &arrow.text)
+                    && (other.end == End::OnItsWay || other.end == arrow.end)
+            };
+            match kept.iter_mut().rev().take(NEAR).find(same) {
+                Some(sent) if sent.end == arrow.end => sent.copies += 1,
+                Some(sent) => {
+                    arrow.duplicate = sent.duplicate;
+                    *sent = arrow;
+                }
+                None => kept.push(arrow),
+            }
+        }
+        self.scene.arrows = kept;
     }
 }

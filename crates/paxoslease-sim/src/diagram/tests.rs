@@ -164,3 +164,40 @@ fn long_ballots_are_shortened_wherever_they_stand() {
     assert_eq!(ballot(16_777_220 << 10 | 3), "16M+4.3");
     assert_eq!(ballot(7 << 10 | 1), "7.1");
 }
+
+#[test]
+fn a_bar_says_what_was_stated_even_if_it_ended_sooner() {
+    let cleared = What::Cleared { node: 2, name: "x".to_owned() };
+    let trace = [at_ms(0, stored(2, 1, 900)), at_ms(300, cleared), at_ms(310, stored(2, 2, 500))];
+    let svg = render(&trace, &Options::default());
+    assert!(svg.contains("stores 1.1 until 900 ms"), "{svg}");
+}
+
+#[test]
+fn copies_stand_for_a_message_that_never_arrives_itself() {
+    let trace = [
+        at_ms(0, sent(1, 1, 2, "Accept 1.1")),
+        at_ms(0, sent(2, 1, 2, "Accept 1.1")),
+        at_ms(0, sent(3, 1, 2, "Accept 1.1")),
+        at_ms(10, What::Delivered { message: 2 }),
+        at_ms(12, What::Delivered { message: 3 }),
+    ];
+    let svg = render(&trace, &Options::default());
+    assert_eq!(svg.matches("marker-end").count(), 2);
+    assert_eq!(svg.matches("(again)").count(), 1);
+    assert!(!svg.contains("(late)"));
+}
+
+#[test]
+fn copies_that_arrive_together_are_one_arrow() {
+    let trace = [
+        at_ms(0, sent(1, 1, 2, "Accept 1.1")),
+        at_ms(0, sent(2, 1, 2, "Accept 1.1")),
+        at_ms(0, sent(3, 1, 2, "Accept 1.1")),
+        at_ms(10, What::Delivered { message: 2 }),
+        at_ms(10, What::Delivered { message: 3 }),
+    ];
+    let svg = render(&trace, &Options::default());
+    assert_eq!(svg.matches("marker-end").count(), 1);
+    assert!(svg.contains("Accept 1.1 ×2<"), "{svg}");
+}

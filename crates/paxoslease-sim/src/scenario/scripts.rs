@@ -30,9 +30,9 @@ pub(super) fn holder_dies<A: Algorithm>(s: &mut Stage<A>) {
 pub(super) fn split_vote<A: Algorithm>(s: &mut Stage<A>) {
     s.at(10);
     for client in [1, 2, 3] {
-        s.acquire_patiently(client, client as u16, 400, 3000);
+        s.acquire_patiently(client, client as u16, 400, 450);
     }
-    s.at(700);
+    s.at(450);
 }
 
 /// The paper's node 2 forgets its promise to 3, lets 1 in with a lower ballot, and then lets 3's
@@ -163,23 +163,23 @@ pub(super) fn snapshot_in_quarantine<A: Algorithm>(s: &mut Stage<A>) {
 /// The paper's acceptors forget what they promised (R1 keeps a ceiling on disk), and node 1 has
 /// not counted as far as node 3 had.
 pub(super) fn fence_after_restart<A: Algorithm>(s: &mut Stage<A>) {
-    for turn in 0..3 {
+    for turn in 0..2 {
         s.at(10 + turn * 100);
         s.acquire(1, 3, 500);
         s.at(70 + turn * 100);
         s.release(1, 3);
     }
-    s.at(320);
+    s.at(220);
     for node in [1, 2, 3] {
         s.world.crash(node);
     }
-    s.at(330);
+    s.at(230);
     for node in [1, 2, 3] {
         s.world.start(node);
     }
-    s.at(1400);
+    s.at(1300);
     s.acquire(2, 1, 500);
-    s.at(1600);
+    s.at(1500);
 }
 
 /// Both count a round only while its timer runs (P1, `Proposer::OnTimeout`).

@@ -69,7 +69,8 @@ impl Process for PaperNode {
                 };
                 let trying = self.tuning.request_timeout.min(ttl.as_duration());
                 let deadline = now.after(wait.max(trying));
-                let pending = Pending { token, ttl, asked_at: now, deadline, extends: None };
+                let pending =
+                    Pending { token, ttl, asked_at: now, deadline, extends: None, naps: 0 };
                 let resource = self.resource(name.as_str());
                 if resource.client.is_some() && wait.is_zero() {
                     self.out.answer(token, Answer::Denied);
@@ -91,9 +92,9 @@ impl Process for PaperNode {
                     self.out.answer(token, Answer::NoQuorum);
                 } else {
                     let deadline = now.after(trying);
-                    let extends = Some(tenure);
+                    let (extends, naps) = (Some(tenure), 0);
                     resource.request =
-                        Some(Pending { token, ttl, asked_at: now, deadline, extends });
+                        Some(Pending { token, ttl, asked_at: now, deadline, extends, naps });
                     self.begin(now, name.as_str());
                 }
             }
