@@ -146,6 +146,14 @@ impl<A: Algorithm> World<A> {
         self.setup.client_link = link;
     }
 
+    /// A node that does not run loses what is on its disk.
+    pub fn lose_disk(&mut self, node: u16) {
+        let state = &mut self.nodes[usize::from(node) - 1];
+        if let (None, Some(disk)) = (&state.process, &mut state.disk) {
+            *disk = Disk::default();
+        }
+    }
+
     /// A node's disk, if it has one.
     #[must_use]
     pub fn disk(&self, node: u16) -> Option<&Disk> {

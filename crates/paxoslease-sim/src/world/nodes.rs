@@ -1,0 +1,123 @@
+//! Nodes coming and going: starts, crashes, clean stops, pauses, and what that does to disks.
+
+use std::time::Duration;
+
+use paxoslease_core::NodeId;
+
+use super::{Happening, WALL_MILLIS, World};
+use crate::algorithm::{Algorithm, Boot, Process};
+use crate::checker::Stored;
+use crate::trace::{TrueTime, What};
+
+impl<A: Algorithm> World<A> {
+    /// Starts a node that does not run.
+    pub fn start(&mut self, id: u16) {
+        let (now_true, seed) = (self.now, self.rng.next());
+        let place = usize::from(id) - 1;
+        let state = &mut self.nodes[place];
+        if state.process.is_some() {
+            return;
+        }
+        let boot = Boot {
+            node: NodeId::new(id).expect("nodes' ids are in bounds"),
+            cell: &self.setup.cell,
+            tuning: &self.setup.tuning,
+            seed,
+            now: state.clock.read(now_true),
+            new_cell: !state.has_run,
+            wall_millis: WALL_MILLIS + now_true.0 / 1_000_000,
+            disk: state.disk.as_mut(),
+        };
+        let first_run = !state.has_run;
+        state.has_run = true;
+        state.run += 1;
+        state.timer_at = None;
+        let process = self.algorithm.start(boot);
+        let quarantine = process.quarantine_until(state.clock.read(now_true));
+        let quarantine_until = quarantine.map(|until| state.clock.first_shows(until));
+        state.process = Some(process);
+        self.tracer.hash(&[now_true.0, 6, u64::from(id), u64::from(quarantine.is_some())]);
+        self.tracer.record(now_true, || What::Started { node: id, quarantine_until });
+        if place < self.setup.cell.members().len() {
+            let names = 0..self.setup.names.len();
+            let stored: Vec<Stored> = names.map(|name| self.stored(id, name)).collect();
+            self.checker.started(now_true, place, &stored);
+            self.trace_violations();
+        }
+        if first_run {
+            let tick = self.setup.tick.as_nanos() as u64;
+            let first = self.rng.below(tick + 1);
+            self.schedule_in(first, id, Happening::Tick);
+        }
+        self.settle(id);
+    }
+
+    /// A node loses its memory. A write under way reaches the disk or not, as drawn.
+    pub fn crash(&mut self, id: u16) {
+        if self.state(id).process.take().is_some() {
+            self.counts.crashes += 1;
+            self.tracer.record(self.now, || What::Crashed { node: id });
+            self.end(id, true);
+        }
+    }
+
+    /// A node stops cleanly.
+    pub fn stop(&mut self, id: u16) {
+        let now_true = self.now;
+        let state = self.state(id);
+        let Some(process) = state.process.take() else { return };
+        let now = state.clock.read(now_true);
+        process.stop(now, state.disk.as_mut());
+        let forgotten = state.disk.as_ref().is_none_or(|disk| disk.snapshot.is_none());
+        self.counts.stops += 1;
+        self.tracer.record(self.now, || What::Stopped { node: id });
+        self.end(id, forgotten);
+    }
+
+    fn end(&mut self, id: u16, forgotten: bool) {
+        let survives = self.rng.chance(500);
+        let state = self.state(id);
+        state.run += 1;
+        state.timer_at = None;
+        state.paused_until = None;
+        let ticks = state.backlog.iter().filter(|w| matches!(w, Happening::Tick)).count();
+        state.backlog.clear();
+        if let (Some(bytes), Some(disk)) = (state.writing.take(), &mut state.disk)
+            && survives
+        {
+            disk.record = Some(bytes);
+        }
+        self.counts.events += 1;
+        self.tracer.hash(&[self.now.0, 7, u64::from(id), u64::from(forgotten)]);
+        for _ in 0..ticks {
+            self.schedule_in(self.setup.tick.as_nanos() as u64, id, Happening::Tick);
+        }
+        self.checker.ended(self.now, usize::from(id) - 1, forgotten);
+    }
+
+    /// A node stands still for a while; its clock goes on, and so does the world. What arrives
+    /// meanwhile waits.
+    pub fn pause(&mut self, id: u16, span: Duration) {
+        let until = TrueTime(self.now.0 + span.as_nanos() as u64);
+        let state = self.state(id);
+        if state.process.is_none() || state.paused_until.is_some_and(|end| end >= until) {
+            return;
+        }
+        state.paused_until = Some(until);
+        self.tracer.hash(&[self.now.0, 8, u64::from(id), until.0]);
+        self.tracer.record(self.now, || What::Paused { node: id, until });
+        self.schedule(until, id, Happening::Resumed);
+    }
+
+    pub(super) fn resume(&mut self, id: u16) {
+        let now_true = self.now;
+        let state = self.state(id);
+        if state.paused_until != Some(now_true) {
+            return;
+        }
+        state.paused_until = None;
+        for what in std::mem::take(&mut state.backlog) {
+            self.happens_to_running(id, what);
+        }
+    }
+}
