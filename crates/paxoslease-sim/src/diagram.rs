@@ -405,7 +405,7 @@ impl<'a> Painter<'a> {
             self.svg.text("alarm", at(20.0, y), Anchor::Start, &text);
             match flags.last_mut() {
                 Some((last, numbers)) if (x - *last).abs() < 1.0 => {
-                    *numbers += &format!(", {number}")
+                    *numbers += &format!(", {number}");
                 }
                 _ => flags.push((x, number)),
             }
