@@ -37,7 +37,7 @@ pub struct Options {
     pub title: String,
     /// A sentence below it.
     pub caption: String,
-    /// The resource to show; by default one with two holders, else the first.
+    /// The resource to show; by default where an invariant broke, else the first.
     pub name: Option<String>,
     /// The stretch of time to show; by default all of it.
     pub window: Option<(TrueTime, TrueTime)>,
@@ -137,7 +137,8 @@ impl<'a> Painter<'a> {
                 self.svg.line("line", at(x - 4.0, axis_y + 7.0), at(x + 4.0, axis_y - 7.0));
             }
         }
-        for (instant, x) in self.timeline.ticks(44.0) {
+        let apart = width_of(&millis(self.scene.to), TEXT_SMALL) + 14.0;
+        for (instant, x) in self.timeline.ticks(apart.max(44.0)) {
             self.svg.line("grid", at(x, top), at(x, axis_y));
             self.svg.line("line", at(x, axis_y), at(x, axis_y + 5.0));
             let text = millis(instant);

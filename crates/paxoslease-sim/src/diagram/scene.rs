@@ -208,24 +208,20 @@ impl Scene {
     }
 }
 
-/// The name a trace is mostly about: one whose beliefs overlap, else the first mentioned.
+/// The name a trace is mostly about: the one that was last touched when an invariant broke, else
+/// the first mentioned.
 pub(super) fn subject(entries: &[Entry]) -> String {
-    let mut believed: BTreeMap<&str, BTreeMap<u32, TrueTime>> = BTreeMap::new();
-    let mut first = None;
+    let (mut first, mut latest) = (None, None);
     for entry in entries {
         match &entry.what {
-            What::Believes { client, name, until, .. } => {
-                let holders = believed.entry(name).or_default();
-                if holders.iter().any(|(other, ends)| other != client && *ends > entry.at) {
-                    return name.clone();
-                }
-                holders.insert(*client, *until);
-            }
-            What::Yielded { client, name } => {
-                believed.entry(name).or_default().remove(client);
-            }
-            What::Promised { name, .. } | What::Stored { name, .. } => {
+            What::Promised { name, .. }
+            | What::Stored { name, .. }
+            | What::Believes { name, .. } => {
                 first = first.or(Some(name));
+                latest = Some(name);
+            }
+            What::Violation { .. } if latest.is_some() => {
+                return latest.cloned().unwrap_or_default();
             }
             _ => {}
         }

@@ -201,3 +201,16 @@ fn copies_that_arrive_together_are_one_arrow() {
     assert_eq!(svg.matches("marker-end").count(), 1);
     assert!(svg.contains("Accept 1.1 ×2<"), "{svg}");
 }
+
+#[test]
+fn the_name_that_broke_is_the_one_shown() {
+    let stored = |name: &str| {
+        let (name, until) = (name.to_owned(), TrueTime(900 * MS));
+        What::Stored { node: 1, name, fence: 1 << 10 | 1, until }
+    };
+    let broken = What::Violation { text: "broken".to_owned() };
+    let trace = [at_ms(0, stored("a")), at_ms(1, stored("b"))];
+    assert_eq!(scene::subject(&trace), "a");
+    let trace = [&trace[..], &[at_ms(2, broken), at_ms(3, stored("c"))]].concat();
+    assert_eq!(scene::subject(&trace), "b");
+}
