@@ -73,7 +73,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Algorithm::Paxoslease)]
     pub(crate) algorithm: Algorithm,
 
-    /// What goes wrong: none, lossy, partitions, crashes, pauses, hostile, or swarm (the seed draws)
+    /// What goes wrong: none, lossy, partitions, crashes, pauses, hostile, or swarm: the seed draws
     #[arg(long, value_name = "PROFILE", default_value_t = Faults::Swarm)]
     pub(crate) faults: Faults,
 

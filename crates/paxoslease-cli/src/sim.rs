@@ -118,7 +118,7 @@ fn check_writable(path: &Path) -> anyhow::Result<()> {
 }
 
 /// How many entries of a drawn world's trace fit into a picture, before and after what broke.
-const DRAWN: (usize, usize) = (110, 16);
+const DRAWN: (usize, usize) = (64, 12);
 
 fn draw(
     path: &Path,
@@ -152,12 +152,14 @@ fn draw(
         .with_context(|| format!("cannot write the diagram to {}", path.display()))
 }
 
-/// The time around what broke first, or the beginning.
+/// The time around what broke first and a bit of what follows, or the beginning.
 fn window(trace: &[Entry]) -> (TrueTime, TrueTime) {
     let broken = trace.iter().position(|entry| matches!(entry.what, What::Violation { .. }));
     let (before, after) = DRAWN;
     let from = broken.map_or(0, |broken| broken.saturating_sub(before));
     let to = broken.map_or(before + after, |broken| broken + after);
-    let at = |index: usize| trace.get(index).or(trace.last()).map_or(TrueTime(0), |entry| entry.at);
-    (at(from), at(to))
+    let at = |index: usize| trace.get(index).or(trace.last()).map_or(0, |entry| entry.at.0);
+    // Beliefs reach beyond the last thing that happened.
+    let beyond = if broken.is_some() { (at(to) - at(from)) / 4 } else { 0 };
+    (TrueTime(at(from)), TrueTime(at(to) + beyond))
 }

@@ -104,7 +104,7 @@ impl Scenario {
                 "A Propose from before a restart arrives after it and meets another's lease."
             }
             Self::PromiseNotRaised => {
-                "An acceptor takes a Propose without having seen its Prepare; then an older one comes."
+                "An acceptor takes a Propose whose Prepare it never saw; then an older one comes."
             }
             Self::ShorterRenewal => "A holder renews for less time than it has left.",
             Self::DuplicateReplies => "The network delivers one acceptor's replies twice.",
