@@ -11,6 +11,7 @@ mod instructions;
 mod memory;
 mod names;
 mod report;
+mod simulator;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -55,6 +56,8 @@ fn main() -> Result<()> {
     report.add(acceptor::measure(leases));
     eprintln!("acquiring, releasing and renewing in a cell of three ...");
     report.add(cell::measure(if cli.quick { 5 } else { 15 }));
+    eprintln!("simulating ...");
+    report.add(simulator::measure(if cli.quick { 20 } else { 200 }));
     eprintln!("counting instructions ...");
     report.extend(instructions::measure(cli.quick)?);
     if cli.json {
