@@ -84,7 +84,7 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, number: u64) {
 
 /// The inverse of [`Cursor::text`]. Every text type is bounded far below the 15 bits there are.
 #[inline]
-pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     let len = text.len();
     debug_assert!(len < 1 << 15, "texts are bounded by their types");
     if len < 0x80 {
@@ -92,5 +92,5 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     } else {
         out.extend_from_slice(&[len as u8 | 0x80, (len >> 7) as u8]);
     }
-    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(text);
 }

@@ -122,7 +122,7 @@ impl<'a> Hello<'a> {
             put_u32(out, self.cell.max_lease().as_millis());
             put_u32(out, drift.ppm());
             put_u32(out, granularity);
-            put_text(out, self.cell_name.as_str());
+            put_text(out, self.cell_name.as_str().as_bytes());
             out.push(self.cell.members().len() as u8);
             for member in self.cell.members() {
                 put_u16(out, member.get());

@@ -55,34 +55,34 @@ fn encode_request(request: &Request<'_>, out: &mut Vec<u8>) {
     match *request {
         Request::Prepare { name, ballot } => {
             put_round(out, tag::PREPARE, ballot);
-            put_text(out, name.as_str());
+            put_text(out, name.as_bytes());
         }
         Request::Propose { name, ballot, ttl, holder } => {
             put_round(out, tag::PROPOSE, ballot);
             put_u32(out, ttl.as_millis());
-            put_text(out, name.as_str());
-            put_text(out, holder.as_str());
+            put_text(out, name.as_bytes());
+            put_text(out, holder.as_bytes());
         }
         Request::Renew { name, tenure, ballot, ttl } => {
             put_round(out, tag::RENEW, ballot);
             put_u64(out, tenure.fence());
             put_u32(out, ttl.as_millis());
-            put_text(out, name.as_str());
+            put_text(out, name.as_bytes());
         }
         Request::Heal { name, tenure, ballot, ttl, holder } => {
             put_round(out, tag::HEAL, ballot);
             put_u64(out, tenure.fence());
             put_u32(out, ttl.as_millis());
-            put_text(out, name.as_str());
-            put_text(out, holder.as_str());
+            put_text(out, name.as_bytes());
+            put_text(out, holder.as_bytes());
         }
         Request::Release { name, tenure } => {
             put_round(out, tag::RELEASE, tenure.ballot());
-            put_text(out, name.as_str());
+            put_text(out, name.as_bytes());
         }
         Request::Inspect { name, query } => {
             put_tagged(out, tag::INSPECT, query);
-            put_text(out, name.as_str());
+            put_text(out, name.as_bytes());
         }
     }
 }
@@ -118,11 +118,11 @@ fn encode_hint(hint: &Hint<'_>, out: &mut Vec<u8>) {
         Hint::Held { name, seen } => {
             out.push(tag::HELD);
             put_seen(out, seen);
-            put_text(out, name.as_str());
+            put_text(out, name.as_bytes());
         }
         Hint::Freed { name } => {
             out.push(tag::FREED);
-            put_text(out, name.as_str());
+            put_text(out, name.as_bytes());
         }
     }
 }
@@ -151,7 +151,7 @@ fn put_accepted(out: &mut Vec<u8>, accepted: Option<Seen<'_>>) {
 pub(crate) fn put_seen(out: &mut Vec<u8>, seen: Seen<'_>) {
     put_u64(out, seen.tenure.fence());
     put_u32(out, seen.remaining.as_millis());
-    put_text(out, seen.holder.as_str());
+    put_text(out, seen.holder.as_bytes());
 }
 
 /// Reads one message and leaves the cursor behind it; after an error it may be anywhere.

@@ -39,7 +39,7 @@ impl SnapshotWriter {
         let SnapshotLease { name, holder, tenure, remaining } = *lease;
         self.append(out, |out| {
             put_seen(out, Seen { tenure, remaining, holder });
-            put_text(out, name.as_str());
+            put_text(out, name.as_bytes());
         });
         self.count += 1;
     }
