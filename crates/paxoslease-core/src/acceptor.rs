@@ -147,18 +147,19 @@ impl Acceptor {
         if self.is_quarantined(now) {
             return Err(Refusal::Quarantined);
         }
+        let fresh = matches!(request, Request::Propose { .. });
         let (ballot, ttl) = match *request {
             Request::Prepare { ballot, .. } => (ballot, None),
-            Request::Propose { ballot, ttl, .. } => (ballot, Some(ttl)),
-            Request::Renew { ballot, ttl, .. } | Request::Heal { ballot, ttl, .. } => {
-                (ballot, config.rules.on(Rule::RenewTtlIsBounded).then_some(ttl))
-            }
+            Request::Propose { ballot, ttl, .. }
+            | Request::Renew { ballot, ttl, .. }
+            | Request::Heal { ballot, ttl, .. } => (ballot, Some(ttl)),
             Request::Release { tenure, .. } if tenure.ballot().is_exhausting() => {
                 return Err(Refusal::BallotExhausting);
             }
             Request::Release { .. } | Request::Inspect { .. } => return Ok(()),
         };
-        if ttl.is_some_and(|ttl| ttl > config.cell.max_lease()) {
+        let bounded = fresh || config.rules.on(Rule::RenewTtlIsBounded);
+        if bounded && ttl.is_some_and(|ttl| ttl > config.cell.max_lease()) {
             return Err(Refusal::TtlTooLong);
         }
         let healed = match *request {
@@ -171,12 +172,7 @@ impl Acceptor {
         if ballot.node() != Some(from) && config.rules.on(Rule::RenewalHasFreshBallot) {
             return Err(Refusal::BallotNotSenders);
         }
-        let counted = match request {
-            Request::Renew { .. } | Request::Heal { .. } => {
-                config.rules.on(Rule::LeaseCeilingCountsRenewals)
-            }
-            _ => true,
-        };
+        let counted = fresh || config.rules.on(Rule::LeaseCeilingCountsRenewals);
         let counter_admitted = ceilings.admits_counter(ballot.counter());
         let ttl_admitted = ttl.is_none_or(|ttl| !counted || ceilings.admits_ttl(ttl));
         if counter_admitted && ttl_admitted { Ok(()) } else { Err(Refusal::RecordBehind) }
@@ -318,8 +314,13 @@ impl Acceptor {
     }
 
     #[cfg(feature = "digest")]
-    pub(crate) fn bookkeeping(&self) -> impl core::hash::Hash + '_ {
-        (&self.wanted, self.sweep_next, self.swept_at)
+    pub(crate) const fn wanted(&self) -> &BTreeMap<Slot, Vec<NodeId>> {
+        &self.wanted
+    }
+
+    #[cfg(feature = "digest")]
+    pub(crate) const fn sweep_state(&self) -> (u32, Instant) {
+        (self.sweep_next, self.swept_at)
     }
 
     /// The live lease of a name, as this acceptor alone sees it.

@@ -14,31 +14,41 @@ use crate::proposer::Proposer;
 use crate::table::Slot;
 use crate::{MemberSet, Round, Shard};
 
-/// Where each acceptor of the cell goes: a permutation of places.
-pub(crate) type Places<'a> = &'a [u8];
+/// What of a shard a checker tells apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Lens<'a> {
+    /// Where each acceptor of the cell goes: a permutation of places.
+    pub places: &'a [u8],
+    /// Whether the node is ever asked to propose. If not, what only a proposer uses is nothing.
+    pub proposes: bool,
+    /// Whether hints matter: whether anybody waits for one.
+    pub hints: bool,
+}
 
-impl MemberSet {
-    fn placed(self, places: Places<'_>) -> Self {
-        let bits = places.iter().enumerate().filter(|(from, _)| self.has_place(*from));
-        bits.fold(Self::EMPTY, |set, (_, to)| set.with(Self::at_place(*to)))
+impl Lens<'_> {
+    fn place(&self, set: MemberSet) -> MemberSet {
+        let places = self.places.iter().enumerate().filter(|(from, _)| set.has_place(*from));
+        places.fold(MemberSet::EMPTY, |set, (_, to)| set.with(MemberSet::at_place(*to)))
     }
 }
 
 impl Shard {
     /// Writes the protocol state to a hasher.
-    pub fn digest(&self, places: &[u8], hasher: &mut impl Hasher) {
+    pub fn digest(&self, lens: Lens<'_>, hasher: &mut impl Hasher) {
         let (acceptor, proposer, ceilings, deferred) = self.parts();
         if let Some(acceptor) = acceptor {
-            acceptor.digest(hasher);
+            acceptor.digest(lens, hasher);
         }
-        proposer.digest(places, hasher);
+        if lens.proposes {
+            proposer.digest(lens, hasher);
+        }
         ceilings.hash(hasher);
         deferred.hash(hasher);
     }
 }
 
 impl Acceptor {
-    fn digest(&self, hasher: &mut impl Hasher) {
+    fn digest(&self, lens: Lens<'_>, hasher: &mut impl Hasher) {
         self.floor().hash(hasher);
         self.quarantine_until().hash(hasher);
         let table = self.table();
@@ -47,20 +57,23 @@ impl Acceptor {
                 (&entry.label, entry.register, table.is_marked(slot)).hash(hasher);
             }
         }
-        self.bookkeeping().hash(hasher);
+        if lens.hints {
+            self.wanted().hash(hasher);
+        }
+        self.sweep_state().hash(hasher);
     }
 }
 
 impl Proposer {
-    fn digest(&self, places: Places<'_>, hasher: &mut impl Hasher) {
+    fn digest(&self, lens: Lens<'_>, hasher: &mut impl Hasher) {
         self.counter().hash(hasher);
         let mut rounds: Vec<&Round> = self.rounds().collect();
         rounds.sort_unstable_by_key(|round| round.ballot);
         for round in rounds {
-            round.placed(|set| set.placed(places)).hash(hasher);
+            round.placed(|set| lens.place(set)).hash(hasher);
         }
         self.owners_digest(hasher);
-        self.releases_digest(|set| set.placed(places), hasher);
+        self.releases_digest(|set| lens.place(set), hasher);
         self.contenders().digest(hasher);
     }
 }

@@ -92,11 +92,10 @@ impl Register {
         ballot: Ballot,
         ttl: Ttl,
     ) -> Answer {
-        let stored =
-            if rules.on(Rule::RenewOnlyLive) { self.live(now) } else { self.accepted };
-        let Some(Accepted { expires_at, .. }) = stored.filter(|stored| stored.tenure == tenure)
-        else {
-            return Answer::NotHeld;
+        let expires_at = match self.live(now) {
+            Some(live) if live.tenure == tenure => live.expires_at,
+            None if !rules.on(Rule::RenewOnlyLive) => now,
+            Some(_) | None => return Answer::NotHeld,
         };
         self.store(now, tenure, ttl);
         if rules.on(Rule::RenewKeepsLater) {

@@ -129,6 +129,7 @@ impl Round {
             }
             // The paper's step 3 sets its timer again on every response beyond the majority.
             Phase::Proposing if majority && !rules.on(Rule::TimerIsArmedOnce) => {
+                self.started_at = now;
                 self.ends_at = cell.drift().belief_ends_at(rules, now, self.ttl);
                 Step::Propose
             }

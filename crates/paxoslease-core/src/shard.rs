@@ -321,7 +321,6 @@ impl Shard {
     }
 
     #[cfg(feature = "digest")]
-    #[expect(clippy::type_complexity, reason = "one caller, which takes it apart at once")]
     pub(crate) fn parts(
         &self,
     ) -> (Option<&Acceptor>, &Proposer, &Ceilings, &VecDeque<(NodeId, Body)>) {
