@@ -19,13 +19,37 @@ pub struct Wish {
     pub name: u8,
     /// For how many ticks.
     pub ticks: u8,
+    /// Not before this tick.
+    pub not_before: u8,
+    /// Whether its holder may renew.
+    pub renews: bool,
+    /// Whether its holder may release.
+    pub releases: bool,
 }
 
 impl Wish {
     /// Name 0 through a proposer.
     #[must_use]
     pub const fn new(proposer: u8, ticks: u8) -> Self {
-        Self { proposer, name: 0, ticks }
+        Self { proposer, name: 0, ticks, not_before: 0, renews: true, releases: true }
+    }
+
+    /// The same, asked for at this tick or later.
+    #[must_use]
+    pub const fn not_before(self, tick: u8) -> Self {
+        Self { not_before: tick, ..self }
+    }
+
+    /// The same, whose holder never renews.
+    #[must_use]
+    pub const fn not_renewed(self) -> Self {
+        Self { renews: false, ..self }
+    }
+
+    /// The same, whose holder never releases.
+    #[must_use]
+    pub const fn not_released(self) -> Self {
+        Self { releases: false, ..self }
     }
 
     /// The same for another name.
@@ -33,6 +57,17 @@ impl Wish {
     pub const fn named(self, name: u8) -> Self {
         Self { name, ..self }
     }
+}
+
+/// Which nodes may lose their memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crashing {
+    /// Acceptors.
+    Acceptors,
+    /// Proposers that are no acceptors.
+    Proposers,
+    /// Any node.
+    Anyone,
 }
 
 /// What may happen, and how often.
@@ -60,8 +95,10 @@ pub struct Bounds {
     pub crashes: u8,
     /// How often a node may be stopped and started cleanly.
     pub clean_restarts: u8,
-    /// Whether proposers crash too, or acceptors only.
-    pub proposers_crash: bool,
+    /// Who may crash or be restarted.
+    pub crashing: Crashing,
+    /// Where each proposer's counter starts; zero where none is given.
+    pub counters: Vec<u64>,
     /// How often an acceptor may reclaim what is idle.
     pub sweeps: u8,
     /// When the world ends.
@@ -100,7 +137,8 @@ impl Bounds {
             abandons: 0,
             crashes: 0,
             clean_restarts: 0,
-            proposers_crash: false,
+            crashing: Crashing::Acceptors,
+            counters: Vec::new(),
             sweeps: 0,
             ticks: 3,
             max_ticks: 2,
@@ -134,6 +172,25 @@ impl Bounds {
     #[must_use]
     pub fn proposer_count(&self) -> u8 {
         if self.proposers == 0 { self.acceptors } else { self.proposers }
+    }
+
+    /// Whether a node may crash.
+    #[must_use]
+    pub fn may_crash(&self, node: usize) -> bool {
+        match self.crashing {
+            Crashing::Acceptors => self.is_acceptor(node),
+            Crashing::Proposers => !self.is_acceptor(node),
+            Crashing::Anyone => true,
+        }
+    }
+
+    /// Where a node's counter starts.
+    #[must_use]
+    pub fn counter(&self, node: usize) -> u64 {
+        let proposers = 0..self.proposer_count();
+        let proposer = proposers.into_iter().find(|p| self.proposer_node(*p) == node);
+        let counter = proposer.and_then(|proposer| self.counters.get(usize::from(proposer)));
+        counter.copied().unwrap_or(0)
     }
 
     /// The nodes that are acceptors.

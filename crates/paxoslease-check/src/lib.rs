@@ -13,6 +13,6 @@ pub mod profiles;
 mod search;
 mod world;
 
-pub use bounds::{Bounds, TICK, Wish};
+pub use bounds::{Bounds, Crashing, TICK, Wish};
 pub use search::{Look, Report, search};
 pub use world::Harm;

@@ -145,7 +145,8 @@ impl Locals {
     }
 
     pub(crate) fn first(&mut self, node: usize) -> u32 {
-        let start = Start::NewCell { counter: 0, disk: self.bounds.disk };
+        let counter = self.bounds.counter(node);
+        let start = Start::NewCell { counter, disk: self.bounds.disk };
         let shard = Shard::start(self.config(node), at(0), start);
         let proposes = self.bounds.proposers == 0 || !self.bounds.is_acceptor(node);
         let mut local = Local { shard, proposes, record: Record::default(), snapshot: None };

@@ -23,7 +23,7 @@ fn main() -> anyhow::Result<()> {
                 continue;
             }
             print!("{rule:?}: ");
-            run(&Bounds { states_max: 3_000_000, ..bounds }, Look::ForHarm, args.only.is_some());
+            run(&Bounds { states_max: 12_000_000, ..bounds }, Look::ForHarm, args.only.is_some());
         }
         return Ok(());
     }

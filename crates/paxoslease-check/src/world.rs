@@ -239,7 +239,7 @@ impl World {
     fn node_choices(&self, state: &State, inputs: &mut [Vec<Input>; NODES_MAX]) {
         let bounds = &self.bounds;
         for (node, inputs) in inputs.iter_mut().enumerate().take(bounds.nodes()) {
-            if bounds.is_acceptor(node) || bounds.proposers_crash {
+            if bounds.may_crash(node) {
                 if state.crashes < bounds.crashes {
                     inputs.push(Input::Crash { nth: state.crashes });
                 }
@@ -251,7 +251,9 @@ impl World {
                 inputs.push(Input::Sweep);
             }
         }
-        if let Some(wish) = bounds.wishes.get(usize::from(state.acquired)) {
+        if let Some(wish) = bounds.wishes.get(usize::from(state.acquired))
+            && state.tick >= wish.not_before
+        {
             let node = bounds.proposer_node(wish.proposer);
             inputs[node].push(Input::Acquire { wish: state.acquired });
         }
@@ -280,7 +282,7 @@ impl World {
                 vec![own]
             };
             for node in via {
-                if !released && state.renewals < bounds.renewals {
+                if spec.renews && !released && state.renewals < bounds.renewals {
                     for ticks in &bounds.renewal_ticks {
                         push(node, Input::Renew { wish, tenure, ticks: *ticks, adopted: false });
                         if bounds.adopters && !bounds.rules.on(Rule::OnlyOwnTenureIsRenewed) {
@@ -289,7 +291,7 @@ impl World {
                         }
                     }
                 }
-                if !released && state.releases < bounds.releases {
+                if spec.releases && !released && state.releases < bounds.releases {
                     push(node, Input::Release { wish, tenure });
                 }
             }
@@ -363,7 +365,7 @@ impl World {
         let budget = self.bounds.wishes.len() as u64
             + u64::from(self.bounds.renewals)
             + u64::from(self.bounds.spare_ballots);
-        let counter = self.view(state, node).counter;
+        let counter = self.view(state, node).counter - self.bounds.counter(node);
         self.bounds.retries && state.crashes == 0 && counter > budget
     }
 
