@@ -6,12 +6,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use paxoslease_wire::{FRAME_LEN_MAX, FrameKind, Hello, Refusal, Refused};
+use paxoslease_wire::{FRAME_LEN_MAX, FrameKind, Hello, Farewell, Refused};
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
     let Some((version, body)) = bytes.split_first() else { return };
-    for kind in [FrameKind::Hello, FrameKind::Refusal] {
+    for kind in [FrameKind::Hello, FrameKind::Farewell] {
         let mut frame = vec![0, 0, 0, 0, b'P', b'L', *version, kind as u8];
         frame.extend_from_slice(body);
         if frame.len() <= FRAME_LEN_MAX {
@@ -29,10 +29,10 @@ fn check(frame: &[u8]) {
         assert_eq!(Hello::decode(&out), Ok(hello));
         assert_eq!(hello.check(&hello), Err(Refused::SameNode(hello.node)));
     }
-    if let Ok(refusal) = Refusal::decode(frame) {
+    if let Ok(refusal) = Farewell::decode(frame) {
         let mut out = Vec::new();
-        Refusal::encode(&refusal.as_str(), &mut out);
-        assert_eq!(Refusal::decode(&out), Ok(refusal));
+        Farewell::encode(&refusal.as_str(), &mut out);
+        assert_eq!(Farewell::decode(&out), Ok(refusal));
         assert!(!refusal.to_string().contains(char::is_control));
     }
 }

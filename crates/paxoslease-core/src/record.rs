@@ -17,8 +17,9 @@ pub struct Record {
     pub lease_ceiling: Option<Ttl>,
 }
 
-/// How many ballots are reserved at a time.
-pub const BALLOT_BLOCK: u64 = 1 << 24;
+/// How many ballots are reserved at a time: a second or two of the heaviest load, and one second
+/// of the wall clock that R5 counts by, so that restarts do not outrun it.
+pub const BALLOT_BLOCK: u64 = 1 << 20;
 
 /// What is on disk, what is on its way there, and what should be next.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -199,12 +199,12 @@ impl Round {
         })
     }
 
-    /// Whether an acceptor may keep a trace of this round that nobody wants once it is void. A
-    /// renewal's trace belongs to a tenure that may be held (P5).
-    pub(crate) fn leaves_trace(&self) -> bool {
+    /// The acceptors that may keep a trace of this round that nobody wants once it is void: all
+    /// that did not refuse it. A renewal's trace belongs to a tenure that may be held (P5).
+    pub(crate) fn traces(&self, cell: &Cell) -> MemberSet {
         match self.phase {
-            Phase::Proposing => true,
-            Phase::Preparing | Phase::Renewing | Phase::Renewed => false,
+            Phase::Proposing => cell.everyone().without(self.refused),
+            Phase::Preparing | Phase::Renewing | Phase::Renewed => MemberSet::EMPTY,
         }
     }
 }
@@ -329,7 +329,17 @@ mod tests {
     fn only_a_round_that_proposed_leaves_something_to_undo() {
         let cell = cell(3);
         let traces = [Phase::Preparing, Phase::Proposing, Phase::Renewing, Phase::Renewed]
-            .map(|phase| round(&cell, phase).leaves_trace());
-        assert_eq!(traces, [false, true, false, false]);
+            .map(|phase| round(&cell, phase).traces(&cell).len());
+        assert_eq!(traces, [0, 3, 0, 0]);
+    }
+
+    #[test]
+    fn whoever_refused_a_round_has_nothing_of_it_to_undo() {
+        let cell = cell(3);
+        let mut round = round(&cell, Phase::Proposing);
+        let members: Vec<MemberSet> =
+            cell.members().iter().filter_map(|node| cell.member(*node)).collect();
+        round.on_refusal(R, &cell, members[1]);
+        assert_eq!(round.traces(&cell), members[0].with(members[2]));
     }
 }

@@ -454,7 +454,7 @@ fn ballot(fence: u64) -> String {
     format!("{}.{}", short(fence >> 10), fence & 0x3ff)
 }
 
-/// A counter as people can read it: after a restart it is beyond a block of 2^24 ballots.
+/// A counter as people can read it: after a restart it is beyond a block of 2^20 ballots.
 fn short(counter: u64) -> String {
     match (counter >> 20, counter & 0xf_ffff) {
         (0, small) => small.to_string(),

@@ -97,7 +97,7 @@ pub enum DecodeError {
         count: u16,
     },
     /// The refusal's text is none.
-    Refusal(TextError),
+    Farewell(TextError),
 }
 
 impl fmt::Display for DecodeError {
@@ -141,7 +141,7 @@ impl fmt::Display for DecodeError {
             }
             Self::Cell(error) => write!(f, "impossible cell: {error}"),
             Self::Shard { index, count } => write!(f, "no shard {index} of {count}"),
-            Self::Refusal(error) => write!(f, "bad refusal: {error}"),
+            Self::Farewell(error) => write!(f, "bad refusal: {error}"),
         }
     }
 }
@@ -152,7 +152,7 @@ impl core::error::Error for DecodeError {
             Self::Name(error)
             | Self::Holder(error)
             | Self::CellName(error)
-            | Self::Refusal(error) => Some(error),
+            | Self::Farewell(error) => Some(error),
             Self::Cell(error) => Some(error),
             _ => None,
         }

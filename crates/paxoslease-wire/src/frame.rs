@@ -31,8 +31,8 @@ pub enum FrameKind {
     Messages = 1,
     /// The greeting: [`crate::Hello`].
     Hello = 2,
-    /// The answer to a greeting that will not do: [`crate::Refusal`].
-    Refusal = 3,
+    /// The answer to a greeting that will not do: [`crate::Farewell`].
+    Farewell = 3,
 }
 
 impl FrameKind {
@@ -48,7 +48,7 @@ impl FrameKind {
         match number {
             1 => Some(Self::Messages),
             2 => Some(Self::Hello),
-            3 => Some(Self::Refusal),
+            3 => Some(Self::Farewell),
             _ => None,
         }
     }

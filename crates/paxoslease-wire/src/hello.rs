@@ -199,7 +199,7 @@ fn decode_cell(cursor: &mut Cursor<'_>, max_lease: Ttl, drift: Drift) -> Result<
     Cell::new(members, max_lease, drift).map_err(E::Cell)
 }
 
-/// Why a peer is not spoken to. Sent back as the text of a [`crate::Refusal`].
+/// Why a peer is not spoken to. Sent back as the text of a [`crate::Farewell`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused<'a> {
     /// It speaks another version of the protocol.

@@ -30,7 +30,7 @@
 //! | Held | 47 |
 //! | Freed | 18 |
 //!
-//! The envelope, Hello and Refusal keep their layout in every version (a later one may append to
+//! The envelope, Hello and Farewell keep their layout in every version (a later one may append to
 //! Hello), so that nodes of different versions can tell each other what is wrong.
 //!
 //! There is no checksum on frames: TCP has one, TLS a better one, and whoever runs a cell over a
@@ -51,7 +51,7 @@ mod frame;
 mod hello;
 mod message;
 mod record;
-mod refusal;
+mod farewell;
 mod snapshot;
 
 pub use error::DecodeError;
@@ -62,5 +62,5 @@ pub use frame::{
 pub use hello::{CellName, Hello, Refused, Role, ShardId};
 pub use message::MESSAGE_LEN_MAX;
 pub use record::{RECORD_LEN, StableError, decode_record, encode_record};
-pub use refusal::Refusal;
+pub use farewell::Farewell;
 pub use snapshot::{SnapshotReader, SnapshotWriter};

@@ -125,14 +125,14 @@ impl Proposer {
         else {
             return;
         };
-        if let Some(contender) = self.contenders.get(*id)
-            && round.leaves_trace()
-        {
-            let label = contender.first.label.clone();
-            env.broadcast(Body::Release { label, tenure: round.tenure });
-        }
+        let (traces, tenure, id) = (round.traces(env.cell()), round.tenure, *id);
         if env.rules().on(Rule::VoidBeforeUndo) {
             self.rounds.remove(&ballot);
+        }
+        if let Some(contender) = self.contenders.get(id)
+            && !traces.is_empty()
+        {
+            env.send(traces, Body::Release { label: contender.first.label.clone(), tenure });
         }
     }
 

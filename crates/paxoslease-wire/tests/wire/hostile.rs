@@ -4,7 +4,7 @@ use crate::samples::{Parts, SHAPES, encoded, frame_of, hello, messages_of, parts
 use paxoslease_core::{CellError, Message, TextError};
 use paxoslease_wire::{
     DecodeError as E, FRAME_LEN_MAX, FrameKind, FrameReader, FrameWriter, HEADER_LEN, Hello,
-    Refusal, split_frame,
+    Farewell, split_frame,
 };
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn decode_all(bytes: &[u8]) {
     if let Ok(hello) = Hello::decode(bytes) {
         assert_eq!(Hello::decode(&encoded(&hello)), Ok(hello));
     }
-    if let Ok(refusal) = Refusal::decode(bytes) {
+    if let Ok(refusal) = Farewell::decode(bytes) {
         let _shown = refusal.to_string();
     }
 }
@@ -54,7 +54,7 @@ fn a_frame_cut_at_any_byte_is_incomplete_to_the_stream_and_an_error_to_the_reade
     let frame = frame_of(&messages);
     let hello = encoded(&hello());
     let mut refusal = Vec::new();
-    Refusal::encode(&"no", &mut refusal);
+    Farewell::encode(&"no", &mut refusal);
     for cut in 0..frame.len() {
         assert_eq!(split_frame(&frame[..cut]), Ok(None));
         assert_eq!(error_of(&frame[..cut]), E::Truncated { field: "frame" });
@@ -64,7 +64,7 @@ fn a_frame_cut_at_any_byte_is_incomplete_to_the_stream_and_an_error_to_the_reade
         assert_eq!(Hello::decode(&hello[..cut]), Err(E::Truncated { field: "frame" }));
     }
     for cut in 0..refusal.len() {
-        assert_eq!(Refusal::decode(&refusal[..cut]), Err(E::Truncated { field: "frame" }));
+        assert_eq!(Farewell::decode(&refusal[..cut]), Err(E::Truncated { field: "frame" }));
     }
 }
 
@@ -218,12 +218,12 @@ fn a_refusal_that_is_no_text_or_too_long_is_refused() {
         frame.extend_from_slice(text);
         let len = (frame.len() - 4) as u32;
         frame[..4].copy_from_slice(&len.to_le_bytes());
-        Refusal::decode(&frame).map(|_| ())
+        Farewell::decode(&frame).map(|_| ())
     };
     assert_eq!(refusal(&[b'x'; 512]), Ok(()));
     let error = TextError::TooLong { len: 513, max: 512 };
-    assert_eq!(refusal(&[b'x'; 513]), Err(E::Refusal(error)));
-    assert_eq!(refusal(b"\xff"), Err(E::Refusal(TextError::NotUtf8)));
+    assert_eq!(refusal(&[b'x'; 513]), Err(E::Farewell(error)));
+    assert_eq!(refusal(b"\xff"), Err(E::Farewell(TextError::NotUtf8)));
 }
 
 proptest! {

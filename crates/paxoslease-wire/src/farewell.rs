@@ -11,15 +11,15 @@ use crate::{DecodeError, DecodeError as E};
 
 /// Why the other side will not speak to us, in its own words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refusal<'a>(&'a str);
+pub struct Farewell<'a>(&'a str);
 
-impl<'a> Refusal<'a> {
+impl<'a> Farewell<'a> {
     /// The longest text, in bytes.
     pub const LEN_MAX: usize = 512;
 
     /// Appends a refusal as one frame. A reason longer than [`Self::LEN_MAX`] is cut short.
     pub fn encode(reason: &dyn fmt::Display, out: &mut Vec<u8>) {
-        Envelope { version: VERSION, kind: FrameKind::Refusal }.write(out, |out| {
+        Envelope { version: VERSION, kind: FrameKind::Farewell }.write(out, |out| {
             let mut text = Bounded { out, room: Self::LEN_MAX };
             // The only error is "no room left", and then as much as there was room for is written.
             let _cut_short = write!(text, "{reason}");
@@ -31,12 +31,12 @@ impl<'a> Refusal<'a> {
     /// # Errors
     /// When the bytes are not one whole refusal.
     pub fn decode(frame: &'a [u8]) -> Result<Self, DecodeError> {
-        let (_any_version, cursor) = Envelope::expect(FrameKind::Refusal, frame)?;
+        let (_any_version, cursor) = Envelope::expect(FrameKind::Farewell, frame)?;
         let len = cursor.0.len();
         if len > Self::LEN_MAX {
-            return Err(E::Refusal(TextError::TooLong { len, max: Self::LEN_MAX }));
+            return Err(E::Farewell(TextError::TooLong { len, max: Self::LEN_MAX }));
         }
-        let text = core::str::from_utf8(cursor.0).map_err(|_| E::Refusal(TextError::NotUtf8))?;
+        let text = core::str::from_utf8(cursor.0).map_err(|_| E::Farewell(TextError::NotUtf8))?;
         Ok(Self(text))
     }
 
@@ -48,7 +48,7 @@ impl<'a> Refusal<'a> {
 }
 
 /// Safe to show: control characters are escaped.
-impl fmt::Display for Refusal<'_> {
+impl fmt::Display for Farewell<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.chars().try_for_each(|c| {
             if c.is_control() { write!(f, "{}", c.escape_default()) } else { f.write_char(c) }
