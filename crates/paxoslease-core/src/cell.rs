@@ -254,10 +254,7 @@ mod tests {
             Err(CellError::MaxLeaseTooShort(short))
         );
         let drift = Drift::new(0, Duration::from_millis(50)).expect("in bounds");
-        assert_eq!(
-            Cell::new(&nodes(&[1]), Ttl::MAX, drift),
-            Err(CellError::DriftTooLarge(drift))
-        );
+        assert_eq!(Cell::new(&nodes(&[1]), Ttl::MAX, drift), Err(CellError::DriftTooLarge(drift)));
     }
 
     #[test]

@@ -64,9 +64,9 @@ pub use acceptor::{Refusal, SnapshotLease};
 pub use ballot::{Ballot, NodeId, Tenure};
 pub use belief::Belief;
 pub use cell::{Cell, CellError, MEMBERS_MAX, MemberSet, TtlError};
+pub use config::{Config, Limits};
 #[cfg(feature = "digest")]
 pub use digest::Lens;
-pub use config::{Config, Limits};
 pub use message::{Hint, Message, Reply, Request, Seen};
 pub use outbox::{Event, Sighting, To, Token, Transmit};
 pub use proposer::RoundCounts;

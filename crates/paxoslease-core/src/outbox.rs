@@ -7,8 +7,8 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use crate::{
-    Ballot, Hint, Holder, Instant, Label, MemberSet, Message, NodeId, Record, Reply, Request, Seen, Tenure,
-    Ttl,
+    Ballot, Hint, Holder, Instant, Label, MemberSet, Message, NodeId, Record, Reply, Request, Seen,
+    Tenure, Ttl,
 };
 
 /// Whom a message is for.
@@ -139,10 +139,9 @@ impl Body {
             Self::Inspect { label, query } => {
                 request(Request::Inspect { name: label.name(), query: *query })
             }
-            Self::Held(sighting) => Message::Hint(Hint::Held {
-                name: sighting.label.name(),
-                seen: sighting.seen(),
-            }),
+            Self::Held(sighting) => {
+                Message::Hint(Hint::Held { name: sighting.label.name(), seen: sighting.seen() })
+            }
             Self::Freed { label } => Message::Hint(Hint::Freed { name: label.name() }),
             reply => Message::Reply(reply.reply()),
         }
@@ -157,19 +156,16 @@ impl Body {
                 Reply::Promise { ballot: *ballot, accepted: seen(accepted) }
             }
             Self::Accept { ballot } => Reply::Accept { ballot: *ballot },
-            Self::Reject { ballot, promised, accepted } => Reply::Reject {
-                ballot: *ballot,
-                promised: *promised,
-                accepted: seen(accepted),
-            },
+            Self::Reject { ballot, promised, accepted } => {
+                Reply::Reject { ballot: *ballot, promised: *promised, accepted: seen(accepted) }
+            }
             Self::NotHeld { ballot, promised } => {
                 Reply::NotHeld { ballot: *ballot, promised: *promised }
             }
             Self::Released { tenure, held } => Reply::Released { tenure: *tenure, held: *held },
-            Self::Inspected { query, accepted } => Reply::Inspected {
-                query: *query,
-                accepted: seen(accepted),
-            },
+            Self::Inspected { query, accepted } => {
+                Reply::Inspected { query: *query, accepted: seen(accepted) }
+            }
             _ => unreachable!("requests and hints were matched before"),
         }
     }

@@ -20,9 +20,7 @@ use crate::rng::Rng;
 use crate::round::{Round, Step};
 use crate::rules::Rules;
 use crate::timers::Timers;
-use crate::{
-    Ballot, Cell, Config, Instant, Label, MemberSet, NodeId, Reply, Seen, Tenure, Ttl,
-};
+use crate::{Ballot, Cell, Config, Instant, Label, MemberSet, NodeId, Reply, Seen, Tenure, Ttl};
 
 use inspect::Inspection;
 use release::Releasing;

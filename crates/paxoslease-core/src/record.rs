@@ -37,11 +37,8 @@ impl Ceilings {
     /// With a disk, starting from what it holds. Everything accepted before may still be out, so
     /// the old ceiling counts as just used.
     pub(crate) fn stable(rules: Rules, now: Instant, record: Record) -> Self {
-        let longest = if rules.on(Rule::LeaseCeilingKeptInQuarantine) {
-            record.lease_ceiling
-        } else {
-            None
-        };
+        let longest =
+            if rules.on(Rule::LeaseCeilingKeptInQuarantine) { record.lease_ceiling } else { None };
         Self {
             stable: true,
             durable: record,

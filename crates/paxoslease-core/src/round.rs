@@ -149,11 +149,8 @@ impl Round {
             return Step::Wait;
         }
         self.accepted = self.accepted.with(member);
-        self.accepts = if rules.on(Rule::AcceptsAreDistinct) {
-            self.accepted.len()
-        } else {
-            self.accepts + 1
-        };
+        self.accepts =
+            if rules.on(Rule::AcceptsAreDistinct) { self.accepted.len() } else { self.accepts + 1 };
         if self.accepts < cell.quorum(rules) || self.phase == Phase::Renewed {
             return Step::Wait;
         }

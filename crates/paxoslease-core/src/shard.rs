@@ -5,6 +5,10 @@
 //! received), carries what [`Shard::poll_transmit`] returns, acts on [`Shard::poll_event`], and
 //! calls [`Shard::handle_timeout`] no earlier than [`Shard::poll_timeout`] says.
 
+mod view;
+
+pub use view::Snapshot;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,12 +17,9 @@ use core::time::Duration;
 use crate::acceptor::{Acceptor, Refusal, SnapshotLease};
 use crate::contender::Want;
 use crate::outbox::{Body, Event, Outbox, Sighting, To, Token, Transmit};
-use crate::proposer::{Env, Proposer, Renewal, RoundCounts};
+use crate::proposer::{Env, Proposer, Renewal};
 use crate::record::{Ceilings, Record};
-use crate::register::Register;
-use crate::round::Round;
 use crate::rules::Rule;
-use crate::table::Slot;
 use crate::{
     Ballot, Config, Hint, Holder, Instant, Label, MemberSet, Message, Name, NodeId, Reply, Request,
     Tenure, Ttl, TtlError,
@@ -329,11 +330,7 @@ impl Shard {
 
     fn room_for_a_round(&self) -> Result<(), CommandError> {
         let max = self.config.limits.rounds_max;
-        if self.proposer.in_flight() < max {
-            Ok(())
-        } else {
-            Err(CommandError::TooManyRounds(max))
-        }
+        if self.proposer.in_flight() < max { Ok(()) } else { Err(CommandError::TooManyRounds(max)) }
     }
 
     /// A peer sent this.
@@ -593,121 +590,5 @@ impl Shard {
     #[must_use]
     pub const fn counter(&self) -> u64 {
         self.proposer.counter()
-    }
-}
-
-/// What can be seen of a shard without changing it: for status pages, metrics and checkers.
-impl Shard {
-    /// The settings it was started with.
-    #[must_use]
-    pub const fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// The live lease of a name, as this node's acceptor alone sees it: a hint.
-    #[must_use]
-    pub fn lease(&self, now: Instant, name: Name<'_>) -> Option<Sighting> {
-        self.acceptor.as_ref()?.sighting(now, name)
-    }
-
-    /// Live leases in up to `slots_max` slots from `cursor` on, and the next cursor; `None` at the
-    /// end. Leases that come and go meanwhile may be missed, those that stay are seen once.
-    pub fn leases(
-        &self,
-        now: Instant,
-        cursor: u32,
-        slots_max: u32,
-    ) -> (impl Iterator<Item = Sighting> + '_, Option<u32>) {
-        let count = self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().slot_count());
-        let end = count.min(cursor.saturating_add(slots_max));
-        let sightings = (cursor..end).filter_map(move |slot| {
-            self.acceptor.as_ref()?.sighting_at(now, Slot::new(slot))
-        });
-        (sightings, (end < count).then_some(end))
-    }
-
-    /// What the acceptor stores for a name.
-    #[must_use]
-    pub fn register(&self, name: Name<'_>) -> Option<Register> {
-        let table = self.acceptor.as_ref()?.table();
-        table.find(name).map(|slot| table.entry(slot).register)
-    }
-
-    /// What no ballot may be below, for any name; `None` in a node that only proposes.
-    #[must_use]
-    pub fn floor(&self) -> Option<Ballot> {
-        self.acceptor.as_ref().map(Acceptor::floor)
-    }
-
-    /// How long the acceptor stays silent still.
-    #[must_use]
-    pub fn quarantine_remaining(&self, now: Instant) -> Duration {
-        self.acceptor.as_ref().map_or(Duration::ZERO, |a| a.quarantine_until().since(now))
-    }
-
-    /// The rounds in flight, in no order.
-    pub fn rounds(&self) -> impl Iterator<Item = &Round> {
-        self.proposer.rounds()
-    }
-
-    /// Requests waiting or racing for a lease.
-    #[must_use]
-    pub const fn waiters(&self) -> usize {
-        self.proposer.waiters()
-    }
-
-    /// Names in the acceptor, idle ones included.
-    #[must_use]
-    pub fn entries(&self) -> usize {
-        self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().len())
-    }
-
-    /// Heap bytes behind these.
-    #[must_use]
-    pub fn acceptor_bytes(&self) -> usize {
-        self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().heap_bytes())
-    }
-
-    /// The stable record as it surely is on disk.
-    #[must_use]
-    pub const fn record(&self) -> Record {
-        self.ceilings.durable()
-    }
-
-    /// Rounds begun so far.
-    #[must_use]
-    pub const fn round_counts(&self) -> RoundCounts {
-        self.proposer.counts()
-    }
-
-    /// Messages dropped so far, by reason.
-    #[must_use]
-    pub const fn dropped(&self, refusal: Refusal) -> u64 {
-        self.drops[refusal as usize]
-    }
-}
-
-/// What a clean stop leaves for the next start (R4). To be used once.
-#[derive(Debug)]
-pub struct Snapshot {
-    acceptor: Acceptor,
-    now: Instant,
-}
-
-impl Snapshot {
-    /// The live leases.
-    pub fn leases(&self) -> impl Iterator<Item = SnapshotLease<'_>> {
-        let table = self.acceptor.table();
-        (0..table.slot_count()).filter_map(move |slot| {
-            let entry = table.get(Slot::new(slot))?;
-            let live = entry.register.live(self.now)?;
-            let remaining = Ttl::from_duration(live.expires_at.since(self.now))?;
-            Some(SnapshotLease {
-                name: entry.label.name(),
-                holder: entry.label.holder(),
-                tenure: live.tenure,
-                remaining,
-            })
-        })
     }
 }

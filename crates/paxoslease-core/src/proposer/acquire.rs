@@ -121,8 +121,7 @@ impl Proposer {
 
     /// P4: from here on no answer to this round counts; only then is it undone.
     fn void(&mut self, env: &mut Env<'_>, ballot: Ballot) {
-        let Some(InFlight { round, owner: Owner::Contender(id) }) = self.rounds.get(&ballot)
-        else {
+        let Some(InFlight { round, owner: Owner::Contender(id) }) = self.rounds.get(&ballot) else {
             return;
         };
         let (traces, tenure, id) = (round.traces(env.cell()), round.tenure, *id);

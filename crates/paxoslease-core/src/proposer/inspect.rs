@@ -13,21 +13,11 @@ pub(super) struct Inspection {
 }
 
 impl Proposer {
-    pub(crate) fn inspect(
-        &mut self,
-        env: &mut Env<'_>,
-        now: Instant,
-        token: Token,
-        label: Label,
-    ) {
+    pub(crate) fn inspect(&mut self, env: &mut Env<'_>, now: Instant, token: Token, label: Label) {
         self.inspections_begun += 1;
         let query = self.inspections_begun;
-        let inspection = Inspection {
-            token,
-            label: label.clone(),
-            answered: MemberSet::EMPTY,
-            accepted: None,
-        };
+        let inspection =
+            Inspection { token, label: label.clone(), answered: MemberSet::EMPTY, accepted: None };
         self.inspections.insert(query, inspection);
         self.timers.push(now.after(env.config.attempt_timeout), Wake::Inspection(query));
         env.broadcast(Body::Inspect { label, query });

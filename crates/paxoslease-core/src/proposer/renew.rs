@@ -63,12 +63,7 @@ impl Proposer {
         self.forget_if_all_renewed(env, ballot);
     }
 
-    pub(super) fn on_not_held(
-        &mut self,
-        env: &mut Env<'_>,
-        member: MemberSet,
-        ballot: Ballot,
-    ) {
+    pub(super) fn on_not_held(&mut self, env: &mut Env<'_>, member: MemberSet, ballot: Ballot) {
         let (rules, cell) = (env.rules(), env.config.cell);
         let Some(InFlight { round, owner: Owner::Renewal(_) }) = self.rounds.get_mut(&ballot)
         else {
@@ -88,8 +83,7 @@ impl Proposer {
 
     /// So many acceptors do not have the tenure that no majority can renew it: it is over.
     fn not_held(&mut self, env: &mut Env<'_>, ballot: Ballot) {
-        let Some(InFlight { round, owner: Owner::Renewal(renewal) }) =
-            self.rounds.remove(&ballot)
+        let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.remove(&ballot)
         else {
             return;
         };
@@ -99,8 +93,7 @@ impl Proposer {
 
     /// No majority in time. Tries again under a fresh ballot while the client's time lasts.
     pub(super) fn renewal_failed(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
-        let Some(InFlight { round, owner: Owner::Renewal(renewal) }) =
-            self.rounds.remove(&ballot)
+        let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.remove(&ballot)
         else {
             return;
         };
