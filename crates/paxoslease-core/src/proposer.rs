@@ -17,7 +17,7 @@ use crate::contender::{ContenderId, Contenders};
 use crate::outbox::{Body, Outbox, Sighting, To, Token};
 use crate::record::Ceilings;
 use crate::rng::Rng;
-use crate::round::{Round, Step};
+use crate::round::{Phase, Round, Step};
 use crate::rules::Rules;
 use crate::timers::Timers;
 use crate::{Ballot, Cell, Config, Instant, Label, MemberSet, NodeId, Reply, Seen, Tenure, Ttl};
@@ -151,6 +151,10 @@ impl Proposer {
                 let Some(flight) = self.rounds.get_mut(&ballot) else { return };
                 let step = match accepted {
                     Some(seen) if seen.tenure != flight.round.tenure => {
+                        if flight.round.phase != Phase::Preparing {
+                            // Late, and no answer to the Propose: that may be accepted still.
+                            return;
+                        }
                         note_foreign(&mut flight.round, now, member, &seen);
                         flight.round.on_refusal(rules, &cell, member)
                     }

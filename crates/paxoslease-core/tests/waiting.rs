@@ -5,7 +5,7 @@ mod cell;
 
 use core::time::Duration;
 
-use cell::{NAME, TTL, TestCell, name, node, wish};
+use cell::{NAME, TTL, TestCell, ballot, name, node, propose, release, tenure, wish};
 use paxoslease_core::*;
 
 const NO_WAIT: Duration = Duration::ZERO;
@@ -298,4 +298,47 @@ fn names_are_independent_queues() {
     cell.settle();
     assert!((1..=50).all(|token| cell.granted(token).is_some()));
     assert_eq!(cell.shard(2).entries(), 50);
+}
+
+#[test]
+fn a_promise_that_comes_late_is_no_answer_to_the_propose() {
+    let mut cell = TestCell::with(3, 0, |config| config.direct_rounds = false);
+    // Acceptor 3 alone has a lease, and is about to lose it.
+    cell.ask(3, 2, propose(ballot(1, 2)));
+    cell.shard(1).observe_counter(5);
+    cell.acquire(1, 1, NO_WAIT);
+    let [to_2, to_3] = &cell.take(|letter| letter.kind() == "Prepare")[..] else { panic!() };
+    cell.deliver(to_3).expect("not refused");
+    let late = cell.take(|letter| letter.kind() == "Promise");
+    cell.ask(3, 2, release(tenure(1, 2)));
+    cell.deliver(to_2).expect("not refused");
+    for promise in cell.take(|letter| letter.kind() == "Promise").iter().chain(&late) {
+        cell.deliver(promise).expect("not refused");
+    }
+    let round = cell.shard(1).rounds().next().expect("a round").clone();
+    assert!(round.phase == Phase::Proposing && round.refused.is_empty(), "{round:?}");
+    // The Propose reaches 3 and its answer nobody: the round has to be undone there.
+    let proposes = cell.take(|letter| letter.kind() == "Propose" && letter.to == node(3));
+    cell.deliver(&proposes[0]).expect("not refused");
+    assert_eq!(cell.live(3), Some(round.tenure));
+    cell.letters.clear();
+    cell.pass(100 * MS);
+    cell.settle();
+    assert_eq!(cell.live(3), None);
+}
+
+#[test]
+fn hint_upon_hint_does_not_keep_a_waiter_from_trying() {
+    let mut cell = TestCell::new(3, 0);
+    cell.held_by(1, 1);
+    cell.acquire(2, 2, WAIT);
+    cell.settle();
+    let before = cell.shard(2).round_counts();
+    for _ in 0..10 {
+        let freed = Message::Hint(Hint::Freed { name: name(NAME) });
+        cell.tell(2, 1, freed).expect("never refused");
+    }
+    let wake_at = cell.shard(2).poll_timeout().expect("it waits");
+    cell.pass(wake_at.since(cell.now));
+    assert_ne!(cell.shard(2).round_counts(), before, "the earliest of them counts");
 }

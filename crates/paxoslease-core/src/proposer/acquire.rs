@@ -214,7 +214,8 @@ impl Proposer {
         if here && !others_want_it {
             return self.race(env, now, id);
         }
-        *until = now.after(self.rng.below(env.config.stagger_max));
+        let staggered = now.after(self.rng.below(env.config.stagger_max));
+        *until = staggered.min(*until);
         self.timers.push(*until, Wake::Contender(id));
     }
 
