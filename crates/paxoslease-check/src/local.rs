@@ -12,9 +12,9 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use paxoslease_core::{
-    Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Lens, Message, Name, NodeId, Phase, Record,
-    Refusal, Reply, Request, Rule, Seen, Shard, SnapshotLease, Start, Tenure, To, Token, Transmit,
-    Ttl,
+    Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Lens, Message, Name, NodeId,
+    Phase, Record, Refusal, Reply, Request, Rule, Seen, Shard, SnapshotLease, Start, Tenure, To,
+    Token, Transmit, Ttl,
 };
 
 use crate::bounds::{Bounds, TICK};
@@ -36,15 +36,34 @@ fn name(number: u8) -> Name<'static> {
 /// Something that is done to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Input {
-    Deliver { from: u8, content: u32 },
-    Acquire { wish: u8 },
-    Abandon { wish: u8 },
+    Deliver {
+        from: u8,
+        content: u32,
+    },
+    Acquire {
+        wish: u8,
+    },
+    Abandon {
+        wish: u8,
+    },
     /// `lapsed` renewals are a naive client's; `adopted` ones are of a tenure granted to another.
-    Renew { wish: u8, tenure: Tenure, ticks: u8, adopted: bool },
-    Release { wish: u8, tenure: Tenure },
-    AbandonRenewal { wish: u8 },
+    Renew {
+        wish: u8,
+        tenure: Tenure,
+        ticks: u8,
+        adopted: bool,
+    },
+    Release {
+        wish: u8,
+        tenure: Tenure,
+    },
+    AbandonRenewal {
+        wish: u8,
+    },
     Wake,
-    Crash { nth: u8 },
+    Crash {
+        nth: u8,
+    },
     CleanRestart,
     Sweep,
 }
@@ -156,7 +175,8 @@ impl Locals {
 
     fn config(&self, node: usize) -> Config {
         // Acceptors that do not propose are interchangeable: one stands for all.
-        let stand_in = if self.bounds.proposers > 0 && self.bounds.is_acceptor(node) { 0 } else { node };
+        let stand_in =
+            if self.bounds.proposers > 0 && self.bounds.is_acceptor(node) { 0 } else { node };
         let request_timeout =
             if self.bounds.retries { TICK * u32::from(self.bounds.ticks) } else { Duration::ZERO };
         Config {
@@ -247,9 +267,10 @@ impl Locals {
             Input::Deliver { from, content } => {
                 let message = self.content(content);
                 let outcome = after.shard.handle_message(now, node_id(usize::from(from)), message);
-                debug_assert!(
-                    !matches!(outcome, Err(Refusal::RecordBehind | Refusal::BallotNotSenders))
-                );
+                debug_assert!(!matches!(
+                    outcome,
+                    Err(Refusal::RecordBehind | Refusal::BallotNotSenders)
+                ));
             }
             Input::Acquire { wish: number } => {
                 let acquire = Acquire {
@@ -294,9 +315,8 @@ impl Locals {
         let mut broken = None;
         if !restarted {
             broken = judge(&self.states[local as usize].shard, &after.shard, now, input, self);
-            let answers = sent.iter().any(|(_, content)| {
-                matches!(self.content(*content), Message::Reply(_))
-            });
+            let answers =
+                sent.iter().any(|(_, content)| matches!(self.content(*content), Message::Reply(_)));
             if quarantined && answers {
                 broken = Some("an answer while quarantined".into());
             }

@@ -1,59 +1,91 @@
 //! Command line of the exhaustive checker; `cargo xtask check` runs it.
 
+use std::io::Write as _;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use paxoslease_check::{Bounds, Look, profiles, search};
+use paxoslease_check::{Bounds, Harm, Look, Report, profiles, search};
 
 /// Searches every schedule of small cells on the core that ships.
 #[derive(Parser)]
 struct Args {
-    /// Only bounds whose title contains this.
+    /// Larger bounds: minutes and gigabytes each.
     #[arg(long)]
-    only: Option<String>,
-    #[arg(long)]
+    deep: bool,
+    /// Cores with one rule switched off, which must do harm.
+    #[arg(long, conflicts_with = "deep")]
     mutants: bool,
+    /// Only bounds whose title, or rules whose name, contains this.
+    #[arg(long, default_value = "")]
+    only: String,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
     let args = Args::parse();
-    if args.mutants {
-        for (rule, bounds) in profiles::mutants() {
-            if args.only.as_ref().is_some_and(|only| !format!("{rule:?}").contains(only.as_str())) {
-                continue;
-            }
-            print!("{rule:?}: ");
-            run(&Bounds { states_max: 12_000_000, ..bounds }, Look::ForHarm, args.only.is_some());
+    let good = if args.mutants { mutants(&args.only) } else { rules(&args) };
+    if good { ExitCode::SUCCESS } else { ExitCode::from(3) }
+}
+
+/// Everything holds within the bounds.
+fn rules(args: &Args) -> bool {
+    let all = if args.deep { profiles::deep() } else { profiles::quick() };
+    let (mut states, mut steps, mut good) = (0, 0, true);
+    for bounds in all.iter().filter(|bounds| bounds.title.contains(&args.only)) {
+        let report = timed(bounds.title, bounds, Look::Strictly);
+        states += report.states;
+        steps += report.steps;
+        if let Some((harm, schedule)) = report.harm {
+            good = false;
+            tell(&harm, &schedule);
         }
-        return Ok(());
     }
-    for bounds in profiles::quick() {
-        if args.only.as_ref().is_some_and(|only| !bounds.title.contains(only.as_str())) {
+    println!("{states} states, {steps} steps: {}", if good { "no harm" } else { "HARM" });
+    good
+}
+
+/// Every rule is needed.
+fn mutants(only: &str) -> bool {
+    let mut good = true;
+    for mutant in profiles::mutants() {
+        let rule = format!("{:?}", mutant.rule);
+        if !rule.contains(only) {
             continue;
         }
-        run(&bounds, Look::Strictly, true);
+        let report = timed(&rule, &mutant.bounds, mutant.look);
+        match report.harm {
+            Some((harm, schedule)) if !only.is_empty() => tell(&harm, &schedule),
+            Some((harm, _)) => println!("    {harm}"),
+            None => {
+                good = false;
+                println!("    NOT CAUGHT");
+            }
+        }
     }
-    Ok(())
+    good
 }
 
 #[expect(clippy::disallowed_methods, reason = "a report for people says how long it took")]
-fn run(bounds: &Bounds, look: Look, full: bool) {
+fn timed(title: &str, bounds: &Bounds, look: Look) -> Report {
+    print!("{title:46} ");
+    // Without this the title of a long search would appear only when it is over.
+    let _ = std::io::stdout().flush();
     let begun = Instant::now();
     let report = search(bounds, look);
     println!(
-        "{:40} {:>10} states {:>11} steps {:>6} node states depth {:>3} {:>6.1} s {}",
-        bounds.title,
+        "{:>10} states {:>11} steps  depth {:>2} {:>6.1} s{}",
         report.states,
         report.steps,
-        report.node_states,
         report.depth,
         begun.elapsed().as_secs_f64(),
-        if report.complete { "" } else { "INCOMPLETE" }
+        if report.complete { "" } else { "  (not to the end)" }
     );
-    if let Some((harm, schedule)) = report.harm {
-        println!("    {harm:?}");
-        if full {
-            println!("{}", schedule.join("\n"));
-        }
+    report
+}
+
+fn tell(harm: &Harm, schedule: &[String]) {
+    println!("    {harm}, by this schedule:");
+    for line in schedule {
+        println!("    {line}");
     }
 }

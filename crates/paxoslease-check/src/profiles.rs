@@ -2,42 +2,189 @@
 
 use paxoslease_core::{BALLOT_BLOCK, Rule, Rules};
 
-use crate::{Bounds, Crashing, Wish};
+use crate::{Bounds, Crashing, Look, Wish};
 
-/// Bounds that together take a minute or two on two cores.
+/// Bounds that together take a minute or two on two cores, each searched to the end.
 #[must_use]
 pub fn quick() -> Vec<Bounds> {
-    let three = vec![Wish::new(0, 1), Wish::new(1, 1), Wish::new(0, 1)];
-    let two_names = vec![Wish::new(0, 1).named(1), Wish::new(1, 1), Wish::new(0, 1)];
-    let renewed = Bounds { renewals: 1, renewal_ticks: vec![1], ..Bounds::new("") };
+    let w = Wish::new;
+    let mixed = vec![w(0, 2), w(1, 1)];
+    let three = vec![w(0, 1), w(1, 1), w(0, 1)];
+    let far = vec![0, 4 * BALLOT_BLOCK];
+    let renewal = Bounds { renewals: 1, ..base() };
+    let crash = Bounds { crashes: 1, counters: far, wishes: mixed.clone(), ..base() };
+    let members = Bounds { proposers: 0, ticks: 2, crashes: 1, ..base() };
     vec![
-        Bounds { title: "direct rounds, three tenures", wishes: three.clone(), ..base() },
-        Bounds { title: "prepared rounds", direct: false, ..base() },
-        Bounds { title: "split votes tried again", retries: true, spare_ballots: 1, ..base() },
+        Bounds { title: "direct", wishes: three.clone(), ..base() },
+        Bounds { title: "prepared", direct: false, wishes: mixed.clone(), ..base() },
+        Bounds { title: "retries", retries: true, spare_ballots: 1, ..base() },
         Bounds { title: "releases", releases: 2, any_proposer: true, ..base() },
-        Bounds { title: "abandoned rounds", abandons: 2, releases: 1, ..base() },
-        Bounds { title: "a renewal", ..renewed.clone() },
-        Bounds { title: "a crash", crashes: 1, ..base() },
-        Bounds { title: "two crashes", crashes: 2, ticks: 2, ..base() },
-        Bounds { title: "no disk", crashes: 1, disk: false, ..base() },
-        Bounds { title: "snapshot and crash", crashes: 1, clean_restarts: 1, ticks: 2, ..base() },
+        Bounds { title: "abandoned", abandons: 2, releases: 1, ..base() },
+        Bounds { title: "renewal", ..renewal.clone() },
+        Bounds {
+            title: "renewal_and_release",
+            releases: 1,
+            any_proposer: true,
+            ticks: 1,
+            wishes: mixed,
+            ..renewal.clone()
+        },
+        Bounds { title: "crash", ..crash.clone() },
+        Bounds { title: "prepared_and_crash", direct: false, ticks: 1, ..crash.clone() },
+        Bounds { title: "two_crashes", crashes: 2, ticks: 1, ..crash.clone() },
+        Bounds { title: "no_disk", disk: false, ..crash.clone() },
+        Bounds { title: "snapshot_and_crash", clean_restarts: 1, ticks: 1, ..crash },
         Bounds { title: "reclaiming", sweeps: 1, ticks: 2, wishes: three, ..base() },
-        Bounds { title: "two names, one floor", sweeps: 1, ticks: 2, wishes: two_names, ..base() },
-        Bounds { title: "members that propose", proposers: 0, crashes: 1, ..base() },
-        Bounds { title: "one acceptor", acceptors: 1, crashes: 1, ..renewed.clone() },
-        Bounds { title: "two acceptors", acceptors: 2, crashes: 1, ..base() },
-        Bounds { title: "four acceptors", acceptors: 4, crashes: 1, ..base() },
+        Bounds {
+            title: "two_names",
+            sweeps: 1,
+            ticks: 1,
+            wishes: vec![w(0, 1).named(1), w(1, 1)],
+            ..base()
+        },
+        Bounds { title: "members", ..members.clone() },
+        Bounds { title: "members_renewing", renewals: 1, ..members },
+        Bounds {
+            title: "three_proposers",
+            proposers: 3,
+            wishes: vec![w(0, 1), w(1, 1), w(2, 1)],
+            ..base()
+        },
+        Bounds { title: "one_acceptor", acceptors: 1, crashes: 1, ..renewal.clone() },
+        Bounds { title: "two_acceptors", acceptors: 2, crashes: 1, ..base() },
+        Bounds { title: "four_acceptors", acceptors: 4, ticks: 1, ..renewal },
+        Bounds {
+            title: "five_acceptors",
+            acceptors: 5,
+            proposers: 1,
+            wishes: vec![w(0, 1), w(0, 1)],
+            crashes: 1,
+            ticks: 2,
+            ..base()
+        },
     ]
+}
+
+/// Larger bounds, for a night or a few hours: minutes and gigabytes each.
+#[must_use]
+pub fn deep() -> Vec<Bounds> {
+    let w = Wish::new;
+    let mixed = vec![w(0, 2), w(1, 1)];
+    let three = vec![w(0, 1), w(1, 1), w(0, 1)];
+    let far = vec![0, 4 * BALLOT_BLOCK];
+    let renewal = Bounds { renewals: 1, renewal_ticks: vec![1, 2], ..base() };
+    let crash = Bounds { crashes: 1, counters: far.clone(), wishes: mixed.clone(), ..base() };
+    let comeback = vec![w(0, 1).not_released(), w(1, 1).not_renewed().not_before(2)];
+    let list = vec![
+        Bounds { title: "prepared, three tenures", direct: false, wishes: three.clone(), ..base() },
+        Bounds { title: "retries and a crash", retries: true, spare_ballots: 1, ..crash.clone() },
+        Bounds { title: "renewals of 1 and 2 ticks", wishes: mixed.clone(), ..renewal.clone() },
+        Bounds {
+            title: "two renewals, through any node, and a release",
+            renewals: 2,
+            releases: 1,
+            any_proposer: true,
+            ticks: 1,
+            wishes: mixed.clone(),
+            ..renewal.clone()
+        },
+        Bounds {
+            title: "two renewals around another tenure",
+            renewals: 2,
+            renewal_ticks: vec![2],
+            releases: 1,
+            ticks: 2,
+            wishes: comeback,
+            ..base()
+        },
+        Bounds {
+            title: "a renewal and a crash",
+            crashes: 1,
+            counters: far,
+            renewal_ticks: vec![2],
+            ticks: 2,
+            ..renewal.clone()
+        },
+        Bounds { title: "two crashes", crashes: 2, ..crash.clone() },
+        Bounds {
+            title: "two crashes and a snapshot",
+            crashes: 2,
+            clean_restarts: 1,
+            ticks: 1,
+            ..crash.clone()
+        },
+        Bounds {
+            title: "crash, snapshot, reclaiming",
+            clean_restarts: 1,
+            sweeps: 1,
+            ticks: 1,
+            ..crash
+        },
+        Bounds {
+            title: "two names, one floor",
+            sweeps: 1,
+            ticks: 1,
+            wishes: vec![w(0, 1).named(1), w(0, 2), w(1, 1)],
+            ..base()
+        },
+        Bounds {
+            title: "members that propose, three tenures",
+            proposers: 0,
+            renewals: 1,
+            crashes: 1,
+            releases: 1,
+            ticks: 2,
+            wishes: three,
+            ..base()
+        },
+        Bounds { title: "two acceptors", acceptors: 2, renewals: 2, crashes: 2, ..base() },
+        Bounds {
+            title: "four acceptors",
+            acceptors: 4,
+            crashes: 1,
+            renewals: 1,
+            ticks: 2,
+            ..base()
+        },
+        Bounds {
+            title: "five acceptors",
+            acceptors: 5,
+            proposers: 1,
+            crashes: 1,
+            renewals: 1,
+            ..base()
+        },
+    ];
+    list.into_iter().map(|bounds| Bounds { states_max: 120_000_000, ..bounds }).collect()
 }
 
 fn base() -> Bounds {
     Bounds::new("")
 }
 
-/// For each rule the exhaustive search can judge, bounds in which a core without it does harm.
-/// The two that are about clock drift are the simulator's.
+/// A core with one rule switched off, and what to find in which bounds.
+#[derive(Clone, Debug)]
+pub struct Mutant {
+    /// The rule that is off.
+    pub rule: Rule,
+    /// What is to be found: two holders, or at least fences out of order.
+    pub look: Look,
+    /// Where.
+    pub bounds: Bounds,
+}
+
+/// The rules whose harm takes so long a schedule that the search needs minutes: scripted in
+/// `tests/comeback.rs`.
+pub const SCRIPTED: [Rule; 3] =
+    [Rule::RenewRaisesPromised, Rule::HealObeysBallot, Rule::HealCarriesRenewalBallot];
+
+/// The rules about clock drift: this world has none, the simulator's scripted schedules do.
+pub const SIMULATED: [Rule; 2] = [Rule::BeliefKeepsDriftMargin, Rule::WaitedIsShrunkByDrift];
+
+/// For every other rule, bounds in which a core without it does harm.
 #[must_use]
-pub fn mutants() -> Vec<(Rule, Bounds)> {
+pub fn mutants() -> Vec<Mutant> {
+    use Look::{ForHarm, ForTwoHolders};
     use Rule as R;
     let w = Wish::new;
     // The contender's ballots are above whatever the holder's renewals use.
@@ -62,29 +209,22 @@ pub fn mutants() -> Vec<(Rule, Bounds)> {
         ticks: 1,
         ..base()
     };
-    // A tenure that is healed after another was granted and released, and renewed once more.
-    let comeback = Bounds {
-        renewals: 2,
-        renewal_ticks: vec![2],
-        releases: 1,
-        wishes: vec![w(0, 1).not_released(), w(1, 1).not_renewed().not_before(2)],
-        ticks: 2,
-        ..base()
-    };
-    let list = vec![
-        (R::ProposeRefusesForeign, base()),
-        (R::ProposeRaisesPromised, slow_first.clone()),
-        (R::RenewKeepsLater, renewal.clone()),
-        (R::RenewRaisesPromised, comeback.clone()),
-        (R::RenewOnlyLive, Bounds { wishes: vec![w(0, 1), w(1, 1)], ..renewal.clone() }),
-        (R::HealOnlyAfterMajority, Bounds { renewals: 1, ..base() }),
-        (R::HealObeysBallot, Bounds { counters: ahead, ..comeback.clone() }),
-        (R::HealCarriesRenewalBallot, Bounds { counters: vec![0, 1], ..comeback }),
-        (R::ReleaseMatchesTenure, Bounds { wishes: vec![w(0, 1), w(1, 1), w(0, 1)], ..base() }),
-        (R::ReclaimFoldsIntoFloor, Bounds { sweeps: 2, ..slow_first.clone() }),
-        (R::FloorStartsAtCeiling, Bounds { crashes: 1, ..slow_first }),
+    let list = [
+        (R::ProposeRefusesForeign, ForTwoHolders, base()),
+        (R::ProposeRaisesPromised, ForHarm, slow_first.clone()),
+        (R::RenewKeepsLater, ForTwoHolders, renewal.clone()),
+        (R::RenewOnlyLive, ForHarm, Bounds { wishes: vec![w(0, 1), w(1, 1)], ..renewal.clone() }),
+        (R::HealOnlyAfterMajority, ForHarm, Bounds { renewals: 1, ..base() }),
+        (
+            R::ReleaseMatchesTenure,
+            ForTwoHolders,
+            Bounds { wishes: vec![w(0, 1), w(1, 1), w(0, 1)], ..base() },
+        ),
+        (R::ReclaimFoldsIntoFloor, ForHarm, Bounds { sweeps: 2, ..slow_first.clone() }),
+        (R::FloorStartsAtCeiling, ForHarm, Bounds { crashes: 1, ..slow_first }),
         (
             R::CounterStartsAtCeiling,
+            ForTwoHolders,
             Bounds {
                 crashes: 1,
                 crashing: Crashing::Proposers,
@@ -92,21 +232,23 @@ pub fn mutants() -> Vec<(Rule, Bounds)> {
                 ..base()
             },
         ),
-        (R::LateMajorityCountsForNothing, base()),
-        (R::AcceptsAreDistinct, base()),
-        (R::TimerIsArmedOnce, Bounds { direct: false, ticks: 1, ..base() }),
-        (R::VoidBeforeUndo, base()),
-        (R::FailedRenewalIsNotUndone, renewal.clone()),
-        (R::AbandonReleasesFreshOnly, Bounds { abandons: 1, ..renewal.clone() }),
-        (R::RenewalHasFreshBallot, renewal.clone()),
-        (R::ReleaseDropsBeliefFirst, Bounds { releases: 1, ..base() }),
+        (R::LateMajorityCountsForNothing, ForHarm, base()),
+        (R::AcceptsAreDistinct, ForTwoHolders, base()),
+        (R::TimerIsArmedOnce, ForTwoHolders, Bounds { direct: false, ticks: 1, ..base() }),
+        (R::VoidBeforeUndo, ForTwoHolders, base()),
+        (R::FailedRenewalIsNotUndone, ForTwoHolders, renewal.clone()),
+        (R::AbandonReleasesFreshOnly, ForTwoHolders, Bounds { abandons: 1, ..renewal.clone() }),
+        (R::RenewalHasFreshBallot, ForTwoHolders, renewal.clone()),
+        (R::ReleaseDropsBeliefFirst, ForTwoHolders, Bounds { releases: 1, ..base() }),
         (
             R::ReleasedTenureIsNeverUsed,
+            ForTwoHolders,
             Bounds { releases: 1, any_proposer: true, ticks: 1, ..renewal.clone() },
         ),
-        (R::OnlyOwnTenureIsRenewed, Bounds { adopters: true, ..renewal.clone() }),
+        (R::OnlyOwnTenureIsRenewed, ForTwoHolders, Bounds { adopters: true, ..renewal.clone() }),
         (
             R::RenewTtlIsBounded,
+            ForTwoHolders,
             Bounds {
                 disk: false,
                 crashes: 1,
@@ -117,9 +259,10 @@ pub fn mutants() -> Vec<(Rule, Bounds)> {
                 ..renewal.clone()
             },
         ),
-        (R::QuarantineCoversLongestTtl, crash.clone()),
+        (R::QuarantineCoversLongestTtl, ForTwoHolders, crash.clone()),
         (
             R::LeaseCeilingCountsRenewals,
+            ForTwoHolders,
             Bounds {
                 crashes: 1,
                 renewal_ticks: vec![2],
@@ -128,13 +271,23 @@ pub fn mutants() -> Vec<(Rule, Bounds)> {
                 ..renewal
             },
         ),
-        (R::LeaseCeilingKeptInQuarantine, Bounds { crashes: 2, sweeps: 1, ..crash.clone() }),
-        (R::SnapshotIsUsedOnce, Bounds { clean_restarts: 1, counters: both_ahead, ..crash.clone() }),
-        (R::NoSnapshotFromQuarantine, Bounds { clean_restarts: 1, ..crash }),
-        (R::QuorumIsMajority, base()),
+        (
+            R::LeaseCeilingKeptInQuarantine,
+            ForTwoHolders,
+            Bounds { crashes: 2, sweeps: 1, ..crash.clone() },
+        ),
+        (
+            R::SnapshotIsUsedOnce,
+            ForTwoHolders,
+            Bounds { clean_restarts: 1, counters: both_ahead, ..crash.clone() },
+        ),
+        (R::NoSnapshotFromQuarantine, ForTwoHolders, Bounds { clean_restarts: 1, ..crash }),
+        (R::QuorumIsMajority, ForTwoHolders, base()),
     ];
-    let mutant = |(rule, bounds): (Rule, Bounds)| {
-        (rule, Bounds { title: "mutant", rules: Rules::without(rule), ..bounds })
+    let mutant = |(rule, look, bounds): (Rule, Look, Bounds)| Mutant {
+        rule,
+        look,
+        bounds: Bounds { title: "mutant", rules: Rules::without(rule), ..bounds },
     };
     list.into_iter().map(mutant).collect()
 }

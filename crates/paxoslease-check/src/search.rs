@@ -35,23 +35,19 @@ pub enum Look {
     Strictly,
     /// Only harm a user could suffer: two holders, fences out of order.
     ForHarm,
+    /// Only two holders.
+    ForTwoHolders,
 }
 
 /// Searches everything within the bounds, up to the first harm.
 #[must_use]
 pub fn search(bounds: &Bounds, look: Look) -> Report {
-    let mut world = World::new(bounds, look == Look::Strictly);
+    let mut world = World::new(bounds, look);
     let mut search = Search::default();
     let first = world.first();
     search.meet(&world, &first, 0, Step::Tick);
-    let mut report = Report {
-        states: 0,
-        steps: 0,
-        node_states: 0,
-        depth: 0,
-        complete: true,
-        harm: None,
-    };
+    let mut report =
+        Report { states: 0, steps: 0, node_states: 0, depth: 0, complete: true, harm: None };
     let mut steps = Vec::new();
     while let Some((index, state)) = search.frontier.pop_front() {
         if search.seen.len() >= bounds.states_max {

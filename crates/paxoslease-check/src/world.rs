@@ -3,12 +3,15 @@
 //! A state is small and flat: node states by number, the set of messages ever sent as bits, what
 //! each client believes. Beliefs are the core's own [`Belief`].
 
-use hashbrown::HashMap;
+use std::fmt;
+
 use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use paxoslease_core::{Ballot, Belief, Event, Instant, Message, Phase, Reply, Rule, Tenure};
 
 use crate::bounds::Bounds;
 use crate::local::{ADOPTED_TOKEN, Input, Locals, NAMES, RENEWAL_TOKEN, View, at, node_id};
+use crate::search::Look;
 
 const NODES_MAX: usize = 6;
 const WISHES_MAX: usize = 4;
@@ -41,7 +44,11 @@ pub(crate) struct State {
 pub(crate) enum Step {
     Tick,
     /// `from` is the node's state after it counted some answers that had no effect as yet.
-    At { node: u8, from: u32, input: Input },
+    At {
+        node: u8,
+        from: u32,
+        input: Input,
+    },
 }
 
 /// What went wrong.
@@ -55,6 +62,17 @@ pub enum Harm {
     BallotReused(String),
     /// Something an acceptor or proposer must never do, harmless as yet.
     Misstep(String),
+}
+
+impl fmt::Display for Harm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TwoHolders(text) => write!(f, "two holders: {text}"),
+            Self::FencesOutOfOrder(text) => write!(f, "fences out of order: {text}"),
+            Self::BallotReused(text) => write!(f, "a ballot reused: {text}"),
+            Self::Misstep(text) => write!(f, "a misstep: {text}"),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -73,21 +91,20 @@ pub(crate) struct World {
     locals: Locals,
     letters: Vec<Letter>,
     by_letter: HashMap<(u8, u8, u32), u16, FixedState>,
-    /// Judge single steps too, not only the harm they do.
-    strict: bool,
+    look: Look,
     /// Whether an answer to a round that is over may be forgotten.
     forgets_answers: bool,
 }
 
 impl World {
-    pub(crate) fn new(bounds: &Bounds, strict: bool) -> Self {
+    pub(crate) fn new(bounds: &Bounds, look: Look) -> Self {
         assert!(bounds.nodes() <= NODES_MAX && bounds.wishes.len() <= WISHES_MAX);
         Self {
             bounds: bounds.clone(),
             locals: Locals::new(bounds),
             letters: Vec::new(),
             by_letter: HashMap::default(),
-            strict,
+            look,
             forgets_answers: [
                 Rule::RenewalHasFreshBallot,
                 Rule::CounterStartsAtCeiling,
@@ -130,16 +147,19 @@ impl World {
     pub(crate) fn identity(&self, state: &State) -> u64 {
         let acceptors = usize::from(self.bounds.acceptors);
         let symmetric = self.bounds.proposers > 0;
-        let mut common = mix(u64::from_le_bytes([
-            state.tick,
-            state.acquired,
-            state.renewals,
-            state.releases,
-            state.abandons,
-            state.crashes,
-            state.clean_restarts,
-            state.sweeps,
-        ]), 1);
+        let mut common = mix(
+            u64::from_le_bytes([
+                state.tick,
+                state.acquired,
+                state.renewals,
+                state.releases,
+                state.abandons,
+                state.crashes,
+                state.clean_restarts,
+                state.sweeps,
+            ]),
+            1,
+        );
         for belief in state.beliefs.iter().chain(&state.adopted) {
             common = mix(common, belief.map_or(0, |belief| identity_of(&belief)));
         }
@@ -273,8 +293,7 @@ impl World {
             }
             let Some(belief) = belief else { continue };
             let tenure = belief.tenure();
-            // A released belief's `remaining` is zero for ever, a lapsed one may be renewed by a
-            // naive client; after a release nobody renews (P6).
+            // A naive client renews after its lease has lapsed; after a release nobody does (P6).
             let released = belief.is_released();
             let via: Vec<usize> = if bounds.any_proposer {
                 (0..bounds.proposer_count()).map(|other| bounds.proposer_node(other)).collect()
@@ -334,7 +353,7 @@ impl World {
         if self.forgets_answers {
             self.forget_answers(&mut next, at_node, state.locals[at_node]);
         }
-        if let Some(broken) = broken.filter(|_| self.strict) {
+        if let Some(broken) = broken.filter(|_| self.look == Look::Strictly) {
             return Err(Harm::Misstep(broken));
         }
         if self.out_of_ballots(&next, at_node) {
@@ -348,7 +367,7 @@ impl World {
         let fresh = matches!(input, Input::Acquire { .. } | Input::Renew { .. });
         if let Some(ballot) = issued.filter(|_| fresh) {
             let last = &mut next.issued[at_node];
-            if self.strict && ballot.as_u64() <= *last {
+            if self.look == Look::Strictly && ballot.as_u64() <= *last {
                 return Err(Harm::BallotReused(format!("{ballot:?} again")));
             }
             *last = ballot.as_u64().max(*last);
@@ -471,10 +490,10 @@ impl World {
                 let wish = token.0 as usize;
                 let name = usize::from(self.bounds.wishes[wish].name);
                 let fence = tenure.fence();
-                if fence <= state.fences[name] {
+                if fence <= state.fences[name] && self.look != Look::ForTwoHolders {
                     return Err(out_of_order("granted", tenure, state.fences[name]));
                 }
-                state.fences[name] = fence;
+                state.fences[name] = fence.max(state.fences[name]);
                 state.beliefs[wish] = Some(Belief::granted(tenure, ends_at(started_at, ttl)));
             }
             Event::Renewed { token, tenure, ttl, started_at } if token.0 < ADOPTED_TOKEN => {
@@ -483,7 +502,8 @@ impl World {
                 let now = at(state.tick);
                 if let Some(belief) = &mut state.beliefs[wish] {
                     belief.renewed(rules, tenure, ends_at(started_at, ttl));
-                    if belief.is_held(now) && tenure.fence() < state.fences[name] {
+                    let behind = tenure.fence() < state.fences[name];
+                    if behind && belief.is_held(now) && self.look != Look::ForTwoHolders {
                         return Err(out_of_order("renewed", tenure, state.fences[name]));
                     }
                 }
@@ -514,7 +534,7 @@ impl World {
                 let tenures: Vec<Tenure> = held.iter().map(Belief::tenure).collect();
                 return Err(Harm::TwoHolders(format!("{tenures:?} at tick {}", state.tick)));
             }
-            if self.strict
+            if self.look == Look::Strictly
                 && let Some(belief) = held.first()
                 && state.crashes == 0
                 && state.clean_restarts == 0

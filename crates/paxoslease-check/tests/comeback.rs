@@ -1,0 +1,184 @@
+//! A scripted schedule for the rules whose harm takes many steps: a tenure that is healed after
+//! another was granted and released, and then renewed. The search finds it too, in minutes.
+//!
+//! Acceptors A, B, C are nodes 1 to 3; the holder x works through node 4, its rival y through 5.
+
+use core::time::Duration;
+
+use paxoslease_core::{
+    Acquire, Cell, Config, Drift, Event, Holder, Instant, Message, Name, NodeId, Request, Rule,
+    Rules, Shard, Start, Tenure, To, Token, Transmit, Ttl,
+};
+
+const TICK: Duration = Duration::from_millis(50);
+const A: u16 = 1;
+const B: u16 = 2;
+const C: u16 = 3;
+const X: u16 = 4;
+const Y: u16 = 5;
+
+struct Script {
+    shards: Vec<Shard>,
+    letters: Vec<(u16, u16, Transmit)>,
+    events: Vec<Event>,
+    now: Instant,
+}
+
+fn node(id: u16) -> NodeId {
+    NodeId::new(id).expect("in bounds")
+}
+
+fn name() -> Name<'static> {
+    Name::new("x").expect("not empty")
+}
+
+impl Script {
+    /// `rival_counter` is where the rival's ballots begin.
+    fn new(rules: Rules, rival_counter: u64) -> Self {
+        let max_lease = Ttl::from_millis(1000).expect("positive");
+        let cell = Cell::new(&[node(A), node(B), node(C)], max_lease, Drift::NONE).expect("valid");
+        let shard = |id| {
+            let mut config = Config::new(node(id), cell, 1);
+            config.attempt_timeout = TICK;
+            config.rules = rules;
+            let counter = if id == Y { rival_counter } else { 0 };
+            Shard::start(config, Instant::ZERO, Start::NewCell { counter, disk: false })
+        };
+        let shards = [A, B, C, X, Y].into_iter().map(shard).collect();
+        Self { shards, letters: Vec::new(), events: Vec::new(), now: Instant::ZERO }
+    }
+
+    fn at(&mut self, id: u16, act: impl FnOnce(&mut Shard, Instant)) {
+        let shard = &mut self.shards[usize::from(id) - 1];
+        act(shard, self.now);
+        let cell = shard.config().cell;
+        while let Some(transmit) = shard.poll_transmit() {
+            let to: Vec<NodeId> = match transmit.to {
+                To::Members(set) => cell.nodes(set).collect(),
+                To::Node(node) => vec![node],
+            };
+            let sent = to.into_iter().map(|to| (id, to.get(), transmit.clone()));
+            self.letters.extend(sent);
+        }
+        while let Some(event) = shard.poll_event() {
+            self.events.push(event);
+        }
+    }
+
+    fn acquire(&mut self, id: u16) {
+        let acquire =
+            Acquire { token: Token(0), name: name(), holder: Holder::NONE, ttl: TICK, wait: TICK };
+        self.at(id, |shard, now| shard.acquire(now, acquire).expect("in bounds"));
+    }
+
+    fn renew(&mut self, tenure: Tenure) {
+        let texts = (name(), Holder::NONE);
+        self.at(X, |shard, now| {
+            shard.renew(now, Token(1), texts, tenure, TICK * 2).expect("in bounds");
+        });
+    }
+
+    /// Delivers every letter so far of this kind from one node to another, and the answers.
+    fn deliver(&mut self, kind: &str, from: u16, to: u16) {
+        let matching = |letter: &(u16, u16, Transmit)| {
+            (letter.0, letter.1) == (from, to) && kind_of(&letter.2.message()) == kind
+        };
+        let letters: Vec<_> = self.letters.iter().filter(|l| matching(l)).cloned().collect();
+        assert!(!letters.is_empty(), "no {kind} from {from} to {to}");
+        for (_, _, transmit) in letters {
+            // What a rule refuses is refused; the test looks at the events.
+            self.at(to, |shard, now| {
+                let _ = shard.handle_message(now, node(from), transmit.message());
+            });
+        }
+        let (answers, rest) = std::mem::take(&mut self.letters)
+            .into_iter()
+            .partition(|letter| (letter.0, letter.1) == (to, from));
+        self.letters = rest;
+        let answers: Vec<(u16, u16, Transmit)> = answers;
+        for (_, _, transmit) in answers {
+            self.at(from, |shard, now| {
+                let _ = shard.handle_message(now, node(to), transmit.message());
+            });
+        }
+    }
+
+    fn tick(&mut self) {
+        self.now = self.now.after(TICK);
+    }
+
+    fn last_granted(&self) -> Option<Tenure> {
+        self.events.iter().rev().find_map(|event| match event {
+            Event::Granted { tenure, .. } => Some(*tenure),
+            _ => None,
+        })
+    }
+}
+
+fn kind_of(message: &Message<'_>) -> &'static str {
+    match message {
+        Message::Request(Request::Propose { .. }) => "Propose",
+        Message::Request(Request::Renew { .. }) => "Renew",
+        Message::Request(Request::Heal { .. }) => "Heal",
+        Message::Request(Request::Release { .. }) => "Release",
+        _ => "other",
+    }
+}
+
+/// Whether x is renewed after y was granted, which would set the fence back.
+fn comes_back(rules: Rules, rival_counter: u64) -> bool {
+    let mut script = Script::new(rules, rival_counter);
+    // Tick 0: x is granted and renewed for two ticks by A and B; C hears nothing.
+    script.acquire(X);
+    script.deliver("Propose", X, A);
+    script.deliver("Propose", X, B);
+    let x = script.last_granted().expect("x is granted");
+    script.renew(x);
+    script.deliver("Renew", X, A);
+    script.deliver("Renew", X, B);
+    // Tick 1: a second renewal reaches A alone; the first one heals C, but that is slow.
+    script.tick();
+    script.renew(x);
+    script.deliver("Renew", X, A);
+    script.at(X, Shard::handle_timeout);
+    // Tick 2: B has let go of x, C never had it: y may be granted, and is released again.
+    script.tick();
+    script.acquire(Y);
+    script.deliver("Propose", Y, B);
+    script.deliver("Propose", Y, C);
+    if script.last_granted() == Some(x) {
+        return false;
+    }
+    let y = script.last_granted().expect("y is granted");
+    script.at(Y, |shard, now| {
+        shard.release(now, Token(2), name(), y, TICK).expect("in bounds");
+    });
+    script.deliver("Release", Y, C);
+    // The slow Heal arrives, and then the second renewal at C: with A that is a majority.
+    script.events.clear();
+    script.deliver("Heal", X, C);
+    script.deliver("Renew", X, C);
+    script.events.iter().any(|event| matches!(event, Event::Renewed { .. }))
+}
+
+#[test]
+fn a_tenure_does_not_come_back_after_a_later_one() {
+    for rival_counter in [0, 1, 2, 3, 10] {
+        assert!(!comes_back(Rules::ALL, rival_counter), "rival from {rival_counter}");
+    }
+}
+
+#[test]
+fn without_renewals_raising_promised_it_does() {
+    assert!(comes_back(Rules::without(Rule::RenewRaisesPromised), 0));
+}
+
+#[test]
+fn without_heals_obeying_the_ballot_it_does() {
+    assert!(comes_back(Rules::without(Rule::HealObeysBallot), 10));
+}
+
+#[test]
+fn without_heals_carrying_the_renewals_ballot_it_does() {
+    assert!(comes_back(Rules::without(Rule::HealCarriesRenewalBallot), 2));
+}

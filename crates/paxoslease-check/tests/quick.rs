@@ -1,0 +1,52 @@
+//! Every schedule within the quick bounds, one test each so that they run side by side.
+
+use paxoslease_check::{Look, profiles, search};
+
+fn holds(title: &str) {
+    let mut all = profiles::quick().into_iter();
+    let bounds = all.find(|bounds| bounds.title == title).expect("bounds of this title");
+    let report = search(&bounds, Look::Strictly);
+    if let Some((harm, schedule)) = report.harm {
+        panic!("{harm}\n{}", schedule.join("\n"));
+    }
+    assert!(report.complete, "searched to the end");
+    assert!(report.states > 1000, "something happened: {} states", report.states);
+    println!("{} states, {} steps", report.states, report.steps);
+}
+
+macro_rules! searched {
+    ($($title:ident),* $(,)?) => {
+        $(#[test] fn $title() { holds(stringify!($title)); })*
+
+        #[test]
+        fn all_quick_bounds_are_searched() {
+            let searched = [$(stringify!($title)),*];
+            let listed: Vec<_> = profiles::quick().iter().map(|bounds| bounds.title).collect();
+            assert_eq!(searched.as_slice(), listed);
+        }
+    };
+}
+
+searched!(
+    direct,
+    prepared,
+    retries,
+    releases,
+    abandoned,
+    renewal,
+    renewal_and_release,
+    crash,
+    prepared_and_crash,
+    two_crashes,
+    no_disk,
+    snapshot_and_crash,
+    reclaiming,
+    two_names,
+    members,
+    members_renewing,
+    three_proposers,
+    one_acceptor,
+    two_acceptors,
+    four_acceptors,
+    five_acceptors,
+);
