@@ -31,9 +31,12 @@ enum Task {
     Tidy,
     /// The exhaustive checker on the shipping core
     Check {
-        /// Larger bounds: many minutes instead of two
-        #[arg(long)]
+        /// Larger bounds: hours and gigabytes instead of two minutes
+        #[arg(long, conflicts_with = "mutants")]
         deep: bool,
+        /// Cores with one rule switched off, which must do harm
+        #[arg(long)]
+        mutants: bool,
     },
     /// Every fuzz target in turn, on the nightly toolchain
     Fuzz {
@@ -47,6 +50,9 @@ enum Task {
     Bench {
         /// Which one
         suite: Suite,
+        /// What the benchmark itself understands, such as `--quick`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
     },
 }
 
@@ -71,17 +77,20 @@ fn run(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Test => test::run(),
         Task::Tidy => tidy::run(),
-        Task::Check { deep } => {
+        Task::Check { deep, mutants } => {
             let command = cargo(["run", "--release", "-p", "paxoslease-check", "--"]);
-            if deep { command.arg("--deep").run() } else { command.run() }
+            let flag = deep.then_some("--deep").or(mutants.then_some("--mutants"));
+            flag.into_iter().fold(command, |command, flag| command.arg(flag)).run()
         }
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Paper => {
             cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "paper", "--", "docs"])
                 .run()
         }
-        Task::Bench { suite: Suite::Core } => {
-            cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "core"]).run()
+        Task::Bench { suite: Suite::Core, args } => {
+            let command =
+                cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "core", "--"]);
+            args.into_iter().fold(command, |command, arg| command.arg(arg)).run()
         }
     }
 }

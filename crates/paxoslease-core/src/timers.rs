@@ -1,8 +1,8 @@
 //! Wake-ups in order of time, made for the common case: almost every round is armed with the same
 //! timeout, so its wake-up belongs at the end of a queue.
 //!
-//! Nothing is ever removed but by firing: whoever is woken checks whether there is still something
-//! to do. A late wake-up costs time, never safety.
+//! No single wake-up is ever removed but by firing: whoever is woken checks whether there is still
+//! something to do. A late wake-up costs time, never safety.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use core::cmp::Reverse;
@@ -48,9 +48,13 @@ impl<K: Ord + Copy> Timers<K> {
         }
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.in_order.len() + self.out_of_order.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.in_order.clear();
+        self.out_of_order.clear();
     }
 }
 
@@ -62,7 +66,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_fire_in_order_of_time_and_none_early(ats in proptest::collection::vec(0u64..50, 0..60)) {
+        fn keys_fire_in_order_of_time_and_none_early(
+            ats in proptest::collection::vec(0u64..50, 0..60),
+        ) {
             let mut timers = Timers::new();
             for (key, at) in ats.iter().enumerate() {
                 timers.push(Instant::from_nanos(*at), key);
