@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::invocation::cargo;
+use crate::invocation::{Invocation, cargo};
 
 /// The tasks of this repository.
 #[derive(Parser)]
@@ -80,7 +80,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Check { deep, mutants } => {
             let command = cargo(["run", "--release", "-p", "paxoslease-check", "--"]);
             let flag = deep.then_some("--deep").or(mutants.then_some("--mutants"));
-            flag.into_iter().fold(command, |command, flag| command.arg(flag)).run()
+            flag.into_iter().fold(command, Invocation::arg).run()
         }
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Paper => {
@@ -90,7 +90,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench { suite: Suite::Core, args } => {
             let command =
                 cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "core", "--"]);
-            args.into_iter().fold(command, |command, arg| command.arg(arg)).run()
+            args.into_iter().fold(command, Invocation::arg).run()
         }
     }
 }

@@ -48,6 +48,13 @@ pub(crate) struct Contender {
     pub(crate) contested: bool,
 }
 
+impl Contender {
+    /// All who want it, the first first.
+    pub(crate) fn wants(&self) -> impl Iterator<Item = &Want> {
+        core::iter::once(&self.first).chain(&self.rest)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ContenderId(u32);
 
@@ -162,9 +169,14 @@ impl Contenders {
         contender
     }
 
-    #[cfg(feature = "digest")]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Contender> {
-        self.slots.iter().flatten()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ContenderId, &Contender)> {
+        let numbered = (0..).map(ContenderId).zip(&self.slots);
+        numbered.filter_map(|(id, slot)| Some((id, slot.as_ref()?)))
+    }
+
+    /// As many contenders as there ever were at a time.
+    pub(crate) fn slot_count(&self) -> usize {
+        self.slots.len()
     }
 
     /// Requests waiting or racing.

@@ -80,7 +80,7 @@ impl Proposer {
 
 impl Contenders {
     fn digest(&self, hasher: &mut impl Hasher) {
-        for contender in self.iter() {
+        for (_, contender) in self.iter() {
             contender.hash(hasher);
         }
     }

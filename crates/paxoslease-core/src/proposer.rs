@@ -13,7 +13,7 @@ mod renew;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::contender::{ContenderId, Contenders};
+use crate::contender::{ContenderId, Contenders, State};
 use crate::outbox::{Body, Outbox, Sighting, To, Token};
 use crate::record::Ceilings;
 use crate::rng::Rng;
@@ -75,6 +75,9 @@ enum Owner {
     Renewal(Renewal),
 }
 
+/// How many wake-ups may be left behind before anybody looks.
+const WAITS_SPARE: usize = 1024;
+
 /// Rounds by how they began, for metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RoundCounts {
@@ -95,7 +98,10 @@ pub(crate) struct Proposer {
     inspections: HashMap<u64, Inspection, FixedState>,
     inspections_begun: u64,
     contenders: Contenders,
+    /// Of rounds, releases and inspections: one attempt ahead at most.
     timers: Timers<Wake>,
+    /// Of contenders and their wants: as far ahead as clients care to wait.
+    waits: Timers<Wake>,
     rng: Rng,
     counts: RoundCounts,
 }
@@ -110,6 +116,7 @@ impl Proposer {
             inspections_begun: 0,
             contenders: Contenders::new(seed),
             timers: Timers::new(),
+            waits: Timers::new(),
             rng: Rng::seeded(seed),
             counts: RoundCounts::default(),
         }
@@ -217,7 +224,7 @@ impl Proposer {
 
     /// Wakes whatever is due.
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>, now: Instant) {
-        while let Some(wake) = self.timers.pop(now) {
+        while let Some(wake) = self.timers.pop(now).or_else(|| self.waits.pop(now)) {
             match wake {
                 Wake::Round(ballot) => match self.rounds.get(&ballot).map(|f| &f.owner) {
                     Some(Owner::Contender(id)) => {
@@ -237,8 +244,34 @@ impl Proposer {
         }
     }
 
+    /// Wakes a contender or one of its wants then, by what the contender says already. Those who
+    /// leave leave their wake-ups behind; once these outnumber the rest, all are made anew, so that
+    /// whoever asks for long waits and leaves, over and over, does not fill the memory.
+    fn wake_at(&mut self, at: Instant, wake: Wake) {
+        self.waits.push(at, wake);
+        let size = self.contenders.wants().max(self.contenders.slot_count());
+        if self.waits.len() <= 4 * size + WAITS_SPARE {
+            return;
+        }
+        self.waits.clear();
+        for (id, contender) in self.contenders.iter() {
+            match contender.state {
+                State::BackingOff(until) | State::Waiting { until, .. } => {
+                    self.waits.push(until, Wake::Contender(id));
+                }
+                State::Racing(_) => {}
+            }
+            for want in contender.wants() {
+                self.waits.push(want.patient_until, Wake::Want(id, want.token));
+            }
+        }
+    }
+
     pub(crate) fn next_wake_at(&self) -> Option<Instant> {
-        self.timers.next_at()
+        match (self.timers.next_at(), self.waits.next_at()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     pub(crate) fn rounds(&self) -> impl Iterator<Item = &Round> {
@@ -279,4 +312,54 @@ fn note_foreign(round: &mut Round, now: Instant, member: MemberSet, seen: &Seen<
 
 fn sighting(label: &Label, tenure: Tenure, remaining: Ttl) -> Sighting {
     Sighting { tenure, remaining, label: label.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contender::Want;
+    use crate::{Drift, Event, Holder, Name};
+    use core::time::Duration;
+
+    #[test]
+    fn those_who_ask_for_long_waits_and_leave_leave_nothing_behind() {
+        let members: alloc::vec::Vec<NodeId> = (1..=3).filter_map(NodeId::new).collect();
+        let cell = Cell::new(&members, Ttl::MAX, Drift::NONE).expect("valid");
+        let config = Config::new(members[0], cell, 1);
+        let (mut ceilings, mut out) = (Ceilings::none(Instant::ZERO), Outbox::default());
+        let env =
+            &mut Env { config: &config, ceilings: &mut ceilings, out: &mut out, learners: &[] };
+        let mut proposer = Proposer::new(1, 0);
+        let name = Name::new("a").expect("a name");
+        let until = Instant::from_nanos(3_600_000_000_000);
+        let want = |token| Want {
+            token: Token(token),
+            label: Label::new(name, Holder::NONE),
+            ttl: Ttl::MAX,
+            asked_at: Instant::ZERO,
+            patient_until: until,
+            deadline: until,
+        };
+        proposer.acquire(env, Instant::ZERO, want(1));
+        proposer.acquire(env, Instant::ZERO, want(2));
+        for token in 3..100_000 {
+            proposer.acquire(env, Instant::ZERO, want(token));
+            assert!(proposer.abandon(env, Instant::ZERO, name, Token(token)));
+        }
+        assert!(proposer.waits.len() <= 2 * WAITS_SPARE, "{} wake-ups", proposer.waits.len());
+        // Whoever stayed is still woken.
+        let mut now = Instant::ZERO;
+        while let Some(wake_at) = proposer.next_wake_at() {
+            now = wake_at.max(now).after(Duration::from_secs(1));
+            proposer.handle_timeout(env, now);
+        }
+        let answers = core::iter::from_fn(|| env.out.pop_event());
+        let answered: alloc::vec::Vec<Token> = answers
+            .filter_map(|event| match event {
+                Event::NoQuorum { token } => Some(token),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(answered, [Token(1), Token(2)]);
+    }
 }

@@ -132,7 +132,7 @@ pub struct Network {
     /// How messages travel now.
     pub link: Link,
     /// For each sender the nodes it cannot reach, as a bit set of ids.
-    cut: Vec<u64>,
+    cut: Vec<u128>,
     filters: Vec<(FilterId, Pattern, Action)>,
     filters_made: u32,
     /// Messages sent, delivered or not.
@@ -141,6 +141,7 @@ pub struct Network {
 
 impl Network {
     pub(crate) fn new(link: Link, nodes: u16) -> Self {
+        assert!(nodes < 128, "a bit for every node");
         let cut = vec![0; usize::from(nodes) + 1];
         Self { link, cut, filters: Vec::new(), filters_made: 0, sent: 0 }
     }

@@ -26,6 +26,8 @@ const SWEEP_SLOTS: u32 = 64;
 pub struct PaxosLease {
     /// All of them; tests of the tests switch one off.
     pub rules: Rules,
+    /// Prepares every round, as the paper does, instead of beginning with a direct one (P1).
+    pub prepared_only: bool,
 }
 
 impl Algorithm for PaxosLease {
@@ -40,6 +42,7 @@ impl Algorithm for PaxosLease {
             reclaim_after,
             stagger_max,
             backoff_max: attempt_timeout.max(Duration::from_millis(2)),
+            direct_rounds: !self.prepared_only,
             rules: self.rules,
             ..Config::new(node, *cell, seed)
         };

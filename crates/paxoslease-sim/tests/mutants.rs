@@ -12,7 +12,7 @@ use paxoslease_sim::{
 
 /// The first harm found among some seeds.
 fn harm(rule: Rule) -> Option<Violation> {
-    let algorithm = PaxosLease { rules: Rules::without(rule) };
+    let algorithm = PaxosLease { rules: Rules::without(rule), ..PaxosLease::default() };
     let profiles = [Faults::Hostile, Faults::Swarm, Faults::Crashes];
     let runs = (0..150).flat_map(|seed| profiles.map(|faults| (seed, faults)));
     runs.into_iter().find_map(|(seed, faults)| {
@@ -86,7 +86,7 @@ fn fast_cell(rules: Rules) -> World<PaxosLease> {
     let cell = Cell::new(&nodes, Ttl::from_millis(60_000).expect("not zero"), drift);
     let clocks = vec![Clock::new(7 * SECOND, PPM, granule); 3];
     let setup = Setup { clocks, ..Setup::quiet(cell.expect("valid")) };
-    World::new(PaxosLease { rules }, setup)
+    World::new(PaxosLease { rules, ..PaxosLease::default() }, setup)
 }
 
 /// A client on a clock that runs too slowly, as far as the cell allows.

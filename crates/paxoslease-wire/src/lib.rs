@@ -47,14 +47,15 @@ extern crate alloc;
 mod bytes;
 mod crc;
 mod error;
+mod farewell;
 mod frame;
 mod hello;
 mod message;
 mod record;
-mod farewell;
 mod snapshot;
 
 pub use error::DecodeError;
+pub use farewell::Farewell;
 pub use frame::{
     FRAME_LEN_MAX, FrameAndRest, FrameKind, FrameReader, FrameWriter, HEADER_LEN, Header, VERSION,
     split_frame,
@@ -62,5 +63,4 @@ pub use frame::{
 pub use hello::{CellName, Hello, Refused, Role, ShardId};
 pub use message::MESSAGE_LEN_MAX;
 pub use record::{RECORD_LEN, StableError, decode_record, encode_record};
-pub use farewell::Farewell;
 pub use snapshot::{SnapshotReader, SnapshotWriter};

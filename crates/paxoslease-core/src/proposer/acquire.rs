@@ -24,8 +24,9 @@ impl Proposer {
         {
             return env.out.emit(Event::Denied { token: want.token, by: by.clone() });
         }
-        self.timers.push(want.patient_until, Wake::Want(id, want.token));
+        let (patient_until, token) = (want.patient_until, want.token);
         self.contenders.enqueue(id, want);
+        self.wake_at(patient_until, Wake::Want(id, token));
     }
 
     /// Starts a round for the first in the queue.
@@ -146,10 +147,10 @@ impl Proposer {
         let until = until.max(now).after(self.rng.below(env.config.stagger_max));
         let Some(contender) = self.contenders.get_mut(id) else { return };
         contender.state = State::Waiting { until, by };
-        self.timers.push(until, Wake::Contender(id));
         let Want { token, patient_until, .. } = contender.first;
+        self.wake_at(until, Wake::Contender(id));
         if patient_until > now && patient_until < until {
-            self.timers.push(patient_until, Wake::Want(id, token));
+            self.wake_at(patient_until, Wake::Want(id, token));
         }
         self.deny_impatient(env, now, id);
     }
@@ -164,7 +165,7 @@ impl Proposer {
         contender.splits = contender.splits.saturating_add(1);
         let until = now.after(span / 2).after(self.rng.below(span)).min(contender.first.deadline);
         contender.state = State::BackingOff(until);
-        self.timers.push(until, Wake::Contender(id));
+        self.wake_at(until, Wake::Contender(id));
     }
 
     /// The first in the queue ran out of time without a majority for or against it.
@@ -216,7 +217,8 @@ impl Proposer {
         }
         let staggered = now.after(self.rng.below(env.config.stagger_max));
         *until = staggered.min(*until);
-        self.timers.push(*until, Wake::Contender(id));
+        let until = *until;
+        self.wake_at(until, Wake::Contender(id));
     }
 
     /// P8: the client left. Its fresh round is voided and undone; a renewal never is.
@@ -272,8 +274,7 @@ impl Proposer {
         token: Token,
     ) {
         let Some(contender) = self.contenders.get(id) else { return };
-        let wants = core::iter::once(&contender.first).chain(&contender.rest);
-        let Some(want) = wants.into_iter().find(|want| want.token == token) else { return };
+        let Some(want) = contender.wants().find(|want| want.token == token) else { return };
         let (patient_until, deadline) = (want.patient_until, want.deadline);
         match &contender.state {
             State::Waiting { by, .. } if now >= patient_until => {
@@ -289,7 +290,7 @@ impl Proposer {
                 self.contenders.remove_queued(id, token);
                 env.out.emit(Event::NoQuorum { token });
             }
-            _ => self.timers.push(deadline, Wake::Want(id, token)),
+            _ => self.wake_at(deadline, Wake::Want(id, token)),
         }
     }
 

@@ -132,6 +132,8 @@ struct Pending {
     extends: Option<Tenure>,
     /// How often its rounds failed.
     naps: u32,
+    /// Between two rounds. The ballot number stays until step 1, so late responses still count.
+    asleep: bool,
 }
 
 /// An acceptor's answer.
@@ -231,7 +233,8 @@ impl PaperNode {
         let ballot = self.next_ballot();
         let attempt_timeout = self.tuning.attempt_timeout;
         let resource = self.resource(name);
-        let Some(pending) = resource.request else { return };
+        let Some(pending) = &mut resource.request else { return };
+        pending.asleep = false;
         resource.proposer.propose(ballot, pending.ttl);
         resource.wake_at = Some(now.after(attempt_timeout).min(pending.deadline));
         let name = Name::new(name).expect("it was one");
@@ -239,7 +242,7 @@ impl PaperNode {
     }
 
     /// Steps 3 and 5. "Some other proposal" is left alone.
-    fn on_response(&mut self, now: Instant, response: Response) {
+    fn on_response(&mut self, now: Instant, from: NodeId, response: Response) {
         let (Response::Prepare { ballot, .. }
         | Response::Propose { ballot }
         | Response::Reject { ballot, .. }) = response;
@@ -252,7 +255,7 @@ impl PaperNode {
         let name = name.clone();
         match response {
             Response::Prepare { accepted, .. } => {
-                if resource.proposer.on_prepare_response(now, me, accepted, majority) {
+                if resource.proposer.on_prepare_response(now, me, from, accepted, majority) {
                     let ttl = resource.proposer.timeout;
                     let name = Name::new(&name).expect("it was one");
                     let holder = Holder::NONE;
@@ -265,7 +268,7 @@ impl PaperNode {
                 }
             }
             Response::Reject { promised, .. } => {
-                resource.proposer.on_reject();
+                resource.proposer.on_reject(from);
                 self.run = self.run.max(promised.counter() / RESTARTS_MAX);
             }
         }
@@ -301,11 +304,13 @@ impl PaperNode {
     fn sleep(&mut self, now: Instant, name: &str) {
         let drawn = self.rng.below(self.tuning.attempt_timeout.min(PAUSE_MAX).as_nanos() as u64);
         let resource = self.resource(name);
-        if let Some(pending) = &mut resource.request {
+        if let Some(pending) = &mut resource.request
+            && !pending.asleep
+        {
             // Longer each time, so that a long lease is not asked about all the time.
             let pause = Duration::from_nanos(drawn << pending.naps.min(3));
             pending.naps += 1;
-            resource.proposer.ballot = None;
+            pending.asleep = true;
             resource.wake_at = Some(now.after(pause).min(pending.deadline));
         }
     }
@@ -330,10 +335,10 @@ impl PaperNode {
             resource.request = None;
             resource.proposer.ballot = None;
             self.out.answer(pending.token, Answer::NoQuorum);
-        } else if resource.proposer.ballot.is_some() {
-            self.sleep(now, name);
-        } else {
+        } else if pending.asleep {
             self.begin(now, name);
+        } else {
+            self.sleep(now, name);
         }
     }
 
@@ -393,12 +398,12 @@ impl PaperNode {
     /// What every call ends with: this node's own responses, then whoever waits.
     fn settle(&mut self, now: Instant, name: Option<&str>) {
         while let Some(response) = self.own.pop_front() {
-            self.on_response(now, response);
+            self.on_response(now, self.node, response);
         }
         if let Some(name) = name {
             self.serve(now, name);
             while let Some(response) = self.own.pop_front() {
-                self.on_response(now, response);
+                self.on_response(now, self.node, response);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::samples::{cell, encoded, hello, node};
 use paxoslease_core::{Drift, Ttl};
-use paxoslease_wire::{CellName, FrameKind, Hello, Farewell, Refused, Role, ShardId, VERSION};
+use paxoslease_wire::{CellName, Farewell, FrameKind, Hello, Refused, Role, ShardId, VERSION};
 use proptest::prelude::*;
 
 /// Node 1, which gets along with [`hello`]'s node 2.

@@ -3,8 +3,8 @@
 use crate::samples::{Parts, SHAPES, encoded, frame_of, hello, messages_of, parts};
 use paxoslease_core::{CellError, Message, TextError};
 use paxoslease_wire::{
-    DecodeError as E, FRAME_LEN_MAX, FrameKind, FrameReader, FrameWriter, HEADER_LEN, Hello,
-    Farewell, split_frame,
+    DecodeError as E, FRAME_LEN_MAX, Farewell, FrameKind, FrameReader, FrameWriter, HEADER_LEN,
+    Hello, split_frame,
 };
 use proptest::prelude::*;
 

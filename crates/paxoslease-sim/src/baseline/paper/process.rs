@@ -28,7 +28,7 @@ impl Process for PaperNode {
             }
             Message::Reply(_) | Message::Hint(_) => return,
         };
-        self.on_response(now, response);
+        self.on_response(now, from, response);
         self.settle(now, None);
     }
 
@@ -69,8 +69,9 @@ impl Process for PaperNode {
                 };
                 let trying = self.tuning.request_timeout.min(ttl.as_duration());
                 let deadline = now.after(wait.max(trying));
+                let (extends, naps, asleep) = (None, 0, false);
                 let pending =
-                    Pending { token, ttl, asked_at: now, deadline, extends: None, naps: 0 };
+                    Pending { token, ttl, asked_at: now, deadline, extends, naps, asleep };
                 let resource = self.resource(name.as_str());
                 if resource.client.is_some() && wait.is_zero() {
                     self.out.answer(token, Answer::Denied);
@@ -92,9 +93,16 @@ impl Process for PaperNode {
                     self.out.answer(token, Answer::NoQuorum);
                 } else {
                     let deadline = now.after(trying);
-                    let (extends, naps) = (Some(tenure), 0);
-                    resource.request =
-                        Some(Pending { token, ttl, asked_at: now, deadline, extends, naps });
+                    let (extends, naps, asleep) = (Some(tenure), 0, false);
+                    resource.request = Some(Pending {
+                        token,
+                        ttl,
+                        asked_at: now,
+                        deadline,
+                        extends,
+                        naps,
+                        asleep,
+                    });
                     self.begin(now, name.as_str());
                 }
             }

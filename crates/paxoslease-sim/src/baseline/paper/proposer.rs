@@ -1,17 +1,21 @@
 //! The proposer's algorithm as the paper prints it (section 3, steps 1, 3 and 5; section 6).
 
+use std::collections::BTreeSet;
+
 use paxoslease_core::{Ballot, Instant, NodeId, Ttl};
 
 use super::acceptor::Proposal;
 
 /// `state` in the paper's listings, with the two counters the listings use.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Proposer {
     pub(super) ballot: Option<Ballot>,
     /// Responses, not acceptors: the listings say `numOpen++` (P3 counts distinct acceptors).
     num_open: usize,
     num_accepted: usize,
-    num_rejected: usize,
+    /// Acceptors that answered unfavourably in this phase. The listings have no such thing; as it
+    /// is our help, each counts once, however often it was asked.
+    unfavourable: BTreeSet<NodeId>,
     /// T, as asked for.
     pub(super) timeout: Ttl,
     /// When `SetTimeout` was last called, and when that fires.
@@ -26,7 +30,7 @@ impl Proposer {
             ballot: None,
             num_open: 0,
             num_accepted: 0,
-            num_rejected: 0,
+            unfavourable: BTreeSet::new(),
             timeout: Ttl::MIN,
             timer_set_at: Instant::ZERO,
             timer: None,
@@ -38,7 +42,8 @@ impl Proposer {
     pub(super) fn propose(&mut self, ballot: Ballot, timeout: Ttl) {
         self.ballot = Some(ballot);
         self.timeout = timeout;
-        (self.num_open, self.num_accepted, self.num_rejected) = (0, 0, 0);
+        (self.num_open, self.num_accepted) = (0, 0);
+        self.unfavourable.clear();
     }
 
     /// `Proposer::OnPrepareResponse`; says whether propose requests go to everybody. They do so
@@ -47,6 +52,7 @@ impl Proposer {
         &mut self,
         now: Instant,
         me: NodeId,
+        from: NodeId,
         accepted: Option<Proposal>,
         majority: usize,
     ) -> bool {
@@ -56,7 +62,7 @@ impl Proposer {
         if accepted.is_none_or(own) {
             self.num_open += 1;
         } else {
-            self.num_rejected += 1;
+            self.unfavourable.insert(from);
         }
         if self.num_open < majority {
             return false;
@@ -65,6 +71,7 @@ impl Proposer {
         self.timer = Some(now.after(self.timeout.as_duration()));
         // The listings never reset their counters; here is where the next phase begins.
         self.num_accepted = 0;
+        self.unfavourable.clear();
         true
     }
 
@@ -81,12 +88,12 @@ impl Proposer {
 
     /// "It is possible that a proposer cannot get a majority of acceptors to send favorable
     /// responses": whether that is so.
-    pub(super) fn on_reject(&mut self) {
-        self.num_rejected += 1;
+    pub(super) fn on_reject(&mut self, from: NodeId) {
+        self.unfavourable.insert(from);
     }
 
     pub(super) fn is_hopeless(&self, majority: usize, acceptors: usize) -> bool {
-        self.num_rejected > acceptors - majority
+        self.unfavourable.len() > acceptors - majority
     }
 
     /// `Proposer::OnTimeout`.
