@@ -585,8 +585,8 @@ fn answers(reply: &Reply<'_>) -> Option<Ballot> {
 }
 
 fn out_of_order(what: &str, tenure: Tenure, last: u64) -> Harm {
-    let last = Tenure::from_fence(last);
-    Harm::FencesOutOfOrder(format!("{tenure:?} {what} after {last:?}"))
+    let last = Tenure::from_fence(last).map_or_else(String::new, |last| last.to_string());
+    Harm::FencesOutOfOrder(format!("{tenure} {what} after {last}"))
 }
 
 fn identity_of(belief: &Belief) -> u64 {

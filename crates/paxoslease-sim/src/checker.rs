@@ -339,10 +339,8 @@ impl Checker {
         facts.highest_fence = before.max(fence);
         let acceptors = facts.stored_by.get(&fence).map_or(0, |set| set.count_ones());
         if fence < before || is_fresh && fence == before {
-            let latest = Tenure::from_fence(before);
-            self.broken(now, Check::FencesRise, || {
-                format!("{tenure} was granted after {latest:?}")
-            });
+            let latest = Tenure::from_fence(before).map_or_else(String::new, |t| t.to_string());
+            self.broken(now, Check::FencesRise, || format!("{tenure} was granted after {latest}"));
         }
         if is_fresh && acceptors < majority {
             self.broken(now, Check::GrantHasMajority, || {
