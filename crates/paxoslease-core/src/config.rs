@@ -1,5 +1,6 @@
 //! What a shard is told when it starts.
 
+use core::fmt;
 use core::time::Duration;
 
 use crate::rules::Rules;
@@ -27,13 +28,33 @@ pub struct Config {
     pub backoff_max: Duration,
     /// How much nodes spread out when a lease they all wait for is freed.
     pub stagger_max: Duration,
-    /// How long a nameless entry is kept at least, so that ballots in flight meet their promises.
+    /// How long an idle entry is kept at least, so that ballots in flight meet their promises.
     pub reclaim_after: Duration,
     /// Bounds on memory.
     pub limits: Limits,
     /// All of them; tests of the tests switch one off.
     pub rules: Rules,
 }
+
+/// Why a shard cannot work with its settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConfigError {
+    /// Every round would be over as it begins, and begin again.
+    AttemptTimeoutZero,
+    /// Without a pause, a round that cannot begin yet would be tried again without end.
+    BackoffZero,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AttemptTimeoutZero => "attempt_timeout is zero",
+            Self::BackoffZero => "backoff_min or backoff_max is zero",
+        })
+    }
+}
+
+impl core::error::Error for ConfigError {}
 
 /// Bounds on what one shard keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -71,5 +92,18 @@ impl Config {
             },
             rules: Rules::ALL,
         }
+    }
+    /// Whether a shard can work with these settings: some would spin while time stands still.
+    ///
+    /// # Errors
+    /// Names the first that cannot be.
+    pub const fn check(&self) -> Result<(), ConfigError> {
+        if self.attempt_timeout.is_zero() {
+            return Err(ConfigError::AttemptTimeoutZero);
+        }
+        if self.backoff_min.is_zero() || self.backoff_max.is_zero() {
+            return Err(ConfigError::BackoffZero);
+        }
+        Ok(())
     }
 }

@@ -64,7 +64,7 @@ pub use acceptor::{Refusal, SnapshotLease};
 pub use ballot::{Ballot, NodeId, Tenure};
 pub use belief::Belief;
 pub use cell::{Cell, CellError, MEMBERS_MAX, MemberSet, TtlError};
-pub use config::{Config, Limits};
+pub use config::{Config, ConfigError, Limits};
 #[cfg(feature = "digest")]
 pub use digest::Lens;
 pub use message::{Hint, Message, Reply, Request, Seen};
