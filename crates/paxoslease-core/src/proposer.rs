@@ -95,6 +95,8 @@ pub(crate) struct Proposer {
     counter: u64,
     rounds: HashMap<Ballot, InFlight, FixedState>,
     releases: HashMap<Tenure, Releasing, FixedState>,
+    /// Requests that joined one of these.
+    releases_joined: usize,
     inspections: HashMap<u64, Inspection, FixedState>,
     inspections_begun: u64,
     contenders: Contenders,
@@ -112,6 +114,7 @@ impl Proposer {
             counter,
             rounds: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases: HashMap::with_hasher(FixedState::with_seed(seed)),
+            releases_joined: 0,
             inspections: HashMap::with_hasher(FixedState::with_seed(seed)),
             inspections_begun: 0,
             contenders: Contenders::new(seed),
@@ -294,7 +297,8 @@ impl Proposer {
 
     /// Rounds, releases and inspections under way.
     pub(crate) fn in_flight(&self) -> usize {
-        self.rounds.len() + self.releases.len() + self.inspections.len()
+        let releases = self.releases.len() + self.releases_joined;
+        self.rounds.len() + releases + self.inspections.len()
     }
 
     pub(crate) const fn waiters(&self) -> usize {

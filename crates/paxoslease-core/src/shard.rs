@@ -115,7 +115,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Starts a shard.
+    /// Starts a shard, with settings that passed [`Config::check`].
     #[must_use]
     pub fn start(config: Config, now: Instant, start: Start) -> Self {
         let (counter, ceilings, longest) = match start {
@@ -294,12 +294,20 @@ impl Shard {
         patience: Duration,
     ) -> Result<(), CommandError> {
         self.room_for_a_round()?;
+        if tenure.ballot().is_exhausting() {
+            // A1: no acceptor has it, and the cell is not to be alarmed by a client's number.
+            self.out.emit(Event::Released { token, held: false, confirmed: true });
+            return Ok(());
+        }
         let give_up_at = now.after(patience.min(self.config.cell.max_lease().as_duration()));
         let label = Label::new(name, Holder::NONE);
-        let wanted = self.take_turned_away(name);
+        let frees = self.lease(now, name).is_none_or(|lease| lease.tenure == tenure);
+        let wanted = if frees { self.take_turned_away(name) } else { Vec::new() };
         self.with_proposer(now, |proposer, env| {
             proposer.release(env, now, (token, label), tenure, give_up_at);
-            proposer.on_freed(env, now, name, true, !wanted.is_empty());
+            if frees {
+                proposer.on_freed(env, now, name, true, !wanted.is_empty());
+            }
         });
         self.tell_freed(name, &wanted);
         Ok(())

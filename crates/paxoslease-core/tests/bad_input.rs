@@ -483,3 +483,41 @@ fn a_duplicate_changes_nothing_while_the_lease_lives() {
     cell.settle();
     assert_eq!(cell.answers(1).len(), 1);
 }
+
+#[test]
+fn a_fence_that_nobody_can_have_is_released_without_asking_anybody() {
+    let mut cell = TestCell::new(3, 0);
+    cell.release(1, 1, tenure(Ballot::COUNTER_LIMIT + 1, 2));
+    assert!(matches!(cell.answers(1)[..], [Event::Released { held: false, confirmed: true, .. }]));
+    assert_eq!((cell.sent, cell.shard(1).dropped(Refusal::BallotExhausting)), (0, 0));
+}
+
+#[test]
+fn a_release_asked_for_again_and_again_is_bounded_like_any_other() {
+    let mut cell = TestCell::with(3, 0, |config| config.limits.rounds_max = 3);
+    let held = cell.held_by(1, 1);
+    for token in 2..=4 {
+        cell.release(1, token, held);
+    }
+    let now = cell.now;
+    let refused = cell.shard(1).release(now, Token(5), name(NAME), held, TTL);
+    assert_eq!(refused, Err(CommandError::TooManyRounds(3)));
+    cell.settle();
+    for token in 2..=4 {
+        assert!(matches!(cell.answers(token)[..], [Event::Released { held: true, .. }]));
+    }
+    cell.release(1, 5, held);
+    assert!(matches!(cell.answers(5)[..], [Event::Released { held: false, .. }]));
+}
+
+#[test]
+fn settings_that_would_spin_are_typed_errors() {
+    let sound = Config::new(node(1), cell::cell(3), 1);
+    assert_eq!(sound.check(), Ok(()));
+    let zero = Duration::ZERO;
+    let attempts = Config { attempt_timeout: zero, ..sound.clone() };
+    assert_eq!(attempts.check(), Err(ConfigError::AttemptTimeoutZero));
+    let from = Config { backoff_min: zero, ..sound.clone() };
+    let to = Config { backoff_max: zero, ..sound };
+    assert_eq!([from.check(), to.check()], [Err(ConfigError::BackoffZero); 2]);
+}

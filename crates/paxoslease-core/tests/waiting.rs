@@ -342,3 +342,16 @@ fn hint_upon_hint_does_not_keep_a_waiter_from_trying() {
     cell.pass(wake_at.since(cell.now));
     assert_ne!(cell.shard(2).round_counts(), before, "the earliest of them counts");
 }
+
+#[test]
+fn the_release_of_another_tenure_wakes_nobody() {
+    let mut cell = TestCell::new(3, 1);
+    cell.held_by(1, 1);
+    cell.acquire(1, 2, WAIT);
+    cell.acquire(4, 3, WAIT);
+    cell.settle();
+    let before = cell.shard(1).round_counts();
+    cell.release(1, 4, tenure(9, 2));
+    assert_eq!(cell.shard(1).round_counts(), before);
+    assert!(cell.take(|letter| letter.kind() == "Freed").is_empty());
+}

@@ -38,6 +38,7 @@ impl Proposer {
                 env.out.emit(Event::Released { token, held, confirmed });
             } else {
                 releasing.also.push(token);
+                self.releases_joined += 1;
             }
             return;
         }
@@ -90,7 +91,7 @@ impl Proposer {
         releasing.confirmed = releasing.confirmed.with(member);
         releasing.held |= held;
         if releasing.confirmed.len() >= quorum {
-            releasing.answer(env, true);
+            self.releases_joined -= releasing.answer(env, true);
         }
     }
 
@@ -102,20 +103,22 @@ impl Proposer {
             self.timers.push(now.after(env.config.attempt_timeout), Wake::Release(tenure));
             return env.send(silent, Body::Release { label, tenure });
         }
-        releasing.answer(env, false);
+        self.releases_joined -= releasing.answer(env, false);
         self.releases.remove(&tenure);
     }
 }
 
 impl Releasing {
-    fn answer(&mut self, env: &mut Env<'_>, confirmed: bool) {
+    /// Answers all who asked, once. Returns how many had joined the first.
+    fn answer(&mut self, env: &mut Env<'_>, confirmed: bool) -> usize {
         if self.answered {
-            return;
+            return 0;
         }
         self.answered = true;
-        let held = self.held;
+        let (held, joined) = (self.held, self.also.len());
         for token in core::iter::once(self.token).chain(self.also.drain(..)) {
             env.out.emit(Event::Released { token, held, confirmed });
         }
+        joined
     }
 }
