@@ -93,6 +93,7 @@ impl Config {
             rules: Rules::ALL,
         }
     }
+
     /// Whether a shard can work with these settings: some would spin while time stands still.
     ///
     /// # Errors

@@ -41,6 +41,9 @@ pub(crate) enum State {
 pub(crate) struct Contender {
     pub(crate) first: Want,
     pub(crate) rest: VecDeque<Want>,
+    /// None of the rest is out of patience before that, so that nobody looks through a long queue
+    /// at every grant.
+    pub(crate) rest_patient_until: Instant,
     pub(crate) state: State,
     /// Rounds lost in a row to split votes and silence.
     pub(crate) splits: u32,
@@ -49,6 +52,11 @@ pub(crate) struct Contender {
 }
 
 impl Contender {
+    pub(crate) fn new(first: Want, state: State) -> Self {
+        let (rest, rest_patient_until) = (VecDeque::new(), Instant::MAX);
+        Self { first, rest, rest_patient_until, state, splits: 0, contested: false }
+    }
+
     /// All who want it, the first first.
     pub(crate) fn wants(&self) -> impl Iterator<Item = &Want> {
         core::iter::once(&self.first).chain(&self.rest)
@@ -109,6 +117,8 @@ impl Contenders {
 
     pub(crate) fn enqueue(&mut self, id: ContenderId, want: Want) {
         if let Some(contender) = self.get_mut(id) {
+            let until = &mut contender.rest_patient_until;
+            *until = want.patient_until.min(*until);
             contender.rest.push_back(want);
             self.wants += 1;
         }
@@ -146,12 +156,16 @@ impl Contenders {
     pub(crate) fn take_impatient(&mut self, id: ContenderId, now: Instant) -> Vec<Want> {
         let Some(contender) = self.get_mut(id) else { return Vec::new() };
         let impatient = |want: &Want| now >= want.patient_until;
-        let mut taken = Vec::new();
-        let (gone, rest): (VecDeque<Want>, VecDeque<Want>) =
-            core::mem::take(&mut contender.rest).into_iter().partition(impatient);
-        contender.rest = rest;
         let first_gone = impatient(&contender.first);
+        let mut gone = VecDeque::new();
+        if now >= contender.rest_patient_until {
+            (gone, contender.rest) =
+                core::mem::take(&mut contender.rest).into_iter().partition(impatient);
+            let patience = contender.rest.iter().map(|want| want.patient_until);
+            contender.rest_patient_until = patience.min().unwrap_or(Instant::MAX);
+        }
         self.wants -= gone.len();
+        let mut taken = Vec::new();
         if first_gone {
             taken.push(self.pop_first(id).0);
         }
@@ -209,7 +223,7 @@ mod tests {
     }
     fn contender(want: Want) -> Contender {
         let state = State::BackingOff(Instant::ZERO);
-        Contender { first: want, rest: VecDeque::new(), state, splits: 0, contested: false }
+        Contender::new(want, state)
     }
     fn tokens(wants: &[Want]) -> Vec<u64> {
         wants.iter().map(|want| want.token.0).collect()
@@ -257,6 +271,18 @@ mod tests {
         assert_eq!(contenders.wants(), 0);
         assert!(contenders.get(id).is_none(), "a contender without a want is none");
         assert!(contenders.take_impatient(id, Instant::MAX).is_empty());
+    }
+
+    #[test]
+    fn those_who_join_later_may_be_the_first_to_lose_patience() {
+        let (mut contenders, id) = queue();
+        assert!(contenders.take_impatient(id, Instant::from_nanos(9)).is_empty());
+        contenders.enqueue(id, want(5, "a", 5));
+        assert_eq!(tokens(&contenders.take_impatient(id, Instant::from_nanos(9))), [5]);
+        contenders.remove_queued(id, Token(3));
+        assert_eq!(tokens(&contenders.take_impatient(id, Instant::from_nanos(25))), [1]);
+        contenders.enqueue(id, want(6, "a", 35));
+        assert_eq!(tokens(&contenders.take_impatient(id, Instant::from_nanos(39))), [4, 6]);
     }
 
     #[test]

@@ -301,7 +301,8 @@ impl Shard {
         }
         let give_up_at = now.after(patience.min(self.config.cell.max_lease().as_duration()));
         let label = Label::new(name, Holder::NONE);
-        let frees = self.lease(now, name).is_none_or(|lease| lease.tenure == tenure);
+        let live = self.register(name).and_then(|register| register.live(now));
+        let frees = live.is_none_or(|live| live.tenure == tenure);
         let wanted = if frees { self.take_turned_away(name) } else { Vec::new() };
         self.with_proposer(now, |proposer, env| {
             proposer.release(env, now, (token, label), tenure, give_up_at);

@@ -13,10 +13,7 @@ impl Proposer {
     /// A client wants a lease: behind those who came first, or at once.
     pub(crate) fn acquire(&mut self, env: &mut Env<'_>, now: Instant, want: Want) {
         let Some(id) = self.contenders.find(want.label.name()) else {
-            let state = State::BackingOff(now);
-            let contender =
-                Contender { first: want, rest: [].into(), state, splits: 0, contested: false };
-            let id = self.contenders.insert(contender);
+            let id = self.contenders.insert(Contender::new(want, State::BackingOff(now)));
             return self.race(env, now, id);
         };
         if let Some(Contender { state: State::Waiting { by, .. }, .. }) = self.contenders.get(id)
