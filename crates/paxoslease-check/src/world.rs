@@ -14,8 +14,8 @@ use crate::local::{ADOPTED_TOKEN, Input, Locals, NAMES, RENEWAL_TOKEN, View, at,
 use crate::search::Look;
 
 const NODES_MAX: usize = 6;
-const WISHES_MAX: usize = 4;
-const NET_WORDS: usize = 8;
+const WISHES_MAX: usize = 3;
+const NET_WORDS: usize = 6;
 
 /// The cell at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +33,10 @@ pub(crate) struct State {
     /// The messages to and from each acceptor, as a sum that does not name the acceptor.
     net_sums: [u64; NODES_MAX],
     beliefs: [Option<Belief>; WISHES_MAX],
-    /// Beliefs of clients in tenures that were granted to others (P7 switched off).
-    adopted: [Option<Belief>; WISHES_MAX],
+    /// The belief of a client in a tenure that was granted to another (P7 switched off).
+    adopted: Option<Belief>,
     fences: [u64; NAMES.len()],
+    /// The highest ballot each node issued on request.
     issued: [u64; NODES_MAX],
 }
 
@@ -137,7 +138,7 @@ impl World {
             net: [0; NET_WORDS],
             net_sums: [0; NODES_MAX],
             beliefs: [None; WISHES_MAX],
-            adopted: [None; WISHES_MAX],
+            adopted: None,
             fences: [0; NAMES.len()],
             issued: [0; NODES_MAX],
         }
@@ -160,7 +161,7 @@ impl World {
             ]),
             1,
         );
-        for belief in state.beliefs.iter().chain(&state.adopted) {
+        for belief in state.beliefs.iter().chain([&state.adopted]) {
             common = mix(common, belief.map_or(0, |belief| identity_of(&belief)));
         }
         for number in state.fences.iter().chain(&state.issued) {
@@ -508,9 +509,8 @@ impl World {
                     }
                 }
             }
-            Event::Renewed { token, tenure, ttl, started_at } => {
-                let wish = (token.0 - ADOPTED_TOKEN) as usize;
-                state.adopted[wish] = Some(Belief::granted(tenure, ends_at(started_at, ttl)));
+            Event::Renewed { tenure, ttl, started_at, .. } => {
+                state.adopted = Some(Belief::granted(tenure, ends_at(started_at, ttl)));
             }
             _ => {}
         }
@@ -521,8 +521,9 @@ impl World {
     fn judge(&self, state: &State) -> Result<(), Harm> {
         let now = at(state.tick);
         for name in 0..NAMES.len() {
-            let believers = state.beliefs.iter().chain(&state.adopted).enumerate().filter(
+            let believers = state.beliefs.iter().chain([&state.adopted]).enumerate().filter(
                 |(number, belief)| {
+                    // The adopter comes after them all and wants what the first wants.
                     let wish = self.bounds.wishes.get(number % WISHES_MAX);
                     wish.is_some_and(|wish| usize::from(wish.name) == name)
                         && belief.is_some_and(|belief| belief.is_held(now))
