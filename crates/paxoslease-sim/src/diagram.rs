@@ -13,7 +13,7 @@ mod timeline;
 
 use std::collections::BTreeMap;
 
-use self::labels::{Labels, Place};
+use self::labels::{ANY, Labels, Place};
 use self::scene::{Arrow, End, Idle, Scene};
 use self::svg::{Anchor, Point, Svg, TENURE_COLOURS, at, width_of};
 use self::timeline::Timeline;
@@ -60,8 +60,8 @@ pub fn render(entries: &[Entry], options: &Options) -> String {
     painter.write_in_bars();
     painter.label_arrows();
     painter.promises();
-    painter.notes();
     painter.violations();
+    painter.notes();
     painter.legend();
     painter.svg.finish()
 }
@@ -187,7 +187,7 @@ impl<'a> Painter<'a> {
             }
             let spots = [-17.0, 27.0].map(|dy| at(from + 8.0, y + dy));
             let places = spots.map(|centre| Place { centre, angle: 0.0 });
-            if let Some(place) = self.labels.place(places, text, TEXT, true) {
+            if let Some(place) = self.labels.place(places, text, TEXT, ANY) {
                 self.svg.text("halo", place.centre, Anchor::Middle, text);
             }
         }
@@ -284,7 +284,7 @@ impl<'a> Painter<'a> {
             let half = width_of(&text, TEXT) / 2.0;
             let below = [30.0, -20.0].map(|dy| at(x + half - 4.0, y + dy));
             let places = below.map(|centre| Place { centre, angle: 0.0 });
-            if let Some(place) = self.labels.place(places, &text, TEXT, true) {
+            if let Some(place) = self.labels.place(places, &text, TEXT, ANY) {
                 self.svg.text("halo", place.centre, Anchor::Middle, &text);
             }
         }
@@ -302,7 +302,7 @@ impl<'a> Painter<'a> {
             End::Delivered(when) => (from, at(self.x(when), to.y)),
             // As if it had flown like the others until shortly before the end.
             End::Lost(_) | End::OnItsWay => {
-                let share = 1.0 - 0.45 * NODE_APART / (to_y - from_y).abs().max(NODE_APART);
+                let share = 1.0 - 0.28 * NODE_APART / (to_y - from_y).abs().max(NODE_APART);
                 (from, at(x + flight * share, from.y + (to.y - from.y) * share))
             }
         })
@@ -336,23 +336,33 @@ impl<'a> Painter<'a> {
     fn label_arrows(&mut self) {
         let mut told: Vec<(TrueTime, u16, String)> = Vec::new();
         for (arrow, from, to) in &self.drawn() {
-            let mut text = shortened(&arrow.text).replace(", promised ", " < ");
+            let text = shortened(&arrow.text).replace(", promised ", " < ");
+            let mut ending = String::new();
             if arrow.copies > 1 {
-                text += &format!(" ×{}", arrow.copies);
+                ending += &format!(" ×{}", arrow.copies);
             }
-            text += match arrow.end {
+            ending += match arrow.end {
                 End::Lost(_) => " (lost)",
                 End::OnItsWay => " (late)",
                 End::Delivered(_) if arrow.duplicate => " (again)",
                 End::Delivered(_) => "",
             };
             // A broadcast says the same on each arrow; once will do where there is no room.
-            let key = (arrow.sent_at, arrow.from, text.clone());
-            let needed = !told.contains(&key);
-            let places = beside(*from, *to, width_of(&text, TEXT));
-            if let Some(place) = self.labels.place(places, &text, TEXT, needed) {
-                told.push(key);
-                self.svg.turned("halo", place.centre, place.angle, &text);
+            let key = (arrow.sent_at, arrow.from, text.clone() + &ending);
+            let told_already = told.contains(&key);
+            // Without the details rather than across another text, and rather not at all, unless
+            // something befell it.
+            let most = if ending.is_empty() { 1 } else { ANY };
+            let brief = text.split([',', '<']).next().unwrap_or(&text).trim_end();
+            for (text, covered_max) in [(text.as_str(), 0), (brief, 0), (brief, most)] {
+                let text = format!("{text}{ending}");
+                let places = beside(*from, *to, width_of(&text, TEXT));
+                let covered_max = if told_already { 0 } else { covered_max };
+                if let Some(place) = self.labels.place(places, &text, TEXT, covered_max) {
+                    told.push(key);
+                    self.svg.turned("halo", place.centre, place.angle, &text);
+                    break;
+                }
             }
         }
     }
@@ -360,13 +370,18 @@ impl<'a> Painter<'a> {
     /// Promises: a tick that points at the line, with the ballot beside it.
     fn promises(&mut self) {
         for mark in &self.scene.promises {
+            if let Some(&y) = self.node_y.get(&mark.key) {
+                self.labels.block(at(self.x(mark.at), y - BAR - 6.0));
+            }
+        }
+        for mark in &self.scene.promises {
             let Some(&y) = self.node_y.get(&mark.key) else { continue };
             let x = self.x(mark.at);
             let text = format!("promised {}", shortened(&mark.text));
-            let half = width_of(&text, TEXT_SMALL) / 2.0 + 8.0;
+            let half = width_of(&text, TEXT_SMALL) / 2.0 + 12.0;
             let spots = [(half, -17.0), (half, 27.0), (-half, -17.0), (-half, 27.0)];
             let places = spots.map(|(dx, dy)| Place { centre: at(x + dx, y + dy), angle: 0.0 });
-            let place = self.labels.place(places, &text, TEXT_SMALL, false);
+            let place = self.labels.place(places, &text, TEXT_SMALL, 0);
             if let Some(place) = place {
                 self.svg.text("small halo", place.centre, Anchor::Middle, &text);
             }
@@ -387,7 +402,7 @@ impl<'a> Painter<'a> {
             let x = if fits_right { x + half } else { x - half };
             let places = [-34.0, -18.0, 28.0, 44.0, -50.0, 60.0]
                 .map(|dy| Place { centre: at(x, y + dy), angle: 0.0 });
-            if let Some(place) = self.labels.place(places, &note.text, TEXT, true) {
+            if let Some(place) = self.labels.place(places, &note.text, TEXT, ANY) {
                 self.svg.text("note halo", place.centre, Anchor::Middle, &note.text);
             }
         }
@@ -417,6 +432,7 @@ impl<'a> Painter<'a> {
             self.svg.line("alarm-line", at(x, TOP), at(x, axis_y));
             self.svg.rect("alarm-fill", corner, opposite, "an invariant broke here");
             self.svg.text("flag", at(x, TOP + 4.0), Anchor::Middle, &numbers);
+            self.labels.reserve(Place { centre: at(x, TOP + 4.0), angle: 0.0 }, &numbers, TEXT);
         }
     }
 
@@ -426,7 +442,7 @@ impl<'a> Painter<'a> {
                     triangle: promise · cross: lost or crashed · dashed or ×2: duplicate · \
                     // axis not to scale";
         let long = self.colours.keys().any(|fence| fence >> 30 > 0);
-        let text = format!("{text}{}", if long { " · 16M+1 is 16·2^20 + 1" } else { "" });
+        let text = format!("{text}{}", if long { " · 1M+1 is 2^20 + 1" } else { "" });
         self.svg.text("small", at(20.0, y), Anchor::Start, &text);
     }
 }

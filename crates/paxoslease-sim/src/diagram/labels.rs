@@ -6,6 +6,9 @@ use super::svg::{Point, at, width_of};
 /// The radius of a bead: half a line of text.
 const BEAD: f64 = 6.5;
 
+/// For a text that is needed whatever it covers.
+pub(super) const ANY: usize = usize::MAX;
+
 /// Texts placed so far, and arrows to keep clear of.
 #[derive(Default)]
 pub(super) struct Labels {
@@ -26,19 +29,24 @@ impl Labels {
         self.arrows.push((from, to));
     }
 
+    /// Something small is here.
+    pub(super) fn block(&mut self, point: Point) {
+        self.beads.push(point);
+    }
+
     /// A text stands here whatever happens.
     pub(super) fn reserve(&mut self, place: Place, text: &str, size: f64) {
         self.beads.extend(beads(place, text, size));
     }
 
-    /// Takes the best of the places, earlier ones first among equals. `None` when each would
-    /// cover another text and `needed` is false.
+    /// Takes the best of the places, earlier ones first among equals. `None` when each would have
+    /// more than so many beads on another text.
     pub(super) fn place(
         &mut self,
         places: impl IntoIterator<Item = Place>,
         text: &str,
         size: f64,
-        needed: bool,
+        covered_max: usize,
     ) -> Option<Place> {
         let cost = |place: Place| -> (usize, usize) {
             let mine = beads(place, text, size);
@@ -53,7 +61,7 @@ impl Labels {
             .into_iter()
             .map(|place| (cost(place), place))
             .reduce(|best, next| if next.0 < best.0 { next } else { best })?;
-        if covered > 0 && !needed {
+        if covered > covered_max {
             return None;
         }
         self.reserve(best, text, size);
@@ -91,10 +99,10 @@ mod tests {
         let here = Place { centre: at(100.0, 100.0), angle: 0.0 };
         let there = Place { centre: at(100.0, 140.0), angle: 0.0 };
         let mut labels = Labels::default();
-        assert_eq!(labels.place([here, there], "Propose 1.1", 12.0, true), Some(here));
-        assert_eq!(labels.place([here, there], "Propose 1.1", 12.0, true), Some(there));
-        assert_eq!(labels.place([here, there], "Propose 1.1", 12.0, false), None);
-        assert!(labels.place([here], "Propose 1.1", 12.0, true).is_some(), "needed all the same");
+        assert_eq!(labels.place([here, there], "Propose 1.1", 12.0, ANY), Some(here));
+        assert_eq!(labels.place([here, there], "Propose 1.1", 12.0, ANY), Some(there));
+        assert_eq!(labels.place([here, there], "Propose 1.1", 12.0, 0), None);
+        assert!(labels.place([here], "Propose 1.1", 12.0, ANY).is_some(), "needed all the same");
     }
 
     #[test]
@@ -103,6 +111,6 @@ mod tests {
         let there = Place { centre: at(100.0, 140.0), angle: 0.0 };
         let mut labels = Labels::default();
         labels.avoid(at(100.0, 80.0), at(100.0, 120.0));
-        assert_eq!(labels.place([here, there], "Accept", 12.0, false), Some(there));
+        assert_eq!(labels.place([here, there], "Accept", 12.0, 0), Some(there));
     }
 }

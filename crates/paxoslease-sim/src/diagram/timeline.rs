@@ -4,12 +4,12 @@
 use crate::trace::TrueTime;
 
 /// What the flight of a typical message should span.
-const FLIGHT_WIDTH: f64 = 92.0;
+const FLIGHT_WIDTH: f64 = 80.0;
 /// Bounds of how wide a stretch without events is drawn; in between, it is a flight and a bit.
-const QUIET_WIDTHS: (f64, f64) = (50.0, 112.0);
+const QUIET_WIDTHS: (f64, f64) = (46.0, 150.0);
 /// Bounds of the whole axis.
-const WIDTH_MIN: f64 = 860.0;
-const WIDTH_MAX: f64 = 1860.0;
+const WIDTH_MIN: f64 = 1150.0;
+const WIDTH_MAX: f64 = 1560.0;
 
 /// A map from instants to x, made for the instants that matter in one diagram.
 pub(super) struct Timeline {
@@ -36,7 +36,7 @@ impl Timeline {
         let gaps: Vec<f64> = instants.windows(2).map(|w| (w[1].0 - w[0].0) as f64).collect();
         let whole = gaps.iter().sum::<f64>().max(1.0);
         let flight = flight.map_or(whole * FLIGHT_WIDTH / WIDTH_MIN, |flight| flight.max(1) as f64);
-        let quiet = |scale: f64| (flight * scale * 1.2).clamp(QUIET_WIDTHS.0, QUIET_WIDTHS.1);
+        let quiet = |scale: f64| (flight * scale * 1.05).clamp(QUIET_WIDTHS.0, QUIET_WIDTHS.1);
         let width =
             |scale: f64| gaps.iter().map(|gap| (gap * scale).min(quiet(scale))).sum::<f64>();
         let mut scale = FLIGHT_WIDTH / flight;
