@@ -1,0 +1,114 @@
+//! The page being written, and the files that belong to it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+/// Text so far, and pictures by their path beside it.
+pub(crate) struct Page {
+    text: String,
+    pictures: BTreeMap<String, String>,
+}
+
+impl Page {
+    pub(crate) fn new(introduction: &str) -> Self {
+        Self { text: introduction.to_owned(), pictures: BTreeMap::new() }
+    }
+
+    /// A heading of a section.
+    pub(crate) fn heading(&mut self, text: &str) {
+        writeln!(self.text, "\n## {text}").expect("a String takes every text");
+    }
+
+    /// A heading within a section.
+    pub(crate) fn subheading(&mut self, text: &str) {
+        writeln!(self.text, "\n### {text}").expect("a String takes every text");
+    }
+
+    /// A paragraph, in lines as long as those of the other documents.
+    pub(crate) fn say(&mut self, text: &str) {
+        self.put(&wrapped(text));
+    }
+
+    fn put(&mut self, block: &str) {
+        writeln!(self.text, "\n{}", block.trim_end()).expect("a String takes every text");
+    }
+
+    /// A list, an item each.
+    pub(crate) fn list(&mut self, items: &[String]) {
+        let items = items.iter().map(|item| wrapped(&format!("- {item}")).replace('\n', "\n  "));
+        self.put(&items.collect::<Vec<_>>().join("\n"));
+    }
+
+    /// A picture with the words that stand for it where it cannot be seen.
+    pub(crate) fn picture(&mut self, path: &str, words: &str, svg: String) {
+        self.put(&format!("![{words}]({path})"));
+        self.keep(path, svg);
+    }
+
+    /// A picture the text links to.
+    pub(crate) fn keep(&mut self, path: &str, svg: String) {
+        self.pictures.insert(path.to_owned(), svg);
+    }
+
+    /// A table; the first column is text, the others are figures.
+    pub(crate) fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
+        let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
+        let mut table = line(head);
+        table += &format!("|---|{}\n", "---:|".repeat(head.len() - 1));
+        for row in rows {
+            assert_eq!(row.len(), head.len(), "a cell for every column");
+            table += &line(&row.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        self.put(&table);
+    }
+
+    fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pictures = self.pictures.iter().map(|(path, svg)| (path.as_str(), svg.as_str()));
+        pictures.chain([("paper.md", self.text.as_str())])
+    }
+
+    pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        for (path, text) in self.files() {
+            let path = folder.join(path);
+            let parent = path.parent().unwrap_or(folder);
+            std::fs::create_dir_all(parent)
+                .with_context(|| format!("cannot make {}", parent.display()))?;
+            std::fs::write(&path, text)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the folder holds exactly this; says what differs.
+    pub(crate) fn check(&self, folder: &Path) -> anyhow::Result<()> {
+        let differs = |(path, text): &(&str, &str)| {
+            std::fs::read_to_string(folder.join(path)).ok().as_deref() != Some(text)
+        };
+        let stale: Vec<&str> = self.files().filter(differs).map(|(path, _)| path).collect();
+        if !stale.is_empty() {
+            bail!("out of date, `cargo xtask paper` writes them anew: {}", stale.join(", "));
+        }
+        Ok(())
+    }
+}
+
+const COLUMNS: usize = 100;
+
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().expect("never empty");
+        if last.is_empty() {
+            last.push_str(word);
+        } else if last.len() + 1 + word.len() <= COLUMNS - 2 {
+            last.push(' ');
+            last.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines.join("\n")
+}

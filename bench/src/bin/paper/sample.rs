@@ -1,0 +1,45 @@
+//! What many runs took, and its quantiles.
+
+use std::time::Duration;
+
+/// How long each run took; `None` for those that did not get there.
+pub(crate) struct Sample(Vec<Option<Duration>>);
+
+impl Sample {
+    pub(crate) fn new(mut took: Vec<Option<Duration>>) -> Self {
+        // Those that never got there took longest.
+        took.sort_unstable_by_key(|took| took.unwrap_or(Duration::MAX));
+        Self(took)
+    }
+
+    /// The smallest that at least so many in a hundred do not exceed (nearest rank).
+    pub(crate) fn percentile(&self, percent: usize) -> Option<Duration> {
+        let rank = (self.0.len() * percent).div_ceil(100).max(1);
+        self.0.get(rank - 1).copied().flatten()
+    }
+
+    /// The share of runs for which this is true.
+    pub(crate) fn share(&self, is: impl Fn(Option<Duration>) -> bool) -> f64 {
+        let count = self.0.iter().filter(|took| is(**took)).count();
+        count as f64 / self.0.len() as f64
+    }
+}
+
+pub(crate) fn millis(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e3
+}
+
+/// Milliseconds with three digits that count, or the words for never.
+pub(crate) fn in_millis(span: Option<Duration>) -> String {
+    let Some(span) = span else { return "never".to_owned() };
+    let millis = millis(span);
+    match millis {
+        0.0..10.0 => format!("{millis:.2} ms"),
+        10.0..100.0 => format!("{millis:.1} ms"),
+        _ => format!("{millis:.0} ms"),
+    }
+}
+
+pub(crate) fn in_percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
