@@ -32,9 +32,9 @@ pub(super) fn split_vote<A: Algorithm>(s: &mut Stage<A>) {
     for client in [1, 2, 3] {
         s.acquire_patiently(client, client as u16, 400, 450);
     }
-    // Until somebody holds the lease, and a round trip more for the others to hear of it.
+    // Until somebody holds the lease, and until the others have heard of it.
     s.world.run_while(ms(440), |world| world.counts().acquires == 0);
-    s.world.run_for(ms(2));
+    s.world.run_for(ms(4));
 }
 
 /// The paper's node 2 forgets its promise to 3, lets 1 in with a lower ballot, and then lets 3's
