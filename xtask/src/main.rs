@@ -45,7 +45,11 @@ enum Task {
         seconds: u32,
     },
     /// Measures the paper's claims in the simulator and writes docs/paper.md with its plots
-    Paper,
+    Paper {
+        /// Writes nothing; fails if docs/ differs from what would be written
+        #[arg(long)]
+        check: bool,
+    },
     /// Benchmarks; never part of the tests
     Bench {
         /// Which one
@@ -83,9 +87,10 @@ fn run(task: Task) -> anyhow::Result<()> {
             flag.into_iter().fold(command, Invocation::arg).run()
         }
         Task::Fuzz { seconds } => fuzz::run(seconds),
-        Task::Paper => {
-            cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "paper", "--", "docs"])
-                .run()
+        Task::Paper { check } => {
+            let command = cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "paper"]);
+            let command = command.arg("--").arg("docs");
+            if check { command.arg("--check").run() } else { command.run() }
         }
         Task::Bench { suite: Suite::Core, args } => {
             let command =
