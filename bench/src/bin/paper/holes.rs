@@ -196,7 +196,7 @@ fn tell(page: &mut Page, hole: &Hole) {
     let (paper, ours) = (scenario.play(Paper), scenario.play(PaxosLease::default()));
     // Headings say what happens; the anchor is the schedule's name.
     page.say(&format!("<a id=\"{scenario}\"></a>`{scenario}`. {story}"));
-    page.say(&format!("**Closed by** {remedy}"));
+    page.say(&format!("**The remedy.** {remedy}"));
     if let Some(caveat) = caveat {
         page.say(&format!("**It depends.** {caveat}"));
     }

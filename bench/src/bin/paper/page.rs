@@ -112,3 +112,29 @@ fn wrapped(text: &str) -> String {
     }
     lines.join("\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_longer_than_the_documents_lines() {
+        let text = wrapped(&"a few words ".repeat(40));
+        assert!(text.lines().count() > 1);
+        assert!(text.lines().all(|line| line.len() <= COLUMNS));
+        assert_eq!(text.split_whitespace().count(), 120);
+    }
+
+    #[test]
+    fn a_check_tells_which_file_is_out_of_date() {
+        let folder = std::env::temp_dir().join(format!("paper-{}", std::process::id()));
+        let mut page = Page::new("# Title\n");
+        page.picture("plots/a.svg", "a", "<svg/>".to_owned());
+        page.write(&folder).expect("a writable folder");
+        page.check(&folder).expect("just written");
+        page.keep("plots/a.svg", "<svg></svg>".to_owned());
+        let stale = page.check(&folder).expect_err("it differs").to_string();
+        assert!(stale.ends_with("plots/a.svg"), "{stale}");
+        std::fs::remove_dir_all(&folder).expect("it was made here");
+    }
+}

@@ -43,3 +43,28 @@ pub(crate) fn in_millis(span: Option<Duration>) -> String {
 pub(crate) fn in_percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_all_runs_and_never_counts_as_longest() {
+        let millis = |millis| Some(Duration::from_millis(millis));
+        let sample = Sample::new(vec![millis(3), None, millis(1), millis(2)]);
+        assert_eq!(sample.percentile(50), millis(2));
+        assert_eq!(sample.percentile(75), millis(3));
+        assert_eq!(sample.percentile(99), None);
+        assert!((sample.share(|took| took.is_none()) - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn figures_have_three_digits() {
+        let shown = |micros| in_millis(Some(Duration::from_micros(micros)));
+        assert_eq!(
+            [shown(1_234), shown(56_789), shown(1_000_400)],
+            ["1.23 ms", "56.8 ms", "1000 ms"]
+        );
+        assert_eq!(in_millis(None), "never");
+    }
+}
