@@ -192,10 +192,9 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
 
 fn tell(page: &mut Page, hole: &Hole) {
     let Hole { scenario, heading, story, remedy, caveat } = hole;
-    page.subheading(heading);
+    page.subheading(scenario.name());
     let (paper, ours) = (scenario.play(Paper), scenario.play(PaxosLease::default()));
-    // Headings say what happens; the anchor is the schedule's name.
-    page.say(&format!("<a id=\"{scenario}\"></a>`{scenario}`. {story}"));
+    page.say(&format!("**{heading}.** {story}"));
     page.say(&format!("**The remedy.** {remedy}"));
     if let Some(caveat) = caveat {
         page.say(&format!("**It depends.** {caveat}"));
