@@ -155,7 +155,7 @@ pub fn deep() -> Vec<Bounds> {
             ..base()
         },
     ];
-    list.into_iter().map(|bounds| Bounds { states_max: 50_000_000, ..bounds }).collect()
+    list.into_iter().map(|bounds| Bounds { states_max: 40_000_000, ..bounds }).collect()
 }
 
 fn base() -> Bounds {

@@ -139,7 +139,7 @@ impl Acceptor {
     pub(crate) fn admit(
         &self,
         config: &Config,
-        ceilings: &mut Ceilings,
+        (ceilings, seen): (&mut Ceilings, u64),
         now: Instant,
         from: NodeId,
         request: &Request<'_>,
@@ -153,7 +153,7 @@ impl Acceptor {
             Request::Propose { ballot, ttl, .. }
             | Request::Renew { ballot, ttl, .. }
             | Request::Heal { ballot, ttl, .. } => (ballot, Some(ttl)),
-            Request::Release { tenure, .. } if tenure.ballot().is_exhausting() => {
+            Request::Release { tenure, .. } if tenure.ballot().is_exhausting(seen) => {
                 return Err(Refusal::BallotExhausting);
             }
             Request::Release { .. } | Request::Inspect { .. } => return Ok(()),
@@ -166,7 +166,7 @@ impl Acceptor {
             Request::Heal { tenure, .. } => tenure.ballot(),
             _ => Ballot::ZERO,
         };
-        if ballot.max(healed).is_exhausting() {
+        if ballot.max(healed).is_exhausting(seen) {
             return Err(Refusal::BallotExhausting);
         }
         if ballot.node() != Some(from) && config.rules.on(Rule::RenewalHasFreshBallot) {

@@ -51,6 +51,9 @@ impl Ballot {
     pub const COUNTER_MAX: u64 = (1 << 53) - 1;
     /// Counters above this are refused loudly (A1): one bad message must not exhaust the space.
     pub const COUNTER_LIMIT: u64 = Self::COUNTER_MAX / 10 * 9;
+    /// So are counters this far ahead. Room for a node that counts by the wall clock (R5) to meet
+    /// one that began at zero.
+    pub const COUNTER_JUMP_MAX: u64 = Self::COUNTER_MAX / 4;
 
     /// The ballot of a node's counter value.
     ///
@@ -87,10 +90,12 @@ impl Ballot {
         NodeId::new((self.0 & 0x3ff) as u16)
     }
 
-    /// Whether the counter lies in the refused last tenth of the space.
+    /// A1: whether one message with this ballot would use up too much of the counter space: a
+    /// counter in its last tenth, or a quarter of it ahead of what was `seen` so far.
     #[must_use]
-    pub const fn is_exhausting(self) -> bool {
-        self.counter() > Self::COUNTER_LIMIT
+    pub const fn is_exhausting(self, seen: u64) -> bool {
+        let counter = self.counter();
+        counter > Self::COUNTER_LIMIT || counter > seen.saturating_add(Self::COUNTER_JUMP_MAX)
     }
 
     /// Above every ballot with this counter, below every ballot with the next.

@@ -127,7 +127,8 @@ impl Proposer {
 
     /// Stays above every ballot seen, so that the next round is not below a promise.
     pub(crate) fn observe(&mut self, counter: u64) {
-        if counter <= Ballot::COUNTER_LIMIT {
+        let reach = self.counter.saturating_add(Ballot::COUNTER_JUMP_MAX);
+        if counter <= reach.min(Ballot::COUNTER_LIMIT) {
             self.counter = self.counter.max(counter);
         }
     }

@@ -294,7 +294,7 @@ impl Shard {
         patience: Duration,
     ) -> Result<(), CommandError> {
         self.room_for_a_round()?;
-        if tenure.ballot().is_exhausting() {
+        if tenure.ballot().is_exhausting(self.counter()) {
             // A1: no acceptor has it, and the cell is not to be alarmed by a client's number.
             self.out.emit(Event::Released { token, held: false, confirmed: true });
             return Ok(());
@@ -398,7 +398,8 @@ impl Shard {
     ) -> Result<Option<Body>, Refusal> {
         let Some(acceptor) = &mut self.acceptor else { return Err(Refusal::NotAcceptor) };
         let ceilings = &mut self.ceilings;
-        let admitted = acceptor.admit(&self.config, ceilings, now, from, &request);
+        let seen = self.proposer.counter();
+        let admitted = acceptor.admit(&self.config, (ceilings, seen), now, from, &request);
         let answer = match admitted {
             Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request)?,
             Err(Refusal::RecordBehind) if self.deferred.len() < self.config.limits.deferred_max => {
@@ -426,7 +427,8 @@ impl Shard {
         reply: Reply<'_>,
     ) -> Result<(), Refusal> {
         let Some(member) = self.config.cell.member(from) else { return Err(Refusal::NotMember) };
-        if reply.promised().is_some_and(Ballot::is_exhausting) {
+        let seen = self.proposer.counter();
+        if reply.promised().is_some_and(|promised| promised.is_exhausting(seen)) {
             return Err(Refusal::BallotExhausting);
         }
         self.with_proposer(now, |proposer, env| proposer.handle_reply(env, now, member, reply));

@@ -521,3 +521,25 @@ fn settings_that_would_spin_are_typed_errors() {
     let to = Config { backoff_max: zero, ..sound };
     assert_eq!([from.check(), to.check()], [Err(ConfigError::BackoffZero); 2]);
 }
+
+#[test]
+fn one_message_cannot_use_up_the_counters() {
+    let mut cell = TestCell::new(3, 0);
+    let before = cell.shard(2).counter();
+    for counter in [Ballot::COUNTER_LIMIT, before + Ballot::COUNTER_JUMP_MAX + 1] {
+        let ballot = Ballot::new(counter, cell::node(1));
+        let prepare = Message::Request(Request::Prepare { name: cell::name(cell::NAME), ballot });
+        let now = cell.now;
+        let shard = cell.shard(2);
+        assert_eq!(
+            shard.handle_message(now, cell::node(1), prepare),
+            Err(Refusal::BallotExhausting)
+        );
+        shard.observe_counter(counter);
+        assert_eq!(shard.counter(), before);
+    }
+    let far = Ballot::new(before + Ballot::COUNTER_JUMP_MAX, cell::node(1));
+    let prepare = Message::Request(Request::Prepare { name: cell::name(cell::NAME), ballot: far });
+    let now = cell.now;
+    assert_eq!(cell.shard(2).handle_message(now, cell::node(1), prepare), Ok(()));
+}

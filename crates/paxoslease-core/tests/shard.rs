@@ -162,3 +162,31 @@ fn a_renewal_gives_the_tenure_back_to_an_acceptor_that_lost_it() {
     let register = cell.shard(3).register(cell::name(cell::NAME)).expect("healed");
     assert_eq!(register.accepted.map(|accepted| accepted.tenure), Some(tenure));
 }
+
+#[test]
+fn undoing_a_void_round_is_repeated_when_it_is_lost() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    let proposes = cell.take(|letter| letter.kind() == "Propose");
+    for propose in &proposes {
+        cell.deliver(propose).expect("accepted");
+    }
+    let stored = |cell: &mut TestCell| {
+        let register = cell.shard(2).register(cell::name(cell::NAME)).expect("an entry");
+        register.accepted.map(|accepted| accepted.tenure)
+    };
+    let leftover = stored(&mut cell).expect("stored");
+    // Nobody hears from anybody: the round is void, and its undoing is lost as well.
+    cell.letters.clear();
+    cell.pass(Duration::from_millis(100));
+    assert!(cell.letters.iter().any(|letter| letter.kind() == "Release"));
+    cell.letters.clear();
+    assert_eq!(stored(&mut cell), Some(leftover));
+    // The next attempt to undo it gets through.
+    cell.pass(Duration::from_millis(100));
+    let releases = cell.take(|letter| letter.kind() == "Release" && letter.to == cell::node(2));
+    for release in &releases {
+        cell.deliver(release).expect("released");
+    }
+    assert_ne!(stored(&mut cell), Some(leftover));
+}

@@ -96,7 +96,7 @@ impl Proposer {
         verdict: Option<(Tenure, Instant)>,
         seen: Option<Seen<'_>>,
     ) {
-        self.void(env, ballot);
+        self.void(env, now, ballot);
         let still_racing = self.rounds.contains_key(&ballot);
         // A tenure that is being released here is over as soon as the Release arrives.
         let verdict = verdict.filter(|(tenure, _)| !self.is_released(*tenure));
@@ -118,7 +118,7 @@ impl Proposer {
     }
 
     /// P4: from here on no answer to this round counts; only then is it undone.
-    fn void(&mut self, env: &mut Env<'_>, ballot: Ballot) {
+    fn void(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
         let Some(InFlight { round, owner: Owner::Contender(id) }) = self.rounds.get(&ballot) else {
             return;
         };
@@ -129,7 +129,8 @@ impl Proposer {
         if let Some(contender) = self.contenders.get(id)
             && !traces.is_empty()
         {
-            env.send(traces, Body::Release { label: contender.first.label.clone(), tenure });
+            let label = contender.first.label.clone();
+            self.undo(env, now, label, tenure, traces);
         }
     }
 
@@ -239,7 +240,7 @@ impl Proposer {
             State::BackingOff(_) | State::Waiting { .. } => None,
         };
         if let Some(ballot) = racing {
-            self.void(env, ballot);
+            self.void(env, now, ballot);
             if self.rounds.contains_key(&ballot) {
                 return true;
             }

@@ -3,7 +3,7 @@
 //! The holder has dropped its belief before it asked. A release is repeated until a majority
 //! confirmed it or the lease would have expired anyway; a release that timed out is still one.
 //! It is remembered for one attempt longer, so that a renewal in flight here cannot bring the
-//! tenure back.
+//! tenure back. Undoing a void round (P4) is a release that nobody waits for.
 
 use alloc::vec::Vec;
 
@@ -11,10 +11,14 @@ use super::{Env, Proposer, Wake};
 use crate::outbox::{Body, To, Token};
 use crate::{Event, Instant, Label, MemberSet, Tenure};
 
+/// How often undoing a void round is tried.
+const UNDO_ATTEMPTS: u32 = 3;
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Releasing {
     label: Label,
-    token: Token,
+    /// Who asked; nobody where a void round is undone.
+    token: Option<Token>,
     /// Others who asked for the same release meanwhile.
     also: Vec<Token>,
     confirmed: MemberSet,
@@ -45,18 +49,40 @@ impl Proposer {
         for learner in env.learners {
             env.out.send(To::Node(*learner), Body::Freed { label: label.clone() });
         }
-        let releasing = Releasing {
-            label: label.clone(),
-            token,
-            also: Vec::new(),
-            confirmed: MemberSet::EMPTY,
-            held: false,
-            give_up_at,
-            answered: false,
-        };
+        let nobody = MemberSet::EMPTY;
+        self.send_release(env, now, (Some(token), label), tenure, nobody, give_up_at);
+    }
+
+    /// P4: undoes a void round where it may have left a trace. Repeated a few times only: what is
+    /// left then expires.
+    pub(super) fn undo(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        label: Label,
+        tenure: Tenure,
+        traces: MemberSet,
+    ) {
+        let give_up_at = now.after(env.config.attempt_timeout.saturating_mul(UNDO_ATTEMPTS));
+        let untouched = env.cell().everyone().without(traces);
+        self.send_release(env, now, (None, label), tenure, untouched, give_up_at);
+    }
+
+    fn send_release(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        (token, label): (Option<Token>, Label),
+        tenure: Tenure,
+        confirmed: MemberSet,
+        give_up_at: Instant,
+    ) {
+        let silent = env.cell().everyone().without(confirmed);
+        env.send(silent, Body::Release { label: label.clone(), tenure });
+        let (also, held, answered) = (Vec::new(), false, false);
+        let releasing = Releasing { label, token, also, confirmed, held, give_up_at, answered };
         self.releases.insert(tenure, releasing);
         self.timers.push(now.after(env.config.attempt_timeout), Wake::Release(tenure));
-        env.broadcast(Body::Release { label, tenure });
     }
 
     pub(super) fn is_released(&self, tenure: Tenure) -> bool {
@@ -90,7 +116,11 @@ impl Proposer {
         let Some(releasing) = self.releases.get_mut(&tenure) else { return };
         releasing.confirmed = releasing.confirmed.with(member);
         releasing.held |= held;
-        if releasing.confirmed.len() >= quorum {
+        let enough = match releasing.token {
+            Some(_) => releasing.confirmed.len() >= quorum,
+            None => releasing.confirmed.contains(env.cell().everyone()),
+        };
+        if enough {
             self.releases_joined -= releasing.answer(env, true);
         }
     }
@@ -116,7 +146,7 @@ impl Releasing {
         }
         self.answered = true;
         let (held, joined) = (self.held, self.also.len());
-        for token in core::iter::once(self.token).chain(self.also.drain(..)) {
+        for token in self.token.take().into_iter().chain(self.also.drain(..)) {
             env.out.emit(Event::Released { token, held, confirmed });
         }
         joined

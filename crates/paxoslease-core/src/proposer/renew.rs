@@ -118,8 +118,10 @@ impl Proposer {
         if round.phase != Phase::Renewed {
             return self.renewal_failed(env, now, ballot);
         }
-        let silent = env.cell().everyone().without(round.accepted).without(round.refused);
-        self.heal(env, ballot, silent);
+        if now < round.ends_at {
+            let silent = env.cell().everyone().without(round.accepted).without(round.refused);
+            self.heal(env, ballot, silent);
+        }
         self.rounds.remove(&ballot);
     }
 

@@ -83,7 +83,7 @@ impl Shard {
         self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().heap_bytes())
     }
 
-    /// The stable record as it surely is on disk.
+    /// The stable record as it was last confirmed to be on disk, or as the node was started with.
     #[must_use]
     pub const fn record(&self) -> Record {
         self.ceilings.durable()
@@ -116,7 +116,8 @@ impl Snapshot {
         (0..table.slot_count()).filter_map(move |slot| {
             let entry = table.get(Slot::new(slot))?;
             let live = entry.register.live(self.now)?;
-            let remaining = Ttl::from_duration(live.expires_at.since(self.now))?;
+            let left = live.expires_at.since(self.now);
+            let remaining = Ttl::from_duration(left).unwrap_or(Ttl::MAX);
             Some(SnapshotLease {
                 name: entry.label.name(),
                 holder: entry.label.holder(),
