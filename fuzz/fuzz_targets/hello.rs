@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use paxoslease_wire::{FRAME_LEN_MAX, FrameKind, Hello, Farewell, Refused};
+use paxoslease_wire::{FRAME_LEN_MAX, Farewell, FrameKind, Hello, Refused};
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
