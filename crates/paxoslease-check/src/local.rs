@@ -182,6 +182,7 @@ impl Locals {
         Config {
             direct_rounds: self.bounds.direct,
             attempt_timeout: TICK,
+            attempt_timeout_min: TICK,
             request_timeout,
             backoff_min: Duration::ZERO,
             backoff_max: Duration::ZERO,

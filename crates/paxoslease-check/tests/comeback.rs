@@ -40,6 +40,7 @@ impl Script {
         let shard = |id| {
             let mut config = Config::new(node(id), cell, 1);
             config.attempt_timeout = TICK;
+            config.attempt_timeout_min = TICK;
             config.rules = rules;
             let counter = if id == Y { rival_counter } else { 0 };
             Shard::start(config, Instant::ZERO, Start::NewCell { counter, disk: false })

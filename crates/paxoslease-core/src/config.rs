@@ -18,8 +18,11 @@ pub struct Config {
     /// Whether an acquire begins with a direct round (P1). If not, every round is prepared first,
     /// as in the paper.
     pub direct_rounds: bool,
-    /// After this long without a majority a round is given up: a few round trips.
+    /// After this long without a majority a round is given up at the latest.
     pub attempt_timeout: Duration,
+    /// A fresh round is given up after a few round trips, as recent rounds took them, but not
+    /// before this.
+    pub attempt_timeout_min: Duration,
     /// How long an acquire goes on trying before it reports that there is no quorum.
     pub request_timeout: Duration,
     /// The first pause after a split vote; doubles with each, jittered.
@@ -48,7 +51,7 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::AttemptTimeoutZero => "attempt_timeout is zero",
+            Self::AttemptTimeoutZero => "attempt_timeout or attempt_timeout_min is zero",
             Self::BackoffZero => "backoff_min or backoff_max is zero",
         })
     }
@@ -79,6 +82,7 @@ impl Config {
             seed,
             direct_rounds: true,
             attempt_timeout: Duration::from_millis(100),
+            attempt_timeout_min: Duration::from_millis(10),
             request_timeout: Duration::from_secs(2),
             backoff_min: Duration::from_millis(1),
             backoff_max: Duration::from_millis(200),
@@ -99,7 +103,7 @@ impl Config {
     /// # Errors
     /// Names the first that cannot be.
     pub const fn check(&self) -> Result<(), ConfigError> {
-        if self.attempt_timeout.is_zero() {
+        if self.attempt_timeout.is_zero() || self.attempt_timeout_min.is_zero() {
             return Err(ConfigError::AttemptTimeoutZero);
         }
         if self.backoff_min.is_zero() || self.backoff_max.is_zero() {

@@ -10,6 +10,8 @@ mod inspect;
 mod release;
 mod renew;
 
+use core::time::Duration;
+
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -52,6 +54,9 @@ impl Env<'_> {
         self.send(self.config.cell.everyone(), body);
     }
 }
+
+/// How many round trips a fresh round is given.
+const ROUND_TRIPS_PER_ATTEMPT: u32 = 8;
 
 /// What a wake-up is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -105,6 +110,8 @@ pub(crate) struct Proposer {
     /// Of contenders and their wants: as far ahead as clients care to wait.
     waits: Timers<Wake>,
     rng: Rng,
+    /// How long recent rounds took to find their majority; `None` before the first.
+    round_trip: Option<Duration>,
     counts: RoundCounts,
 }
 
@@ -121,6 +128,7 @@ impl Proposer {
             timers: Timers::new(),
             waits: Timers::new(),
             rng: Rng::seeded(seed),
+            round_trip: None,
             counts: RoundCounts::default(),
         }
     }
@@ -146,6 +154,26 @@ impl Proposer {
         self.counter = counter;
         let ballot = Ballot::new(counter, env.config.node);
         Some((ballot, Tenure::of(ballot).expect("a node's ballot names a tenure")))
+    }
+
+    /// P4: a few round trips, within the bounds of the settings.
+    fn attempt_timeout(&self, config: &Config) -> Duration {
+        let trips = self.round_trip.map(|trip| trip.saturating_mul(ROUND_TRIPS_PER_ATTEMPT));
+        let wanted = trips.unwrap_or(config.attempt_timeout).max(config.attempt_timeout_min);
+        wanted.min(config.attempt_timeout)
+    }
+
+    /// Follows slower rounds at once and faster ones by and by.
+    fn note_round_trip(&mut self, took: Duration) {
+        let last = self.round_trip.unwrap_or(took);
+        self.round_trip = Some(took.max((last * 3 + took) / 4));
+    }
+
+    /// A round found no majority in time: the network may have become slower.
+    fn note_timeout(&mut self, config: &Config) {
+        let most = config.attempt_timeout / ROUND_TRIPS_PER_ATTEMPT;
+        let least = config.attempt_timeout_min / ROUND_TRIPS_PER_ATTEMPT;
+        self.round_trip = self.round_trip.map(|trip| trip.max(least).saturating_mul(2).min(most));
     }
 
     /// An acceptor answered. Stale and duplicated replies are normal and change nothing.
@@ -233,6 +261,7 @@ impl Proposer {
                 Wake::Round(ballot) => match self.rounds.get(&ballot).map(|f| &f.owner) {
                     Some(Owner::Contender(id)) => {
                         let id = *id;
+                        self.note_timeout(env.config);
                         let round = &self.rounds[&ballot].round;
                         let verdict = round.held_by(env.rules(), env.cell());
                         self.lost(env, now, ballot, id, verdict, None);

@@ -190,3 +190,45 @@ fn undoing_a_void_round_is_repeated_when_it_is_lost() {
     }
     assert_ne!(stored(&mut cell), Some(leftover));
 }
+
+#[test]
+fn a_round_is_given_up_after_a_few_round_trips_as_they_were_of_late() {
+    let given_up = |cell: &TestCell| cell.letters.iter().any(|letter| letter.kind() == "Release");
+    let mut cell = TestCell::new(3, 0);
+    // Nothing is known yet: the longest timeout holds.
+    cell.acquire(1, 1, NO_WAIT);
+    cell.letters.clear();
+    cell.pass(Duration::from_millis(99));
+    assert!(!given_up(&cell));
+    cell.pass(Duration::from_millis(1));
+    assert!(given_up(&cell));
+    for _ in 0..30 {
+        cell.settle();
+        cell.pass(Duration::from_millis(100));
+    }
+    // Rounds are fast: the shortest does.
+    for token in 2..=5 {
+        cell.settle();
+        let last = cell.granted(token - 1).expect("granted");
+        cell.release(1, 100 + token, last);
+        cell.settle();
+        cell.acquire(1, token, NO_WAIT);
+    }
+    cell.settle();
+    let last = cell.granted(5).expect("granted");
+    cell.release(1, 106, last);
+    cell.settle();
+    cell.acquire(1, 6, NO_WAIT);
+    cell.letters.clear();
+    cell.pass(Duration::from_millis(9));
+    assert!(!given_up(&cell));
+    cell.pass(Duration::from_millis(1));
+    assert!(given_up(&cell));
+    // Nobody answers: the network may be slower, and the next round is given longer.
+    cell.letters.clear();
+    cell.pass(Duration::from_millis(2));
+    assert!(cell.letters.iter().any(|letter| letter.kind() == "Prepare"), "a second attempt");
+    let rounds = cell.shard(1).round_counts().prepared;
+    cell.pass(Duration::from_millis(19));
+    assert_eq!(cell.shard(1).round_counts().prepared, rounds);
+}

@@ -57,8 +57,10 @@ pub struct Boot<'a> {
 /// Delays and bounds of every node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tuning {
-    /// After this long without a majority a round is given up.
+    /// After this long without a majority a round is given up at the latest.
     pub attempt_timeout: Duration,
+    /// And not before this, however fast the network is.
+    pub attempt_timeout_min: Duration,
     /// How long an acquire goes on trying without a majority for or against it.
     pub request_timeout: Duration,
     /// How long an idle entry is kept at least.
@@ -71,6 +73,7 @@ impl Default for Tuning {
     fn default() -> Self {
         Self {
             attempt_timeout: Duration::from_millis(100),
+            attempt_timeout_min: Duration::from_millis(10),
             request_timeout: Duration::from_secs(2),
             reclaim_after: Duration::from_secs(1),
             stagger_max: Duration::from_millis(1),

@@ -35,9 +35,10 @@ impl Algorithm for PaxosLease {
 
     fn start(&self, boot: Boot<'_>) -> Node {
         let Boot { node, cell, tuning, seed, now, new_cell, wall_millis, disk } = boot;
-        let Tuning { attempt_timeout, request_timeout, reclaim_after, stagger_max } = *tuning;
+        let Tuning { attempt_timeout, request_timeout, reclaim_after, stagger_max, .. } = *tuning;
         let config = Config {
             attempt_timeout,
+            attempt_timeout_min: tuning.attempt_timeout_min,
             request_timeout,
             reclaim_after,
             stagger_max,

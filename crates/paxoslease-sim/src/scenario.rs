@@ -178,6 +178,7 @@ impl Scenario {
         }
         // Patient nodes: a round that waits for a message is not simply begun again.
         setup.tuning.attempt_timeout = ms(2000);
+        setup.tuning.attempt_timeout_min = ms(2000);
         setup
     }
 }

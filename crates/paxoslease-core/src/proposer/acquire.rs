@@ -43,7 +43,7 @@ impl Proposer {
             (Phase::Proposing, Body::Propose { label, ballot, ttl })
         };
         let round = Round::new(env.rules(), env.cell(), now, (ballot, tenure), ttl, phase);
-        let attempt_ends_at = now.after(env.config.attempt_timeout);
+        let attempt_ends_at = now.after(self.attempt_timeout(env.config));
         let wake_at = attempt_ends_at.min(round.ends_at).min(deadline.max(now));
         self.timers.push(wake_at, Wake::Round(ballot));
         self.rounds.insert(ballot, InFlight { round, owner: Owner::Contender(id) });
@@ -66,6 +66,8 @@ impl Proposer {
         id: ContenderId,
     ) {
         let Some(InFlight { round, .. }) = self.rounds.remove(&ballot) else { return };
+        let round_trips = if round.open.is_empty() { 1 } else { 2 };
+        self.note_round_trip(now.since(round.started_at) / round_trips);
         let (want, others_wait) = self.contenders.pop_first(id);
         let Round { tenure, ttl, started_at, .. } = round;
         let waited = started_at.since(want.asked_at);
@@ -213,7 +215,9 @@ impl Proposer {
         if here && !others_want_it {
             return self.race(env, now, id);
         }
-        let staggered = now.after(self.rng.below(env.config.stagger_max));
+        // Who is here hears first, and would win every time: a round trip evens that out.
+        let head_start = if here { self.round_trip.unwrap_or_default() } else { Duration::ZERO };
+        let staggered = now.after(head_start).after(self.rng.below(env.config.stagger_max));
         *until = staggered.min(*until);
         let until = *until;
         self.wake_at(until, Wake::Contender(id));

@@ -98,6 +98,7 @@ fn draw_clock(rng: &mut Rng, drift: Drift) -> Clock {
 fn draw_tuning(rng: &mut Rng) -> Tuning {
     Tuning {
         attempt_timeout: rng.millis(5, 100),
+        attempt_timeout_min: rng.millis(1, 20),
         request_timeout: rng.millis(50, 2000),
         reclaim_after: rng.millis(0, 500),
         stagger_max: rng.millis(1, 5),
