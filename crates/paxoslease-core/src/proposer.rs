@@ -110,7 +110,7 @@ pub(crate) struct Proposer {
     /// Of contenders and their wants: as far ahead as clients care to wait.
     waits: Timers<Wake>,
     rng: Rng,
-    /// How long recent rounds took to find their majority; `None` before the first.
+    /// How long recent rounds took to be decided, per round trip; `None` before the first.
     round_trip: Option<Duration>,
     counts: RoundCounts,
 }
@@ -163,8 +163,11 @@ impl Proposer {
         wanted.min(config.attempt_timeout)
     }
 
-    /// Follows slower rounds at once and faster ones by and by.
-    fn note_round_trip(&mut self, took: Duration) {
+    /// A round was decided by answers, one way or the other. Follows slower rounds at once and
+    /// faster ones by and by.
+    fn note_decided(&mut self, now: Instant, round: &Round) {
+        let round_trips = if round.open.is_empty() { 1 } else { 2 };
+        let took = now.since(round.started_at) / round_trips;
         let last = self.round_trip.unwrap_or(took);
         self.round_trip = Some(took.max((last * 3 + took) / 4));
     }
@@ -242,8 +245,9 @@ impl Proposer {
             (Step::Propose, Owner::Contender(id)) => self.propose(env, ballot, *id),
             (Step::Won, Owner::Contender(id)) => self.granted(env, now, ballot, *id),
             (Step::Lost, Owner::Contender(id)) => {
-                let id = *id;
-                let verdict = flight.round.held_by(env.rules(), env.cell());
+                let (id, round) = (*id, flight.round.clone());
+                self.note_decided(now, &round);
+                let verdict = round.held_by(env.rules(), env.cell());
                 self.lost(env, now, ballot, id, verdict, seen);
             }
             (Step::Won, Owner::Renewal(_)) => self.renewed(env, ballot),

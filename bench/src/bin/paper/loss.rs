@@ -46,7 +46,7 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
     page.say(&format!(
         "One client asks one of three nodes for a lease that nobody else wants, for {} ms, while \
          the network loses a share of all messages. Messages take {LINK_IN_WORDS}; a round without a \
-         majority is given up after {} ms, and the node after at most {} ms; {RUNS} seeds. The \
+         majority is given up after {} ms at the latest, and the node after at most {} ms; {RUNS} seeds. The \
          latency is over all attempts, and *never* stands where that percentile was not granted.",
         TTL.as_millis(),
         tuning.attempt_timeout.as_millis(),

@@ -194,10 +194,10 @@ fn others(page: &mut Page) {
     page.say(&format!(
         "Where the holder's node is dead, the votes of both survivors are needed. One refusal does not \
          decide a round then, because for all the contender knows the dead node's answer is merely \
-         slow; it waits for its attempt timeout of {} ms. One refuses because its record of the lease \
-         ends a little later than the other's, or, where two wait, because each has voted for \
-         itself. That timeout is set for networks much slower than this one; it should be a few \
-         round trips.",
+         slow; it gives that answer a few round trips, as long as rounds took of late, at least {} ms \
+         and at most {} ms. One refuses because its record of the lease ends a little later than the \
+         other's, or, where two wait, because each has voted for itself.",
+        tuning.attempt_timeout_min.as_millis(),
         tuning.attempt_timeout.as_millis()
     ));
 }

@@ -66,8 +66,7 @@ impl Proposer {
         id: ContenderId,
     ) {
         let Some(InFlight { round, .. }) = self.rounds.remove(&ballot) else { return };
-        let round_trips = if round.open.is_empty() { 1 } else { 2 };
-        self.note_round_trip(now.since(round.started_at) / round_trips);
+        self.note_decided(now, &round);
         let (want, others_wait) = self.contenders.pop_first(id);
         let Round { tenure, ttl, started_at, .. } = round;
         let waited = started_at.since(want.asked_at);
