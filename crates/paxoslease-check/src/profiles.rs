@@ -76,8 +76,20 @@ pub fn deep() -> Vec<Bounds> {
     let crash = Bounds { crashes: 1, counters: far.clone(), wishes: mixed.clone(), ..base() };
     let comeback = vec![w(0, 1).not_released(), w(1, 1).not_renewed().not_before(2)];
     let list = vec![
-        Bounds { title: "prepared, three tenures", direct: false, wishes: three.clone(), ..base() },
-        Bounds { title: "retries and a crash", retries: true, spare_ballots: 1, ..crash.clone() },
+        Bounds {
+            title: "prepared, three tenures",
+            direct: false,
+            ticks: 2,
+            wishes: three.clone(),
+            ..base()
+        },
+        Bounds {
+            title: "retries and a crash",
+            retries: true,
+            spare_ballots: 1,
+            ticks: 1,
+            ..crash.clone()
+        },
         Bounds { title: "renewals of 1 and 2 ticks", wishes: mixed.clone(), ..renewal.clone() },
         Bounds {
             title: "two renewals, through any node, and a release",
