@@ -304,6 +304,11 @@ impl Acceptor {
         }
     }
 
+    /// Whether anybody was turned away from any name.
+    pub(crate) fn turned_away(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
     /// Whom to tell that a name is free, once.
     pub(crate) fn take_turned_away(&mut self, name: Name<'_>) -> Vec<NodeId> {
         if self.wanted.is_empty() {

@@ -301,8 +301,8 @@ impl Shard {
         }
         let give_up_at = now.after(patience.min(self.config.cell.max_lease().as_duration()));
         let label = Label::new(name, Holder::NONE);
-        let live = self.register(name).and_then(|register| register.live(now));
-        let frees = live.is_none_or(|live| live.tenure == tenure);
+        let frees =
+            self.somebody_waits() && self.live_tenure(now, name).is_none_or(|live| live == tenure);
         let wanted = if frees { self.take_turned_away(name) } else { Vec::new() };
         self.with_proposer(now, |proposer, env| {
             proposer.release(env, now, (token, label), tenure, give_up_at);
@@ -378,7 +378,8 @@ impl Shard {
         }
         // The undoing of a lost round, where somebody else holds the name, frees nothing.
         if let Request::Release { name, .. } = request
-            && self.lease(now, name).is_none()
+            && self.somebody_waits()
+            && self.live_tenure(now, name).is_none()
         {
             let wanted = self.take_turned_away(name);
             self.with_proposer(now, |proposer, env| {
@@ -531,6 +532,15 @@ impl Shard {
         if let Some(record) = self.ceilings.poll_write() {
             self.out.emit(Event::Persist(record));
         }
+    }
+
+    /// Whether anybody could care that a name is free.
+    fn somebody_waits(&self) -> bool {
+        self.proposer.waiters() > 0 || self.acceptor.as_ref().is_some_and(Acceptor::turned_away)
+    }
+
+    fn live_tenure(&self, now: Instant, name: Name<'_>) -> Option<Tenure> {
+        self.register(name)?.live(now).map(|live| live.tenure)
     }
 
     fn take_turned_away(&mut self, name: Name<'_>) -> Vec<NodeId> {
