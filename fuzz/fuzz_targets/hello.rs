@@ -1,4 +1,4 @@
-//! Greetings and refusals of arbitrary bytes: nothing panics, whatever decodes survives another
+//! Greetings and farewells of arbitrary bytes: nothing panics, whatever decodes survives another
 //! round trip, and a greeting gets along with itself in all but the node id.
 //!
 //! The input is tried as a frame, and as the body of a frame whose envelope is sound; its first
@@ -29,10 +29,10 @@ fn check(frame: &[u8]) {
         assert_eq!(Hello::decode(&out), Ok(hello));
         assert_eq!(hello.check(&hello), Err(Refused::SameNode(hello.node)));
     }
-    if let Ok(refusal) = Farewell::decode(frame) {
+    if let Ok(farewell) = Farewell::decode(frame) {
         let mut out = Vec::new();
-        Farewell::encode(&refusal.as_str(), &mut out);
-        assert_eq!(Farewell::decode(&out), Ok(refusal));
-        assert!(!refusal.to_string().contains(char::is_control));
+        Farewell::encode(&farewell.as_str(), &mut out);
+        assert_eq!(Farewell::decode(&out), Ok(farewell));
+        assert!(!farewell.to_string().contains(char::is_control));
     }
 }

@@ -1,4 +1,4 @@
-//! Why bytes from a peer are no frame, message, hello or refusal.
+//! Why bytes from a peer are no frame, message, hello or farewell.
 
 use core::fmt;
 
@@ -96,7 +96,7 @@ pub enum DecodeError {
         /// Of how many.
         count: u16,
     },
-    /// The refusal's text is none.
+    /// The farewell's text is none.
     Farewell(TextError),
 }
 
@@ -141,7 +141,7 @@ impl fmt::Display for DecodeError {
             }
             Self::Cell(error) => write!(f, "impossible cell: {error}"),
             Self::Shard { index, count } => write!(f, "no shard {index} of {count}"),
-            Self::Farewell(error) => write!(f, "bad refusal: {error}"),
+            Self::Farewell(error) => write!(f, "bad farewell: {error}"),
         }
     }
 }

@@ -17,7 +17,7 @@ impl<'a> Farewell<'a> {
     /// The longest text, in bytes.
     pub const LEN_MAX: usize = 512;
 
-    /// Appends a refusal as one frame. A reason longer than [`Self::LEN_MAX`] is cut short.
+    /// Appends a farewell as one frame. A reason longer than [`Self::LEN_MAX`] is cut short.
     pub fn encode(reason: &dyn fmt::Display, out: &mut Vec<u8>) {
         Envelope { version: VERSION, kind: FrameKind::Farewell }.write(out, |out| {
             let mut text = Bounded { out, room: Self::LEN_MAX };
@@ -29,7 +29,7 @@ impl<'a> Farewell<'a> {
     /// Reads exactly one frame, of any version.
     ///
     /// # Errors
-    /// When the bytes are not one whole refusal.
+    /// When the bytes are not one whole farewell.
     pub fn decode(frame: &'a [u8]) -> Result<Self, DecodeError> {
         let (_any_version, cursor) = Envelope::expect(FrameKind::Farewell, frame)?;
         let len = cursor.0.len();

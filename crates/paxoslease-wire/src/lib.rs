@@ -9,7 +9,7 @@
 //! | 4 | length of all that follows, at most [`FRAME_LEN_MAX`] - 4 |
 //! | 2 | magic, `PL` |
 //! | 1 | [`VERSION`] |
-//! | 1 | [`FrameKind`]: messages, hello or refusal |
+//! | 1 | [`FrameKind`]: messages, hello or farewell |
 //!
 //! A frame of messages goes on with its sender (2 bytes) and the sender's ballot counter (8), then
 //! messages to the end. Ballots, tenures and queries take 8 bytes and ttls 4: loading a fixed

@@ -86,7 +86,7 @@ fn a_greeting_of_a_later_version_is_understood_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_refusal_says_why_in_bounded_text() {
+fn a_farewell_says_why_in_bounded_text() {
     let refused = Hello { node: node(1), ..hello() }.check(&ours()).expect_err("the same node");
     let mut frame = Vec::new();
     Farewell::encode(&refused, &mut frame);
@@ -104,7 +104,7 @@ fn a_refusal_says_why_in_bounded_text() {
 }
 
 #[test]
-fn a_refusal_shown_to_people_cannot_steer_their_terminal() {
+fn a_farewell_shown_to_people_cannot_steer_their_terminal() {
     let mut frame = Vec::new();
     Farewell::encode(&"\u{1b}[2J it's \"fine\"\n", &mut frame);
     let shown = Farewell::decode(&frame).expect("sound").to_string();
@@ -113,7 +113,7 @@ fn a_refusal_shown_to_people_cannot_steer_their_terminal() {
 
 /// Version 1, byte by byte. A change here is a new version, and must only append.
 #[test]
-fn the_bytes_of_greeting_and_refusal_are_these() {
+fn the_bytes_of_greeting_and_farewell_are_these() {
     let expected = [
         b"\x2b\0\0\0PL\x01\x02".as_slice(),
         b"\x02\0\xef\xcd\xab\x89\x67\x45\x23\x01\x01\0\x04\0",
@@ -121,9 +121,9 @@ fn the_bytes_of_greeting_and_refusal_are_these() {
         b"\x05north\x03\x01\0\x02\0\x03\0",
     ];
     assert_eq!(encoded(&hello()), expected.concat());
-    let mut refusal = Vec::new();
-    Farewell::encode(&"no", &mut refusal);
-    assert_eq!(refusal, b"\x06\0\0\0PL\x01\x03no");
+    let mut farewell = Vec::new();
+    Farewell::encode(&"no", &mut farewell);
+    assert_eq!(farewell, b"\x06\0\0\0PL\x01\x03no");
 }
 
 #[test]

@@ -22,8 +22,8 @@ fn decode_all(bytes: &[u8]) {
     if let Ok(hello) = Hello::decode(bytes) {
         assert_eq!(Hello::decode(&encoded(&hello)), Ok(hello));
     }
-    if let Ok(refusal) = Farewell::decode(bytes) {
-        let _shown = refusal.to_string();
+    if let Ok(farewell) = Farewell::decode(bytes) {
+        let _shown = farewell.to_string();
     }
 }
 
@@ -53,8 +53,8 @@ fn a_frame_cut_at_any_byte_is_incomplete_to_the_stream_and_an_error_to_the_reade
     let messages: Vec<Message<'_>> = all.iter().map(Parts::message).collect();
     let frame = frame_of(&messages);
     let hello = encoded(&hello());
-    let mut refusal = Vec::new();
-    Farewell::encode(&"no", &mut refusal);
+    let mut farewell = Vec::new();
+    Farewell::encode(&"no", &mut farewell);
     for cut in 0..frame.len() {
         assert_eq!(split_frame(&frame[..cut]), Ok(None));
         assert_eq!(error_of(&frame[..cut]), E::Truncated { field: "frame" });
@@ -63,8 +63,8 @@ fn a_frame_cut_at_any_byte_is_incomplete_to_the_stream_and_an_error_to_the_reade
         assert_eq!(split_frame(&hello[..cut]), Ok(None));
         assert_eq!(Hello::decode(&hello[..cut]), Err(E::Truncated { field: "frame" }));
     }
-    for cut in 0..refusal.len() {
-        assert_eq!(Farewell::decode(&refusal[..cut]), Err(E::Truncated { field: "frame" }));
+    for cut in 0..farewell.len() {
+        assert_eq!(Farewell::decode(&farewell[..cut]), Err(E::Truncated { field: "frame" }));
     }
 }
 
@@ -212,18 +212,18 @@ fn each_malformed_field_of_a_greeting_is_named() {
 }
 
 #[test]
-fn a_refusal_that_is_no_text_or_too_long_is_refused() {
-    let refusal = |text: &[u8]| {
+fn a_farewell_that_is_no_text_or_too_long_is_refused() {
+    let farewell = |text: &[u8]| {
         let mut frame = vec![0, 0, 0, 0, b'P', b'L', 1, 3];
         frame.extend_from_slice(text);
         let len = (frame.len() - 4) as u32;
         frame[..4].copy_from_slice(&len.to_le_bytes());
         Farewell::decode(&frame).map(|_| ())
     };
-    assert_eq!(refusal(&[b'x'; 512]), Ok(()));
+    assert_eq!(farewell(&[b'x'; 512]), Ok(()));
     let error = TextError::TooLong { len: 513, max: 512 };
-    assert_eq!(refusal(&[b'x'; 513]), Err(E::Farewell(error)));
-    assert_eq!(refusal(b"\xff"), Err(E::Farewell(TextError::NotUtf8)));
+    assert_eq!(farewell(&[b'x'; 513]), Err(E::Farewell(error)));
+    assert_eq!(farewell(b"\xff"), Err(E::Farewell(TextError::NotUtf8)));
 }
 
 proptest! {
