@@ -415,7 +415,6 @@ impl<'a> Painter<'a> {
         for (index, (when, text)) in self.scene.violations.iter().enumerate() {
             let (x, number) = (self.x(*when), (index + 1).to_string());
             let y = axis_y + 48.0 + 22.0 * index as f64;
-            let text = text.strip_prefix(&format!("{when}: ")).unwrap_or(text);
             let text = shortened(text);
             let text = format!("{number}. invariant broken at {} ms: {text}", millis(*when));
             self.svg.text("alarm", at(20.0, y), Anchor::Start, &text);

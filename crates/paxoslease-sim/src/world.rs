@@ -11,6 +11,7 @@ mod script;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::ops::AddAssign;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -99,6 +100,32 @@ pub struct Counts {
     pub crashes: u64,
     /// Clean stops.
     pub stops: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        // Names every field, so that none is left out.
+        let Self {
+            events,
+            messages,
+            acquires,
+            renewals,
+            releases,
+            denials,
+            no_quorums,
+            crashes,
+            stops,
+        } = other;
+        self.events += events;
+        self.messages += messages;
+        self.acquires += acquires;
+        self.renewals += renewals;
+        self.releases += releases;
+        self.denials += denials;
+        self.no_quorums += no_quorums;
+        self.crashes += crashes;
+        self.stops += stops;
+    }
 }
 
 /// Nodes, clients and all that is between them.
@@ -431,7 +458,7 @@ impl<A: Algorithm> World<A> {
     fn trace_violations(&mut self) {
         if self.tracer.is_kept() {
             for violation in self.checker.untold() {
-                let text = violation.to_string();
+                let text = format!("{:?}: {}", violation.check, violation.text);
                 self.tracer.record(violation.at, || What::Violation { text });
             }
         }

@@ -20,12 +20,7 @@ fn hold(faults: Faults, seeds: std::ops::Range<u64>) -> Counts {
     for seed in seeds {
         let report = run(seed, &options);
         assert!(report.violations.is_empty(), "{}", explain(&report, &options));
-        total.events += report.counts.events;
-        total.acquires += report.counts.acquires;
-        total.renewals += report.counts.renewals;
-        total.releases += report.counts.releases;
-        total.crashes += report.counts.crashes;
-        total.stops += report.counts.stops;
+        total += report.counts;
     }
     assert!(total.acquires > 0 && total.renewals > 0 && total.releases > 0, "{total:?}");
     total

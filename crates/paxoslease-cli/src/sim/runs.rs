@@ -44,17 +44,8 @@ impl Totals {
     }
 
     fn add(&mut self, other: &Self) {
-        let (mine, theirs) = (&mut self.counts, &other.counts);
-        mine.events += theirs.events;
-        mine.messages += theirs.messages;
-        mine.acquires += theirs.acquires;
-        mine.renewals += theirs.renewals;
-        mine.releases += theirs.releases;
-        mine.denials += theirs.denials;
-        mine.no_quorums += theirs.no_quorums;
-        mine.crashes += theirs.crashes;
-        mine.stops += theirs.stops;
         self.runs += other.runs;
+        self.counts += other.counts;
         self.lasted += other.lasted;
         self.violations += other.violations;
         self.broken_runs += other.broken_runs;
