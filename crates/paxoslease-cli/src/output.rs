@@ -2,16 +2,18 @@
 
 use std::io::{self, ErrorKind, Write as _};
 
+use anyhow::Context as _;
+
 /// Data for people and programs.
-pub(crate) fn to_stdout(text: &str) -> io::Result<()> {
+pub(crate) fn to_stdout(text: &str) -> anyhow::Result<()> {
     bytes_to_stdout(text.as_bytes())
 }
 
-pub(crate) fn bytes_to_stdout(bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn bytes_to_stdout(bytes: &[u8]) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written,
+        written => written.context("cannot write to stdout"),
     }
 }
 

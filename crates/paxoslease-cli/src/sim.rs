@@ -140,8 +140,8 @@ fn draw(
         None => diagram::Options {
             title: format!("seed {}: {algorithm}", report.seed),
             caption: format!(
-                "{} nodes, {} clients, {} faults",
-                report.nodes, report.clients, args.faults
+                "{} acceptors, {} nodes that only propose, {} clients, {} faults",
+                report.nodes, report.proposers, report.clients, args.faults
             ),
             window: Some(window(&report.trace)),
             ..diagram::Options::default()

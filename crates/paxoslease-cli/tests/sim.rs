@@ -151,7 +151,7 @@ fn bad_usage_exits_2_and_says_why() {
         (&["sim", "--scenario", "split-vot"], "did you mean `split-vote`?"),
         (&["sim", "--scenario", "split-vote", "--runs", "5"], "cannot be used with"),
         (&["sim", "--scenario", "list", "--diagram", "x.svg"], "draws nothing"),
-        (&["sim", "--faults", "rude"], "there are none lossy"),
+        (&["sim", "--faults", "rude"], "choose from: none, lossy, "),
         (&["sim", "--algorithm", "raft"], "possible values: paxoslease, paper, naive"),
         (&["simulate"], "unrecognized subcommand"),
     ] {

@@ -154,7 +154,7 @@ impl Summary {
         text += "\nThe trace around it:\n";
         text += &transcript::around_violation(&report.trace);
         text += &format!(
-            "\nTo see it again, add --diagram FILE.svg for a picture:\n  {}\n",
+            "\nTo see it again (with --diagram FILE.svg, as a picture):\n  {}\n",
             broken.replay
         );
         text

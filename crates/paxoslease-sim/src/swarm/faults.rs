@@ -70,8 +70,8 @@ pub struct UnknownFaults(String);
 
 impl fmt::Display for UnknownFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no faults are called {:?}; there are", self.0)?;
-        Faults::ALL.iter().try_for_each(|faults| write!(f, " {faults}"))
+        let names = Faults::ALL.map(Faults::name).join(", ");
+        write!(f, "no profile of faults is called {:?}; choose from: {names}", self.0)
     }
 }
 
