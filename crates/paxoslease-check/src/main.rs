@@ -30,28 +30,34 @@ fn main() -> ExitCode {
 /// Everything holds within the bounds.
 fn rules(args: &Args) -> bool {
     let all = if args.deep { profiles::deep() } else { profiles::quick() };
-    let (mut states, mut steps, mut good) = (0, 0, true);
-    for bounds in all.iter().filter(|bounds| bounds.title.contains(&args.only)) {
+    let all: Vec<_> = all.iter().filter(|bounds| bounds.title.contains(&args.only)).collect();
+    let (mut states, mut steps, mut cut_short, mut good) = (0, 0, 0, true);
+    for bounds in &all {
         let report = timed(bounds.title, bounds, Look::Strictly);
         states += report.states;
         steps += report.steps;
+        cut_short += usize::from(!report.complete);
         if let Some((harm, schedule)) = report.harm {
             good = false;
             tell(&harm, &schedule);
         }
     }
     println!("{states} states, {steps} steps: {}", if good { "no harm" } else { "HARM" });
-    good
+    if cut_short > 0 {
+        println!("{cut_short} of {} not searched to the end", all.len());
+    }
+    good && found_any(all.len(), &args.only)
 }
 
 /// Every rule is needed.
 fn mutants(only: &str) -> bool {
-    let mut good = true;
+    let (mut count, mut good) = (0, true);
     for mutant in profiles::mutants() {
         let rule = format!("{:?}", mutant.rule);
         if !rule.contains(only) {
             continue;
         }
+        count += 1;
         let report = timed(&rule, &mutant.bounds, mutant.look);
         match report.harm {
             Some((harm, schedule)) if !only.is_empty() => tell(&harm, &schedule),
@@ -62,7 +68,15 @@ fn mutants(only: &str) -> bool {
             }
         }
     }
-    good
+    good && found_any(count, only)
+}
+
+/// A search of nothing finds nothing.
+fn found_any(count: usize, only: &str) -> bool {
+    if count == 0 {
+        eprintln!("nothing here is called {only:?}");
+    }
+    count > 0
 }
 
 #[expect(clippy::disallowed_methods, reason = "a report for people says how long it took")]
