@@ -22,7 +22,8 @@ pub enum Refusal {
     Quarantined,
     /// A1: a ttl above M.
     TtlTooLong,
-    /// A1: a ballot from the last tenth of the counter space. Somebody is broken: say so loudly.
+    /// A1: a ballot from the last tenth of the counter space, or a quarter of it ahead of all seen
+    /// so far. Somebody is broken: say so loudly.
     BallotExhausting,
     /// A ballot that is not the sender's to use.
     BallotNotSenders,
@@ -55,7 +56,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::Quarantined => "quarantined after a restart",
             Self::TtlTooLong => "ttl above max_lease",
-            Self::BallotExhausting => "ballot from the reserved end of the counter space",
+            Self::BallotExhausting => "ballot that would use up the counter space",
             Self::BallotNotSenders => "ballot of another node",
             Self::NotAcceptor => "this node is no acceptor",
             Self::NotMember => "reply from a node that is no acceptor of this cell",
