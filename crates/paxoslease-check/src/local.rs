@@ -46,7 +46,7 @@ pub(crate) enum Input {
     Abandon {
         wish: u8,
     },
-    /// `lapsed` renewals are a naive client's; `adopted` ones are of a tenure granted to another.
+    /// An `adopted` tenure was granted to another.
     Renew {
         wish: u8,
         tenure: Tenure,
