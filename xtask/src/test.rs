@@ -67,6 +67,16 @@ fn steps() -> Vec<Step> {
         step("tests", &[Tool::Nextest], vec![cargo(["nextest", "run", "--workspace"])]),
         step("doc tests", &[], vec![cargo(["test", "--workspace", "--doc"])]),
         step(
+            "measured pages",
+            &[],
+            vec![
+                cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "paper"])
+                    .arg("--")
+                    .arg("docs")
+                    .arg("--check"),
+            ],
+        ),
+        step(
             "docs",
             &[],
             vec![cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")],

@@ -22,7 +22,7 @@ pub enum Refusal {
     Quarantined,
     /// A1: a ttl above M.
     TtlTooLong,
-    /// A1: a ballot from the last tenth of the counter space, or a quarter of it ahead of all seen
+    /// A1: a ballot from the last tenth of the counter space, or half of it ahead of all seen
     /// so far. Somebody is broken: say so loudly.
     BallotExhausting,
     /// A ballot that is not the sender's to use.

@@ -52,8 +52,8 @@ impl Ballot {
     /// Counters above this are refused loudly (A1): one bad message must not exhaust the space.
     pub const COUNTER_LIMIT: u64 = Self::COUNTER_MAX / 10 * 9;
     /// So are counters this far ahead. Room for a node that counts by the wall clock (R5) to meet
-    /// one that began at zero.
-    pub const COUNTER_JUMP_MAX: u64 = Self::COUNTER_MAX / 4;
+    /// one that began at zero, until the year 2109.
+    pub const COUNTER_JUMP_MAX: u64 = Self::COUNTER_MAX / 2;
 
     /// The ballot of a node's counter value.
     ///
@@ -91,7 +91,7 @@ impl Ballot {
     }
 
     /// A1: whether one message with this ballot would use up too much of the counter space: a
-    /// counter in its last tenth, or a quarter of it ahead of what was `seen` so far.
+    /// counter in its last tenth, or half of it ahead of what was `seen` so far.
     #[must_use]
     pub const fn is_exhausting(self, seen: u64) -> bool {
         let counter = self.counter();
