@@ -6,8 +6,8 @@
 use core::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Cell, Config, Drift, Event, Holder, Instant, Message, Name, NodeId, Request, Rule,
-    Rules, Shard, Start, Tenure, To, Token, Transmit, Ttl,
+    Acquire, Cell, Config, Drift, Event, Holder, Instant, Name, NodeId, Rule, Rules, Shard, Start,
+    Tenure, To, Token, Transmit, Ttl,
 };
 
 const TICK: Duration = Duration::from_millis(50);
@@ -82,7 +82,7 @@ impl Script {
     /// Delivers every letter so far of this kind from one node to another, and the answers.
     fn deliver(&mut self, kind: &str, from: u16, to: u16) {
         let matching = |letter: &(u16, u16, Transmit)| {
-            (letter.0, letter.1) == (from, to) && kind_of(&letter.2.message()) == kind
+            (letter.0, letter.1) == (from, to) && letter.2.message().kind() == kind
         };
         let letters: Vec<_> = self.letters.iter().filter(|l| matching(l)).cloned().collect();
         assert!(!letters.is_empty(), "no {kind} from {from} to {to}");
@@ -113,16 +113,6 @@ impl Script {
             Event::Granted { tenure, .. } => Some(*tenure),
             _ => None,
         })
-    }
-}
-
-fn kind_of(message: &Message<'_>) -> &'static str {
-    match message {
-        Message::Request(Request::Propose { .. }) => "Propose",
-        Message::Request(Request::Renew { .. }) => "Renew",
-        Message::Request(Request::Heal { .. }) => "Heal",
-        Message::Request(Request::Release { .. }) => "Release",
-        _ => "other",
     }
 }
 

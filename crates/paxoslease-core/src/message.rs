@@ -153,6 +153,35 @@ pub enum Hint<'a> {
     },
 }
 
+impl Message<'_> {
+    /// Its kind by name, for counters and traces.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Request(request) => match request {
+                Request::Prepare { .. } => "Prepare",
+                Request::Propose { .. } => "Propose",
+                Request::Renew { .. } => "Renew",
+                Request::Heal { .. } => "Heal",
+                Request::Release { .. } => "Release",
+                Request::Inspect { .. } => "Inspect",
+            },
+            Self::Reply(reply) => match reply {
+                Reply::Promise { .. } => "Promise",
+                Reply::Accept { .. } => "Accept",
+                Reply::Reject { .. } => "Reject",
+                Reply::NotHeld { .. } => "NotHeld",
+                Reply::Released { .. } => "Released",
+                Reply::Inspected { .. } => "Inspected",
+            },
+            Self::Hint(hint) => match hint {
+                Hint::Held { .. } => "Held",
+                Hint::Freed { .. } => "Freed",
+            },
+        }
+    }
+}
+
 impl Request<'_> {
     /// The round it belongs to; a Release and an Inspect belong to none.
     #[must_use]

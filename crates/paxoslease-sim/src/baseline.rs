@@ -13,7 +13,6 @@ use paxoslease_core::{Ballot, Message, NodeId, Token};
 use paxoslease_wire::{FrameReader, FrameWriter};
 
 use crate::algorithm::{Answer, Output, Packet};
-use crate::paxoslease::kind;
 
 pub use naive::{Naive, NaiveNode};
 pub use paper::{Paper, PaperNode};
@@ -35,7 +34,7 @@ impl Outbox {
         assert!(self.writer.push(message), "an empty frame has room");
         self.outputs.push_back(Output::Send(Packet {
             to,
-            kind: kind(message),
+            kind: message.kind(),
             is_reply: matches!(message, Message::Reply(_)),
             round,
             // Neither baseline learns counters from its peers.

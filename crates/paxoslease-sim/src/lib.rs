@@ -24,7 +24,7 @@ pub use checker::{Check, Checks, Violation};
 pub use client::Habits;
 pub use clock::Clock;
 pub use network::{Action, FilterId, Link, Network, Pattern};
-pub use paxoslease::{Node, PaxosLease, kind};
+pub use paxoslease::{Node, PaxosLease};
 pub use rng::Rng;
 pub use swarm::{Faults, Options, Report, UnknownFaults, run, run_with};
 pub use trace::Keep;

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Config, Event, Hint, Holder, Instant, Message, Name, NodeId, Reply, Request, Rule,
-    Rules, Shard, Start, To, Token,
+    Acquire, Config, Event, Holder, Instant, Message, Name, NodeId, Reply, Request, Rule, Rules,
+    Shard, Start, To, Token,
 };
 use paxoslease_wire::{
     FrameReader, FrameWriter, SnapshotReader, SnapshotWriter, decode_record, encode_record,
@@ -117,7 +117,7 @@ impl Node {
             let bytes = self.writer.finish(self.shard.counter()).into();
             let mut packet = Packet {
                 to: self.node,
-                kind: kind(&message),
+                kind: message.kind(),
                 is_reply: matches!(message, Message::Reply(_)),
                 round: match message {
                     Message::Request(request) => request.ballot(),
@@ -255,35 +255,8 @@ impl Process for Node {
     }
 }
 
-/// A message's kind by name.
-#[must_use]
-pub fn kind(message: &Message<'_>) -> &'static str {
-    match message {
-        Message::Request(request) => match request {
-            Request::Prepare { .. } => "Prepare",
-            Request::Propose { .. } => "Propose",
-            Request::Renew { .. } => "Renew",
-            Request::Heal { .. } => "Heal",
-            Request::Release { .. } => "Release",
-            Request::Inspect { .. } => "Inspect",
-        },
-        Message::Reply(reply) => match reply {
-            Reply::Promise { .. } => "Promise",
-            Reply::Accept { .. } => "Accept",
-            Reply::Reject { .. } => "Reject",
-            Reply::NotHeld { .. } => "NotHeld",
-            Reply::Released { .. } => "Released",
-            Reply::Inspected { .. } => "Inspected",
-        },
-        Message::Hint(hint) => match hint {
-            Hint::Held { .. } => "Held",
-            Hint::Freed { .. } => "Freed",
-        },
-    }
-}
-
 fn describe(message: &Message<'_>) -> String {
-    let kind = kind(message);
+    let kind = message.kind();
     match message {
         Message::Request(
             Request::Renew { tenure, ballot, .. } | Request::Heal { tenure, ballot, .. },

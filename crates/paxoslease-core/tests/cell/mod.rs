@@ -30,32 +30,7 @@ pub(crate) struct Letter {
 
 impl Letter {
     pub(crate) fn kind(&self) -> &'static str {
-        kind(&self.transmit.message())
-    }
-}
-
-pub(crate) fn kind(message: &Message<'_>) -> &'static str {
-    match message {
-        Message::Request(request) => match request {
-            Request::Prepare { .. } => "Prepare",
-            Request::Propose { .. } => "Propose",
-            Request::Renew { .. } => "Renew",
-            Request::Heal { .. } => "Heal",
-            Request::Release { .. } => "Release",
-            Request::Inspect { .. } => "Inspect",
-        },
-        Message::Reply(reply) => match reply {
-            Reply::Promise { .. } => "Promise",
-            Reply::Accept { .. } => "Accept",
-            Reply::Reject { .. } => "Reject",
-            Reply::NotHeld { .. } => "NotHeld",
-            Reply::Released { .. } => "Released",
-            Reply::Inspected { .. } => "Inspected",
-        },
-        Message::Hint(hint) => match hint {
-            Hint::Held { .. } => "Held",
-            Hint::Freed { .. } => "Freed",
-        },
+        self.transmit.message().kind()
     }
 }
 

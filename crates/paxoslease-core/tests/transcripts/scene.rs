@@ -205,7 +205,7 @@ fn words(letter: &Letter) -> String {
             }
             Reply::Inspected { query, accepted } => format!("Inspected #{query}{}", seen(accepted)),
         },
-        Message::Hint(_) => cell::kind(&letter.transmit.message()).to_owned(),
+        Message::Hint(_) => letter.kind().to_owned(),
     }
 }
 
