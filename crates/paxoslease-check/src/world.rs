@@ -3,14 +3,16 @@
 //! A state is small and flat: node states by number, the set of messages ever sent as bits, what
 //! each client believes. Beliefs are the core's own [`Belief`].
 
-use std::fmt;
+mod judge;
+
+pub use judge::Harm;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use paxoslease_core::{Ballot, Belief, Event, Instant, Message, Phase, Reply, Rule, Tenure};
+use paxoslease_core::{Ballot, Belief, Message, Phase, Reply, Rule};
 
 use crate::bounds::Bounds;
-use crate::local::{ADOPTED_TOKEN, Input, Locals, NAMES, RENEWAL_TOKEN, View, at, node_id};
+use crate::local::{Input, Locals, NAMES, View, at, node_id};
 use crate::search::Look;
 
 const NODES_MAX: usize = 6;
@@ -50,30 +52,6 @@ pub(crate) enum Step {
         from: u32,
         input: Input,
     },
-}
-
-/// What went wrong.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Harm {
-    /// Two clients believe that they hold the same name.
-    TwoHolders(String),
-    /// A grant completed with a fence not above those before it.
-    FencesOutOfOrder(String),
-    /// A node issued a ballot that is not above those it had issued.
-    BallotReused(String),
-    /// Something an acceptor or proposer must never do, harmless as yet.
-    Misstep(String),
-}
-
-impl fmt::Display for Harm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TwoHolders(text) => write!(f, "two holders: {text}"),
-            Self::FencesOutOfOrder(text) => write!(f, "fences out of order: {text}"),
-            Self::BallotReused(text) => write!(f, "a ballot reused: {text}"),
-            Self::Misstep(text) => write!(f, "a misstep: {text}"),
-        }
-    }
 }
 
 #[derive(Clone, Copy)]
@@ -480,85 +458,6 @@ impl World {
         }
     }
 
-    /// What a client makes of an answer.
-    fn believe(&self, state: &mut State, event: Event) -> Result<(), Harm> {
-        let rules = self.bounds.rules;
-        let ends_at = |started_at: Instant, ttl| {
-            paxoslease_core::Drift::NONE.belief_ends_at(rules, started_at, ttl)
-        };
-        match event {
-            Event::Granted { token, tenure, ttl, started_at, .. } => {
-                let wish = token.0 as usize;
-                let name = usize::from(self.bounds.wishes[wish].name);
-                let fence = tenure.fence();
-                if fence <= state.fences[name] && self.look != Look::ForTwoHolders {
-                    return Err(out_of_order("granted", tenure, state.fences[name]));
-                }
-                state.fences[name] = fence.max(state.fences[name]);
-                state.beliefs[wish] = Some(Belief::granted(tenure, ends_at(started_at, ttl)));
-            }
-            Event::Renewed { token, tenure, ttl, started_at } if token.0 < ADOPTED_TOKEN => {
-                let wish = (token.0 - RENEWAL_TOKEN) as usize;
-                let name = usize::from(self.bounds.wishes[wish].name);
-                let now = at(state.tick);
-                if let Some(belief) = &mut state.beliefs[wish] {
-                    belief.renewed(rules, tenure, ends_at(started_at, ttl));
-                    let behind = tenure.fence() < state.fences[name];
-                    if behind && belief.is_held(now) && self.look != Look::ForTwoHolders {
-                        return Err(out_of_order("renewed", tenure, state.fences[name]));
-                    }
-                }
-            }
-            Event::Renewed { tenure, ttl, started_at, .. } => {
-                state.adopted = Some(Belief::granted(tenure, ends_at(started_at, ttl)));
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// The lease invariant, and that every belief is backed (invariants 1 and 2).
-    fn judge(&self, state: &State) -> Result<(), Harm> {
-        let now = at(state.tick);
-        for name in 0..NAMES.len() {
-            let believers = state.beliefs.iter().chain([&state.adopted]).enumerate().filter(
-                |(number, belief)| {
-                    // The adopter comes after them all and wants what the first wants.
-                    let wish = self.bounds.wishes.get(number % WISHES_MAX);
-                    wish.is_some_and(|wish| usize::from(wish.name) == name)
-                        && belief.is_some_and(|belief| belief.is_held(now))
-                },
-            );
-            let mut held: Vec<Belief> = believers.filter_map(|(_, belief)| *belief).collect();
-            if held.len() > 1 {
-                held.sort_unstable_by_key(Belief::tenure);
-                let tenures: Vec<Tenure> = held.iter().map(Belief::tenure).collect();
-                return Err(Harm::TwoHolders(format!("{tenures:?} at tick {}", state.tick)));
-            }
-            if self.look == Look::Strictly
-                && let Some(belief) = held.first()
-                && state.crashes == 0
-                && state.clean_restarts == 0
-            {
-                self.backed(state, name, belief)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn backed(&self, state: &State, name: usize, belief: &Belief) -> Result<(), Harm> {
-        let acceptors = usize::from(self.bounds.acceptors);
-        let backing = (0..acceptors)
-            .filter_map(|node| self.view(state, node).stored[name])
-            .filter(|(tenure, until)| *tenure == belief.tenure() && *until >= belief.ends_at())
-            .count();
-        if backing * 2 > acceptors {
-            return Ok(());
-        }
-        let text = format!("{:?} is believed, backed by {backing} acceptors", belief.tenure());
-        Err(Harm::Misstep(text))
-    }
-
     /// A step in words.
     pub(crate) fn tell(&self, state: &State, step: Step) -> String {
         let tick = state.tick;
@@ -583,11 +482,6 @@ fn answers(reply: &Reply<'_>) -> Option<Ballot> {
         | Reply::NotHeld { ballot, .. } => Some(*ballot),
         Reply::Released { .. } | Reply::Inspected { .. } => None,
     }
-}
-
-fn out_of_order(what: &str, tenure: Tenure, last: u64) -> Harm {
-    let last = Tenure::from_fence(last).map_or_else(String::new, |last| last.to_string());
-    Harm::FencesOutOfOrder(format!("{tenure} {what} after {last}"))
 }
 
 fn identity_of(belief: &Belief) -> u64 {

@@ -3,7 +3,7 @@
 use core::fmt::Write as _;
 use core::time::Duration;
 
-use crate::cell::{self, Letter, NAME, TTL, TestCell, name, node};
+use crate::cell::{Letter, NAME, TTL, TestCell, name, node};
 use paxoslease_core::*;
 
 const HOP: Duration = Duration::from_millis(1);
