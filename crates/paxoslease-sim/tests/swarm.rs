@@ -67,3 +67,10 @@ fn nothing_breaks_when_nodes_stand_still() {
 fn nothing_breaks_without_faults() {
     hold(Faults::None, 0..100);
 }
+
+/// Hundreds of denied rounds with higher ballots come before the grant; a checker that kept only the
+/// highest fences forgot who had stored the one that won.
+#[test]
+fn a_grant_below_many_wasted_ballots_is_seen_to_have_its_majority() {
+    hold(Faults::Pauses, 201_156..201_157);
+}
