@@ -4,7 +4,7 @@
 //! and message kinds, and shares no code with the core. Liveness is demanded by the swarm, once
 //! everything has healed.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use paxoslease_core::{Ballot, Tenure};
@@ -105,8 +105,8 @@ pub(crate) struct Stored {
 struct NameFacts {
     claims: Vec<Claim>,
     highest_fence: u64,
-    /// Which acceptors stored a tenure, as bit sets: the last few tenures that any stored first.
-    stored_by: VecDeque<(u64, u64)>,
+    /// Which acceptors stored a tenure, as bit sets, and until when any of them does.
+    stored_by: BTreeMap<u64, (u64, TrueTime)>,
     /// Tenures whose holders gave them up.
     released: BTreeSet<u64>,
 }
@@ -245,14 +245,14 @@ impl Checker {
         if stored.lease == before.lease {
             return;
         }
-        if let Some((tenure, _)) = stored.lease {
+        if let Some((tenure, until)) = stored.lease {
             let stored_by = &mut self.names[name].stored_by;
-            match stored_by.iter_mut().rev().find(|(fence, _)| *fence == tenure.fence()) {
-                Some((_, nodes)) => *nodes |= 1 << node,
-                None => stored_by.push_back((tenure.fence(), 1 << node)),
-            }
-            if stored_by.len() > TENURES_MAX {
-                stored_by.pop_front();
+            let (nodes, longest) = stored_by.entry(tenure.fence()).or_default();
+            *nodes |= 1 << node;
+            *longest = until.max(*longest);
+            // What has expired everywhere can no longer be granted.
+            if stored_by.len() % TENURES_MAX == 0 {
+                stored_by.retain(|_, (_, until)| *until > now);
             }
             if let Some((other, until)) = before.lease
                 && other != tenure
@@ -340,8 +340,7 @@ impl Checker {
             return;
         }
         facts.highest_fence = before.max(fence);
-        let stored_by = facts.stored_by.iter().rev().find(|(stored, _)| *stored == fence);
-        let acceptors = stored_by.map_or(0, |(_, nodes)| nodes.count_ones());
+        let acceptors = facts.stored_by.get(&fence).map_or(0, |(nodes, _)| nodes.count_ones());
         if fence < before || is_fresh && fence == before {
             let latest = Tenure::from_fence(before).map_or_else(String::new, |t| t.to_string());
             self.broken(now, Check::FencesRise, || format!("{tenure} was granted after {latest}"));
