@@ -251,7 +251,7 @@ impl Checker {
             *nodes |= 1 << node;
             *longest = until.max(*longest);
             // What has expired everywhere can no longer be granted.
-            if stored_by.len() % TENURES_MAX == 0 {
+            if stored_by.len().is_multiple_of(TENURES_MAX) {
                 stored_by.retain(|_, (_, until)| *until > now);
             }
             if let Some((other, until)) = before.lease
