@@ -122,7 +122,7 @@ struct NodeFacts {
     ballot_max_before: u64,
 }
 
-/// How many tenures per name the checker remembers the acceptors of.
+/// How many tenures per name are remembered before what is over is dropped.
 const TENURES_MAX: usize = 256;
 /// More violations than this say nothing new.
 const VIOLATIONS_MAX: usize = 64;
