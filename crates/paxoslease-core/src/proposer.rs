@@ -165,9 +165,7 @@ impl Proposer {
 
     /// A round was decided by answers, one way or the other. Follows slower rounds at once and
     /// faster ones by and by.
-    fn note_decided(&mut self, now: Instant, round: &Round) {
-        let round_trips = if round.open.is_empty() { 1 } else { 2 };
-        let took = now.since(round.started_at) / round_trips;
+    fn note_decided(&mut self, took: Duration) {
         let last = self.round_trip.unwrap_or(took);
         self.round_trip = Some(took.max((last * 3 + took) / 4));
     }
@@ -245,9 +243,9 @@ impl Proposer {
             (Step::Propose, Owner::Contender(id)) => self.propose(env, ballot, *id),
             (Step::Won, Owner::Contender(id)) => self.granted(env, now, ballot, *id),
             (Step::Lost, Owner::Contender(id)) => {
-                let (id, round) = (*id, flight.round.clone());
-                self.note_decided(now, &round);
-                let verdict = round.held_by(env.rules(), env.cell());
+                let (id, took) = (*id, flight.round.round_trip(now));
+                let verdict = flight.round.held_by(env.rules(), env.cell());
+                self.note_decided(took);
                 self.lost(env, now, ballot, id, verdict, seen);
             }
             (Step::Won, Owner::Renewal(_)) => self.renewed(env, ballot),

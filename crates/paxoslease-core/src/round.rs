@@ -5,6 +5,7 @@
 //! began (P3), compared with `now` on every answer, so a late wake-up cannot hurt.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::rules::{Rule, Rules};
 use crate::{Ballot, Cell, Instant, MemberSet, Tenure, Ttl};
@@ -176,6 +177,12 @@ impl Round {
         } else {
             Step::Wait
         }
+    }
+
+    /// How long each of its round trips took, now that it is decided: a prepared round has two.
+    pub(crate) fn round_trip(&self, now: Instant) -> Duration {
+        let round_trips = if self.open.is_empty() { 1 } else { 2 };
+        now.since(self.started_at) / round_trips
     }
 
     /// Notes the foreign lease an acceptor reported.

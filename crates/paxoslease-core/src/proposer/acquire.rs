@@ -66,7 +66,7 @@ impl Proposer {
         id: ContenderId,
     ) {
         let Some(InFlight { round, .. }) = self.rounds.remove(&ballot) else { return };
-        self.note_decided(now, &round);
+        self.note_decided(round.round_trip(now));
         let (want, others_wait) = self.contenders.pop_first(id);
         let Round { tenure, ttl, started_at, .. } = round;
         let waited = started_at.since(want.asked_at);
