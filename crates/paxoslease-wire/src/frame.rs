@@ -33,6 +33,10 @@ pub enum FrameKind {
     Hello = 2,
     /// The answer to a greeting that will not do: [`crate::Farewell`].
     Farewell = 3,
+    /// A sign of life that wants an answer: [`crate::Heartbeat`].
+    Ping = 4,
+    /// That answer: [`crate::Heartbeat`].
+    Pong = 5,
 }
 
 impl FrameKind {
@@ -49,6 +53,8 @@ impl FrameKind {
             1 => Some(Self::Messages),
             2 => Some(Self::Hello),
             3 => Some(Self::Farewell),
+            4 => Some(Self::Ping),
+            5 => Some(Self::Pong),
             _ => None,
         }
     }
@@ -172,6 +178,16 @@ impl FrameWriter {
         }
         encode_message(message, &mut self.bytes);
         true
+    }
+
+    /// Appends a whole frame of another kind, which `write` writes.
+    ///
+    /// # Panics
+    /// When a frame of messages is open: finish it first.
+    pub fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        assert!(!self.is_open(), "frames do not nest");
+        write(&mut self.bytes);
+        self.open_at = self.bytes.len();
     }
 
     /// Whether messages wait for [`Self::finish`].

@@ -13,7 +13,7 @@ use paxoslease_core::{Cell, Drift, MEMBERS_MAX, NodeId, TextError, Ttl};
 
 use crate::bytes::{Cursor, put_text, put_u16, put_u32, put_u64};
 use crate::frame::{Envelope, FrameKind, VERSION};
-use crate::{DecodeError, DecodeError as E};
+use crate::{DecodeError, DecodeError as E, ShardId};
 
 /// What a cell is called: 1 to 64 bytes of UTF-8, so that two cells are not mixed up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -43,36 +43,6 @@ impl<'a> CellName<'a> {
     #[must_use]
     pub const fn as_str(self) -> &'a str {
         self.0
-    }
-}
-
-/// One of the equal parts a node's names are divided into. Shards speak to their likes only.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ShardId {
-    index: u16,
-    count: u16,
-}
-
-impl ShardId {
-    /// The only shard of a node that is not divided.
-    pub const WHOLE: Self = Self { index: 0, count: 1 };
-
-    /// `None` unless `index` is below `count`.
-    #[must_use]
-    pub const fn new(index: u16, count: u16) -> Option<Self> {
-        if index < count { Some(Self { index, count }) } else { None }
-    }
-
-    /// Which.
-    #[must_use]
-    pub const fn index(self) -> u16 {
-        self.index
-    }
-
-    /// Of how many.
-    #[must_use]
-    pub const fn count(self) -> u16 {
-        self.count
     }
 }
 
@@ -117,8 +87,8 @@ impl<'a> Hello<'a> {
                 .expect("a cell's granularity is below its shortest lease");
             put_u16(out, self.node.get());
             put_u64(out, self.boot);
-            put_u16(out, self.shard.index);
-            put_u16(out, self.shard.count);
+            put_u16(out, self.shard.index());
+            put_u16(out, self.shard.count());
             put_u32(out, self.cell.max_lease().as_millis());
             put_u32(out, drift.ppm());
             put_u32(out, granularity);
@@ -276,7 +246,10 @@ impl fmt::Display for Refused<'_> {
             Self::Shard { ours, theirs } => write!(
                 f,
                 "shard {} of {} here, {} of {} there",
-                ours.index, ours.count, theirs.index, theirs.count
+                ours.index(),
+                ours.count(),
+                theirs.index(),
+                theirs.count()
             ),
         }
     }

@@ -9,7 +9,7 @@
 //! | 4 | length of all that follows, at most [`FRAME_LEN_MAX`] - 4 |
 //! | 2 | magic, `PL` |
 //! | 1 | [`VERSION`] |
-//! | 1 | [`FrameKind`]: messages, hello or farewell |
+//! | 1 | [`FrameKind`]: messages, hello, farewell, ping or pong |
 //!
 //! A frame of messages goes on with its sender (2 bytes) and the sender's ballot counter (8), then
 //! messages to the end. Ballots, tenures and queries take 8 bytes and ttls 4: loading a fixed
@@ -49,9 +49,11 @@ mod crc;
 mod error;
 mod farewell;
 mod frame;
+mod heartbeat;
 mod hello;
 mod message;
 mod record;
+mod shard;
 mod snapshot;
 
 pub use error::DecodeError;
@@ -60,7 +62,9 @@ pub use frame::{
     FRAME_LEN_MAX, FrameAndRest, FrameKind, FrameReader, FrameWriter, HEADER_LEN, Header, VERSION,
     split_frame,
 };
-pub use hello::{CellName, Hello, Refused, Role, ShardId};
+pub use heartbeat::Heartbeat;
+pub use hello::{CellName, Hello, Refused, Role};
 pub use message::MESSAGE_LEN_MAX;
 pub use record::{RECORD_LEN, StableError, decode_record, encode_record};
+pub use shard::ShardId;
 pub use snapshot::{SnapshotReader, SnapshotWriter};
