@@ -1,0 +1,330 @@
+//! What a node is told when it starts: by code, by a TOML file, or by both.
+//!
+//! A [`Config`] is plain data that may contradict itself; [`Config::check`] says how. What the
+//! node works with are the checked settings of `settings.rs`. Names are not resolved here, no file
+//! but the configuration is opened, and nothing is read from the environment.
+
+mod address;
+mod duration;
+mod error;
+mod file;
+mod settings;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+pub use address::AddressError;
+pub use duration::{DurationError, parse_duration};
+pub use error::{ConfigError, LoadError, UnknownRole};
+pub use file::TomlError;
+pub(crate) use settings::Settings;
+
+/// What a node is told when it starts.
+///
+/// ```
+/// use std::time::Duration;
+/// use paxoslease::Config;
+///
+/// let config = Config::new("prod-eu", 1)
+///     .peer(1, "10.0.0.1:7401")
+///     .peer(2, "10.0.0.2:7401")
+///     .peer(3, "10.0.0.3:7401")
+///     .listen("0.0.0.0:7401")
+///     .max_lease(Duration::from_secs(30))
+///     .data_dir("/var/lib/paxoslease")
+///     .shards(2);
+/// config.check()?;
+///
+/// let same = Config::from_toml(
+///     r#"
+///     cell = "prod-eu"
+///     node = 1
+///     max_lease = "30s"
+///     data_dir = "/var/lib/paxoslease"
+///     shards = 2
+///     [peers]
+///     1 = "10.0.0.1:7401"
+///     2 = "10.0.0.2:7401"
+///     3 = "10.0.0.3:7401"
+///     [listen]
+///     peers = "0.0.0.0:7401"
+///     "#,
+/// )?;
+/// assert_eq!(config, same);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// What the cell is called, 1 to 64 bytes: nodes of another are refused.
+    pub cell: String,
+    /// Who this node is, 1 to 1023, another for every node; zero until it is known.
+    pub node: u16,
+    /// What it does in the cell.
+    pub role: Role,
+    /// The members of the cell and where their peers reach them, as `host:port`.
+    pub peers: BTreeMap<u16, String>,
+    /// Where this node listens.
+    pub listen: Listen,
+    /// The longest lease anyone may ask for. All nodes must agree.
+    pub max_lease: Duration,
+    /// How far a clock's rate may be off, in parts per million. All nodes must agree.
+    pub clock_drift_ppm: u32,
+    /// How old a clock's reading may be. All nodes must agree.
+    pub clock_granularity: Duration,
+    /// Where the stable record is kept. Without it, exclusion across a restart rests on the wall
+    /// clock (R5), and every start waits for `max_lease` before it votes.
+    pub data_dir: Option<PathBuf>,
+    /// Certificates for mutual TLS between peers; without it, peers speak in clear.
+    pub tls: Option<Tls>,
+    /// How many threads share the names, 1 to 256; one per core if not said. All nodes must agree.
+    pub shards: Option<u16>,
+    /// For how long a shard may look for work before it sleeps: lower latency for idle cycles.
+    pub spin: Duration,
+    /// The caller vouches that nobody can hold a lease of this cell yet, so no quarantine is kept.
+    pub new_cell: bool,
+    /// Starts without a stable record that was lost or is corrupt (R6): the node waits for
+    /// `max_lease` before it votes.
+    pub reset_stable_record: bool,
+    /// How long to wait for what.
+    pub timing: Timing,
+    /// Bounds on memory.
+    pub limits: Limits,
+}
+
+/// What a node does in its cell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Role {
+    /// It votes on leases, and takes them.
+    #[default]
+    Member,
+    /// It only takes leases, in one round trip straight from the members.
+    Proposer,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Member => "member",
+            Self::Proposer => "proposer",
+        })
+    }
+}
+
+impl FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRole> {
+        match text {
+            "member" => Ok(Self::Member),
+            "proposer" => Ok(Self::Proposer),
+            _ => Err(UnknownRole { text: text.to_owned() }),
+        }
+    }
+}
+
+/// Where a node listens, each as `host:port`. Port 0 is any that is free.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Listen {
+    /// For peers. A member listens on its own address in [`Config::peers`] if this is not said.
+    pub peers: Option<String>,
+    /// For clients of the daemon; an embedded node has none.
+    pub clients: Option<String>,
+    /// For people, by the daemon; an embedded node has none.
+    pub http: Option<String>,
+}
+
+/// PEM files for mutual TLS between peers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Tls {
+    /// This node's certificate, and those that lead to `ca`.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Who signs the certificates of the cell's nodes.
+    pub ca: PathBuf,
+}
+
+impl Tls {
+    /// All three are needed.
+    pub fn new(cert: impl Into<PathBuf>, key: impl Into<PathBuf>, ca: impl Into<PathBuf>) -> Self {
+        Self { cert: cert.into(), key: key.into(), ca: ca.into() }
+    }
+}
+
+/// How long to wait for what. None may be zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Timing {
+    /// How long a request goes on trying before it reports that there is no quorum.
+    pub request_timeout: Duration,
+    /// After this long without a majority a round is given up and another begun.
+    pub attempt_timeout: Duration,
+    /// How often a peer hears from this node at least.
+    pub heartbeat: Duration,
+    /// After this long without a word a peer's connection is given up; at least two heartbeats.
+    pub peer_timeout: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            request_timeout: Duration::from_secs(2),
+            attempt_timeout: Duration::from_millis(100),
+            heartbeat: Duration::from_millis(200),
+            peer_timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Bounds on what a node keeps. Shards share them equally; none may be zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Leases a member votes on.
+    pub leases: u32,
+    /// Requests that wait for a lease.
+    pub waiters: u32,
+    /// Requests under way.
+    pub inflight: u32,
+    /// Bytes queued for one peer by one shard, at least 512 KiB; what is over is dropped.
+    pub peer_queue_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            leases: 100_000_000,
+            waiters: 1_000_000,
+            inflight: 1_000_000,
+            peer_queue_bytes: 4 << 20,
+        }
+    }
+}
+
+impl Config {
+    /// The least there is to say; members are added by [`Self::peer`].
+    pub fn new(cell: impl Into<String>, node: u16) -> Self {
+        Self {
+            cell: cell.into(),
+            node,
+            role: Role::default(),
+            peers: BTreeMap::new(),
+            listen: Listen::default(),
+            max_lease: Duration::from_secs(60),
+            clock_drift_ppm: 1000,
+            clock_granularity: Duration::from_millis(1),
+            data_dir: None,
+            tls: None,
+            shards: None,
+            spin: Duration::ZERO,
+            new_cell: false,
+            reset_stable_record: false,
+            timing: Timing::default(),
+            limits: Limits::default(),
+        }
+    }
+
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no TOML, or has a key that is unknown or of another kind.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| LoadError::Read { path: path.to_owned(), error })?;
+        let at = |error| LoadError::Toml { path: path.to_owned(), error };
+        Self::from_toml(&text).map_err(at)
+    }
+
+    /// Reads a TOML text. What it leaves out keeps its default, and may still be set.
+    ///
+    /// # Errors
+    /// When it is no TOML, or has a key that is unknown or of another kind.
+    pub fn from_toml(text: &str) -> Result<Self, TomlError> {
+        file::parse(text)
+    }
+
+    /// Adds a member of the cell, or moves it; this node too, if it is one.
+    #[must_use]
+    pub fn peer(mut self, node: u16, address: impl Into<String>) -> Self {
+        self.peers.insert(node, address.into());
+        self
+    }
+
+    /// Sets [`Self::role`](field@Self::role).
+    #[must_use]
+    pub const fn role(mut self, role: Role) -> Self {
+        self.role = role;
+        self
+    }
+
+    /// Sets where to listen for peers, [`Listen::peers`].
+    #[must_use]
+    pub fn listen(mut self, address: impl Into<String>) -> Self {
+        self.listen.peers = Some(address.into());
+        self
+    }
+
+    /// Sets [`Self::max_lease`](field@Self::max_lease).
+    #[must_use]
+    pub const fn max_lease(mut self, max_lease: Duration) -> Self {
+        self.max_lease = max_lease;
+        self
+    }
+
+    /// Sets [`Self::data_dir`](field@Self::data_dir).
+    #[must_use]
+    pub fn data_dir(mut self, data_dir: impl Into<PathBuf>) -> Self {
+        self.data_dir = Some(data_dir.into());
+        self
+    }
+
+    /// Sets [`Self::tls`](field@Self::tls).
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Sets [`Self::shards`](field@Self::shards).
+    #[must_use]
+    pub const fn shards(mut self, shards: u16) -> Self {
+        self.shards = Some(shards);
+        self
+    }
+
+    /// Sets [`Self::spin`](field@Self::spin).
+    #[must_use]
+    pub const fn spin(mut self, spin: Duration) -> Self {
+        self.spin = spin;
+        self
+    }
+
+    /// Sets [`Self::new_cell`](field@Self::new_cell). Two holders are possible if it is not true.
+    #[must_use]
+    pub const fn new_cell(mut self, new_cell: bool) -> Self {
+        self.new_cell = new_cell;
+        self
+    }
+
+    /// Sets [`Self::reset_stable_record`](field@Self::reset_stable_record).
+    #[must_use]
+    pub const fn reset_stable_record(mut self, reset: bool) -> Self {
+        self.reset_stable_record = reset;
+        self
+    }
+
+    /// Whether a node could start with this, as far as can be told without the machine.
+    ///
+    /// # Errors
+    /// Names the first contradiction, what was expected, and what to do.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.settings().map(drop)
+    }
+}

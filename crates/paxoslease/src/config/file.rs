@@ -1,0 +1,298 @@
+//! A configuration as a TOML text.
+//!
+//! The document is flattened into dotted keys; each setting takes its own out, and what is left
+//! over is unknown. So a key is spelt once, here, and the nearest known one is found in whatever
+//! table it belongs to. Whether settings fit together is for [`Config::check`], as flags may still
+//! override them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+use toml::de::{DeTable, DeValue};
+
+use super::{Config, Role, Tls, parse_duration};
+
+/// What is wrong with a configuration as a text, and where.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("line {line}: {problem}")]
+pub struct TomlError {
+    line: usize,
+    problem: String,
+}
+
+impl TomlError {
+    /// The line, counted from one.
+    #[must_use]
+    pub const fn line(&self) -> usize {
+        self.line
+    }
+
+    fn at(text: &str, offset: usize, problem: String) -> Self {
+        Self { line: line_at(text, offset), problem }
+    }
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+}
+
+/// Reads a configuration; what it leaves out keeps its default.
+pub(super) fn parse(text: &str) -> Result<Config, TomlError> {
+    let mut config = Config::new("", 0);
+    let root = DeTable::parse(text).map_err(|error| {
+        let offset = error.span().map_or(text.len(), |span| span.start);
+        let source = text.lines().nth(line_at(text, offset) - 1).unwrap_or_default().trim();
+        TomlError::at(text, offset, format!("{}, in `{source}`", error.message()))
+    })?;
+    let mut document = Document { text, entries: BTreeMap::new(), known: Vec::new() };
+    document.flatten("", root.get_ref());
+    document.read("cell", &mut config.cell)?;
+    document.read("node", &mut config.node)?;
+    document.read("role", &mut config.role)?;
+    document.read("max_lease", &mut config.max_lease)?;
+    document.read("clock_drift_ppm", &mut config.clock_drift_ppm)?;
+    document.read("clock_granularity", &mut config.clock_granularity)?;
+    document.read("data_dir", &mut config.data_dir)?;
+    document.read("shards", &mut config.shards)?;
+    document.read("spin", &mut config.spin)?;
+    document.read_peers(&mut config.peers)?;
+    document.read("listen.peers", &mut config.listen.peers)?;
+    document.read("listen.clients", &mut config.listen.clients)?;
+    document.read("listen.http", &mut config.listen.http)?;
+    let tls_at = document.first_of("tls.");
+    let (mut cert, mut key, mut ca) = (None::<PathBuf>, None::<PathBuf>, None::<PathBuf>);
+    document.read("tls.cert", &mut cert)?;
+    document.read("tls.key", &mut key)?;
+    document.read("tls.ca", &mut ca)?;
+    document.read("timing.request_timeout", &mut config.timing.request_timeout)?;
+    document.read("timing.attempt_timeout", &mut config.timing.attempt_timeout)?;
+    document.read("timing.heartbeat", &mut config.timing.heartbeat)?;
+    document.read("timing.peer_timeout", &mut config.timing.peer_timeout)?;
+    document.read("limits.leases", &mut config.limits.leases)?;
+    document.read("limits.waiters", &mut config.limits.waiters)?;
+    document.read("limits.inflight", &mut config.limits.inflight)?;
+    document.read("limits.peer_queue_bytes", &mut config.limits.peer_queue_bytes)?;
+    document.finish()?;
+    // After the unknown keys: that one is misspelt is the better thing to be told.
+    let missing = |key| {
+        let problem = format!("`tls.{key}` is missing; give `cert`, `key` and `ca`, or none");
+        Err(TomlError::at(text, tls_at.unwrap_or(0), problem))
+    };
+    config.tls = match (cert, key, ca) {
+        (Some(cert), Some(key), Some(ca)) => Some(Tls { cert, key, ca }),
+        (None, None, None) => None,
+        (None, _, _) => return missing("cert"),
+        (_, None, _) => return missing("key"),
+        (_, _, None) => return missing("ca"),
+    };
+    Ok(config)
+}
+
+/// The keys nobody has taken yet, and those that somebody would have.
+struct Document<'a> {
+    text: &'a str,
+    entries: BTreeMap<String, Entry<'a>>,
+    known: Vec<&'static str>,
+}
+
+/// A value that is no table, or an empty one.
+struct Entry<'a> {
+    /// Where its key begins.
+    offset: usize,
+    value: &'a DeValue<'a>,
+}
+
+impl<'a> Document<'a> {
+    fn flatten(&mut self, prefix: &str, table: &'a DeTable<'a>) {
+        for (key, value) in table {
+            let name = key.get_ref();
+            let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+            let key_path = if !name.is_empty() && name.chars().all(is_bare) {
+                format!("{prefix}{name}")
+            } else {
+                format!("{prefix}{name:?}")
+            };
+            match value.get_ref() {
+                DeValue::Table(inner) if !inner.is_empty() => {
+                    self.flatten(&format!("{key_path}."), inner);
+                }
+                value => {
+                    self.entries.insert(key_path, Entry { offset: key.span().start, value });
+                }
+            }
+        }
+    }
+
+    fn read<T: FromToml>(&mut self, key: &'static str, to: &mut T) -> Result<(), TomlError> {
+        self.known.push(key);
+        if let Some(entry) = self.entries.remove(key) {
+            *to = self.value(key, &entry)?;
+        }
+        Ok(())
+    }
+
+    fn value<T: FromToml>(&self, key: &str, entry: &Entry<'_>) -> Result<T, TomlError> {
+        T::from_toml(entry.value).map_err(|problem| {
+            let problem = match problem {
+                Problem::Unlike(expected) => {
+                    format!("`{key}` is {}; expected {expected}", describe(entry.value))
+                }
+                Problem::Bad(why) => format!("`{key}`: {why}"),
+            };
+            TomlError::at(self.text, entry.offset, problem)
+        })
+    }
+
+    fn read_peers(&mut self, peers: &mut BTreeMap<u16, String>) -> Result<(), TomlError> {
+        self.known.push("peers.1");
+        let keys = self.entries.extract_if("peers.".to_owned().."peers/".to_owned(), |_, _| true);
+        for (key, entry) in keys.collect::<Vec<_>>() {
+            let id = &key["peers.".len()..];
+            // One spelling per number, or `1` and `01` would be two keys of one node.
+            let Some(node) = id.parse().ok().filter(|node: &u16| node.to_string() == id) else {
+                let problem =
+                    format!("`{key}`: a peer's key is its node id, a number from 1 to 1023");
+                return Err(TomlError::at(self.text, entry.offset, problem));
+            };
+            peers.insert(node, self.value(&key, &entry)?);
+        }
+        Ok(())
+    }
+
+    /// Where the first key of a table begins.
+    fn first_of(&self, prefix: &str) -> Option<usize> {
+        let keys = self.entries.iter().filter(|(key, _)| key.starts_with(prefix));
+        keys.map(|(_, entry)| entry.offset).min()
+    }
+
+    /// Refuses what nobody has taken, the first in the text.
+    fn finish(self) -> Result<(), TomlError> {
+        let is_table = |key: &str| {
+            self.known
+                .iter()
+                .any(|known| known.strip_prefix(key).is_some_and(|k| k.starts_with('.')))
+        };
+        // A table may stand empty, with all its keys commented out.
+        let is_empty = |key: &str, value: &DeValue<'_>| value.is_table() && is_table(key);
+        let left = self.entries.iter().filter(|(key, entry)| !is_empty(key, entry.value));
+        let Some((key, entry)) = left.min_by_key(|(_, entry)| entry.offset) else {
+            return Ok(());
+        };
+        let table = key.split_once('.').map(|(table, _)| table);
+        let problem = if is_table(key) {
+            format!("`{key}` is {}; expected a table, `[{key}]`", describe(entry.value))
+        } else if let Some(table) = table.filter(|table| self.known.contains(table)) {
+            format!("`{table}` is a table here; expected a single value, `{table} = ...`")
+        } else {
+            let nearest = self.known.iter().min_by_key(|known| far(key, known));
+            let nearest = nearest.expect("some keys are known");
+            format!("unknown key `{key}`; the nearest known key is `{nearest}`")
+        };
+        Err(TomlError::at(self.text, entry.offset, problem))
+    }
+}
+
+/// How unlike two keys are. The right name in the wrong table is near.
+fn far(key: &str, known: &str) -> usize {
+    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+    edits(key, known).min(edits(&last(key), &last(known)) + 1)
+}
+
+/// How many characters must be inserted, removed or replaced to get from one text to the other
+/// (Levenshtein, 1965).
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, from) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+fn describe(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("the text {text:?}"),
+        DeValue::Integer(number) => format!("the number {number}"),
+        DeValue::Float(number) => format!("the number {number}"),
+        DeValue::Boolean(yes) => yes.to_string(),
+        DeValue::Datetime(when) => format!("the date {when}"),
+        DeValue::Array(_) => "an array".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// Why a value does not suit its key.
+enum Problem {
+    /// It is of another kind; this was expected.
+    Unlike(String),
+    /// It is of the right kind, and this is wrong with it.
+    Bad(String),
+}
+
+trait FromToml: Sized {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem>;
+}
+
+impl<T: FromToml> FromToml for Option<T> {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
+        T::from_toml(value).map(Some)
+    }
+}
+
+impl FromToml for String {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
+        let text = value.as_str().map(str::to_owned);
+        text.ok_or_else(|| Problem::Unlike("text in quotes".to_owned()))
+    }
+}
+
+impl FromToml for PathBuf {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
+        let path = value.as_str().map(Self::from);
+        path.ok_or_else(|| Problem::Unlike("a path in quotes".to_owned()))
+    }
+}
+
+impl FromToml for Duration {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
+        let Some(text) = value.as_str() else {
+            let expected = "a duration in quotes, such as \"15s\" or \"500ms\"";
+            return Err(Problem::Unlike(expected.to_owned()));
+        };
+        parse_duration(text).map_err(|error| Problem::Bad(error.to_string()))
+    }
+}
+
+impl FromToml for Role {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
+        let role = value.as_str().and_then(|text| text.parse().ok());
+        role.ok_or_else(|| Problem::Unlike("\"member\" or \"proposer\"".to_owned()))
+    }
+}
+
+macro_rules! from_toml_number {
+    ($($number:ty),*) => {$(
+        impl FromToml for $number {
+            fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
+                let number = value.as_integer().and_then(|number| {
+                    Self::from_str_radix(number.as_str(), number.radix()).ok()
+                });
+                number.ok_or_else(|| {
+                    let quotes = if value.is_str() { ", without quotes" } else { "" };
+                    let expected = format!("a whole number from 0 to {}{quotes}", Self::MAX);
+                    Problem::Unlike(expected)
+                })
+            }
+        }
+    )*};
+}
+
+from_toml_number!(u16, u32, usize);

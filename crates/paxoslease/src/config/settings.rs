@@ -1,0 +1,316 @@
+//! A configuration that was found to make sense.
+//!
+//! Parsed once, so that nothing behind it has to ask whether a node id fits, a member is listed or
+//! a limit is zero.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use paxoslease_core::{Cell, Drift, NodeId, Ttl};
+use paxoslease_wire::CellName;
+
+use super::address::Address;
+use super::{Config, ConfigError, Limits, Role, Timing, Tls};
+
+/// The most threads that can share the names.
+pub(super) const SHARDS_MAX: u16 = 256;
+/// The smallest bound on what is queued for a peer.
+pub(super) const PEER_QUEUE_BYTES_MIN: usize = 512 << 10;
+
+/// What a node works with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Settings {
+    cell_name: String,
+    /// Members, M and drift.
+    pub(crate) cell: Cell,
+    /// Who this is: a member of the cell if and only if `role` says so.
+    pub(crate) node: NodeId,
+    pub(crate) role: Role,
+    /// Every member's address, this node's too if it is one.
+    pub(crate) members: BTreeMap<NodeId, String>,
+    /// Where to listen for peers; a proposer does not.
+    pub(crate) listen: Option<String>,
+    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) shards: NonZeroU16,
+    pub(crate) spin: Duration,
+    pub(crate) new_cell: bool,
+    pub(crate) reset_stable_record: bool,
+    pub(crate) timing: Timing,
+    pub(crate) limits: Limits,
+}
+
+impl Settings {
+    /// What the cell is called.
+    pub(crate) fn cell_name(&self) -> CellName<'_> {
+        CellName::new(&self.cell_name).expect("checked when the settings were made")
+    }
+
+    /// The members this node connects to or hears from: all but itself.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = (NodeId, &str)> {
+        let others = self.members.iter().filter(|(node, _)| **node != self.node);
+        others.map(|(node, address)| (*node, address.as_str()))
+    }
+
+    /// What one shard's core is told. Limits are shared equally, rounded up.
+    pub(crate) fn core_config(&self, seed: u64, shard_index: u16) -> paxoslease_core::Config {
+        let share = |limit: u32| limit.div_ceil(u32::from(self.shards.get())) as usize;
+        let defaults = paxoslease_core::Config::new(self.node, self.cell, seed);
+        let attempt_timeout = self.timing.attempt_timeout;
+        paxoslease_core::Config {
+            // Shards must not pause for the same random spans.
+            seed: seed.wrapping_add(u64::from(shard_index)),
+            attempt_timeout,
+            attempt_timeout_min: defaults.attempt_timeout_min.min(attempt_timeout),
+            request_timeout: self.timing.request_timeout,
+            limits: paxoslease_core::Limits {
+                entries_max: share(self.limits.leases),
+                rounds_max: share(self.limits.inflight),
+                waiters_max: share(self.limits.waiters),
+                ..defaults.limits
+            },
+            ..defaults
+        }
+    }
+}
+
+impl Config {
+    /// Checks everything that can be checked without the machine.
+    pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
+        CellName::new(&self.cell)
+            .map_err(|error| ConfigError::CellName { name: self.cell.clone(), error })?;
+        let node = self.checked_node()?;
+        let members = self.checked_members(node)?;
+        self.check_listen()?;
+        let ids: Vec<NodeId> = members.keys().copied().collect();
+        let max_lease = Ttl::from_duration(self.max_lease).filter(|ttl| *ttl >= Ttl::MIN);
+        let max_lease = max_lease.ok_or(ConfigError::MaxLease { max_lease: self.max_lease })?;
+        let drift = Drift::new(self.clock_drift_ppm, self.clock_granularity)
+            .ok_or(ConfigError::ClockDrift { ppm: self.clock_drift_ppm })?;
+        let cell = Cell::new(&ids, max_lease, drift).map_err(ConfigError::Cell)?;
+        self.check_paths()?;
+        self.check_timing()?;
+        self.check_limits()?;
+        let own_address = members.get(&node).cloned();
+        Ok(Settings {
+            cell_name: self.cell.clone(),
+            cell,
+            node,
+            role: self.role,
+            members,
+            listen: self.listen.peers.clone().or(own_address),
+            data_dir: self.data_dir.clone(),
+            tls: self.tls.clone(),
+            shards: self.checked_shards()?,
+            spin: self.spin,
+            new_cell: self.new_cell,
+            reset_stable_record: self.reset_stable_record,
+            timing: self.timing,
+            limits: self.limits,
+        })
+    }
+
+    fn checked_node(&self) -> Result<NodeId, ConfigError> {
+        if self.node == 0 {
+            return Err(ConfigError::NoNode);
+        }
+        NodeId::new(self.node).ok_or(ConfigError::NodeId { key: "node", node: self.node })
+    }
+
+    fn checked_members(&self, node: NodeId) -> Result<BTreeMap<NodeId, String>, ConfigError> {
+        if self.peers.is_empty() {
+            return Err(ConfigError::NoPeers);
+        }
+        let mut members = BTreeMap::new();
+        let mut taken = BTreeMap::new();
+        for (id, address) in &self.peers {
+            let member = NodeId::new(*id).ok_or(ConfigError::NodeId { key: "peers", node: *id })?;
+            let key = format!("peers.{id}");
+            let parsed = Address::parse_peer(address).map_err(|error| ConfigError::Address {
+                key: key.clone(),
+                address: address.clone(),
+                error,
+            })?;
+            claim(&mut taken, parsed, key, address)?;
+            members.insert(member, address.clone());
+        }
+        match (self.role, members.contains_key(&node)) {
+            (Role::Member, true) | (Role::Proposer, false) => Ok(members),
+            (Role::Proposer, true) => Err(ConfigError::ProposerListed { node }),
+            (Role::Member, false) => {
+                let ids: Vec<String> = members.keys().map(ToString::to_string).collect();
+                Err(ConfigError::MemberNotListed { node, listed: ids.join(", ") })
+            }
+        }
+    }
+
+    fn check_listen(&self) -> Result<(), ConfigError> {
+        if let (Role::Proposer, Some(address)) = (self.role, &self.listen.peers) {
+            return Err(ConfigError::ProposerListens { address: address.clone() });
+        }
+        let mut taken = BTreeMap::new();
+        let listen = &self.listen;
+        let listens =
+            [("peers", &listen.peers), ("clients", &listen.clients), ("http", &listen.http)];
+        for (name, address) in listens {
+            let Some(address) = address else { continue };
+            let key = format!("listen.{name}");
+            let parsed = Address::parse(address).map_err(|error| ConfigError::Address {
+                key: key.clone(),
+                address: address.clone(),
+                error,
+            })?;
+            // Port 0 is another free one each time.
+            if parsed.port != 0 {
+                claim(&mut taken, parsed, key, address)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_paths(&self) -> Result<(), ConfigError> {
+        let tls = self
+            .tls
+            .iter()
+            .flat_map(|tls| [("tls.cert", &tls.cert), ("tls.key", &tls.key), ("tls.ca", &tls.ca)]);
+        let mut paths = self.data_dir.iter().map(|path| ("data_dir", path)).chain(tls);
+        if let Some((key, _)) = paths.find(|(_, path)| path.as_os_str().is_empty()) {
+            return Err(ConfigError::EmptyPath { key });
+        }
+        if self.reset_stable_record && self.new_cell {
+            return Err(ConfigError::ResetOfNewCell);
+        }
+        if self.reset_stable_record && self.data_dir.is_none() {
+            return Err(ConfigError::NothingToReset);
+        }
+        Ok(())
+    }
+
+    fn checked_shards(&self) -> Result<NonZeroU16, ConfigError> {
+        let Some(shards) = self.shards else {
+            let cores = thread::available_parallelism().map_or(1, usize::from);
+            let cores = u16::try_from(cores).unwrap_or(SHARDS_MAX).min(SHARDS_MAX);
+            return Ok(NonZeroU16::new(cores).expect("a machine has a core"));
+        };
+        let in_bounds = NonZeroU16::new(shards).filter(|shards| shards.get() <= SHARDS_MAX);
+        in_bounds.ok_or(ConfigError::Shards { shards })
+    }
+
+    fn check_timing(&self) -> Result<(), ConfigError> {
+        let (timing, defaults) = (&self.timing, Timing::default());
+        let spans = [
+            ("request_timeout", timing.request_timeout, defaults.request_timeout),
+            ("attempt_timeout", timing.attempt_timeout, defaults.attempt_timeout),
+            ("heartbeat", timing.heartbeat, defaults.heartbeat),
+            ("peer_timeout", timing.peer_timeout, defaults.peer_timeout),
+        ];
+        if let Some((key, _, expected)) = spans.into_iter().find(|(_, span, _)| span.is_zero()) {
+            return Err(ConfigError::ZeroTime { key, expected });
+        }
+        let (peer_timeout, heartbeat) = (timing.peer_timeout, timing.heartbeat);
+        if peer_timeout < heartbeat.saturating_mul(2) {
+            return Err(ConfigError::PeerTimeout { peer_timeout, heartbeat });
+        }
+        Ok(())
+    }
+
+    fn check_limits(&self) -> Result<(), ConfigError> {
+        let Limits { leases, waiters, inflight, peer_queue_bytes } = self.limits;
+        let counts = [("leases", leases), ("waiters", waiters), ("inflight", inflight)];
+        if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(ConfigError::ZeroLimit { key });
+        }
+        if peer_queue_bytes < PEER_QUEUE_BYTES_MIN {
+            return Err(ConfigError::PeerQueue { bytes: peer_queue_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// Notes who has an address, unless somebody else does.
+fn claim(
+    taken: &mut BTreeMap<Address, String>,
+    parsed: Address,
+    key: String,
+    address: &str,
+) -> Result<(), ConfigError> {
+    match taken.insert(parsed, key.clone()) {
+        None => Ok(()),
+        Some(first) => {
+            let address = address.to_owned();
+            Err(ConfigError::SameAddress { first, second: key, address })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config::new("north", 2).peer(1, "a:7401").peer(2, "b:7401").peer(3, "c:7401").shards(3)
+    }
+
+    fn node(id: u16) -> NodeId {
+        NodeId::new(id).expect("in bounds")
+    }
+
+    #[test]
+    fn a_member_listens_on_its_own_address_unless_told_otherwise() {
+        let settings = config().settings().expect("valid");
+        assert_eq!(settings.listen.as_deref(), Some("b:7401"));
+        let settings = config().listen("0.0.0.0:0").settings().expect("valid");
+        assert_eq!(settings.listen.as_deref(), Some("0.0.0.0:0"));
+    }
+
+    #[test]
+    fn a_proposer_listens_nowhere_and_all_members_are_its_peers() {
+        let mut config = config().role(Role::Proposer);
+        config.node = 9;
+        let settings = config.settings().expect("valid");
+        assert_eq!(settings.listen, None);
+        assert_eq!(settings.peers().count(), 3);
+        assert_eq!(settings.cell.member(settings.node), None);
+    }
+
+    #[test]
+    fn a_member_is_not_its_own_peer() {
+        let settings = config().settings().expect("valid");
+        let peers: Vec<_> = settings.peers().collect();
+        assert_eq!(peers, [(node(1), "a:7401"), (node(3), "c:7401")]);
+        assert_eq!(settings.cell.members(), [node(1), node(2), node(3)]);
+        assert_eq!(settings.cell_name().as_str(), "north");
+    }
+
+    #[test]
+    fn shards_share_the_limits_rounded_up() {
+        let settings = config().settings().expect("valid");
+        let core = settings.core_config(7, 2);
+        assert_eq!(core.limits.entries_max, 33_333_334);
+        assert_eq!((core.limits.rounds_max, core.limits.waiters_max), (333_334, 333_334));
+        assert_ne!(core.seed, settings.core_config(7, 1).seed);
+    }
+
+    #[test]
+    fn whatever_passes_the_check_is_good_enough_for_the_core() {
+        let mut config = config();
+        config.timing.attempt_timeout = Duration::from_nanos(1);
+        config.timing.request_timeout = Duration::from_nanos(1);
+        (config.limits.leases, config.limits.waiters, config.limits.inflight) = (1, 1, 1);
+        let core = config.settings().expect("valid").core_config(u64::MAX, 2);
+        assert_eq!(core.check(), Ok(()));
+        assert!(core.attempt_timeout_min <= core.attempt_timeout);
+        let limits = core.limits;
+        assert_eq!((limits.entries_max, limits.waiters_max, limits.rounds_max), (1, 1, 1));
+    }
+
+    #[test]
+    fn without_a_word_there_is_a_shard_per_core_within_the_bounds() {
+        let mut config = config();
+        config.shards = None;
+        assert!(config.settings().expect("valid").shards.get() <= SHARDS_MAX);
+    }
+}
