@@ -1,0 +1,224 @@
+//! Mutual TLS between peers: certificates, and who they speak for.
+//!
+//! A node is known by its certificate: node 3's is valid for the DNS name `node-3.paxoslease` and
+//! signed by the cell's own CA. The dialer demands that name from whom it calls; the acceptor
+//! learns from the Hello whom it talks to and then asks [`Stream::peer_is`]. TLS 1.3 only, and a
+//! full handshake each time: a resumed session would skip the look at the certificate.
+//!
+//! Deliberately absent: revocation lists (a cell replaces its CA instead), a reload of changed
+//! files, and any process-wide state, since the service that embeds a node may use rustls itself.
+
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use paxoslease_core::NodeId;
+use rustls::client::{Resumption, verify_server_name};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, ClientConnection, InconsistentKeys, RootCertStore, ServerConfig};
+use rustls::{ServerConnection, SupportedProtocolVersion};
+
+pub(crate) use stream::{Stream, TlsStream};
+
+const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13];
+
+/// Why the files of `[tls]` cannot be used. They were only read: nothing was changed or started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file is missing or may not be read.
+    #[error(
+        "cannot read {}: {source}; [tls] names three PEM files: cert, key and ca",
+        path.display()
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file without a certificate where one belongs.
+    #[error("no certificate in {}: expected PEM with BEGIN CERTIFICATE", path.display())]
+    NoCertificate {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file without a private key where one belongs.
+    #[error(
+        "no private key in {}: expected PEM with BEGIN PRIVATE KEY, not encrypted",
+        path.display()
+    )]
+    NoKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What a file contains cannot be used.
+    #[error("{} cannot be used: {reason}; make or copy it anew", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Certificate and key belong to different pairs.
+    #[error(
+        "the key in {} is not the key of the certificate in {}: use the pair made together",
+        key.display(), cert.display()
+    )]
+    KeyMismatch {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+    },
+    /// This node's own certificate is for another node, so every peer would refuse it.
+    #[error(
+        "the certificate in {} is not valid for {name}: give this node its own, or correct `node`",
+        cert.display()
+    )]
+    OtherNode {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The DNS name that the certificate lacks.
+        name: String,
+    },
+}
+
+/// This node's identity and the CA that it trusts, ready for any number of connections.
+#[derive(Clone)]
+pub(crate) struct TlsContext {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    identity: Arc<CertifiedKey>,
+    cert: PathBuf,
+}
+
+impl TlsContext {
+    /// Reads this node's certificate chain, its key and the CA of the cell, all PEM.
+    pub(crate) fn load(cert: &Path, key: &Path, ca: &Path) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let identity = Arc::new(identity(&provider, cert, key)?);
+        let resolver = Arc::new(SingleCertAndKey::from(Arc::clone(&identity)));
+        let roots = Arc::new(roots(ca)?);
+
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(VERSIONS)
+            .expect("ring has cipher suites for TLS 1.3")
+            .with_root_certificates(Arc::clone(&roots))
+            .with_client_cert_resolver(Arc::clone(&resolver) as _);
+        client.resumption = Resumption::disabled();
+
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
+            .build()
+            .expect("there is a root, and no revocation list to be wrong");
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(VERSIONS)
+            .expect("ring has cipher suites for TLS 1.3")
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(resolver);
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.send_tls13_tickets = 0;
+
+        let (client, server) = (Arc::new(client), Arc::new(server));
+        Ok(Self { client, server, identity, cert: cert.to_owned() })
+    }
+
+    /// Whether the loaded certificate is `node`'s: better said at the start than by every peer.
+    pub(crate) fn check_node(&self, node: NodeId) -> Result<(), TlsError> {
+        match self.identity.cert.first() {
+            Some(certificate) if is_for(certificate, node) => Ok(()),
+            _ => Err(TlsError::OtherNode { cert: self.cert.clone(), name: dns_name(node) }),
+        }
+    }
+
+    /// The calling side of a connection to `node`. Nothing is sent before the first `flush`.
+    pub(crate) fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
+        let conn = ClientConnection::new(Arc::clone(&self.client), server_name(node))
+            .map_err(|error| stream::explain(&error))?;
+        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp))))
+    }
+
+    /// The called side of a connection. Who called is known, and checked, with its Hello.
+    pub(crate) fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
+        let conn = ServerConnection::new(Arc::clone(&self.server))
+            .map_err(|error| stream::explain(&error))?;
+        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp))))
+    }
+}
+
+fn dns_name(node: NodeId) -> String {
+    format!("node-{node}.paxoslease")
+}
+
+fn server_name(node: NodeId) -> ServerName<'static> {
+    ServerName::try_from(dns_name(node)).expect("letters, digits, a hyphen and a dot")
+}
+
+/// Says nothing about who signed the certificate: that was settled in the handshake.
+fn is_for(certificate: &CertificateDer<'_>, node: NodeId) -> bool {
+    ParsedCertificate::try_from(certificate)
+        .is_ok_and(|parsed| verify_server_name(&parsed, &server_name(node)).is_ok())
+}
+
+fn identity(provider: &CryptoProvider, cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
+    let chain = certificates(cert)?;
+    let secret = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| match error {
+        pem::Error::NoItemsFound => TlsError::NoKey { path: key.to_owned() },
+        other => damaged(key, &other),
+    })?;
+    CertifiedKey::from_der(chain, secret, provider).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            TlsError::KeyMismatch { cert: cert.to_owned(), key: key.to_owned() }
+        }
+        rustls::Error::InvalidCertificate(why) => unusable(cert, why.to_string()),
+        _ => unusable(key, "it is no RSA, ECDSA or Ed25519 key that TLS can use".to_owned()),
+    })
+}
+
+fn roots(ca: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(ca)? {
+        roots.add(certificate).map_err(|error| unusable(ca, error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&read(path)?)
+        .collect::<Result<_, _>>()
+        .map_err(|error| damaged(path, &error))?;
+    if found.is_empty() {
+        return Err(TlsError::NoCertificate { path: path.to_owned() });
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(path).map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })
+}
+
+/// The parser's own words would quote the file, and the file may be a private key.
+fn damaged(path: &Path, error: &pem::Error) -> TlsError {
+    let reason = match error {
+        pem::Error::MissingSectionEnd { .. } => "a PEM section has no END line",
+        pem::Error::IllegalSectionStart { .. } => "a PEM section has a malformed BEGIN line",
+        pem::Error::Base64Decode(_) => "a PEM section is not base64",
+        _ => "it is not PEM",
+    };
+    unusable(path, reason.to_owned())
+}
+
+fn unusable(path: &Path, reason: String) -> TlsError {
+    TlsError::Unusable { path: path.to_owned(), reason }
+}

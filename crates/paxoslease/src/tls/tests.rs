@@ -1,0 +1,445 @@
+//! Real sockets on loopback, driven by edges alone as the node's loop does it: an end moves only
+//! when its own socket reported something, so a lost edge shows as a test where nothing moves.
+
+use std::cell::Cell;
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use std::{fs, process};
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use paxoslease_core::NodeId;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::ClientConfig;
+
+use super::stream::CIPHERTEXT_MAX;
+use super::{Stream, TlsContext, TlsError};
+
+fn node(id: u16) -> NodeId {
+    NodeId::new(id).expect("a node id")
+}
+
+/// A folder of PEM files, gone with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("paxoslease-tls-{}-{count}", process::id()));
+        fs::create_dir_all(&path).expect("a temporary folder");
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("a temporary file");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The authority of one cell.
+struct Ca(CertifiedIssuer<'static, KeyPair>);
+
+impl Ca {
+    fn new() -> Self {
+        Self::named("the cell's CA")
+    }
+
+    fn named(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        Self(CertifiedIssuer::self_signed(params, key).expect("a root certificate"))
+    }
+
+    /// The certificate of node `id` and its key.
+    fn issue(&self, id: u16) -> (String, String) {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new([format!("node-{id}.paxoslease")]).expect("a name");
+        let certificate = params.signed_by(&key, &self.0).expect("a certificate");
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    /// Node `id` with a certificate of this authority, trusting those that `trusted` names.
+    fn context_trusting(&self, id: u16, trusted: &[&Ca]) -> TlsContext {
+        let folder = Folder::new();
+        let (cert, key) = self.issue(id);
+        let cas: String = trusted.iter().map(|ca| ca.0.pem()).collect();
+        let [cert, key, ca] = [("cert", cert), ("key", key), ("ca", cas)]
+            .map(|(name, text)| folder.file(name, &text));
+        TlsContext::load(&cert, &key, &ca).expect("good files")
+    }
+
+    fn context(&self, id: u16) -> TlsContext {
+        self.context_trusting(id, &[self])
+    }
+}
+
+fn sockets() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let dialer = std::net::TcpStream::connect(address).expect("a connection");
+    let (acceptor, _) = listener.accept().expect("a connection");
+    let non_blocking = |tcp: std::net::TcpStream| {
+        tcp.set_nonblocking(true).expect("a socket option");
+        TcpStream::from_std(tcp)
+    };
+    (non_blocking(dialer), non_blocking(acceptor))
+}
+
+/// One end of a connection: what it has to say, what it heard and how it ended.
+struct End {
+    stream: Stream,
+    says: Vec<u8>,
+    said: usize,
+    heard: Vec<u8>,
+    /// Takes room left in its buffer as a sign that there is no more to read.
+    stops_at_room: bool,
+    ended: Option<io::Result<()>>,
+}
+
+impl End {
+    fn new(stream: Stream, says: &[u8]) -> Self {
+        let says = says.to_vec();
+        Self { stream, says, said: 0, heard: Vec::new(), stops_at_room: false, ended: None }
+    }
+
+    /// One turn of a loop: read all there is, write all that fits, push the rest.
+    fn turn(&mut self) -> io::Result<()> {
+        let mut buf = [0; 10_000];
+        loop {
+            match self.stream.read(&mut buf) {
+                Ok(0) => {
+                    self.ended = Some(Ok(()));
+                    return Ok(());
+                }
+                Ok(count) => {
+                    self.heard.extend(&buf[..count]);
+                    if self.stops_at_room && count < buf.len() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        while self.said < self.says.len() {
+            match self.stream.write(&self.says[self.said..]) {
+                Ok(count) => self.said += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let pushed = self.stream.flush()?;
+        assert_eq!(pushed, !self.stream.wants_write());
+        Ok(())
+    }
+
+    fn error(&self) -> String {
+        match &self.ended {
+            Some(Err(error)) => error.to_string(),
+            other => panic!("expected an error, ended with {other:?}"),
+        }
+    }
+}
+
+/// Turns an end whenever its socket reports something, until `done`.
+fn run(ends: &mut [End], done: impl Fn(&[End]) -> bool) {
+    let mut poll = Poll::new().expect("a poll");
+    let mut events = Events::with_capacity(8);
+    for (index, end) in ends.iter_mut().enumerate() {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        poll.registry().register(end.stream.tcp_mut(), Token(index), interest).expect("registered");
+    }
+    while !done(ends) {
+        poll.poll(&mut events, Some(Duration::from_secs(20))).expect("polled");
+        assert!(!events.is_empty(), "nothing moves any more");
+        for event in &events {
+            let end = &mut ends[event.token().0];
+            if end.ended.is_none()
+                && let Err(error) = end.turn()
+            {
+                end.ended = Some(Err(error));
+            }
+        }
+    }
+    for end in ends {
+        poll.registry().deregister(end.stream.tcp_mut()).expect("deregistered");
+    }
+}
+
+fn all_heard(ends: &[End]) -> bool {
+    ends[0].heard.len() >= ends[1].says.len() && ends[1].heard.len() >= ends[0].says.len()
+}
+
+fn all_ended(ends: &[End]) -> bool {
+    ends.iter().all(|end| end.ended.is_some())
+}
+
+/// Node 1 calls `target` with its own context; whoever has `acceptor` answers.
+fn ends(dialer: &TlsContext, target: u16, acceptor: &TlsContext) -> [End; 2] {
+    let (a, b) = sockets();
+    let dialer = dialer.dial(a, node(target)).expect("a client");
+    let acceptor = acceptor.accept(b).expect("a server");
+    [End::new(dialer, b"from the dialer"), End::new(acceptor, b"from the acceptor")]
+}
+
+/// Not periodic in anything that a record, a buffer or a page has as its length.
+fn noise(len: usize, seed: u32) -> Vec<u8> {
+    let state = Cell::new(seed);
+    let next = || {
+        state.set(state.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+        state.get().to_be_bytes()[0]
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn megabytes_pass_in_both_directions_unchanged() {
+    let ca = Ca::new();
+    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+    ends[0].says = noise(5_000_000, 1);
+    ends[1].says = noise(3_000_000, 2);
+    assert!(ends.iter().all(|end| end.stream.is_handshaking() && !end.stream.peer_is(node(2))));
+    run(&mut ends, all_heard);
+    assert!(ends[0].heard == ends[1].says && ends[1].heard == ends[0].says);
+    assert!(ends.iter().all(|end| !end.stream.is_handshaking() && end.ended.is_none()));
+}
+
+#[test]
+fn each_side_knows_the_node_at_the_other_end() {
+    let ca = Ca::new();
+    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+    run(&mut ends, all_heard);
+    let [dialer, acceptor] = &ends;
+    assert!(dialer.stream.peer_is(node(2)) && acceptor.stream.peer_is(node(1)));
+    assert!(!dialer.stream.peer_is(node(1)) && !acceptor.stream.peer_is(node(2)));
+    assert!(!acceptor.stream.peer_is(node(11)), "a longer number is another name");
+}
+
+#[test]
+fn a_plain_stream_is_used_in_the_same_way() {
+    let (a, b) = sockets();
+    let mut ends =
+        [End::new(Stream::Plain(a), &noise(2_000_000, 3)), End::new(Stream::Plain(b), b"x")];
+    run(&mut ends, all_heard);
+    assert_eq!(ends[1].heard, ends[0].says);
+    assert!(ends.iter().all(|end| !end.stream.is_handshaking() && end.stream.peer_is(node(9))));
+    assert!(ends[0].stream.tcp().peer_addr().is_ok());
+}
+
+#[test]
+fn a_read_that_leaves_room_has_drained_the_socket() {
+    let ca = Ca::new();
+    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+    for end in &mut ends {
+        end.says = noise(3_000_000, 4);
+        end.stops_at_room = true;
+    }
+    run(&mut ends, all_heard);
+    assert!(ends.iter().all(|end| end.heard == end.says));
+}
+
+#[test]
+fn an_authority_unknown_to_the_dialer_is_refused() {
+    let ours = Ca::new();
+    for (other, alert) in [(Ca::named("another"), "UnknownCA"), (Ca::new(), "DecryptError")] {
+        let mut ends = ends(&ours.context(1), 2, &other.context(2));
+        run(&mut ends, all_ended);
+        assert_eq!(
+            ends[0].error(),
+            "the peer's certificate is not signed by the CA in this node's [tls] ca"
+        );
+        assert_eq!(
+            ends[1].error(),
+            format!(
+                "the peer refused the connection: its [tls] ca has not signed this node's \
+                 certificate (TLS alert {alert})"
+            )
+        );
+        assert!(ends.iter().all(|end| end.heard.is_empty()));
+    }
+}
+
+#[test]
+fn an_authority_unknown_to_the_acceptor_is_refused() {
+    let (ours, other) = (Ca::new(), Ca::named("another"));
+    let mut ends = ends(&other.context_trusting(1, &[&ours, &other]), 2, &ours.context(2));
+    run(&mut ends, all_ended);
+    assert!(ends[0].error().contains("its [tls] ca has not signed this node's certificate"));
+    assert!(ends[1].error().contains("is not signed by the CA"), "{}", ends[1].error());
+    assert!(ends[1].heard.is_empty(), "nothing of a stranger's gets through");
+    assert!(!ends[1].stream.peer_is(node(1)), "the refused certificate proves nothing");
+}
+
+#[test]
+fn the_certificate_of_another_node_is_refused() {
+    let ca = Ca::new();
+    let mut ends = ends(&ca.context(1), 3, &ca.context(2));
+    run(&mut ends, all_ended);
+    let text = ends[0].error();
+    assert!(text.contains("node-3.paxoslease") && text.contains("node-2.paxoslease"), "{text}");
+    assert!(ends[1].error().contains("this node's certificate is not for the node it called"));
+    assert!(!ends[0].stream.peer_is(node(3)));
+}
+
+#[test]
+fn a_client_without_certificate_is_refused() {
+    let ca = Ca::new();
+    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(ca.0.der().clone()).expect("a root");
+    let anonymous = ClientConfig::builder_with_provider(Arc::new(super::ring::default_provider()))
+        .with_protocol_versions(super::VERSIONS)
+        .expect("TLS 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let Stream::Tls(tls) = &mut ends[0].stream else { panic!("a TLS stream") };
+    let name = super::server_name(node(2));
+    tls.conn = rustls::ClientConnection::new(Arc::new(anonymous), name).expect("a client").into();
+    run(&mut ends, all_ended);
+    assert!(ends[0].error().contains("this node sent no certificate"), "{}", ends[0].error());
+    assert!(ends[1].error().contains("the peer sent no certificate"), "{}", ends[1].error());
+    assert!(ends[1].heard.is_empty());
+}
+
+#[test]
+fn what_is_not_tls_ends_the_connection_with_an_error() {
+    let ca = Ca::new();
+    for len in [1, 5, 64, 100_000] {
+        for dials in [true, false] {
+            let (a, b) = sockets();
+            let tls = if dials { ca.context(1).dial(a, node(2)) } else { ca.context(1).accept(a) };
+            let garbage = End::new(Stream::Plain(b), &noise(len, 77));
+            let mut ends = [End::new(tls.expect("a stream"), b"hello"), garbage];
+            run(&mut ends, |ends| ends[0].ended.is_some() || ends[1].said == len);
+            // Too little to judge by is judged by its end.
+            ends[1].stream.tcp().shutdown(Shutdown::Write).expect("an open socket");
+            run(&mut ends, |ends| ends[0].ended.is_some());
+            let text = ends[0].error();
+            assert!(text.contains("is [tls] set there too?"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_goodbye_is_told_from_a_cut() {
+    let ca = Ca::new();
+    for goodbye in [true, false] {
+        let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+        run(&mut ends, all_heard);
+        let [mut dialer, mut acceptor] = ends;
+        assert_eq!(dialer.stream.write(b", the end").expect("room"), 9);
+        if goodbye {
+            dialer.stream.close_notify();
+        }
+        drop(dialer);
+        run(std::slice::from_mut(&mut acceptor), |ends| ends[0].ended.is_some());
+        assert_eq!(acceptor.heard, b"from the dialer, the end", "what came before counts");
+        if goodbye {
+            assert!(matches!(acceptor.ended, Some(Ok(()))));
+        } else {
+            assert!(acceptor.error().contains("without the peer's goodbye"));
+        }
+    }
+}
+
+/// Writes until nothing more is taken, and says how much was.
+fn stuff(stream: &mut Stream) -> usize {
+    let chunk = [0; 50_000];
+    let mut taken = 0;
+    loop {
+        match stream.write(&chunk) {
+            Ok(count) => taken += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return taken,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn what_waits_for_a_handshake_is_bounded() {
+    let ca = Ca::new();
+    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+    assert_eq!(stuff(&mut ends[0].stream), CIPHERTEXT_MAX);
+    let expected = CIPHERTEXT_MAX + ends[0].says.len();
+    run(&mut ends, |ends| ends[1].heard.len() == expected);
+}
+
+#[test]
+fn what_waits_for_a_peer_that_never_reads_is_bounded() {
+    let ca = Ca::new();
+    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+    run(&mut ends, all_heard);
+    let taken = stuff(&mut ends[0].stream);
+    assert!(ends[0].stream.wants_write());
+    let Stream::Tls(tls) = &mut ends[0].stream else { panic!("a TLS stream") };
+    let waiting = tls.conn.process_new_packets().expect("all is well").tls_bytes_to_write();
+    // Each record adds 22 bytes to the plaintext that the bound counts.
+    assert!(waiting > 0 && waiting <= CIPHERTEXT_MAX + 10 * 22, "{waiting} bytes wait");
+    // And nothing was lost by it: the peer wakes up and finds it all.
+    let expected = taken + ends[0].says.len();
+    run(&mut ends, |ends| ends[1].heard.len() == expected);
+}
+
+fn refusal(cert: &Path, key: &Path, ca: &Path) -> String {
+    match TlsContext::load(cert, key, ca) {
+        Ok(_) => panic!("loaded"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named_with_the_reason() {
+    let (folder, authority) = (Folder::new(), Ca::new());
+    let (cert_pem, key_pem) = authority.issue(1);
+    let cert = folder.file("cert.pem", &cert_pem);
+    let key = folder.file("key.pem", &key_pem);
+    let ca = folder.file("ca.pem", &authority.0.pem());
+    let other_key = folder.file("other-key.pem", &authority.issue(2).1);
+    let cut = folder.file("cut.pem", &key_pem[..key_pem.len() / 2]);
+    let hollow =
+        folder.file("hollow.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    let hollow_key = folder
+        .file("hollow-key.pem", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
+    let missing = folder.0.join("missing.pem");
+
+    for (text, words) in [
+        (refusal(&missing, &key, &ca), ["missing.pem", "cannot read"]),
+        (refusal(&cert, &missing, &ca), ["missing.pem", "cannot read"]),
+        (refusal(&cert, &key, &missing), ["missing.pem", "cannot read"]),
+        (refusal(&key, &key, &ca), ["key.pem", "no certificate"]),
+        (refusal(&cert, &key, &key), ["key.pem", "no certificate"]),
+        (refusal(&cert, &cert, &ca), ["cert.pem", "no private key"]),
+        (refusal(&cert, &cut, &ca), ["cut.pem", "no END line"]),
+        (refusal(&hollow, &key, &ca), ["hollow.pem", "cannot be used"]),
+        (refusal(&cert, &key, &hollow), ["hollow.pem", "cannot be used"]),
+        (refusal(&cert, &hollow_key, &ca), ["hollow-key.pem", "cannot be used"]),
+        (refusal(&cert, &other_key, &ca), ["other-key.pem", "is not the key of the certificate"]),
+    ] {
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    }
+    assert!(TlsContext::load(&cert, &key, &ca).is_ok());
+}
+
+#[test]
+fn a_node_with_anothers_certificate_is_told_so_at_the_start() {
+    let context = Ca::new().context(2);
+    assert!(context.check_node(node(2)).is_ok());
+    let refused = context.check_node(node(1));
+    assert!(
+        matches!(refused, Err(TlsError::OtherNode { name, .. }) if name == "node-1.paxoslease")
+    );
+}
