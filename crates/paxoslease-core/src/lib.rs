@@ -72,6 +72,7 @@ pub use outbox::{Event, Sighting, To, Token, Transmit};
 pub use proposer::RoundCounts;
 pub use record::{BALLOT_BLOCK, Record};
 pub use register::{Accepted, Register};
+pub use rng::Rng;
 pub use round::{Phase, Round};
 pub use rules::{Rule, Rules};
 pub use shard::{Acquire, CommandError, Shard, Snapshot, Start};

@@ -154,31 +154,55 @@ pub enum Hint<'a> {
 }
 
 impl Message<'_> {
-    /// Its kind by name, for counters and traces.
+    /// Every kind by name, for counters and traces.
+    pub const KINDS: [&'static str; 14] = [
+        "Prepare",
+        "Propose",
+        "Renew",
+        "Heal",
+        "Release",
+        "Inspect",
+        "Promise",
+        "Accept",
+        "Reject",
+        "NotHeld",
+        "Released",
+        "Inspected",
+        "Held",
+        "Freed",
+    ];
+
+    /// Its place among [`Self::KINDS`].
     #[must_use]
-    pub const fn kind(&self) -> &'static str {
+    pub const fn kind_index(&self) -> usize {
         match self {
             Self::Request(request) => match request {
-                Request::Prepare { .. } => "Prepare",
-                Request::Propose { .. } => "Propose",
-                Request::Renew { .. } => "Renew",
-                Request::Heal { .. } => "Heal",
-                Request::Release { .. } => "Release",
-                Request::Inspect { .. } => "Inspect",
+                Request::Prepare { .. } => 0,
+                Request::Propose { .. } => 1,
+                Request::Renew { .. } => 2,
+                Request::Heal { .. } => 3,
+                Request::Release { .. } => 4,
+                Request::Inspect { .. } => 5,
             },
             Self::Reply(reply) => match reply {
-                Reply::Promise { .. } => "Promise",
-                Reply::Accept { .. } => "Accept",
-                Reply::Reject { .. } => "Reject",
-                Reply::NotHeld { .. } => "NotHeld",
-                Reply::Released { .. } => "Released",
-                Reply::Inspected { .. } => "Inspected",
+                Reply::Promise { .. } => 6,
+                Reply::Accept { .. } => 7,
+                Reply::Reject { .. } => 8,
+                Reply::NotHeld { .. } => 9,
+                Reply::Released { .. } => 10,
+                Reply::Inspected { .. } => 11,
             },
             Self::Hint(hint) => match hint {
-                Hint::Held { .. } => "Held",
-                Hint::Freed { .. } => "Freed",
+                Hint::Held { .. } => 12,
+                Hint::Freed { .. } => 13,
             },
         }
+    }
+
+    /// Its kind by name.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        Self::KINDS[self.kind_index()]
     }
 }
 

@@ -113,6 +113,8 @@ pub(crate) struct Proposer {
     /// How long recent rounds took to be decided, per round trip; `None` before the first.
     round_trip: Option<Duration>,
     counts: RoundCounts,
+    /// Acceptors that cannot answer now, as far as the network knows.
+    silent: MemberSet,
 }
 
 impl Proposer {
@@ -130,6 +132,7 @@ impl Proposer {
             rng: Rng::seeded(seed),
             round_trip: None,
             counts: RoundCounts::default(),
+            silent: MemberSet::EMPTY,
         }
     }
 
@@ -196,7 +199,7 @@ impl Proposer {
                             return;
                         }
                         note_foreign(&mut flight.round, now, member, &seen);
-                        flight.round.on_refusal(rules, &cell, member)
+                        flight.round.on_refusal(rules, &cell, self.silent, member)
                     }
                     _ => flight.round.on_promise(rules, &cell, now, member),
                 };
@@ -213,7 +216,7 @@ impl Proposer {
                 if let Some(seen) = accepted {
                     note_foreign(&mut flight.round, now, member, &seen);
                 }
-                let step = flight.round.on_refusal(rules, &cell, member);
+                let step = flight.round.on_refusal(rules, &cell, self.silent, member);
                 self.step(env, now, ballot, step, accepted);
             }
             Reply::NotHeld { ballot, promised } => {
@@ -253,6 +256,24 @@ impl Proposer {
             (Step::Propose, Owner::Renewal(_)) => {
                 unreachable!("a renewal has no prepare phase")
             }
+        }
+    }
+
+    /// Who can answer has changed: a vote that was split among the rest is lost now.
+    pub(crate) fn set_silent(&mut self, env: &mut Env<'_>, now: Instant, silent: MemberSet) {
+        if core::mem::replace(&mut self.silent, silent).contains(silent) {
+            return;
+        }
+        let (rules, cell) = (env.rules(), env.config.cell);
+        let lost = |flight: &InFlight| flight.round.verdict(rules, &cell, silent) == Step::Lost;
+        let mut ballots: alloc::vec::Vec<Ballot> = self
+            .rounds
+            .iter()
+            .filter_map(|(ballot, flight)| lost(flight).then_some(*ballot))
+            .collect();
+        ballots.sort_unstable();
+        for ballot in ballots {
+            self.step(env, now, ballot, Step::Lost, None);
         }
     }
 

@@ -5,14 +5,17 @@ use core::time::Duration;
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Rng(u64);
+pub struct Rng(u64);
 
 impl Rng {
-    pub(crate) const fn seeded(seed: u64) -> Self {
+    /// The same seed draws the same.
+    #[must_use]
+    pub const fn seeded(seed: u64) -> Self {
         Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,12 +24,12 @@ impl Rng {
     }
 
     /// A span below `max`; draws nothing for zero.
-    pub(crate) fn below(&mut self, max: Duration) -> Duration {
+    pub fn below(&mut self, max: Duration) -> Duration {
         if max.is_zero() {
             return Duration::ZERO;
         }
         let nanos = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(((u128::from(self.next()) * u128::from(nanos)) >> 64) as u64)
+        Duration::from_nanos(((u128::from(self.bits()) * u128::from(nanos)) >> 64) as u64)
     }
 }
 

@@ -164,19 +164,37 @@ impl Round {
         Step::Won
     }
 
-    /// Counts an acceptor that refused. The round is lost once no majority can be had any more and
-    /// the answers suffice to tell a holder from a split vote.
-    pub(crate) fn on_refusal(&mut self, rules: Rules, cell: &Cell, member: MemberSet) -> Step {
+    /// Counts an acceptor that refused. `silent` are those that cannot answer, as far as anybody
+    /// knows.
+    pub(crate) fn on_refusal(
+        &mut self,
+        rules: Rules,
+        cell: &Cell,
+        silent: MemberSet,
+        member: MemberSet,
+    ) -> Step {
         self.refused = self.refused.with(member);
-        let everyone = cell.everyone();
-        let hopeless = everyone.without(self.refused).len() < cell.quorum(rules);
-        let telling = self.refused.len() >= cell.quorum(rules)
-            || self.refused.with(self.accepted).with(self.open).contains(everyone);
-        if hopeless && (telling || self.phase == Phase::Renewing) && self.phase != Phase::Renewed {
-            Step::Lost
-        } else {
-            Step::Wait
-        }
+        self.verdict(rules, cell, silent)
+    }
+
+    /// The round is lost once somebody refused, no majority can be had any more, and the answers
+    /// suffice to tell a holder from a split vote. Giving up early is always safe (P4); whoever is
+    /// silent may still know of a renewed tenure, so a renewal waits for them.
+    pub(crate) fn verdict(&self, rules: Rules, cell: &Cell, silent: MemberSet) -> Step {
+        let (everyone, quorum) = (cell.everyone(), cell.quorum(rules));
+        let answered = self.refused.with(self.accepted).with(self.open);
+        let silent = match self.phase {
+            Phase::Preparing | Phase::Proposing => silent.without(answered),
+            Phase::Renewing | Phase::Renewed => MemberSet::EMPTY,
+        };
+        let hopeless = everyone.without(self.refused).without(silent).len() < quorum;
+        let telling = self.refused.len() >= quorum || answered.with(silent).contains(everyone);
+        let lost = match self.phase {
+            Phase::Preparing | Phase::Proposing => hopeless && telling,
+            Phase::Renewing => hopeless,
+            Phase::Renewed => false,
+        };
+        if lost && !self.refused.is_empty() { Step::Lost } else { Step::Wait }
     }
 
     /// How long each of its round trips took, now that it is decided: a prepared round has two.
@@ -293,13 +311,35 @@ mod tests {
     fn a_round_is_lost_when_no_majority_is_left_and_the_answers_tell_why() {
         let cell = cell(4);
         let mut round = round(&cell, Phase::Proposing);
-        assert_eq!(round.on_refusal(R, &cell, member(&cell, 2)), Step::Wait, "3 may still accept");
-        assert_eq!(round.on_refusal(R, &cell, member(&cell, 3)), Step::Wait, "hopeless, but why?");
-        assert_eq!(round.on_refusal(R, &cell, member(&cell, 4)), Step::Lost);
+        assert_eq!(
+            round.on_refusal(R, &cell, MemberSet::EMPTY, member(&cell, 2)),
+            Step::Wait,
+            "3 may still accept"
+        );
+        assert_eq!(
+            round.on_refusal(R, &cell, MemberSet::EMPTY, member(&cell, 3)),
+            Step::Wait,
+            "hopeless, but why?"
+        );
+        assert_eq!(round.on_refusal(R, &cell, MemberSet::EMPTY, member(&cell, 4)), Step::Lost);
         let mut renewal = self::round(&cell, Phase::Renewing);
-        renewal.on_refusal(R, &cell, member(&cell, 2));
-        let lost = renewal.on_refusal(R, &cell, member(&cell, 3));
+        renewal.on_refusal(R, &cell, MemberSet::EMPTY, member(&cell, 2));
+        let lost = renewal.on_refusal(R, &cell, MemberSet::EMPTY, member(&cell, 3));
         assert_eq!(lost, Step::Lost, "a renewal need not know why");
+    }
+
+    #[test]
+    fn a_split_vote_is_not_waited_for_where_the_rest_is_silent() {
+        let cell = cell(3);
+        let [one, two, three] = [1, 2, 3].map(|id| member(&cell, id));
+        let mut round = round(&cell, Phase::Proposing);
+        assert_eq!(round.verdict(R, &cell, two.with(three)), Step::Wait, "no one refused");
+        assert_eq!(round.on_accept(R, &cell, at(0), one), Step::Wait);
+        assert_eq!(round.clone().on_refusal(R, &cell, MemberSet::EMPTY, two), Step::Wait);
+        assert_eq!(round.on_refusal(R, &cell, three, two), Step::Lost);
+        let mut renewal = self::round(&cell, Phase::Renewing);
+        renewal.on_accept(R, &cell, at(0), one);
+        assert_eq!(renewal.on_refusal(R, &cell, three, two), Step::Wait, "three may have it");
     }
 
     #[test]
@@ -309,7 +349,10 @@ mod tests {
         renewal.on_accept(R, &cell, at(0), member(&cell, 1));
         renewal.on_accept(R, &cell, at(0), member(&cell, 2));
         for id in 1..=3 {
-            assert_eq!(renewal.on_refusal(R, &cell, member(&cell, id)), Step::Wait);
+            assert_eq!(
+                renewal.on_refusal(R, &cell, MemberSet::EMPTY, member(&cell, id)),
+                Step::Wait
+            );
         }
     }
 
@@ -343,7 +386,7 @@ mod tests {
         let mut round = round(&cell, Phase::Proposing);
         let members: Vec<MemberSet> =
             cell.members().iter().filter_map(|node| cell.member(*node)).collect();
-        round.on_refusal(R, &cell, members[1]);
+        round.on_refusal(R, &cell, MemberSet::EMPTY, members[1]);
         assert_eq!(round.traces(&cell), members[0].with(members[2]));
     }
 }

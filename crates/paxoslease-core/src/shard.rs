@@ -601,6 +601,13 @@ impl Shard {
         self.learners = learners;
     }
 
+    /// Which acceptors can be reached, as far as the network knows. A hint that saves waiting for
+    /// the answers of the others; until told otherwise, all can.
+    pub fn set_reachable(&mut self, now: Instant, reachable: MemberSet) {
+        let silent = self.config.cell.everyone().without(reachable);
+        self.with_proposer(now, |proposer, env| proposer.set_silent(env, now, silent));
+    }
+
     /// A peer's counter, as every frame carries it: keeps counters in step and saves Rejects.
     pub fn observe_counter(&mut self, counter: u64) {
         self.proposer.observe(counter);

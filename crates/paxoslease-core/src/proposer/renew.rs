@@ -69,7 +69,7 @@ impl Proposer {
         else {
             return;
         };
-        let step = round.on_refusal(rules, &cell, member);
+        let step = round.on_refusal(rules, &cell, MemberSet::EMPTY, member);
         let won = round.phase == Phase::Renewed;
         if won || !rules.on(Rule::HealOnlyAfterMajority) {
             self.heal(env, ballot, member);
