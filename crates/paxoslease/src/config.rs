@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::Serialize;
+
 pub use address::AddressError;
 pub use duration::{DurationError, parse_duration};
 pub use error::{ConfigError, LoadError, UnknownRole};
@@ -96,7 +98,8 @@ pub struct Config {
 }
 
 /// What a node does in its cell.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Role {
     /// It votes on leases, and takes them.
     #[default]

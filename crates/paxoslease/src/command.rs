@@ -1,0 +1,64 @@
+//! What a shard can be asked from outside its thread.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use paxoslease_core::{Label, Record};
+
+use crate::error::{AcquireError, AskError, ReleaseError};
+use crate::status::ShardStatus;
+use crate::ticket::{Stage, Ticket};
+use crate::watch::{Sighting, Subscription};
+
+pub(crate) enum Command {
+    /// Answered in the ticket.
+    Acquire {
+        ticket: Arc<Ticket>,
+        label: Label,
+        ttl: Duration,
+        wait: Duration,
+    },
+    /// The caller of an acquire left.
+    Abandon {
+        ticket: Arc<Ticket>,
+    },
+    /// The holder dropped its belief. Answered in the ticket.
+    Release {
+        ticket: Arc<Ticket>,
+    },
+    Inspect {
+        label: Label,
+        reply: oneshot::Sender<Result<Option<Sighting>, AskError>>,
+    },
+    Watch(Subscription),
+    Status {
+        reply: oneshot::Sender<ShardStatus>,
+    },
+    /// Answered once a majority can be reached.
+    Ready {
+        reply: oneshot::Sender<()>,
+    },
+    RecordWritten(Record),
+    /// Hand over what is held, then leave.
+    Stop,
+}
+
+impl Command {
+    /// Tells whoever waits that the shard is gone.
+    pub(crate) fn refuse(self) {
+        let (ticket, stage) = match self {
+            Self::Acquire { ticket, .. } => (ticket, Stage::Refused(AcquireError::Stopped)),
+            Self::Release { ticket } => (ticket, Stage::Released(Err(ReleaseError::Stopped))),
+            // The other end of a dropped reply or subscription notices by itself.
+            Self::Abandon { .. }
+            | Self::Inspect { .. }
+            | Self::Watch(_)
+            | Self::Status { .. }
+            | Self::Ready { .. }
+            | Self::RecordWritten(_)
+            | Self::Stop => return,
+        };
+        let waker = ticket.lock().answer(stage);
+        waker.into_iter().for_each(std::task::Waker::wake);
+    }
+}

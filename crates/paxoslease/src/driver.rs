@@ -1,0 +1,432 @@
+//! One shard of a node, without its thread: the protocol's state, its peers, its guards and those
+//! who wait for answers. Bytes, commands and the time go in; bytes, answers and wake-ups come out.
+//!
+//! The event loop drives it with real sockets and the real clock, a simulated world with its own,
+//! so what ships is what is simulated. It reads no clock and blocks on nothing.
+
+mod counters;
+mod guards;
+mod peers;
+mod requests;
+mod sockets;
+mod wheel;
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use paxoslease_core::{Event, Instant, NodeId, Record, Refusal, Shard, Snapshot};
+use paxoslease_wire::{FrameKind, FrameReader, split_frame};
+
+use counters::{Counters, Drop};
+use guards::{Due, Guards};
+use peers::{Greeted, Who, kind_of};
+use requests::Requests;
+
+pub(crate) use counters::publish_peer;
+pub(crate) use peers::{Identity, Manners, Peers};
+pub(crate) use sockets::{ConnId, Sockets};
+
+use crate::command::Command;
+use crate::status::ShardStatus;
+use crate::watch::Subscription;
+
+/// How often metrics are handed on and entries are swept, without load.
+const HOUSEKEEPING: Duration = Duration::from_millis(50);
+/// Entries looked at per housekeeping, and per message received: idle entries leave as fast as
+/// new ones come.
+const SWEPT_IDLE: u32 = 4096;
+const SWEPT_PER_MESSAGE: u32 = 2;
+const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
+/// How long a node that leaves waits for its releases to be confirmed.
+const FAREWELL_MAX: Duration = Duration::from_millis(500);
+
+/// What several shards of a node show of themselves, for gauges that count the whole node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gauges {
+    pub(crate) leases: u64,
+    pub(crate) waiters: u64,
+    pub(crate) acceptor_bytes: u64,
+    pub(crate) quarantine_remaining: Duration,
+}
+
+pub(crate) struct Driver {
+    shard: Shard,
+    peers: Peers,
+    guards: Guards,
+    requests: Requests,
+    subscriptions: Vec<Subscription>,
+    /// Those who want to know when a majority can be reached.
+    expectant: Vec<oneshot::Sender<()>>,
+    counters: Counters,
+    /// Records the disk is to be told of.
+    records: Vec<Record>,
+    /// Whom to wake once everything is sent.
+    wakers: Vec<Waker>,
+    messages_since_sweep: u32,
+    housekeeping_at: Instant,
+    publish_at: Instant,
+    quarantined: bool,
+    /// Set by [`Command::Stop`]: when patience with the last releases is over.
+    leaving_until: Option<Instant>,
+    gauges: Arc<dyn Fn(Gauges) + Send + Sync>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        shard: Shard,
+        peers: Peers,
+        seed: u64,
+        now: Instant,
+        gauges: Arc<dyn Fn(Gauges) + Send + Sync>,
+    ) -> Self {
+        let drift = shard.config().cell.drift();
+        let quarantined = !shard.quarantine_remaining(now).is_zero();
+        let mut driver = Self {
+            shard,
+            peers,
+            guards: Guards::new(drift, seed, now),
+            requests: Requests::default(),
+            subscriptions: Vec::new(),
+            expectant: Vec::new(),
+            counters: Counters::new(),
+            records: Vec::new(),
+            wakers: Vec::new(),
+            messages_since_sweep: 0,
+            housekeeping_at: now,
+            publish_at: now,
+            quarantined,
+            leaving_until: None,
+            gauges,
+        };
+        driver.act(now);
+        driver
+    }
+
+    /// Somebody connected.
+    pub(crate) fn accepted(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId) {
+        self.peers.accepted(sockets, now, conn);
+    }
+
+    /// A dialled connection stands.
+    pub(crate) fn connected(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId) {
+        self.peers.connected(sockets, now, conn);
+    }
+
+    /// A connection broke.
+    pub(crate) fn closed(&mut self, now: Instant, conn: ConnId, why: &str) {
+        self.peers.closed(now, conn, why);
+    }
+
+    /// A connection has room again.
+    pub(crate) fn writable(&mut self, sockets: &mut impl Sockets, conn: ConnId) {
+        self.peers.writable(sockets, conn, self.shard.counter());
+    }
+
+    /// Bytes arrived; `now` was read after that. Says how many were consumed; the rest is the
+    /// beginning of a frame, to be shown again with what follows.
+    pub(crate) fn received(
+        &mut self,
+        sockets: &mut impl Sockets,
+        now: Instant,
+        conn: ConnId,
+        bytes: &[u8],
+    ) -> usize {
+        let mut rest = bytes;
+        loop {
+            let (frame, after) = match split_frame(rest) {
+                Ok(Some(split)) => split,
+                Ok(None) => return bytes.len() - rest.len(),
+                Err(error) => {
+                    let why = format!("it sent something that is no frame: {error}");
+                    self.hang_up(sockets, now, conn, &why);
+                    return bytes.len();
+                }
+            };
+            let outcome = match self.peers.speaker(conn) {
+                Some(from) => self.listen(now, conn, from, frame),
+                None if self.peers.who(conn) == Who::Nobody => return bytes.len(),
+                None => {
+                    match self.peers.greeted(sockets, now, conn, frame, &mut self.counters) {
+                        Greeted::Up => self.note_up(now),
+                        Greeted::HandedOver => return bytes.len() - rest.len(),
+                        Greeted::Closed => return bytes.len(),
+                    }
+                    Ok(())
+                }
+            };
+            if let Err(why) = outcome {
+                self.hang_up(sockets, now, conn, &why);
+                return bytes.len();
+            }
+            rest = after;
+        }
+    }
+
+    fn hang_up(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId, why: &str) {
+        self.counters.dropped(Drop::Malformed, 1);
+        self.peers.hang_up(sockets, now, conn, why);
+    }
+
+    /// A frame from a peer that may speak. An error is a reason to hang up.
+    fn listen(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        from: NodeId,
+        frame: &[u8],
+    ) -> Result<(), String> {
+        self.peers.heard(conn, now);
+        match kind_of(frame)? {
+            FrameKind::Messages => {}
+            FrameKind::Ping | FrameKind::Pong => {
+                self.peers.heartbeat(conn, now, frame, self.shard.counter());
+                return Ok(());
+            }
+            FrameKind::Hello => return Err("it greeted twice".to_owned()),
+            FrameKind::Farewell => return Err("it said farewell".to_owned()),
+        }
+        let messages = FrameReader::new(frame).map_err(|error| format!("bad frame: {error}"))?;
+        let header = messages.header();
+        if header.sender != from {
+            return Err(format!("it is node {from} and sent as node {}", header.sender));
+        }
+        self.shard.observe_counter(header.counter);
+        for message in messages {
+            let message = message.map_err(|error| format!("bad message: {error}"))?;
+            self.counters.received(&message);
+            self.messages_since_sweep += SWEPT_PER_MESSAGE;
+            if let Err(refusal) = self.shard.handle_message(now, from, message)
+                && refusal == Refusal::BallotExhausting
+            {
+                tracing::error!(peer = %from, %refusal, "a broken peer would exhaust the ballots");
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody of this process wants something.
+    pub(crate) fn command(&mut self, now: Instant, command: Command) {
+        match command {
+            Command::Acquire { ticket, label, ttl, wait } => {
+                self.acquire(now, ticket, label, ttl, wait);
+            }
+            Command::Abandon { ticket } => self.abandon(now, &ticket),
+            Command::Release { ticket } => self.release(now, ticket),
+            Command::Inspect { label, reply } => self.inspect(now, &label, reply),
+            Command::Watch(subscription) => {
+                self.subscriptions.push(subscription);
+                self.shard.set_watched(true);
+            }
+            Command::Status { reply } => {
+                // Whoever asked may have left.
+                let _gone = reply.send(self.status(now));
+            }
+            Command::Ready { reply } => {
+                self.expectant.push(reply);
+                self.tell_expectant(now);
+            }
+            Command::RecordWritten(record) => self.shard.record_written(now, record),
+            Command::Stop => self.leave(now),
+        }
+    }
+
+    /// Does whatever it is time for.
+    pub(crate) fn tick(&mut self, sockets: &mut impl Sockets, now: Instant) {
+        self.shard.handle_timeout(now);
+        self.peers.tick(sockets, now, self.shard.counter());
+        while let Some((slot, due)) = self.guards.due(now) {
+            match due {
+                Due::Renew => self.renew(now, slot),
+                Due::Lose => self.lose(now, slot),
+            }
+        }
+        if now >= self.housekeeping_at || self.messages_since_sweep >= SWEPT_IDLE {
+            let idle = now >= self.housekeeping_at;
+            let slots = if idle { SWEPT_IDLE } else { self.messages_since_sweep };
+            self.shard.sweep(now, slots);
+            self.messages_since_sweep = 0;
+            self.housekeeping_at = now.after(HOUSEKEEPING);
+            self.note_quarantine(now);
+        }
+        if now >= self.publish_at {
+            self.publish_at = now.after(PUBLISHED_EVERY);
+            self.publish(now);
+        }
+        if self.peers.take_changed() {
+            self.note_up(now);
+        }
+    }
+
+    /// Acts on what happened and sends what is to be sent: one write per connection.
+    pub(crate) fn flush(&mut self, sockets: &mut impl Sockets, now: Instant) {
+        self.act(now);
+        while let Some(transmit) = self.shard.poll_transmit() {
+            let counter = self.shard.counter();
+            self.peers.push(transmit.to, &transmit.message(), counter, &mut self.counters);
+        }
+        self.peers.flush(sockets, self.shard.counter());
+    }
+
+    fn act(&mut self, now: Instant) {
+        while let Some(event) = self.shard.poll_event() {
+            match event {
+                Event::Granted { token, tenure, ttl, started_at, .. } => {
+                    self.counters.round_took(now.since(started_at));
+                    self.granted(now, token, tenure, ttl, started_at);
+                }
+                Event::Denied { token, by } => self.denied(token, by),
+                Event::NoQuorum { token } => self.no_quorum(now, token),
+                Event::Renewed { token, tenure, ttl, started_at } => {
+                    self.counters.round_took(now.since(started_at));
+                    self.renewed(token, tenure, ttl, started_at);
+                }
+                Event::NotHeld { token, tenure } => self.not_held(now, token, tenure),
+                Event::Released { token, held, confirmed } => {
+                    self.released(token, held, confirmed);
+                }
+                Event::Inspected { token, accepted } => self.inspected(token, accepted),
+                Event::Persist(record) => self.records.push(record),
+                Event::HeldHint(seen) => self.announce(|subscription| {
+                    if subscription.wants(seen.label.name()) {
+                        subscription.held(&seen);
+                    }
+                }),
+                Event::FreedHint(label) => self.announce(|subscription| {
+                    if subscription.wants(label.name()) {
+                        subscription.freed(&label);
+                    }
+                }),
+            }
+        }
+    }
+
+    fn announce(&mut self, tell: impl Fn(&Subscription)) {
+        self.subscriptions.retain(Subscription::is_open);
+        self.subscriptions.iter().for_each(tell);
+        self.shard.set_watched(!self.subscriptions.is_empty());
+    }
+
+    /// When [`Self::tick`] has something to do.
+    pub(crate) fn next_at(&self) -> Instant {
+        let next = [
+            self.shard.poll_timeout(),
+            self.guards.next_at(),
+            Some(self.peers.next_alarm_at()),
+            Some(self.housekeeping_at),
+            Some(self.publish_at),
+            self.leaving_until,
+        ];
+        next.into_iter().flatten().min().unwrap_or(Instant::MAX)
+    }
+
+    /// The next record to make durable.
+    pub(crate) fn next_record(&mut self) -> Option<Record> {
+        self.records.pop()
+    }
+
+    /// Whom to wake.
+    pub(crate) fn wakers(&mut self) -> impl Iterator<Item = Waker> + '_ {
+        self.wakers.drain(..)
+    }
+
+    /// The thread was paused for this long.
+    pub(crate) fn paused(&mut self, span: Duration) {
+        self.counters.paused();
+        tracing::warn!(?span, "this thread was paused; leases may have been lost meanwhile");
+    }
+
+    fn note_up(&mut self, now: Instant) {
+        let cell = self.shard.config().cell;
+        let learners = self.peers.up().filter(|node| cell.member(*node).is_none()).collect();
+        self.shard.set_learners(learners);
+        let reachable = self
+            .peers
+            .up()
+            .chain([self.peers.identity.node])
+            .filter_map(|node| cell.member(node))
+            .fold(paxoslease_core::MemberSet::EMPTY, paxoslease_core::MemberSet::with);
+        self.shard.set_reachable(now, reachable);
+        self.tell_expectant(now);
+    }
+
+    /// Whether a majority can be reached, this node included if it votes.
+    fn is_ready(&self, now: Instant) -> bool {
+        let cell = self.shard.config().cell;
+        let peers = self.peers.up().filter(|node| cell.member(*node).is_some()).count();
+        let votes = cell.member(self.peers.identity.node).is_some()
+            && self.shard.quarantine_remaining(now).is_zero();
+        peers + usize::from(votes) > cell.members().len() / 2
+    }
+
+    fn tell_expectant(&mut self, now: Instant) {
+        if !self.expectant.is_empty() && self.is_ready(now) {
+            for reply in self.expectant.drain(..) {
+                // Whoever asked may have left.
+                let _gone = reply.send(());
+            }
+        }
+    }
+
+    fn note_quarantine(&mut self, now: Instant) {
+        if self.quarantined && self.shard.quarantine_remaining(now).is_zero() {
+            self.quarantined = false;
+            tracing::info!("quarantine is over: this node votes");
+            self.tell_expectant(now);
+        }
+    }
+
+    fn publish(&mut self, now: Instant) {
+        self.counters.publish(&self.shard);
+        if self.peers.identity.shard.index() == 0 {
+            for (peer, rtt) in self.peers.round_trips() {
+                publish_peer(peer.get(), rtt);
+            }
+        }
+        (self.gauges)(Gauges {
+            leases: self.shard.entries() as u64,
+            waiters: self.shard.waiters() as u64,
+            acceptor_bytes: self.shard.acceptor_bytes() as u64,
+            quarantine_remaining: self.shard.quarantine_remaining(now),
+        });
+    }
+
+    fn status(&self, now: Instant) -> ShardStatus {
+        ShardStatus {
+            quarantine_remaining: self.shard.quarantine_remaining(now),
+            peers: self.peers.status(),
+            leases: self.shard.entries() as u64,
+            acceptor_bytes: self.shard.acceptor_bytes() as u64,
+            waiters: self.shard.waiters() as u64,
+            ready: self.is_ready(now),
+            guards: self.guards.len() as u64,
+            rounds_in_flight: self.shard.rounds().count() as u64,
+        }
+    }
+
+    /// Hands over: whoever waits is turned away, whatever is held is given back.
+    fn leave(&mut self, now: Instant) {
+        if self.leaving_until.is_some() {
+            return;
+        }
+        self.leaving_until = Some(now.after(FAREWELL_MAX));
+        self.turn_everybody_away(now);
+        while let Some(slot) = self.guards.any() {
+            self.lose(now, slot);
+        }
+    }
+
+    /// Whether a node that was told to leave may go: its releases are confirmed, or it waited
+    /// long enough for that.
+    pub(crate) fn may_go(&self, now: Instant) -> bool {
+        self.leaving_until.is_some_and(|until| {
+            now >= until || self.requests.is_empty() && self.peers.unsent() == 0
+        })
+    }
+
+    /// R4: stops answering for good.
+    pub(crate) fn stop(mut self, now: Instant) -> Option<Snapshot> {
+        self.publish(now);
+        self.shard.stop(now)
+    }
+}

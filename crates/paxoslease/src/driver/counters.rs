@@ -1,0 +1,215 @@
+//! What a shard counts. Plain numbers on the hot path, handed to the `metrics` facade a few times
+//! a second.
+
+use std::time::Duration;
+
+use metrics::{counter, gauge, histogram};
+use paxoslease_core::{Message, Refusal, RoundCounts, Shard};
+
+/// Why a message was lost on this node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Drop {
+    /// The peer is not connected.
+    PeerDown,
+    /// The peer does not read as fast as there is to say.
+    QueueFull,
+    /// Whoever connected does not belong here.
+    Refused,
+    /// The bytes make no sense.
+    Malformed,
+}
+
+impl Drop {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::PeerDown, "peer_down"),
+        (Self::QueueFull, "queue_full"),
+        (Self::Refused, "refused"),
+        (Self::Malformed, "malformed"),
+    ];
+}
+
+/// How an acquire or a renewal ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    Granted,
+    Held,
+    NoQuorum,
+    NotHeld,
+    Refused,
+    Abandoned,
+}
+
+const OUTCOMES: [(Outcome, &str); 6] = [
+    (Outcome::Granted, "granted"),
+    (Outcome::Held, "held"),
+    (Outcome::NoQuorum, "no_quorum"),
+    (Outcome::NotHeld, "not_held"),
+    (Outcome::Refused, "refused"),
+    (Outcome::Abandoned, "abandoned"),
+];
+
+const KINDS: usize = Message::KINDS.len();
+/// Rounds are counted by how long they took: four steps for each doubling of a microsecond.
+const SPANS: usize = 128;
+
+#[derive(Debug)]
+pub(crate) struct Counters {
+    sent: [u64; KINDS],
+    received: [u64; KINDS],
+    drops: [u64; Drop::ALL.len()],
+    acquires: [u64; OUTCOMES.len()],
+    renewals: [u64; OUTCOMES.len()],
+    releases: u64,
+    spans: [u32; SPANS],
+    pauses: u64,
+    /// What the shard itself had counted when it was last asked.
+    rounds: RoundCounts,
+    refusals: [u64; Refusal::ALL.len()],
+}
+
+impl Counters {
+    pub(crate) const fn new() -> Self {
+        Self {
+            sent: [0; KINDS],
+            received: [0; KINDS],
+            drops: [0; Drop::ALL.len()],
+            acquires: [0; OUTCOMES.len()],
+            renewals: [0; OUTCOMES.len()],
+            releases: 0,
+            spans: [0; SPANS],
+            pauses: 0,
+            rounds: RoundCounts { direct: 0, prepared: 0, renewals: 0 },
+            refusals: [0; Refusal::ALL.len()],
+        }
+    }
+
+    pub(crate) const fn sent(&mut self, message: &Message<'_>) {
+        self.sent[message.kind_index()] += 1;
+    }
+
+    pub(crate) const fn received(&mut self, message: &Message<'_>) {
+        self.received[message.kind_index()] += 1;
+    }
+
+    pub(crate) const fn dropped(&mut self, why: Drop, count: u64) {
+        self.drops[why as usize] += count;
+    }
+
+    pub(crate) const fn acquired(&mut self, outcome: Outcome) {
+        self.acquires[outcome as usize] += 1;
+    }
+
+    pub(crate) const fn renewed(&mut self, outcome: Outcome) {
+        self.renewals[outcome as usize] += 1;
+    }
+
+    pub(crate) const fn released(&mut self) {
+        self.releases += 1;
+    }
+
+    pub(crate) const fn paused(&mut self) {
+        self.pauses += 1;
+    }
+
+    /// A round was decided after this long.
+    pub(crate) fn round_took(&mut self, span: Duration) {
+        self.spans[place_of(span)] += 1;
+    }
+
+    /// Hands everything counted since the last time to whoever records metrics.
+    pub(crate) fn publish(&mut self, shard: &Shard) {
+        for (kind, name) in Message::KINDS.into_iter().enumerate() {
+            for (counts, direction) in [(&mut self.sent, "out"), (&mut self.received, "in")] {
+                let count = std::mem::take(&mut counts[kind]);
+                if count > 0 {
+                    counter!("paxoslease_messages_total", "kind" => name, "direction" => direction)
+                        .increment(count);
+                }
+            }
+        }
+        for (drop, reason) in Drop::ALL {
+            let count = std::mem::take(&mut self.drops[drop as usize]);
+            counter!("paxoslease_messages_dropped_total", "reason" => reason).increment(count);
+        }
+        for refusal in Refusal::ALL {
+            let count = shard.dropped(refusal);
+            let new = count - std::mem::replace(&mut self.refusals[refusal as usize], count);
+            let reason = reason_of(refusal);
+            counter!("paxoslease_messages_dropped_total", "reason" => reason).increment(new);
+        }
+        for (outcome, result) in OUTCOMES {
+            let count = std::mem::take(&mut self.acquires[outcome as usize]);
+            counter!("paxoslease_acquires_total", "result" => result).increment(count);
+            let count = std::mem::take(&mut self.renewals[outcome as usize]);
+            counter!("paxoslease_renewals_total", "result" => result).increment(count);
+        }
+        counter!("paxoslease_releases_total").increment(std::mem::take(&mut self.releases));
+        counter!("paxoslease_pauses_total").increment(std::mem::take(&mut self.pauses));
+        let rounds = shard.round_counts();
+        let last = std::mem::replace(&mut self.rounds, rounds);
+        counter!("paxoslease_rounds_total", "path" => "direct")
+            .increment(rounds.direct - last.direct);
+        counter!("paxoslease_rounds_total", "path" => "prepared")
+            .increment(rounds.prepared - last.prepared);
+        let seconds = histogram!("paxoslease_round_seconds");
+        for (place, count) in self.spans.iter_mut().enumerate() {
+            let count = std::mem::take(count);
+            if count > 0 {
+                seconds.record_many(seconds_of(place), count as usize);
+            }
+        }
+    }
+}
+
+/// Sets a peer's gauges.
+pub(crate) fn publish_peer(peer: u16, rtt: Option<Duration>) {
+    let peer = peer.to_string();
+    gauge!("paxoslease_peer_up", "peer" => peer.clone()).set(f64::from(u8::from(rtt.is_some())));
+    if let Some(rtt) = rtt {
+        gauge!("paxoslease_peer_rtt_seconds", "peer" => peer).set(rtt.as_secs_f64());
+    }
+}
+
+const fn reason_of(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Quarantined => "quarantined",
+        Refusal::TtlTooLong => "ttl_too_long",
+        Refusal::BallotExhausting => "ballot_exhausting",
+        Refusal::BallotNotSenders => "ballot_not_senders",
+        Refusal::NotAcceptor => "not_acceptor",
+        Refusal::NotMember => "not_member",
+        Refusal::TableFull => "table_full",
+        Refusal::RecordBehind => "record_behind",
+    }
+}
+
+/// Quarter doublings of a microsecond.
+fn place_of(span: Duration) -> usize {
+    let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1);
+    let doublings = micros.ilog2();
+    let quarter = if doublings >= 2 { (micros >> (doublings - 2)) & 3 } else { 0 };
+    (doublings as usize * 4 + quarter as usize).min(SPANS - 1)
+}
+
+/// The middle of such a step.
+fn seconds_of(place: usize) -> f64 {
+    let doubling = 2_f64.powi(i32::try_from(place / 4).unwrap_or(i32::MAX));
+    let quarter = (place % 4) as f64;
+    doubling * (1.0 + (quarter + 0.5) / 4.0) / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_reported_within_a_quarter_of_itself() {
+        for micros in [4, 5, 17, 100, 999, 12_345, 2_000_000] {
+            let reported = seconds_of(place_of(Duration::from_micros(micros))) * 1e6;
+            let error = (reported / micros as f64 - 1.0).abs();
+            assert!(error < 0.25, "{micros} us reported as {reported}");
+        }
+        assert!(place_of(Duration::MAX) < SPANS);
+        assert_eq!(place_of(Duration::ZERO), 0);
+    }
+}

@@ -1,0 +1,190 @@
+//! The leases this node's guards hold: renewed in time, reported when that is late, given up
+//! before they could belong to anybody else.
+//!
+//! The belief is in the ticket; here is only when to act. A guard costs one entry and one alarm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use paxoslease_core::{Drift, Instant, Label, Rng, Rules, Tenure, Ttl};
+use slab::Slab;
+
+use super::wheel::Wheel;
+use crate::ticket::{Stage, Ticket};
+
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) ticket: Arc<Ticket>,
+    pub(crate) label: Label,
+    pub(crate) tenure: Tenure,
+    pub(crate) ttl: Ttl,
+    times: Times,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    /// A little before the belief ends unless it is renewed, so that whoever waits for the loss
+    /// hears of it in time.
+    give_up_at: Instant,
+    /// When to ask for a renewal; `MAX` while one is under way.
+    renew_at: Instant,
+    /// When to say that it is late; `MAX` once said.
+    jeopardy_at: Instant,
+}
+
+impl Times {
+    /// P5: renewed from about a third of the ttl, jittered, so that those who began together do
+    /// not go on together.
+    fn new(rng: &mut Rng, ttl: Ttl, started_at: Instant, ends_at: Instant) -> Self {
+        let span = ttl.as_duration();
+        let early = (span / 50).min(GIVE_UP_EARLY_MAX).as_nanos() as u64;
+        Self {
+            give_up_at: Instant::from_nanos(ends_at.as_nanos().saturating_sub(early)),
+            renew_at: started_at.after(span * 3 / 10 + rng.below(span / 15)),
+            jeopardy_at: started_at.after(span * 2 / 3),
+        }
+    }
+
+    fn next_at(&self) -> Instant {
+        self.give_up_at.min(self.renew_at).min(self.jeopardy_at)
+    }
+}
+
+/// What is to be done about a guard whose alarm rang.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    Renew,
+    /// Its time is up.
+    Lose,
+}
+
+#[derive(Debug)]
+pub(crate) struct Guards {
+    slab: Slab<Guard>,
+    wheel: Wheel,
+    drift: Drift,
+    rng: Rng,
+}
+
+impl Guards {
+    pub(crate) fn new(drift: Drift, seed: u64, now: Instant) -> Self {
+        Self { slab: Slab::new(), wheel: Wheel::new(now), drift, rng: Rng::seeded(seed) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Where the next guard will be.
+    pub(crate) fn vacant(&self) -> u32 {
+        self.slab.vacant_key() as u32
+    }
+
+    /// A lease was granted.
+    pub(crate) fn add(
+        &mut self,
+        (ticket, label): (Arc<Ticket>, Label),
+        tenure: Tenure,
+        ttl: Ttl,
+        started_at: Instant,
+    ) {
+        let ends_at = self.drift.belief_ends_at(Rules::ALL, started_at, ttl);
+        let times = Times::new(&mut self.rng, ttl, started_at, ends_at);
+        let slot = self.slab.insert(Guard { ticket, label, tenure, ttl, times }) as u32;
+        self.wheel.set(slot, times.next_at());
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<&Guard> {
+        self.slab.get(slot as usize)
+    }
+
+    /// The next guard that something is to be done about.
+    pub(crate) fn due(&mut self, now: Instant) -> Option<(u32, Due)> {
+        while let Some(slot) = self.wheel.ring(now) {
+            let guard = &mut self.slab[slot as usize];
+            let soon = now.after(Wheel::tick());
+            if soon >= guard.times.give_up_at {
+                return Some((slot, Due::Lose));
+            }
+            if soon >= guard.times.jeopardy_at {
+                guard.times.jeopardy_at = Instant::MAX;
+                guard.tell_jeopardy();
+            }
+            let renew = soon >= guard.times.renew_at;
+            if renew {
+                guard.times.renew_at = Instant::MAX;
+            }
+            self.wheel.set(slot, guard.times.next_at());
+            if renew {
+                return Some((slot, Due::Renew));
+            }
+        }
+        None
+    }
+
+    /// A renewal succeeded.
+    pub(crate) fn renewed(&mut self, slot: u32, tenure: Tenure, ttl: Ttl, started_at: Instant) {
+        let Some(guard) = self.slab.get_mut(slot as usize) else { return };
+        if guard.tenure != tenure {
+            return;
+        }
+        let ends_at = self.drift.belief_ends_at(Rules::ALL, started_at, ttl);
+        {
+            let mut state = guard.ticket.lock();
+            if let Some(belief) = &mut state.belief {
+                belief.renewed(Rules::ALL, tenure, ends_at);
+            }
+            if state.stage == Stage::Jeopardy {
+                state.stage = Stage::Held;
+                guard.ticket.changed.notify(usize::MAX);
+            }
+        }
+        guard.times = Times::new(&mut self.rng, ttl, started_at, ends_at);
+        self.wheel.set(slot, guard.times.next_at());
+    }
+
+    /// A renewal found no majority: again soon, as long as there is time.
+    pub(crate) fn renewal_failed(&mut self, slot: u32, now: Instant) {
+        let Some(guard) = self.slab.get_mut(slot as usize) else { return };
+        let pause = (guard.ttl.as_duration() / 20).min(RETRY_MAX);
+        guard.times.renew_at = now.after(pause / 2 + self.rng.below(pause));
+        self.wheel.set(slot, guard.times.next_at());
+    }
+
+    /// The guard is gone: released or lost.
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<Guard> {
+        self.wheel.clear(slot);
+        self.slab.try_remove(slot as usize)
+    }
+
+    /// Any guard, for a node that leaves.
+    pub(crate) fn any(&self) -> Option<u32> {
+        self.slab.iter().next().map(|(slot, _)| slot as u32)
+    }
+
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.wheel.next_at()
+    }
+}
+
+/// A shard that is gone renews nothing, so its guards hold nothing.
+impl Drop for Guards {
+    fn drop(&mut self) {
+        self.slab.iter().for_each(|(_, guard)| guard.ticket.lose());
+    }
+}
+
+const RETRY_MAX: Duration = Duration::from_millis(250);
+
+impl Guard {
+    fn tell_jeopardy(&self) {
+        let mut state = self.ticket.lock();
+        if state.stage == Stage::Held {
+            state.stage = Stage::Jeopardy;
+            drop(state);
+            self.ticket.changed.notify(usize::MAX);
+        }
+    }
+}
+
+const GIVE_UP_EARLY_MAX: Duration = Duration::from_millis(100);

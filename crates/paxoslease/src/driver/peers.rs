@@ -1,0 +1,349 @@
+//! The connections of one shard to its likes on other nodes: dialled, greeted, kept alive, given
+//! up. Owns who may speak (handshake, boots) and what is still to be sent.
+//!
+//! Of two members the one with the higher id dials; a node that only proposes dials every member.
+//! What cannot be sent at once is dropped and counted: loss is legal, blocking is not, and nothing
+//! for a dead peer outlives its connection. Deliberately ignorant of what the messages mean.
+
+mod greeting;
+mod peer;
+
+use std::time::Duration;
+
+use paxoslease_core::{Cell, Instant, Message, NodeId, Rng, To};
+use paxoslease_wire::{CellName, FrameKind, Hello, ShardId, VERSION};
+
+pub(crate) use greeting::Greeted;
+use peer::{Link, Peer};
+
+use super::counters::{Counters, Drop};
+use super::sockets::{ConnId, Sockets};
+use crate::status::PeerStatus;
+
+/// How many connections may stand at the door without having said who they are.
+const GUESTS_MAX: usize = 256;
+/// The first pause before dialling again; doubles up to the next.
+const REDIAL_MIN: Duration = Duration::from_millis(10);
+const REDIAL_MAX: Duration = Duration::from_millis(500);
+
+/// Who a shard is and what it expects of its peers.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) cell_name: String,
+    pub(crate) cell: Cell,
+    pub(crate) node: NodeId,
+    pub(crate) boot: u64,
+    pub(crate) shard: ShardId,
+}
+
+impl Identity {
+    pub(crate) fn hello(&self) -> Hello<'_> {
+        Hello {
+            version: VERSION,
+            cell_name: CellName::new(&self.cell_name).expect("checked with the settings"),
+            cell: self.cell,
+            node: self.node,
+            boot: self.boot,
+            shard: self.shard,
+        }
+    }
+}
+
+/// How patient a shard is with its peers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manners {
+    pub(crate) heartbeat: Duration,
+    pub(crate) peer_timeout: Duration,
+    pub(crate) queue_bytes_max: usize,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Who {
+    Nobody,
+    /// Somebody who has not said so yet.
+    Guest,
+    /// A peer by its place, greeted or being greeted.
+    Peer(usize),
+}
+
+#[derive(Debug)]
+pub(crate) struct Peers {
+    pub(crate) identity: Identity,
+    manners: Manners,
+    list: Vec<Peer>,
+    /// Places of peers with something to send.
+    dirty: Vec<usize>,
+    /// A node's place in the list, by its id.
+    places: Vec<u16>,
+    /// By connection.
+    who: Vec<Who>,
+    guests: Vec<(ConnId, Instant)>,
+    rng: Rng,
+    next_alarm_at: Instant,
+    /// Who is up has changed since somebody last asked.
+    changed: bool,
+}
+
+const NO_PLACE: u16 = u16::MAX;
+
+impl Peers {
+    /// `members` are all members of the cell with their addresses; this node may be one of them.
+    pub(crate) fn new(
+        identity: Identity,
+        manners: Manners,
+        members: impl IntoIterator<Item = (NodeId, String)>,
+        seed: u64,
+        now: Instant,
+    ) -> Self {
+        let own = identity.node;
+        let is_member = identity.cell.member(own).is_some();
+        let mut peers = Self {
+            identity,
+            manners,
+            list: Vec::new(),
+            dirty: Vec::new(),
+            places: vec![NO_PLACE; usize::from(NodeId::MAX.get()) + 1],
+            who: Vec::new(),
+            guests: Vec::new(),
+            rng: Rng::seeded(seed),
+            next_alarm_at: now,
+            changed: true,
+        };
+        for (node, address) in members {
+            if node != own {
+                let dials = !is_member || own > node;
+                peers.add(Peer::new(own, node, Some(address), dials, now));
+            }
+        }
+        peers
+    }
+
+    fn add(&mut self, peer: Peer) -> usize {
+        let place = self.list.len();
+        self.places[usize::from(peer.node.get())] = place as u16;
+        self.list.push(peer);
+        place
+    }
+
+    fn place_of(&self, node: NodeId) -> Option<usize> {
+        let place = self.places[usize::from(node.get())];
+        (place != NO_PLACE).then_some(usize::from(place))
+    }
+
+    pub(crate) fn who(&self, conn: ConnId) -> Who {
+        self.who.get(conn.0).copied().unwrap_or(Who::Nobody)
+    }
+
+    fn set_who(&mut self, conn: ConnId, who: Who) {
+        if self.who.len() <= conn.0 {
+            self.who.resize(conn.0 + 1, Who::Nobody);
+        }
+        self.who[conn.0] = who;
+    }
+
+    /// Whether a connection's peer has been greeted and may speak, and which node it is.
+    pub(crate) fn speaker(&self, conn: ConnId) -> Option<NodeId> {
+        let Who::Peer(place) = self.who(conn) else { return None };
+        let peer = &self.list[place];
+        matches!(peer.link, Link::Up { conn: up, .. } if up == conn).then_some(peer.node)
+    }
+
+    /// Something arrived on the connection of a peer that is up.
+    pub(crate) fn heard(&mut self, conn: ConnId, now: Instant) {
+        if let Who::Peer(place) = self.who(conn)
+            && let Link::Up { heard_at, .. } = &mut self.list[place].link
+        {
+            *heard_at = now;
+        }
+    }
+
+    /// Puts a message into the frames of those it is for; what cannot be sent is dropped.
+    pub(crate) fn push(
+        &mut self,
+        to: To,
+        message: &Message<'_>,
+        counter: u64,
+        counters: &mut Counters,
+    ) {
+        match to {
+            To::Node(node) => self.push_to(node, message, counter, counters),
+            To::Members(set) => {
+                let cell = self.identity.cell;
+                for node in cell.nodes(set) {
+                    self.push_to(node, message, counter, counters);
+                }
+            }
+        }
+    }
+
+    fn push_to(
+        &mut self,
+        node: NodeId,
+        message: &Message<'_>,
+        counter: u64,
+        counters: &mut Counters,
+    ) {
+        let Some(place) = self.place_of(node).filter(|place| self.list[*place].is_up()) else {
+            return counters.dropped(Drop::PeerDown, 1);
+        };
+        let peer = &mut self.list[place];
+        if peer.writer.finished().len() > self.manners.queue_bytes_max {
+            return counters.dropped(Drop::QueueFull, 1);
+        }
+        if !peer.writer.push(message) {
+            peer.writer.finish(counter);
+            let pushed = peer.writer.push(message);
+            debug_assert!(pushed, "an empty frame has room");
+        }
+        counters.sent(message);
+        self.soil(place);
+    }
+
+    fn soil(&mut self, place: usize) {
+        if !std::mem::replace(&mut self.list[place].dirty, true) {
+            self.dirty.push(place);
+        }
+    }
+
+    /// Sends whatever waits, one write per connection.
+    pub(crate) fn flush(&mut self, sockets: &mut impl Sockets, counter: u64) {
+        while let Some(place) = self.dirty.pop() {
+            self.list[place].flush(sockets, counter);
+        }
+    }
+
+    /// A connection has room again.
+    pub(crate) fn writable(&mut self, sockets: &mut impl Sockets, conn: ConnId, counter: u64) {
+        if let Who::Peer(place) = self.who(conn) {
+            self.list[place].flush(sockets, counter);
+        }
+    }
+
+    /// A heartbeat arrived from a peer that is up.
+    pub(crate) fn heartbeat(&mut self, conn: ConnId, now: Instant, frame: &[u8], counter: u64) {
+        let Who::Peer(place) = self.who(conn) else { return };
+        self.list[place].heartbeat(now, frame, counter);
+        self.soil(place);
+    }
+
+    /// A connection broke, or could not be made.
+    pub(crate) fn closed(&mut self, now: Instant, conn: ConnId, why: &str) {
+        match std::mem::replace(&mut self.who[conn.0], Who::Nobody) {
+            Who::Nobody => {}
+            Who::Guest => self.guests.retain(|(guest, _)| *guest != conn),
+            Who::Peer(place) => self.peer_down(now, place, why),
+        }
+    }
+
+    /// Closes a connection for a reason of ours.
+    pub(crate) fn hang_up(
+        &mut self,
+        sockets: &mut impl Sockets,
+        now: Instant,
+        conn: ConnId,
+        why: &str,
+    ) {
+        sockets.close(conn);
+        self.closed(now, conn, why);
+    }
+
+    fn peer_down(&mut self, now: Instant, place: usize, why: &str) {
+        let peer = &mut self.list[place];
+        let was_up = peer.is_up();
+        let pause = peer.down(now, why, &mut self.rng);
+        if was_up {
+            self.changed = true;
+            tracing::warn!(peer = %peer.node, why, "peer lost");
+        } else {
+            tracing::debug!(peer = %peer.node, why, "peer not reached");
+        }
+        if let Some(pause) = pause {
+            self.next_alarm_at = self.next_alarm_at.min(now.after(pause));
+        }
+    }
+
+    /// Dials, pings and gives up on whoever it is time for.
+    pub(crate) fn tick(&mut self, sockets: &mut impl Sockets, now: Instant, counter: u64) {
+        if now < self.next_alarm_at {
+            return;
+        }
+        let mut next_at = now.after(self.manners.heartbeat);
+        for place in 0..self.list.len() {
+            self.tick_peer(sockets, now, place, counter);
+            next_at = next_at.min(self.list[place].alarm_at(self.manners));
+        }
+        let patience = self.manners.peer_timeout;
+        while let Some((guest, _)) =
+            self.guests.first().filter(|(_, since)| now >= since.after(patience)).copied()
+        {
+            self.hang_up(sockets, now, guest, "it did not say who it is");
+        }
+        // A clock that stands still must not make this spin.
+        self.next_alarm_at = next_at.max(now.after(Duration::from_millis(1)));
+    }
+
+    fn tick_peer(&mut self, sockets: &mut impl Sockets, now: Instant, place: usize, counter: u64) {
+        let (manners, peer) = (self.manners, &mut self.list[place]);
+        match peer.link {
+            Link::Down { redial_at } => {
+                if let Some(address) = peer.address.as_deref().filter(|_| peer.dials)
+                    && now >= redial_at
+                {
+                    let conn = sockets.dial(peer.node, address);
+                    peer.link = Link::Dialling { conn, since: now };
+                    self.set_who(conn, Who::Peer(place));
+                }
+            }
+            Link::Dialling { conn, since } | Link::Greeting { conn, since } => {
+                if now >= since.after(manners.peer_timeout) {
+                    self.hang_up(sockets, now, conn, "it did not answer");
+                }
+            }
+            Link::Up { conn, heard_at, .. } => {
+                if now >= heard_at.after(manners.peer_timeout) {
+                    self.hang_up(sockets, now, conn, "it fell silent");
+                } else {
+                    peer.ping(now, manners.heartbeat, counter);
+                    self.soil(place);
+                }
+            }
+        }
+    }
+
+    pub(crate) const fn next_alarm_at(&self) -> Instant {
+        self.next_alarm_at
+    }
+
+    /// Whether who is up has changed since this was last asked.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The nodes that are up.
+    pub(crate) fn up(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.list.iter().filter(|peer| peer.is_up()).map(|peer| peer.node)
+    }
+
+    pub(crate) fn status(&self) -> Vec<PeerStatus> {
+        self.list.iter().map(Peer::status).collect()
+    }
+
+    /// The round-trip time of each peer that is up, and `None` for each that is not.
+    pub(crate) fn round_trips(&self) -> impl Iterator<Item = (NodeId, Option<Duration>)> + '_ {
+        self.list.iter().map(|peer| {
+            let rtt = if peer.is_up() { Some(peer.rtt.unwrap_or_default()) } else { None };
+            (peer.node, rtt)
+        })
+    }
+
+    /// What is still to be sent, over all peers.
+    pub(crate) fn unsent(&self) -> usize {
+        self.list.iter().map(|peer| peer.writer.finished().len()).sum()
+    }
+}
+
+/// What one whole frame is, or why the stream makes no sense.
+pub(crate) fn kind_of(frame: &[u8]) -> Result<FrameKind, String> {
+    FrameKind::of(frame).map_err(|error| format!("it sent something that is no frame: {error}"))
+}

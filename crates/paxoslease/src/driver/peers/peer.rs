@@ -1,0 +1,194 @@
+//! One peer: its connection's state and what is to be sent over it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use paxoslease_core::{Instant, NodeId, Rng};
+use paxoslease_wire::{FrameWriter, Heartbeat};
+
+use super::super::sockets::{ConnId, Sockets};
+use super::{Manners, REDIAL_MAX, REDIAL_MIN};
+use crate::status::PeerStatus;
+
+/// How many boots of a node are remembered as over.
+const BOOTS_OVER_MAX: usize = 16;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Link {
+    Down {
+        redial_at: Instant,
+    },
+    /// The connection is being made.
+    Dialling {
+        conn: ConnId,
+        since: Instant,
+    },
+    /// We greeted and wait for its greeting.
+    Greeting {
+        conn: ConnId,
+        since: Instant,
+    },
+    /// Both greeted.
+    Up {
+        conn: ConnId,
+        heard_at: Instant,
+        pinged_at: Instant,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) node: NodeId,
+    pub(super) address: Option<String>,
+    pub(super) dials: bool,
+    pub(super) link: Link,
+    pub(super) writer: FrameWriter,
+    /// Whether it is listed as having something to send.
+    pub(super) dirty: bool,
+    /// The boot that spoke last.
+    pub(super) boot: Option<u64>,
+    /// R5: boots that were followed by another. What is left of them is not listened to.
+    boots_over: VecDeque<u64>,
+    redial_pause: Duration,
+    pub(super) rtt: Option<Duration>,
+    pub(super) problem: Option<String>,
+}
+
+impl Peer {
+    pub(super) fn new(
+        own: NodeId,
+        node: NodeId,
+        address: Option<String>,
+        dials: bool,
+        now: Instant,
+    ) -> Self {
+        Self {
+            node,
+            address,
+            dials,
+            link: Link::Down { redial_at: now },
+            writer: FrameWriter::new(own),
+            dirty: false,
+            boot: None,
+            boots_over: VecDeque::new(),
+            redial_pause: REDIAL_MIN,
+            rtt: None,
+            problem: None,
+        }
+    }
+
+    pub(super) const fn is_up(&self) -> bool {
+        matches!(self.link, Link::Up { .. })
+    }
+
+    pub(super) const fn conn(&self) -> Option<ConnId> {
+        match self.link {
+            Link::Down { .. } => None,
+            Link::Dialling { conn, .. } | Link::Greeting { conn, .. } | Link::Up { conn, .. } => {
+                Some(conn)
+            }
+        }
+    }
+
+    pub(super) fn up(&mut self, now: Instant, conn: ConnId, boot: u64) {
+        if let Some(old) = self.boot.replace(boot)
+            && old != boot
+        {
+            self.boots_over.push_back(old);
+            if self.boots_over.len() > BOOTS_OVER_MAX {
+                self.boots_over.pop_front();
+            }
+        }
+        self.link = Link::Up { conn, heard_at: now, pinged_at: Instant::ZERO };
+        self.redial_pause = REDIAL_MIN;
+        self.problem = None;
+    }
+
+    pub(super) fn is_boot_over(&self, boot: u64) -> bool {
+        self.boots_over.contains(&boot)
+    }
+
+    /// Forgets the connection and everything meant for it. Says how long to wait before dialling
+    /// again, for who dials.
+    pub(super) fn down(&mut self, now: Instant, why: &str, rng: &mut Rng) -> Option<Duration> {
+        if self.writer.is_open() {
+            self.writer.finish(0);
+        }
+        self.writer.clear();
+        self.problem = Some(why.to_owned());
+        self.rtt = None;
+        // Between half of the pause and all of it, so that nodes do not dial in step.
+        let pause = self.redial_pause / 2 + rng.below(self.redial_pause / 2);
+        self.redial_pause = (self.redial_pause * 2).min(REDIAL_MAX);
+        self.link = Link::Down { redial_at: now.after(pause) };
+        self.dials.then_some(pause)
+    }
+
+    pub(super) fn flush(&mut self, sockets: &mut impl Sockets, counter: u64) {
+        self.dirty = false;
+        let Link::Up { conn, .. } = self.link else { return };
+        if self.writer.is_open() {
+            self.writer.finish(counter);
+        }
+        let waiting = self.writer.finished();
+        if !waiting.is_empty() {
+            let sent = sockets.send(conn, waiting);
+            self.writer.consume(sent);
+        }
+    }
+
+    pub(super) fn ping(&mut self, now: Instant, every: Duration, counter: u64) {
+        let Link::Up { pinged_at, .. } = &mut self.link else { return };
+        if now >= pinged_at.after(every) {
+            *pinged_at = now;
+            self.append(Heartbeat::Ping(now.as_nanos()), counter);
+        }
+    }
+
+    pub(super) fn heartbeat(&mut self, now: Instant, frame: &[u8], counter: u64) {
+        match Heartbeat::decode(frame) {
+            // A peer that pings without reading the answers gets no more of them.
+            Ok(Heartbeat::Ping(_)) if self.writer.finished().len() > PONGS_BYTES_MAX => {}
+            Ok(Heartbeat::Ping(number)) => self.append(Heartbeat::Pong(number), counter),
+            Ok(Heartbeat::Pong(number)) => {
+                let took = now.since(Instant::from_nanos(number));
+                let last = self.rtt.unwrap_or(took);
+                self.rtt = Some((last * 3 + took) / 4);
+            }
+            Err(error) => tracing::debug!(peer = %self.node, %error, "bad heartbeat"),
+        }
+    }
+
+    fn append(&mut self, beat: Heartbeat, counter: u64) {
+        if self.writer.is_open() {
+            self.writer.finish(counter);
+        }
+        self.writer.append(|out| beat.encode(out));
+    }
+
+    /// When something is to be done about it.
+    pub(super) fn alarm_at(&self, manners: Manners) -> Instant {
+        match self.link {
+            Link::Down { redial_at } if self.dials => redial_at,
+            Link::Down { .. } => Instant::MAX,
+            Link::Dialling { since, .. } | Link::Greeting { since, .. } => {
+                since.after(manners.peer_timeout)
+            }
+            Link::Up { heard_at, pinged_at, .. } => {
+                heard_at.after(manners.peer_timeout).min(pinged_at.after(manners.heartbeat))
+            }
+        }
+    }
+
+    pub(super) fn status(&self) -> PeerStatus {
+        PeerStatus {
+            node: self.node.get(),
+            address: self.address.clone(),
+            up: self.is_up(),
+            rtt: self.rtt,
+            problem: self.problem.clone(),
+        }
+    }
+}
+
+const PONGS_BYTES_MAX: usize = 64 * 1024;

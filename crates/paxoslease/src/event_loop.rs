@@ -1,0 +1,199 @@
+//! A shard's thread: real sockets and the real clock around its [`Driver`].
+//!
+//! One turn: wait, read whatever is ready, take whatever was posted, *then* read the clock, once;
+//! let the driver work it all off; write once to each connection; only then wake those who wait.
+//! Why an epoll loop of our own and no general runtime: ARCHITECTURE.md has the measurement.
+
+mod conns;
+mod resolve;
+mod spin;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll};
+use paxoslease_core::{Instant, Snapshot};
+
+pub(crate) use conns::Conns;
+use conns::{LISTENER, WAKER};
+use spin::Spin;
+
+use crate::clock::{Clock, PauseDetector};
+use crate::command::Command;
+use crate::driver::{ConnId, Driver};
+use crate::mailbox::Mailbox;
+use crate::stable::RecordWriter;
+use crate::tls::Stream;
+
+/// What is posted to a shard's thread.
+pub(crate) enum Post {
+    Command(Command),
+    /// A connection another shard accepted, and what it read of it.
+    Adopt {
+        stream: Stream,
+        unread: Vec<u8>,
+    },
+    /// What became of looking up a name.
+    Resolved {
+        conn: ConnId,
+        serial: u64,
+        outcome: io::Result<std::net::SocketAddr>,
+    },
+}
+
+/// The bell of a shard that waits in `poll`.
+pub(crate) fn mailbox(poll: &Poll) -> io::Result<Mailbox<Post>> {
+    let waker = mio::Waker::new(poll.registry(), WAKER)?;
+    Ok(Mailbox::new(Box::new(move || {
+        if let Err(error) = waker.wake() {
+            tracing::error!(%error, "a shard could not be woken");
+        }
+    })))
+}
+
+pub(crate) struct EventLoop {
+    pub(crate) poll: Poll,
+    pub(crate) conns: Conns,
+    pub(crate) driver: Driver,
+    pub(crate) mailbox: Arc<Mailbox<Post>>,
+    pub(crate) listener: Option<TcpListener>,
+    pub(crate) clock: Clock,
+    pub(crate) spin: Duration,
+    /// Where records go, and this shard's number there.
+    pub(crate) disk: Option<(Arc<RecordWriter>, usize)>,
+}
+
+/// Nobody posts to a thread that is gone, also if it panicked.
+struct CloseOnDrop(Arc<Mailbox<Post>>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        for post in self.0.close() {
+            if let Post::Command(command) = post {
+                command.refuse();
+            }
+        }
+    }
+}
+
+impl EventLoop {
+    /// Runs until the driver was told to leave, and hands on its leases (R4).
+    pub(crate) fn run(mut self) -> Option<Snapshot> {
+        let _close = CloseOnDrop(Arc::clone(&self.mailbox));
+        let mut events = Events::with_capacity(256);
+        let mut posts = Vec::new();
+        let mut spin = Spin::new(self.spin);
+        let mut pauses = PauseDetector::default();
+        if let Some(listener) = &mut self.listener {
+            let registered = self.poll.registry().register(listener, LISTENER, Interest::READABLE);
+            if let Err(error) = registered {
+                tracing::error!(%error, "cannot listen for peers");
+            }
+        }
+        let mut now = self.clock.now();
+        loop {
+            let wake_at = self.driver.next_at();
+            self.wait(&mut events, &mut spin, now, wake_at);
+            pauses.expect_back_by(wake_at.max(now));
+            for event in &events {
+                match event.token() {
+                    WAKER => {}
+                    LISTENER => self.conns.accept_more = true,
+                    token => self.conns.note(token, event),
+                }
+            }
+            if self.conns.accept_more || self.conns.accept_again && events.is_empty() {
+                self.accept();
+            }
+            self.conns.read_ready();
+            self.mailbox.take(&mut posts);
+            now = self.clock.now();
+            if let Some(span) = pauses.back(now) {
+                self.driver.paused(span);
+            }
+            self.turn(now, &mut posts);
+            if self.driver.may_go(now) {
+                return self.leave(now);
+            }
+        }
+    }
+
+    /// Blocks until something is ready, or until then.
+    fn wait(&mut self, events: &mut Events, spin: &mut Spin, now: Instant, wake_at: Instant) {
+        if self.conns.unfinished() || self.mailbox.is_filled() {
+            return self.poll_for(events, Some(Duration::ZERO));
+        }
+        if spin.is_on() {
+            let (poll, mailbox) = (&mut self.poll, &self.mailbox);
+            let ready = |events: &mut Events| {
+                // An interrupted poll finds nothing, and the next one is near.
+                let _interrupted = poll.poll(events, Some(Duration::ZERO));
+                !events.is_empty() || mailbox.is_filled()
+            };
+            if spin.find(&self.clock, now, wake_at, events, ready) {
+                return;
+            }
+        }
+        if self.mailbox.fall_asleep() {
+            let span = wake_at.since(self.clock.now());
+            self.poll_for(events, Some(span));
+        }
+        self.mailbox.awake();
+    }
+
+    fn poll_for(&mut self, events: &mut Events, span: Option<Duration>) {
+        if let Err(error) = self.poll.poll(events, span)
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            tracing::error!(%error, "polling failed");
+        }
+    }
+
+    fn accept(&mut self) {
+        let Some(listener) = &self.listener else { return };
+        (self.conns.accept_more, self.conns.accept_again) = (false, false);
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => self.conns.accepted(stream),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Out of file descriptors, perhaps: the edge is used up, so ask again later.
+                    self.conns.accept_again = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Works off what was received, posted and due, at one reading of the clock.
+    fn turn(&mut self, now: Instant, posts: &mut Vec<Post>) {
+        let (driver, conns) = (&mut self.driver, &mut self.conns);
+        conns.deliver(driver, now);
+        for post in posts.drain(..) {
+            match post {
+                Post::Command(command) => driver.command(now, command),
+                Post::Adopt { stream, unread } => conns.adopt(driver, now, stream, unread),
+                Post::Resolved { conn, serial, outcome } => conns.resolved(conn, serial, outcome),
+            }
+        }
+        driver.tick(conns, now);
+        driver.flush(conns, now);
+        conns.bury(driver, now);
+        while let Some(record) = driver.next_record() {
+            if let Some((writer, shard)) = &self.disk {
+                writer.ask(*shard, record);
+            }
+        }
+        driver.wakers().for_each(std::task::Waker::wake);
+    }
+
+    fn leave(mut self, now: Instant) -> Option<Snapshot> {
+        self.driver.flush(&mut self.conns, now);
+        self.driver.wakers().for_each(std::task::Waker::wake);
+        self.driver.stop(now)
+    }
+}

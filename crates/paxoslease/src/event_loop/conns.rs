@@ -1,0 +1,411 @@
+//! The connections of one shard's thread: what is read ahead, what is broken, what belongs to
+//! another shard.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::event::Event;
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use paxoslease_core::{Instant, NodeId};
+use paxoslease_wire::FRAME_LEN_MAX;
+use slab::Slab;
+use socket2::{SockRef, TcpKeepalive};
+
+use super::Post;
+use super::resolve::resolve;
+use crate::driver::{ConnId, Driver, Sockets};
+use crate::mailbox::Mailbox;
+use crate::tls::{Stream, TlsContext};
+
+pub(super) const WAKER: Token = Token(usize::MAX);
+pub(super) const LISTENER: Token = Token(usize::MAX - 1);
+
+const INPUT_MIN: usize = 64 * 1024;
+const INPUT_MAX: usize = 2 * FRAME_LEN_MAX;
+/// The kernel's own check of an idle connection, behind the heartbeats of ours.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+struct Conn {
+    /// `None` while its address is looked up.
+    stream: Option<Stream>,
+    node: Option<NodeId>,
+    /// Not connected yet, or the TLS handshake is under way: the driver does not know it.
+    pending: bool,
+    /// Tells this connection from others that had its number.
+    serial: u64,
+    input: Input,
+    /// There may be more to read.
+    readable: bool,
+    /// The other side will send no more: read to the end.
+    ending: bool,
+    listed: bool,
+    writable: bool,
+    closed: Option<String>,
+}
+
+/// What was read and not consumed.
+#[derive(Default)]
+struct Input {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    fn room(&mut self) -> &mut [u8] {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.end == self.bytes.len() && self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.end == self.bytes.len() {
+            let len = (self.bytes.len() * 2).clamp(INPUT_MIN, INPUT_MAX);
+            self.bytes.resize(len, 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+}
+
+pub(crate) struct Conns {
+    registry: Registry,
+    slab: Slab<Conn>,
+    serials: u64,
+    tls: Option<Arc<TlsContext>>,
+    /// By shard, to hand connections over.
+    mailboxes: Vec<Arc<Mailbox<Post>>>,
+    own: usize,
+    /// Connections with something new.
+    ready: Vec<usize>,
+    /// Connections accepted since the last turn.
+    fresh: Vec<ConnId>,
+    broken: Vec<(ConnId, u64, String)>,
+    handed_over: Option<(Stream, u16)>,
+    pub(super) accept_more: bool,
+    pub(super) accept_again: bool,
+}
+
+impl Conns {
+    pub(crate) fn new(
+        registry: Registry,
+        tls: Option<Arc<TlsContext>>,
+        mailboxes: Vec<Arc<Mailbox<Post>>>,
+        own: usize,
+    ) -> Self {
+        Self {
+            registry,
+            slab: Slab::new(),
+            serials: 0,
+            tls,
+            mailboxes,
+            own,
+            ready: Vec::new(),
+            fresh: Vec::new(),
+            broken: Vec::new(),
+            handed_over: None,
+            accept_more: false,
+            accept_again: false,
+        }
+    }
+
+    fn insert(&mut self, stream: Option<Stream>, node: Option<NodeId>) -> ConnId {
+        self.serials += 1;
+        ConnId(self.slab.insert(Conn {
+            stream,
+            node,
+            pending: true,
+            serial: self.serials,
+            input: Input::default(),
+            readable: false,
+            ending: false,
+            listed: false,
+            writable: false,
+            closed: None,
+        }))
+    }
+
+    fn register(&mut self, conn: ConnId) -> io::Result<()> {
+        let Some(stream) = self.slab[conn.0].stream.as_mut() else { return Ok(()) };
+        let tcp = stream.tcp_mut();
+        let both = Interest::READABLE | Interest::WRITABLE;
+        self.registry.register(tcp, Token(conn.0), both)?;
+        tcp.set_nodelay(true)?;
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 4);
+        SockRef::from(&*tcp).set_tcp_keepalive(&keepalive)
+    }
+
+    pub(super) fn accepted(&mut self, tcp: TcpStream) {
+        let stream = match &self.tls {
+            None => Ok(Stream::Plain(tcp)),
+            Some(tls) => tls.accept(tcp),
+        };
+        let Ok(stream) = stream else { return };
+        let conn = self.insert(Some(stream), None);
+        match self.register(conn) {
+            Ok(()) => self.fresh.push(conn),
+            Err(error) => {
+                tracing::debug!(%error, "a connection was gone as it was accepted");
+                self.slab.remove(conn.0);
+            }
+        }
+    }
+
+    /// Notes what the poll said of a connection.
+    pub(super) fn note(&mut self, token: Token, event: &Event) {
+        let Some(conn) = self.slab.get_mut(token.0) else { return };
+        conn.ending |= event.is_read_closed() || event.is_error();
+        conn.readable |= event.is_readable() || conn.ending;
+        conn.writable |= event.is_writable();
+        self.list(token.0);
+    }
+
+    fn list(&mut self, index: usize) {
+        if let Some(conn) = self.slab.get_mut(index)
+            && !std::mem::replace(&mut conn.listed, true)
+        {
+            self.ready.push(index);
+        }
+    }
+
+    /// Whether there is more to do without waiting.
+    pub(super) fn unfinished(&self) -> bool {
+        !self.ready.is_empty() || self.accept_more || !self.fresh.is_empty()
+    }
+
+    /// Reads once from every connection that may have something.
+    pub(super) fn read_ready(&mut self) {
+        for index in &self.ready {
+            if let Some(conn) = self.slab.get_mut(*index)
+                && conn.readable
+            {
+                conn.read();
+            }
+        }
+    }
+
+    /// Shows the driver what was read, who came and who went.
+    pub(super) fn deliver(&mut self, driver: &mut Driver, now: Instant) {
+        for conn in std::mem::take(&mut self.fresh) {
+            driver.accepted(self, now, conn);
+        }
+        for index in std::mem::take(&mut self.ready) {
+            let Some(conn) = self.slab.get_mut(index) else { continue };
+            conn.listed = false;
+            let more = conn.readable;
+            self.advance(driver, now, ConnId(index));
+            if more {
+                self.list(index);
+            }
+        }
+    }
+
+    fn advance(&mut self, driver: &mut Driver, now: Instant, id: ConnId) {
+        let conn = &mut self.slab[id.0];
+        if conn.stream.is_some() && conn.pending {
+            match conn.is_connected() {
+                Ok(false) => return,
+                Ok(true) => {
+                    conn.pending = false;
+                    if conn.node.is_some() {
+                        driver.connected(self, now, id);
+                    }
+                }
+                Err(error) => conn.closed = Some(error.to_string()),
+            }
+        }
+        let Some(conn) = self.slab.get_mut(id.0) else { return };
+        if let Some(stream) = &mut conn.stream
+            && stream.wants_write()
+            && let Err(error) = stream.flush()
+        {
+            conn.closed.get_or_insert_with(|| error.to_string());
+        }
+        if std::mem::take(&mut conn.writable) {
+            driver.writable(self, id);
+        }
+        self.show(driver, now, id);
+        if let Some(conn) = self.slab.get_mut(id.0)
+            && let Some(why) = conn.closed.take()
+        {
+            self.slab.remove(id.0);
+            driver.closed(now, id, &why);
+        }
+    }
+
+    /// Shows the driver what was read.
+    fn show(&mut self, driver: &mut Driver, now: Instant, id: ConnId) {
+        let Some(conn) = self.slab.get_mut(id.0) else { return };
+        if conn.input.unread().is_empty() {
+            return;
+        }
+        let serial = conn.serial;
+        let mut input = std::mem::take(&mut conn.input);
+        input.start += driver.received(self, now, id, input.unread());
+        if let Some((stream, shard)) = self.handed_over.take() {
+            let adopt = Post::Adopt { stream, unread: input.unread().to_vec() };
+            // A shard that left needs no connections.
+            let _left = self.mailboxes[usize::from(shard)].post(adopt);
+        } else if let Some(conn) = self.slab.get_mut(id.0).filter(|conn| conn.serial == serial) {
+            conn.input = input;
+        }
+    }
+
+    /// Takes over a connection that another shard accepted.
+    pub(super) fn adopt(
+        &mut self,
+        driver: &mut Driver,
+        now: Instant,
+        stream: Stream,
+        unread: Vec<u8>,
+    ) {
+        let id = self.insert(Some(stream), None);
+        let conn = &mut self.slab[id.0];
+        conn.pending = false;
+        conn.input = Input { start: 0, end: unread.len(), bytes: unread };
+        if let Err(error) = self.register(id) {
+            tracing::debug!(%error, "a connection was gone as it was handed over");
+            self.slab.remove(id.0);
+            return;
+        }
+        driver.accepted(self, now, id);
+        self.show(driver, now, id);
+    }
+
+    /// The address of a peer is known, or will not be.
+    pub(super) fn resolved(
+        &mut self,
+        id: ConnId,
+        serial: u64,
+        outcome: io::Result<std::net::SocketAddr>,
+    ) {
+        let Some(conn) = self.slab.get_mut(id.0).filter(|conn| conn.serial == serial) else {
+            return;
+        };
+        let node = conn.node;
+        let stream = outcome.and_then(TcpStream::connect).and_then(|tcp| match (&self.tls, node) {
+            (Some(tls), Some(node)) => tls.dial(tcp, node),
+            _ => Ok(Stream::Plain(tcp)),
+        });
+        let connected = stream.and_then(|stream| {
+            self.slab[id.0].stream = Some(stream);
+            self.register(id)
+        });
+        if let Err(error) = connected {
+            self.broken.push((id, serial, error.to_string()));
+        }
+    }
+
+    /// Tells the driver of connections found broken while it was busy.
+    pub(super) fn bury(&mut self, driver: &mut Driver, now: Instant) {
+        for (id, serial, why) in std::mem::take(&mut self.broken) {
+            if self.slab.get(id.0).is_some_and(|conn| conn.serial == serial) {
+                self.slab.remove(id.0);
+                driver.closed(now, id, &why);
+            }
+        }
+    }
+}
+
+impl Conn {
+    /// Reads once. A short read has drained the socket, as far as the edge goes.
+    fn read(&mut self) {
+        let Some(stream) = &mut self.stream else { return };
+        if self.pending && !matches!(stream, Stream::Tls(_)) && self.node.is_some() {
+            return;
+        }
+        let room = self.input.room();
+        let room_len = room.len();
+        match stream.read(room) {
+            Ok(0) => {
+                self.readable = false;
+                self.closed = Some("it closed the connection".to_owned());
+            }
+            Ok(len) => {
+                self.input.end += len;
+                let drained = len < room_len && matches!(stream, Stream::Plain(_));
+                self.readable = !drained || self.ending;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => self.readable = false,
+            Err(error) => {
+                self.readable = false;
+                self.closed = Some(error.to_string());
+            }
+        }
+    }
+
+    /// Whether a connection stands, TLS included.
+    fn is_connected(&self) -> io::Result<bool> {
+        let Some(stream) = &self.stream else { return Ok(false) };
+        if self.node.is_some() {
+            if let Some(error) = stream.tcp().take_error()? {
+                return Err(error);
+            }
+            match stream.tcp().peer_addr() {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(!stream.is_handshaking())
+    }
+}
+
+impl Sockets for Conns {
+    fn dial(&mut self, peer: NodeId, address: &str) -> ConnId {
+        let id = self.insert(None, Some(peer));
+        let serial = self.serials;
+        let attempt = usize::try_from(serial).unwrap_or_default();
+        let outcome = resolve(address, attempt, (id, serial), &self.mailboxes[self.own]);
+        if let Some(outcome) = outcome {
+            self.resolved(id, serial, outcome);
+        }
+        id
+    }
+
+    fn send(&mut self, id: ConnId, bytes: &[u8]) -> usize {
+        let Some(conn) = self.slab.get_mut(id.0) else { return 0 };
+        let Some(stream) = &mut conn.stream else { return 0 };
+        loop {
+            match stream.write(bytes) {
+                Ok(sent) => return sent,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return 0,
+                Err(error) => {
+                    self.broken.push((id, conn.serial, error.to_string()));
+                    return 0;
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, id: ConnId) {
+        if let Some(mut conn) = self.slab.try_remove(id.0)
+            && let Some(stream) = &mut conn.stream
+        {
+            stream.close_notify();
+        }
+    }
+
+    fn is_node(&self, id: ConnId, node: NodeId) -> bool {
+        let stream = self.slab.get(id.0).and_then(|conn| conn.stream.as_ref());
+        stream.is_some_and(|stream| stream.peer_is(node))
+    }
+
+    fn hand_over(&mut self, id: ConnId, shard: u16) {
+        if let Some(mut stream) = self.slab.try_remove(id.0).and_then(|conn| conn.stream) {
+            if let Err(error) = self.registry.deregister(stream.tcp_mut()) {
+                tracing::debug!(%error, "a connection was gone as it was handed over");
+            }
+            self.handed_over = Some((stream, shard));
+        }
+    }
+}

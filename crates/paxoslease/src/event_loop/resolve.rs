@@ -1,0 +1,39 @@
+//! Turns "host:port" into an address: at once where it is one already, else on a thread of its
+//! own, since a name server may take its time and a shard has none. Looked up anew for every dial,
+//! because hosts move.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread;
+
+use super::Post;
+use crate::driver::ConnId;
+use crate::mailbox::Mailbox;
+
+/// `None` when the answer will be posted.
+pub(super) fn resolve(
+    address: &str,
+    attempt: usize,
+    (conn, serial): (ConnId, u64),
+    mailbox: &Arc<Mailbox<Post>>,
+) -> Option<io::Result<SocketAddr>> {
+    if let Ok(address) = address.parse() {
+        return Some(Ok(address));
+    }
+    let (address, mailbox) = (address.to_owned(), Arc::clone(mailbox));
+    let look_up = move || {
+        let outcome = address.to_socket_addrs().and_then(|found| {
+            let found: Vec<SocketAddr> = found.collect();
+            let nothing = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+            // A host with several addresses is tried at each in turn.
+            found.get(attempt % found.len().max(1)).copied().ok_or_else(nothing)
+        });
+        // A shard that left meanwhile needs no answer.
+        let _left = mailbox.post(Post::Resolved { conn, serial, outcome });
+    };
+    match thread::Builder::new().name("paxoslease-resolve".to_owned()).spawn(look_up) {
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    }
+}

@@ -1,0 +1,111 @@
+//! Adaptive spinning: looking again and again for a while before blocking saves the wake-up, as
+//! long as something comes soon and nobody else needs the core.
+//!
+//! Looking in vain, and finding on return from `yield` that somebody else ran, both make it pause,
+//! longer each time; success ends the pauses.
+
+use std::thread;
+use std::time::Duration;
+
+use paxoslease_core::Instant;
+
+use crate::clock::Clock;
+
+/// A `yield` that takes this long gave the core to somebody who needed it.
+const YIELDED: Duration = Duration::from_micros(25);
+/// The most waits that are not begun by spinning.
+const PAUSE_MAX: u32 = 1024;
+
+#[derive(Debug)]
+pub(super) struct Spin {
+    /// How long to look at most; zero for never.
+    most: Duration,
+    /// Waits to go without spinning.
+    pausing: u32,
+    /// How many there will be after the next failure.
+    pause: u32,
+}
+
+impl Spin {
+    pub(super) const fn new(most: Duration) -> Self {
+        Self { most, pausing: 0, pause: 1 }
+    }
+
+    /// Whether to spin before this wait.
+    pub(super) const fn is_on(&mut self) -> bool {
+        if self.most.is_zero() {
+            return false;
+        }
+        if self.pausing > 0 {
+            self.pausing -= 1;
+            return false;
+        }
+        true
+    }
+
+    /// Looks until something is ready, it is time, or it is no use.
+    pub(super) fn find<E>(
+        &mut self,
+        clock: &Clock,
+        now: Instant,
+        wake_at: Instant,
+        events: &mut E,
+        mut ready: impl FnMut(&mut E) -> bool,
+    ) -> bool {
+        let mut looked_at = clock.now();
+        let until = looked_at.after(self.most).min(wake_at.max(now));
+        loop {
+            if ready(events) {
+                self.pause = 1;
+                return true;
+            }
+            thread::yield_now();
+            let again_at = clock.now();
+            let yielded = again_at.since(looked_at) > YIELDED;
+            if yielded || again_at >= until {
+                self.failed();
+                return false;
+            }
+            looked_at = again_at;
+        }
+    }
+
+    fn failed(&mut self) {
+        self.pausing = self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn looking_in_vain_makes_it_pause_longer_and_finding_ends_that() {
+        let nanos = Arc::new(AtomicU64::new(0));
+        let clock = Clock::by_hand(Arc::clone(&nanos));
+        let mut spin = Spin::new(Duration::from_micros(50));
+        let mut look = |spin: &mut Spin, finds: bool| {
+            spin.find(&clock, clock.now(), Instant::MAX, &mut (), |()| {
+                nanos.fetch_add(10_000, Ordering::Relaxed);
+                finds
+            })
+        };
+        let waits_until_on = |spin: &mut Spin| (0..).take_while(|_| !spin.is_on()).count();
+        assert!(spin.is_on());
+        assert!(!look(&mut spin, false));
+        assert_eq!(waits_until_on(&mut spin), 1);
+        assert!(!look(&mut spin, false));
+        assert_eq!(waits_until_on(&mut spin), 2);
+        assert!(look(&mut spin, true));
+        assert!(!look(&mut spin, false));
+        assert_eq!(waits_until_on(&mut spin), 1);
+    }
+
+    #[test]
+    fn without_a_span_it_never_spins() {
+        assert!(!Spin::new(Duration::ZERO).is_on());
+    }
+}

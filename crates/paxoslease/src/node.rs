@@ -1,0 +1,268 @@
+//! A node: the handle its users have, and how it starts and stops.
+
+mod start;
+
+use std::fmt;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use event_listener::Event;
+use metrics::gauge;
+use paxoslease_core::{Holder, Label, Name};
+use paxoslease_wire::ShardId;
+
+pub use start::StartError;
+
+use crate::acquire::Acquire;
+use crate::blocking::block_on;
+use crate::clock::Clock;
+use crate::command::Command;
+use crate::config::{Config, Settings};
+use crate::driver::Gauges;
+use crate::error::AskError;
+use crate::status::{ShardStatus, Status};
+use crate::ticket::{Ticket, TicketPool};
+use crate::watch::{self, Sighting, Watch};
+
+/// A node of a cell: acceptor and proposer, or proposer only, on threads of its own.
+///
+/// Clones are handles to the same node. When the last handle and the last lease are dropped, the
+/// node stops in the background; [`Self::shutdown`] does so and waits.
+#[derive(Clone)]
+pub struct Node {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// Where a shard's commands go; gives them back when the shard is gone.
+pub(crate) type Door = Box<dyn Fn(Command) -> Result<(), Command> + Send + Sync>;
+
+/// What handles, guards and futures of a node share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    /// By shard.
+    pub(crate) doors: Vec<Door>,
+    pub(crate) default_holder: String,
+    pub(crate) tickets: TicketPool,
+    /// Stands in for a ticket that was given away.
+    pub(crate) no_ticket: Arc<Ticket>,
+    /// What is wrong with the disk, if anything.
+    pub(crate) disk_problem: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    pub(crate) stopped: Arc<Stopped>,
+}
+
+/// Whether everything of a node is over.
+#[derive(Debug, Default)]
+pub(crate) struct Stopped {
+    done: Mutex<bool>,
+    event: Event,
+}
+
+impl Stopped {
+    pub(crate) fn set(&self) {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.event.notify(usize::MAX);
+    }
+
+    fn is_set(&self) -> bool {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn wait(&self) {
+        loop {
+            let listener = self.event.listen();
+            if self.is_set() {
+                return;
+            }
+            listener.await;
+        }
+    }
+}
+
+impl Shared {
+    /// Sends a command to the shard a name belongs to.
+    pub(crate) fn post(&self, name: Name<'_>, command: Command) -> Result<(), Command> {
+        let shard = ShardId::of(name, self.settings.shards.get());
+        (self.doors[usize::from(shard.index())])(command)
+    }
+
+    fn stop(&self) {
+        for door in &self.doors {
+            // A shard that is gone needs no telling.
+            let _gone = door(Command::Stop);
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Node {
+    /// Starts a node: opens its data folder, listens for peers, begins to connect. Does not wait
+    /// for the cell; see [`Self::ready`].
+    ///
+    /// # Errors
+    /// When the configuration makes no sense, the data folder cannot be used, or the address to
+    /// listen on is taken. Then nothing runs.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        start::start(config, None).await
+    }
+
+    /// As [`Self::start`], blocking this thread.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub fn start_blocking(config: Config) -> Result<Self, StartError> {
+        block_on(Self::start(config))
+    }
+
+    /// As [`Self::start`], with a socket that listens already. For services that are handed their
+    /// sockets, and for tests that let the system choose a port.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub async fn start_on(config: Config, listener: TcpListener) -> Result<Self, StartError> {
+        start::start(config, Some(listener)).await
+    }
+
+    /// Asks for a lease, and waits for as long as somebody else holds it. Options on the way:
+    /// `node.acquire("jobs/nightly", ttl).holder("me").wait(Duration::from_secs(5)).await`.
+    ///
+    /// Cancel-safe: dropping the future takes the wish back.
+    pub fn acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
+        Acquire::new(&self.shared, name, ttl, Duration::MAX)
+    }
+
+    /// Asks for a lease, and takes no for an answer: [`crate::AcquireError::Held`] says who holds
+    /// it.
+    pub fn try_acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
+        Acquire::new(&self.shared, name, ttl, Duration::ZERO)
+    }
+
+    /// Asks a majority who holds a name. A hint: only the holder knows that it holds.
+    ///
+    /// # Errors
+    /// When no majority answers.
+    pub async fn inspect(&self, name: &str) -> Result<Option<Sighting>, AskError> {
+        let name = Name::new(name).map_err(AskError::Name)?;
+        let (reply, answer) = oneshot::channel();
+        let label = Label::new(name, Holder::NONE);
+        let posted = self.shared.post(name, Command::Inspect { label, reply });
+        posted.map_err(|_| AskError::Stopped)?;
+        answer.await.unwrap_or(Err(AskError::Stopped))
+    }
+
+    /// Hints about leases of names that begin with `prefix`, as this node happens to see them. A
+    /// member sees what it votes on; a node that only proposes hears of what members grant to
+    /// their own users.
+    #[must_use]
+    pub fn watch(&self, prefix: &str) -> Watch {
+        let (subscription, watch) = watch::subscribe(prefix);
+        for door in &self.shared.doors {
+            let _gone = door(Command::Watch(subscription.clone()));
+        }
+        watch
+    }
+
+    /// How this node sees itself and its cell.
+    ///
+    /// # Errors
+    /// When the node was shut down.
+    pub async fn status(&self) -> Result<Status, AskError> {
+        let mut whole: Option<ShardStatus> = None;
+        let mut answers = Vec::new();
+        for door in &self.shared.doors {
+            let (reply, answer) = oneshot::channel();
+            door(Command::Status { reply }).map_err(|_| AskError::Stopped)?;
+            answers.push(answer);
+        }
+        for answer in answers {
+            let part = answer.await.map_err(|_| AskError::Stopped)?;
+            whole = Some(whole.map_or(part.clone(), |whole| whole.join(part)));
+        }
+        Ok(self.describe(whole.unwrap_or_default()))
+    }
+
+    fn describe(&self, whole: ShardStatus) -> Status {
+        let settings = &self.shared.settings;
+        let members = settings.cell.members();
+        Status {
+            cell: settings.cell_name().as_str().to_owned(),
+            node: settings.node.get(),
+            role: settings.role,
+            members: members.iter().map(|member| member.get()).collect(),
+            max_lease: settings.cell.max_lease().as_duration(),
+            ready: whole.ready,
+            quarantine_remaining: whole.quarantine_remaining,
+            peers: whole.peers,
+            leases: whole.leases,
+            acceptor_bytes: whole.acceptor_bytes,
+            waiters: whole.waiters,
+            guards: whole.guards,
+            rounds_in_flight: whole.rounds_in_flight,
+            shards: settings.shards.get(),
+            disk_problem: (self.shared.disk_problem)(),
+        }
+    }
+
+    /// Waits until this node can reach a majority of the cell, itself included once its quarantine
+    /// is over. A hint that an acquire will find a quorum, and no need: an acquire waits as well.
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// When the node was shut down.
+    pub async fn ready(&self) -> Result<(), AskError> {
+        for door in &self.shared.doors {
+            let (reply, answer) = oneshot::channel();
+            door(Command::Ready { reply }).map_err(|_| AskError::Stopped)?;
+            answer.await.map_err(|_| AskError::Stopped)?;
+        }
+        Ok(())
+    }
+
+    /// Which node this is.
+    #[must_use]
+    pub fn id(&self) -> u16 {
+        self.shared.settings.node.get()
+    }
+
+    /// Hands over and stops: gives back every lease its guards hold (which are lost from now on),
+    /// turns away whoever waits, and writes the snapshot that lets the next start vote at once.
+    /// Returns when all of that is done. Cancel-safe: the stop goes on.
+    pub async fn shutdown(&self) {
+        self.shared.stop();
+        self.shared.stopped.wait().await;
+    }
+
+    /// As [`Self::shutdown`], blocking this thread.
+    pub fn shutdown_blocking(&self) {
+        block_on(self.shutdown());
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = &self.shared.settings;
+        write!(f, "Node({} of {:?})", settings.node, settings.cell_name().as_str())
+    }
+}
+
+/// Sums up what the shards of a node show, for gauges that count the whole node.
+pub(crate) fn gauges(shards: usize) -> impl Fn(usize, Gauges) + Send + Sync {
+    let parts = Mutex::new(vec![Gauges::default(); shards]);
+    move |shard, gauges| {
+        let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts[shard] = gauges;
+        let sum = |field: fn(&Gauges) -> u64| parts.iter().map(field).sum::<u64>() as f64;
+        gauge!("paxoslease_leases").set(sum(|part| part.leases));
+        gauge!("paxoslease_waiters").set(sum(|part| part.waiters));
+        gauge!("paxoslease_acceptor_bytes").set(sum(|part| part.acceptor_bytes));
+        let quarantine = parts.iter().map(|part| part.quarantine_remaining).max();
+        gauge!("paxoslease_quarantine_remaining_seconds")
+            .set(quarantine.unwrap_or_default().as_secs_f64());
+    }
+}

@@ -1,0 +1,332 @@
+//! How a node comes up and goes down: settings, disk, sockets and threads, in an order that leaves
+//! nothing behind when one of them fails.
+//!
+//! A thread of its own starts the shards, waits for them to end, and writes the snapshot (R4): so
+//! a node that is merely dropped stops as cleanly as one that is shut down.
+
+use std::io;
+use std::net::{TcpListener, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use mio::Poll;
+use paxoslease_core::{NodeId, Snapshot};
+use paxoslease_wire::ShardId;
+
+use super::{Door, Node, Shared, Stopped, gauges};
+use crate::clock::{Clock, wall_counter};
+use crate::command::Command;
+use crate::config::{Config, ConfigError, Settings};
+use crate::driver::{Driver, Identity, Manners, Peers};
+use crate::event_loop::{Conns, EventLoop, Post, mailbox};
+use crate::mailbox::Mailbox;
+use crate::stable::{Folder, RecordWriter, StableError, Startup, Wishes};
+use crate::ticket::{Ticket, TicketPool};
+use crate::tls::{TlsContext, TlsError};
+
+/// Why a node did not start. Nothing runs, and nothing was changed on disk but what the text says.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration makes no sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data folder cannot be used.
+    #[error(transparent)]
+    Stable(#[from] StableError),
+    /// Certificate, key or authority cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Peers cannot be listened for.
+    #[error("cannot listen for peers on {address}: {source}; is another node running there?")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system refused a thread, a poll or randomness.
+    #[error("the system refused {what}: {source}")]
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn refused(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
+    move |source| StartError::System { what, source }
+}
+
+pub(super) async fn start(
+    config: Config,
+    listener: Option<TcpListener>,
+) -> Result<Node, StartError> {
+    let (reply, started) = oneshot::channel();
+    let run = move || match Running::start(&config, listener) {
+        Ok((node, running)) => {
+            // Whoever asked may have left; then the node's last handle is dropped here.
+            let _left = reply.send(Ok(node));
+            running.until_stopped();
+        }
+        Err(error) => {
+            let _left = reply.send(Err(error));
+        }
+    };
+    thread::Builder::new()
+        .name("paxoslease-node".to_owned())
+        .spawn(run)
+        .map_err(refused("a thread"))?;
+    let gone = || io::Error::other("the thread that starts the node panicked");
+    started.await.unwrap_or_else(|_| Err(refused("a thread")(gone())))
+}
+
+/// A node's threads.
+struct Running {
+    node: NodeId,
+    shards: Vec<JoinHandle<Option<Snapshot>>>,
+    writer: Option<Arc<RecordWriter>>,
+    stopped: Arc<Stopped>,
+}
+
+impl Running {
+    fn start(config: &Config, listener: Option<TcpListener>) -> Result<(Node, Self), StartError> {
+        let settings = config.settings()?;
+        let tls = settings.tls.as_ref().map(|tls| {
+            let context = TlsContext::load(&tls.cert, &tls.key, &tls.ca)?;
+            context.check_node(settings.node)?;
+            Ok::<_, TlsError>(Arc::new(context))
+        });
+        let tls = tls.transpose()?;
+        let wishes = Wishes {
+            new_cell: settings.new_cell,
+            reset: settings.reset_stable_record,
+            max_lease: settings.cell.max_lease(),
+            counter: wall_counter(),
+        };
+        let listener = listen(&settings, listener)?;
+        let mut folder = match &settings.data_dir {
+            Some(path) => Some(Folder::open(path, settings.node)?),
+            None => None,
+        };
+        let startup = match &mut folder {
+            Some(folder) => folder.start(wishes)?,
+            None => Startup::decide(None, None, wishes),
+        };
+        let node = settings.node;
+        let span = tracing::info_span!("node", id = %node);
+        span.in_scope(|| startup.log());
+        let count = usize::from(settings.shards.get());
+        let polls: Vec<Poll> = (0..count)
+            .map(|_| Poll::new())
+            .collect::<io::Result<_>>()
+            .map_err(refused("an event queue"))?;
+        let mailboxes: Vec<Arc<Mailbox<Post>>> = polls
+            .iter()
+            .map(|poll| mailbox(poll).map(Arc::new))
+            .collect::<io::Result<_>>()
+            .map_err(refused("an event queue"))?;
+        let writer = writer(folder, &startup, &mailboxes)?;
+        let clock = Clock::system();
+        let maker = Maker {
+            settings: &settings,
+            startup: &startup,
+            clock: &clock,
+            tls,
+            boot: random()?,
+            seed: random()?,
+            mailboxes: &mailboxes,
+            writer: writer.as_ref(),
+            gauges: Arc::new(gauges(count)),
+        };
+        let mut listener = listener;
+        let mut shards = Vec::new();
+        for (index, poll) in polls.into_iter().enumerate() {
+            let event_loop = maker.event_loop(index, poll, listener.take())?;
+            let span = tracing::info_span!("node", id = %node, shard = index);
+            let run = move || span.in_scope(|| event_loop.run());
+            let name = format!("paxoslease-{node}.{index}");
+            let spawned = thread::Builder::new().name(name).spawn(run);
+            shards.push(spawned.map_err(refused("a thread"))?);
+        }
+        let stopped = Arc::new(Stopped::default());
+        let shared = Shared {
+            clock,
+            doors: mailboxes.iter().map(door).collect(),
+            default_holder: default_holder(),
+            tickets: TicketPool::default(),
+            no_ticket: Arc::new(Ticket::new()),
+            disk_problem: disk_problem(writer.as_ref()),
+            stopped: Arc::clone(&stopped),
+            settings,
+        };
+        Ok((Node { shared: Arc::new(shared) }, Self { node, shards, writer, stopped }))
+    }
+
+    /// Waits for the shards to end, then leaves their leases to the next start.
+    fn until_stopped(mut self) {
+        let _entered = tracing::info_span!("node", id = %self.node).entered();
+        let mut snapshots = Vec::new();
+        for shard in self.shards.drain(..) {
+            // A shard that panicked has said so, and leaves nothing that could be trusted.
+            snapshots.push(shard.join().unwrap_or(None));
+        }
+        if let Some(writer) = self.writer.take().and_then(Arc::into_inner) {
+            match writer.stop().write_snapshot(&snapshots) {
+                Ok(true) => {
+                    tracing::info!("stopped; the snapshot lets the next start vote at once")
+                }
+                Ok(false) => tracing::info!("stopped without a snapshot"),
+                Err(error) => {
+                    tracing::error!(%error, "no snapshot: the next start waits in quarantine");
+                }
+            }
+        }
+        self.stopped.set();
+    }
+}
+
+/// If a start fails half-way, or the thread panics, nobody waits for ever.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stopped.set();
+    }
+}
+
+/// What the shards of a node are made from.
+struct Maker<'a> {
+    settings: &'a Settings,
+    startup: &'a Startup,
+    clock: &'a Clock,
+    tls: Option<Arc<TlsContext>>,
+    boot: u64,
+    seed: u64,
+    mailboxes: &'a [Arc<Mailbox<Post>>],
+    writer: Option<&'a Arc<RecordWriter>>,
+    gauges: Arc<dyn Fn(usize, crate::driver::Gauges) + Send + Sync>,
+}
+
+impl Maker<'_> {
+    fn event_loop(
+        &self,
+        index: usize,
+        poll: Poll,
+        listener: Option<mio::net::TcpListener>,
+    ) -> Result<EventLoop, StartError> {
+        let registry = poll.registry().try_clone().map_err(refused("an event queue"))?;
+        let gauges = Arc::clone(&self.gauges);
+        let driver = make_driver(
+            self.settings,
+            self.startup,
+            index as u16,
+            (self.boot, self.seed),
+            self.clock,
+            Arc::new(move |part| gauges(index, part)),
+        );
+        Ok(EventLoop {
+            conns: Conns::new(registry, self.tls.clone(), self.mailboxes.to_vec(), index),
+            poll,
+            driver,
+            mailbox: Arc::clone(&self.mailboxes[index]),
+            listener,
+            clock: self.clock.clone(),
+            spin: self.settings.spin,
+            disk: self.writer.map(|writer| (Arc::clone(writer), index)),
+        })
+    }
+}
+
+/// One shard of a node, for whatever thread and network.
+pub(crate) fn make_driver(
+    settings: &Settings,
+    startup: &Startup,
+    index: u16,
+    (boot, seed): (u64, u64),
+    clock: &Clock,
+    gauges: Arc<dyn Fn(crate::driver::Gauges) + Send + Sync>,
+) -> Driver {
+    let count = settings.shards.get();
+    let shard_id = ShardId::new(index, count).expect("one of them");
+    let now = clock.now();
+    let core_config = settings.core_config(seed, index);
+    let shard = startup.shard(core_config, now, |name| ShardId::of(name, count) == shard_id);
+    let identity = Identity {
+        cell_name: settings.cell_name().as_str().to_owned(),
+        cell: settings.cell,
+        node: settings.node,
+        boot,
+        shard: shard_id,
+    };
+    let manners = Manners {
+        heartbeat: settings.timing.heartbeat,
+        peer_timeout: settings.timing.peer_timeout,
+        queue_bytes_max: settings.limits.peer_queue_bytes,
+    };
+    let members = settings.peers().map(|(node, address)| (node, address.to_owned()));
+    let seed = seed.wrapping_add(u64::from(index));
+    let peers = Peers::new(identity, manners, members, seed, now);
+    Driver::new(shard, peers, seed, now, gauges)
+}
+
+fn listen(
+    settings: &Settings,
+    given: Option<TcpListener>,
+) -> Result<Option<mio::net::TcpListener>, StartError> {
+    let address = settings.listen.clone().unwrap_or_default();
+    let bound = match given {
+        Some(listener) => Ok(listener),
+        None if settings.listen.is_none() => return Ok(None),
+        None => address
+            .to_socket_addrs()
+            .and_then(|found| TcpListener::bind(found.collect::<Vec<_>>().as_slice())),
+    };
+    let listening = bound.and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(mio::net::TcpListener::from_std(listener))
+    });
+    listening.map(Some).map_err(|source| StartError::Listen { address, source })
+}
+
+fn writer(
+    folder: Option<Folder>,
+    startup: &Startup,
+    mailboxes: &[Arc<Mailbox<Post>>],
+) -> Result<Option<Arc<RecordWriter>>, StartError> {
+    let (Some(folder), Some(record)) = (folder, startup.record()) else { return Ok(None) };
+    let shards = mailboxes.to_vec();
+    let on_written = move |shard: usize, record| {
+        // A shard that left needs no answer.
+        let _left = shards[shard].post(Post::Command(Command::RecordWritten(record)));
+    };
+    let writer = RecordWriter::spawn(folder, mailboxes.len(), record, Box::new(on_written));
+    Ok(Some(Arc::new(writer.map_err(refused("a thread"))?)))
+}
+
+fn door(mailbox: &Arc<Mailbox<Post>>) -> Door {
+    let mailbox = Arc::clone(mailbox);
+    Box::new(move |command| match mailbox.post(Post::Command(command)) {
+        Err(Post::Command(command)) => Err(command),
+        _ => Ok(()),
+    })
+}
+
+fn disk_problem(
+    writer: Option<&Arc<RecordWriter>>,
+) -> Box<dyn Fn() -> Option<String> + Send + Sync> {
+    let writer = writer.map(Arc::downgrade);
+    Box::new(move || writer.as_ref()?.upgrade()?.last_error())
+}
+
+fn random() -> Result<u64, StartError> {
+    getrandom::u64().map_err(|error| refused("randomness")(io::Error::other(error)))
+}
+
+/// `user@host:pid`, as far as they are known.
+fn default_holder() -> String {
+    let user = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut holder = format!("{user}@{host}:{}", std::process::id());
+    holder.truncate(holder.floor_char_boundary(paxoslease_core::Holder::LEN_MAX));
+    holder
+}

@@ -1,0 +1,117 @@
+//! A disk in memory, for simulated cells and tests: it outlives the node that used it, and fails
+//! when told to.
+//!
+//! A crash is to forget the node and open the disk again. Like every [`Disk`] it keeps what was
+//! confirmed; whether an operation that failed took effect is for the test to say.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::disk::{DataFile, Disk, Fill};
+
+/// Clones are the same disk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryDisk(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    files: BTreeMap<DataFile, Vec<u8>>,
+    marked: bool,
+    writes: u64,
+    fault: Option<Fault>,
+}
+
+/// From when on every change fails, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    /// How many changes still succeed.
+    pub(crate) after: u64,
+    /// The error.
+    pub(crate) kind: ErrorKind,
+    /// Whether the first change to fail happens all the same: a rename that was done, and then
+    /// could not be synced.
+    pub(crate) takes_effect: bool,
+}
+
+impl MemoryDisk {
+    /// Fails from now on, or with `None` no longer.
+    pub(crate) fn set_fault(&self, fault: Option<Fault>) {
+        self.state().fault = fault;
+    }
+
+    /// No space is left, or there is again.
+    pub(crate) fn set_full(&self, full: bool) {
+        let fault = Fault { after: 0, kind: ErrorKind::StorageFull, takes_effect: false };
+        self.set_fault(full.then_some(fault));
+    }
+
+    /// How many times a file was replaced.
+    pub(crate) fn writes(&self) -> u64 {
+        self.state().writes
+    }
+
+    /// Puts bytes in place of a file, as nobody should.
+    pub(crate) fn tamper(&self, file: DataFile, bytes: Option<Vec<u8>>) {
+        let files = &mut self.state().files;
+        match bytes {
+            Some(bytes) => files.insert(file, bytes),
+            None => files.remove(&file),
+        };
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nobody panics while holding it")
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut State)) -> io::Result<()> {
+        let state = &mut *self.state();
+        match &mut state.fault {
+            None => change(state),
+            Some(fault) if fault.after > 0 => {
+                fault.after -= 1;
+                change(state);
+            }
+            Some(fault) => {
+                let kind = fault.kind;
+                if std::mem::take(&mut fault.takes_effect) {
+                    change(state);
+                }
+                return Err(kind.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn read(&self, file: DataFile) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.state().files.get(&file).cloned())
+    }
+
+    fn replace(&mut self, file: DataFile, fill: &mut Fill<'_>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        fill(&mut bytes)?;
+        self.change(|state| {
+            state.files.insert(file, bytes);
+            state.writes += 1;
+        })
+    }
+
+    fn remove(&mut self, file: DataFile) -> io::Result<()> {
+        self.change(|state| drop(state.files.remove(&file)))
+    }
+
+    fn is_marked(&self) -> io::Result<bool> {
+        Ok(self.state().marked)
+    }
+
+    fn mark(&mut self) -> io::Result<()> {
+        self.change(|state| state.marked = true)
+    }
+
+    fn path(&self, file: DataFile) -> PathBuf {
+        Path::new("memory").join(format!("{file:?}").to_lowercase())
+    }
+}

@@ -1,0 +1,183 @@
+//! The thread that writes the stable record, so that no shard waits for a disk.
+//!
+//! Owns the folder while the shards run, and gives it back when they have stopped. What is asked
+//! for during a write goes into the next one. A disk that fails is tried again until it works:
+//! meanwhile nothing above the old ceilings is used (R1, R2), so only time is lost.
+
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use paxoslease_core::Record;
+
+use super::Folder;
+use super::merged::MergedRecord;
+
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Hears which shard's record is durable: a call of `record_written` with exactly that record is
+/// due, even if a higher one was written.
+pub(crate) type OnWritten = Box<dyn Fn(usize, Record) + Send>;
+
+/// The handle to the thread. Dropping it stops the thread after the write under way.
+pub(crate) struct RecordWriter {
+    desk: Arc<Desk>,
+    thread: Option<JoinHandle<Folder>>,
+}
+
+/// Where shards leave what they ask for.
+struct Desk {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    merged: MergedRecord,
+    /// Which shards wait for an answer.
+    waiting: Vec<bool>,
+    last_error: Option<String>,
+    stopped: bool,
+}
+
+impl Desk {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl RecordWriter {
+    /// Starts the thread, for shards that all began with `start`.
+    pub(crate) fn spawn(
+        folder: Folder,
+        shards: usize,
+        start: Record,
+        on_written: OnWritten,
+    ) -> io::Result<Self> {
+        let state = State {
+            merged: MergedRecord::new(shards, start),
+            waiting: vec![false; shards],
+            last_error: None,
+            stopped: false,
+        };
+        let desk = Arc::new(Desk { state: Mutex::new(state), changed: Condvar::new() });
+        let work = Work { desk: Arc::clone(&desk), folder, on_written, durable: None, failures: 0 };
+        let thread =
+            thread::Builder::new().name("paxoslease-disk".to_owned()).spawn(move || work.run())?;
+        Ok(Self { desk, thread: Some(thread) })
+    }
+
+    /// A shard asks for a record. It hears of it when one at least as high is durable.
+    pub(crate) fn ask(&self, shard: usize, record: Record) {
+        let mut state = self.desk.state();
+        state.merged.ask(shard, record);
+        state.waiting[shard] = true;
+        self.desk.changed.notify_one();
+    }
+
+    /// Why the last write failed; `None` once one has succeeded.
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.desk.state().last_error.clone()
+    }
+
+    /// Stops after the write under way, and gives the folder back. Shards that still wait hear
+    /// nothing: they have stopped.
+    pub(crate) fn stop(mut self) -> Folder {
+        let ended = self.end().expect("only this and dropping end the thread");
+        ended.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    fn end(&mut self) -> Option<thread::Result<Folder>> {
+        let thread = self.thread.take()?;
+        self.desk.state().stopped = true;
+        self.desk.changed.notify_one();
+        Some(thread.join())
+    }
+}
+
+impl Drop for RecordWriter {
+    fn drop(&mut self) {
+        // A panic over there has been reported by the thread that had it.
+        let _ = self.end();
+    }
+}
+
+/// The thread's side.
+struct Work {
+    desk: Arc<Desk>,
+    folder: Folder,
+    on_written: OnWritten,
+    /// What is on disk for sure; `None` before the first write and after one that failed.
+    durable: Option<Record>,
+    /// Writes that failed in a row.
+    failures: u32,
+}
+
+impl Work {
+    fn run(mut self) -> Folder {
+        while let Some((record, answers)) = self.next() {
+            if let Err(error) = self.write(record) {
+                self.failed(&error, &answers);
+                continue;
+            }
+            self.succeeded(record);
+            for (shard, asked) in answers {
+                (self.on_written)(shard, asked);
+            }
+        }
+        self.folder
+    }
+
+    /// The next record to write and whom to answer then; `None` to stop.
+    fn next(&self) -> Option<(Record, Vec<(usize, Record)>)> {
+        let idle = |state: &mut State| !state.stopped && !state.waiting.contains(&true);
+        let state = self.desk.changed.wait_while(self.desk.state(), idle);
+        let mut state = state.expect("nobody panics while holding it");
+        if state.stopped {
+            return None;
+        }
+        let waiting = (0..state.waiting.len()).filter(|shard| state.waiting[*shard]);
+        let answers = waiting.map(|shard| (shard, state.merged.of(shard))).collect();
+        state.waiting.fill(false);
+        Some((state.merged.merged(), answers))
+    }
+
+    fn write(&mut self, record: Record) -> io::Result<()> {
+        // One shard lowered its ceiling beneath another's, or asked for what another has already.
+        if self.durable == Some(record) {
+            return Ok(());
+        }
+        self.durable = None;
+        self.folder.write_record(record)?;
+        self.durable = Some(record);
+        Ok(())
+    }
+
+    fn succeeded(&mut self, record: Record) {
+        if self.failures > 0 {
+            tracing::info!(?record, "the stable record can be written again");
+            self.failures = 0;
+            self.desk.state().last_error = None;
+        }
+    }
+
+    /// Notes the error, and waits before the next attempt, longer each time.
+    fn failed(&mut self, error: &io::Error, answers: &[(usize, Record)]) {
+        self.failures = self.failures.saturating_add(1);
+        // Often at first, then about once a minute.
+        if self.failures.is_power_of_two() || self.failures.is_multiple_of(64) {
+            let failures = self.failures;
+            tracing::error!(%error, failures, "the stable record cannot be written; will retry");
+        }
+        let mut state = self.desk.state();
+        state.last_error = Some(error.to_string());
+        for (shard, _) in answers {
+            state.waiting[*shard] = true;
+        }
+        let doublings = (self.failures - 1).min(10);
+        let pause = (PAUSE_MIN * (1 << doublings)).min(PAUSE_MAX);
+        drop(self.desk.changed.wait_timeout_while(state, pause, |state| !state.stopped));
+    }
+}

@@ -1,0 +1,109 @@
+//! What a node knows of itself and its cell, for people and machines that watch over it. Hints,
+//! all of it: a moment old when it is read.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use crate::config::Role;
+
+/// A node's view of the cell.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Status {
+    /// The cell's name.
+    pub cell: String,
+    /// This node.
+    pub node: u16,
+    /// What it does in the cell.
+    pub role: Role,
+    /// The members of the cell.
+    pub members: Vec<u16>,
+    /// The longest lease this cell grants.
+    #[serde(rename = "max_lease_ms", serialize_with = "millis")]
+    pub max_lease: Duration,
+    /// Whether a majority of members is reachable from here and this node votes if it is one: what
+    /// an acquire needs, as far as this node can tell.
+    pub ready: bool,
+    /// How long this node stays silent still after its restart.
+    #[serde(rename = "quarantine_remaining_ms", serialize_with = "millis")]
+    pub quarantine_remaining: Duration,
+    /// Its peers.
+    pub peers: Vec<PeerStatus>,
+    /// Names this node's acceptor keeps, idle ones included.
+    pub leases: u64,
+    /// Heap bytes behind these.
+    pub acceptor_bytes: u64,
+    /// Requests here that wait for a lease.
+    pub waiters: u64,
+    /// Leases held by guards of this node.
+    pub guards: u64,
+    /// Rounds in flight.
+    pub rounds_in_flight: u64,
+    /// How many threads share the names.
+    pub shards: u16,
+    /// What is wrong with the data folder, if anything.
+    pub disk_problem: Option<String>,
+}
+
+/// One peer, as seen from a node.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct PeerStatus {
+    /// Which.
+    pub node: u16,
+    /// Where, for those this node knows an address of.
+    pub address: Option<String>,
+    /// Whether it is connected, with all its shards.
+    pub up: bool,
+    /// The way there and back, lately.
+    #[serde(rename = "rtt_us", serialize_with = "micros")]
+    pub rtt: Option<Duration>,
+    /// What went wrong last, if it is not connected.
+    pub problem: Option<String>,
+}
+
+/// One shard's part of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShardStatus {
+    pub(crate) ready: bool,
+    pub(crate) quarantine_remaining: Duration,
+    pub(crate) peers: Vec<PeerStatus>,
+    pub(crate) leases: u64,
+    pub(crate) acceptor_bytes: u64,
+    pub(crate) waiters: u64,
+    pub(crate) guards: u64,
+    pub(crate) rounds_in_flight: u64,
+}
+
+impl ShardStatus {
+    /// Joins what two shards of a node say.
+    pub(crate) fn join(mut self, other: Self) -> Self {
+        self.quarantine_remaining = self.quarantine_remaining.max(other.quarantine_remaining);
+        self.ready &= other.ready;
+        self.leases += other.leases;
+        self.acceptor_bytes += other.acceptor_bytes;
+        self.waiters += other.waiters;
+        self.guards += other.guards;
+        self.rounds_in_flight += other.rounds_in_flight;
+        for theirs in other.peers {
+            match self.peers.iter_mut().find(|ours| ours.node == theirs.node) {
+                Some(ours) => {
+                    ours.up &= theirs.up;
+                    ours.rtt = ours.rtt.max(theirs.rtt);
+                    ours.problem = ours.problem.take().or(theirs.problem);
+                }
+                None => self.peers.push(theirs),
+            }
+        }
+        self
+    }
+}
+
+fn millis<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn micros<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    span.map(|span| u64::try_from(span.as_micros()).unwrap_or(u64::MAX)).serialize(serializer)
+}
