@@ -1,7 +1,34 @@
-//! A PaxosLease node to embed in a service.
+//! A PaxosLease node to embed in a service that has to agree, among its processes, on who may act:
+//! a master, a job to run once, a shard to own.
 //!
-//! The nodes of the service *are* the cell: each embeds a [`Node`], together they agree who holds
-//! which lease, and no other service is needed.
+//! The nodes of the service *are* the cell: each embeds a [`Node`], a majority of them grants
+//! leases, and no other service is needed. The protocol is that of the `paxoslease-core` crate;
+//! here are the threads, sockets, clock and disk around it.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use paxoslease::{Config, Node};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config::load("node.toml")?;
+//! let node = Node::start_blocking(config)?; // Or `Node::start(config).await`, on any runtime.
+//! let lease = node.acquire("master", Duration::from_secs(5)).blocking()?;
+//! println!("master with fence {}", lease.fence());
+//! lease.lost_blocking();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Node::acquire`] waits, [`Node::try_acquire`] does not; options are set on the way.
+//! - A [`LeaseGuard`] renews itself until it is dropped, and computes [`LeaseGuard::is_held`] from
+//!   the clock on every call.
+//! - Everything is `Send + Sync`, every future is cancel-safe and runs on any executor, and for
+//!   each there is a blocking form: a node owns its threads and needs no runtime.
+//! - [`Node::inspect`], [`Node::watch`] and [`Node::status`] are hints, for people and machines
+//!   that watch over a cell. Only a holder knows that it holds.
+//!
+//! What is guaranteed under pauses, drift, restarts and partitions is on one page of the
+//! repository, `docs/guarantees.md`. Log lines go to `tracing`, numbers to `metrics`.
 
 mod acquire;
 mod blocking;
@@ -33,3 +60,8 @@ pub use stable::StableError;
 pub use status::{PeerStatus, Status};
 pub use tls::TlsError;
 pub use watch::{Change, Sighting, Watch};
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
