@@ -43,24 +43,34 @@ fn on(disk: &MemoryDisk) -> Folder {
     Folder::on(disk.clone(), node(1))
 }
 
+pub(super) fn acquire(shard: &mut Shard, name: &str, ttl: Duration) {
+    let (token, holder, wait) = (Token(0), Holder::NONE, Duration::ZERO);
+    let name = Name::new(name).expect("a name");
+    let acquire = Acquire { token, name, holder, ttl, wait };
+    shard.acquire(Instant::ZERO, acquire).expect("room");
+}
+
+/// Writes what the shard wants written.
+fn settle(shard: &mut Shard, folder: &mut Folder) {
+    while let Some(event) = shard.poll_event() {
+        if let Event::Persist(record) = event {
+            folder.write_record(record).expect("room");
+            shard.record_written(Instant::ZERO, record);
+        }
+    }
+}
+
 /// A shard of a cell of one node that holds these names.
 fn holding(disk: &MemoryDisk, names: &[&str]) -> Shard {
     let mut folder = on(disk);
     let start = folder.start(Wishes { new_cell: true, ..PLAIN }).expect("starts");
-    let now = Instant::ZERO;
-    let mut shard = start.shard(config(), now, |_| true);
-    for (index, name) in names.iter().enumerate() {
-        let name = Name::new(name).expect("a name");
-        let (ttl, wait) = (Duration::from_secs(10), Duration::ZERO);
-        let acquire = Acquire { token: Token(index as u64), name, holder: Holder::NONE, ttl, wait };
-        shard.acquire(now, acquire).expect("room");
+    let mut shard = start.shard(config(), Instant::ZERO, |_| true);
+    settle(&mut shard, &mut folder);
+    for name in names {
+        acquire(&mut shard, name, Duration::from_secs(10));
+        settle(&mut shard, &mut folder);
     }
-    while let Some(event) = shard.poll_event() {
-        if let Event::Persist(record) = event {
-            folder.write_record(record).expect("room");
-            shard.record_written(now, record);
-        }
-    }
+    assert_eq!(held(&shard).len(), names.len());
     shard
 }
 

@@ -175,31 +175,28 @@ fn shards_of_one_node_never_go_by_more_than_is_on_disk() {
     let first = start.record().expect("has a disk");
     let writer = RecordWriter::spawn(folder, 2, first, on_written).expect("a thread");
     let mut shards = [0, 1].map(|_| start.shard(config(), Instant::ZERO, |_| true));
-    for (index, secs) in [(0, 5), (1, 20)] {
-        let shard: &mut Shard = &mut shards[index];
-        let name = Name::new("a").expect("a name");
-        let (token, holder) = (Token(0), Holder::NONE);
-        let (ttl, wait) = (Duration::from_secs(secs), Duration::ZERO);
-        shard.acquire(Instant::ZERO, Acquire { token, name, holder, ttl, wait }).expect("room");
-    }
+    let mut wanted = [Some(Duration::from_secs(5)), Some(Duration::from_secs(20))];
     let mut granted = 0;
-    while granted < 2 {
+    loop {
         for (index, shard) in shards.iter_mut().enumerate() {
             while let Some(event) = shard.poll_event() {
                 match event {
                     Event::Persist(record) => writer.ask(index, record),
                     Event::Granted { .. } => granted += 1,
-                    _ => {}
+                    other => panic!("neither asked nor granted: {other:?}"),
                 }
             }
         }
-        if granted < 2 {
-            let (index, record) = written.recv().expect("thread runs");
-            shards[index].record_written(Instant::ZERO, record);
+        if granted == shards.len() {
+            break;
         }
-        let Ok(Loaded::Record(stable)) = on(&disk).load() else { continue };
-        for shard in &shards {
-            let used = shard.record();
+        let (index, record) = written.recv().expect("thread runs");
+        shards[index].record_written(Instant::ZERO, record);
+        if let Some(ttl) = wanted[index].take() {
+            acquire(&mut shards[index], "a", ttl);
+        }
+        let Loaded::Record(stable) = on(&disk).load().expect("loads") else { panic!("written") };
+        for used in shards.iter().map(Shard::record).filter(|used| *used != first) {
             assert!(used.ballot_ceiling <= stable.ballot_ceiling, "{used:?} {stable:?}");
             assert!(used.lease_ceiling <= stable.lease_ceiling, "{used:?} {stable:?}");
         }
