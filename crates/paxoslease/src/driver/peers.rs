@@ -229,7 +229,8 @@ impl Peers {
 
     /// A connection broke, or could not be made.
     pub(crate) fn closed(&mut self, now: Instant, conn: ConnId, why: &str) {
-        match std::mem::replace(&mut self.who[conn.0], Who::Nobody) {
+        let Some(who) = self.who.get_mut(conn.0) else { return };
+        match std::mem::replace(who, Who::Nobody) {
             Who::Nobody => {}
             Who::Guest => self.guests.retain(|(guest, _)| *guest != conn),
             Who::Peer(place) => self.peer_down(now, place, why),

@@ -91,16 +91,17 @@ impl Wheel {
     /// The next entry whose alarm rings, which clears it.
     pub(crate) fn ring(&mut self, now: Instant) -> Option<u32> {
         let now = now.as_nanos() / TICK_NANOS;
-        while self.len > 0 && self.tick <= now {
+        loop {
             let head = self.heads[(self.tick % BUCKETS) as usize];
             if head != NIL {
                 self.clear(head);
                 return Some(head);
             }
-            self.tick = self.next_tick().unwrap_or(now).min(now + 1).max(self.tick + 1);
+            if self.tick >= now {
+                return None;
+            }
+            self.tick = self.next_tick().unwrap_or(now).min(now);
         }
-        self.tick = self.tick.max(now);
-        None
     }
 
     /// When the next alarm rings.

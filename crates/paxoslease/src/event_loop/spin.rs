@@ -87,7 +87,7 @@ mod tests {
         let nanos = Arc::new(AtomicU64::new(0));
         let clock = Clock::by_hand(Arc::clone(&nanos));
         let mut spin = Spin::new(Duration::from_micros(50));
-        let mut look = |spin: &mut Spin, finds: bool| {
+        let look = |spin: &mut Spin, finds: bool| {
             spin.find(&clock, clock.now(), Instant::MAX, &mut (), |()| {
                 nanos.fetch_add(10_000, Ordering::Relaxed);
                 finds

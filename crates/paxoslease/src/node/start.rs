@@ -16,7 +16,7 @@ use paxoslease_wire::ShardId;
 use super::{Door, Node, Shared, Stopped, gauges};
 use crate::clock::{Clock, wall_counter};
 use crate::command::Command;
-use crate::config::{Config, ConfigError, Settings};
+use crate::config::{Config, ConfigError, Role, Settings};
 use crate::driver::{Driver, Identity, Manners, Peers};
 use crate::event_loop::{Conns, EventLoop, Post, mailbox};
 use crate::mailbox::Mailbox;
@@ -116,7 +116,14 @@ impl Running {
         };
         let node = settings.node;
         let span = tracing::info_span!("node", id = %node);
-        span.in_scope(|| startup.log());
+        span.in_scope(|| match settings.role {
+            Role::Member => startup.log(),
+            Role::Proposer if startup.record().is_none() => tracing::warn!(
+                "no data folder: that no ballot is used twice, and so that there is one holder at \
+                 a time, rests on the wall clock not going back across a restart"
+            ),
+            Role::Proposer => {}
+        });
         let count = usize::from(settings.shards.get());
         let polls: Vec<Poll> = (0..count)
             .map(|_| Poll::new())
@@ -175,7 +182,7 @@ impl Running {
         if let Some(writer) = self.writer.take().and_then(Arc::into_inner) {
             match writer.stop().write_snapshot(&snapshots) {
                 Ok(true) => {
-                    tracing::info!("stopped; the snapshot lets the next start vote at once")
+                    tracing::info!("stopped; the snapshot lets the next start vote at once");
                 }
                 Ok(false) => tracing::info!("stopped without a snapshot"),
                 Err(error) => {
@@ -314,8 +321,10 @@ fn door(mailbox: &Arc<Mailbox<Post>>) -> Door {
 fn disk_problem(
     writer: Option<&Arc<RecordWriter>>,
 ) -> Box<dyn Fn() -> Option<String> + Send + Sync> {
-    let writer = writer.map(Arc::downgrade);
-    Box::new(move || writer.as_ref()?.upgrade()?.last_error())
+    match writer {
+        Some(writer) => Box::new(writer.problem()),
+        None => Box::new(|| None),
+    }
 }
 
 fn random() -> Result<u64, StartError> {

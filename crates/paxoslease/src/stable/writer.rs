@@ -77,9 +77,11 @@ impl RecordWriter {
         self.desk.changed.notify_one();
     }
 
-    /// Why the last write failed; `None` once one has succeeded.
-    pub(crate) fn last_error(&self) -> Option<String> {
-        self.desk.state().last_error.clone()
+    /// Why the last write failed; `None` once one has succeeded. Whoever asks does not keep the
+    /// writer from stopping.
+    pub(crate) fn problem(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
+        let desk = Arc::clone(&self.desk);
+        move || desk.state().last_error.clone()
     }
 
     /// Stops after the write under way, and gives the folder back. Shards that still wait hear

@@ -122,12 +122,12 @@ fn a_failing_disk_is_reported_and_tried_again_until_it_works() {
         scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
     }
     assert_eq!(scene.shown(), record(20, 0));
-    let error = scene.writer.last_error().expect("three writes failed");
+    let error = (scene.writer.problem())().expect("three writes failed");
     assert_eq!(error, io::Error::from(ErrorKind::StorageFull).to_string());
     scene.writer.ask(1, record(15, 70));
     scene.allow();
     assert_eq!(scene.answers(), [(0, record(20, 0))]);
-    assert_eq!(scene.writer.last_error(), None);
+    assert_eq!((scene.writer.problem())(), None);
     assert_eq!(scene.shown(), record(20, 70));
     scene.allow();
     assert_eq!(scene.answers(), [(1, record(15, 70))]);
