@@ -1,5 +1,5 @@
-//! Greetings, farewells and heartbeats of arbitrary bytes: nothing panics, whatever decodes survives another
-//! round trip, and a greeting gets along with itself in all but the node id.
+//! Greetings, farewells and heartbeats of arbitrary bytes: nothing panics, whatever decodes
+//! survives another round trip, and a greeting gets along with itself in all but the node id.
 //!
 //! The input is tried as a frame, and as the body of a frame whose envelope is sound; its first
 //! byte then chooses the version.
