@@ -1,0 +1,266 @@
+//! A node driven from standard input: a playground, and what tests of whole processes drive.
+//!
+//! Start three of them in three terminals, then type commands; `help` lists them.
+//!
+//! ```text
+//! P="--peer 1=127.0.0.1:7401 --peer 2=127.0.0.1:7411 --peer 3=127.0.0.1:7421 --new-cell"
+//! cargo run --example lease_shell -- --node 1 $P       (and --node 2, --node 3)
+//! ```
+//!
+//! Every command is answered by one line: a word, what it is about, then `key=value`. Times are
+//! nanoseconds of the clock the node itself goes by, which all processes of a machine share: so
+//! lines of several shells can be put in one order. Whether a lease is held is read between `from`
+//! and `to`. Commands that take their time do not hold up the next ones.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, pending, poll_fn};
+use std::io::stdin;
+use std::pin::pin;
+use std::process::{ExitCode, id};
+use std::task::Poll;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use async_channel::{Receiver, Sender, unbounded};
+use paxoslease::{Config, LeaseGuard, Node, Role, parse_duration};
+use rustix::time::{ClockId, clock_gettime};
+
+const USAGE: &str = "usage: lease_shell [--config node.toml] [--cell NAME] [--node ID] \
+    [--peer ID=HOST:PORT]... [--listen HOST:PORT] [--role member|proposer] [--max-lease SPAN] \
+    [--data-dir DIR] [--new-cell] [--reset-stable-record]";
+
+const HELP: &str = "help  acquire NAME TTL [WAIT] (no WAIT: do not wait)  held NAME  \
+    release NAME  inspect NAME  ready  status  quit";
+
+fn main() -> ExitCode {
+    let node = config(std::env::args().skip(1))
+        .and_then(|config| Node::start_blocking(config).map_err(|error| error.to_string()));
+    let node = match node {
+        Ok(node) => node,
+        Err(error) => {
+            eprintln!("lease_shell: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("started node={} pid={} at={}", node.id(), id(), now());
+    let mut shell = Shell { node, leases: BTreeMap::new(), threads: Vec::new() };
+    for line in stdin().lines().map_while(Result::ok) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words == ["quit"] {
+            break;
+        }
+        if let Err(error) = shell.run(&words) {
+            println!("error {error}");
+        }
+    }
+    shell.quit();
+    ExitCode::SUCCESS
+}
+
+/// Flags in their order: a file first, then what differs from it.
+fn config(mut args: impl Iterator<Item = String>) -> Result<Config, String> {
+    let mut config = Config::new("playground", 0);
+    while let Some(flag) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{flag} wants a value; {USAGE}"));
+        config = match flag.as_str() {
+            "--config" => Config::load(value()?).map_err(|error| error.to_string())?,
+            "--cell" => {
+                config.cell = value()?;
+                config
+            }
+            "--node" => {
+                config.node = number(&value()?)?;
+                config
+            }
+            "--peer" => match value()?.split_once('=') {
+                Some((node, address)) => config.peer(number(node)?, address),
+                None => return Err(format!("--peer wants ID=HOST:PORT; {USAGE}")),
+            },
+            "--listen" => config.listen(value()?),
+            "--role" => config.role(value()?.parse::<Role>().map_err(|error| error.to_string())?),
+            "--max-lease" => config.max_lease(span(&value()?)?),
+            "--data-dir" => config.data_dir(value()?),
+            "--new-cell" => config.new_cell(true),
+            "--reset-stable-record" => config.reset_stable_record(true),
+            _ => return Err(format!("unknown {flag}; {USAGE}")),
+        };
+    }
+    Ok(config)
+}
+
+fn number(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| format!("{text:?} is no node id"))
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// What the owner of a lease is asked to do.
+enum Ask {
+    Held,
+    Release,
+}
+
+struct Shell {
+    node: Node,
+    /// Each lease belongs to a thread of its own, which is asked through this.
+    leases: BTreeMap<String, Sender<Ask>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Shell {
+    fn run(&mut self, words: &[&str]) -> Result<(), String> {
+        match words {
+            [] => {}
+            ["help"] => println!("help {HELP}"),
+            ["acquire", name, ttl] => self.acquire(name, span(ttl)?, Duration::ZERO),
+            ["acquire", name, ttl, wait] => self.acquire(name, span(ttl)?, span(wait)?),
+            ["held", name] => self.ask(name, Ask::Held),
+            ["release", name] => self.ask(name, Ask::Release),
+            ["inspect", name] => {
+                let name = (*name).to_owned();
+                self.meanwhile(move |node| inspect(&node, &name));
+            }
+            ["ready"] => self.meanwhile(|node| match pollster::block_on(node.ready()) {
+                Ok(()) => println!("ready at={}", now()),
+                Err(error) => println!("error {error}"),
+            }),
+            ["status"] => {
+                let status = pollster::block_on(self.node.status());
+                let status = status.map_err(|error| error.to_string())?;
+                let json = serde_json::to_string(&status).map_err(|error| error.to_string())?;
+                println!("status {json}");
+            }
+            _ => return Err(format!("{:?} is no command; {HELP}", words.join(" "))),
+        }
+        Ok(())
+    }
+
+    fn meanwhile(&mut self, work: impl FnOnce(Node) + Send + 'static) {
+        let node = self.node.clone();
+        self.threads.push(thread::spawn(move || work(node)));
+    }
+
+    fn acquire(&mut self, name: &str, ttl: Duration, wait: Duration) {
+        let (sender, asks) = unbounded();
+        self.leases.insert(name.to_owned(), sender);
+        let name = name.to_owned();
+        self.meanwhile(move |node| {
+            let asked_at = now();
+            match node.acquire(&name, ttl).wait(wait).blocking() {
+                Ok(lease) => {
+                    println!("acquired {name} asked_at={asked_at} {}", Belief::of(&lease));
+                    pollster::block_on(hold(lease, &asks));
+                }
+                Err(error) => println!("refused {name} asked_at={asked_at} at={} {error}", now()),
+            }
+        });
+    }
+
+    fn ask(&self, name: &str, ask: Ask) {
+        // A thread that is gone holds nothing.
+        if self.leases.get(name).is_none_or(|lease| lease.try_send(ask).is_err()) {
+            let at = now();
+            println!("held {name} is_held=false from={at} to={at}");
+        }
+    }
+
+    /// Ends as a service should: the node gives its leases back and writes its snapshot.
+    fn quit(mut self) {
+        self.node.shutdown_blocking();
+        self.leases.clear();
+        for thread in self.threads.drain(..) {
+            // One that panicked has said so.
+            let _said = thread.join();
+        }
+        println!("stopped at={}", now());
+    }
+}
+
+/// Owns a lease: answers questions about it, and tells when it is lost.
+async fn hold(lease: LeaseGuard, asks: &Receiver<Ask>) {
+    let mut told = false;
+    loop {
+        let next = {
+            let mut ask = pin!(asks.recv());
+            let mut lost = pin!(async {
+                match told {
+                    true => pending().await,
+                    false => lease.lost().await,
+                }
+            });
+            poll_fn(|context| match lost.as_mut().poll(context) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => ask.as_mut().poll(context).map(Some),
+            })
+            .await
+        };
+        match next {
+            None => {
+                told = true;
+                println!("lost {} {}", lease.name(), Belief::of(&lease));
+            }
+            Some(Ok(Ask::Held)) => println!("held {} {}", lease.name(), Belief::of(&lease)),
+            Some(Ok(Ask::Release)) => return release(lease).await,
+            // The shell quits, or asked for the same name again.
+            Some(Err(_)) => return,
+        }
+    }
+}
+
+async fn release(lease: LeaseGuard) {
+    let (name, fence, asked_at) = (lease.name().to_owned(), lease.fence(), now());
+    match lease.release().await {
+        Ok(()) => println!("released {name} fence={fence} asked_at={asked_at} at={}", now()),
+        Err(error) => println!("unreleased {name} fence={fence} at={} {error}", now()),
+    }
+}
+
+fn inspect(node: &Node, name: &str) {
+    match pollster::block_on(node.inspect(name)) {
+        Ok(Some(seen)) => {
+            let (fence, left) = (seen.fence, seen.remaining.as_millis());
+            let holder = seen.holder;
+            println!("inspected {name} fence={fence} remaining_ms={left} at={} {holder}", now());
+        }
+        Ok(None) => println!("inspected {name} at={} nobody", now()),
+        Err(error) => println!("error {error}"),
+    }
+}
+
+/// What a guard says of itself, and between which readings of the clock it said so.
+struct Belief {
+    from: u64,
+    is_held: bool,
+    remaining: Duration,
+    to: u64,
+    fence: u64,
+}
+
+impl Belief {
+    fn of(lease: &LeaseGuard) -> Self {
+        let from = now();
+        let (is_held, remaining) = (lease.is_held(), lease.remaining());
+        Self { from, is_held, remaining, to: now(), fence: lease.fence() }
+    }
+}
+
+impl fmt::Display for Belief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, is_held, remaining, to, fence } = self;
+        let left = remaining.as_millis();
+        write!(f, "fence={fence} is_held={is_held} remaining_ms={left} from={from} to={to}")
+    }
+}
+
+/// The node's own clock: it goes on while the machine sleeps, where there is such a one.
+fn now() -> u64 {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let clock = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let clock = ClockId::Monotonic;
+    let reading = clock_gettime(clock);
+    reading.tv_sec as u64 * 1_000_000_000 + reading.tv_nsec as u64
+}
