@@ -1,5 +1,7 @@
 //! What the command line accepts. Parsing only: nothing runs here.
 
+mod node;
+
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -9,6 +11,8 @@ use clap_complete::Shell;
 use paxoslease_sim::Faults;
 use paxoslease_sim::scenario::{Scenario, UnknownScenario};
 
+pub(crate) use node::{DevArgs, LogArgs, LogFormat, ServeArgs};
+
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
@@ -16,6 +20,8 @@ const STYLES: Styles = Styles::styled()
 
 const EXAMPLES: &str = "\
 What to try:
+  paxoslease dev                                   a cell of three nodes in one process
+  paxoslease serve --help                          one node of a cell, from options or a file
   paxoslease sim                                   a hundred simulated cells under random faults
   paxoslease sim --faults hostile --runs 1000      more of them, and nastier
   paxoslease sim --scenario list                   schedules written to hurt
@@ -37,6 +43,10 @@ pub(crate) struct Args {
 /// What the binary can do.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// Run a whole cell in this process, on loopback, to try things out
+    Dev(DevArgs),
+    /// Run a node of a cell, from options or a file
+    Serve(Box<ServeArgs>),
     /// Simulate cells: a whole world from a seed, every event checked
     Sim(SimArgs),
     /// Print completions for a shell

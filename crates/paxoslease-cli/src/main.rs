@@ -1,15 +1,20 @@
 //! The binary `paxoslease`: parses, runs, and maps what came of it to an exit code.
 //!
-//! 0: all well. 1: something outside failed, such as a disk. 2: bad usage (clap's own code).
-//! 3: an invariant broke in a simulation.
+//! 0: all well. 1: something outside failed, such as a disk. 2: bad usage (clap's own code) or a
+//! bad configuration. 3: an invariant broke in a simulation.
 
 mod args;
+mod dev;
+mod log;
 mod output;
+mod serve;
+mod signals;
 mod sim;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
+use paxoslease::{ConfigError, LoadError, StartError, TlsError};
 
 use crate::args::{Args, Command};
 
@@ -24,9 +29,26 @@ fn main() -> ExitCode {
         Ok(Verdict::Well) => ExitCode::SUCCESS,
         Ok(Verdict::InvariantBroke) => ExitCode::from(3),
         Err(error) => {
-            output::to_stderr(&format!("error: {error:#}\n"));
-            ExitCode::FAILURE
+            let (text, code) = explain(&error);
+            output::to_stderr(&format!("error: {text}\n"));
+            ExitCode::from(code)
         }
+    }
+}
+
+/// In one line, with the exit code. The library's messages are whole, ours need their causes.
+fn explain(error: &anyhow::Error) -> (String, u8) {
+    let start = error.downcast_ref();
+    let is_configuration = matches!(start, Some(StartError::Config(_) | StartError::Tls(_)))
+        || error.is::<LoadError>()
+        || error.is::<ConfigError>()
+        || error.is::<TlsError>();
+    if is_configuration {
+        (error.to_string(), 2)
+    } else if start.is_some() {
+        (error.to_string(), 1)
+    } else {
+        (format!("{error:#}"), 1)
     }
 }
 
@@ -34,6 +56,8 @@ fn run(args: Args) -> anyhow::Result<Verdict> {
     let mut definition = Args::command();
     match args.command {
         None => output::to_stdout(&definition.render_long_help().to_string())?,
+        Some(Command::Dev(args)) => return dev::run(args),
+        Some(Command::Serve(args)) => return serve::run(*args),
         Some(Command::Sim(args)) => return sim::run(args),
         Some(Command::Completions(args)) => {
             let mut script = Vec::new();

@@ -1,0 +1,137 @@
+//! What a node is going to be: the file, with what options and variables say instead.
+
+use std::fmt::Write as _;
+use std::fs::File;
+
+use clap::CommandFactory as _;
+use clap::error::ErrorKind;
+use paxoslease::{Config, Role, Tls, TlsError};
+use serde_json::json;
+
+use crate::args::{Args, ServeArgs};
+
+/// The name of a cell that nobody named.
+const CELL_DEFAULT: &str = "default";
+
+/// Resolves and checks it. What contradicts itself among the options ends the process.
+pub(super) fn config(args: &ServeArgs) -> anyhow::Result<Config> {
+    let mut config = match &args.config {
+        Some(path) => Config::load(path)?,
+        None => Config::new(CELL_DEFAULT, 0),
+    };
+    if !args.peers.is_empty() {
+        config.peers.clear();
+    }
+    for (id, address) in &args.peers {
+        if let Some(other) = config.peers.insert(*id, address.clone()) {
+            refuse(&format!("node {id} is given twice, as {other} and as {address}; drop one"));
+        }
+    }
+    override_with(&mut config.cell, &args.cell);
+    override_with(&mut config.node, &args.node);
+    override_with(&mut config.role, &args.role);
+    override_with(&mut config.max_lease, &args.max_lease);
+    override_with(&mut config.clock_drift_ppm, &args.clock_drift_ppm);
+    override_with(&mut config.spin, &args.spin);
+    config.listen.peers = args.listen_peers.clone().or(config.listen.peers);
+    config.data_dir = args.data_dir.clone().or(config.data_dir);
+    config.shards = args.shards.or(config.shards);
+    config.reset_stable_record |= args.reset_stable_record;
+    config.tls = tls(args, config.tls);
+    config.check()?;
+    Ok(config)
+}
+
+fn override_with<T: Clone>(setting: &mut T, option: &Option<T>) {
+    if let Some(value) = option {
+        *setting = value.clone();
+    }
+}
+
+fn tls(args: &ServeArgs, file: Option<Tls>) -> Option<Tls> {
+    let (cert, key, ca) = match file {
+        Some(Tls { cert, key, ca, .. }) => (Some(cert), Some(key), Some(ca)),
+        None => (None, None, None),
+    };
+    let cert = args.tls_cert.clone().or(cert);
+    let key = args.tls_key.clone().or(key);
+    let ca = args.tls_ca.clone().or(ca);
+    match (cert, key, ca) {
+        (Some(cert), Some(key), Some(ca)) => Some(Tls::new(cert, key, ca)),
+        (None, None, None) => None,
+        _ => refuse("TLS between peers needs --tls-cert, --tls-key and --tls-ca, or none of them"),
+    }
+}
+
+/// In the words and with the exit code of any other bad usage.
+fn refuse(why: &str) -> ! {
+    let mut definition = Args::command();
+    definition.build();
+    let serve = definition.find_subcommand_mut("serve").expect("it is being run");
+    serve.error(ErrorKind::ArgumentConflict, why).exit()
+}
+
+/// Whether the files of TLS can be read. What is in them is looked at when the node starts.
+pub(super) fn check_files(config: &Config) -> Result<(), TlsError> {
+    for path in config.tls.iter().flat_map(|tls| [&tls.cert, &tls.key, &tls.ca]) {
+        File::open(path).map_err(|source| TlsError::Unreadable { path: path.clone(), source })?;
+    }
+    Ok(())
+}
+
+/// `1 at host:port, 2 at host:port`.
+pub(super) fn members(config: &Config) -> String {
+    let members = config.peers.iter().map(|(id, address)| format!("{id} at {address}"));
+    members.collect::<Vec<_>>().join(", ")
+}
+
+/// Where peers are listened for; a proposer listens nowhere.
+pub(super) fn listen(config: &Config) -> Option<&str> {
+    let own = config.peers.get(&config.node).filter(|_| config.role == Role::Member);
+    config.listen.peers.as_ref().or(own).map(String::as_str)
+}
+
+/// For people.
+pub(super) fn text(config: &Config) -> String {
+    let Config { cell, node, role, max_lease, clock_drift_ppm, .. } = config;
+    let mut text = "The configuration makes sense. It would run\n".to_owned();
+    let mut line = |what: &str, value: &str| {
+        let _ = writeln!(text, "  {what:<10}  {value}");
+    };
+    line("node", &format!("{node} of cell {cell}, a {role}"));
+    line("members", &members(config));
+    line("listen", listen(config).unwrap_or("nowhere: it connects to the members"));
+    line("peers", if config.tls.is_some() { "mutual TLS" } else { "in clear" });
+    line("max lease", &format!("{max_lease:?}, clocks off by up to {clock_drift_ppm} ppm"));
+    match (&config.data_dir, config.role) {
+        (Some(path), _) => line("data", &path.display().to_string()),
+        (None, Role::Member) => line("data", &format!("none: waits {max_lease:?} at every start")),
+        (None, Role::Proposer) => line("data", "none"),
+    }
+    match config.shards {
+        Some(shards) => line("shards", &shards.to_string()),
+        None => line("shards", "one per core"),
+    }
+    if config.reset_stable_record {
+        line("reset", &format!("the stable record; waits {max_lease:?} before it votes"));
+    }
+    text
+}
+
+/// For programs.
+pub(super) fn json(config: &Config) -> String {
+    let plan = json!({
+        "cell": config.cell,
+        "node": config.node,
+        "role": config.role,
+        "members": config.peers,
+        "listen": {"peers": listen(config)},
+        "max_lease_ms": u64::try_from(config.max_lease.as_millis()).unwrap_or(u64::MAX),
+        "clock_drift_ppm": config.clock_drift_ppm,
+        "data_dir": config.data_dir,
+        "tls": config.tls.is_some(),
+        "shards": config.shards,
+        "reset_stable_record": config.reset_stable_record,
+    });
+    format!("{plan}\n")
+}

@@ -1,0 +1,6 @@
+//! Real processes that run nodes: `dev` and `serve`.
+
+mod dev;
+mod options;
+mod serve;
+mod support;
