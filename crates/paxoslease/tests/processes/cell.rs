@@ -1,0 +1,133 @@
+//! A cell of three shells with data folders, on an address that no other test uses.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::{Index, IndexMut};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::beliefs::Beliefs;
+use super::shell::{Shell, command};
+
+pub(crate) const MEMBERS: [u16; 3] = [1, 2, 3];
+pub(crate) const NAME: &str = "processes";
+/// Longer than any lease of these tests, so that waiting for it would be noticed.
+pub(crate) const MAX_LEASE_SECS: u64 = 4;
+
+pub(crate) struct Cell {
+    folder: PathBuf,
+    host: String,
+    shells: BTreeMap<u16, Shell>,
+    beliefs: Rc<RefCell<Beliefs>>,
+}
+
+impl Cell {
+    /// Nobody runs yet.
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU8 = AtomicU8::new(1);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let [.., high, low] = process::id().to_be_bytes();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("processes-{}-{count}", process::id()));
+        fs::create_dir_all(&folder).expect("room");
+        Self {
+            folder,
+            host: format!("127.{high}.{low}.{count}"),
+            shells: BTreeMap::new(),
+            beliefs: Rc::default(),
+        }
+    }
+
+    /// All three run, for the first time, and are connected.
+    pub(crate) fn founded() -> Self {
+        let mut cell = Self::new();
+        for id in MEMBERS {
+            cell.start(id, &["--new-cell"]);
+        }
+        cell.connect();
+        cell
+    }
+
+    /// A port below those that the system gives to whoever dials: nobody else comes by it, also
+    /// not while its node is down.
+    pub(crate) fn address(&self, id: u16) -> String {
+        format!("{}:{}", self.host, 7400 + id)
+    }
+
+    pub(crate) fn data_dir(&self, id: u16) -> PathBuf {
+        self.folder.join(format!("node-{id}"))
+    }
+
+    /// The arguments that start a node: its file, and what differs from it.
+    pub(crate) fn args(&self, id: u16, flags: &[&str]) -> Vec<String> {
+        let peers: String =
+            MEMBERS.iter().map(|id| format!("{id} = {:?}\n", self.address(*id))).collect();
+        let role = if MEMBERS.contains(&id) { "member" } else { "proposer" };
+        let text = format!(
+            "cell = {NAME:?}\nnode = {id}\nrole = {role:?}\nmax_lease = \"{MAX_LEASE_SECS}s\"\n\
+             data_dir = {:?}\nshards = 2\n[peers]\n{peers}[timing]\nheartbeat = \"100ms\"\n\
+             peer_timeout = \"600ms\"\nrequest_timeout = \"3s\"\n",
+            self.data_dir(id)
+        );
+        let file = self.folder.join(format!("node-{id}.toml"));
+        fs::write(&file, text).expect("room");
+        let file = file.display().to_string();
+        ["--config", &file].iter().chain(flags).map(ToString::to_string).collect()
+    }
+
+    pub(crate) fn start(&mut self, id: u16, flags: &[&str]) {
+        let shell = Shell::start(&self.args(id, flags), Rc::clone(&self.beliefs));
+        self.shells.insert(id, shell);
+    }
+
+    /// What a node says that must not start.
+    pub(crate) fn refused(&self, id: u16, flags: &[&str]) -> String {
+        let output = command(&self.args(id, flags)).output().expect("sh is there");
+        assert!(!output.status.success(), "it started");
+        String::from_utf8(output.stderr).expect("text")
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self, id: u16) {
+        drop(self.shells.remove(&id).expect("it runs"));
+    }
+
+    /// A clean stop.
+    pub(crate) fn quit(&mut self, id: u16) {
+        self.shells.remove(&id).expect("it runs").quit();
+    }
+
+    /// Waits until everybody who runs is connected to every member who runs.
+    pub(crate) fn connect(&mut self) {
+        let members: Vec<u16> =
+            MEMBERS.into_iter().filter(|id| self.shells.contains_key(id)).collect();
+        for (id, shell) in &mut self.shells {
+            let others: Vec<u16> = members.iter().copied().filter(|peer| peer != id).collect();
+            shell.until_up(&others);
+        }
+    }
+}
+
+impl Index<u16> for Cell {
+    type Output = Shell;
+
+    fn index(&self, id: u16) -> &Shell {
+        &self.shells[&id]
+    }
+}
+
+impl IndexMut<u16> for Cell {
+    fn index_mut(&mut self, id: u16) -> &mut Shell {
+        self.shells.get_mut(&id).expect("it runs")
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        self.shells.clear();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}

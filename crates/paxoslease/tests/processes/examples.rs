@@ -1,0 +1,64 @@
+//! The examples, as people run them.
+
+use std::process::Command;
+
+use super::shell::{Line, example};
+
+/// Runs an example to its end; what it said.
+fn run(name: &str) -> Vec<String> {
+    let output = Command::new(example(name)).output().expect("it was built");
+    let said = String::from_utf8(output.stdout).expect("text");
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{complaints}");
+    said.lines().map(str::to_owned).collect()
+}
+
+/// The last number of the lines that contain this.
+fn numbers(said: &[String], part: &str) -> Vec<u64> {
+    let lines = said.iter().filter(|line| line.contains(part));
+    lines.map(|line| line.split(' ').next_back().expect("words").parse().expect("ends")).collect()
+}
+
+#[test]
+fn the_next_master_takes_over_with_a_higher_fence() {
+    let said = run("embedded_master");
+    let fences = numbers(&said, "I am master");
+    assert!(matches!(fences[..], [first, second] if first < second), "{said:#?}");
+    assert!(said.last().is_some_and(|line| line.contains("took over")), "{said:#?}");
+}
+
+#[test]
+fn a_job_of_a_worker_that_died_is_run_again_and_every_job_is_finished_once() {
+    let said = run("worker_pool");
+    assert!(said.contains(&"6 of 6 jobs are done".to_owned()), "{said:#?}");
+    let about = |what: &str, job: &str| -> Vec<Line> {
+        let words = format!(" {what} {job} ");
+        said.iter().filter(|line| line.contains(&words)).map(|line| Line::new(line)).collect()
+    };
+    for job in (0..6).map(|number| format!("jobs/{number}")) {
+        let (mut runs, ends) = (about("runs", &job), about("finished", &job));
+        runs.sort_by_key(|line| line.number("fence"));
+        let [end] = &ends[..] else { panic!("{job} was finished {} times", ends.len()) };
+        let last = runs.last().expect("it ran");
+        assert_eq!(last.number("fence"), end.number("fence"), "{said:#?}");
+        match &about("dies in", &job)[..] {
+            [] => assert_eq!(runs.len(), 1, "{said:#?}"),
+            [death] => {
+                assert_eq!(runs.len(), 2, "{said:#?}");
+                assert!(death.number("at") < last.number("at"), "{said:#?}");
+            }
+            _ => panic!("only one worker dies: {said:#?}"),
+        }
+    }
+    assert!(said.iter().any(|line| line.contains("dies in")), "{said:#?}");
+}
+
+#[test]
+fn a_paused_writer_is_refused_by_its_fence() {
+    let said = run("fenced_store");
+    let fences = numbers(&said, "holds the lease with fence");
+    assert!(matches!(fences[..], [first, second] if first < second), "{said:#?}");
+    let has = |part: &str| said.iter().any(|line| line.contains(part));
+    assert!(has("writer 12: is_held=true, store says written"), "{said:#?}");
+    assert!(has("writer 11: is_held=false, store says refused"), "{said:#?}");
+}
