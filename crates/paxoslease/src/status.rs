@@ -22,8 +22,8 @@ pub struct Status {
     /// The longest lease this cell grants.
     #[serde(rename = "max_lease_ms", serialize_with = "millis")]
     pub max_lease: Duration,
-    /// Whether a majority of members is reachable from here and this node votes if it is one: what
-    /// an acquire needs, as far as this node can tell.
+    /// Whether a majority of members is reachable from here, this node included once it votes:
+    /// what an acquire needs, as far as this node can tell. Peers in quarantine count as reachable.
     pub ready: bool,
     /// How long this node stays silent still after its restart.
     #[serde(rename = "quarantine_remaining_ms", serialize_with = "millis")]

@@ -208,23 +208,21 @@ impl Conns {
 
     fn advance(&mut self, driver: &mut Driver, now: Instant, id: ConnId) {
         let conn = &mut self.slab[id.0];
-        if conn.stream.is_some() && conn.pending {
-            match conn.is_connected() {
-                Ok(false) => return,
+        if conn.pending {
+            match conn.connect() {
                 Ok(true) => {
                     conn.pending = false;
                     if conn.node.is_some() {
                         driver.connected(self, now, id);
                     }
                 }
+                Ok(false) if conn.closed.is_none() => return,
+                Ok(false) => {}
                 Err(error) => conn.closed = Some(error.to_string()),
             }
         }
         let Some(conn) = self.slab.get_mut(id.0) else { return };
-        if let Some(stream) = &mut conn.stream
-            && stream.wants_write()
-            && let Err(error) = stream.flush()
-        {
+        if let Err(error) = conn.flush() {
             conn.closed.get_or_insert_with(|| error.to_string());
         }
         if std::mem::take(&mut conn.writable) {
@@ -342,8 +340,8 @@ impl Conn {
         }
     }
 
-    /// Whether a connection stands, TLS included.
-    fn is_connected(&self) -> io::Result<bool> {
+    /// Goes on connecting, TLS included. Says whether the connection stands.
+    fn connect(&mut self) -> io::Result<bool> {
         let Some(stream) = &self.stream else { return Ok(false) };
         if self.node.is_some() {
             if let Some(error) = stream.tcp().take_error()? {
@@ -355,7 +353,16 @@ impl Conn {
                 Err(error) => return Err(error),
             }
         }
-        Ok(!stream.is_handshaking())
+        self.flush()?;
+        Ok(self.stream.as_ref().is_some_and(|stream| !stream.is_handshaking()))
+    }
+
+    /// Sends what TLS has to say for itself.
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.stream {
+            Some(stream) if stream.wants_write() => stream.flush().map(drop),
+            _ => Ok(()),
+        }
     }
 }
 

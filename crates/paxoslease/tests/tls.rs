@@ -1,0 +1,113 @@
+//! Cells whose members speak mutual TLS, on loopback sockets.
+
+mod cell;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use paxoslease::{Config, Node, Role, StartError, Tls};
+use pollster::block_on;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
+const TTL: Duration = Duration::from_secs(5);
+
+/// An authority that signs node certificates, in a folder of its own.
+struct Authority {
+    folder: PathBuf,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("paxoslease-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let mut params = CertificateParams::new(Vec::new()).expect("valid");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::self_signed(params, key).expect("signed");
+        fs::write(folder.join("ca.pem"), issuer.pem()).expect("written");
+        Self { folder, issuer }
+    }
+
+    /// A certificate for a node, and where it is.
+    fn certify(&self, node: u16) -> Tls {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec![format!("node-{node}.paxoslease")]);
+        let cert = params.expect("valid").signed_by(&key, &self.issuer).expect("signed");
+        let write = |name: String, text: String| {
+            let path = self.folder.join(name);
+            fs::write(&path, text).expect("written");
+            path
+        };
+        let cert = write(format!("{node}.pem"), cert.pem());
+        let key = write(format!("{node}.key"), key.serialize_pem());
+        Tls::new(cert, key, self.folder.join("ca.pem"))
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        // A folder left behind in the temporary one does no harm.
+        let _left = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn with_tls(authority: &Authority) -> impl Fn(Config) -> Config {
+    |config| {
+        let tls = authority.certify(config.node);
+        config.tls(tls).shards(2)
+    }
+}
+
+#[test]
+fn members_with_certificates_grant_leases_on_every_shard() {
+    let authority = Authority::new("tls-cell");
+    let cell = cell::start(3, with_tls(&authority));
+    for number in 0..20 {
+        let name = format!("jobs/{number}");
+        let lease = cell.nodes[number % 3].acquire(&name, TTL).blocking().expect("granted");
+        lease.release_blocking().expect("released");
+    }
+}
+
+#[test]
+fn whoever_has_no_certificate_of_the_authority_is_refused() {
+    let (authority, stranger) = (Authority::new("tls-own"), Authority::new("tls-strange"));
+    let cell = cell::start(3, with_tls(&authority));
+    let proposer = |config: Config| config.role(Role::Proposer).shards(2);
+    let plain = proposer(cell::config(&cell.addresses, 8));
+    let strange = proposer(cell::config(&cell.addresses, 9).tls(stranger.certify(9)));
+    for config in [plain, strange] {
+        let node = Node::start_blocking(config).expect("starts");
+        let problem = loop {
+            let status = block_on(node.status()).expect("runs");
+            assert!(!status.ready && status.peers.iter().all(|peer| !peer.up));
+            if let Some(problem) = status.peers.iter().find_map(|peer| peer.problem.clone()) {
+                break problem;
+            }
+            std::thread::yield_now();
+        };
+        assert!(!problem.is_empty(), "{problem}");
+    }
+    let lease = cell.nodes[0].acquire("x", TTL).blocking();
+    assert!(lease.is_ok(), "and the cell goes on");
+}
+
+#[test]
+fn a_certificate_of_another_node_does_not_start() {
+    let authority = Authority::new("tls-other");
+    let config = cell::config(&["127.0.0.1:1".to_owned()], 1).tls(authority.certify(2));
+    let refused = Node::start_blocking(config).expect_err("refused");
+    assert!(matches!(refused, StartError::Tls(_)), "{refused}");
+    assert!(refused.to_string().contains("node-1.paxoslease"), "{refused}");
+}
+
+#[test]
+fn a_missing_certificate_is_named() {
+    let missing = Path::new("/nonexistent/node.pem");
+    let config = cell::config(&["127.0.0.1:1".to_owned()], 1);
+    let refused = Node::start_blocking(config.tls(Tls::new(missing, missing, missing)));
+    let text = refused.expect_err("refused").to_string();
+    assert!(text.contains("/nonexistent/node.pem"), "{text}");
+}
