@@ -65,6 +65,17 @@ enum Task {
 enum Suite {
     /// The protocol core and codec on one thread, and bytes per lease
     Core,
+    /// The node's event loop beside others, with the same frames between two processes
+    Loops,
+}
+
+impl Suite {
+    const fn binary(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Loops => "loops",
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -92,9 +103,9 @@ fn run(task: Task) -> anyhow::Result<()> {
             let command = command.arg("--").arg("docs");
             if check { command.arg("--check").run() } else { command.run() }
         }
-        Task::Bench { suite: Suite::Core, args } => {
-            let command =
-                cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "core", "--"]);
+        Task::Bench { suite, args } => {
+            let command = cargo(["run", "--release", "-p", "paxoslease-bench", "--bin"]);
+            let command = command.arg(suite.binary()).arg("--");
             args.into_iter().fold(command, Invocation::arg).run()
         }
     }
