@@ -67,6 +67,8 @@ enum Suite {
     Core,
     /// The node's event loop beside others, with the same frames between two processes
     Loops,
+    /// Cells of three processes: latency, throughput, renewals, failures, memory
+    Node,
 }
 
 impl Suite {
@@ -74,6 +76,7 @@ impl Suite {
         match self {
             Self::Core => "core",
             Self::Loops => "loops",
+            Self::Node => "node",
         }
     }
 }

@@ -5,15 +5,15 @@
 
 use std::time::Duration;
 
+use paxoslease_bench::clock;
+use paxoslease_bench::report::{Goal, Section};
 use paxoslease_core::{
     Ballot, Cell, Config, Drift, Holder, Instant, Message, NodeId, Request, Shard, Start, Tenure,
     Ttl,
 };
 
-use crate::clock;
 use crate::memory::{Heap, resident_bytes};
 use crate::names::{HOLDER, Names};
-use crate::report::{Goal, Section};
 
 /// Requests between two readings of the thread's clock, which costs a system call.
 const BATCH: u32 = 64;

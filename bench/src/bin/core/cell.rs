@@ -7,16 +7,16 @@
 
 use std::time::Duration;
 
+use paxoslease_bench::clock;
+use paxoslease_bench::report::{Goal, Section};
 use paxoslease_core::{
     Acquire, Cell, Config, Drift, Event, Holder, Instant, NodeId, Shard, Start, Tenure, To, Token,
     Ttl,
 };
 use paxoslease_wire::{FrameReader, FrameWriter};
 
-use crate::clock;
 use crate::memory::Heap;
 use crate::names::{HOLDER, Names};
-use crate::report::{Goal, Section};
 
 const NODES: usize = 3;
 /// Names the clients go through when they are timed; none is wanted by two at once.

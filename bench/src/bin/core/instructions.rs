@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use paxoslease_bench::report::Section;
 
 use crate::acceptor::{Asked, scattered};
 use crate::cell::Rig;
 use crate::names::Names;
-use crate::report::Section;
 
 /// Live leases in the table that Renew is counted on.
 const TABLE: u32 = 100_000;

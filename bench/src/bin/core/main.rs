@@ -6,18 +6,16 @@
 
 mod acceptor;
 mod cell;
-mod clock;
 mod instructions;
 mod memory;
 mod names;
-mod report;
 mod simulator;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use paxoslease_bench::report::Report;
 
 use crate::instructions::Workload;
-use crate::report::Report;
 
 /// Measures the protocol core and codec on one thread
 #[derive(Parser)]

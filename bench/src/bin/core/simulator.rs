@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
+use paxoslease_bench::clock;
+use paxoslease_bench::report::{Goal, Section};
 use paxoslease_sim::{Faults, Options, run};
-
-use crate::clock;
-use crate::report::{Goal, Section};
 
 pub(crate) fn measure(seeds: u64) -> Section {
     let mut section = Section::new("simulator", "Simulator, one thread, checkers on every event");

@@ -6,17 +6,19 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 /// All sections, in the order they are printed.
-#[derive(Default)]
-pub(crate) struct Report(Vec<Section>);
+#[derive(Debug, Default)]
+pub struct Report(Vec<Section>);
 
 /// Figures that belong together.
-pub(crate) struct Section {
+#[derive(Debug)]
+pub struct Section {
     title: String,
     key: &'static str,
     figures: Vec<Figure>,
     notes: Vec<String>,
 }
 
+#[derive(Debug)]
 struct Figure {
     what: String,
     value: f64,
@@ -25,9 +27,11 @@ struct Figure {
 }
 
 /// What a figure should be.
-#[derive(Clone, Copy)]
-pub(crate) enum Goal {
+#[derive(Clone, Copy, Debug)]
+pub enum Goal {
+    /// Not more than this.
     AtMost(f64),
+    /// Not less than this.
     AtLeast(f64),
 }
 
@@ -50,29 +54,35 @@ impl fmt::Display for Goal {
 }
 
 impl Section {
-    pub(crate) fn new(key: &'static str, title: impl Into<String>) -> Self {
+    /// An empty one; machines know it by its key.
+    pub fn new(key: &'static str, title: impl Into<String>) -> Self {
         Self { title: title.into(), key, figures: Vec::new(), notes: Vec::new() }
     }
 
-    pub(crate) fn figure(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
+    /// Adds a figure.
+    pub fn figure(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
         self.figures.push(Figure { what: what.into(), value, unit, goal: None });
     }
 
-    pub(crate) fn goal(
-        &mut self,
-        what: impl Into<String>,
-        value: f64,
-        unit: &'static str,
-        goal: Goal,
-    ) {
+    /// Adds a figure that has a goal.
+    pub fn goal(&mut self, what: impl Into<String>, value: f64, unit: &'static str, goal: Goal) {
         self.figures.push(Figure { what: what.into(), value, unit, goal: Some(goal) });
     }
 
-    pub(crate) fn note(&mut self, note: impl Into<String>) {
+    /// Adds a line for the reader.
+    pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    fn to_json(&self) -> Value {
+    /// What machines know it by.
+    #[must_use]
+    pub const fn key(&self) -> &'static str {
+        self.key
+    }
+
+    /// For machines: figures by their names.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
         let figures: Map<String, Value> = self
             .figures
             .iter()
@@ -90,15 +100,19 @@ impl Section {
 }
 
 impl Report {
-    pub(crate) fn add(&mut self, section: Section) {
+    /// Adds a section.
+    pub fn add(&mut self, section: Section) {
         self.0.push(section);
     }
 
-    pub(crate) fn extend(&mut self, sections: impl IntoIterator<Item = Section>) {
+    /// Adds sections.
+    pub fn extend(&mut self, sections: impl IntoIterator<Item = Section>) {
         self.0.extend(sections);
     }
 
-    pub(crate) fn to_json(&self) -> Value {
+    /// For machines: sections by their keys.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
         Value::Object(self.0.iter().map(|s| (s.key.to_owned(), s.to_json())).collect())
     }
 }

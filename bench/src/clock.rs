@@ -5,19 +5,36 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+/// The wall clock.
+#[must_use]
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-pub(crate) fn now() -> Instant {
+pub fn now() -> Instant {
     Instant::now()
 }
 
 /// How long this thread has run so far, in user and kernel mode.
-pub(crate) fn thread_time() -> Duration {
+#[must_use]
+pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// How long this process has run so far, all threads, in user and kernel mode.
+#[must_use]
+pub fn process_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Lets the load go on for this long.
+#[expect(clippy::disallowed_methods, reason = "a benchmark lets time pass")]
+pub fn sleep(span: Duration) {
+    std::thread::sleep(span);
+}
+
 /// What one reading of the wall clock takes, to be subtracted where every operation is timed.
-pub(crate) fn reading_cost() -> Duration {
+#[must_use]
+pub fn reading_cost() -> Duration {
     const READINGS: u32 = 100_000;
     let before = thread_time();
     for _ in 0..READINGS {
@@ -27,6 +44,7 @@ pub(crate) fn reading_cost() -> Duration {
 }
 
 /// Nanoseconds per operation.
-pub(crate) fn nanos_each(span: Duration, operations: u32) -> f64 {
+#[must_use]
+pub fn nanos_each(span: Duration, operations: u32) -> f64 {
     span.as_nanos() as f64 / f64::from(operations)
 }
