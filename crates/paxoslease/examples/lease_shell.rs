@@ -43,7 +43,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    println!("started node={} pid={} at={}", node.id(), id(), now());
+    let quarantine = pollster::block_on(node.status()).map(|status| status.quarantine_remaining);
+    let quarantine_ms = quarantine.unwrap_or_default().as_millis();
+    println!("started node={} pid={} quarantine_ms={quarantine_ms} at={}", node.id(), id(), now());
     let mut shell = Shell { node, leases: BTreeMap::new(), threads: Vec::new() };
     for line in stdin().lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split_whitespace().collect();

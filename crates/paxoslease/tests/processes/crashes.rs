@@ -7,11 +7,11 @@ use super::cell::Cell;
 #[test]
 fn a_cell_goes_on_when_a_node_is_killed() {
     let mut cell = Cell::founded();
-    let fence = cell[1].acquire("a", "1s").number("fence");
+    let fence = cell[1].acquire("a", "2s").number("fence");
     cell.kill(3);
     cell[2].acquire("b", "1s");
     // For longer than the ttl: it was renewed without the third node.
-    let refused = cell[2].ask("acquire a 1s 1500ms", "refused a");
+    let refused = cell[2].ask("acquire a 1s 2500ms", "refused a");
     assert!(refused.contains("is held by"), "{refused:?}");
     let held = cell[1].held("a");
     assert!(held.is_held() && held.number("fence") == fence, "{held:?}");
@@ -22,7 +22,7 @@ fn a_cell_goes_on_when_a_node_is_killed() {
 fn the_lease_of_a_killed_holder_moves_on_when_its_time_is_over() {
     let mut cell = Cell::founded();
     cell[1].acquire("a", "1s");
-    cell[3].acquire("b", "1s");
+    cell[3].acquire("b", "2s");
     cell[2].say("acquire a 1s 20s");
     let last = cell[1].held("a");
     assert!(last.is_held(), "{last:?}");
@@ -41,7 +41,7 @@ fn a_holder_that_stood_still_for_too_long_knows_that_it_lost() {
     cell[1].signal(Signal::STOP);
     // It finds this when it comes to, before anybody could tell it anything.
     cell[1].say("held a");
-    let second = cell[2].acquire("a", "500ms");
+    let second = cell[2].acquire("a", "2s");
     assert!(second.number("fence") > first.number("fence"), "{second:?}");
     cell[1].signal(Signal::CONT);
     let woken = cell[1].expect("held a");

@@ -6,41 +6,105 @@ use std::time::Duration;
 
 use paxoslease_core::{Drift, NodeId, Ttl};
 use paxoslease_wire::{CellName, Farewell, FrameKind, Hello, ShardId, VERSION, split_frame};
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+use serde_json::Value;
 
 use super::cell::{Cell, MAX_LEASE_SECS, MEMBERS, NAME};
 use super::relay::Relay;
 use super::shell::{PATIENCE, peer};
 
-#[test]
-fn a_link_that_dies_silently_is_given_up_and_made_anew() {
+/// A cell whose third node reaches the first through a relay only: of two members the higher
+/// dials.
+fn relayed() -> (Cell, Relay) {
     let mut cell = Cell::new();
     let relay = Relay::to(cell.address(1));
     cell.start(1, &["--new-cell"]);
     cell.start(2, &["--new-cell"]);
-    // Of two members the higher dials, so this is the only way between the two.
     cell.start(3, &["--new-cell", "--peer", &format!("1={}", relay.address())]);
     cell.connect();
-    let fence = cell[3].acquire("a", "1s").number("fence");
+    (cell, relay)
+}
+
+#[test]
+fn a_link_that_dies_silently_is_given_up_and_made_anew() {
+    let (mut cell, relay) = relayed();
+    let fence = cell[3].acquire("a", "2s").number("fence");
     relay.cut();
     cell[1].until("aware of the silence", |status| {
         let third = peer(status, 3);
         third["up"] == false && third["problem"] == "it fell silent"
     });
     cell[3].until("aware of the silence", |status| peer(status, 1)["up"] == false);
-    // Each still has a majority with the second.
-    cell[1].acquire("b", "1s");
-    cell[3].acquire("c", "1s");
+    goes_on(&mut cell, fence);
     relay.mend();
     cell.connect();
+    assert!(!cell[3].has_said("lost a"));
+}
+
+#[test]
+fn a_link_that_dies_in_one_direction_is_given_up_and_made_anew() {
+    let (mut cell, relay) = relayed();
+    let fence = cell[3].acquire("a", "2s").number("fence");
+    relay.cut_back();
+    cell[3].until("aware of the silence", |status| peer(status, 1)["up"] == false);
+    cell[1].until("told so", |status| peer(status, 3)["up"] == false);
+    goes_on(&mut cell, fence);
+    relay.mend();
+    cell.connect();
+    assert!(!cell[3].has_said("lost a"));
+}
+
+/// The first and the third node each still have a majority with the second.
+fn goes_on(cell: &mut Cell, fence: u64) {
+    cell[1].acquire("b", "1s");
+    cell[3].acquire("c", "1s");
     let held = cell[3].held("a");
     assert!(held.is_held() && held.number("fence") == fence, "{held:?}");
-    assert!(!cell[3].has_said("lost a"));
+}
+
+/// Accepting, dialling and writing all fail for a while; what is open stays in use.
+#[test]
+fn nodes_out_of_file_descriptors_go_on_with_what_they_have_and_recover() {
+    let mut cell = Cell::founded();
+    let fence = cell[1].acquire("a", "2s").number("fence");
+    let plenty = getrlimit(Resource::Nofile);
+    let none = Rlimit { current: Some(3), maximum: plenty.maximum };
+    for id in [1, 3] {
+        prlimit(Some(cell[id].pid()), Resource::Nofile, none).expect("our own child");
+    }
+    cell.kill(2);
+    cell.start(2, &[]);
+    // The second dials the first, the third dials the second.
+    cell[1].until("without the second", |status| peer(status, 2)["up"] == false);
+    let why = |status: &Value| peer(status, 2)["problem"].to_string();
+    cell[3].until("out of descriptors", |status| why(status).contains("open files"));
+    let refused = cell[3].ask("acquire a 1s 2500ms", "refused a");
+    assert!(refused.contains("is held by"), "{refused:?}");
+    for id in [1, 3] {
+        prlimit(Some(cell[id].pid()), Resource::Nofile, plenty).expect("our own child");
+    }
+    cell.connect();
+    let held = cell[1].held("a");
+    assert!(held.is_held() && held.number("fence") == fence, "{held:?}");
+}
+
+#[test]
+fn a_crowd_at_the_door_keeps_no_peer_out() {
+    let mut cell = Cell::founded();
+    let address = cell.address(1);
+    cell.kill(3);
+    let crowd: Vec<TcpStream> =
+        (0..400).map(|_| TcpStream::connect(&address).expect("it listens")).collect();
+    cell.start(3, &[]);
+    cell.connect();
+    cell[3].acquire("a", "1s");
+    drop(crowd);
 }
 
 #[test]
 fn whatever_strangers_send_is_refused_and_disturbs_nobody() {
     let mut cell = Cell::founded();
-    let fence = cell[1].acquire("a", "1s").number("fence");
+    let fence = cell[1].acquire("a", "2s").number("fence");
     let address = cell.address(1);
     // Neither the rest of a long frame nor a stranger's first word is waited for too long.
     send(&address, b"");
@@ -114,7 +178,7 @@ fn differs(flags: &[&str], first_says: &str, third_says: &str) {
     cell.start(2, &["--new-cell"]);
     cell.start(3, &[&["--new-cell"], flags].concat());
     let says = |node: u16, text: String| {
-        move |status: &serde_json::Value| {
+        move |status: &Value| {
             let problem = peer(status, node)["problem"].clone();
             problem.as_str().is_some_and(|problem| problem.contains(&text))
         }

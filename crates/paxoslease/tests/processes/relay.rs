@@ -7,7 +7,14 @@ use std::thread;
 
 pub(crate) struct Relay {
     address: SocketAddr,
-    gate: Arc<Gate>,
+    gates: Arc<Gates>,
+}
+
+/// One for each direction.
+#[derive(Default)]
+struct Gates {
+    there: Gate,
+    back: Gate,
 }
 
 #[derive(Default)]
@@ -33,19 +40,19 @@ impl Relay {
     pub(crate) fn to(to: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
-        let gate = Arc::new(Gate::default());
-        let inner = Arc::clone(&gate);
+        let gates = Arc::new(Gates::default());
+        let inner = Arc::clone(&gates);
         thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 let Ok(far) = TcpStream::connect(&to) else { continue };
-                let back = (far.try_clone().expect("room"), near.try_clone().expect("room"));
-                for (from, to) in [(near, far), back] {
-                    let gate = Arc::clone(&inner);
-                    thread::spawn(move || forward(from, to, &gate));
-                }
+                let (near_too, far_too) = (near.try_clone(), far.try_clone());
+                let (near_too, far_too) = (near_too.expect("room"), far_too.expect("room"));
+                let (there, back) = (Arc::clone(&inner), Arc::clone(&inner));
+                thread::spawn(move || forward(near, far, &there.there));
+                thread::spawn(move || forward(far_too, near_too, &back.back));
             }
         });
-        Self { address, gate }
+        Self { address, gates }
     }
 
     pub(crate) fn address(&self) -> String {
@@ -54,12 +61,19 @@ impl Relay {
 
     /// Nothing passes any more, and no connection is closed.
     pub(crate) fn cut(&self) {
-        self.gate.set(true);
+        self.gates.there.set(true);
+        self.gates.back.set(true);
+    }
+
+    /// Whoever dialled is still heard, and hears nothing.
+    pub(crate) fn cut_back(&self) {
+        self.gates.back.set(true);
     }
 
     /// Everything passes again, what was held back first.
     pub(crate) fn mend(&self) {
-        self.gate.set(false);
+        self.gates.there.set(false);
+        self.gates.back.set(false);
     }
 }
 

@@ -79,6 +79,8 @@ pub(crate) struct Shell {
     lines: Receiver<Line>,
     /// Said and not asked for yet.
     unread: Vec<Line>,
+    /// How long it was going to be silent when it started.
+    quarantine_ms: u64,
     beliefs: Rc<RefCell<Beliefs>>,
 }
 
@@ -106,13 +108,18 @@ impl Shell {
                 }
             }
         });
-        let mut shell = Self { child, stdin, lines, unread: Vec::new(), beliefs };
-        shell.expect("started");
+        let unread = Vec::new();
+        let mut shell = Self { child, stdin, lines, unread, quarantine_ms: 0, beliefs };
+        shell.quarantine_ms = shell.expect("started").number("quarantine_ms");
         shell
     }
 
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
+    }
+
+    pub(crate) const fn quarantine_ms(&self) -> u64 {
+        self.quarantine_ms
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
