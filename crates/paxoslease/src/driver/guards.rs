@@ -147,7 +147,10 @@ impl Guards {
     pub(crate) fn renewal_failed(&mut self, slot: u32, now: Instant) {
         let Some(guard) = self.slab.get_mut(slot as usize) else { return };
         let pause = (guard.ttl.as_duration() / 20).min(RETRY_MAX);
-        guard.times.renew_at = now.after(pause / 2 + self.rng.below(pause));
+        // Not within this tick of the wheel: where a majority is known to be out of reach a
+        // renewal fails at once, and the shard would do nothing else any more.
+        let pause = Wheel::tick() + pause / 2 + self.rng.below(pause);
+        guard.times.renew_at = now.after(pause);
         self.wheel.set(slot, guard.times.next_at());
     }
 
@@ -188,3 +191,28 @@ impl Guard {
 }
 
 const GIVE_UP_EARLY_MAX: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paxoslease_core::{Holder, Name};
+
+    #[test]
+    fn a_renewal_that_failed_is_not_tried_again_before_time_passes() {
+        let drift = Drift::new(1000, Duration::from_millis(1)).expect("in bounds");
+        let label = Label::new(Name::new("x").expect("a name"), Holder::NONE);
+        let tenure = Tenure::from_fence(1 << 10 | 1).expect("a tenure");
+        for seed in 0..100 {
+            let mut guards = Guards::new(drift, seed, Instant::ZERO);
+            let ticket = Arc::new(Ticket::new());
+            guards.add((ticket, label.clone()), tenure, Ttl::MIN, Instant::ZERO);
+            let mut now = Instant::ZERO;
+            while guards.due(now).is_none() {
+                now = guards.next_at().expect("a guard is there");
+            }
+            guards.renewal_failed(0, now);
+            assert_eq!(guards.due(now), None);
+            assert!(guards.next_at().is_some_and(|at| at > now));
+        }
+    }
+}
