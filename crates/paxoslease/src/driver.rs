@@ -20,7 +20,7 @@ use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
 use counters::{Counters, Drop};
 use guards::{Due, Guards};
-use peers::{Greeted, Who, kind_of};
+use peers::{Greeted, Who, kind_of, refusal_of};
 use requests::Requests;
 
 pub(crate) use counters::publish_peer;
@@ -184,7 +184,8 @@ impl Driver {
                 return Ok(());
             }
             FrameKind::Hello => return Err("it greeted twice".to_owned()),
-            FrameKind::Farewell => return Err("it said farewell".to_owned()),
+            // It greeted before it had read our greeting.
+            FrameKind::Farewell => return Err(refusal_of(frame)),
         }
         let messages = FrameReader::new(frame).map_err(|error| format!("bad frame: {error}"))?;
         let header = messages.header();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use paxoslease_core::{Cell, Instant, Message, NodeId, Rng, To};
 use paxoslease_wire::{CellName, FrameKind, Hello, ShardId, VERSION};
 
-pub(crate) use greeting::Greeted;
+pub(crate) use greeting::{Greeted, refusal_of};
 use peer::{Link, Peer};
 
 use super::counters::{Counters, Drop};

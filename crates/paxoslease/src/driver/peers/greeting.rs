@@ -59,10 +59,7 @@ impl Peers {
                 Ok(hello) => return self.hello(sockets, now, conn, &hello, counters),
                 Err(error) => format!("its greeting makes no sense: {error}"),
             },
-            Ok(FrameKind::Farewell) => match Farewell::decode(frame) {
-                Ok(farewell) => format!("it refused us: {farewell}"),
-                Err(error) => format!("it refused us, for no clear reason: {error}"),
-            },
+            Ok(FrameKind::Farewell) => refusal_of(frame),
             Ok(kind) => format!("it sent {kind:?} before it said who it is"),
             Err(error) => error,
         };
@@ -167,6 +164,14 @@ impl Peers {
             tracing::warn!(peer = %peer.node, why, "peer refused");
             peer.problem = Some(why.to_owned());
         }
+    }
+}
+
+/// What a farewell says, for people.
+pub(crate) fn refusal_of(frame: &[u8]) -> String {
+    match Farewell::decode(frame) {
+        Ok(farewell) => format!("it refused us: {farewell}"),
+        Err(error) => format!("it refused us, for no clear reason: {error}"),
     }
 }
 

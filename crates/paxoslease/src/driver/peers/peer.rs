@@ -100,7 +100,6 @@ impl Peer {
             }
         }
         self.link = Link::Up { conn, heard_at: now, pinged_at: Instant::ZERO };
-        self.redial_pause = REDIAL_MIN;
         self.problem = None;
     }
 
@@ -146,6 +145,8 @@ impl Peer {
     }
 
     pub(super) fn heartbeat(&mut self, now: Instant, frame: &[u8], counter: u64) {
+        // Only now: a peer that greets and then refuses us is not to be dialled without end.
+        self.redial_pause = REDIAL_MIN;
         match Heartbeat::decode(frame) {
             // A peer that pings without reading the answers gets no more of them.
             Ok(Heartbeat::Ping(_)) if self.writer.finished().len() > PONGS_BYTES_MAX => {}
