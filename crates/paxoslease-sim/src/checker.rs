@@ -86,19 +86,24 @@ impl fmt::Display for Violation {
 
 /// A client's belief, in true time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Claim {
-    pub(crate) client: u32,
-    pub(crate) tenure: Tenure,
+pub struct Claim {
+    /// Whose.
+    pub client: u32,
+    /// In which tenure.
+    pub tenure: Tenure,
     /// When the request that led to it was sent: acceptors that restarted since are excused.
-    pub(crate) since: TrueTime,
-    pub(crate) until: TrueTime,
+    pub since: TrueTime,
+    /// When it ends unless it is renewed.
+    pub until: TrueTime,
 }
 
 /// What an acceptor stores, in true time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Stored {
-    pub(crate) promised: Ballot,
-    pub(crate) lease: Option<(Tenure, TrueTime)>,
+pub struct Stored {
+    /// What no round for this name may be below.
+    pub promised: Ballot,
+    /// The lease accepted last, and when it expires.
+    pub lease: Option<(Tenure, TrueTime)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -127,9 +132,10 @@ const TENURES_MAX: usize = 256;
 /// More violations than this say nothing new.
 const VIOLATIONS_MAX: usize = 64;
 
-/// Watches a world.
+/// Watches a world: this crate's own, or any other that tells it what happens in order of true
+/// time.
 #[derive(Clone, Debug)]
-pub(crate) struct Checker {
+pub struct Checker {
     checks: Checks,
     members: u16,
     names: Vec<NameFacts>,
@@ -140,7 +146,8 @@ pub(crate) struct Checker {
 
 impl Checker {
     /// Members have the places 0 to `members - 1` among the nodes.
-    pub(crate) fn new(checks: Checks, members: u16, nodes: usize, names: usize) -> Self {
+    #[must_use]
+    pub fn new(checks: Checks, members: u16, nodes: usize, names: usize) -> Self {
         let stored = vec![Stored::default(); names];
         Self {
             checks,
@@ -152,7 +159,9 @@ impl Checker {
         }
     }
 
-    pub(crate) fn violations(&self) -> &[Violation] {
+    /// What broke so far.
+    #[must_use]
+    pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
@@ -162,7 +171,8 @@ impl Checker {
         &self.violations[told..]
     }
 
-    pub(crate) fn broken(&mut self, at: TrueTime, check: Check, text: impl FnOnce() -> String) {
+    /// Somebody else found that something is not true.
+    pub fn broken(&mut self, at: TrueTime, check: Check, text: impl FnOnce() -> String) {
         if self.checks.has(check) && self.violations.len() < VIOLATIONS_MAX {
             self.violations.push(Violation { at, check, text: text() });
         }
@@ -173,7 +183,7 @@ impl Checker {
     }
 
     /// A client believes, or believes for longer.
-    pub(crate) fn believes(&mut self, now: TrueTime, name: usize, mut claim: Claim) {
+    pub fn believes(&mut self, now: TrueTime, name: usize, mut claim: Claim) {
         let claims = &mut self.names[name].claims;
         let own = claims.iter().find(|c| c.client == claim.client && c.tenure == claim.tenure);
         if let Some(longer) = own.filter(|own| own.until >= claim.until) {
@@ -197,12 +207,12 @@ impl Checker {
     }
 
     /// A client believes no longer.
-    pub(crate) fn yields(&mut self, name: usize, client: u32) {
+    pub fn yields(&mut self, name: usize, client: u32) {
         self.names[name].claims.retain(|claim| claim.client != client);
     }
 
     /// A client gave up a tenure: from now on acceptors may let go of it.
-    pub(crate) fn released(&mut self, name: usize, tenure: Tenure) {
+    pub fn released(&mut self, name: usize, tenure: Tenure) {
         let released = &mut self.names[name].released;
         released.insert(tenure.fence());
         if released.len() > TENURES_MAX {
@@ -234,7 +244,7 @@ impl Checker {
     }
 
     /// An acceptor stores something else than before.
-    pub(crate) fn stores(&mut self, now: TrueTime, node: usize, name: usize, stored: Stored) {
+    pub fn stores(&mut self, now: TrueTime, node: usize, name: usize, stored: Stored) {
         let before = std::mem::replace(&mut self.nodes[node].stored[name], stored);
         if stored.promised < before.promised {
             self.broken(now, Check::PromisesKept, || {
@@ -277,12 +287,13 @@ impl Checker {
     }
 
     /// What an acceptor had when it was last looked at.
-    pub(crate) fn stored(&self, node: usize, name: usize) -> Stored {
+    #[must_use]
+    pub fn stored(&self, node: usize, name: usize) -> Stored {
         self.nodes[node].stored[name]
     }
 
     /// A node's memory is gone; `forgotten` says whether nothing hands its leases on.
-    pub(crate) fn ended(&mut self, now: TrueTime, node: usize, forgotten: bool) {
+    pub fn ended(&mut self, now: TrueTime, node: usize, forgotten: bool) {
         let node = &mut self.nodes[node];
         node.fresh_since = now;
         node.ballot_max_before = node.ballot_max;
@@ -296,7 +307,7 @@ impl Checker {
     }
 
     /// A node starts. What it stores for each name is told anew.
-    pub(crate) fn started(&mut self, now: TrueTime, node: usize, stored: &[Stored]) {
+    pub fn started(&mut self, now: TrueTime, node: usize, stored: &[Stored]) {
         self.nodes[node].fresh_since = now;
         for (name, new) in stored.iter().enumerate() {
             let promised = self.nodes[node].stored[name].promised;
@@ -312,7 +323,7 @@ impl Checker {
     }
 
     /// A node sent something.
-    pub(crate) fn sent(&mut self, now: TrueTime, node: usize, packet: &Packet) {
+    pub fn sent(&mut self, now: TrueTime, node: usize, packet: &Packet) {
         let facts = &mut self.nodes[node];
         if packet.is_reply && now < facts.silent_until {
             let until = facts.silent_until;
@@ -331,7 +342,7 @@ impl Checker {
     }
 
     /// A node's acquire or renewal is complete.
-    pub(crate) fn granted(&mut self, now: TrueTime, name: usize, tenure: Tenure, is_fresh: bool) {
+    pub fn granted(&mut self, now: TrueTime, name: usize, tenure: Tenure, is_fresh: bool) {
         let majority = self.majority();
         let facts = &mut self.names[name];
         let (fence, before) = (tenure.fence(), facts.highest_fence);

@@ -20,7 +20,7 @@ pub mod trace;
 mod world;
 
 pub use algorithm::{Algorithm, Process};
-pub use checker::{Check, Checks, Violation};
+pub use checker::{Check, Checker, Checks, Claim, Stored, Violation};
 pub use client::Habits;
 pub use clock::Clock;
 pub use network::{Action, FilterId, Link, Network, Pattern};
