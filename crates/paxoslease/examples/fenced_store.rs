@@ -2,7 +2,7 @@
 //! lease is somebody else's already. A store that refuses lower fences is not harmed by that.
 //!
 //! ```text
-//! cargo run --example fenced_store
+//! cargo run -p paxoslease --example fenced_store
 //! ```
 //! runs a store and a cell in this process, and two writers as processes of their own. The first is
 //! stopped (`SIGSTOP`) exactly between its look at the lease and its write, for longer than the

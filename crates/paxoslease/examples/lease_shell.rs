@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! P="--peer 1=127.0.0.1:7401 --peer 2=127.0.0.1:7411 --peer 3=127.0.0.1:7421 --new-cell"
-//! cargo run --example lease_shell -- --node 1 $P       (and --node 2, --node 3)
+//! cargo run -p paxoslease --example lease_shell -- --node 1 $P       (and --node 2, --node 3)
 //! ```
 //!
 //! Every command is answered by one line: a word, what it is about, then `key=value`. Times are

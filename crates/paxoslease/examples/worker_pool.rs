@@ -2,7 +2,7 @@
 //! dies takes no job with it.
 //!
 //! ```text
-//! cargo run --example worker_pool
+//! cargo run -p paxoslease --example worker_pool
 //! ```
 //! runs a cell of three nodes in this process and three workers as processes of their own. The
 //! first worker dies in the middle of its first job; another takes that one over once the lease has
