@@ -6,7 +6,8 @@
 //! starts all three, tells who is master, kills that one with `kill -9`, and shows the next taking
 //! over. Or start them yourself, in three terminals, and kill whichever you like:
 //! ```text
-//! cargo run -p paxoslease --example embedded_master -- node 1 127.0.0.1:7401 127.0.0.1:7411 127.0.0.1:7421
+//! cargo run -p paxoslease --example embedded_master -- \
+//!     node 1 127.0.0.1:7401 127.0.0.1:7411 127.0.0.1:7421
 //! ```
 //! A real service would name a data folder too (`Config::data_dir`). Without one a node that starts
 //! stays silent for `max_lease`, so that nobody it forgot can still be master.
