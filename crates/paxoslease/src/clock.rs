@@ -69,8 +69,12 @@ impl Clock {
 pub(crate) fn wall_counter() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "R5 asks for the wall clock")]
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let counter = since_1970.as_millis().saturating_mul(1 << 10);
-    u64::try_from(counter).unwrap_or(u64::MAX).min(Ballot::COUNTER_LIMIT)
+    wall_counter_at(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The same for any wall clock.
+pub(crate) fn wall_counter_at(millis: u64) -> u64 {
+    millis.saturating_mul(1 << 10).min(Ballot::COUNTER_LIMIT)
 }
 
 /// Notices that a loop did not run when it should have: the process was stopped, the machine

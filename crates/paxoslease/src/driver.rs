@@ -425,6 +425,19 @@ impl Driver {
         })
     }
 
+    /// Stops in the middle of everything, and hands out what its guards shared with their
+    /// holders, who believe until their time is over.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn die(mut self) -> Vec<std::sync::Arc<crate::ticket::Ticket>> {
+        self.guards.orphan()
+    }
+
+    /// The protocol's state, for checkers.
+    #[cfg(test)]
+    pub(crate) const fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
     /// R4: stops answering for good.
     pub(crate) fn stop(mut self, now: Instant) -> Option<Snapshot> {
         self.publish(now);

@@ -13,6 +13,8 @@ use paxoslease_core::{Holder, Label, Name};
 use paxoslease_wire::ShardId;
 
 pub use start::StartError;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) use start::make_driver;
 
 use crate::acquire::Acquire;
 use crate::blocking::block_on;
@@ -81,13 +83,32 @@ impl Stopped {
 }
 
 impl Shared {
+    pub(crate) fn new(
+        settings: Settings,
+        clock: Clock,
+        doors: Vec<Door>,
+        default_holder: String,
+        disk_problem: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    ) -> Self {
+        Self {
+            settings,
+            clock,
+            doors,
+            default_holder,
+            tickets: TicketPool::default(),
+            no_ticket: Arc::new(Ticket::new()),
+            disk_problem,
+            stopped: Arc::default(),
+        }
+    }
+
     /// Sends a command to the shard a name belongs to.
     pub(crate) fn post(&self, name: Name<'_>, command: Command) -> Result<(), Command> {
         let shard = ShardId::of(name, self.settings.shards.get());
         (self.doors[usize::from(shard.index())])(command)
     }
 
-    fn stop(&self) {
+    pub(crate) fn stop(&self) {
         for door in &self.doors {
             // A shard that is gone needs no telling.
             let _gone = door(Command::Stop);

@@ -8,6 +8,7 @@
 mod disk;
 mod error;
 #[cfg(any(test, feature = "test-util"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "only tests make it fail"))]
 mod memory;
 mod merged;
 mod startup;
@@ -24,8 +25,12 @@ use paxoslease_wire::{SnapshotReader, SnapshotWriter, decode_record, encode_reco
 use disk::FsDisk;
 pub(crate) use disk::{DataFile, Disk};
 pub use error::StableError;
+#[cfg(test)]
+pub(crate) use memory::Fault;
 #[cfg(any(test, feature = "test-util"))]
-pub(crate) use memory::{Fault, MemoryDisk};
+pub(crate) use memory::MemoryDisk;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) use merged::MergedRecord;
 pub(crate) use startup::{Startup, Wishes};
 pub(crate) use writer::RecordWriter;
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use paxoslease_core::{Cell, Drift, NodeId, Ttl};
+use paxoslease_core::{Cell, Drift, NodeId, Rules, Ttl};
 use paxoslease_wire::CellName;
 
 use super::address::Address;
@@ -41,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) reset_stable_record: bool,
     pub(crate) timing: Timing,
     pub(crate) limits: Limits,
+    /// All of them; tests of the tests switch one off.
+    pub(crate) rules: Rules,
 }
 
 impl Settings {
@@ -72,6 +74,7 @@ impl Settings {
                 waiters_max: share(self.limits.waiters),
                 ..defaults.limits
             },
+            rules: self.rules,
             ..defaults
         }
     }
@@ -110,6 +113,7 @@ impl Config {
             reset_stable_record: self.reset_stable_record,
             timing: self.timing,
             limits: self.limits,
+            rules: Rules::ALL,
         })
     }
 

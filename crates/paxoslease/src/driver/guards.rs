@@ -165,6 +165,12 @@ impl Guards {
         self.slab.iter().next().map(|(slot, _)| slot as u32)
     }
 
+    /// Leaves every belief to its holder.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn orphan(&mut self) -> Vec<Arc<Ticket>> {
+        self.slab.drain().map(|guard| guard.ticket).collect()
+    }
+
     pub(crate) fn next_at(&self) -> Option<Instant> {
         self.wheel.next_at()
     }

@@ -21,7 +21,6 @@ use crate::driver::{Driver, Identity, Manners, Peers};
 use crate::event_loop::{Conns, EventLoop, Post, mailbox};
 use crate::mailbox::Mailbox;
 use crate::stable::{Folder, RecordWriter, StableError, Startup, Wishes};
-use crate::ticket::{Ticket, TicketPool};
 use crate::tls::{TlsContext, TlsError};
 
 /// Why a node did not start. Nothing runs, and nothing was changed on disk but what the text says.
@@ -157,17 +156,10 @@ impl Running {
             let spawned = thread::Builder::new().name(name).spawn(run);
             shards.push(spawned.map_err(refused("a thread"))?);
         }
-        let stopped = Arc::new(Stopped::default());
-        let shared = Shared {
-            clock,
-            doors: mailboxes.iter().map(door).collect(),
-            default_holder: default_holder(),
-            tickets: TicketPool::default(),
-            no_ticket: Arc::new(Ticket::new()),
-            disk_problem: disk_problem(writer.as_ref()),
-            stopped: Arc::clone(&stopped),
-            settings,
-        };
+        let doors = mailboxes.iter().map(door).collect();
+        let disk_problem = disk_problem(writer.as_ref());
+        let shared = Shared::new(settings, clock, doors, default_holder(), disk_problem);
+        let stopped = Arc::clone(&shared.stopped);
         Ok((Node { shared: Arc::new(shared) }, Self { node, shards, writer, stopped }))
     }
 
