@@ -43,9 +43,14 @@ mod mailbox;
 mod node;
 mod stable;
 mod status;
+#[cfg(any(test, feature = "test-util"))]
+mod test_cell;
 mod ticket;
 mod tls;
 mod watch;
+#[cfg(any(test, feature = "test-util"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "most of what can go wrong is for simulations"))]
+mod world;
 
 pub use acquire::{Acquire, Acquiring};
 pub use config::{
@@ -58,6 +63,8 @@ pub use node::{Node, StartError};
 pub use paxoslease_core::{TextError, TtlError};
 pub use stable::StableError;
 pub use status::{PeerStatus, Status};
+#[cfg(any(test, feature = "test-util"))]
+pub use test_cell::TestCell;
 pub use tls::TlsError;
 pub use watch::{Change, Sighting, Watch};
 

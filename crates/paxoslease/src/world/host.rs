@@ -1,0 +1,113 @@
+//! A simulated machine: its clock and disk, which outlive its processes, and the process that runs
+//! there, if one does. A process is what the threads of a real node are: shards with mailboxes,
+//! each taking turns around the real [`Driver`].
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::task::Waker;
+
+use paxoslease_core::{Instant, Rules, Snapshot};
+
+use super::At;
+use super::agenda::Agenda;
+use super::clock::HostClock;
+use super::lines::{AtNetwork, Lines};
+use super::network::{EndId, Network};
+use super::writer::Writer;
+use crate::command::Command;
+use crate::config::Config;
+use crate::driver::Driver;
+use crate::mailbox::Mailbox;
+use crate::node::Node;
+use crate::stable::MemoryDisk;
+use crate::ticket::Ticket;
+
+pub(crate) struct Host {
+    pub(crate) config: Config,
+    pub(crate) rules: Rules,
+    pub(crate) clock: HostClock,
+    pub(crate) disk: Option<MemoryDisk>,
+    pub(crate) process: Option<Process>,
+    /// Stands still, as by SIGSTOP; the clock goes on.
+    pub(crate) paused: bool,
+    /// Tells runs of it apart.
+    pub(crate) run: u64,
+    /// Leases of processes that were killed: over when their time is.
+    pub(crate) orphans: Vec<Arc<Ticket>>,
+}
+
+pub(crate) struct Process {
+    pub(crate) node: Node,
+    pub(crate) shards: Vec<Option<Shard>>,
+    /// What the shards that left hand on (R4).
+    pub(crate) snapshots: Vec<Option<Snapshot>>,
+    pub(crate) writer: Option<Writer>,
+}
+
+pub(crate) struct Shard {
+    pub(crate) driver: Driver,
+    pub(crate) mailbox: Letterbox,
+    lines: Lines,
+    /// Ends with something new.
+    pub(crate) ready: BTreeSet<EndId>,
+    /// When its next turn is; others are stale.
+    pub(crate) turn_at: At,
+    /// It has had its last turn.
+    pub(crate) leaving: bool,
+}
+
+/// Nobody posts to a shard that is gone.
+pub(crate) struct Letterbox(pub(crate) Arc<Mailbox<Command>>);
+
+impl Drop for Letterbox {
+    fn drop(&mut self) {
+        self.0.close().into_iter().for_each(Command::refuse);
+    }
+}
+
+/// What a shard's turn may touch beside the shard.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) network: &'a mut Network,
+    pub(crate) agenda: &'a mut Agenda,
+    pub(crate) writer: Option<&'a mut Writer>,
+    /// True time.
+    pub(crate) at: At,
+    /// Host and shard.
+    pub(crate) own: (usize, usize),
+}
+
+impl Shard {
+    pub(crate) fn new(driver: Driver, mailbox: Arc<Mailbox<Command>>) -> Self {
+        let (lines, ready) = (Lines::default(), BTreeSet::new());
+        Self { driver, mailbox: Letterbox(mailbox), lines, ready, turn_at: At::MAX, leaving: false }
+    }
+
+    /// One turn, as `EventLoop::turn` takes it.
+    pub(crate) fn turn(&mut self, now: Instant, around: Surroundings<'_>) {
+        let Surroundings { network, agenda, writer, at, own } = around;
+        let driver = &mut self.driver;
+        let mut sockets = AtNetwork { lines: &mut self.lines, network, agenda, now: at, own };
+        for end in std::mem::take(&mut self.ready) {
+            sockets.advance(driver, now, end);
+        }
+        let mut commands = Vec::new();
+        self.mailbox.0.take(&mut commands);
+        for command in commands {
+            driver.command(now, command);
+        }
+        driver.tick(&mut sockets, now);
+        driver.flush(&mut sockets, now);
+        if let Some(writer) = writer {
+            while let Some(record) = driver.next_record() {
+                writer.ask(own.1, record);
+            }
+        }
+        driver.wakers().for_each(Waker::wake);
+        self.leaving = driver.may_go(now);
+        if self.leaving {
+            driver.flush(&mut sockets, now);
+            driver.wakers().for_each(Waker::wake);
+            sockets.close_all();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The shell under simulation: a swarm of seeds, and each fault by itself.
+
+mod faults;
+mod handshake;
+mod restarts;
+mod swarm;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::Presence;
+use super::network::Weather;
+use super::simulation::{Setup, Simulation};
+use crate::error::AcquireError;
+use crate::lease::LeaseGuard;
+use crate::status::Status;
+
+const MASTER: &str = "master";
+const TTL: Duration = Duration::from_secs(2);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A cell that found together, on a network that takes a little time.
+fn cell(setup: &Setup) -> Simulation {
+    let mut simulation = Simulation::new(setup);
+    let delay = (Duration::from_micros(100), Duration::from_micros(500));
+    simulation.world.network.weather = Weather { delay, chop: 300, ..Weather::CALM };
+    simulation.run_for(SECOND);
+    simulation
+}
+
+impl Simulation {
+    /// Asks the node of a host; the judge hears of a grant, and is left with the guard.
+    fn take(&mut self, host: usize, wait: Duration) -> Result<Rc<LeaseGuard>, AcquireError> {
+        let (node, client) = (self.node(host), self.next_task());
+        let judge = self.judge_handle();
+        self.run(host, async move {
+            let guard = Rc::new(node.acquire(MASTER, TTL).wait(wait).await?);
+            judge.borrow_mut().granted(client, host, 0, Rc::clone(&guard));
+            Ok(guard)
+        })
+    }
+
+    /// Takes it, and has somebody wait for the loss. Returns who holds it for the judge.
+    fn hold(&mut self, host: usize) -> (u32, Rc<LeaseGuard>) {
+        let client = self.next_task();
+        let guard = self.take(host, Duration::MAX).expect("granted");
+        let (watched, judge) = (Rc::clone(&guard), self.judge_handle());
+        self.spawn(host, async move {
+            watched.lost().await;
+            judge.borrow_mut().told_lost(client);
+        });
+        (client, guard)
+    }
+
+    fn status(&mut self, host: usize) -> Status {
+        let node = self.node(host);
+        self.run(host, async move { node.status().await }).expect("it runs")
+    }
+
+    /// Blocks everything from one host to another.
+    fn block(&mut self, from: usize, to: usize) {
+        self.world.network.blocked.insert((from, to));
+    }
+
+    fn isolate(&mut self, host: usize) {
+        for other in 0..self.world.len() {
+            self.block(host, other);
+            self.block(other, host);
+        }
+    }
+
+    fn heal(&mut self) {
+        self.world.network.blocked.clear();
+    }
+}

@@ -1,0 +1,67 @@
+//! Who may join, and what those who may not are told.
+
+use super::*;
+use crate::config::Config;
+use crate::world::HostClock;
+
+/// A stranger comes to a cell of three; what its status says of node 1.
+fn problem_of(stranger: Config) -> String {
+    let mut cell = cell(&Setup::new(21, 3));
+    let host = cell.world.add(stranger, HostClock::new(0, 0), true);
+    cell.world.start(host).expect("a disk in memory works");
+    cell.run_for(SECOND);
+    let node = cell.world.node(host).expect("it runs");
+    let status = cell.run(0, async move { node.status().await }).expect("it runs");
+    let first = status.peers.into_iter().find(|peer| peer.node == 1).expect("a member");
+    assert!(!first.up);
+    let (_, guard) = cell.hold(0);
+    cell.run_for(TTL * 2);
+    assert!(guard.is_held(), "the cell does not mind");
+    cell.assert_sound();
+    first.problem.expect("it says why")
+}
+
+fn proposer() -> Config {
+    Setup { proposers: 1, ..Setup::new(21, 3) }.config(4)
+}
+
+#[test]
+fn a_node_of_another_cell_is_told_so() {
+    let problem = problem_of(Config { cell: "elsewhere".to_owned(), ..proposer() });
+    assert!(problem.contains("elsewhere") && problem.contains("world"), "{problem}");
+}
+
+#[test]
+fn a_node_with_another_longest_lease_is_told_so() {
+    let problem = problem_of(proposer().max_lease(Duration::from_secs(7)));
+    assert!(problem.contains("7s") || problem.contains("7000"), "{problem}");
+}
+
+#[test]
+fn a_node_with_another_number_of_shards_is_told_so() {
+    let problem = problem_of(proposer().shards(3));
+    assert!(problem.contains("shard"), "{problem}");
+}
+
+#[test]
+fn of_two_processes_with_one_id_the_older_is_refused_and_told_why() {
+    let mut cell = cell(&Setup { proposers: 1, ..Setup::new(22, 3) });
+    let (_, guard) = cell.hold(0);
+    let twin = cell.world.add(proposer(), HostClock::new(0, 0), true);
+    cell.world.start(twin).expect("a disk in memory works");
+    cell.run_for(SECOND * 3);
+    let older = cell.status(3);
+    let refused = |peer: &crate::status::PeerStatus| {
+        peer.problem.as_deref().is_some_and(|problem| problem.contains("two processes"))
+    };
+    assert!(older.peers.iter().all(|peer| !peer.up && refused(peer)), "{older:?}");
+    let node = cell.world.node(twin).expect("it runs");
+    let newer = cell.run(0, async move { node.status().await }).expect("it runs");
+    assert!(newer.ready, "{newer:?}");
+    assert!(guard.is_held());
+    // It goes on asking, but not without pause: two to four times a second each.
+    let before = cell.world.network.dials();
+    cell.run_for(SECOND * 10);
+    assert!(cell.world.network.dials() - before <= 3 * 10 * 4);
+    cell.assert_sound();
+}
