@@ -27,7 +27,7 @@ pub(crate) fn measure(extent: Extent) -> Result<Section> {
     let mut section = Section::new("memory", title);
     Turns::of(1_000_000, extent.pick(2, 5))?.show(&mut section, "1 M");
     if extent.full {
-        Turns::of(10_000_000, 1)?.show(&mut section, "10 M");
+        Turns::of(10_000_000, 3)?.show(&mut section, "10 M");
     }
     section.note("a stall that comes with growing comes in every turn; a busy machine's does not");
     Ok(section)
