@@ -37,7 +37,7 @@ pub enum StartError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// Peers cannot be listened for.
-    #[error("cannot listen for peers on {address}: {source}; is another node running there?")]
+    #[error("cannot listen for peers on {address}: {source}{}", hint(source))]
     Listen {
         /// Where.
         address: String,
@@ -52,6 +52,14 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+}
+
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => "; is another node running there?",
+        io::ErrorKind::AddrNotAvailable => "; is it an address of this machine?",
+        _ => "",
+    }
 }
 
 fn refused(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
