@@ -48,6 +48,7 @@ pub(crate) struct Gauges {
     pub(crate) waiters: u64,
     pub(crate) acceptor_bytes: u64,
     pub(crate) quarantine_remaining: Duration,
+    pub(crate) longest_turn: Duration,
 }
 
 pub(crate) struct Driver {
@@ -67,6 +68,7 @@ pub(crate) struct Driver {
     housekeeping_at: Instant,
     publish_at: Instant,
     quarantined: bool,
+    longest_turn: Duration,
     /// Set by [`Command::Stop`]: when patience with the last releases is over.
     leaving_until: Option<Instant>,
     gauges: Arc<dyn Fn(Gauges) + Send + Sync>,
@@ -96,6 +98,7 @@ impl Driver {
             housekeeping_at: now,
             publish_at: now,
             quarantined,
+            longest_turn: Duration::ZERO,
             leaving_until: None,
             gauges,
         };
@@ -331,6 +334,11 @@ impl Driver {
         self.wakers.drain(..)
     }
 
+    /// One turn of the loop took this long.
+    pub(crate) fn worked(&mut self, span: Duration) {
+        self.longest_turn = self.longest_turn.max(span);
+    }
+
     /// The thread was paused for this long.
     pub(crate) fn paused(&mut self, span: Duration) {
         self.counters.paused();
@@ -389,6 +397,7 @@ impl Driver {
             waiters: self.shard.waiters() as u64,
             acceptor_bytes: self.shard.acceptor_bytes() as u64,
             quarantine_remaining: self.shard.quarantine_remaining(now),
+            longest_turn: self.longest_turn,
         });
     }
 
@@ -400,6 +409,7 @@ impl Driver {
             acceptor_bytes: self.shard.acceptor_bytes() as u64,
             waiters: self.shard.waiters() as u64,
             ready: self.is_ready(now),
+            longest_turn: self.longest_turn,
             guards: self.guards.len() as u64,
             rounds_in_flight: self.shard.rounds().count() as u64,
         }

@@ -95,7 +95,8 @@ impl EventLoop {
         let mut now = self.clock.now();
         loop {
             let wake_at = self.driver.next_at();
-            self.wait(&mut events, &mut spin, now, wake_at);
+            let done_at = self.wait(&mut events, &mut spin, now, wake_at);
+            self.driver.worked(done_at.since(now));
             pauses.expect_back_by(wake_at.max(now));
             for event in &events {
                 match event.token() {
@@ -120,10 +121,18 @@ impl EventLoop {
         }
     }
 
-    /// Blocks until something is ready, or until then.
-    fn wait(&mut self, events: &mut Events, spin: &mut Spin, now: Instant, wake_at: Instant) {
+    /// Blocks until something is ready, or until then. Says when it began to wait.
+    fn wait(
+        &mut self,
+        events: &mut Events,
+        spin: &mut Spin,
+        now: Instant,
+        wake_at: Instant,
+    ) -> Instant {
+        let done_at = self.clock.now();
         if self.conns.unfinished() || self.mailbox.is_filled() {
-            return self.poll_for(events, Some(Duration::ZERO));
+            self.poll_for(events, Duration::ZERO);
+            return done_at;
         }
         if spin.is_on() {
             let (poll, mailbox) = (&mut self.poll, &self.mailbox);
@@ -133,18 +142,19 @@ impl EventLoop {
                 !events.is_empty() || mailbox.is_filled()
             };
             if spin.find(&self.clock, now, wake_at, events, ready) {
-                return;
+                return done_at;
             }
         }
         if self.mailbox.fall_asleep() {
             let span = wake_at.since(self.clock.now());
-            self.poll_for(events, Some(span));
+            self.poll_for(events, span);
         }
         self.mailbox.awake();
+        done_at
     }
 
-    fn poll_for(&mut self, events: &mut Events, span: Option<Duration>) {
-        if let Err(error) = self.poll.poll(events, span)
+    fn poll_for(&mut self, events: &mut Events, span: Duration) {
+        if let Err(error) = self.poll.poll(events, Some(span))
             && error.kind() != io::ErrorKind::Interrupted
         {
             tracing::error!(%error, "polling failed");

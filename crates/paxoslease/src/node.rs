@@ -150,7 +150,8 @@ impl Node {
         start::start(config, Some(listener)).await
     }
 
-    /// Asks for a lease, and waits for as long as somebody else holds it. Options on the way:
+    /// Asks for a lease, and waits for as long as somebody else holds it or no majority can be
+    /// reached. Options on the way:
     /// `node.acquire("jobs/nightly", ttl).holder("me").wait(Duration::from_secs(5)).await`.
     ///
     /// Cancel-safe: dropping the future takes the wish back.
@@ -225,6 +226,7 @@ impl Node {
             waiters: whole.waiters,
             guards: whole.guards,
             rounds_in_flight: whole.rounds_in_flight,
+            longest_turn: whole.longest_turn,
             shards: settings.shards.get(),
             disk_problem: (self.shared.disk_problem)(),
         }
@@ -282,6 +284,8 @@ pub(crate) fn gauges(shards: usize) -> impl Fn(usize, Gauges) + Send + Sync {
         gauge!("paxoslease_leases").set(sum(|part| part.leases));
         gauge!("paxoslease_waiters").set(sum(|part| part.waiters));
         gauge!("paxoslease_acceptor_bytes").set(sum(|part| part.acceptor_bytes));
+        let longest = parts.iter().map(|part| part.longest_turn).max();
+        gauge!("paxoslease_turn_seconds_max").set(longest.unwrap_or_default().as_secs_f64());
         let quarantine = parts.iter().map(|part| part.quarantine_remaining).max();
         gauge!("paxoslease_quarantine_remaining_seconds")
             .set(quarantine.unwrap_or_default().as_secs_f64());

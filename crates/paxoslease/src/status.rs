@@ -40,6 +40,9 @@ pub struct Status {
     pub guards: u64,
     /// Rounds in flight.
     pub rounds_in_flight: u64,
+    /// The longest a thread of this node took between two looks at its sockets, since the start.
+    #[serde(rename = "longest_turn_us", serialize_with = "micros")]
+    pub longest_turn: Duration,
     /// How many threads share the names.
     pub shards: u16,
     /// What is wrong with the data folder, if anything.
@@ -57,7 +60,7 @@ pub struct PeerStatus {
     /// Whether it is connected, with all its shards.
     pub up: bool,
     /// The way there and back, lately.
-    #[serde(rename = "rtt_us", serialize_with = "micros")]
+    #[serde(rename = "rtt_us", serialize_with = "maybe_micros")]
     pub rtt: Option<Duration>,
     /// What went wrong last, if it is not connected.
     pub problem: Option<String>,
@@ -67,6 +70,7 @@ pub struct PeerStatus {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShardStatus {
     pub(crate) ready: bool,
+    pub(crate) longest_turn: Duration,
     pub(crate) quarantine_remaining: Duration,
     pub(crate) peers: Vec<PeerStatus>,
     pub(crate) leases: u64,
@@ -81,6 +85,7 @@ impl ShardStatus {
     pub(crate) fn join(mut self, other: Self) -> Self {
         self.quarantine_remaining = self.quarantine_remaining.max(other.quarantine_remaining);
         self.ready &= other.ready;
+        self.longest_turn = self.longest_turn.max(other.longest_turn);
         self.leases += other.leases;
         self.acceptor_bytes += other.acceptor_bytes;
         self.waiters += other.waiters;
@@ -104,6 +109,13 @@ fn millis<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Err
     serializer.serialize_u64(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn micros<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    span.map(|span| u64::try_from(span.as_micros()).unwrap_or(u64::MAX)).serialize(serializer)
+fn micros<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+}
+
+fn maybe_micros<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match span {
+        Some(span) => micros(span, serializer),
+        None => serializer.serialize_none(),
+    }
 }

@@ -147,6 +147,7 @@ impl Process {
             peers_up: status.peers.iter().filter(|peer| peer.up).count(),
             leases: status.leases,
             acceptor_bytes: status.acceptor_bytes,
+            longest_turn: status.longest_turn,
         }))
     }
 

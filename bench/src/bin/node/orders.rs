@@ -77,6 +77,7 @@ pub(crate) struct NodeStatus {
     pub(crate) peers_up: usize,
     pub(crate) leases: u64,
     pub(crate) acceptor_bytes: u64,
+    pub(crate) longest_turn: Duration,
 }
 
 /// What a load came to.
