@@ -84,6 +84,8 @@ pub(crate) struct Conns {
     own: usize,
     /// Connections with something new.
     ready: Vec<usize>,
+    /// Lends `ready` its memory while that is worked off.
+    spare: Vec<usize>,
     /// Connections accepted since the last turn.
     fresh: Vec<ConnId>,
     broken: Vec<(ConnId, u64, String)>,
@@ -107,6 +109,7 @@ impl Conns {
             mailboxes,
             own,
             ready: Vec::new(),
+            spare: Vec::new(),
             fresh: Vec::new(),
             broken: Vec::new(),
             handed_over: None,
@@ -195,7 +198,9 @@ impl Conns {
         for conn in std::mem::take(&mut self.fresh) {
             driver.accepted(self, now, conn);
         }
-        for index in std::mem::take(&mut self.ready) {
+        let spare = std::mem::take(&mut self.spare);
+        let mut ready = std::mem::replace(&mut self.ready, spare);
+        for index in ready.drain(..) {
             let Some(conn) = self.slab.get_mut(index) else { continue };
             conn.listed = false;
             let more = conn.readable;
@@ -204,6 +209,7 @@ impl Conns {
                 self.list(index);
             }
         }
+        self.spare = ready;
     }
 
     fn advance(&mut self, driver: &mut Driver, now: Instant, id: ConnId) {

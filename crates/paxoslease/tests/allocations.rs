@@ -1,0 +1,34 @@
+//! Asking for leases allocates nothing in the long run, in any thread of any node.
+//!
+//! A file of its own: the allocator counts for the whole process.
+
+mod cell;
+
+use std::alloc::System;
+use std::time::Duration;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+#[test]
+fn an_acquire_and_release_allocate_nothing_in_the_steady_state() {
+    let cell = cell::start(3, |config| config.shards(1));
+    let pairs = |count: usize| {
+        for number in 0..count {
+            let name = NAMES[number % NAMES.len()];
+            let wish = cell.nodes[0].acquire(name, Duration::from_secs(10)).holder("me");
+            let lease = wish.blocking().expect("granted");
+            lease.release_blocking().expect("released");
+        }
+    };
+    pairs(2000);
+    let region = Region::new(ALLOCATOR);
+    pairs(5000);
+    let allocations = region.change().allocations;
+    // A few times a second metrics are published, which does allocate.
+    assert!(allocations < 500, "{allocations} allocations for 5000 pairs");
+}
+
+const NAMES: [&str; 4] = ["jobs/nightly", "jobs/hourly", "master", "shard/17"];
