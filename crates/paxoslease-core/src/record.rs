@@ -92,8 +92,8 @@ impl Ceilings {
         self.longest = self.longest.max(Some(ttl));
     }
 
-    /// R2: lowers the lease ceiling once it has been out of use as long as it is, and never while
-    /// quarantined (leases from before the crash may still be out).
+    /// R2: lowers the lease ceiling to what is in use once it has been out of use as long as it is,
+    /// and never while quarantined (leases from before the crash may still be out).
     pub(crate) fn turn_window(&mut self, rules: Rules, now: Instant, quarantined: bool) {
         if !self.stable {
             return;
@@ -111,7 +111,11 @@ impl Ceilings {
             return;
         }
         // Whatever is still out was accepted within this window: it was as long as the ceiling.
-        self.wanted.lease_ceiling = self.longest.take();
+        // An idle window lowers nothing, or the first lease after it would wait for the disk.
+        let longest = self.longest.take();
+        if longest.is_some() || !rules.on(Rule::LeaseCeilingKeptInQuarantine) {
+            self.wanted.lease_ceiling = longest;
+        }
         self.window_at = now;
     }
 
@@ -214,14 +218,26 @@ mod tests {
         let record = Record { ballot_ceiling: u64::MAX, lease_ceiling: Some(ttl(1000)) };
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), record);
         ceilings.turn_window(Rules::ALL, at(1000), false);
+        ceilings.accepted(ttl(50));
         ceilings.turn_window(Rules::ALL, at(2000), false);
         let lower = ceilings.poll_write().expect("a lower ceiling");
-        assert_eq!(lower.lease_ceiling, None);
-        assert!(!ceilings.admits_ttl(ttl(1000)), "the disk may say none at any moment");
+        assert_eq!(lower.lease_ceiling, Some(ttl(50)));
+        assert!(!ceilings.admits_ttl(ttl(1000)), "the disk may say 50 at any moment");
         assert!(ceilings.written(lower));
         assert!(!ceilings.admits_ttl(ttl(1000)));
         settled(&mut ceilings);
         assert!(ceilings.admits_ttl(ttl(1000)));
+    }
+
+    #[test]
+    fn an_idle_spell_leaves_nothing_for_the_disk_to_do() {
+        let record = Record { ballot_ceiling: u64::MAX, lease_ceiling: Some(ttl(1000)) };
+        let mut ceilings = Ceilings::stable(Rules::ALL, at(0), record);
+        for millis in (0..9000).step_by(10) {
+            ceilings.turn_window(Rules::ALL, at(millis), false);
+            assert_eq!(ceilings.poll_write(), None);
+        }
+        assert!(ceilings.admits_ttl(ttl(1000)), "the next lease need not wait for it");
     }
 
     #[test]

@@ -250,14 +250,24 @@ fn the_lease_ceiling_falls_again_when_short_leases_suffice() {
     let mut cell = TestCell::with_disks(3, 0);
     cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
     cell.write_records();
-    for _ in 0..4 {
-        cell.pass(TTL);
-        let now = cell.now;
-        cell.shard(1).sweep(now, 10);
-        cell.collect();
-        cell.write_records();
-    }
-    assert_eq!(cell.shard(1).record().lease_ceiling, None);
+    let long = cell.shard(1).record().lease_ceiling;
+    let short = Ttl::from_millis(60).expect("not zero");
+    let idle_for = |cell: &mut TestCell, spans: u32| {
+        for _ in 0..spans {
+            cell.pass(TTL);
+            let now = cell.now;
+            cell.shard(1).sweep(now, 10);
+            cell.collect();
+            cell.write_records();
+        }
+    };
+    idle_for(&mut cell, 4);
+    assert_eq!(cell.shard(1).record().lease_ceiling, long, "the next one need not wait");
+    let (ballot, holder) = (ballot(6, 2), Holder::NONE);
+    let propose = Request::Propose { name: name(NAME), ballot, ttl: short, holder };
+    cell.tell(1, 2, Message::Request(propose)).expect("accepted");
+    idle_for(&mut cell, 4);
+    assert_eq!(cell.shard(1).record().lease_ceiling, Some(short));
 }
 
 #[test]
