@@ -79,7 +79,7 @@ impl Cell {
             let config = Config::new(&self.name, id).max_lease(self.max_lease).shards(1);
             let config =
                 self.nodes().fold(config, |config, (peer, address)| config.peer(peer, address));
-            Node::start_blocking(config.new_cell(true))
+            Node::start_blocking(config.ephemeral())
         };
         self.nodes().map(start).collect()
     }

@@ -245,7 +245,7 @@ impl fmt::Display for Refused<'_> {
             ),
             Self::Shard { ours, theirs } => write!(
                 f,
-                "shard {} of {} here, {} of {} there",
+                "shard {} of {} here, {} of {} there; all nodes of a cell need the same number of shards",
                 ours.index(),
                 ours.count(),
                 theirs.index(),

@@ -3,7 +3,7 @@
 //! Start three of them in three terminals, then type commands; `help` lists them.
 //!
 //! ```text
-//! P="--peer 1=127.0.0.1:7401 --peer 2=127.0.0.1:7411 --peer 3=127.0.0.1:7421 --new-cell"
+//! P="--peer 1=127.0.0.1:7401 --peer 2=127.0.0.1:7411 --peer 3=127.0.0.1:7421 --ephemeral"
 //! cargo run -p paxoslease --example lease_shell -- --node 1 $P       (and --node 2, --node 3)
 //! ```
 //!
@@ -28,7 +28,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 const USAGE: &str = "usage: lease_shell [--config node.toml] [--cell NAME] [--node ID] \
     [--peer ID=HOST:PORT]... [--listen HOST:PORT] [--role member|proposer] [--max-lease SPAN] \
-    [--data-dir DIR] [--new-cell] [--reset-stable-record]";
+    [--data-dir DIR] [--new-cell | --ephemeral] [--reset-stable-record]";
 
 const HELP: &str = "help  acquire NAME TTL [WAIT] (no WAIT: do not wait)  held NAME  \
     release NAME  inspect NAME  ready  status  quit";
@@ -84,6 +84,7 @@ fn config(mut args: impl Iterator<Item = String>) -> Result<Config, String> {
             "--max-lease" => config.max_lease(span(&value()?)?),
             "--data-dir" => config.data_dir(value()?),
             "--new-cell" => config.new_cell(true),
+            "--ephemeral" => config.ephemeral(),
             "--reset-stable-record" => config.reset_stable_record(true),
             _ => return Err(format!("unknown {flag}; {USAGE}")),
         };

@@ -47,7 +47,7 @@ fn run_pool() -> Result<(), Box<dyn Error>> {
     let mut nodes = Vec::new();
     for (id, listener) in (1..).zip(listeners) {
         // Nobody used this cell before, and no node of it will start a second time.
-        let config = config(id, &members).new_cell(true);
+        let config = config(id, &members).ephemeral();
         nodes.push(pollster::block_on(Node::start_on(config, listener))?);
     }
     // What a job leaves behind: a file that says it is done.

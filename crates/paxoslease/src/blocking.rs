@@ -22,7 +22,9 @@ thread_local! {
     static WAKER: Waker = Waker::from(Arc::new(Unpark(thread::current())));
 }
 
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+/// Waits for a future of this crate, or any other, on this thread, for programs without an async
+/// runtime.
+pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     WAKER.with(|waker| {
         let mut context = Context::from_waker(waker);

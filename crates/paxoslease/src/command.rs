@@ -58,7 +58,6 @@ impl Command {
             | Self::RecordWritten(_)
             | Self::Stop => return,
         };
-        let waker = ticket.lock().answer(stage);
-        waker.into_iter().for_each(std::task::Waker::wake);
+        ticket.settle(stage);
     }
 }

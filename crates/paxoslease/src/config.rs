@@ -86,8 +86,12 @@ pub struct Config {
     pub shards: Option<u16>,
     /// For how long a shard may look for work before it sleeps: lower latency for idle cycles.
     pub spin: Duration,
-    /// The caller vouches that nobody can hold a lease of this cell yet, so no quarantine is kept.
+    /// The caller vouches that nobody can hold a lease of this cell yet, so the first start with an
+    /// empty `data_dir` keeps no quarantine. For the birth of a cell: take it out again afterwards.
     pub new_cell: bool,
+    /// A cell for tests and demonstrations: nothing on disk, no quarantine. Each node of it must be
+    /// started only once, or there may be two holders.
+    pub ephemeral: bool,
     /// Starts without a stable record that was lost or is corrupt (R6): the node waits for
     /// `max_lease` before it votes.
     pub reset_stable_record: bool,
@@ -227,6 +231,7 @@ impl Config {
             shards: None,
             spin: Duration::ZERO,
             new_cell: false,
+            ephemeral: false,
             reset_stable_record: false,
             timing: Timing::default(),
             limits: Limits::default(),
@@ -313,6 +318,13 @@ impl Config {
     #[must_use]
     pub const fn new_cell(mut self, new_cell: bool) -> Self {
         self.new_cell = new_cell;
+        self
+    }
+
+    /// Sets [`Self::ephemeral`](field@Self::ephemeral).
+    #[must_use]
+    pub const fn ephemeral(mut self) -> Self {
+        self.ephemeral = true;
         self
     }
 

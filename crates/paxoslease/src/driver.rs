@@ -19,7 +19,7 @@ use paxoslease_core::{Event, Instant, NodeId, Record, Refusal, Shard, Snapshot};
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
 use counters::{Counters, Drop};
-use guards::{Due, Guards};
+use guards::{Due, Guard, Guards};
 use peers::{Greeted, Who, kind_of, refusal_of};
 use requests::Requests;
 
@@ -38,7 +38,7 @@ const HOUSEKEEPING: Duration = Duration::from_millis(50);
 const SWEPT_IDLE: u32 = 4096;
 const SWEPT_PER_MESSAGE: u32 = 2;
 const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
-/// How long a node that leaves waits for its releases to be confirmed.
+/// How long a node that leaves waits for its last releases to be confirmed.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
 /// What several shards of a node show of themselves, for gauges that count the whole node.
@@ -71,6 +71,8 @@ pub(crate) struct Driver {
     longest_turn: Duration,
     /// Set by [`Command::Stop`]: when patience with the last releases is over.
     leaving_until: Option<Instant>,
+    /// What a node that leaves has still to give back.
+    handing_over: Vec<Guard>,
     gauges: Arc<dyn Fn(Gauges) + Send + Sync>,
 }
 
@@ -100,6 +102,7 @@ impl Driver {
             quarantined,
             longest_turn: Duration::ZERO,
             leaving_until: None,
+            handing_over: Vec::new(),
             gauges,
         };
         driver.act(now);
@@ -135,6 +138,8 @@ impl Driver {
         conn: ConnId,
         bytes: &[u8],
     ) -> usize {
+        // Also the beginning of a long frame is a sign of life.
+        self.peers.heard(conn, now);
         let mut rest = bytes;
         loop {
             let (frame, after) = match split_frame(rest) {
@@ -151,7 +156,7 @@ impl Driver {
                 None if self.peers.who(conn) == Who::Nobody => return bytes.len(),
                 None => {
                     match self.peers.greeted(sockets, now, conn, frame, &mut self.counters) {
-                        Greeted::Up => self.note_up(now),
+                        Greeted::Up => {}
                         Greeted::HandedOver => return bytes.len() - rest.len(),
                         Greeted::Closed => return bytes.len(),
                     }
@@ -179,7 +184,6 @@ impl Driver {
         from: NodeId,
         frame: &[u8],
     ) -> Result<(), String> {
-        self.peers.heard(conn, now);
         match kind_of(frame)? {
             FrameKind::Messages => {}
             FrameKind::Ping | FrameKind::Pong => {
@@ -219,6 +223,7 @@ impl Driver {
             Command::Release { ticket } => self.release(now, ticket),
             Command::Inspect { label, reply } => self.inspect(now, &label, reply),
             Command::Watch(subscription) => {
+                self.subscriptions.retain(Subscription::is_open);
                 self.subscriptions.push(subscription);
                 self.shard.set_watched(true);
             }
@@ -227,6 +232,7 @@ impl Driver {
                 let _gone = reply.send(self.status(now));
             }
             Command::Ready { reply } => {
+                self.expectant.retain(|reply| !reply.is_closed());
                 self.expectant.push(reply);
                 self.tell_expectant(now);
             }
@@ -260,6 +266,9 @@ impl Driver {
         if self.peers.take_changed() {
             self.note_up(now);
         }
+        if self.leaving_until.is_some() {
+            self.hand_over(now);
+        }
     }
 
     /// Acts on what happened and sends what is to be sent: one write per connection.
@@ -283,7 +292,7 @@ impl Driver {
                 Event::NoQuorum { token } => self.no_quorum(now, token),
                 Event::Renewed { token, tenure, ttl, started_at } => {
                     self.counters.round_took(now.since(started_at));
-                    self.renewed(token, tenure, ttl, started_at);
+                    self.renewed(now, token, tenure, ttl, started_at);
                 }
                 Event::NotHeld { token, tenure } => self.not_held(now, token, tenure),
                 Event::Released { token, held, confirmed } => {
@@ -420,18 +429,22 @@ impl Driver {
         if self.leaving_until.is_some() {
             return;
         }
+        // What was granted in this very turn is given back as well.
+        self.act(now);
         self.leaving_until = Some(now.after(FAREWELL_MAX));
         self.turn_everybody_away(now);
-        while let Some(slot) = self.guards.any() {
-            self.lose(now, slot);
-        }
+        self.handing_over = self.guards.give_up();
+        self.hand_over(now);
     }
 
     /// Whether a node that was told to leave may go: its releases are confirmed, or it waited
     /// long enough for that.
     pub(crate) fn may_go(&self, now: Instant) -> bool {
         self.leaving_until.is_some_and(|until| {
-            now >= until || self.requests.is_empty() && self.peers.unsent() == 0
+            let nothing_left = self.handing_over.is_empty()
+                && self.requests.is_empty()
+                && self.peers.unsent() == 0;
+            now >= until || nothing_left
         })
     }
 

@@ -9,12 +9,13 @@ mod resolve;
 mod spin;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll};
-use paxoslease_core::{Instant, Snapshot};
+use paxoslease_core::{Instant, NodeId, Snapshot};
 
 pub(crate) use conns::Conns;
 use conns::{LISTENER, WAKER};
@@ -39,7 +40,8 @@ pub(crate) enum Post {
     Resolved {
         conn: ConnId,
         serial: u64,
-        outcome: io::Result<std::net::SocketAddr>,
+        peer: NodeId,
+        outcome: io::Result<SocketAddr>,
     },
 }
 
@@ -65,14 +67,25 @@ pub(crate) struct EventLoop {
     pub(crate) disk: Option<(Arc<RecordWriter>, usize)>,
 }
 
-/// Nobody posts to a thread that is gone, also if it panicked.
-struct CloseOnDrop(Arc<Mailbox<Post>>);
+/// Nobody posts to a thread that is gone, also if it panicked; and a node without one of its
+/// shards is none.
+struct CloseOnDrop {
+    own: Arc<Mailbox<Post>>,
+    all: Vec<Arc<Mailbox<Post>>>,
+}
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        for post in self.0.close() {
+        for post in self.own.close() {
             if let Post::Command(command) = post {
                 command.refuse();
+            }
+        }
+        if std::thread::panicking() {
+            tracing::error!("a shard panicked, so this node stops");
+            for mailbox in &self.all {
+                // One that left already needs no telling.
+                let _left = mailbox.post(Post::Command(Command::Stop));
             }
         }
     }
@@ -81,7 +94,8 @@ impl Drop for CloseOnDrop {
 impl EventLoop {
     /// Runs until the driver was told to leave, and hands on its leases (R4).
     pub(crate) fn run(mut self) -> Option<Snapshot> {
-        let _close = CloseOnDrop(Arc::clone(&self.mailbox));
+        let (own, all) = (Arc::clone(&self.mailbox), self.conns.mailboxes.clone());
+        let _close = CloseOnDrop { own, all };
         let mut events = Events::with_capacity(256);
         let mut posts = Vec::new();
         let mut spin = Spin::new(self.spin);
@@ -105,7 +119,7 @@ impl EventLoop {
                     token => self.conns.note(token, event),
                 }
             }
-            if self.conns.accept_more || self.conns.accept_again && events.is_empty() {
+            if self.conns.accept_more || self.conns.accept_again {
                 self.accept();
             }
             self.conns.read_ready();
@@ -130,6 +144,7 @@ impl EventLoop {
         wake_at: Instant,
     ) -> Instant {
         let done_at = self.clock.now();
+        events.clear();
         if self.conns.unfinished() || self.mailbox.is_filled() {
             self.poll_for(events, Duration::ZERO);
             return done_at;
@@ -163,14 +178,17 @@ impl EventLoop {
 
     fn accept(&mut self) {
         let Some(listener) = &self.listener else { return };
-        (self.conns.accept_more, self.conns.accept_again) = (false, false);
+        self.conns.accept_more = false;
+        let tried_before = std::mem::take(&mut self.conns.accept_again);
         loop {
             match listener.accept() {
                 Ok((stream, _)) => self.conns.accepted(stream),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    if !tried_before {
+                        tracing::warn!(%error, "connections cannot be accepted");
+                    }
                     // Out of file descriptors, perhaps: the edge is used up, so ask again later.
                     self.conns.accept_again = true;
                     return;
@@ -187,7 +205,10 @@ impl EventLoop {
             match post {
                 Post::Command(command) => driver.command(now, command),
                 Post::Adopt { stream, unread } => conns.adopt(driver, now, stream, unread),
-                Post::Resolved { conn, serial, outcome } => conns.resolved(conn, serial, outcome),
+                Post::Resolved { conn, serial, peer, outcome } => {
+                    conns.looked_up(peer);
+                    conns.resolved(conn, serial, outcome);
+                }
             }
         }
         driver.tick(conns, now);

@@ -37,6 +37,7 @@ pub enum LeaseState {
 /// [`Self::is_held`] is computed from the clock every time. What happens *after* it answered is
 /// covered by nothing: a process may be paused between the question and the deed. Where that
 /// matters, pass [`Self::fence`] along and let the resource refuse lower ones.
+#[must_use = "a lease that is dropped is given back at once"]
 pub struct LeaseGuard {
     shared: Arc<Shared>,
     ticket: Arc<Ticket>,
@@ -89,22 +90,31 @@ impl LeaseGuard {
     /// How long it is held still if no renewal succeeds; zero once it is over.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        // The clock is read after the lock was taken: waiting for it must not count as held.
-        let state = self.ticket.lock();
-        let now = self.shared.clock.now();
-        state.belief.map_or(Duration::ZERO, |belief| belief.remaining(now))
+        self.look().0
     }
 
     /// How it stands, by a fresh reading of the clock.
     #[must_use]
     pub fn state(&self) -> LeaseState {
-        let state = self.ticket.lock();
-        let now = self.shared.clock.now();
-        match state.stage {
-            _ if !state.belief.is_some_and(|belief| belief.is_held(now)) => LeaseState::Lost,
-            Stage::Jeopardy => LeaseState::Jeopardy,
-            _ => LeaseState::Held,
+        match self.look() {
+            (Duration::ZERO, _) => LeaseState::Lost,
+            (_, true) => LeaseState::Jeopardy,
+            (_, false) => LeaseState::Held,
         }
+    }
+
+    /// How long it is held still, and whether its renewal is late. Whoever once saw it over never
+    /// sees it held again, also if a renewal was on its way.
+    fn look(&self) -> (Duration, bool) {
+        let mut state = self.ticket.lock();
+        // Read after the lock was taken: waiting for it must not count as held.
+        let now = self.shared.clock.now();
+        let late = state.stage == Stage::Jeopardy;
+        let Some(belief) = &mut state.belief else { return (Duration::ZERO, late) };
+        if !belief.is_held(now) {
+            belief.release(Rules::ALL);
+        }
+        (belief.remaining(now), late)
     }
 
     /// Waits until the lease stands otherwise than `than`, and says how. Cancel-safe.
@@ -197,7 +207,6 @@ impl Drop for LeaseGuard {
             // A shard that is gone has given its leases back, or they run out.
             let _gone = self.tell_shard();
         }
-        self.ticket.changed.notify(usize::MAX);
     }
 }
 

@@ -22,8 +22,8 @@
 //! - [`Node::acquire`] waits, [`Node::try_acquire`] does not; options are set on the way.
 //! - A [`LeaseGuard`] renews itself until it is dropped, and computes [`LeaseGuard::is_held`] from
 //!   the clock on every call.
-//! - Everything is `Send + Sync`, every future is cancel-safe and runs on any executor, and for
-//!   each there is a blocking form: a node owns its threads and needs no runtime.
+//! - Everything is `Send + Sync`, every future is cancel-safe and runs on any executor, or on a
+//!   plain thread by [`block_on`]: a node owns its threads and needs no runtime.
 //! - [`Node::inspect`], [`Node::watch`] and [`Node::status`] are hints, for people and machines
 //!   that watch over a cell. Only a holder knows that it holds.
 //!
@@ -53,6 +53,7 @@ mod watch;
 mod world;
 
 pub use acquire::{Acquire, Acquiring};
+pub use blocking::block_on;
 pub use config::{
     AddressError, Config, ConfigError, DurationError, Limits, Listen, LoadError, Role, Timing, Tls,
     TomlError, UnknownRole, parse_duration,

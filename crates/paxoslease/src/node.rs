@@ -181,7 +181,6 @@ impl Node {
     /// Hints about leases of names that begin with `prefix`, as this node happens to see them. A
     /// member sees what it votes on; a node that only proposes hears of what members grant to
     /// their own users.
-    #[must_use]
     pub fn watch(&self, prefix: &str) -> Watch {
         let (subscription, watch) = watch::subscribe(prefix);
         for door in &self.shared.doors {
@@ -253,9 +252,10 @@ impl Node {
         self.shared.settings.node.get()
     }
 
-    /// Hands over and stops: gives back every lease its guards hold (which are lost from now on),
+    /// Hands over and stops: gives back the leases its guards hold (which are lost from now on),
     /// turns away whoever waits, and writes the snapshot that lets the next start vote at once.
-    /// Returns when all of that is done. Cancel-safe: the stop goes on.
+    /// Returns when all of that is done; without a majority to take the leases back, half a second
+    /// after the last sign of one. Cancel-safe: the stop goes on.
     pub async fn shutdown(&self) {
         self.shared.stop();
         self.shared.stopped.wait().await;

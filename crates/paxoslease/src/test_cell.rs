@@ -59,7 +59,7 @@ impl TestCell {
     /// When a cell cannot have so many members.
     #[must_use]
     pub fn new(members: u16) -> Self {
-        let mut config = Config::new("test", 1).shards(1).new_cell(true);
+        let mut config = Config::new("test", 1).shards(1).ephemeral();
         for id in 1..=members {
             config = config.peer(id, format!("node-{id}:7401"));
         }
@@ -244,7 +244,7 @@ mod tests {
         cell.advance(TTL);
         assert!(lease.is_held() && !waiter.is_finished());
         drop(lease);
-        advance_until(&cell, waiter).expect("free");
+        drop(advance_until(&cell, waiter).expect("free"));
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
         advance_until(&cell, holder);
         let node = cell.node(1);
         let next = thread::spawn(move || node.acquire("x", TTL).blocking());
-        advance_until(&cell, next).expect("its quarantine ends");
+        drop(advance_until(&cell, next).expect("its quarantine ends"));
     }
 
     #[test]
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(lease.state(), LeaseState::Held);
         cell.restart(3);
         assert_eq!(lease.state(), LeaseState::Lost, "a node that leaves gives its leases back");
-        cell.node(1).try_acquire("x", TTL).blocking().expect("free at once");
+        drop(cell.node(1).try_acquire("x", TTL).blocking().expect("free at once"));
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
         cell.advance(SECOND * 5);
         assert!(!asked.is_finished());
         cell.resume(2);
-        advance_until(&cell, asked).expect("granted");
+        drop(advance_until(&cell, asked).expect("granted"));
     }
 
     #[test]

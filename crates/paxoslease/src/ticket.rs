@@ -59,6 +59,12 @@ impl Ticket {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Leaves the answer and wakes whoever waits for it.
+    pub(crate) fn settle(&self, stage: Stage) {
+        let waker = self.lock().answer(stage);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
     /// A lease is over that was not given up: the belief goes first, then people are told.
     pub(crate) fn lose(&self) {
         let mut state = self.lock();

@@ -56,6 +56,7 @@ pub enum Change {
 
 /// A stream of [`Change`]s, from [`crate::Node::watch`].
 #[derive(Debug)]
+#[must_use = "a watch that is dropped sees nothing"]
 pub struct Watch {
     changes: Receiver<Change>,
     missed: Arc<AtomicU64>,

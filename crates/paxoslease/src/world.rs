@@ -157,7 +157,7 @@ impl World {
         let mut settings = state.config.settings().expect("checked before");
         settings.rules = state.rules;
         let wishes = Wishes {
-            new_cell: std::mem::take(&mut state.config.new_cell),
+            new_cell: std::mem::take(&mut state.config.ephemeral),
             reset: settings.reset_stable_record,
             max_lease: settings.cell.max_lease(),
             counter: wall_counter_at(wall_millis),

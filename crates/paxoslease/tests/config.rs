@@ -301,4 +301,8 @@ fn what_is_on_disk_must_be_somewhere() {
     let reset = cell().data_dir("data").reset_stable_record(true);
     assert_eq!(reset.check(), Ok(()));
     assert_eq!(reset.new_cell(true).check(), Err(ConfigError::ResetOfNewCell));
+    assert_eq!(cell().new_cell(true).check(), Err(ConfigError::NewCellForgets));
+    assert_eq!(cell().ephemeral().check(), Ok(()));
+    let both = cell().ephemeral().data_dir("data");
+    assert_eq!(both.check(), Err(ConfigError::EphemeralWithFolder));
 }

@@ -186,6 +186,19 @@ fn a_node_that_leaves_hands_over_and_turns_away() {
 }
 
 #[test]
+fn a_node_that_leaves_hands_over_all_it_holds() {
+    let cell = cell::start(3, one_shard);
+    let names: Vec<String> = (0..20_000).map(|number| format!("n{number}")).collect();
+    let take = |name: &String| cell.nodes[0].acquire(name, TTL).blocking().expect("granted");
+    let leases: Vec<LeaseGuard> = names.iter().map(take).collect();
+    cell.nodes[0].shutdown_blocking();
+    assert!(leases.iter().all(|lease| lease.state() == LeaseState::Lost));
+    for name in &names {
+        drop(cell.nodes[1].try_acquire(name, TTL).blocking().expect("handed over"));
+    }
+}
+
+#[test]
 fn handles_and_futures_can_go_anywhere() {
     fn anywhere<T: Send + Sync + 'static>() {}
     fn movable<T: Send>(_: &T) {}

@@ -69,7 +69,10 @@ fn each_difference_is_refused_with_both_values() {
     let shard = |index, count| ShardId::new(index, count).expect("in bounds");
     let divided = refused(Hello { shard: shard(1, 8), ..hello() });
     assert_eq!(divided, Refused::Shard { ours: shard(1, 4), theirs: shard(1, 8) });
-    assert_eq!(divided.to_string(), "shard 1 of 4 here, 1 of 8 there");
+    assert_eq!(
+        divided.to_string(),
+        "shard 1 of 4 here, 1 of 8 there; all nodes of a cell need the same number of shards"
+    );
     let crossed = refused(Hello { shard: shard(0, 4), ..hello() });
     assert_eq!(crossed, Refused::Shard { ours: shard(1, 4), theirs: shard(0, 4) });
 }

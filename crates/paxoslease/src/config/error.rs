@@ -193,4 +193,13 @@ pub enum ConfigError {
              so give it an empty `data_dir`, or drop `new_cell`"
     )]
     ResetOfNewCell,
+    /// Nothing would tell the second start from the first.
+    #[error(
+        "`new_cell` is set, but there is no `data_dir`: a restarted node would vote at once, \
+             and there might be two holders; set `data_dir`, or drop `new_cell`"
+    )]
+    NewCellForgets,
+    /// An ephemeral cell leaves nothing behind.
+    #[error("a cell is ephemeral or has a `data_dir`, not both; drop one of them")]
+    EphemeralWithFolder,
 }

@@ -109,7 +109,7 @@ impl Config {
             tls: self.tls.clone(),
             shards: self.checked_shards()?,
             spin: self.spin,
-            new_cell: self.new_cell,
+            new_cell: self.new_cell || self.ephemeral,
             reset_stable_record: self.reset_stable_record,
             timing: self.timing,
             limits: self.limits,
@@ -186,6 +186,12 @@ impl Config {
         }
         if self.reset_stable_record && self.new_cell {
             return Err(ConfigError::ResetOfNewCell);
+        }
+        if self.new_cell && self.data_dir.is_none() {
+            return Err(ConfigError::NewCellForgets);
+        }
+        if self.ephemeral && self.data_dir.is_some() {
+            return Err(ConfigError::EphemeralWithFolder);
         }
         if self.reset_stable_record && self.data_dir.is_none() {
             return Err(ConfigError::NothingToReset);

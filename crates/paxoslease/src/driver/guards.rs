@@ -86,9 +86,8 @@ impl Guards {
         (ticket, label): (Arc<Ticket>, Label),
         tenure: Tenure,
         ttl: Ttl,
-        started_at: Instant,
+        (started_at, ends_at): (Instant, Instant),
     ) {
-        let ends_at = self.drift.belief_ends_at(Rules::ALL, started_at, ttl);
         let times = Times::new(&mut self.rng, ttl, started_at, ends_at);
         let slot = self.slab.insert(Guard { ticket, label, tenure, ttl, times }) as u32;
         self.wheel.set(slot, times.next_at());
@@ -122,25 +121,39 @@ impl Guards {
         None
     }
 
-    /// A renewal succeeded.
-    pub(crate) fn renewed(&mut self, slot: u32, tenure: Tenure, ttl: Ttl, started_at: Instant) {
-        let Some(guard) = self.slab.get_mut(slot as usize) else { return };
+    /// A renewal succeeded. `false` when its holder has stopped believing meanwhile: a reading of
+    /// the clock found it over, and over it stays.
+    #[must_use]
+    pub(crate) fn renewed(
+        &mut self,
+        slot: u32,
+        tenure: Tenure,
+        ttl: Ttl,
+        started_at: Instant,
+    ) -> bool {
+        let Some(guard) = self.slab.get_mut(slot as usize) else { return true };
         if guard.tenure != tenure {
-            return;
+            return true;
         }
         let ends_at = self.drift.belief_ends_at(Rules::ALL, started_at, ttl);
         {
             let mut state = guard.ticket.lock();
             if let Some(belief) = &mut state.belief {
                 belief.renewed(Rules::ALL, tenure, ends_at);
+                // A holder that gave it up itself has told the shard, or is about to.
+                if belief.is_released() && state.stage != Stage::Releasing {
+                    return false;
+                }
             }
             if state.stage == Stage::Jeopardy {
                 state.stage = Stage::Held;
+                drop(state);
                 guard.ticket.changed.notify(usize::MAX);
             }
         }
         guard.times = Times::new(&mut self.rng, ttl, started_at, ends_at);
         self.wheel.set(slot, guard.times.next_at());
+        true
     }
 
     /// A renewal found no majority: again soon, as long as there is time.
@@ -160,9 +173,13 @@ impl Guards {
         self.slab.try_remove(slot as usize)
     }
 
-    /// Any guard, for a node that leaves.
-    pub(crate) fn any(&self) -> Option<u32> {
-        self.slab.iter().next().map(|(slot, _)| slot as u32)
+    /// Ends every belief, for a node that leaves; what was held is to be given back.
+    pub(crate) fn give_up(&mut self) -> Vec<Guard> {
+        for (slot, guard) in &self.slab {
+            self.wheel.clear(slot as u32);
+            guard.ticket.lose();
+        }
+        self.slab.drain().collect()
     }
 
     /// Leaves every belief to its holder.
@@ -211,7 +228,8 @@ mod tests {
         for seed in 0..100 {
             let mut guards = Guards::new(drift, seed, Instant::ZERO);
             let ticket = Arc::new(Ticket::new());
-            guards.add((ticket, label.clone()), tenure, Ttl::MIN, Instant::ZERO);
+            let ends_at = drift.belief_ends_at(Rules::ALL, Instant::ZERO, Ttl::MIN);
+            guards.add((ticket, label.clone()), tenure, Ttl::MIN, (Instant::ZERO, ends_at));
             let mut now = Instant::ZERO;
             while guards.due(now).is_none() {
                 now = guards.next_at().expect("a guard is there");

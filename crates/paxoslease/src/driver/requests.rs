@@ -5,7 +5,6 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 use paxoslease_core::{
@@ -14,10 +13,14 @@ use paxoslease_core::{
 use slab::Slab;
 
 use super::Driver;
+use super::FAREWELL_MAX;
 use super::counters::Outcome;
 use crate::error::{AcquireError, AskError, ReleaseError};
 use crate::ticket::{Stage, Ticket};
 use crate::watch;
+
+/// How many leases are given back at a time.
+const HANDED_OVER_MAX: usize = 4096;
 
 type InspectReply = oneshot::Sender<Result<Option<watch::Sighting>, AskError>>;
 
@@ -67,8 +70,7 @@ impl Drop for Requests {
                 // The other end of a reply notices by itself.
                 Request::Renew { .. } | Request::Background | Request::Inspect(_) => continue,
             };
-            let waker = ticket.lock().answer(stage);
-            waker.into_iter().for_each(Waker::wake);
+            ticket.settle(stage);
         }
     }
 }
@@ -160,12 +162,23 @@ impl Driver {
             state.slot = self.guards.vacant();
             let waker = state.answer(Stage::Held);
             drop(state);
-            self.guards.add((ticket, label), tenure, ttl, started_at);
+            self.guards.add((ticket, label), tenure, ttl, (started_at, ends_at));
             self.wakers.extend(waker);
         } else {
             drop(state);
             self.counters.acquired(Outcome::Abandoned);
             self.release_in_background(now, &label, tenure, ttl);
+        }
+    }
+
+    /// Gives back what a node that leaves held, a batch at a time: the next when most of the last
+    /// is confirmed.
+    pub(super) fn hand_over(&mut self, now: Instant) {
+        while self.requests.len() < HANDED_OVER_MAX
+            && let Some(guard) = self.handing_over.pop()
+        {
+            self.release_in_background(now, &guard.label, guard.tenure, guard.ttl);
+            self.leaving_until = Some(now.after(FAREWELL_MAX));
         }
     }
 
@@ -212,10 +225,19 @@ impl Driver {
         }
     }
 
-    pub(super) fn renewed(&mut self, token: Token, tenure: Tenure, ttl: Ttl, started_at: Instant) {
+    pub(super) fn renewed(
+        &mut self,
+        now: Instant,
+        token: Token,
+        tenure: Tenure,
+        ttl: Ttl,
+        started_at: Instant,
+    ) {
         if let Some(Request::Renew { guard }) = self.take(token) {
             self.counters.renewed(Outcome::Granted);
-            self.guards.renewed(guard, tenure, ttl, started_at);
+            if !self.guards.renewed(guard, tenure, ttl, started_at) {
+                self.lose(now, guard);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The connections of one shard's thread: what is read ahead, what is broken, what belongs to
 //! another shard.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use slab::Slab;
 use socket2::{SockRef, TcpKeepalive};
 
 use super::Post;
-use super::resolve::resolve;
+use super::resolve::{Asks, resolve};
 use crate::driver::{ConnId, Driver, Sockets};
 use crate::mailbox::Mailbox;
 use crate::tls::{Stream, TlsContext};
@@ -43,6 +44,13 @@ struct Conn {
     listed: bool,
     writable: bool,
     closed: Option<String>,
+}
+
+/// How a peer's name is looked up: one at a time, since a name server may take its time.
+#[derive(Default)]
+struct Lookup {
+    attempt: usize,
+    under_way: bool,
 }
 
 /// What was read and not consumed.
@@ -80,8 +88,9 @@ pub(crate) struct Conns {
     serials: u64,
     tls: Option<Arc<TlsContext>>,
     /// By shard, to hand connections over.
-    mailboxes: Vec<Arc<Mailbox<Post>>>,
+    pub(super) mailboxes: Vec<Arc<Mailbox<Post>>>,
     own: usize,
+    lookups: BTreeMap<NodeId, Lookup>,
     /// Connections with something new.
     ready: Vec<usize>,
     /// Lends `ready` its memory while that is worked off.
@@ -108,6 +117,7 @@ impl Conns {
             tls,
             mailboxes,
             own,
+            lookups: BTreeMap::new(),
             ready: Vec::new(),
             spare: Vec::new(),
             fresh: Vec::new(),
@@ -282,6 +292,11 @@ impl Conns {
         self.show(driver, now, id);
     }
 
+    /// A look-up of a peer's name has ended.
+    pub(super) fn looked_up(&mut self, peer: NodeId) {
+        self.lookups.entry(peer).or_default().under_way = false;
+    }
+
     /// The address of a peer is known, or will not be.
     pub(super) fn resolved(
         &mut self,
@@ -376,10 +391,17 @@ impl Sockets for Conns {
     fn dial(&mut self, peer: NodeId, address: &str) -> ConnId {
         let id = self.insert(None, Some(peer));
         let serial = self.serials;
-        let attempt = usize::try_from(serial).unwrap_or_default();
-        let outcome = resolve(address, attempt, (id, serial), &self.mailboxes[self.own]);
-        if let Some(outcome) = outcome {
-            self.resolved(id, serial, outcome);
+        let lookup = self.lookups.entry(peer).or_default();
+        lookup.attempt += 1;
+        let asks = Asks { peer, conn: id, serial, attempt: lookup.attempt };
+        let outcome = if lookup.under_way {
+            Some(Err(io::Error::other("its name is still being looked up")))
+        } else {
+            resolve(address, asks, &self.mailboxes[self.own])
+        };
+        match outcome {
+            Some(outcome) => self.resolved(id, serial, outcome),
+            None => lookup.under_way = true,
         }
         id
     }

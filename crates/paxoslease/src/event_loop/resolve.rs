@@ -7,15 +7,24 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread;
 
+use paxoslease_core::NodeId;
+
 use super::Post;
 use crate::driver::ConnId;
 use crate::mailbox::Mailbox;
 
+/// For whom, and for how many times so far.
+pub(super) struct Asks {
+    pub(super) peer: NodeId,
+    pub(super) conn: ConnId,
+    pub(super) serial: u64,
+    pub(super) attempt: usize,
+}
+
 /// `None` when the answer will be posted.
 pub(super) fn resolve(
     address: &str,
-    attempt: usize,
-    (conn, serial): (ConnId, u64),
+    Asks { peer, conn, serial, attempt }: Asks,
     mailbox: &Arc<Mailbox<Post>>,
 ) -> Option<io::Result<SocketAddr>> {
     if let Ok(address) = address.parse() {
@@ -30,7 +39,7 @@ pub(super) fn resolve(
             found.get(attempt % found.len().max(1)).copied().ok_or_else(nothing)
         });
         // A shard that left meanwhile needs no answer.
-        let _left = mailbox.post(Post::Resolved { conn, serial, outcome });
+        let _left = mailbox.post(Post::Resolved { conn, serial, peer, outcome });
     };
     match thread::Builder::new().name("paxoslease-resolve".to_owned()).spawn(look_up) {
         Ok(_) => None,

@@ -112,7 +112,18 @@ impl Running {
             max_lease: settings.cell.max_lease(),
             counter: wall_counter(),
         };
-        let listener = listen(&settings, listener)?;
+        let mut listener = listen(&settings, listener)?;
+        let (boot, seed) = (random()?, random()?);
+        let count = usize::from(settings.shards.get());
+        let event_queue = || refused("an event queue");
+        let polls: Vec<Poll> =
+            (0..count).map(|_| Poll::new()).collect::<io::Result<_>>().map_err(event_queue())?;
+        let mailboxes: Vec<Arc<Mailbox<Post>>> = polls
+            .iter()
+            .map(|poll| mailbox(poll).map(Arc::new))
+            .collect::<io::Result<_>>()
+            .map_err(event_queue())?;
+        // The folder comes last of what may be refused: opening it uses up the snapshot.
         let mut folder = match &settings.data_dir {
             Some(path) => Some(Folder::open(path, settings.node)?),
             None => None,
@@ -123,24 +134,7 @@ impl Running {
         };
         let node = settings.node;
         let span = tracing::info_span!("node", id = %node);
-        span.in_scope(|| match settings.role {
-            Role::Member => startup.log(),
-            Role::Proposer if startup.record().is_none() => tracing::warn!(
-                "no data folder: that no ballot is used twice, and so that there is one holder at \
-                 a time, rests on the wall clock not going back across a restart"
-            ),
-            Role::Proposer => {}
-        });
-        let count = usize::from(settings.shards.get());
-        let polls: Vec<Poll> = (0..count)
-            .map(|_| Poll::new())
-            .collect::<io::Result<_>>()
-            .map_err(refused("an event queue"))?;
-        let mailboxes: Vec<Arc<Mailbox<Post>>> = polls
-            .iter()
-            .map(|poll| mailbox(poll).map(Arc::new))
-            .collect::<io::Result<_>>()
-            .map_err(refused("an event queue"))?;
+        span.in_scope(|| explain(settings.role, &startup));
         let writer = writer(folder, &startup, &mailboxes)?;
         let clock = Clock::system();
         let maker = Maker {
@@ -148,22 +142,23 @@ impl Running {
             startup: &startup,
             clock: &clock,
             tls,
-            boot: random()?,
-            seed: random()?,
+            boot,
+            seed,
             mailboxes: &mailboxes,
             writer: writer.as_ref(),
             gauges: Arc::new(gauges(count)),
         };
-        let mut listener = listener;
-        let mut shards = Vec::new();
-        for (index, poll) in polls.into_iter().enumerate() {
-            let event_loop = maker.event_loop(index, poll, listener.take())?;
-            let span = tracing::info_span!("node", id = %node, shard = index);
-            let run = move || span.in_scope(|| event_loop.run());
-            let name = format!("paxoslease-{node}.{index}");
-            let spawned = thread::Builder::new().name(name).spawn(run);
-            shards.push(spawned.map_err(refused("a thread"))?);
-        }
+        let loops: Vec<EventLoop> = polls
+            .into_iter()
+            .enumerate()
+            .map(|(index, poll)| maker.event_loop(index, poll, listener.take()))
+            .collect::<Result<_, _>>()?;
+        let shards = spawn(node, loops).inspect_err(|_| {
+            for mailbox in &mailboxes {
+                // One that was never started is not there to be told.
+                let _gone = mailbox.post(Post::Command(Command::Stop));
+            }
+        })?;
         let doors = mailboxes.iter().map(door).collect();
         let disk_problem = disk_problem(writer.as_ref());
         let shared = Shared::new(settings, clock, doors, default_holder(), disk_problem);
@@ -192,6 +187,31 @@ impl Running {
         }
         self.stopped.set();
     }
+}
+
+/// Says how the node comes up.
+fn explain(role: Role, startup: &Startup) {
+    match role {
+        Role::Member => startup.log(),
+        Role::Proposer if startup.record().is_none() => tracing::warn!(
+            "no data folder: that no ballot is used twice, and so that there is one holder at a \
+             time, rests on the wall clock not going back across a restart"
+        ),
+        Role::Proposer => {}
+    }
+}
+
+/// Starts the threads of the shards.
+fn spawn(
+    node: NodeId,
+    loops: Vec<EventLoop>,
+) -> Result<Vec<JoinHandle<Option<Snapshot>>>, StartError> {
+    let threads = loops.into_iter().enumerate().map(|(index, event_loop)| {
+        let span = tracing::info_span!("node", id = %node, shard = index);
+        let run = move || span.in_scope(|| event_loop.run());
+        thread::Builder::new().name(format!("paxoslease-{node}.{index}")).spawn(run)
+    });
+    threads.collect::<io::Result<_>>().map_err(refused("a thread"))
 }
 
 /// If a start fails half-way, or the thread panics, nobody waits for ever.

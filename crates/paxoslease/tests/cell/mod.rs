@@ -15,7 +15,7 @@ pub(crate) struct Cell {
 
 /// What node `id` of a cell with these members is told.
 pub(crate) fn config(addresses: &[String], id: u16) -> Config {
-    let config = Config::new("test", id).max_lease(Duration::from_secs(60)).new_cell(true);
+    let config = Config::new("test", id).max_lease(Duration::from_secs(60)).ephemeral();
     addresses.iter().zip(1..).fold(config, |config, (address, id)| config.peer(id, address))
 }
 

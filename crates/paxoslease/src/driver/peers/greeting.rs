@@ -160,7 +160,9 @@ impl Peers {
     /// Tells people once what is wrong with a peer, and again when it changes.
     fn complain(&mut self, place: usize, why: &str) {
         let peer = &mut self.list[place];
-        if peer.problem.as_deref() != Some(why) {
+        if peer.is_up() {
+            tracing::warn!(peer = %peer.node, why, "somebody else who claims to be this peer refused");
+        } else if peer.problem.as_deref() != Some(why) {
             tracing::warn!(peer = %peer.node, why, "peer refused");
             peer.problem = Some(why.to_owned());
         }
