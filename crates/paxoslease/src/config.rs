@@ -145,7 +145,11 @@ pub struct Listen {
     pub http: Option<String>,
 }
 
-/// PEM files for mutual TLS between peers.
+/// PEM files for mutual TLS 1.3 between peers; once set, peers without it are refused.
+///
+/// A node's certificate must be valid for its own DNS name: `node-3.paxoslease` for node 3. If it
+/// restricts its use, it must allow both server and client authentication, since nodes dial each
+/// other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Tls {
