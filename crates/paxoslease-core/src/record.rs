@@ -28,8 +28,12 @@ pub(crate) struct Ceilings {
     durable: Record,
     writing: Option<Record>,
     wanted: Record,
+    /// What the node started with: as if accepted then, so that it stays for a window more.
+    inherited: Option<Ttl>,
     /// The longest ttl accepted since `window_at`.
     longest: Option<Ttl>,
+    /// The longest ttl of the last window that had any.
+    used: Option<Ttl>,
     window_at: Instant,
 }
 
@@ -37,14 +41,16 @@ impl Ceilings {
     /// With a disk, starting from what it holds. Everything accepted before may still be out, so
     /// the old ceiling counts as just used.
     pub(crate) fn stable(rules: Rules, now: Instant, record: Record) -> Self {
-        let longest =
+        let inherited =
             if rules.on(Rule::LeaseCeilingKeptInQuarantine) { record.lease_ceiling } else { None };
         Self {
             stable: true,
             durable: record,
             writing: None,
             wanted: record,
-            longest,
+            inherited,
+            longest: None,
+            used: None,
             window_at: now,
         }
     }
@@ -57,7 +63,9 @@ impl Ceilings {
             durable: record,
             writing: None,
             wanted: record,
+            inherited: None,
             longest: None,
+            used: None,
             window_at: now,
         }
     }
@@ -111,11 +119,9 @@ impl Ceilings {
             return;
         }
         // Whatever is still out was accepted within this window: it was as long as the ceiling.
-        // An idle window lowers nothing, or the first lease after it would wait for the disk.
-        let longest = self.longest.take();
-        if longest.is_some() || !rules.on(Rule::LeaseCeilingKeptInQuarantine) {
-            self.wanted.lease_ceiling = longest;
-        }
+        // An idle window keeps what was in use before it, or the next lease would wait for the disk.
+        self.used = self.longest.take().or(self.used);
+        self.wanted.lease_ceiling = self.used.max(self.inherited.take());
         self.window_at = now;
     }
 
@@ -233,11 +239,24 @@ mod tests {
     fn an_idle_spell_leaves_nothing_for_the_disk_to_do() {
         let record = Record { ballot_ceiling: u64::MAX, lease_ceiling: Some(ttl(1000)) };
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), record);
+        ceilings.accepted(ttl(1000));
         for millis in (0..9000).step_by(10) {
             ceilings.turn_window(Rules::ALL, at(millis), false);
             assert_eq!(ceilings.poll_write(), None);
         }
         assert!(ceilings.admits_ttl(ttl(1000)), "the next lease need not wait for it");
+    }
+
+    #[test]
+    fn an_inherited_ceiling_that_is_never_used_goes_away() {
+        let record = Record { ballot_ceiling: u64::MAX, lease_ceiling: Some(ttl(1000)) };
+        let mut ceilings = Ceilings::stable(Rules::ALL, at(0), record);
+        for millis in (0..2000).step_by(10) {
+            ceilings.turn_window(Rules::ALL, at(millis), false);
+            assert_eq!(ceilings.poll_write(), None, "restored leases may live for so long");
+        }
+        ceilings.turn_window(Rules::ALL, at(2000), false);
+        assert_eq!(settled(&mut ceilings).lease_ceiling, None);
     }
 
     #[test]

@@ -476,7 +476,7 @@ impl Shard {
         if !self.ceilings.written(record) {
             return;
         }
-        self.request_write();
+        // Before the next write is asked for: that may be of a lower ceiling again.
         for _ in 0..self.deferred.len() {
             let Some((from, body)) = self.deferred.pop_front() else { break };
             let Some(request) = body.request() else { continue };
@@ -487,6 +487,7 @@ impl Shard {
                 self.drops[refusal as usize] += 1;
             }
         }
+        self.request_write();
     }
 
     /// Runs the proposer, then lets this node's own acceptor answer in place whatever was sent
