@@ -266,14 +266,12 @@ impl Driver {
         if self.peers.take_changed() {
             self.note_up(now);
         }
-        if self.leaving_until.is_some() {
-            self.hand_over(now);
-        }
     }
 
     /// Acts on what happened and sends what is to be sent: one write per connection.
     pub(crate) fn flush(&mut self, sockets: &mut impl Sockets, now: Instant) {
         self.act(now);
+        self.hand_over(now);
         while let Some(transmit) = self.shard.poll_transmit() {
             let counter = self.shard.counter();
             self.peers.push(transmit.to, &transmit.message(), counter, &mut self.counters);
@@ -296,7 +294,7 @@ impl Driver {
                 }
                 Event::NotHeld { token, tenure } => self.not_held(now, token, tenure),
                 Event::Released { token, held, confirmed } => {
-                    self.released(token, held, confirmed);
+                    self.released(now, token, held, confirmed);
                 }
                 Event::Inspected { token, accepted } => self.inspected(token, accepted),
                 Event::Persist(record) => self.records.push(record),
@@ -329,6 +327,7 @@ impl Driver {
             Some(self.housekeeping_at),
             Some(self.publish_at),
             self.leaving_until,
+            self.may_hand_over().then_some(Instant::ZERO),
         ];
         next.into_iter().flatten().min().unwrap_or(Instant::MAX)
     }

@@ -206,8 +206,7 @@ impl EventLoop {
                 Post::Command(command) => driver.command(now, command),
                 Post::Adopt { stream, unread } => conns.adopt(driver, now, stream, unread),
                 Post::Resolved { conn, serial, peer, outcome } => {
-                    conns.looked_up(peer);
-                    conns.resolved(conn, serial, outcome);
+                    conns.looked_up(peer, (conn, serial), outcome);
                 }
             }
         }

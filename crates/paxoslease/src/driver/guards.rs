@@ -218,7 +218,28 @@ const GIVE_UP_EARLY_MAX: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use paxoslease_core::{Holder, Name};
+    use paxoslease_core::{Belief, Holder, Name};
+
+    #[test]
+    fn a_renewal_does_not_bring_back_what_was_seen_to_be_over() {
+        let drift = Drift::new(1000, Duration::from_millis(1)).expect("in bounds");
+        let label = Label::new(Name::new("x").expect("a name"), Holder::NONE);
+        let tenure = Tenure::from_fence(1 << 10 | 1).expect("a tenure");
+        let mut guards = Guards::new(drift, 1, Instant::ZERO);
+        let ticket = Arc::new(Ticket::new());
+        let ends_at = drift.belief_ends_at(Rules::ALL, Instant::ZERO, Ttl::MIN);
+        {
+            let mut state = ticket.lock();
+            state.stage = Stage::Held;
+            state.belief = Some(Belief::granted(tenure, ends_at));
+        }
+        guards.add((Arc::clone(&ticket), label), tenure, Ttl::MIN, (Instant::ZERO, ends_at));
+        let later = Instant::from_nanos(10);
+        assert!(guards.renewed(0, tenure, Ttl::MIN, later));
+        ticket.lock().belief.as_mut().expect("granted").release(Rules::ALL);
+        assert!(!guards.renewed(0, tenure, Ttl::MIN, later));
+        assert!(!ticket.lock().belief.expect("granted").is_held(later));
+    }
 
     #[test]
     fn a_renewal_that_failed_is_not_tried_again_before_time_passes() {

@@ -171,14 +171,18 @@ impl Driver {
         }
     }
 
+    /// Whether the next lease can be given back already.
+    pub(super) fn may_hand_over(&self) -> bool {
+        !self.handing_over.is_empty() && self.requests.len() < HANDED_OVER_MAX
+    }
+
     /// Gives back what a node that leaves held, a batch at a time: the next when most of the last
     /// is confirmed.
     pub(super) fn hand_over(&mut self, now: Instant) {
-        while self.requests.len() < HANDED_OVER_MAX
+        while self.may_hand_over()
             && let Some(guard) = self.handing_over.pop()
         {
             self.release_in_background(now, &guard.label, guard.tenure, guard.ttl);
-            self.leaving_until = Some(now.after(FAREWELL_MAX));
         }
     }
 
@@ -277,7 +281,10 @@ impl Driver {
         }
     }
 
-    pub(super) fn released(&mut self, token: Token, held: bool, confirmed: bool) {
+    pub(super) fn released(&mut self, now: Instant, token: Token, held: bool, confirmed: bool) {
+        if confirmed && let Some(until) = &mut self.leaving_until {
+            *until = now.after(FAREWELL_MAX);
+        }
         if let Some(Request::Release { ticket }) = self.take(token) {
             let result = match (held, confirmed) {
                 (_, false) => Err(ReleaseError::Unconfirmed),

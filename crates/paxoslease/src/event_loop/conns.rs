@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ struct Conn {
 struct Lookup {
     attempt: usize,
     under_way: bool,
+    /// An answer that came too late for the dial that asked; the next one has it.
+    found: Option<SocketAddr>,
 }
 
 /// What was read and not consumed.
@@ -293,17 +296,23 @@ impl Conns {
     }
 
     /// A look-up of a peer's name has ended.
-    pub(super) fn looked_up(&mut self, peer: NodeId) {
-        self.lookups.entry(peer).or_default().under_way = false;
+    pub(super) fn looked_up(
+        &mut self,
+        peer: NodeId,
+        (id, serial): (ConnId, u64),
+        outcome: io::Result<SocketAddr>,
+    ) {
+        let lookup = self.lookups.entry(peer).or_default();
+        lookup.under_way = false;
+        if self.slab.get(id.0).is_some_and(|conn| conn.serial == serial) {
+            self.resolved(id, serial, outcome);
+        } else {
+            lookup.found = outcome.ok();
+        }
     }
 
     /// The address of a peer is known, or will not be.
-    pub(super) fn resolved(
-        &mut self,
-        id: ConnId,
-        serial: u64,
-        outcome: io::Result<std::net::SocketAddr>,
-    ) {
+    fn resolved(&mut self, id: ConnId, serial: u64, outcome: io::Result<SocketAddr>) {
         let Some(conn) = self.slab.get_mut(id.0).filter(|conn| conn.serial == serial) else {
             return;
         };
@@ -394,7 +403,9 @@ impl Sockets for Conns {
         let lookup = self.lookups.entry(peer).or_default();
         lookup.attempt += 1;
         let asks = Asks { peer, conn: id, serial, attempt: lookup.attempt };
-        let outcome = if lookup.under_way {
+        let outcome = if let Some(found) = lookup.found.take() {
+            Some(Ok(found))
+        } else if lookup.under_way {
             Some(Err(io::Error::other("its name is still being looked up")))
         } else {
             resolve(address, asks, &self.mailboxes[self.own])

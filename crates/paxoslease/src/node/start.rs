@@ -23,7 +23,9 @@ use crate::mailbox::Mailbox;
 use crate::stable::{Folder, RecordWriter, StableError, Startup, Wishes};
 use crate::tls::{TlsContext, TlsError};
 
-/// Why a node did not start. Nothing runs, and nothing was changed on disk but what the text says.
+/// Why a node did not start. Nothing runs. Nothing was changed on disk, unless the system refused a
+/// thread at the very last: then the snapshot of the last stop is used up, and the next start waits
+/// as if after a crash.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -73,8 +75,8 @@ pub(super) async fn start(
     let (reply, started) = oneshot::channel();
     let run = move || match Running::start(&config, listener) {
         Ok((node, running)) => {
-            // Whoever asked may have left; then the node's last handle is dropped here.
-            let _left = reply.send(Ok(node));
+            // Whoever asked may have left; then this is the node's last handle, and it stops.
+            drop(reply.send(Ok(node)));
             running.until_stopped();
         }
         Err(error) => {
@@ -153,12 +155,7 @@ impl Running {
             .enumerate()
             .map(|(index, poll)| maker.event_loop(index, poll, listener.take()))
             .collect::<Result<_, _>>()?;
-        let shards = spawn(node, loops).inspect_err(|_| {
-            for mailbox in &mailboxes {
-                // One that was never started is not there to be told.
-                let _gone = mailbox.post(Post::Command(Command::Stop));
-            }
-        })?;
+        let shards = spawn(node, loops, &mailboxes)?;
         let doors = mailboxes.iter().map(door).collect();
         let disk_problem = disk_problem(writer.as_ref());
         let shared = Shared::new(settings, clock, doors, default_holder(), disk_problem);
@@ -201,17 +198,30 @@ fn explain(role: Role, startup: &Startup) {
     }
 }
 
-/// Starts the threads of the shards.
+/// Starts the threads of the shards: all of them or none.
 fn spawn(
     node: NodeId,
     loops: Vec<EventLoop>,
+    mailboxes: &[Arc<Mailbox<Post>>],
 ) -> Result<Vec<JoinHandle<Option<Snapshot>>>, StartError> {
-    let threads = loops.into_iter().enumerate().map(|(index, event_loop)| {
+    let mut threads = Vec::new();
+    for (index, event_loop) in loops.into_iter().enumerate() {
         let span = tracing::info_span!("node", id = %node, shard = index);
         let run = move || span.in_scope(|| event_loop.run());
-        thread::Builder::new().name(format!("paxoslease-{node}.{index}")).spawn(run)
-    });
-    threads.collect::<io::Result<_>>().map_err(refused("a thread"))
+        let name = format!("paxoslease-{node}.{index}");
+        match thread::Builder::new().name(name).spawn(run) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                for (thread, mailbox) in threads.into_iter().zip(mailboxes) {
+                    // Whether it left by itself or with a panic, it is gone then.
+                    let _left = mailbox.post(Post::Command(Command::Stop));
+                    let _gone = thread.join();
+                }
+                return Err(refused("a thread")(error));
+            }
+        }
+    }
+    Ok(threads)
 }
 
 /// If a start fails half-way, or the thread panics, nobody waits for ever.

@@ -63,7 +63,14 @@ impl RecordWriter {
             stopped: false,
         };
         let desk = Arc::new(Desk { state: Mutex::new(state), changed: Condvar::new() });
-        let work = Work { desk: Arc::clone(&desk), folder, on_written, durable: None, failures: 0 };
+        let work = Work {
+            desk: Arc::clone(&desk),
+            folder,
+            on_written,
+            durable: None,
+            covered: None,
+            failures: 0,
+        };
         let thread =
             thread::Builder::new().name("paxoslease-disk".to_owned()).spawn(move || work.run())?;
         Ok(Self { desk, thread: Some(thread) })
@@ -113,6 +120,8 @@ struct Work {
     on_written: OnWritten,
     /// What is on disk for sure; `None` before the first write and after one that failed.
     durable: Option<Record>,
+    /// What is on disk at least, whatever a write that failed did to it.
+    covered: Option<Record>,
     /// Writes that failed in a row.
     failures: u32,
 }
@@ -152,8 +161,13 @@ impl Work {
             return Ok(());
         }
         self.durable = None;
+        // Until it is known whether the write took effect, only what both records cover is sure.
+        self.covered = self.covered.map(|covered| Record {
+            ballot_ceiling: covered.ballot_ceiling.min(record.ballot_ceiling),
+            lease_ceiling: covered.lease_ceiling.min(record.lease_ceiling),
+        });
         self.folder.write_record(record)?;
-        self.durable = Some(record);
+        (self.durable, self.covered) = (Some(record), Some(record));
         Ok(())
     }
 
@@ -175,11 +189,20 @@ impl Work {
         }
         let mut state = self.desk.state();
         state.last_error = Some(error.to_string());
-        for (shard, _) in answers {
-            state.waiting[*shard] = true;
+        for (shard, asked) in answers {
+            // A shard that asks for what another has already need not wait for the disk.
+            if self.covered.is_some_and(|covered| covers(covered, *asked)) {
+                (self.on_written)(*shard, *asked);
+            } else {
+                state.waiting[*shard] = true;
+            }
         }
         let doublings = (self.failures - 1).min(10);
         let pause = (PAUSE_MIN * (1 << doublings)).min(PAUSE_MAX);
         drop(self.desk.changed.wait_timeout_while(state, pause, |state| !state.stopped));
     }
+}
+
+fn covers(covered: Record, asked: Record) -> bool {
+    covered.ballot_ceiling >= asked.ballot_ceiling && covered.lease_ceiling >= asked.lease_ceiling
 }

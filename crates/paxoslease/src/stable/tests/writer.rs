@@ -145,9 +145,29 @@ fn after_a_failed_write_what_was_there_before_is_written_again() {
     scene.shown();
     scene.writer.ask(0, record(20, 50));
     scene.verdicts.send(Err(ErrorKind::Other.into())).expect("thread runs");
+    assert_eq!(scene.answers(), [(0, record(20, 0))], "so much is there either way");
     assert_eq!(scene.shown(), record(20, 50));
     scene.allow();
     assert_eq!(scene.answers(), [(0, record(20, 50))]);
+}
+
+#[test]
+fn what_another_shard_has_on_disk_needs_no_disk_that_works() {
+    let scene = Scene::new(2, record(10, 0));
+    scene.writer.ask(0, record(20, 500));
+    scene.shown();
+    scene.allow();
+    scene.answers::<1>();
+    scene.writer.ask(0, record(90, 500));
+    scene.shown();
+    scene.writer.ask(1, record(15, 500));
+    scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
+    assert_eq!(scene.shown(), record(90, 500));
+    scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
+    assert_eq!(scene.answers(), [(1, record(15, 500))]);
+    assert_eq!(scene.shown(), record(90, 500));
+    scene.allow();
+    assert_eq!(scene.answers(), [(0, record(90, 500))]);
 }
 
 #[test]
