@@ -119,7 +119,7 @@ impl Ceilings {
             return;
         }
         // Whatever is still out was accepted within this window: it was as long as the ceiling.
-        // An idle window keeps what was in use before it, or the next lease would wait for the disk.
+        // An idle window keeps what was in use before, or the next lease would wait for the disk.
         self.used = self.longest.take().or(self.used);
         self.wanted.lease_ceiling = self.used.max(self.inherited.take());
         self.window_at = now;
