@@ -38,6 +38,8 @@ pub enum Check {
     Progress = 1 << 9,
     /// Nothing is kept for requests that are over.
     NothingLeaks = 1 << 10,
+    /// After a clean stop an acceptor has every lease it had, for no shorter.
+    LeasesHandedOn = 1 << 11,
 }
 
 /// A set of checks.
@@ -123,6 +125,8 @@ struct NodeFacts {
     fresh_since: TrueTime,
     /// Leases it forgot may be live until then.
     silent_until: TrueTime,
+    /// By name, the leases that a clean stop left to the next start.
+    handed_on: Vec<Option<(Tenure, TrueTime)>>,
     ballot_max: u64,
     ballot_max_before: u64,
 }
@@ -297,19 +301,32 @@ impl Checker {
         let node = &mut self.nodes[node];
         node.fresh_since = now;
         node.ballot_max_before = node.ballot_max;
+        node.handed_on.clear();
         for stored in &mut node.stored {
-            if let Some((_, until)) = stored.lease.take()
-                && forgotten
-            {
+            let lease = stored.lease.take().filter(|(_, until)| *until > now);
+            if let Some((_, until)) = lease.filter(|_| forgotten) {
                 node.silent_until = node.silent_until.max(until);
             }
+            node.handed_on.push(lease.filter(|_| !forgotten));
         }
     }
 
     /// A node starts. What it stores for each name is told anew.
     pub fn started(&mut self, now: TrueTime, node: usize, stored: &[Stored]) {
         self.nodes[node].fresh_since = now;
+        let handed_on = std::mem::take(&mut self.nodes[node].handed_on);
         for (name, new) in stored.iter().enumerate() {
+            if let Some((tenure, until)) = handed_on.get(name).copied().flatten()
+                && !new.lease.is_some_and(|(kept, still)| kept == tenure && still >= until)
+            {
+                self.broken(now, Check::LeasesHandedOn, || {
+                    format!(
+                        "node {} had {tenure:?} until {until}, and now {:?}",
+                        node + 1,
+                        new.lease
+                    )
+                });
+            }
             let promised = self.nodes[node].stored[name].promised;
             if new.promised < promised {
                 let is = new.promised;
@@ -361,5 +378,32 @@ impl Checker {
                 format!("{tenure} was granted, stored by {acceptors} only")
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_lost_or_shortened_by_a_clean_restart_is_noticed() {
+        let tenure = Tenure::from_fence(5 << 10 | 1).expect("a tenure");
+        let stored = |until| Stored { promised: tenure.ballot(), lease: Some((tenure, until)) };
+        let lost = Stored { promised: tenure.ballot(), lease: None };
+        let (stop_at, start_at, until) = (TrueTime(10), TrueTime(20), TrueTime(100));
+        for (restored, expected) in
+            [(stored(TrueTime(110)), 0), (stored(until), 0), (stored(TrueTime(99)), 1), (lost, 1)]
+        {
+            let mut checker = Checker::new(Checks::ALL, 1, 1, 1);
+            checker.stores(TrueTime(1), 0, 0, stored(until));
+            checker.ended(stop_at, 0, false);
+            checker.started(start_at, 0, &[restored]);
+            assert_eq!(checker.violations().len(), expected, "{restored:?}");
+        }
+        let mut checker = Checker::new(Checks::ALL, 1, 1, 1);
+        checker.stores(TrueTime(1), 0, 0, stored(until));
+        checker.ended(stop_at, 0, true);
+        checker.started(start_at, 0, &[lost]);
+        assert_eq!(checker.violations(), [], "a crash forgets");
     }
 }
