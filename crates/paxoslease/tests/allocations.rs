@@ -27,8 +27,9 @@ fn an_acquire_and_release_allocate_nothing_in_the_steady_state() {
     let region = Region::new(ALLOCATOR);
     pairs(5000);
     let allocations = region.change().allocations;
-    // A few times a second metrics are published, which does allocate.
-    assert!(allocations < 500, "{allocations} allocations for 5000 pairs");
+    // A few times a second metrics are published, which does allocate, and more of that the longer
+    // it takes. One allocation per pair, per message or per turn of a loop would be 5000 and more.
+    assert!(allocations < 2500, "{allocations} allocations for 5000 pairs");
 }
 
 const NAMES: [&str; 4] = ["jobs/nightly", "jobs/hourly", "master", "shard/17"];

@@ -62,6 +62,8 @@ pub(crate) struct Counters {
     releases: u64,
     spans: [u32; SPANS],
     pauses: u64,
+    /// Whether everything was published once: from then on, only what changed.
+    known: bool,
     /// What the shard itself had counted when it was last asked.
     rounds: RoundCounts,
     refusals: [u64; Refusal::ALL.len()],
@@ -78,6 +80,7 @@ impl Counters {
             releases: 0,
             spans: [0; SPANS],
             pauses: 0,
+            known: false,
             rounds: RoundCounts { direct: 0, prepared: 0, renewals: 0 },
             refusals: [0; Refusal::ALL.len()],
         }
@@ -118,6 +121,8 @@ impl Counters {
 
     /// Hands everything counted since the last time to whoever records metrics.
     pub(crate) fn publish(&mut self, shard: &Shard) {
+        let known = std::mem::replace(&mut self.known, true);
+        let worth_it = |count: &u64| *count > 0 || !known;
         for (kind, name) in Message::KINDS.into_iter().enumerate() {
             for (counts, direction) in [(&mut self.sent, "out"), (&mut self.received, "in")] {
                 let count = std::mem::take(&mut counts[kind]);
@@ -129,19 +134,27 @@ impl Counters {
         }
         for (drop, reason) in Drop::ALL {
             let count = std::mem::take(&mut self.drops[drop as usize]);
-            counter!("paxoslease_messages_dropped_total", "reason" => reason).increment(count);
+            if worth_it(&count) {
+                counter!("paxoslease_messages_dropped_total", "reason" => reason).increment(count);
+            }
         }
         for refusal in Refusal::ALL {
             let count = shard.dropped(refusal);
             let new = count - std::mem::replace(&mut self.refusals[refusal as usize], count);
-            let reason = reason_of(refusal);
-            counter!("paxoslease_messages_dropped_total", "reason" => reason).increment(new);
+            if worth_it(&new) {
+                let reason = reason_of(refusal);
+                counter!("paxoslease_messages_dropped_total", "reason" => reason).increment(new);
+            }
         }
         for (outcome, result) in OUTCOMES {
-            let count = std::mem::take(&mut self.acquires[outcome as usize]);
-            counter!("paxoslease_acquires_total", "result" => result).increment(count);
-            let count = std::mem::take(&mut self.renewals[outcome as usize]);
-            counter!("paxoslease_renewals_total", "result" => result).increment(count);
+            let acquires = std::mem::take(&mut self.acquires[outcome as usize]);
+            if worth_it(&acquires) {
+                counter!("paxoslease_acquires_total", "result" => result).increment(acquires);
+            }
+            let renewals = std::mem::take(&mut self.renewals[outcome as usize]);
+            if worth_it(&renewals) {
+                counter!("paxoslease_renewals_total", "result" => result).increment(renewals);
+            }
         }
         counter!("paxoslease_releases_total").increment(std::mem::take(&mut self.releases));
         counter!("paxoslease_pauses_total").increment(std::mem::take(&mut self.pauses));
