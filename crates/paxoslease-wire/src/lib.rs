@@ -1,5 +1,5 @@
-//! PaxosLease's bytes: what nodes say to each other and what a node keeps on disk. Nothing about
-//! how it gets there.
+//! PaxosLease's bytes: what nodes say to each other and to clients, and what a node keeps on disk.
+//! Nothing about how it gets there.
 //!
 //! # Frames
 //! Every frame opens with the same envelope; all numbers are little-endian:
@@ -41,6 +41,9 @@
 //! The stable record ([`encode_record`]) and the one-use snapshot of a clean stop
 //! ([`SnapshotWriter`]) do have a checksum: a disk may return anything, years later, and a record
 //! misread is a fence reissued.
+//!
+//! # Clients
+//! Clients speak RESP, the protocol of Redis: [`resp`].
 #![no_std]
 extern crate alloc;
 
@@ -53,6 +56,7 @@ mod heartbeat;
 mod hello;
 mod message;
 mod record;
+pub mod resp;
 mod shard;
 mod snapshot;
 

@@ -3,5 +3,6 @@
 mod frames;
 mod hello;
 mod hostile;
+mod resp;
 mod samples;
 mod stable;

@@ -1,0 +1,184 @@
+//! What a node answers: a value, found whole before any of it is looked at, then walked without a
+//! copy. Aggregates are walked again at each level they are nested in, which [`DEPTH_MAX`] bounds.
+
+use super::scan::{Scan, Stop, whole};
+use super::{DEPTH_MAX, REPLY_LEN_MAX, RespError};
+
+/// One value of a reply, borrowed from the bytes it came in.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Value<'a> {
+    /// A short text without line breaks.
+    Simple(&'a [u8]),
+    /// An error; its first word says which.
+    Error(&'a [u8]),
+    /// A whole number.
+    Integer(i64),
+    /// Any bytes.
+    Bulk(&'a [u8]),
+    /// No value, in any of its three spellings.
+    Null,
+    /// True or false.
+    Boolean(bool),
+    /// A floating-point number.
+    Double(f64),
+    /// A number too big for 64 bits, as it was written.
+    BigNumber(&'a [u8]),
+    /// A text with its format, such as `txt` or `mkd`.
+    Verbatim {
+        /// The format.
+        format: [u8; 3],
+        /// The text.
+        text: &'a [u8],
+    },
+    /// Values in order.
+    Array(Items<'a>),
+    /// Keys and values, in turn.
+    Map(Items<'a>),
+    /// Values in no order.
+    Set(Items<'a>),
+    /// Values that answer no request.
+    Push(Items<'a>),
+}
+
+impl<'a> Value<'a> {
+    /// Reads the first value of a stream and says how many bytes it took; `None` when it is not
+    /// whole yet.
+    ///
+    /// # Errors
+    /// When the bytes are no value, or one above a bound.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, RespError> {
+        let mut scan = Scan::new(bytes, REPLY_LEN_MAX);
+        whole(Self::scan(&mut scan, DEPTH_MAX).map(|value| (value, scan.at())))
+    }
+
+    /// The number, if it is one.
+    #[must_use]
+    pub const fn integer(self) -> Option<i64> {
+        if let Self::Integer(number) = self { Some(number) } else { None }
+    }
+
+    /// The bytes, if it is a string of any kind; an error is none.
+    #[must_use]
+    pub const fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Simple(bytes) | Self::Bulk(bytes) | Self::Verbatim { text: bytes, .. } => {
+                Some(bytes)
+            }
+            _ => None,
+        }
+    }
+
+    /// What is inside, if it is an aggregate; of a map, keys and values in turn.
+    #[must_use]
+    pub const fn items(self) -> Option<Items<'a>> {
+        match self {
+            Self::Array(items) | Self::Map(items) | Self::Set(items) | Self::Push(items) => {
+                Some(items)
+            }
+            _ => None,
+        }
+    }
+
+    /// What stands under this key, in a map or in the array that RESP2 has in its place.
+    #[must_use]
+    pub fn field(self, key: &[u8]) -> Option<Self> {
+        self.items()?.pairs().find(|(found, _)| found.bytes() == Some(key)).map(|(_, value)| value)
+    }
+
+    fn scan(scan: &mut Scan<'a>, depth: usize) -> Result<Self, Stop> {
+        let aggregate: fn(Items<'a>) -> Self = match scan.byte()? {
+            b'+' => return Ok(Self::Simple(scan.line()?)),
+            b'-' => return Ok(Self::Error(scan.line()?)),
+            b':' => return Ok(Self::Integer(scan.number()?)),
+            b'(' => return Ok(Self::BigNumber(big_number(scan.line()?)?)),
+            b'_' => return scan.string(0).map(|_| Self::Null),
+            b'#' => {
+                return match scan.line()? {
+                    b"t" => Ok(Self::Boolean(true)),
+                    b"f" => Ok(Self::Boolean(false)),
+                    _ => Err(RespError::Boolean.into()),
+                };
+            }
+            b',' => return Ok(Self::Double(double(scan.line()?)?)),
+            b'$' => return Ok(string(scan)?.map_or(Self::Null, Self::Bulk)),
+            b'!' => return Ok(Self::Error(string(scan)?.ok_or(RespError::Length(-1))?)),
+            b'=' => {
+                let (format, text) = string(scan)?
+                    .and_then(<[u8]>::split_first_chunk::<4>)
+                    .ok_or(RespError::Verbatim)?;
+                let &[a, b, c, b':'] = format else { return Err(RespError::Verbatim.into()) };
+                return Ok(Self::Verbatim { format: [a, b, c], text });
+            }
+            b'*' => Self::Array,
+            b'%' => Self::Map,
+            b'~' => Self::Set,
+            b'>' => Self::Push,
+            found => return Err(RespError::UnknownType(found).into()),
+        };
+        let Some(mut left) = scan.len()? else { return Ok(Self::Null) };
+        if depth == 0 {
+            return Err(RespError::TooDeep.into());
+        }
+        if matches!(aggregate(Items::NONE), Self::Map(_)) {
+            left *= 2;
+        }
+        let start = scan.at();
+        for _ in 0..left {
+            Self::scan(scan, depth - 1)?;
+        }
+        Ok(aggregate(Items { bytes: scan.since(start), left }))
+    }
+}
+
+fn string<'a>(scan: &mut Scan<'a>) -> Result<Option<&'a [u8]>, Stop> {
+    scan.len()?.map(|len| scan.string(len)).transpose()
+}
+
+fn double(line: &[u8]) -> Result<f64, RespError> {
+    core::str::from_utf8(line).ok().and_then(|line| line.parse().ok()).ok_or(RespError::Number)
+}
+
+fn big_number(line: &[u8]) -> Result<&[u8], RespError> {
+    let digits = line.strip_prefix(b"-").unwrap_or(line);
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    if is_number { Ok(line) } else { Err(RespError::Number) }
+}
+
+/// The values inside an aggregate, in order. They are whole and well formed: they were read
+/// before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Items<'a> {
+    bytes: &'a [u8],
+    left: usize,
+}
+
+impl<'a> Items<'a> {
+    const NONE: Self = Self { bytes: &[], left: 0 };
+
+    /// Two at a time: the keys and values of a map.
+    pub fn pairs(mut self) -> impl Iterator<Item = (Value<'a>, Value<'a>)> {
+        core::iter::from_fn(move || Some((self.next()?, self.next()?)))
+    }
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Value<'a>;
+
+    fn next(&mut self) -> Option<Value<'a>> {
+        if self.left == 0 {
+            return None;
+        }
+        let mut scan = Scan::new(self.bytes, REPLY_LEN_MAX);
+        let value = Value::scan(&mut scan, DEPTH_MAX).expect("read whole before");
+        self.bytes = &self.bytes[scan.at()..];
+        self.left -= 1;
+        Some(value)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Items<'_> {}
