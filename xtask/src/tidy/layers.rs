@@ -19,6 +19,8 @@ const LAYERS: &[Layer] = &[
     Layer { name: "paxoslease-sim", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
     // The simulator's checkers judge the node's own tests.
     Layer { name: "paxoslease", below: BELOW_THE_NODE, pure: false },
+    // A client never sees a server.
+    Layer { name: "paxoslease-client", below: BELOW_THE_CLIENT, pure: false },
     Layer { name: "paxoslease-cli", below: EVERY_LIBRARY, pure: false },
     Layer { name: "paxoslease-bench", below: EVERY_LIBRARY, pure: false },
     Layer { name: "paxoslease-fuzz", below: EVERY_LIBRARY, pure: false },
@@ -27,8 +29,16 @@ const LAYERS: &[Layer] = &[
 
 const BELOW_THE_NODE: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxoslease-sim"];
 
-const EVERY_LIBRARY: &[&str] =
-    &["paxoslease-core", "paxoslease-wire", "paxoslease-check", "paxoslease-sim", "paxoslease"];
+const BELOW_THE_CLIENT: &[&str] = &["paxoslease-core", "paxoslease-wire"];
+
+const EVERY_LIBRARY: &[&str] = &[
+    "paxoslease-core",
+    "paxoslease-wire",
+    "paxoslease-check",
+    "paxoslease-sim",
+    "paxoslease",
+    "paxoslease-client",
+];
 
 /// Crates that bring a runtime, a clock, randomness or logging.
 const IMPURE: &[&str] = &[

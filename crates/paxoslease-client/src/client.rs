@@ -1,0 +1,272 @@
+//! A client: the handle its users have, and how it starts and stops.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use paxoslease_core::{Holder, Name, Tenure};
+use pollster::block_on;
+use tokio::sync::mpsc::{self, UnboundedSender};
+
+use crate::acquire::{Acquire, checked_ttl};
+use crate::builder::{self, Builder};
+use crate::clock::Clock;
+use crate::command::{Command, Release, Renew, Reply};
+use crate::error::{AskError, ReleaseError, RenewError, StartError};
+use crate::grant::Grant;
+use crate::list::List;
+use crate::status::Status;
+use crate::watch::{self, Sighting, Watch};
+
+/// The environment variable [`Client::from_env`] reads.
+const ENDPOINTS_VARIABLE: &str = "PAXOSLEASE_ENDPOINTS";
+
+/// A client of a cell, on a thread of its own.
+///
+/// Clones are handles to the same client. When the last handle and the last lease are dropped, the
+/// thread gives back what is left and ends; [`Self::shutdown`] does so and waits.
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What handles, guards and futures of a client share.
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) default_holder: String,
+    endpoints: Vec<String>,
+    commands: UnboundedSender<Command>,
+    wishes: AtomicU64,
+}
+
+impl Shared {
+    /// Sends a command to the client's thread; gives it back when the thread is gone.
+    pub(crate) fn post(&self, command: Command) -> Result<(), Command> {
+        self.commands.send(command).map_err(|error| error.0)
+    }
+
+    /// Sends a command and waits for the reply.
+    pub(crate) async fn ask<T, E: From<AskError>>(
+        &self,
+        command: impl FnOnce(Reply<T, E>) -> Command,
+    ) -> Result<T, E> {
+        let (reply, answer) = oneshot::channel();
+        self.post(command(reply)).map_err(|_| E::from(AskError::Stopped))?;
+        answer.await.unwrap_or_else(|_| Err(E::from(AskError::Stopped)))
+    }
+
+    pub(crate) fn next_wish(&self) -> u64 {
+        self.wishes.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Client {
+    /// How to set up a client.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A client of the cell with these endpoints, `host:port` separated by commas. It connects
+    /// with the first question.
+    ///
+    /// # Errors
+    /// When an endpoint is none, or the system has no thread left.
+    pub fn connect(endpoints: &str) -> Result<Self, StartError> {
+        Self::builder().endpoints(endpoints).start()
+    }
+
+    /// A client of the cell whose endpoints are in `PAXOSLEASE_ENDPOINTS`; `127.0.0.1:7400` when
+    /// that is not set.
+    ///
+    /// # Errors
+    /// As for [`Self::connect`].
+    pub fn from_env() -> Result<Self, StartError> {
+        let given = std::env::var(ENDPOINTS_VARIABLE);
+        Self::connect(given.as_deref().unwrap_or("127.0.0.1:7400"))
+    }
+
+    pub(crate) fn start(config: Builder) -> Result<Self, StartError> {
+        let (commands, _receiver) = mpsc::unbounded_channel();
+        let shared = Shared {
+            clock: Clock::system(),
+            default_holder: default_holder(),
+            endpoints: config.endpoints,
+            commands,
+            wishes: AtomicU64::new(1),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Asks for a lease, and waits for as long as somebody else holds it. Options on the way:
+    /// `client.acquire("jobs/nightly", ttl).holder("me").wait(Duration::from_secs(5)).await`.
+    ///
+    /// Cancel-safe: dropping the future takes the wish back.
+    pub fn acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
+        Acquire::new(&self.shared, name, ttl, Duration::MAX)
+    }
+
+    /// Asks for a lease, and takes no for an answer: [`crate::AcquireError::Held`] says who holds
+    /// it.
+    pub fn try_acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
+        Acquire::new(&self.shared, name, ttl, Duration::ZERO)
+    }
+
+    /// Renews a tenure that was granted to this holder, here or in another process. Never one that
+    /// was merely seen (P7). A [`crate::LeaseGuard`] renews itself.
+    ///
+    /// # Errors
+    /// When that tenure is over, the ttl is out of bounds, or nobody answers. Then it lasts as
+    /// long as it did before.
+    pub async fn renew(&self, name: &str, fence: u64, ttl: Duration) -> Result<Grant, RenewError> {
+        let owned = checked_name(name)?;
+        let ttl = checked_ttl(ttl).map_err(RenewError::Ttl)?;
+        let Some(tenure) = Tenure::from_fence(fence) else {
+            return Err(RenewError::NotHeld { name: name.to_owned(), fence });
+        };
+        let renew = |reply| Command::Renew(Renew { name: owned, tenure, ttl, reply });
+        self.shared.ask(renew).await
+    }
+
+    /// As [`Self::renew`], blocking this thread.
+    ///
+    /// # Errors
+    /// As for [`Self::renew`].
+    pub fn renew_blocking(
+        &self,
+        name: &str,
+        fence: u64,
+        ttl: Duration,
+    ) -> Result<Grant, RenewError> {
+        block_on(self.renew(name, fence, ttl))
+    }
+
+    /// Gives back a tenure that was granted to this holder, here or in another process. The holder
+    /// must have stopped believing before (P6). A [`crate::LeaseGuard`] does all that by itself.
+    ///
+    /// # Errors
+    /// When that tenure was over, or nobody confirmed. It is not held in any case.
+    pub async fn release(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
+        let owned = checked_name(name)?;
+        let Some(tenure) = Tenure::from_fence(fence) else {
+            return Err(ReleaseError::NotHeld { name: name.to_owned(), fence });
+        };
+        let release = |reply| Command::Release(Release { name: owned, tenure, reply: Some(reply) });
+        self.shared.ask(release).await
+    }
+
+    /// As [`Self::release`], blocking this thread.
+    ///
+    /// # Errors
+    /// As for [`Self::release`].
+    pub fn release_blocking(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
+        block_on(self.release(name, fence))
+    }
+
+    /// Who holds a name, as a majority said a moment ago. A hint: only the holder knows that it
+    /// holds.
+    ///
+    /// # Errors
+    /// When nobody answers.
+    pub async fn get(&self, name: &str) -> Result<Option<Sighting>, AskError> {
+        let name = checked_name(name)?;
+        self.shared.ask(|reply| Command::Get { name, reply }).await
+    }
+
+    /// As [`Self::get`], blocking this thread.
+    ///
+    /// # Errors
+    /// As for [`Self::get`].
+    pub fn get_blocking(&self, name: &str) -> Result<Option<Sighting>, AskError> {
+        block_on(self.get(name))
+    }
+
+    /// The leases of names that begin with `prefix`, as one node sees them, page by page. Hints.
+    pub fn list(&self, prefix: &str) -> List {
+        List::new(self.clone(), prefix)
+    }
+
+    /// Follows leases of names that begin with `prefix`, as one node happens to see them. Hints.
+    /// Goes on at another node when its connection breaks, and says so.
+    pub fn watch(&self, prefix: &str) -> Watch {
+        let (subscription, watch) = watch::subscribe(prefix);
+        // A client that was shut down ends the watch at once.
+        let _stopped = self.shared.post(Command::Watch(subscription));
+        watch
+    }
+
+    /// The cell as the node sees it that this client is connected to.
+    ///
+    /// # Errors
+    /// When nobody answers.
+    pub async fn status(&self) -> Result<Status, AskError> {
+        self.shared.ask(|reply| Command::Status { reply }).await
+    }
+
+    /// As [`Self::status`], blocking this thread.
+    ///
+    /// # Errors
+    /// As for [`Self::status`].
+    pub fn status_blocking(&self) -> Result<Status, AskError> {
+        block_on(self.status())
+    }
+
+    /// The cell as the node at this endpoint sees it, and nobody else, over a connection of its
+    /// own.
+    ///
+    /// # Errors
+    /// When that node does not answer.
+    pub async fn status_of(&self, endpoint: &str) -> Result<Status, AskError> {
+        let endpoint = builder::endpoint(endpoint).map_err(|error| AskError::Unreachable {
+            endpoints: vec![endpoint.to_owned()],
+            problem: error.to_string(),
+        })?;
+        self.shared.ask(|reply| Command::StatusOf { endpoint, reply }).await
+    }
+
+    /// As [`Self::status_of`], blocking this thread.
+    ///
+    /// # Errors
+    /// As for [`Self::status_of`].
+    pub fn status_of_blocking(&self, endpoint: &str) -> Result<Status, AskError> {
+        block_on(self.status_of(endpoint))
+    }
+
+    /// Whom this client may connect to, in the order it tries them.
+    #[must_use]
+    pub fn endpoints(&self) -> &[String] {
+        &self.shared.endpoints
+    }
+
+    /// Gives back every lease its guards hold (which are lost from now on), turns away whoever
+    /// waits, and ends the client's thread. Returns when that is done, or after the request
+    /// timeout if nobody confirms. Cancel-safe: the end goes on.
+    pub async fn shutdown(&self) {
+        let _stopped = self.shared.post(Command::Stop);
+        self.shared.commands.closed().await;
+    }
+
+    /// As [`Self::shutdown`], blocking this thread.
+    pub fn shutdown_blocking(&self) {
+        block_on(self.shutdown());
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({})", self.shared.endpoints.join(","))
+    }
+}
+
+fn checked_name(name: &str) -> Result<Box<str>, AskError> {
+    Name::new(name).map_err(|error| AskError::Name(error.to_string()))?;
+    Ok(name.into())
+}
+
+fn default_holder() -> String {
+    let user = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut holder = format!("{user}@{host}:{}", std::process::id());
+    holder.truncate(holder.floor_char_boundary(Holder::LEN_MAX));
+    holder
+}

@@ -1,0 +1,74 @@
+//! A client of a PaxosLease cell: leases that renew themselves, held by a process that is no node
+//! of the cell.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use paxoslease_client::Client;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::connect("10.0.0.1:7400,10.0.0.2:7400,10.0.0.3:7400")?;
+//! let lease = client.acquire("master", Duration::from_secs(5)).blocking()?; // Or `.await`.
+//! println!("master with fence {}", lease.fence());
+//! while lease.is_held() {
+//!     // One more piece of work, with the fence passed along.
+//! #   break;
+//! }
+//! lease.release_blocking()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Client::acquire`] waits, [`Client::try_acquire`] does not; options are set on the way.
+//! - A [`LeaseGuard`] renews itself until it is dropped, and computes [`LeaseGuard::is_held`] from
+//!   the clock on every call.
+//! - [`Election`] is a lease whose holder text is the leader's address, and a way to follow it.
+//! - Everything is `Send + Sync`, every future is cancel-safe and runs on any executor, and every
+//!   async call has a blocking twin. A client owns one thread, so leases stay renewed whatever the
+//!   program's own runtime is busy with.
+//!
+//! # What is the truth, and what is a hint
+//! Only the holder knows that it holds. [`LeaseGuard::is_held`] and [`Grant::is_held`] are the
+//! truth at the moment they are asked: computed from this machine's clock, counted from before the
+//! request was sent, less what clocks may drift. No answer of a server, late, repeated or wrong,
+//! makes a lease last longer than the time it was asked for, counted so.
+//!
+//! What happens *after* the answer is covered by nothing: a process may be paused between the
+//! question and the deed. Where that matters, pass the fence along and let the resource refuse
+//! lower ones.
+//!
+//! [`Client::get`], [`Client::list`], [`Client::watch`], [`Client::status`] and
+//! [`Election::leader`] are hints: what nodes said a moment ago. Show them; build no decision that
+//! must be safe on them.
+//!
+//! # When nodes and connections fail
+//! A client keeps one connection, to the first endpoint that answers, and moves to the next when
+//! it breaks, stalls, or its node has no majority. Renewals, releases and questions under way are
+//! asked again there: any node can serve them. A wait goes on at the new node, at the end of its
+//! queue. If the answer that granted a lease was lost with its connection, nobody knows of that
+//! tenure any more: the name looks held, by this client's own holder text, until its ttl is over.
+
+mod acquire;
+mod builder;
+mod client;
+mod clock;
+mod command;
+mod election;
+mod error;
+mod grant;
+mod lease;
+mod list;
+mod status;
+mod ticket;
+mod watch;
+
+pub use acquire::{Acquire, Acquiring, Detached};
+pub use builder::Builder;
+pub use client::Client;
+pub use election::{Election, Leader, Leadership, Observer};
+pub use error::{AcquireError, AskError, ReleaseError, RenewError, StartError};
+pub use grant::Grant;
+pub use lease::{LeaseGuard, LeaseState};
+pub use list::List;
+pub use pollster::block_on;
+pub use status::{PeerStatus, Status, Value};
+pub use watch::{Change, Sighting, Watch};
