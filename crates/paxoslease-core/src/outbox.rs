@@ -246,6 +246,23 @@ pub enum Event {
     FreedHint(Label),
 }
 
+impl Event {
+    /// Whose request it answers, if it answers one.
+    #[must_use]
+    pub const fn token(&self) -> Option<Token> {
+        match self {
+            Self::Granted { token, .. }
+            | Self::Denied { token, .. }
+            | Self::NoQuorum { token }
+            | Self::Renewed { token, .. }
+            | Self::NotHeld { token, .. }
+            | Self::Released { token, .. }
+            | Self::Inspected { token, .. } => Some(*token),
+            Self::Persist(_) | Self::HeldHint(_) | Self::FreedHint(_) => None,
+        }
+    }
+}
+
 /// The queues behind `poll_transmit` and `poll_event`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {

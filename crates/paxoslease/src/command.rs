@@ -6,6 +6,7 @@ use std::time::Duration;
 use paxoslease_core::{Label, Record};
 
 use crate::error::{AcquireError, AskError, ReleaseError};
+use crate::front::Letter;
 use crate::status::ShardStatus;
 use crate::ticket::{Stage, Ticket};
 use crate::watch::{Sighting, Subscription};
@@ -31,6 +32,8 @@ pub(crate) enum Command {
         reply: oneshot::Sender<Result<Option<Sighting>, AskError>>,
     },
     Watch(Subscription),
+    /// Asked from another thread for a holder elsewhere.
+    Letter(Letter),
     Status {
         reply: oneshot::Sender<ShardStatus>,
     },
@@ -49,10 +52,12 @@ impl Command {
         let (ticket, stage) = match self {
             Self::Acquire { ticket, .. } => (ticket, Stage::Refused(AcquireError::Stopped)),
             Self::Release { ticket } => (ticket, Stage::Released(Err(ReleaseError::Stopped))),
-            // The other end of a dropped reply or subscription notices by itself.
+            // The other end of a dropped reply or subscription notices by itself; letters are
+            // answered when the whole node has stopped.
             Self::Abandon { .. }
             | Self::Inspect { .. }
             | Self::Watch(_)
+            | Self::Letter(_)
             | Self::Status { .. }
             | Self::Ready { .. }
             | Self::RecordWritten(_)

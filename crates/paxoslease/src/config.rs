@@ -193,11 +193,11 @@ impl Default for Timing {
     }
 }
 
-/// Bounds on what a node keeps. Shards share them equally; none may be zero.
+/// Bounds on what a node keeps and lets its clients do; none may be zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Leases a member votes on.
+    /// Leases a member votes on. Shards share this equally, as the next two.
     pub leases: u32,
     /// Requests that wait for a lease.
     pub waiters: u32,
@@ -205,6 +205,14 @@ pub struct Limits {
     pub inflight: u32,
     /// Bytes queued for one peer by one shard, at least 512 KiB; what is over is dropped.
     pub peer_queue_bytes: usize,
+    /// Connections of clients to the daemon; who comes when there are as many is sent away.
+    pub connections: u32,
+    /// Commands of one connection under way, those that wait for a lease included; more of them
+    /// are refused.
+    pub inflight_per_connection: u32,
+    /// Acquires of one connection, on average; up to a second's worth may come at once, what is
+    /// over is refused. No bound unless said.
+    pub acquires_per_second: Option<u32>,
 }
 
 impl Default for Limits {
@@ -214,6 +222,9 @@ impl Default for Limits {
             waiters: 1_000_000,
             inflight: 1_000_000,
             peer_queue_bytes: 4 << 20,
+            connections: 10_000,
+            inflight_per_connection: 10_000,
+            acquires_per_second: None,
         }
     }
 }

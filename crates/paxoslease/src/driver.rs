@@ -4,6 +4,7 @@
 //! The event loop drives it with real sockets and the real clock, a simulated world with its own,
 //! so what ships is what is simulated. It reads no clock and blocks on nothing.
 
+mod asks;
 mod counters;
 mod guards;
 mod peers;
@@ -25,9 +26,12 @@ use requests::Requests;
 
 pub(crate) use counters::publish_peer;
 pub(crate) use peers::{Identity, Manners, Peers};
-pub(crate) use sockets::{ConnId, Sockets};
+pub use sockets::ConnId;
+pub(crate) use sockets::Sockets;
 
+use crate::board::Board;
 use crate::command::Command;
+use crate::front::{Answer, Hint, Routed};
 use crate::status::ShardStatus;
 use crate::watch::Subscription;
 
@@ -40,16 +44,6 @@ const SWEPT_PER_MESSAGE: u32 = 2;
 const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 /// How long a node that leaves waits for its last releases to be confirmed.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
-
-/// What several shards of a node show of themselves, for gauges that count the whole node.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gauges {
-    pub(crate) leases: u64,
-    pub(crate) waiters: u64,
-    pub(crate) acceptor_bytes: u64,
-    pub(crate) quarantine_remaining: Duration,
-    pub(crate) longest_turn: Duration,
-}
 
 pub(crate) struct Driver {
     shard: Shard,
@@ -73,7 +67,12 @@ pub(crate) struct Driver {
     leaving_until: Option<Instant>,
     /// What a node that leaves has still to give back.
     handing_over: Vec<Guard>,
-    gauges: Arc<dyn Fn(Gauges) + Send + Sync>,
+    /// Answers for front-ends and threads elsewhere.
+    answers: Vec<(Routed, Answer)>,
+    /// Shards whose front-ends want to hear hints, and what is new for them.
+    hinted: Vec<u16>,
+    hints: Vec<Hint>,
+    board: Arc<Board>,
 }
 
 impl Driver {
@@ -82,7 +81,7 @@ impl Driver {
         peers: Peers,
         seed: u64,
         now: Instant,
-        gauges: Arc<dyn Fn(Gauges) + Send + Sync>,
+        board: Arc<Board>,
     ) -> Self {
         let drift = shard.config().cell.drift();
         let quarantined = !shard.quarantine_remaining(now).is_zero();
@@ -103,7 +102,10 @@ impl Driver {
             longest_turn: Duration::ZERO,
             leaving_until: None,
             handing_over: Vec::new(),
-            gauges,
+            answers: Vec::new(),
+            hinted: Vec::new(),
+            hints: Vec::new(),
+            board,
         };
         driver.act(now);
         driver
@@ -225,8 +227,9 @@ impl Driver {
             Command::Watch(subscription) => {
                 self.subscriptions.retain(Subscription::is_open);
                 self.subscriptions.push(subscription);
-                self.shard.set_watched(true);
+                self.set_watched();
             }
+            Command::Letter(letter) => self.ask(now, letter.from, letter.ask()),
             Command::Status { reply } => {
                 // Whoever asked may have left.
                 let _gone = reply.send(self.status(now));
@@ -279,8 +282,13 @@ impl Driver {
         self.peers.flush(sockets, self.shard.counter());
     }
 
-    fn act(&mut self, now: Instant) {
+    /// Acts on what happened in the shard.
+    pub(crate) fn act(&mut self, now: Instant) {
         while let Some(event) = self.shard.poll_event() {
+            if let Some(asked) = event.token().and_then(Routed::of) {
+                self.answer_asked(now, asked, event);
+                continue;
+            }
             match event {
                 Event::Granted { token, tenure, ttl, started_at, .. } => {
                     self.counters.round_took(now.since(started_at));
@@ -298,16 +306,22 @@ impl Driver {
                 }
                 Event::Inspected { token, accepted } => self.inspected(token, accepted),
                 Event::Persist(record) => self.records.push(record),
-                Event::HeldHint(seen) => self.announce(|subscription| {
-                    if subscription.wants(seen.label.name()) {
-                        subscription.held(&seen);
-                    }
-                }),
-                Event::FreedHint(label) => self.announce(|subscription| {
-                    if subscription.wants(label.name()) {
-                        subscription.freed(&label);
-                    }
-                }),
+                Event::HeldHint(seen) => {
+                    self.hint_held(&seen);
+                    self.announce(|subscription| {
+                        if subscription.wants(seen.label.name()) {
+                            subscription.held(&seen);
+                        }
+                    });
+                }
+                Event::FreedHint(label) => {
+                    self.hint_freed(&label);
+                    self.announce(|subscription| {
+                        if subscription.wants(label.name()) {
+                            subscription.freed(&label);
+                        }
+                    });
+                }
             }
         }
     }
@@ -315,7 +329,11 @@ impl Driver {
     fn announce(&mut self, tell: impl Fn(&Subscription)) {
         self.subscriptions.retain(Subscription::is_open);
         self.subscriptions.iter().for_each(tell);
-        self.shard.set_watched(!self.subscriptions.is_empty());
+        self.set_watched();
+    }
+
+    fn set_watched(&mut self) {
+        self.shard.set_watched(!self.subscriptions.is_empty() || !self.hinted.is_empty());
     }
 
     /// When [`Self::tick`] has something to do.
@@ -328,6 +346,7 @@ impl Driver {
             Some(self.publish_at),
             self.leaving_until,
             self.may_hand_over().then_some(Instant::ZERO),
+            (!self.answers.is_empty()).then_some(Instant::ZERO),
         ];
         next.into_iter().flatten().min().unwrap_or(Instant::MAX)
     }
@@ -364,6 +383,7 @@ impl Driver {
             .filter_map(|node| cell.member(node))
             .fold(paxoslease_core::MemberSet::EMPTY, paxoslease_core::MemberSet::with);
         self.shard.set_reachable(now, reachable);
+        self.show(now);
         self.tell_expectant(now);
     }
 
@@ -389,6 +409,7 @@ impl Driver {
         if self.quarantined && self.shard.quarantine_remaining(now).is_zero() {
             self.quarantined = false;
             tracing::info!("quarantine is over: this node votes");
+            self.show(now);
             self.tell_expectant(now);
         }
     }
@@ -400,13 +421,12 @@ impl Driver {
                 publish_peer(peer.get(), rtt);
             }
         }
-        (self.gauges)(Gauges {
-            leases: self.shard.entries() as u64,
-            waiters: self.shard.waiters() as u64,
-            acceptor_bytes: self.shard.acceptor_bytes() as u64,
-            quarantine_remaining: self.shard.quarantine_remaining(now),
-            longest_turn: self.longest_turn,
-        });
+        self.show(now);
+    }
+
+    /// Shows the node's other threads how this shard stands.
+    fn show(&self, now: Instant) {
+        self.board.show(self.shard_index(), self.status(now));
     }
 
     fn status(&self, now: Instant) -> ShardStatus {
@@ -436,11 +456,16 @@ impl Driver {
         self.hand_over(now);
     }
 
-    /// Whether a node that was told to leave may go: its releases are confirmed, or it waited
-    /// long enough for that.
-    pub(crate) fn may_go(&self, now: Instant) -> bool {
+    pub(crate) const fn is_leaving(&self) -> bool {
+        self.leaving_until.is_some()
+    }
+
+    /// Whether a node that was told to leave may go: its releases are confirmed and its clients
+    /// are told, or it waited long enough for that.
+    pub(crate) fn may_go(&self, now: Instant, clients_done: bool) -> bool {
         self.leaving_until.is_some_and(|until| {
-            let nothing_left = self.handing_over.is_empty()
+            let nothing_left = clients_done
+                && self.handing_over.is_empty()
                 && self.requests.is_empty()
                 && self.peers.unsent() == 0;
             now >= until || nothing_left

@@ -4,7 +4,9 @@
 //! let the driver work it all off; write once to each connection; only then wake those who wait.
 //! Why an epoll loop of our own and no general runtime: ARCHITECTURE.md has the measurement.
 
+mod clients;
 mod conns;
+mod listener;
 mod resolve;
 mod spin;
 
@@ -13,12 +15,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mio::net::TcpListener;
-use mio::{Events, Interest, Poll};
+use mio::{Events, Poll};
 use paxoslease_core::{Instant, NodeId, Snapshot};
 
+pub(crate) use clients::Clients;
 pub(crate) use conns::Conns;
-use conns::{LISTENER, WAKER};
+use conns::{CLIENTS, Crew, LISTENER, WAKER};
+pub(crate) use listener::Listener;
 use spin::Spin;
 
 use crate::clock::{Clock, PauseDetector};
@@ -31,6 +34,10 @@ use crate::tls::Stream;
 /// What is posted to a shard's thread.
 pub(crate) enum Post {
     Command(Command),
+    /// Of another shard's front-end, or for this one's.
+    Front(crate::front::Post),
+    /// A client another shard accepted.
+    Client(mio::net::TcpStream),
     /// A connection another shard accepted, and what it read of it.
     Adopt {
         stream: Stream,
@@ -60,7 +67,9 @@ pub(crate) struct EventLoop {
     pub(crate) conns: Conns,
     pub(crate) driver: Driver,
     pub(crate) mailbox: Arc<Mailbox<Post>>,
-    pub(crate) listener: Option<TcpListener>,
+    /// For peers, in the first shard.
+    pub(crate) listener: Option<Listener>,
+    pub(crate) clients: Clients,
     pub(crate) clock: Clock,
     pub(crate) spin: Duration,
     /// Where records go, and this shard's number there.
@@ -101,27 +110,29 @@ impl EventLoop {
         let mut spin = Spin::new(self.spin);
         let mut pauses = PauseDetector::default();
         if let Some(listener) = &mut self.listener {
-            let registered = self.poll.registry().register(listener, LISTENER, Interest::READABLE);
-            if let Err(error) = registered {
-                tracing::error!(%error, "cannot listen for peers");
-            }
+            listener.register(self.poll.registry(), LISTENER);
+        }
+        if let Some(listener) = &mut self.clients.listener {
+            listener.register(self.poll.registry(), CLIENTS);
         }
         let mut now = self.clock.now();
         loop {
-            let wake_at = self.driver.next_at();
+            let wake_at = self.driver.next_at().min(self.clients.next_at());
             let done_at = self.wait(&mut events, &mut spin, now, wake_at);
             self.driver.worked(done_at.since(now));
             pauses.expect_back_by(wake_at.max(now));
             for event in &events {
                 match event.token() {
                     WAKER => {}
-                    LISTENER => self.conns.accept_more = true,
+                    LISTENER => self.listener.iter_mut().for_each(Listener::note),
+                    CLIENTS => self.clients.listener.iter_mut().for_each(Listener::note),
                     token => self.conns.note(token, event),
                 }
             }
-            if self.conns.accept_more || self.conns.accept_again {
-                self.accept();
+            if let Some(listener) = &mut self.listener {
+                listener.accept(|stream| self.conns.accepted(stream));
             }
+            self.clients.accept(&mut self.conns);
             self.conns.read_ready();
             self.mailbox.take(&mut posts);
             now = self.clock.now();
@@ -129,7 +140,7 @@ impl EventLoop {
                 self.driver.paused(span);
             }
             self.turn(now, &mut posts);
-            if self.driver.may_go(now) {
+            if self.driver.may_go(now, self.clients.are_done()) {
                 return self.leave(now);
             }
         }
@@ -145,7 +156,10 @@ impl EventLoop {
     ) -> Instant {
         let done_at = self.clock.now();
         events.clear();
-        if self.conns.unfinished() || self.mailbox.is_filled() {
+        let unfinished = self.conns.unfinished()
+            || self.clients.unfinished()
+            || self.listener.as_ref().is_some_and(Listener::unfinished);
+        if unfinished || self.mailbox.is_filled() {
             self.poll_for(events, Duration::ZERO);
             return done_at;
         }
@@ -176,43 +190,29 @@ impl EventLoop {
         }
     }
 
-    fn accept(&mut self) {
-        let Some(listener) = &self.listener else { return };
-        self.conns.accept_more = false;
-        let tried_before = std::mem::take(&mut self.conns.accept_again);
-        loop {
-            match listener.accept() {
-                Ok((stream, _)) => self.conns.accepted(stream),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    if !tried_before {
-                        tracing::warn!(%error, "connections cannot be accepted");
-                    }
-                    // Out of file descriptors, perhaps: the edge is used up, so ask again later.
-                    self.conns.accept_again = true;
-                    return;
-                }
-            }
-        }
-    }
-
     /// Works off what was received, posted and due, at one reading of the clock.
     fn turn(&mut self, now: Instant, posts: &mut Vec<Post>) {
-        let (driver, conns) = (&mut self.driver, &mut self.conns);
-        conns.deliver(driver, now);
+        let Self { driver, conns, clients, .. } = self;
+        conns.deliver(&mut Crew { driver, clients }, now);
         for post in posts.drain(..) {
             match post {
                 Post::Command(command) => driver.command(now, command),
-                Post::Adopt { stream, unread } => conns.adopt(driver, now, stream, unread),
+                Post::Front(post) => clients.posted(driver, conns, now, post),
+                Post::Client(stream) => conns.accepted_client(stream),
+                Post::Adopt { stream, unread } => {
+                    conns.adopt(&mut Crew { driver, clients }, now, stream, unread);
+                }
                 Post::Resolved { conn, serial, peer, outcome } => {
                     conns.looked_up(peer, (conn, serial), outcome);
                 }
             }
         }
         driver.tick(conns, now);
+        clients.tick(driver, conns, now);
+        clients.settle(driver, conns, now);
         driver.flush(conns, now);
-        conns.bury(driver, now);
+        clients.flush(driver, conns, now);
+        conns.bury(&mut Crew { driver, clients }, now);
         while let Some(record) = driver.next_record() {
             if let Some((writer, shard)) = &self.disk {
                 writer.ask(*shard, record);

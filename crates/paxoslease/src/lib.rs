@@ -32,12 +32,14 @@
 
 mod acquire;
 mod blocking;
+mod board;
 mod clock;
 mod command;
 mod config;
 mod driver;
 mod error;
 mod event_loop;
+pub mod front;
 mod lease;
 mod mailbox;
 mod node;

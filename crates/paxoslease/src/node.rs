@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use event_listener::Event;
-use metrics::gauge;
 use paxoslease_core::{Holder, Label, Name};
 use paxoslease_wire::ShardId;
 
@@ -18,12 +17,13 @@ pub(crate) use start::make_driver;
 
 use crate::acquire::Acquire;
 use crate::blocking::block_on;
+use crate::board::{Board, join};
 use crate::clock::Clock;
 use crate::command::Command;
 use crate::config::{Config, Settings};
-use crate::driver::Gauges;
 use crate::error::AskError;
-use crate::status::{ShardStatus, Status};
+use crate::front::{Service, Waiting};
+use crate::status::Status;
 use crate::ticket::{Ticket, TicketPool};
 use crate::watch::{self, Sighting, Watch};
 
@@ -49,8 +49,9 @@ pub(crate) struct Shared {
     pub(crate) tickets: TicketPool,
     /// Stands in for a ticket that was given away.
     pub(crate) no_ticket: Arc<Ticket>,
-    /// What is wrong with the disk, if anything.
-    pub(crate) disk_problem: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    pub(crate) board: Arc<Board>,
+    /// Those elsewhere who wait for an answer.
+    pub(crate) waiting: Arc<Waiting>,
     pub(crate) stopped: Arc<Stopped>,
 }
 
@@ -88,7 +89,7 @@ impl Shared {
         clock: Clock,
         doors: Vec<Door>,
         default_holder: String,
-        disk_problem: Box<dyn Fn() -> Option<String> + Send + Sync>,
+        board: Arc<Board>,
     ) -> Self {
         Self {
             settings,
@@ -97,7 +98,8 @@ impl Shared {
             default_holder,
             tickets: TicketPool::default(),
             no_ticket: Arc::new(Ticket::new()),
-            disk_problem,
+            board,
+            waiting: Arc::default(),
             stopped: Arc::default(),
         }
     }
@@ -130,7 +132,7 @@ impl Node {
     /// When the configuration makes no sense, the data folder cannot be used, or the address to
     /// listen on is taken. Then nothing runs.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        start::start(config, None).await
+        start::start(config, None, None).await
     }
 
     /// As [`Self::start`], blocking this thread.
@@ -147,7 +149,20 @@ impl Node {
     /// # Errors
     /// As for [`Self::start`].
     pub async fn start_on(config: Config, listener: TcpListener) -> Result<Self, StartError> {
-        start::start(config, Some(listener)).await
+        start::start(config, Some(listener), None).await
+    }
+
+    /// As [`Self::start`], with a front-end for clients on the shards' threads; and with a socket
+    /// that listens for peers already, if there is one. For daemons.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub async fn start_with(
+        config: Config,
+        peers: Option<TcpListener>,
+        service: Service,
+    ) -> Result<Self, StartError> {
+        start::start(config, peers, Some(service)).await
     }
 
     /// Asks for a lease, and waits for as long as somebody else holds it or no majority can be
@@ -194,41 +209,16 @@ impl Node {
     /// # Errors
     /// When the node was shut down.
     pub async fn status(&self) -> Result<Status, AskError> {
-        let mut whole: Option<ShardStatus> = None;
-        let mut answers = Vec::new();
+        let (mut answers, mut parts) = (Vec::new(), Vec::new());
         for door in &self.shared.doors {
             let (reply, answer) = oneshot::channel();
             door(Command::Status { reply }).map_err(|_| AskError::Stopped)?;
             answers.push(answer);
         }
         for answer in answers {
-            let part = answer.await.map_err(|_| AskError::Stopped)?;
-            whole = Some(whole.map_or(part.clone(), |whole| whole.join(part)));
+            parts.push(answer.await.map_err(|_| AskError::Stopped)?);
         }
-        Ok(self.describe(whole.unwrap_or_default()))
-    }
-
-    fn describe(&self, whole: ShardStatus) -> Status {
-        let settings = &self.shared.settings;
-        let members = settings.cell.members();
-        Status {
-            cell: settings.cell_name().as_str().to_owned(),
-            node: settings.node.get(),
-            role: settings.role,
-            members: members.iter().map(|member| member.get()).collect(),
-            max_lease: settings.cell.max_lease().as_duration(),
-            ready: whole.ready,
-            quarantine_remaining: whole.quarantine_remaining,
-            peers: whole.peers,
-            leases: whole.leases,
-            acceptor_bytes: whole.acceptor_bytes,
-            waiters: whole.waiters,
-            guards: whole.guards,
-            rounds_in_flight: whole.rounds_in_flight,
-            longest_turn: whole.longest_turn,
-            shards: settings.shards.get(),
-            disk_problem: (self.shared.disk_problem)(),
-        }
+        Ok(self.shared.board.describe(join(&parts)))
     }
 
     /// Waits until this node can reach a majority of the cell, itself included once its quarantine
@@ -271,23 +261,5 @@ impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settings = &self.shared.settings;
         write!(f, "Node({} of {:?})", settings.node, settings.cell_name().as_str())
-    }
-}
-
-/// Sums up what the shards of a node show, for gauges that count the whole node.
-pub(crate) fn gauges(shards: usize) -> impl Fn(usize, Gauges) + Send + Sync {
-    let parts = Mutex::new(vec![Gauges::default(); shards]);
-    move |shard, gauges| {
-        let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
-        parts[shard] = gauges;
-        let sum = |field: fn(&Gauges) -> u64| parts.iter().map(field).sum::<u64>() as f64;
-        gauge!("paxoslease_leases").set(sum(|part| part.leases));
-        gauge!("paxoslease_waiters").set(sum(|part| part.waiters));
-        gauge!("paxoslease_acceptor_bytes").set(sum(|part| part.acceptor_bytes));
-        let longest = parts.iter().map(|part| part.longest_turn).max();
-        gauge!("paxoslease_turn_seconds_max").set(longest.unwrap_or_default().as_secs_f64());
-        let quarantine = parts.iter().map(|part| part.quarantine_remaining).max();
-        gauge!("paxoslease_quarantine_remaining_seconds")
-            .set(quarantine.unwrap_or_default().as_secs_f64());
     }
 }

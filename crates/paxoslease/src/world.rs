@@ -35,6 +35,7 @@ use agenda::{Agenda, Happening};
 use host::{Host, Process, Shard, Surroundings};
 use writer::Writer;
 
+use crate::board::Board;
 use crate::clock::wall_counter_at;
 use crate::command::Command;
 use crate::config::Config;
@@ -171,6 +172,11 @@ impl World {
         let writer = folder.zip(startup.record());
         let writer = writer.map(|(folder, record)| Writer::new(folder, count, record));
         let clock = state.clock.handle();
+        let last_error = writer.as_ref().map(Writer::last_error);
+        let disk_problem = Box::new(move || {
+            last_error.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        });
+        let board = Arc::new(Board::new(&settings, disk_problem));
         let mut shards = Vec::new();
         let mut doors: Vec<Door> = Vec::new();
         for shard in 0..count {
@@ -178,16 +184,12 @@ impl World {
             let mailbox = Arc::new(Mailbox::new(Box::new(move || bells.ring(host, shard))));
             mailbox.fall_asleep();
             doors.push(door(&mailbox));
-            let gauges = Arc::new(|_| {});
-            let driver = make_driver(&settings, &startup, shard as u16, ids, &clock, gauges);
+            let board = Arc::clone(&board);
+            let driver = make_driver(&settings, &startup, shard as u16, ids, &clock, board);
             shards.push(Some(Shard::new(driver, mailbox)));
         }
-        let last_error = writer.as_ref().map(Writer::last_error);
-        let disk_problem = Box::new(move || {
-            last_error.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).clone()
-        });
         let holder = format!("node-{}", settings.node);
-        let shared = Shared::new(settings, clock, doors, holder, disk_problem);
+        let shared = Shared::new(settings, clock, doors, holder, board);
         let node = Node { shared: Arc::new(shared) };
         state.run += 1;
         state.paused = false;

@@ -74,6 +74,10 @@ pub(super) fn parse(text: &str) -> Result<Config, TomlError> {
     document.read("limits.waiters", &mut config.limits.waiters)?;
     document.read("limits.inflight", &mut config.limits.inflight)?;
     document.read("limits.peer_queue_bytes", &mut config.limits.peer_queue_bytes)?;
+    document.read("limits.connections", &mut config.limits.connections)?;
+    let per_connection = &mut config.limits.inflight_per_connection;
+    document.read("limits.inflight_per_connection", per_connection)?;
+    document.read("limits.acquires_per_second", &mut config.limits.acquires_per_second)?;
     document.finish()?;
     // After the unknown keys: that one is misspelt is the better thing to be told.
     let missing = |key| {

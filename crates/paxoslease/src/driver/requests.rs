@@ -187,7 +187,13 @@ impl Driver {
     }
 
     /// A full shard forgets it, and the lease runs out by itself.
-    fn release_in_background(&mut self, now: Instant, label: &Label, tenure: Tenure, ttl: Ttl) {
+    pub(super) fn release_in_background(
+        &mut self,
+        now: Instant,
+        label: &Label,
+        tenure: Tenure,
+        ttl: Ttl,
+    ) {
         let token = self.token(Request::Background);
         if self.shard.release(now, token, label.name(), tenure, ttl.as_duration()).is_err() {
             self.take(token);

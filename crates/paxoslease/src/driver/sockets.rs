@@ -5,7 +5,15 @@ use paxoslease_core::NodeId;
 
 /// A connection, as its owner numbers it. Numbers of closed connections are used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct ConnId(pub(crate) usize);
+pub struct ConnId(pub(crate) usize);
+
+impl ConnId {
+    /// The number, small as long as connections are few: good for indexing.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0
+    }
+}
 
 pub(crate) trait Sockets {
     /// Begins to connect. Ends in [`super::Driver::connected`] or [`super::Driver::closed`], not

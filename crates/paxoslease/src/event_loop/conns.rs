@@ -1,5 +1,5 @@
-//! The connections of one shard's thread: what is read ahead, what is broken, what belongs to
-//! another shard.
+//! The connections of one shard's thread, to peers and to clients: what is read ahead, what is
+//! broken, what belongs to another shard.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,17 +15,22 @@ use paxoslease_wire::FRAME_LEN_MAX;
 use slab::Slab;
 use socket2::{SockRef, TcpKeepalive};
 
-use super::Post;
 use super::resolve::{Asks, resolve};
+use super::{Clients, Post};
 use crate::driver::{ConnId, Driver, Sockets};
 use crate::mailbox::Mailbox;
 use crate::tls::{Stream, TlsContext};
 
 pub(super) const WAKER: Token = Token(usize::MAX);
 pub(super) const LISTENER: Token = Token(usize::MAX - 1);
+pub(super) const CLIENTS: Token = Token(usize::MAX - 2);
 
 const INPUT_MIN: usize = 64 * 1024;
 const INPUT_MAX: usize = 2 * FRAME_LEN_MAX;
+/// Clients are many and say little at a time. Their buffers are lent while there is something in
+/// them, so that an idle client costs none.
+const CLIENT_INPUT: usize = 16 * 1024;
+const SPARE_INPUTS_MAX: usize = 256;
 /// The kernel's own check of an idle connection, behind the heartbeats of ours.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
@@ -33,6 +38,9 @@ struct Conn {
     /// `None` while its address is looked up.
     stream: Option<Stream>,
     node: Option<NodeId>,
+    kind: Kind,
+    /// Nothing more is read for now.
+    held: bool,
     /// Not connected yet, or the TLS handshake is under way: the driver does not know it.
     pending: bool,
     /// Tells this connection from others that had its number.
@@ -45,6 +53,55 @@ struct Conn {
     listed: bool,
     writable: bool,
     closed: Option<String>,
+}
+
+/// Whom a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Peer,
+    Client,
+}
+
+/// Who is told of what happens to connections.
+pub(super) struct Crew<'a> {
+    pub(super) driver: &'a mut Driver,
+    pub(super) clients: &'a mut Clients,
+}
+
+impl Crew<'_> {
+    fn accepted(&mut self, conns: &mut Conns, now: Instant, kind: Kind, id: ConnId) {
+        match kind {
+            Kind::Peer => self.driver.accepted(conns, now, id),
+            Kind::Client => self.clients.accepted(self.driver, conns, now, id),
+        }
+    }
+
+    fn received(
+        &mut self,
+        conns: &mut Conns,
+        now: Instant,
+        kind: Kind,
+        (id, bytes): (ConnId, &[u8]),
+    ) -> usize {
+        match kind {
+            Kind::Peer => self.driver.received(conns, now, id, bytes),
+            Kind::Client => self.clients.received(self.driver, conns, now, (id, bytes)),
+        }
+    }
+
+    fn writable(&mut self, conns: &mut Conns, now: Instant, kind: Kind, id: ConnId) {
+        match kind {
+            Kind::Peer => self.driver.writable(conns, id),
+            Kind::Client => self.clients.writable(self.driver, conns, now, id),
+        }
+    }
+
+    fn closed(&mut self, conns: &mut Conns, now: Instant, kind: Kind, id: ConnId, why: &str) {
+        match kind {
+            Kind::Peer => self.driver.closed(now, id, why),
+            Kind::Client => self.clients.closed(self.driver, conns, now, id),
+        }
+    }
 }
 
 /// How a peer's name is looked up: one at a time, since a name server may take its time.
@@ -65,7 +122,7 @@ struct Input {
 }
 
 impl Input {
-    fn room(&mut self) -> &mut [u8] {
+    fn room(&mut self, least: usize) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
@@ -74,7 +131,7 @@ impl Input {
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.end == self.bytes.len() {
-            let len = (self.bytes.len() * 2).clamp(INPUT_MIN, INPUT_MAX);
+            let len = (self.bytes.len() * 2).clamp(least, INPUT_MAX);
             self.bytes.resize(len, 0);
         }
         &mut self.bytes[self.end..]
@@ -102,8 +159,10 @@ pub(crate) struct Conns {
     fresh: Vec<ConnId>,
     broken: Vec<(ConnId, u64, String)>,
     handed_over: Option<(Stream, u16)>,
-    pub(super) accept_more: bool,
-    pub(super) accept_again: bool,
+    /// Buffers no client needs just now.
+    spare_inputs: Vec<Vec<u8>>,
+    /// Something was told after everything was sent: another turn is due.
+    turn_again: bool,
 }
 
 impl Conns {
@@ -126,16 +185,18 @@ impl Conns {
             fresh: Vec::new(),
             broken: Vec::new(),
             handed_over: None,
-            accept_more: false,
-            accept_again: false,
+            spare_inputs: Vec::new(),
+            turn_again: false,
         }
     }
 
-    fn insert(&mut self, stream: Option<Stream>, node: Option<NodeId>) -> ConnId {
+    fn insert(&mut self, stream: Option<Stream>, node: Option<NodeId>, kind: Kind) -> ConnId {
         self.serials += 1;
         ConnId(self.slab.insert(Conn {
             stream,
             node,
+            kind,
+            held: false,
             pending: true,
             serial: self.serials,
             input: Input::default(),
@@ -163,7 +224,15 @@ impl Conns {
             Some(tls) => tls.accept(tcp),
         };
         let Ok(stream) = stream else { return };
-        let conn = self.insert(Some(stream), None);
+        self.add(stream, Kind::Peer);
+    }
+
+    pub(super) fn accepted_client(&mut self, tcp: TcpStream) {
+        self.add(Stream::Plain(tcp), Kind::Client);
+    }
+
+    fn add(&mut self, stream: Stream, kind: Kind) {
+        let conn = self.insert(Some(stream), None, kind);
         match self.register(conn) {
             Ok(()) => self.fresh.push(conn),
             Err(error) => {
@@ -192,7 +261,28 @@ impl Conns {
 
     /// Whether there is more to do without waiting.
     pub(super) fn unfinished(&self) -> bool {
-        !self.ready.is_empty() || self.accept_more || !self.fresh.is_empty()
+        !self.ready.is_empty() || !self.fresh.is_empty() || self.turn_again
+    }
+
+    /// Reads nothing more from a connection for now.
+    pub(crate) fn hold(&mut self, id: ConnId) {
+        if let Some(conn) = self.slab.get_mut(id.0) {
+            conn.held = true;
+        }
+    }
+
+    /// Reads on, beginning with what was not consumed.
+    pub(crate) fn resume(&mut self, id: ConnId) {
+        if let Some(conn) = self.slab.get_mut(id.0)
+            && std::mem::take(&mut conn.held)
+        {
+            conn.readable = true;
+            self.list(id.0);
+        }
+    }
+
+    pub(crate) fn address(&self, id: ConnId) -> Option<SocketAddr> {
+        self.slab.get(id.0)?.stream.as_ref()?.tcp().peer_addr().ok()
     }
 
     /// Reads once from every connection that may have something.
@@ -200,24 +290,31 @@ impl Conns {
         for index in &self.ready {
             if let Some(conn) = self.slab.get_mut(*index)
                 && conn.readable
+                && !conn.held
             {
+                if conn.kind == Kind::Client && conn.input.bytes.is_empty() {
+                    conn.input.bytes = self.spare_inputs.pop().unwrap_or_default();
+                }
                 conn.read();
             }
         }
     }
 
     /// Shows the driver what was read, who came and who went.
-    pub(super) fn deliver(&mut self, driver: &mut Driver, now: Instant) {
+    pub(super) fn deliver(&mut self, crew: &mut Crew<'_>, now: Instant) {
+        self.turn_again = false;
         for conn in std::mem::take(&mut self.fresh) {
-            driver.accepted(self, now, conn);
+            if let Some(kind) = self.slab.get(conn.0).map(|conn| conn.kind) {
+                crew.accepted(self, now, kind, conn);
+            }
         }
         let spare = std::mem::take(&mut self.spare);
         let mut ready = std::mem::replace(&mut self.ready, spare);
         for index in ready.drain(..) {
             let Some(conn) = self.slab.get_mut(index) else { continue };
             conn.listed = false;
-            let more = conn.readable;
-            self.advance(driver, now, ConnId(index));
+            let more = conn.readable && !conn.held;
+            self.advance(crew, now, ConnId(index));
             if more {
                 self.list(index);
             }
@@ -225,14 +322,14 @@ impl Conns {
         self.spare = ready;
     }
 
-    fn advance(&mut self, driver: &mut Driver, now: Instant, id: ConnId) {
+    fn advance(&mut self, crew: &mut Crew<'_>, now: Instant, id: ConnId) {
         let conn = &mut self.slab[id.0];
         if conn.pending {
             match conn.connect() {
                 Ok(true) => {
                     conn.pending = false;
                     if conn.node.is_some() {
-                        driver.connected(self, now, id);
+                        crew.driver.connected(self, now, id);
                     }
                 }
                 Ok(false) if conn.closed.is_none() => return,
@@ -244,45 +341,54 @@ impl Conns {
         if let Err(error) = conn.flush() {
             conn.closed.get_or_insert_with(|| error.to_string());
         }
+        let kind = conn.kind;
         if std::mem::take(&mut conn.writable) {
-            driver.writable(self, id);
+            crew.writable(self, now, kind, id);
         }
-        self.show(driver, now, id);
+        self.show(crew, now, id);
         if let Some(conn) = self.slab.get_mut(id.0)
             && let Some(why) = conn.closed.take()
         {
             self.slab.remove(id.0);
-            driver.closed(now, id, &why);
+            crew.closed(self, now, kind, id, &why);
         }
     }
 
-    /// Shows the driver what was read.
-    fn show(&mut self, driver: &mut Driver, now: Instant, id: ConnId) {
+    /// Shows what was read to whom it concerns.
+    fn show(&mut self, crew: &mut Crew<'_>, now: Instant, id: ConnId) {
         let Some(conn) = self.slab.get_mut(id.0) else { return };
-        if conn.input.unread().is_empty() {
+        if conn.held || conn.input.unread().is_empty() {
             return;
         }
-        let serial = conn.serial;
+        let (serial, kind) = (conn.serial, conn.kind);
         let mut input = std::mem::take(&mut conn.input);
-        input.start += driver.received(self, now, id, input.unread());
+        input.start += crew.received(self, now, kind, (id, input.unread()));
         if let Some((stream, shard)) = self.handed_over.take() {
             let adopt = Post::Adopt { stream, unread: input.unread().to_vec() };
             // A shard that left needs no connections.
             let _left = self.mailboxes[usize::from(shard)].post(adopt);
+        } else if kind == Kind::Client && input.unread().is_empty() {
+            self.spare(input);
         } else if let Some(conn) = self.slab.get_mut(id.0).filter(|conn| conn.serial == serial) {
             conn.input = input;
+        }
+    }
+
+    fn spare(&mut self, input: Input) {
+        if input.bytes.len() == CLIENT_INPUT && self.spare_inputs.len() < SPARE_INPUTS_MAX {
+            self.spare_inputs.push(input.bytes);
         }
     }
 
     /// Takes over a connection that another shard accepted.
     pub(super) fn adopt(
         &mut self,
-        driver: &mut Driver,
+        crew: &mut Crew<'_>,
         now: Instant,
         stream: Stream,
         unread: Vec<u8>,
     ) {
-        let id = self.insert(Some(stream), None);
+        let id = self.insert(Some(stream), None, Kind::Peer);
         let conn = &mut self.slab[id.0];
         conn.pending = false;
         conn.input = Input { start: 0, end: unread.len(), bytes: unread };
@@ -291,8 +397,8 @@ impl Conns {
             self.slab.remove(id.0);
             return;
         }
-        driver.accepted(self, now, id);
-        self.show(driver, now, id);
+        crew.accepted(self, now, Kind::Peer, id);
+        self.show(crew, now, id);
     }
 
     /// A look-up of a peer's name has ended.
@@ -330,12 +436,14 @@ impl Conns {
         }
     }
 
-    /// Tells the driver of connections found broken while it was busy.
-    pub(super) fn bury(&mut self, driver: &mut Driver, now: Instant) {
+    /// Tells of connections found broken while everybody was busy.
+    pub(super) fn bury(&mut self, crew: &mut Crew<'_>, now: Instant) {
         for (id, serial, why) in std::mem::take(&mut self.broken) {
-            if self.slab.get(id.0).is_some_and(|conn| conn.serial == serial) {
+            if let Some(conn) = self.slab.get(id.0).filter(|conn| conn.serial == serial) {
+                let kind = conn.kind;
                 self.slab.remove(id.0);
-                driver.closed(now, id, &why);
+                crew.closed(self, now, kind, id, &why);
+                self.turn_again = true;
             }
         }
     }
@@ -348,7 +456,8 @@ impl Conn {
         if self.pending && !matches!(stream, Stream::Tls(_)) && self.node.is_some() {
             return;
         }
-        let room = self.input.room();
+        let least = if self.kind == Kind::Client { CLIENT_INPUT } else { INPUT_MIN };
+        let room = self.input.room(least);
         let room_len = room.len();
         match stream.read(room) {
             Ok(0) => {
@@ -398,7 +507,7 @@ impl Conn {
 
 impl Sockets for Conns {
     fn dial(&mut self, peer: NodeId, address: &str) -> ConnId {
-        let id = self.insert(None, Some(peer));
+        let id = self.insert(None, Some(peer), Kind::Peer);
         let serial = self.serials;
         let lookup = self.lookups.entry(peer).or_default();
         lookup.attempt += 1;

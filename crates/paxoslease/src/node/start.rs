@@ -13,12 +13,14 @@ use mio::Poll;
 use paxoslease_core::{NodeId, Snapshot};
 use paxoslease_wire::ShardId;
 
-use super::{Door, Node, Shared, Stopped, gauges};
+use super::{Door, Node, Shared, Stopped};
+use crate::board::{Board, DiskProblem};
 use crate::clock::{Clock, wall_counter};
 use crate::command::Command;
 use crate::config::{Config, ConfigError, Role, Settings};
 use crate::driver::{Driver, Identity, Manners, Peers};
-use crate::event_loop::{Conns, EventLoop, Post, mailbox};
+use crate::event_loop::{Clients, Conns, EventLoop, Listener, Post, mailbox};
+use crate::front::{FrontEnd, Service, Waiting};
 use crate::mailbox::Mailbox;
 use crate::stable::{Folder, RecordWriter, StableError, Startup, Wishes};
 use crate::tls::{TlsContext, TlsError};
@@ -71,9 +73,10 @@ fn refused(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
 pub(super) async fn start(
     config: Config,
     listener: Option<TcpListener>,
+    service: Option<Service>,
 ) -> Result<Node, StartError> {
     let (reply, started) = oneshot::channel();
-    let run = move || match Running::start(&config, listener) {
+    let run = move || match Running::start(&config, listener, service) {
         Ok((node, running)) => {
             // Whoever asked may have left; then this is the node's last handle, and it stops.
             drop(reply.send(Ok(node)));
@@ -96,11 +99,16 @@ struct Running {
     node: NodeId,
     shards: Vec<JoinHandle<Option<Snapshot>>>,
     writer: Option<Arc<RecordWriter>>,
+    waiting: Arc<Waiting>,
     stopped: Arc<Stopped>,
 }
 
 impl Running {
-    fn start(config: &Config, listener: Option<TcpListener>) -> Result<(Node, Self), StartError> {
+    fn start(
+        config: &Config,
+        listener: Option<TcpListener>,
+        service: Option<Service>,
+    ) -> Result<(Node, Self), StartError> {
         let settings = config.settings()?;
         let tls = settings.tls.as_ref().map(|tls| {
             let context = TlsContext::load(&tls.cert, &tls.key, &tls.ca)?;
@@ -115,6 +123,12 @@ impl Running {
             counter: wall_counter(),
         };
         let mut listener = listen(&settings, listener)?;
+        let (mut clients, mut front, recorder) = match service {
+            None => (None, None, None),
+            Some(Service { clients, front, recorder }) => {
+                (Some(ready_to_accept(clients)?), Some(front), recorder)
+            }
+        };
         let (boot, seed) = (random()?, random()?);
         let count = usize::from(settings.shards.get());
         let event_queue = || refused("an event queue");
@@ -139,6 +153,8 @@ impl Running {
         span.in_scope(|| explain(settings.role, &startup));
         let writer = writer(folder, &startup, &mailboxes)?;
         let clock = Clock::system();
+        let board = Arc::new(Board::new(&settings, disk_problem(writer.as_ref())));
+        let waiting = Arc::<Waiting>::default();
         let maker = Maker {
             settings: &settings,
             startup: &startup,
@@ -148,19 +164,24 @@ impl Running {
             seed,
             mailboxes: &mailboxes,
             writer: writer.as_ref(),
-            gauges: Arc::new(gauges(count)),
+            board: &board,
+            waiting: &waiting,
         };
         let loops: Vec<EventLoop> = polls
             .into_iter()
             .enumerate()
-            .map(|(index, poll)| maker.event_loop(index, poll, listener.take()))
+            .map(|(index, poll)| {
+                let front = front.as_mut().map(|make| make(index as u16));
+                let sockets = (listener.take(), clients.take());
+                maker.event_loop(index, poll, sockets, front)
+            })
             .collect::<Result<_, _>>()?;
-        let shards = spawn(node, loops, &mailboxes)?;
+        let shards = spawn(node, loops, &mailboxes, recorder.as_ref())?;
         let doors = mailboxes.iter().map(door).collect();
-        let disk_problem = disk_problem(writer.as_ref());
-        let shared = Shared::new(settings, clock, doors, default_holder(), disk_problem);
+        let mut shared = Shared::new(settings, clock, doors, default_holder(), board);
+        shared.waiting = Arc::clone(&waiting);
         let stopped = Arc::clone(&shared.stopped);
-        Ok((Node { shared: Arc::new(shared) }, Self { node, shards, writer, stopped }))
+        Ok((Node { shared: Arc::new(shared) }, Self { node, shards, writer, waiting, stopped }))
     }
 
     /// Waits for the shards to end, then leaves their leases to the next start.
@@ -182,7 +203,6 @@ impl Running {
                 }
             }
         }
-        self.stopped.set();
     }
 }
 
@@ -203,11 +223,19 @@ fn spawn(
     node: NodeId,
     loops: Vec<EventLoop>,
     mailboxes: &[Arc<Mailbox<Post>>],
+    recorder: Option<&Arc<dyn metrics::Recorder + Send + Sync>>,
 ) -> Result<Vec<JoinHandle<Option<Snapshot>>>, StartError> {
     let mut threads = Vec::new();
     for (index, event_loop) in loops.into_iter().enumerate() {
         let span = tracing::info_span!("node", id = %node, shard = index);
-        let run = move || span.in_scope(|| event_loop.run());
+        let recorder = recorder.cloned();
+        let run = move || {
+            let run = || span.in_scope(|| event_loop.run());
+            match recorder {
+                Some(recorder) => metrics::with_local_recorder(&*recorder, run),
+                None => run(),
+            }
+        };
         let name = format!("paxoslease-{node}.{index}");
         match thread::Builder::new().name(name).spawn(run) {
             Ok(thread) => threads.push(thread),
@@ -227,6 +255,7 @@ fn spawn(
 /// If a start fails half-way, or the thread panics, nobody waits for ever.
 impl Drop for Running {
     fn drop(&mut self) {
+        self.waiting.close();
         self.stopped.set();
     }
 }
@@ -241,7 +270,8 @@ struct Maker<'a> {
     seed: u64,
     mailboxes: &'a [Arc<Mailbox<Post>>],
     writer: Option<&'a Arc<RecordWriter>>,
-    gauges: Arc<dyn Fn(usize, crate::driver::Gauges) + Send + Sync>,
+    board: &'a Arc<Board>,
+    waiting: &'a Arc<Waiting>,
 }
 
 impl Maker<'_> {
@@ -249,24 +279,31 @@ impl Maker<'_> {
         &self,
         index: usize,
         poll: Poll,
-        listener: Option<mio::net::TcpListener>,
+        (listener, clients): (Option<mio::net::TcpListener>, Option<mio::net::TcpListener>),
+        front: Option<Box<dyn FrontEnd>>,
     ) -> Result<EventLoop, StartError> {
         let registry = poll.registry().try_clone().map_err(refused("an event queue"))?;
-        let gauges = Arc::clone(&self.gauges);
         let driver = make_driver(
             self.settings,
             self.startup,
             index as u16,
             (self.boot, self.seed),
             self.clock,
-            Arc::new(move |part| gauges(index, part)),
+            Arc::clone(self.board),
         );
         Ok(EventLoop {
             conns: Conns::new(registry, self.tls.clone(), self.mailboxes.to_vec(), index),
             poll,
             driver,
             mailbox: Arc::clone(&self.mailboxes[index]),
-            listener,
+            listener: listener.map(Listener::new),
+            clients: Clients::new(
+                front,
+                clients.map(Listener::new),
+                Arc::clone(self.waiting),
+                index as u16,
+                self.mailboxes.len(),
+            ),
             clock: self.clock.clone(),
             spin: self.settings.spin,
             disk: self.writer.map(|writer| (Arc::clone(writer), index)),
@@ -281,7 +318,7 @@ pub(crate) fn make_driver(
     index: u16,
     (boot, seed): (u64, u64),
     clock: &Clock,
-    gauges: Arc<dyn Fn(crate::driver::Gauges) + Send + Sync>,
+    board: Arc<Board>,
 ) -> Driver {
     let count = settings.shards.get();
     let shard_id = ShardId::new(index, count).expect("one of them");
@@ -303,7 +340,7 @@ pub(crate) fn make_driver(
     let members = settings.peers().map(|(node, address)| (node, address.to_owned()));
     let seed = seed.wrapping_add(u64::from(index));
     let peers = Peers::new(identity, manners, members, seed, now);
-    Driver::new(shard, peers, seed, now, gauges)
+    Driver::new(shard, peers, seed, now, board)
 }
 
 fn listen(
@@ -348,9 +385,12 @@ fn door(mailbox: &Arc<Mailbox<Post>>) -> Door {
     })
 }
 
-fn disk_problem(
-    writer: Option<&Arc<RecordWriter>>,
-) -> Box<dyn Fn() -> Option<String> + Send + Sync> {
+fn ready_to_accept(clients: TcpListener) -> Result<mio::net::TcpListener, StartError> {
+    clients.set_nonblocking(true).map_err(refused("the clients' socket"))?;
+    Ok(mio::net::TcpListener::from_std(clients))
+}
+
+fn disk_problem(writer: Option<&Arc<RecordWriter>>) -> DiskProblem {
     match writer {
         Some(writer) => Box::new(writer.problem()),
         None => Box::new(|| None),

@@ -103,7 +103,7 @@ impl Shard {
             }
         }
         driver.wakers().for_each(Waker::wake);
-        self.leaving = driver.may_go(now);
+        self.leaving = driver.may_go(now, true);
         if self.leaving {
             driver.flush(&mut sockets, now);
             driver.wakers().for_each(Waker::wake);

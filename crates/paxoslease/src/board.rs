@@ -1,0 +1,77 @@
+//! Where the shards of a node show how they stand, so that any of its threads can see the whole of
+//! it without waiting for the others.
+
+use std::sync::{Mutex, PoisonError};
+
+use metrics::gauge;
+
+use crate::config::Settings;
+use crate::status::{ShardStatus, Status};
+
+/// What is wrong with the disk, if anything.
+pub(crate) type DiskProblem = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
+pub(crate) struct Board {
+    settings: Settings,
+    disk_problem: DiskProblem,
+    /// By shard.
+    parts: Mutex<Vec<ShardStatus>>,
+}
+
+impl Board {
+    pub(crate) fn new(settings: &Settings, disk_problem: DiskProblem) -> Self {
+        let parts = vec![ShardStatus::default(); usize::from(settings.shards.get())];
+        Self { settings: settings.clone(), disk_problem, parts: Mutex::new(parts) }
+    }
+
+    /// A shard shows how it stands; the gauges count the whole node.
+    pub(crate) fn show(&self, shard: u16, part: ShardStatus) {
+        let whole = {
+            let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            parts[usize::from(shard)] = part;
+            join(parts.iter())
+        };
+        gauge!("paxoslease_leases").set(whole.leases as f64);
+        gauge!("paxoslease_waiters").set(whole.waiters as f64);
+        gauge!("paxoslease_acceptor_bytes").set(whole.acceptor_bytes as f64);
+        gauge!("paxoslease_turn_seconds_max").set(whole.longest_turn.as_secs_f64());
+        gauge!("paxoslease_quarantine_remaining_seconds")
+            .set(whole.quarantine_remaining.as_secs_f64());
+    }
+
+    /// The whole node, with a fresh look at one of its shards.
+    pub(crate) fn status(&self, shard: u16, part: ShardStatus) -> Status {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        parts[usize::from(shard)] = part;
+        self.describe(join(parts.iter()))
+    }
+
+    pub(crate) fn describe(&self, whole: ShardStatus) -> Status {
+        let settings = &self.settings;
+        let members = settings.cell.members();
+        Status {
+            cell: settings.cell_name().as_str().to_owned(),
+            node: settings.node.get(),
+            role: settings.role,
+            members: members.iter().map(|member| member.get()).collect(),
+            max_lease: settings.cell.max_lease().as_duration(),
+            ready: whole.ready,
+            quarantine_remaining: whole.quarantine_remaining,
+            peers: whole.peers,
+            leases: whole.leases,
+            acceptor_bytes: whole.acceptor_bytes,
+            waiters: whole.waiters,
+            guards: whole.guards,
+            rounds_in_flight: whole.rounds_in_flight,
+            longest_turn: whole.longest_turn,
+            shards: settings.shards.get(),
+            disk_problem: (self.disk_problem)(),
+        }
+    }
+}
+
+/// What the shards of a node say together.
+pub(crate) fn join<'a>(parts: impl IntoIterator<Item = &'a ShardStatus>) -> ShardStatus {
+    let joined = parts.into_iter().cloned().reduce(ShardStatus::join);
+    joined.unwrap_or_default()
+}

@@ -1,0 +1,212 @@
+//! Questions of front-ends and of threads elsewhere, for holders that keep their own time: the
+//! shard remembers nothing of them, the token in the core says whose the answer is.
+
+use paxoslease_core::{
+    Acquire, CommandError, Event, Holder, Instant, Label, Name, Sighting, Tenure, Ttl,
+};
+
+use super::Driver;
+use super::counters::Outcome;
+use crate::front::{Answer, Ask, Cursor, Hint, Kind, Letter, Routed};
+use crate::status::Status;
+
+/// Slots looked at for every lease that is asked for, and at most: a listing of few names among
+/// many goes on a page at a time and stalls nobody.
+const SLOTS_PER_LEASE: u32 = 16;
+const SLOTS_MAX: u32 = 65_536;
+
+impl Driver {
+    pub(crate) fn shard_index(&self) -> u16 {
+        self.peers.identity.shard.index()
+    }
+
+    pub(crate) fn shard_count(&self) -> u16 {
+        self.peers.identity.shard.count()
+    }
+
+    /// The whole node, as seen from here.
+    pub(crate) fn node_status(&self, now: Instant) -> Status {
+        self.board.status(self.shard_index(), self.status(now))
+    }
+
+    /// Puts a question. Answered by [`Self::take_answers`].
+    pub(crate) fn ask(&mut self, now: Instant, from: Routed, ask: Ask<'_>) {
+        let token = from.token(ask.kind());
+        let refused = match ask {
+            Ask::Acquire { .. } | Ask::Renew { .. } | Ask::Inspect { .. } if self.is_leaving() => {
+                return self.answers.push((from, Answer::Stopping));
+            }
+            Ask::Acquire { name, holder, ttl, wait } => {
+                let refused =
+                    self.shard.acquire(now, Acquire { token, name, holder, ttl, wait }).err();
+                refused.inspect(|_| self.counters.acquired(Outcome::Refused))
+            }
+            Ask::Abandon { name } => {
+                if self.shard.abandon(now, name, token) {
+                    self.counters.acquired(Outcome::Abandoned);
+                    self.answers.push((from, Answer::Abandoned));
+                }
+                None
+            }
+            Ask::Renew { name, fence, ttl } => match Tenure::from_fence(fence) {
+                None => {
+                    self.counters.renewed(Outcome::NotHeld);
+                    return self.answers.push((from, Answer::NotHeld));
+                }
+                Some(tenure) => {
+                    let texts = (name, Holder::NONE);
+                    let refused = self.shard.renew(now, token, texts, tenure, ttl).err();
+                    refused.inspect(|_| self.counters.renewed(Outcome::Refused))
+                }
+            },
+            Ask::Release { name, fence } => match Tenure::from_fence(fence) {
+                None => {
+                    let never = Answer::Released { held: false, confirmed: true };
+                    return self.answers.push((from, never));
+                }
+                Some(tenure) => {
+                    self.counters.released();
+                    let patience = self.shard.config().request_timeout;
+                    self.shard.release(now, token, name, tenure, patience).err()
+                }
+            },
+            Ask::Inspect { name } => self.shard.inspect(now, token, name).err(),
+            Ask::List { slot, prefix, limit } => {
+                let answer = self.list(now, slot, prefix, limit);
+                return self.answers.push((from, answer));
+            }
+        };
+        if let Some(error) = refused {
+            let answer = match error {
+                CommandError::Ttl(error) => Answer::Ttl(error),
+                CommandError::TooManyRounds(_) | CommandError::TooManyWaiters(_) => {
+                    Answer::Busy(error)
+                }
+            };
+            self.answers.push((from, answer));
+        }
+    }
+
+    /// The listing begins at a shard this node does not have.
+    pub(crate) fn nothing_to_list(&mut self, from: Routed) {
+        self.answers.push((from, Answer::Listed { leases: Vec::new(), next: None }));
+    }
+
+    fn list(&self, now: Instant, slot: u32, prefix: &str, limit: u32) -> Answer {
+        let slots = limit.saturating_mul(SLOTS_PER_LEASE).clamp(SLOTS_PER_LEASE, SLOTS_MAX);
+        let (mut leases, mut slot) = (Vec::new(), slot);
+        let end = slot.saturating_add(slots);
+        let shard = self.shard_index();
+        // A slot holds at most one lease, so what is still missing is a bound on the next stretch.
+        loop {
+            let missing = limit.max(1) - leases.len() as u32;
+            let stretch = missing.min(end - slot);
+            let (found, next) = self.shard.leases(now, slot, stretch);
+            leases.extend(found.filter(|seen| seen.label.name().as_str().starts_with(prefix)));
+            let Some(next) = next else {
+                let next = (shard + 1 < self.shard_count())
+                    .then_some(Cursor { shard: shard + 1, slot: 0 });
+                return Answer::Listed { leases, next };
+            };
+            slot = next;
+            if leases.len() as u32 >= limit.max(1) || slot >= end {
+                return Answer::Listed { leases, next: Some(Cursor { shard, slot }) };
+            }
+        }
+    }
+
+    /// Whether the front-end of a shard, maybe another, wants to hear hints.
+    pub(crate) fn hint(&mut self, origin: u16, on: bool) {
+        self.hinted.retain(|known| *known != origin);
+        if on {
+            self.hinted.push(origin);
+        }
+        self.set_watched();
+    }
+
+    /// Those who want to hear hints, by shard, and the hints since the last time.
+    pub(crate) fn take_hints(&mut self) -> (Vec<u16>, Vec<Hint>) {
+        if self.hints.is_empty() {
+            return (Vec::new(), Vec::new());
+        }
+        (self.hinted.clone(), std::mem::take(&mut self.hints))
+    }
+
+    /// The shard a letter was for has left.
+    pub(crate) fn refuse_letter(&mut self, letter: &Letter) {
+        if letter.wants_answer() {
+            self.answers.push((letter.from, Answer::Stopping));
+        }
+    }
+
+    /// The answers since the last time. `into` is empty and lends its memory.
+    pub(crate) fn take_answers(&mut self, into: &mut Vec<(Routed, Answer)>) {
+        std::mem::swap(&mut self.answers, into);
+    }
+
+    /// Gives back a lease that nobody wants.
+    pub(crate) fn give_back(&mut self, now: Instant, name: Name<'_>, fence: u64) {
+        if let Some(tenure) = Tenure::from_fence(fence) {
+            let longest = self.shard.config().cell.max_lease();
+            let label = Label::new(name, Holder::NONE);
+            self.release_in_background(now, &label, tenure, longest);
+        }
+    }
+
+    /// An event that answers a question from outside.
+    pub(super) fn answer_asked(
+        &mut self,
+        now: Instant,
+        (from, kind): (Routed, Kind),
+        event: Event,
+    ) {
+        let answer = match event {
+            Event::Granted { tenure, ttl, started_at, waited, .. } => {
+                self.counters.round_took(now.since(started_at));
+                self.counters.acquired(Outcome::Granted);
+                Answer::Granted { fence: tenure.fence(), ttl: span(ttl), waited }
+            }
+            Event::Denied { by, .. } => {
+                self.counters.acquired(Outcome::Held);
+                Answer::Held(by)
+            }
+            Event::NoQuorum { .. } => {
+                match kind {
+                    Kind::Acquire => self.counters.acquired(Outcome::NoQuorum),
+                    Kind::Renew => self.counters.renewed(Outcome::NoQuorum),
+                    Kind::Other => {}
+                }
+                Answer::NoQuorum
+            }
+            Event::Renewed { ttl, started_at, .. } => {
+                self.counters.round_took(now.since(started_at));
+                self.counters.renewed(Outcome::Granted);
+                Answer::Renewed { ttl: span(ttl) }
+            }
+            Event::NotHeld { .. } => {
+                self.counters.renewed(Outcome::NotHeld);
+                Answer::NotHeld
+            }
+            Event::Released { held, confirmed, .. } => Answer::Released { held, confirmed },
+            Event::Inspected { accepted, .. } => Answer::Inspected(accepted),
+            Event::Persist(_) | Event::HeldHint(_) | Event::FreedHint(_) => return,
+        };
+        self.answers.push((from, answer));
+    }
+
+    pub(super) fn hint_held(&mut self, seen: &Sighting) {
+        if !self.hinted.is_empty() {
+            self.hints.push(Hint::Held(seen.clone()));
+        }
+    }
+
+    pub(super) fn hint_freed(&mut self, label: &Label) {
+        if !self.hinted.is_empty() {
+            self.hints.push(Hint::Freed(label.clone()));
+        }
+    }
+}
+
+const fn span(ttl: Ttl) -> std::time::Duration {
+    ttl.as_duration()
+}

@@ -1,0 +1,265 @@
+//! The front-end of one shard's thread, and what goes to and fro between it, its shard, the other
+//! shards, and threads elsewhere.
+
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use paxoslease_core::Instant;
+
+use super::{Conns, Listener, Post};
+use crate::driver::{ConnId, Driver};
+use crate::front::{self, Answer, Desk, FrontEnd, Outgoing, Routed, Waiting};
+use crate::mailbox::Mailbox;
+
+pub(crate) struct Clients {
+    /// None in a node that is embedded.
+    front: Option<Box<dyn FrontEnd>>,
+    /// Where clients connect, in the first shard.
+    pub(super) listener: Option<Listener>,
+    outgoing: Outgoing,
+    /// Those elsewhere who wait for answers of this node.
+    waiting: Arc<Waiting>,
+    /// Lends its memory to answers on their way.
+    answers: Vec<(Routed, Answer)>,
+    own: u16,
+    /// The shard that gets the next client.
+    turn: usize,
+    left: bool,
+}
+
+/// Runs something of the front-end's, if there is one.
+macro_rules! front {
+    ($clients:expr, $driver:expr, $conns:expr, $now:expr, |$front:ident, $desk:ident| $run:expr) => {
+        if let Some($front) = &mut $clients.front {
+            let outgoing = &mut $clients.outgoing;
+            let $desk = &mut Desk { now: $now, driver: $driver, conns: $conns, outgoing };
+            Some($run)
+        } else {
+            None
+        }
+    };
+}
+
+impl Clients {
+    pub(crate) fn new(
+        front: Option<Box<dyn FrontEnd>>,
+        listener: Option<Listener>,
+        waiting: Arc<Waiting>,
+        own: u16,
+        shards: usize,
+    ) -> Self {
+        Self {
+            front,
+            listener,
+            outgoing: Outgoing::new(shards),
+            waiting,
+            answers: Vec::new(),
+            own,
+            turn: 0,
+            left: false,
+        }
+    }
+
+    /// Whether there is more to do without waiting.
+    pub(super) fn unfinished(&self) -> bool {
+        self.listener.as_ref().is_some_and(Listener::unfinished)
+    }
+
+    /// Accepts clients for all shards in turn, so that a few of them are spread evenly.
+    pub(super) fn accept(&mut self, conns: &mut Conns) {
+        let Some(listener) = &mut self.listener else { return };
+        let (own, turn) = (usize::from(self.own), &mut self.turn);
+        listener.accept(|stream: TcpStream| {
+            let shard = *turn % conns.mailboxes.len();
+            *turn += 1;
+            if shard == own {
+                conns.accepted_client(stream);
+            } else {
+                // A shard that left needs no clients.
+                let _left = conns.mailboxes[shard].post(Post::Client(stream));
+            }
+        });
+    }
+
+    pub(super) fn accepted(
+        &mut self,
+        driver: &mut Driver,
+        conns: &mut Conns,
+        now: Instant,
+        conn: ConnId,
+    ) {
+        front!(self, driver, conns, now, |front, desk| front.accepted(desk, conn));
+    }
+
+    pub(super) fn received(
+        &mut self,
+        driver: &mut Driver,
+        conns: &mut Conns,
+        now: Instant,
+        (conn, bytes): (ConnId, &[u8]),
+    ) -> usize {
+        front!(self, driver, conns, now, |front, desk| front.received(desk, conn, bytes))
+            .unwrap_or(bytes.len())
+    }
+
+    pub(super) fn writable(
+        &mut self,
+        driver: &mut Driver,
+        conns: &mut Conns,
+        now: Instant,
+        conn: ConnId,
+    ) {
+        front!(self, driver, conns, now, |front, desk| front.writable(desk, conn));
+    }
+
+    pub(super) fn closed(
+        &mut self,
+        driver: &mut Driver,
+        conns: &mut Conns,
+        now: Instant,
+        conn: ConnId,
+    ) {
+        front!(self, driver, conns, now, |front, desk| front.closed(desk, conn));
+    }
+
+    /// Something came from another shard.
+    pub(super) fn posted(
+        &mut self,
+        driver: &mut Driver,
+        conns: &mut Conns,
+        now: Instant,
+        post: front::Post,
+    ) {
+        match post {
+            front::Post::Letters(letters) => {
+                for letter in letters {
+                    driver.ask(now, letter.from, letter.ask());
+                }
+            }
+            front::Post::Answers(answers) => {
+                for (ask, answer) in answers {
+                    front!(self, driver, conns, now, |front, desk| {
+                        front.answered(desk, ask, answer);
+                    });
+                }
+            }
+            front::Post::Hints(hints) => {
+                for hint in &hints {
+                    front!(self, driver, conns, now, |front, desk| front.hinted(desk, hint));
+                }
+            }
+            front::Post::Watch { origin, on } => driver.hint(origin, on),
+        }
+    }
+
+    /// Does whatever it is time for; once, it says good-bye.
+    pub(super) fn tick(&mut self, driver: &mut Driver, conns: &mut Conns, now: Instant) {
+        if driver.is_leaving() && !std::mem::replace(&mut self.left, true) {
+            self.listener = None;
+            front!(self, driver, conns, now, |front, desk| front.leave(desk));
+        }
+        front!(self, driver, conns, now, |front, desk| front.tick(desk));
+    }
+
+    /// Hands out answers, until nothing new was asked.
+    pub(super) fn settle(&mut self, driver: &mut Driver, conns: &mut Conns, now: Instant) {
+        loop {
+            driver.act(now);
+            let mut answers = std::mem::take(&mut self.answers);
+            driver.take_answers(&mut answers);
+            if answers.is_empty() {
+                self.answers = answers;
+                break;
+            }
+            for (from, answer) in answers.drain(..) {
+                self.answered(driver, conns, now, from, answer);
+            }
+            self.answers = answers;
+        }
+        self.pass_hints_on(driver, conns, now);
+    }
+
+    fn answered(
+        &mut self,
+        driver: &mut Driver,
+        conns: &mut Conns,
+        now: Instant,
+        from: Routed,
+        answer: Answer,
+    ) {
+        if from.origin == self.own {
+            front!(self, driver, conns, now, |front, desk| {
+                front.answered(desk, from.ask, answer);
+            });
+        } else if from.origin == Routed::ELSEWHERE {
+            if let Some((label, fence)) = self.waiting.answer(from.ask, answer) {
+                driver.give_back(now, label.name(), fence);
+            }
+        } else if let Some(answers) = self.outgoing.answers.get_mut(usize::from(from.origin)) {
+            answers.push((from.ask, answer));
+        }
+    }
+
+    fn pass_hints_on(&mut self, driver: &mut Driver, conns: &mut Conns, now: Instant) {
+        let (origins, hints) = driver.take_hints();
+        if hints.is_empty() {
+            return;
+        }
+        for origin in origins {
+            if origin == self.own {
+                for hint in &hints {
+                    front!(self, driver, conns, now, |front, desk| front.hinted(desk, hint));
+                }
+            } else if let Some(theirs) = self.outgoing.hints.get_mut(usize::from(origin)) {
+                theirs.extend(hints.iter().cloned());
+            }
+        }
+    }
+
+    /// Everything of this turn was told: sends, and posts what is for other shards.
+    pub(super) fn flush(&mut self, driver: &mut Driver, conns: &mut Conns, now: Instant) {
+        front!(self, driver, conns, now, |front, desk| front.flush(desk));
+        let Self { outgoing, own, .. } = self;
+        let watch = outgoing.watch.take();
+        for (shard, mailbox) in conns.mailboxes.iter().enumerate() {
+            if shard == usize::from(*own) {
+                continue;
+            }
+            if let Some(on) = watch {
+                post(mailbox, front::Post::Watch { origin: *own, on });
+            }
+            let letters = std::mem::take(&mut outgoing.letters[shard]);
+            if !letters.is_empty()
+                && let Some(front::Post::Letters(letters)) =
+                    post(mailbox, front::Post::Letters(letters))
+            {
+                letters.iter().for_each(|letter| driver.refuse_letter(letter));
+            }
+            let answers = std::mem::take(&mut outgoing.answers[shard]);
+            if !answers.is_empty() {
+                post(mailbox, front::Post::Answers(answers));
+            }
+            let hints = std::mem::take(&mut outgoing.hints[shard]);
+            if !hints.is_empty() {
+                post(mailbox, front::Post::Hints(hints));
+            }
+        }
+    }
+
+    pub(super) fn next_at(&self) -> Instant {
+        self.front.as_ref().and_then(|front| front.next_at()).unwrap_or(Instant::MAX)
+    }
+
+    /// Whether the front-end has told everybody, after the node was told to leave.
+    pub(super) fn are_done(&self) -> bool {
+        self.front.as_ref().is_none_or(|front| front.is_done())
+    }
+}
+
+/// Gives back what could not be posted: that shard has left.
+fn post(mailbox: &Arc<Mailbox<Post>>, item: front::Post) -> Option<front::Post> {
+    match mailbox.post(Post::Front(item)) {
+        Err(Post::Front(item)) => Some(item),
+        _ => None,
+    }
+}

@@ -1,0 +1,206 @@
+//! Leases for holders elsewhere, asked for from threads that are none of the node's: what an HTTP
+//! server needs. Futures run on any executor; dropping one takes its question back.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use paxoslease_core::{Holder, Label, Name};
+use paxoslease_wire::ShardId;
+
+use super::{Answer, Ask, Cursor, Letter, Routed};
+use crate::command::Command;
+use crate::node::{Node, Shared};
+
+/// Takes leases for holders elsewhere; from [`Node::remote`]. Answers are those of
+/// [`super::Answer`].
+#[derive(Clone)]
+pub struct Remote {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Remote")
+    }
+}
+
+impl Node {
+    /// Takes leases for holders elsewhere, without guards.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        Remote { shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// Those elsewhere who wait for an answer.
+#[derive(Default)]
+pub(crate) struct Waiting(Mutex<Waiters>);
+
+#[derive(Default)]
+struct Waiters {
+    /// By the number of their question; no number is used twice.
+    by_ask: BTreeMap<u64, Waiter>,
+    asks: u64,
+}
+
+enum Waiter {
+    Asked(oneshot::Sender<Answer>),
+    /// P8: an acquire nobody waits for any more; what it is granted is given back.
+    Gone(Label),
+}
+
+impl Waiting {
+    fn add(&self, reply: oneshot::Sender<Answer>) -> u64 {
+        let mut waiters = self.lock();
+        waiters.asks += 1;
+        let ask = waiters.asks;
+        waiters.by_ask.insert(ask, Waiter::Asked(reply));
+        ask
+    }
+
+    /// P8: nobody waits for this acquire any more. `false` when it was answered before.
+    fn leave(&self, ask: u64, label: &Label) -> bool {
+        let mut waiters = self.lock();
+        let Some(waiter) = waiters.by_ask.get_mut(&ask) else { return false };
+        *waiter = Waiter::Gone(label.clone());
+        true
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiters> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands an answer over. Gives back the name and fence of a lease that nobody wants.
+    pub(crate) fn answer(&self, ask: u64, answer: Answer) -> Option<(Label, u64)> {
+        let waiter = self.lock().by_ask.remove(&ask)?;
+        match (waiter, answer) {
+            (Waiter::Asked(reply), answer) => {
+                // Whoever asks anything but an acquire may leave without a word.
+                let _left = reply.send(answer);
+                None
+            }
+            (Waiter::Gone(label), Answer::Granted { fence, .. }) => Some((label, fence)),
+            (Waiter::Gone(_), _) => None,
+        }
+    }
+
+    /// The node is gone: nobody is left waiting.
+    pub(crate) fn close(&self) {
+        let left = std::mem::take(&mut self.lock().by_ask);
+        for waiter in left.into_values() {
+            if let Waiter::Asked(reply) = waiter {
+                let _left = reply.send(Answer::Stopping);
+            }
+        }
+    }
+}
+
+impl Remote {
+    /// As [`super::Desk::acquire`]. Dropping the future takes the wish back.
+    pub fn acquire(
+        &self,
+        name: Name<'_>,
+        holder: Holder<'_>,
+        ttl: Duration,
+        wait: Duration,
+    ) -> Asking {
+        let ask = Ask::Acquire { name, holder, ttl, wait };
+        let mut asking = self.ask(name, ask);
+        asking.acquires = Some(Label::new(name, Holder::NONE));
+        asking
+    }
+
+    /// As [`super::Desk::renew`].
+    pub fn renew(&self, name: Name<'_>, fence: u64, ttl: Duration) -> Asking {
+        self.ask(name, Ask::Renew { name, fence, ttl })
+    }
+
+    /// As [`super::Desk::release`].
+    pub fn release(&self, name: Name<'_>, fence: u64) -> Asking {
+        self.ask(name, Ask::Release { name, fence })
+    }
+
+    /// As [`super::Desk::inspect`].
+    pub fn inspect(&self, name: Name<'_>) -> Asking {
+        self.ask(name, Ask::Inspect { name })
+    }
+
+    /// As [`super::Desk::list`].
+    pub fn list(&self, cursor: Cursor, prefix: &str, limit: u32) -> Asking {
+        self.put(cursor.shard, Ask::List { slot: cursor.slot, prefix, limit })
+    }
+
+    fn ask(&self, name: Name<'_>, ask: Ask<'_>) -> Asking {
+        let shard = ShardId::of(name, self.shared.settings.shards.get());
+        self.put(shard.index(), ask)
+    }
+
+    fn put(&self, shard: u16, question: Ask<'_>) -> Asking {
+        let (reply, answer) = oneshot::channel();
+        let ask = self.shared.waiting.add(reply);
+        let from = Routed { origin: Routed::ELSEWHERE, ask };
+        let command = Command::Letter(Letter::new(from, question));
+        let posted = match self.shared.doors.get(usize::from(shard)) {
+            Some(door) => door(command).is_ok(),
+            None => false,
+        };
+        if !posted {
+            let nothing = match question {
+                Ask::List { .. } => Answer::Listed { leases: Vec::new(), next: None },
+                _ => Answer::Stopping,
+            };
+            self.shared.waiting.answer(ask, nothing);
+        }
+        Asking { shared: Arc::clone(&self.shared), ask, answer, acquires: None }
+    }
+}
+
+/// The future of an [`Answer`].
+#[must_use = "futures do nothing unless polled"]
+pub struct Asking {
+    shared: Arc<Shared>,
+    ask: u64,
+    answer: oneshot::Receiver<Answer>,
+    /// The name, for an acquire that has to be taken back when this is dropped.
+    acquires: Option<Label>,
+}
+
+impl std::fmt::Debug for Asking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Asking({})", self.ask)
+    }
+}
+
+impl Future for Asking {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        match Pin::new(&mut self.answer).poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(answer) => {
+                self.acquires = None;
+                Poll::Ready(answer.unwrap_or(Answer::Stopping))
+            }
+        }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let Some(label) = self.acquires.take() else { return };
+        if self.shared.waiting.leave(self.ask, &label) {
+            let from = Routed { origin: Routed::ELSEWHERE, ask: self.ask };
+            let letter = Letter::new(from, Ask::Abandon { name: label.name() });
+            // A shard that is gone has nothing to take back.
+            let _gone = self.shared.post(label.name(), Command::Letter(letter));
+        } else if let Ok(Answer::Granted { fence, .. }) = self.answer.try_recv() {
+            // Granted, and nobody looked.
+            let remote = Remote { shared: Arc::clone(&self.shared) };
+            drop(remote.release(label.name(), fence));
+        }
+    }
+}
