@@ -41,6 +41,9 @@ leases = 1_000
 waiters = 10
 inflight = 20
 peer_queue_bytes = 524_288
+connections = 100
+inflight_per_connection = 50
+acquires_per_second = 1_000
 "#;
 
 fn cell() -> Config {
@@ -71,6 +74,9 @@ fn every_key_is_read() {
     expected.limits.waiters = 10;
     expected.limits.inflight = 20;
     expected.limits.peer_queue_bytes = 524_288;
+    expected.limits.connections = 100;
+    expected.limits.inflight_per_connection = 50;
+    expected.limits.acquires_per_second = Some(1000);
     assert_eq!(Config::from_toml(WHOLE), Ok(expected.clone()));
     assert_eq!(expected.check(), Ok(()));
 }
@@ -284,6 +290,10 @@ fn numbers_must_be_within_their_bounds() {
     assert_eq!(
         refusal(|config| config.limits.waiters = 0),
         "`limits.waiters` is zero; expected at least 1"
+    );
+    assert_eq!(
+        refusal(|config| config.limits.acquires_per_second = Some(0)),
+        "`limits.acquires_per_second` is zero; expected at least 1"
     );
     assert_eq!(
         refusal(|config| config.limits.peer_queue_bytes = 524_287),

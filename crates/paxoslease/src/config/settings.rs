@@ -228,20 +228,28 @@ impl Config {
     }
 
     fn check_limits(&self) -> Result<(), ConfigError> {
-        let limits = &self.limits;
+        let Limits {
+            leases,
+            waiters,
+            inflight,
+            peer_queue_bytes,
+            connections,
+            inflight_per_connection,
+            acquires_per_second,
+        } = self.limits;
         let counts = [
-            ("leases", Some(limits.leases)),
-            ("waiters", Some(limits.waiters)),
-            ("inflight", Some(limits.inflight)),
-            ("connections", Some(limits.connections)),
-            ("inflight_per_connection", Some(limits.inflight_per_connection)),
-            ("acquires_per_second", limits.acquires_per_second),
+            ("leases", Some(leases)),
+            ("waiters", Some(waiters)),
+            ("inflight", Some(inflight)),
+            ("connections", Some(connections)),
+            ("inflight_per_connection", Some(inflight_per_connection)),
+            ("acquires_per_second", acquires_per_second),
         ];
         if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == Some(0)) {
             return Err(ConfigError::ZeroLimit { key });
         }
-        if limits.peer_queue_bytes < PEER_QUEUE_BYTES_MIN {
-            return Err(ConfigError::PeerQueue { bytes: limits.peer_queue_bytes });
+        if peer_queue_bytes < PEER_QUEUE_BYTES_MIN {
+            return Err(ConfigError::PeerQueue { bytes: peer_queue_bytes });
         }
         Ok(())
     }
