@@ -21,6 +21,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "paxoslease", below: BELOW_THE_NODE, pure: false },
     // A client never sees a server.
     Layer { name: "paxoslease-client", below: BELOW_THE_CLIENT, pure: false },
+    Layer { name: "paxoslease-server", below: BELOW_THE_SERVER, pure: false },
     Layer { name: "paxoslease-cli", below: EVERY_LIBRARY, pure: false },
     Layer { name: "paxoslease-bench", below: EVERY_LIBRARY, pure: false },
     Layer { name: "paxoslease-fuzz", below: EVERY_LIBRARY, pure: false },
@@ -31,6 +32,8 @@ const BELOW_THE_NODE: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxosle
 
 const BELOW_THE_CLIENT: &[&str] = &["paxoslease-core", "paxoslease-wire"];
 
+const BELOW_THE_SERVER: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxoslease"];
+
 const EVERY_LIBRARY: &[&str] = &[
     "paxoslease-core",
     "paxoslease-wire",
@@ -38,6 +41,7 @@ const EVERY_LIBRARY: &[&str] = &[
     "paxoslease-sim",
     "paxoslease",
     "paxoslease-client",
+    "paxoslease-server",
 ];
 
 /// Crates that bring a runtime, a clock, randomness or logging.
