@@ -241,6 +241,12 @@ impl Acceptor {
         }
     }
 
+    /// Whether there is no room for another name.
+    pub(crate) fn is_full(&self, config: &Config) -> bool {
+        self.table.len() >= config.limits.entries_max
+            || self.table.spilled_bytes() >= config.limits.text_bytes_max
+    }
+
     /// Applies a rule that may store something, and makes the entry for it if it does.
     fn round(
         &mut self,
@@ -258,7 +264,7 @@ impl Acceptor {
                 let promised = self.floor;
                 return Ok(Some(Body::Reject { ballot, promised, accepted: None }));
             }
-            if self.table.len() >= config.limits.entries_max {
+            if self.is_full(config) {
                 return Err(Refusal::TableFull);
             }
             self.table.insert(Label::new(name, holder.unwrap_or_default()), register);
@@ -345,7 +351,13 @@ impl Acceptor {
 
     /// A7: looks at some slots and reclaims those that stayed idle for a whole pass, folding what
     /// they promised into the floor. The next pass begins `reclaim_after` after the last one ended.
-    pub(crate) fn sweep(&mut self, config: &Config, now: Instant, slots_max: u32) {
+    pub(crate) fn sweep(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        slots_max: u32,
+        mut expired: impl FnMut(&Label, Tenure),
+    ) {
         for _ in 0..slots_max {
             if self.sweep_next >= self.table.slot_count() {
                 if now < self.swept_at.after(config.reclaim_after) {
@@ -364,6 +376,9 @@ impl Acceptor {
                 continue;
             }
             if !self.table.is_marked(slot) {
+                if let Some(over) = entry.register.accepted {
+                    expired(&entry.label, over.tenure);
+                }
                 self.table.mark(slot);
                 continue;
             }

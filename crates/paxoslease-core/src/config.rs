@@ -64,6 +64,8 @@ impl core::error::Error for ConfigError {}
 pub struct Limits {
     /// Names in the acceptor.
     pub entries_max: usize,
+    /// Bytes of names and holders in the acceptor that are too long for their entries.
+    pub text_bytes_max: usize,
     /// Rounds, releases and inspections in flight.
     pub rounds_max: usize,
     /// Requests waiting for a lease.
@@ -90,6 +92,7 @@ impl Config {
             reclaim_after: Duration::from_secs(1),
             limits: Limits {
                 entries_max: 100_000_000,
+                text_bytes_max: usize::MAX,
                 rounds_max: 1_000_000,
                 waiters_max: 1_000_000,
                 deferred_max: 4096,

@@ -244,6 +244,13 @@ pub enum Event {
     HeldHint(Sighting),
     /// A hint for watchers: this name was released.
     FreedHint(Label),
+    /// A hint for watchers: this lease ran out a while ago, and nobody took the name since.
+    ExpiredHint {
+        /// The name, and who held it.
+        label: Label,
+        /// Whose tenure it was.
+        tenure: Tenure,
+    },
 }
 
 impl Event {
@@ -258,7 +265,10 @@ impl Event {
             | Self::NotHeld { token, .. }
             | Self::Released { token, .. }
             | Self::Inspected { token, .. } => Some(*token),
-            Self::Persist(_) | Self::HeldHint(_) | Self::FreedHint(_) => None,
+            Self::Persist(_)
+            | Self::HeldHint(_)
+            | Self::FreedHint(_)
+            | Self::ExpiredHint { .. } => None,
         }
     }
 }

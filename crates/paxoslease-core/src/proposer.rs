@@ -22,7 +22,9 @@ use crate::rng::Rng;
 use crate::round::{Phase, Round, Step};
 use crate::rules::Rules;
 use crate::timers::Timers;
-use crate::{Ballot, Cell, Config, Instant, Label, MemberSet, NodeId, Reply, Seen, Tenure, Ttl};
+use crate::{
+    Ballot, Cell, Config, Instant, Label, MemberSet, Name, NodeId, Reply, Seen, Tenure, Ttl,
+};
 
 use inspect::Inspection;
 use release::Releasing;
@@ -352,6 +354,20 @@ impl Proposer {
     pub(crate) fn in_flight(&self) -> usize {
         let releases = self.releases.len() + self.releases_joined;
         self.rounds.len() + releases + self.inspections.len()
+    }
+
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = (Name<'_>, usize, Option<&Sighting>)> {
+        self.contenders.iter().filter_map(|(_, contender)| {
+            let by = match &contender.state {
+                State::Waiting { by, .. } => Some(by),
+                // One that has just asked does not wait yet.
+                State::Racing(_) | State::BackingOff(_) if contender.rest.is_empty() => {
+                    return None;
+                }
+                State::Racing(_) | State::BackingOff(_) => None,
+            };
+            Some((contender.first.label.name(), 1 + contender.rest.len(), by))
+        })
     }
 
     pub(crate) const fn waiters(&self) -> usize {

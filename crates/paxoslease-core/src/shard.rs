@@ -464,7 +464,12 @@ impl Shard {
     /// A7, R2: housekeeping, a bounded bit at a time. Call it now and then.
     pub fn sweep(&mut self, now: Instant, slots_max: u32) {
         if let Some(acceptor) = &mut self.acceptor {
-            acceptor.sweep(&self.config, now, slots_max);
+            let (watched, out) = (self.watched, &mut self.out);
+            acceptor.sweep(&self.config, now, slots_max, |label, tenure| {
+                if watched {
+                    out.emit(Event::ExpiredHint { label: label.clone(), tenure });
+                }
+            });
             let quarantined = acceptor.is_quarantined(now);
             self.ceilings.turn_window(self.config.rules, now, quarantined);
             self.request_write();
@@ -592,7 +597,8 @@ impl Shard {
         self.proposer.next_wake_at()
     }
 
-    /// Whether grants and releases seen here become [`Event::HeldHint`] and [`Event::FreedHint`].
+    /// Whether grants, releases and expiries seen here become [`Event::HeldHint`],
+    /// [`Event::FreedHint`] and [`Event::ExpiredHint`].
     pub fn set_watched(&mut self, watched: bool) {
         self.watched = watched;
     }

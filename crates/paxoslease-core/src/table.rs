@@ -191,6 +191,11 @@ impl Table {
     }
 
     /// Bytes on the heap. Walks the index's segments: for a metric, not for every message.
+    /// Bytes of texts too long for their entries.
+    pub(crate) const fn spilled_bytes(&self) -> usize {
+        self.spilled_bytes
+    }
+
     pub(crate) fn heap_bytes(&self) -> usize {
         self.index.heap_bytes()
             + self.chunks.capacity() * size_of::<Chunk>()

@@ -294,6 +294,18 @@ fn a_full_table_takes_no_new_name_and_goes_on_serving_the_old_ones() {
 }
 
 #[test]
+fn long_names_are_bounded_by_their_bytes_and_short_ones_are_not() {
+    let mut cell = TestCell::with(3, 0, |config| config.limits.text_bytes_max = 1);
+    let long = "n".repeat(400);
+    let prepare =
+        |name, counter| Message::Request(Request::Prepare { name, ballot: ballot(counter, 2) });
+    assert_eq!(cell.tell(1, 2, prepare(name("short"), 8)), Ok(()));
+    assert_eq!(cell.tell(1, 2, prepare(name(&long), 9)), Ok(()), "the first goes over");
+    assert!(cell.shard(1).is_full());
+    assert_eq!(cell.tell(1, 2, prepare(name("other"), 10)), Err(Refusal::TableFull));
+}
+
+#[test]
 fn too_many_rounds_and_too_many_waiters_are_typed_errors() {
     let mut cell = TestCell::with(3, 0, |config| config.limits.rounds_max = 2);
     let now = cell.now;

@@ -174,7 +174,10 @@ impl World {
                 | Event::NotHeld { token, .. }
                 | Event::Released { token, .. }
                 | Event::Inspected { token, .. } => token,
-                Event::Persist(_) | Event::HeldHint(_) | Event::FreedHint(_) => continue,
+                Event::Persist(_)
+                | Event::HeldHint(_)
+                | Event::FreedHint(_)
+                | Event::ExpiredHint { .. } => continue,
             };
             let place = self.open.iter().position(|open| *open == token);
             let Some(place) = place else { panic!("{token:?} was answered twice or had left") };

@@ -262,6 +262,43 @@ fn learners_and_watchers_hear_of_grants_and_releases() {
 }
 
 #[test]
+fn a_watcher_hears_once_of_a_lease_that_ran_out_and_not_of_one_that_was_given_back() {
+    let mut cell = TestCell::new(3, 0);
+    cell.shard(2).set_watched(true);
+    let given_back = cell.held_by(1, 1);
+    cell.release(1, 2, given_back);
+    cell.settle();
+    let ran_out = cell.held_by(1, 3);
+    cell.pass(TTL);
+    let now = cell.now;
+    for _ in 0..5 {
+        cell.shard(2).sweep(now, 100);
+    }
+    cell.collect();
+    let expired = |(_, event): &(NodeId, Event)| match event {
+        Event::ExpiredHint { label, tenure } => Some((label.name().to_string(), *tenure)),
+        _ => None,
+    };
+    let heard: Vec<_> = cell.events.iter().filter_map(expired).collect();
+    assert_eq!(heard, [(NAME.to_owned(), ran_out)]);
+}
+
+#[test]
+fn what_is_waited_for_can_be_seen_with_its_holder() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    assert_eq!(cell.shard(2).wanted().count(), 0);
+    cell.acquire(2, 2, TTL);
+    cell.acquire(2, 3, TTL);
+    cell.settle();
+    let shard = cell.shard(2);
+    let wanted: Vec<_> = shard.wanted().collect();
+    let [(wanted, waiters, Some(by))] = wanted[..] else { panic!("{wanted:?}") };
+    assert_eq!((wanted, waiters, by.tenure), (name(NAME), 2, held));
+    assert_eq!(by.label.holder().as_str(), "me");
+}
+
+#[test]
 fn without_a_watcher_hints_are_no_events() {
     let mut cell = TestCell::new(3, 1);
     cell.shard(1).set_learners(vec![node(4)]);

@@ -157,7 +157,10 @@ impl Node {
                     self.outputs.push_back(Output::Persist(bytes));
                     continue;
                 }
-                Event::Inspected { .. } | Event::HeldHint(_) | Event::FreedHint(_) => continue,
+                Event::Inspected { .. }
+                | Event::HeldHint(_)
+                | Event::FreedHint(_)
+                | Event::ExpiredHint { .. } => continue,
             };
             self.outputs.push_back(Output::Answer(token, answer));
         }

@@ -1,17 +1,23 @@
-//! Signs of life on a connection with nothing to say: a question and its echo. What silence means
-//! is left to who keeps the connections.
+//! Signs of life on a connection with nothing to say: a question and its echo. The question also
+//! says how long its sender will not vote, which nobody could tell from its silence. What silence
+//! means is left to who keeps the connections.
 
 use alloc::vec::Vec;
 
 use crate::DecodeError;
-use crate::bytes::put_u64;
+use crate::bytes::{put_u32, put_u64};
 use crate::frame::{Envelope, FrameKind, VERSION};
 
 /// A number to be sent back as it came; the sender learns how long the way there and back took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heartbeat {
     /// Asks for the number back.
-    Ping(u64),
+    Ping {
+        /// That number.
+        number: u64,
+        /// The sender's quarantine: for how many milliseconds still it answers no request. A hint.
+        quarantine_ms: u32,
+    },
     /// Sends it back.
     Pong(u64),
 }
@@ -19,11 +25,17 @@ pub enum Heartbeat {
 impl Heartbeat {
     /// Appends it as one frame.
     pub fn encode(self, out: &mut Vec<u8>) {
-        let (kind, number) = match self {
-            Self::Ping(number) => (FrameKind::Ping, number),
-            Self::Pong(number) => (FrameKind::Pong, number),
+        let kind = match self {
+            Self::Ping { .. } => FrameKind::Ping,
+            Self::Pong(_) => FrameKind::Pong,
         };
-        Envelope { version: VERSION, kind }.write(out, |out| put_u64(out, number));
+        Envelope { version: VERSION, kind }.write(out, |out| match self {
+            Self::Ping { number, quarantine_ms } => {
+                put_u64(out, number);
+                put_u32(out, quarantine_ms);
+            }
+            Self::Pong(number) => put_u64(out, number),
+        });
     }
 
     /// Reads exactly one frame.
@@ -31,16 +43,20 @@ impl Heartbeat {
     /// # Errors
     /// When the bytes are not one whole heartbeat of our version.
     pub fn decode(frame: &[u8]) -> Result<Self, DecodeError> {
-        let kind = FrameKind::of(frame)?;
-        let beat = if kind == FrameKind::Pong { Self::Pong } else { Self::Ping };
-        let expected = if kind == FrameKind::Pong { kind } else { FrameKind::Ping };
+        let is_pong = FrameKind::of(frame)? == FrameKind::Pong;
+        let expected = if is_pong { FrameKind::Pong } else { FrameKind::Ping };
         let (version, mut cursor) = Envelope::expect(expected, frame)?;
         if version != VERSION {
             return Err(DecodeError::Version { found: version });
         }
         let number = cursor.u64("heartbeat")?;
+        let beat = if is_pong {
+            Self::Pong(number)
+        } else {
+            Self::Ping { number, quarantine_ms: cursor.u32("quarantine")? }
+        };
         cursor.end()?;
-        Ok(beat(number))
+        Ok(beat)
     }
 }
 
@@ -50,7 +66,8 @@ mod tests {
 
     #[test]
     fn a_heartbeat_survives_the_way_there_and_back() {
-        for beat in [Heartbeat::Ping(7), Heartbeat::Pong(u64::MAX)] {
+        let ping = Heartbeat::Ping { number: 7, quarantine_ms: 60_000 };
+        for beat in [ping, Heartbeat::Pong(u64::MAX)] {
             let mut frame = Vec::new();
             beat.encode(&mut frame);
             assert_eq!(Heartbeat::decode(&frame), Ok(beat));

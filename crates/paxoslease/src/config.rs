@@ -197,8 +197,11 @@ impl Default for Timing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Leases a member votes on. Shards share this equally, as the next two.
+    /// Leases a member votes on. Shards share this equally, as the next three.
     pub leases: u32,
+    /// Bytes a member keeps of names and holders that are longer than 38 bytes together: shorter
+    /// ones are in what a lease costs anyway. No bound unless said.
+    pub names_bytes: Option<u64>,
     /// Requests that wait for a lease.
     pub waiters: u32,
     /// Requests under way.
@@ -219,6 +222,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             leases: 100_000_000,
+            names_bytes: None,
             waiters: 1_000_000,
             inflight: 1_000_000,
             peer_queue_bytes: 4 << 20,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use paxoslease_core::{Event, Instant, NodeId, Record, Refusal, Shard, Snapshot};
+use paxoslease_core::{Event, Instant, Name, NodeId, Record, Refusal, Shard, Sighting, Snapshot};
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
 use counters::{Counters, Drop};
@@ -32,8 +32,8 @@ pub(crate) use sockets::Sockets;
 use crate::board::Board;
 use crate::command::Command;
 use crate::front::{Answer, Hint, Routed};
-use crate::status::ShardStatus;
-use crate::watch::Subscription;
+use crate::status::{ShardStatus, Wanted};
+use crate::watch::{Change, Subscription};
 
 /// How often metrics are handed on and entries are swept, without load.
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
@@ -60,6 +60,7 @@ pub(crate) struct Driver {
     wakers: Vec<Waker>,
     messages_since_sweep: u32,
     housekeeping_at: Instant,
+    published_at: Instant,
     publish_at: Instant,
     quarantined: bool,
     longest_turn: Duration,
@@ -97,6 +98,7 @@ impl Driver {
             wakers: Vec::new(),
             messages_since_sweep: 0,
             housekeeping_at: now,
+            published_at: now,
             publish_at: now,
             quarantined,
             longest_turn: Duration::ZERO,
@@ -247,7 +249,8 @@ impl Driver {
     /// Does whatever it is time for.
     pub(crate) fn tick(&mut self, sockets: &mut impl Sockets, now: Instant) {
         self.shard.handle_timeout(now);
-        self.peers.tick(sockets, now, self.shard.counter());
+        let quarantine = self.shard.quarantine_remaining(now);
+        self.peers.tick(sockets, now, (self.shard.counter(), quarantine));
         while let Some((slot, due)) = self.guards.due(now) {
             match due {
                 Due::Renew => self.renew(now, slot),
@@ -263,6 +266,8 @@ impl Driver {
             self.note_quarantine(now);
         }
         if now >= self.publish_at {
+            let last_at = std::mem::replace(&mut self.published_at, now);
+            self.counters.turn_rates(now.since(last_at));
             self.publish_at = now.after(PUBLISHED_EVERY);
             self.publish(now);
         }
@@ -307,28 +312,29 @@ impl Driver {
                 Event::Inspected { token, accepted } => self.inspected(token, accepted),
                 Event::Persist(record) => self.records.push(record),
                 Event::HeldHint(seen) => {
-                    self.hint_held(&seen);
-                    self.announce(|subscription| {
-                        if subscription.wants(seen.label.name()) {
-                            subscription.held(&seen);
-                        }
-                    });
+                    self.hint_to_fronts(|| Hint::Held(seen.clone()));
+                    self.announce(seen.label.name(), || Change::Held(seen.clone().into()));
                 }
                 Event::FreedHint(label) => {
-                    self.hint_freed(&label);
-                    self.announce(|subscription| {
-                        if subscription.wants(label.name()) {
-                            subscription.freed(&label);
-                        }
-                    });
+                    self.hint_to_fronts(|| Hint::Freed(label.clone()));
+                    let name = || label.name().to_string();
+                    self.announce(label.name(), || Change::Freed { name: name() });
+                }
+                Event::ExpiredHint { label, tenure } => {
+                    let fence = tenure.fence();
+                    self.hint_to_fronts(|| Hint::Expired { label: label.clone(), fence });
+                    let name = || label.name().to_string();
+                    self.announce(label.name(), || Change::Expired { name: name(), fence });
                 }
             }
         }
     }
 
-    fn announce(&mut self, tell: impl Fn(&Subscription)) {
+    fn announce(&mut self, name: Name<'_>, change: impl Fn() -> Change) {
         self.subscriptions.retain(Subscription::is_open);
-        self.subscriptions.iter().for_each(tell);
+        for subscription in self.subscriptions.iter().filter(|one| one.wants(name)) {
+            subscription.offer(change());
+        }
         self.set_watched();
     }
 
@@ -387,10 +393,10 @@ impl Driver {
         self.tell_expectant(now);
     }
 
-    /// Whether a majority can be reached, this node included if it votes.
+    /// Whether a majority that votes can be reached, this node included.
     fn is_ready(&self, now: Instant) -> bool {
         let cell = self.shard.config().cell;
-        let peers = self.peers.up().filter(|node| cell.member(*node).is_some()).count();
+        let peers = self.peers.voting(now).filter(|node| cell.member(*node).is_some()).count();
         let votes = cell.member(self.peers.identity.node).is_some()
             && self.shard.quarantine_remaining(now).is_zero();
         peers + usize::from(votes) > cell.members().len() / 2
@@ -432,15 +438,31 @@ impl Driver {
     fn status(&self, now: Instant) -> ShardStatus {
         ShardStatus {
             quarantine_remaining: self.shard.quarantine_remaining(now),
-            peers: self.peers.status(),
+            peers: self.peers.status(now),
             leases: self.shard.entries() as u64,
             acceptor_bytes: self.shard.acceptor_bytes() as u64,
             waiters: self.shard.waiters() as u64,
+            waiting: self.waiting(),
+            rates: self.counters.rates(),
             ready: self.is_ready(now),
             longest_turn: self.longest_turn,
             guards: self.guards.len() as u64,
             rounds_in_flight: self.shard.rounds().count() as u64,
         }
+    }
+
+    /// Some of the names that requests here wait for.
+    fn waiting(&self) -> Vec<Wanted> {
+        let mut wanted: Vec<_> = self.shard.wanted().take(Wanted::SEEN_MAX).collect();
+        wanted.sort_by_key(|(_, waiters, _)| std::cmp::Reverse(*waiters));
+        wanted.truncate(Wanted::SHOWN_MAX);
+        let describe = |(name, waiters, by): (Name<'_>, usize, Option<&Sighting>)| Wanted {
+            name: name.to_string(),
+            waiters: waiters as u64,
+            holder: by.map(|by| by.label.holder().to_string()),
+            fence: by.map(|by| by.tenure.fence()),
+        };
+        wanted.into_iter().map(describe).collect()
     }
 
     /// Hands over: whoever waits is turned away, whatever is held is given back.

@@ -130,6 +130,9 @@ pub enum Answer {
     Ttl(paxoslease_core::TtlError),
     /// The shard is at one of its limits; nothing was changed.
     Busy(paxoslease_core::CommandError),
+    /// No majority answered, and this node keeps as many names as its limits allow. Nothing was
+    /// changed that outlives the ttl.
+    Full,
     /// The node stops; nothing was changed.
     Stopping,
 }
@@ -142,4 +145,11 @@ pub enum Hint {
     Held(Sighting),
     /// A lease was given back.
     Freed(Label),
+    /// A lease ran out, a second or two ago, and nobody took the name since.
+    Expired {
+        /// The name, and who held it.
+        label: Label,
+        /// The tenure that is over.
+        fence: u64,
+    },
 }

@@ -65,7 +65,7 @@ pub use lease::{LeaseGuard, LeaseState};
 pub use node::{Node, StartError};
 pub use paxoslease_core::{TextError, TtlError};
 pub use stable::StableError;
-pub use status::{PeerStatus, Status};
+pub use status::{PeerStatus, Rates, Status, Wanted};
 #[cfg(any(test, feature = "test-util"))]
 pub use test_cell::TestCell;
 pub use tls::TlsError;

@@ -110,6 +110,13 @@ impl Shared {
         (self.doors[usize::from(shard.index())])(command)
     }
 
+    /// Everything of the node is over: nobody is left waiting.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn over(&self) {
+        self.waiting.close();
+        self.stopped.set();
+    }
+
     pub(crate) fn stop(&self) {
         for door in &self.doors {
             // A shard that is gone needs no telling.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender, TrySendError};
-use paxoslease_core::{Label, Name};
+use paxoslease_core::Name;
 use serde::Serialize;
 
 /// How many changes wait for a slow watcher.
@@ -45,10 +45,17 @@ impl From<paxoslease_core::Sighting> for Sighting {
 pub enum Change {
     /// A lease began.
     Held(Sighting),
-    /// A lease was given back. One that merely runs out is not announced.
+    /// A lease was given back.
     Freed {
         /// What is free.
         name: String,
+    },
+    /// A lease ran out, a second or two ago, and nobody took the name since.
+    Expired {
+        /// What is free.
+        name: String,
+        /// The tenure that is over.
+        fence: u64,
     },
     /// This many changes were dropped because the watcher did not keep up.
     Missed(u64),
@@ -102,15 +109,7 @@ impl Subscription {
         name.as_bytes().starts_with(self.prefix.as_bytes())
     }
 
-    pub(crate) fn held(&self, seen: &paxoslease_core::Sighting) {
-        self.offer(Change::Held(seen.clone().into()));
-    }
-
-    pub(crate) fn freed(&self, label: &Label) {
-        self.offer(Change::Freed { name: label.name().to_string() });
-    }
-
-    fn offer(&self, change: Change) {
+    pub(crate) fn offer(&self, change: Change) {
         if let Err(TrySendError::Full(_)) = self.changes.try_send(change) {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
@@ -125,7 +124,7 @@ impl Subscription {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use paxoslease_core::Holder;
+    use paxoslease_core::{Holder, Label};
 
     #[test]
     fn a_slow_watcher_is_told_how_much_it_missed() {
@@ -133,7 +132,7 @@ mod tests {
         let label = Label::new(Name::new("a/b").expect("a name"), Holder::NONE);
         assert!(subscription.wants(label.name()));
         for _ in 0..QUEUED_MAX + 3 {
-            subscription.freed(&label);
+            subscription.offer(Change::Freed { name: label.name().to_string() });
         }
         assert_eq!(watch.next_blocking(), Some(Change::Missed(3)));
         for _ in 0..QUEUED_MAX {

@@ -39,6 +39,7 @@ use crate::board::Board;
 use crate::clock::wall_counter_at;
 use crate::command::Command;
 use crate::config::Config;
+use crate::front::Waiting;
 use crate::mailbox::Mailbox;
 use crate::node::{Door, Node, Shared, make_driver};
 use crate::stable::{Folder, MemoryDisk, StableError, Startup, Wishes};
@@ -177,6 +178,7 @@ impl World {
             last_error.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).clone()
         });
         let board = Arc::new(Board::new(&settings, disk_problem));
+        let waiting = Arc::<Waiting>::default();
         let mut shards = Vec::new();
         let mut doors: Vec<Door> = Vec::new();
         for shard in 0..count {
@@ -186,10 +188,11 @@ impl World {
             doors.push(door(&mailbox));
             let board = Arc::clone(&board);
             let driver = make_driver(&settings, &startup, shard as u16, ids, &clock, board);
-            shards.push(Some(Shard::new(driver, mailbox)));
+            shards.push(Some(Shard::new(driver, mailbox, Arc::clone(&waiting))));
         }
         let holder = format!("node-{}", settings.node);
-        let shared = Shared::new(settings, clock, doors, holder, board);
+        let mut shared = Shared::new(settings, clock, doors, holder, board);
+        shared.waiting = waiting;
         let node = Node { shared: Arc::new(shared) };
         state.run += 1;
         state.paused = false;
@@ -221,7 +224,7 @@ impl World {
             state.orphans.extend(tickets);
         }
         state.paused = false;
-        process.node.shared.stopped.set();
+        process.node.shared.over();
         self.network.set_presence(&mut self.agenda, self.now, host, presence);
     }
 
@@ -415,7 +418,7 @@ impl World {
             // A disk that fails leaves no snapshot, and the next start is one after a crash.
             let _failed = writer.into_folder().write_snapshot(&process.snapshots);
         }
-        process.node.shared.stopped.set();
+        process.node.shared.over();
         self.network.set_presence(&mut self.agenda, self.now, host, Presence::Refusing);
     }
 
@@ -437,7 +440,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         for host in &self.hosts {
-            host.process.iter().for_each(|process| process.node.shared.stopped.set());
+            host.process.iter().for_each(|process| process.node.shared.over());
             host.orphans.iter().for_each(|ticket| ticket.lose());
         }
     }

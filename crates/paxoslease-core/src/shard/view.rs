@@ -71,6 +71,18 @@ impl Shard {
         self.proposer.waiters()
     }
 
+    /// Names that requests here wait for, in no order: how many wait, and for whom as far as is
+    /// known.
+    pub fn wanted(&self) -> impl Iterator<Item = (Name<'_>, usize, Option<&Sighting>)> {
+        self.proposer.wanted()
+    }
+
+    /// Whether the acceptor has no room for another name.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.acceptor.as_ref().is_some_and(|acceptor| acceptor.is_full(&self.config))
+    }
+
     /// Names in the acceptor, idle ones included.
     #[must_use]
     pub fn entries(&self) -> usize {

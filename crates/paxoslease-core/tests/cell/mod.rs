@@ -312,7 +312,10 @@ impl TestCell {
                 | Event::NotHeld { token: t, .. }
                 | Event::Released { token: t, .. }
                 | Event::Inspected { token: t, .. } => *t == token,
-                Event::Persist(_) | Event::HeldHint(_) | Event::FreedHint(_) => false,
+                Event::Persist(_)
+                | Event::HeldHint(_)
+                | Event::FreedHint(_)
+                | Event::ExpiredHint { .. } => false,
             })
             .collect()
     }

@@ -228,6 +228,6 @@ fn what_happened(event: &Event) -> Option<String> {
             format!("released{}", if *confirmed { "" } else { ", unconfirmed" })
         }
         Event::Inspected { .. } | Event::Persist(_) => return None,
-        Event::HeldHint(_) | Event::FreedHint(_) => return None,
+        Event::HeldHint(_) | Event::FreedHint(_) | Event::ExpiredHint { .. } => return None,
     })
 }

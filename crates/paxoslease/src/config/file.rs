@@ -71,6 +71,7 @@ pub(super) fn parse(text: &str) -> Result<Config, TomlError> {
     document.read("timing.heartbeat", &mut config.timing.heartbeat)?;
     document.read("timing.peer_timeout", &mut config.timing.peer_timeout)?;
     document.read("limits.leases", &mut config.limits.leases)?;
+    document.read("limits.names_bytes", &mut config.limits.names_bytes)?;
     document.read("limits.waiters", &mut config.limits.waiters)?;
     document.read("limits.inflight", &mut config.limits.inflight)?;
     document.read("limits.peer_queue_bytes", &mut config.limits.peer_queue_bytes)?;
@@ -299,4 +300,4 @@ macro_rules! from_toml_number {
     )*};
 }
 
-from_toml_number!(u16, u32, usize);
+from_toml_number!(u16, u32, u64, usize);

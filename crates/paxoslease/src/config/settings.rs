@@ -70,6 +70,9 @@ impl Settings {
             request_timeout: self.timing.request_timeout,
             limits: paxoslease_core::Limits {
                 entries_max: share(self.limits.leases),
+                text_bytes_max: self.limits.names_bytes.map_or(usize::MAX, |bytes| {
+                    bytes.div_ceil(u64::from(self.shards.get())) as usize
+                }),
                 rounds_max: share(self.limits.inflight),
                 waiters_max: share(self.limits.waiters),
                 ..defaults.limits
@@ -230,6 +233,7 @@ impl Config {
     fn check_limits(&self) -> Result<(), ConfigError> {
         let Limits {
             leases,
+            names_bytes,
             waiters,
             inflight,
             peer_queue_bytes,
@@ -247,6 +251,9 @@ impl Config {
         ];
         if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == Some(0)) {
             return Err(ConfigError::ZeroLimit { key });
+        }
+        if names_bytes == Some(0) {
+            return Err(ConfigError::ZeroLimit { key: "names_bytes" });
         }
         if peer_queue_bytes < PEER_QUEUE_BYTES_MIN {
             return Err(ConfigError::PeerQueue { bytes: peer_queue_bytes });

@@ -1,9 +1,7 @@
 //! Questions of front-ends and of threads elsewhere, for holders that keep their own time: the
 //! shard remembers nothing of them, the token in the core says whose the answer is.
 
-use paxoslease_core::{
-    Acquire, CommandError, Event, Holder, Instant, Label, Name, Sighting, Tenure, Ttl,
-};
+use paxoslease_core::{Acquire, CommandError, Event, Holder, Instant, Label, Name, Tenure, Ttl};
 
 use super::Driver;
 use super::counters::Outcome;
@@ -176,7 +174,12 @@ impl Driver {
                     Kind::Renew => self.counters.renewed(Outcome::NoQuorum),
                     Kind::Other => {}
                 }
-                Answer::NoQuorum
+                // A full cell does not answer either, and that is the better thing to be told.
+                if kind == Kind::Acquire && self.shard.is_full() {
+                    Answer::Full
+                } else {
+                    Answer::NoQuorum
+                }
             }
             Event::Renewed { ttl, started_at, .. } => {
                 self.counters.round_took(now.since(started_at));
@@ -189,20 +192,17 @@ impl Driver {
             }
             Event::Released { held, confirmed, .. } => Answer::Released { held, confirmed },
             Event::Inspected { accepted, .. } => Answer::Inspected(accepted),
-            Event::Persist(_) | Event::HeldHint(_) | Event::FreedHint(_) => return,
+            Event::Persist(_)
+            | Event::HeldHint(_)
+            | Event::FreedHint(_)
+            | Event::ExpiredHint { .. } => return,
         };
         self.answers.push((from, answer));
     }
 
-    pub(super) fn hint_held(&mut self, seen: &Sighting) {
+    pub(super) fn hint_to_fronts(&mut self, hint: impl FnOnce() -> Hint) {
         if !self.hinted.is_empty() {
-            self.hints.push(Hint::Held(seen.clone()));
-        }
-    }
-
-    pub(super) fn hint_freed(&mut self, label: &Label) {
-        if !self.hinted.is_empty() {
-            self.hints.push(Hint::Freed(label.clone()));
+            self.hints.push(hint());
         }
     }
 }

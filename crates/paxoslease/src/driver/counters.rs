@@ -6,6 +6,8 @@ use std::time::Duration;
 use metrics::{counter, gauge, histogram};
 use paxoslease_core::{Message, Refusal, RoundCounts, Shard};
 
+use crate::status::Rates;
+
 /// Why a message was lost on this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Drop {
@@ -60,6 +62,9 @@ pub(crate) struct Counters {
     acquires: [u64; OUTCOMES.len()],
     renewals: [u64; OUTCOMES.len()],
     releases: u64,
+    /// Granted, renewed and given back since the last time, and per second before that.
+    lately: Rates,
+    rates: Rates,
     spans: [u32; SPANS],
     pauses: u64,
     /// Whether everything was published once: from then on, only what changed.
@@ -78,6 +83,8 @@ impl Counters {
             acquires: [0; OUTCOMES.len()],
             renewals: [0; OUTCOMES.len()],
             releases: 0,
+            lately: Rates::NONE,
+            rates: Rates::NONE,
             spans: [0; SPANS],
             pauses: 0,
             known: false,
@@ -100,14 +107,38 @@ impl Counters {
 
     pub(crate) const fn acquired(&mut self, outcome: Outcome) {
         self.acquires[outcome as usize] += 1;
+        if matches!(outcome, Outcome::Granted) {
+            self.lately.acquires += 1;
+        }
     }
 
     pub(crate) const fn renewed(&mut self, outcome: Outcome) {
         self.renewals[outcome as usize] += 1;
+        if matches!(outcome, Outcome::Granted) {
+            self.lately.renewals += 1;
+        }
     }
 
     pub(crate) const fn released(&mut self) {
         self.releases += 1;
+        self.lately.releases += 1;
+    }
+
+    /// What was done per second, lately.
+    pub(crate) const fn rates(&self) -> Rates {
+        self.rates
+    }
+
+    /// This long a time of counting is over.
+    pub(crate) fn turn_rates(&mut self, span: Duration) {
+        let lately = std::mem::replace(&mut self.lately, Rates::NONE);
+        let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
+        let per_second = |count: u64| (count * 1000).div_ceil(millis);
+        self.rates = Rates {
+            acquires: per_second(lately.acquires),
+            renewals: per_second(lately.renewals),
+            releases: per_second(lately.releases),
+        };
     }
 
     pub(crate) const fn paused(&mut self) {

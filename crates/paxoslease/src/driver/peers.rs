@@ -223,7 +223,7 @@ impl Peers {
     /// A heartbeat arrived from a peer that is up.
     pub(crate) fn heartbeat(&mut self, conn: ConnId, now: Instant, frame: &[u8], counter: u64) {
         let Who::Peer(place) = self.who(conn) else { return };
-        self.list[place].heartbeat(now, frame, counter);
+        self.changed |= self.list[place].heartbeat(now, frame, counter);
         self.soil(place);
     }
 
@@ -265,13 +265,14 @@ impl Peers {
     }
 
     /// Dials, pings and gives up on whoever it is time for.
-    pub(crate) fn tick(&mut self, sockets: &mut impl Sockets, now: Instant, counter: u64) {
+    /// `own` is the counter of this node and how long it will not vote, for its peers to know.
+    pub(crate) fn tick(&mut self, sockets: &mut impl Sockets, now: Instant, own: (u64, Duration)) {
         if now < self.next_alarm_at {
             return;
         }
         let mut next_at = now.after(self.manners.heartbeat);
         for place in 0..self.list.len() {
-            self.tick_peer(sockets, now, place, counter);
+            self.tick_peer(sockets, now, place, own);
             next_at = next_at.min(self.list[place].alarm_at(self.manners));
         }
         let patience = self.manners.peer_timeout;
@@ -284,7 +285,13 @@ impl Peers {
         self.next_alarm_at = next_at.max(now.after(Duration::from_millis(1)));
     }
 
-    fn tick_peer(&mut self, sockets: &mut impl Sockets, now: Instant, place: usize, counter: u64) {
+    fn tick_peer(
+        &mut self,
+        sockets: &mut impl Sockets,
+        now: Instant,
+        place: usize,
+        (counter, quarantine): (u64, Duration),
+    ) {
         let (manners, peer) = (self.manners, &mut self.list[place]);
         match peer.link {
             Link::Down { redial_at } => {
@@ -305,7 +312,7 @@ impl Peers {
                 if now >= heard_at.after(manners.peer_timeout) {
                     self.hang_up(sockets, now, conn, "it fell silent");
                 } else {
-                    peer.ping(now, manners.heartbeat, counter);
+                    peer.ping(now, manners.heartbeat, quarantine, counter);
                     self.soil(place);
                 }
             }
@@ -326,8 +333,14 @@ impl Peers {
         self.list.iter().filter(|peer| peer.is_up()).map(|peer| peer.node)
     }
 
-    pub(crate) fn status(&self) -> Vec<PeerStatus> {
-        self.list.iter().map(Peer::status).collect()
+    /// The nodes that are up and vote, as far as they said so.
+    pub(crate) fn voting(&self, now: Instant) -> impl Iterator<Item = NodeId> + '_ {
+        let votes = move |peer: &&Peer| peer.is_up() && peer.quarantine_remaining(now).is_zero();
+        self.list.iter().filter(votes).map(|peer| peer.node)
+    }
+
+    pub(crate) fn status(&self, now: Instant) -> Vec<PeerStatus> {
+        self.list.iter().map(|peer| peer.status(now)).collect()
     }
 
     /// The round-trip time of each peer that is up, and `None` for each that is not.

@@ -88,6 +88,19 @@ impl Waiting {
         }
     }
 
+    /// Hands over whatever was answered, where nobody else asks; see `Clients::settle`.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn settle(&self, driver: &mut crate::driver::Driver, now: super::Instant) {
+        let mut answers = Vec::new();
+        driver.act(now);
+        driver.take_answers(&mut answers);
+        for (from, answer) in answers {
+            if let Some((label, fence)) = self.answer(from.ask, answer) {
+                driver.give_back(now, label.name(), fence);
+            }
+        }
+    }
+
     /// The node is gone: nobody is left waiting.
     pub(crate) fn close(&self) {
         let left = std::mem::take(&mut self.lock().by_ask);
@@ -202,5 +215,128 @@ impl Drop for Asking {
             let remote = Remote { shared: Arc::clone(&self.shared) };
             drop(remote.release(label.name(), fence));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TestCell;
+    use crate::blocking::block_on;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    fn name(text: &str) -> Name<'_> {
+        Name::new(text).expect("a name")
+    }
+
+    fn granted(answer: Answer) -> u64 {
+        let Answer::Granted { fence, ttl, waited } = answer else { panic!("{answer:?}") };
+        assert_eq!((ttl, waited), (TTL, Duration::ZERO));
+        fence
+    }
+
+    fn take(remote: &Remote, what: &str) -> u64 {
+        let holder = Holder::new("me").expect("a holder");
+        granted(block_on(remote.acquire(name(what), holder, TTL, Duration::ZERO)))
+    }
+
+    #[test]
+    fn a_tenure_is_renewed_and_released_through_any_node() {
+        let cell = TestCell::new(3);
+        let remotes = [1, 2, 3].map(|id| cell.node(id).remote());
+        let fence = take(&remotes[0], "x");
+        let renewed = block_on(remotes[1].renew(name("x"), fence, TTL));
+        assert_eq!(renewed, Answer::Renewed { ttl: TTL });
+        let Answer::Held(by) =
+            block_on(remotes[2].acquire(name("x"), Holder::NONE, TTL, Duration::ZERO))
+        else {
+            panic!("it is held")
+        };
+        assert_eq!((by.tenure.fence(), by.label.holder().as_str()), (fence, "me"));
+        let Answer::Inspected(Some(seen)) = block_on(remotes[2].inspect(name("x"))) else {
+            panic!("it is held")
+        };
+        assert_eq!(seen.tenure.fence(), fence);
+        let released = Answer::Released { held: true, confirmed: true };
+        assert_eq!(block_on(remotes[2].release(name("x"), fence)), released);
+        assert_eq!(block_on(remotes[0].renew(name("x"), fence, TTL)), Answer::NotHeld);
+        assert!(take(&remotes[1], "x") > fence);
+    }
+
+    #[test]
+    fn numbers_that_no_tenure_has_are_not_held() {
+        let cell = TestCell::new(1);
+        let remote = cell.node(1).remote();
+        for fence in [0, 1, u64::MAX] {
+            assert_eq!(block_on(remote.renew(name("x"), fence, TTL)), Answer::NotHeld);
+            let never = Answer::Released { held: false, confirmed: true };
+            assert_eq!(block_on(remote.release(name("x"), fence)), never);
+        }
+    }
+
+    #[test]
+    fn whoever_stops_waiting_leaves_the_queue() {
+        let cell = TestCell::new(3);
+        let remote = cell.node(1).remote();
+        let fence = take(&remote, "x");
+        let waits = remote.acquire(name("x"), Holder::NONE, TTL, Duration::from_secs(60));
+        // Its turn comes in the shard's thread; asking something else waits for that.
+        block_on(remote.inspect(name("x")));
+        assert_eq!(block_on(cell.node(1).status()).expect("it runs").waiters, 1);
+        drop(waits);
+        block_on(remote.inspect(name("x")));
+        assert_eq!(block_on(cell.node(1).status()).expect("it runs").waiters, 0);
+        block_on(remote.release(name("x"), fence));
+        assert!(take(&cell.node(2).remote(), "x") > fence, "nobody took it meanwhile");
+    }
+
+    #[test]
+    fn a_grant_nobody_looked_at_is_given_back() {
+        let cell = TestCell::new(3);
+        let remote = cell.node(1).remote();
+        let unseen = remote.acquire(name("x"), Holder::NONE, TTL, Duration::ZERO);
+        take(&remote, "y");
+        block_on(remote.inspect(name("x")));
+        drop(unseen);
+        block_on(remote.inspect(name("x")));
+        take(&cell.node(2).remote(), "x");
+    }
+
+    #[test]
+    fn a_listing_goes_through_everything_a_page_at_a_time() {
+        let cell = TestCell::new(3);
+        let remote = cell.node(2).remote();
+        for number in 0..50 {
+            take(&remote, &format!("a/{number:02}"));
+            take(&remote, &format!("b/{number:02}"));
+        }
+        let (mut names, mut cursor, mut pages) = (Vec::new(), Some(Cursor::START), 0);
+        while let Some(at) = cursor {
+            let Answer::Listed { leases, next } = block_on(remote.list(at, "b/", 7)) else {
+                panic!("a listing")
+            };
+            assert!(leases.len() <= 7);
+            names.extend(leases.iter().map(|seen| seen.label.name().to_string()));
+            (cursor, pages) = (next, pages + 1);
+        }
+        names.sort_unstable();
+        let expected: Vec<String> = (0..50).map(|number| format!("b/{number:02}")).collect();
+        assert_eq!(names, expected);
+        assert!(pages >= 7);
+        let nowhere = "99999999999".parse().expect("a cursor");
+        let nothing = Answer::Listed { leases: Vec::new(), next: None };
+        assert_eq!(block_on(remote.list(nowhere, "", 7)), nothing);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_node_that_is_gone() {
+        let cell = TestCell::new(3);
+        let (first, second) = (cell.node(1).remote(), cell.node(2).remote());
+        take(&second, "x");
+        let waits = first.acquire(name("x"), Holder::NONE, TTL, Duration::from_secs(60));
+        cell.kill(1);
+        assert_eq!(block_on(waits), Answer::Stopping);
+        assert_eq!(block_on(first.inspect(name("x"))), Answer::Stopping);
     }
 }

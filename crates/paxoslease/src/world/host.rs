@@ -17,6 +17,7 @@ use super::writer::Writer;
 use crate::command::Command;
 use crate::config::Config;
 use crate::driver::Driver;
+use crate::front::Waiting;
 use crate::mailbox::Mailbox;
 use crate::node::Node;
 use crate::stable::MemoryDisk;
@@ -47,6 +48,7 @@ pub(crate) struct Process {
 pub(crate) struct Shard {
     pub(crate) driver: Driver,
     pub(crate) mailbox: Letterbox,
+    waiting: Arc<Waiting>,
     lines: Lines,
     /// Ends with something new.
     pub(crate) ready: BTreeSet<EndId>,
@@ -77,9 +79,13 @@ pub(crate) struct Surroundings<'a> {
 }
 
 impl Shard {
-    pub(crate) fn new(driver: Driver, mailbox: Arc<Mailbox<Command>>) -> Self {
-        let (lines, ready) = (Lines::default(), BTreeSet::new());
-        Self { driver, mailbox: Letterbox(mailbox), lines, ready, turn_at: At::MAX, leaving: false }
+    pub(crate) fn new(
+        driver: Driver,
+        mailbox: Arc<Mailbox<Command>>,
+        waiting: Arc<Waiting>,
+    ) -> Self {
+        let (mailbox, lines, ready) = (Letterbox(mailbox), Lines::default(), BTreeSet::new());
+        Self { driver, mailbox, waiting, lines, ready, turn_at: At::MAX, leaving: false }
     }
 
     /// One turn, as `EventLoop::turn` takes it.
@@ -96,6 +102,7 @@ impl Shard {
             driver.command(now, command);
         }
         driver.tick(&mut sockets, now);
+        self.waiting.settle(driver, now);
         driver.flush(&mut sockets, now);
         if let Some(writer) = writer {
             while let Some(record) = driver.next_record() {

@@ -51,6 +51,9 @@ pub(super) struct Peer {
     boots_over: VecDeque<u64>,
     redial_pause: Duration,
     pub(super) rtt: Option<Duration>,
+    /// Whether it answers no request, by its own word, and until when; a hint.
+    quarantined: bool,
+    quarantine_until: Instant,
     pub(super) problem: Option<String>,
 }
 
@@ -73,8 +76,15 @@ impl Peer {
             boots_over: VecDeque::new(),
             redial_pause: REDIAL_MIN,
             rtt: None,
+            quarantined: false,
+            quarantine_until: Instant::ZERO,
             problem: None,
         }
+    }
+
+    /// How long it will not vote still, as far as it said so.
+    pub(super) fn quarantine_remaining(&self, now: Instant) -> Duration {
+        self.quarantine_until.since(now)
     }
 
     pub(super) const fn is_up(&self) -> bool {
@@ -116,6 +126,7 @@ impl Peer {
         self.writer.clear();
         self.problem = Some(why.to_owned());
         self.rtt = None;
+        (self.quarantined, self.quarantine_until) = (false, Instant::ZERO);
         // Between half of the pause and all of it, so that nodes do not dial in step.
         let pause = self.redial_pause / 2 + rng.below(self.redial_pause / 2);
         self.redial_pause = (self.redial_pause * 2).min(REDIAL_MAX);
@@ -136,21 +147,38 @@ impl Peer {
         }
     }
 
-    pub(super) fn ping(&mut self, now: Instant, every: Duration, counter: u64) {
+    /// `quarantine` is how long this node will not vote.
+    pub(super) fn ping(
+        &mut self,
+        now: Instant,
+        every: Duration,
+        quarantine: Duration,
+        counter: u64,
+    ) {
         let Link::Up { pinged_at, .. } = &mut self.link else { return };
         if now >= pinged_at.after(every) {
             *pinged_at = now;
-            self.append(Heartbeat::Ping(now.as_nanos()), counter);
+            // Rounded up: a node that votes in less than a millisecond does not vote yet.
+            let quarantine_ms = u32::try_from(quarantine.as_nanos().div_ceil(1_000_000));
+            let quarantine_ms = quarantine_ms.unwrap_or(u32::MAX);
+            self.append(Heartbeat::Ping { number: now.as_nanos(), quarantine_ms }, counter);
         }
     }
 
-    pub(super) fn heartbeat(&mut self, now: Instant, frame: &[u8], counter: u64) {
+    /// Says whether the peer began or ended its quarantine.
+    pub(super) fn heartbeat(&mut self, now: Instant, frame: &[u8], counter: u64) -> bool {
         // Only now: a peer that greets and then refuses us is not to be dialled without end.
         self.redial_pause = REDIAL_MIN;
         match Heartbeat::decode(frame) {
-            // A peer that pings without reading the answers gets no more of them.
-            Ok(Heartbeat::Ping(_)) if self.writer.finished().len() > PONGS_BYTES_MAX => {}
-            Ok(Heartbeat::Ping(number)) => self.append(Heartbeat::Pong(number), counter),
+            Ok(Heartbeat::Ping { number, quarantine_ms }) => {
+                // A peer that pings without reading the answers gets no more of them.
+                if self.writer.finished().len() <= PONGS_BYTES_MAX {
+                    self.append(Heartbeat::Pong(number), counter);
+                }
+                self.quarantine_until = now.after(Duration::from_millis(quarantine_ms.into()));
+                let quarantined = quarantine_ms > 0;
+                return std::mem::replace(&mut self.quarantined, quarantined) != quarantined;
+            }
             Ok(Heartbeat::Pong(number)) => {
                 let took = now.since(Instant::from_nanos(number));
                 let last = self.rtt.unwrap_or(took);
@@ -158,6 +186,7 @@ impl Peer {
             }
             Err(error) => tracing::debug!(peer = %self.node, %error, "bad heartbeat"),
         }
+        false
     }
 
     fn append(&mut self, beat: Heartbeat, counter: u64) {
@@ -181,12 +210,13 @@ impl Peer {
         }
     }
 
-    pub(super) fn status(&self) -> PeerStatus {
+    pub(super) fn status(&self, now: Instant) -> PeerStatus {
         PeerStatus {
             node: self.node.get(),
             address: self.address.clone(),
             up: self.is_up(),
             rtt: self.rtt,
+            quarantine_remaining: self.quarantine_remaining(now),
             problem: self.problem.clone(),
         }
     }
