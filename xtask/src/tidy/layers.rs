@@ -21,6 +21,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "paxoslease", below: BELOW_THE_NODE, pure: false },
     // A client never sees a server.
     Layer { name: "paxoslease-client", below: BELOW_THE_CLIENT, pure: false },
+    Layer { name: "paxoslease-load", below: BELOW_THE_CLIENT, pure: false },
     Layer { name: "paxoslease-server", below: BELOW_THE_SERVER, pure: false },
     Layer { name: "paxoslease-cli", below: EVERY_LIBRARY, pure: false },
     Layer { name: "paxoslease-bench", below: EVERY_LIBRARY, pure: false },
@@ -41,6 +42,7 @@ const EVERY_LIBRARY: &[&str] = &[
     "paxoslease-sim",
     "paxoslease",
     "paxoslease-client",
+    "paxoslease-load",
     "paxoslease-server",
 ];
 

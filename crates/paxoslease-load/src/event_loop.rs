@@ -1,0 +1,265 @@
+//! The sockets and the clock around a [`Session`]: one thread, and nothing that blocks but the
+//! wait for something to do.
+//!
+//! One turn per connection that is ready: read what it has, *then* the clock, let the session
+//! answer, write once. So the server has work again while the next connection is looked at.
+
+mod alarm;
+mod socket;
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use mio::event::Event;
+use mio::{Events, Poll, Token};
+
+use self::alarm::Alarm;
+use self::socket::{Socket, Taken};
+use crate::dialect::BadGreeting;
+use crate::error::LoadError;
+use crate::plan::Plan;
+use crate::report::{Progress, Report};
+use crate::session::{Failure, PATIENCE, Session};
+
+/// How long a connection may take to come about.
+const DIAL_MAX: Duration = Duration::from_secs(3);
+/// How often people are told how far it has come.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// No connection has this number.
+const ALARM: Token = Token(usize::MAX - 1);
+
+/// Runs a load on this thread to its end, and says what it came to.
+///
+/// # Errors
+/// When the plan contradicts itself, or when there is nobody to ask. That single operations fail
+/// is part of the report.
+pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Report, LoadError> {
+    plan.check()?;
+    let mut event_loop = EventLoop::new(plan)?;
+    event_loop.run(progress)?;
+    Ok(event_loop.session.report(plan))
+}
+
+/// One address of an endpoint.
+struct Candidate {
+    endpoint: usize,
+    address: SocketAddr,
+}
+
+struct EventLoop<'a> {
+    plan: &'a Plan,
+    /// All addresses, those of an endpoint next to each other.
+    candidates: Vec<Candidate>,
+    poll: Poll,
+    alarm: Option<Alarm>,
+    sockets: Vec<Socket>,
+    session: Session,
+    started_at: Instant,
+}
+
+impl<'a> EventLoop<'a> {
+    fn new(plan: &'a Plan) -> Result<Self, LoadError> {
+        let candidates = resolve(&plan.endpoints)?;
+        let poll = Poll::new()?;
+        // Waits are whole milliseconds otherwise, which is enough for everything but a rate.
+        let alarm = if plan.rate.is_some() { Alarm::new(poll.registry(), ALARM)? } else { None };
+        let socket = |link| {
+            let endpoint = link as usize % plan.endpoints.len();
+            let first = candidates.iter().position(|candidate| candidate.endpoint == endpoint);
+            Socket::new(first.expect("every endpoint has an address"))
+        };
+        let mut event_loop = Self {
+            sockets: (0..plan.connections).map(socket).collect(),
+            session: Session::new(plan),
+            started_at: instant(),
+            plan,
+            candidates,
+            poll,
+            alarm,
+        };
+        for link in 0..event_loop.sockets.len() {
+            event_loop.dial(link)?;
+        }
+        Ok(event_loop)
+    }
+
+    fn run(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), LoadError> {
+        let mut events = Events::with_capacity(1024);
+        let mut shown_at = Duration::ZERO;
+        loop {
+            let now = self.now();
+            self.give_up_dials(now)?;
+            self.pump(now)?;
+            if self.session.is_done() {
+                return Ok(());
+            }
+            if now >= shown_at {
+                progress(self.session.progress(now));
+                shown_at = now + PROGRESS_EVERY;
+            }
+            self.wait(&mut events, now, shown_at)?;
+            for event in &events {
+                if event.token() != ALARM {
+                    self.serve(event.token().0, event)?;
+                }
+                if self.session.is_done() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        instant() - self.started_at
+    }
+
+    /// Until something is ready or due, at most until then.
+    fn wait(&mut self, events: &mut Events, now: Duration, at_most: Duration) -> io::Result<()> {
+        let dials = self.sockets.iter().filter_map(Socket::dial_ends_at).min();
+        let due = [Some(at_most), self.session.wake_at(), dials].into_iter().flatten().min();
+        let span = due.unwrap_or(at_most).saturating_sub(now);
+        let waited = match &mut self.alarm {
+            Some(alarm) if !span.is_zero() => {
+                alarm.ring_after(span)?;
+                self.poll.poll(events, None)
+            }
+            _ => self.poll.poll(events, Some(span)),
+        };
+        match waited {
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            waited => waited,
+        }
+    }
+
+    /// A connection came about, broke, brought something, or takes something again.
+    fn serve(&mut self, link: usize, event: &Event) -> Result<(), LoadError> {
+        if self.sockets[link].dial_ends_at().is_some() {
+            match self.sockets[link].connected() {
+                Ok(true) => self.send(link)?,
+                Ok(false) => return Ok(()),
+                Err(error) => return self.redial(link, error),
+            }
+        } else if event.is_writable() {
+            self.send(link)?;
+        }
+        if event.is_readable() { self.receive(link) } else { Ok(()) }
+    }
+
+    fn receive(&mut self, link: usize) -> Result<(), LoadError> {
+        loop {
+            let taken = match self.sockets[link].read() {
+                Ok(taken) => taken,
+                Err(error) => return self.redial(link, error),
+            };
+            let now = self.now();
+            let heard = self.session.received(link, self.sockets[link].input(), now);
+            let read = heard.map_err(|failure| self.explain(link, failure))?;
+            self.sockets[link].consume(read);
+            self.pump(now)?;
+            match taken {
+                // A server that answers so much at once is not asked by us.
+                Taken::Full if read == 0 => {
+                    let failure = Failure::Garbled("an answer without end".to_owned());
+                    return Err(self.explain(link, failure));
+                }
+                Taken::Full => {}
+                Taken::All => return Ok(()),
+            }
+        }
+    }
+
+    /// Lets the session begin what is due, and sends whatever there is to send.
+    fn pump(&mut self, now: Duration) -> Result<(), LoadError> {
+        if let Err(failure) = self.session.pump(now) {
+            let link = self.session.waiting_link().unwrap_or(0);
+            return Err(self.explain(link, failure));
+        }
+        while let Some(link) = self.session.next_pending() {
+            self.send(link)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, link: usize) -> Result<(), LoadError> {
+        match self.sockets[link].write(self.session.outgoing(link)) {
+            Ok(()) => Ok(()),
+            Err(error) => self.redial(link, error),
+        }
+    }
+
+    fn dial(&mut self, link: usize) -> Result<(), LoadError> {
+        let ends_at = self.now() + DIAL_MAX;
+        let address = self.candidates[self.sockets[link].candidate].address;
+        match self.sockets[link].dial(address, self.poll.registry(), Token(link), ends_at) {
+            Ok(()) => Ok(()),
+            Err(error) => self.redial(link, error),
+        }
+    }
+
+    /// A connection is gone or never came about: on to the next address, until all were tried and
+    /// none greeted.
+    fn redial(&mut self, link: usize, error: io::Error) -> Result<(), LoadError> {
+        let failures =
+            if self.session.is_greeted(link) { 0 } else { self.sockets[link].failures + 1 };
+        let now = self.now();
+        let lost = self.session.lost(link, now);
+        lost.map_err(|failure| self.explain(link, failure))?;
+        self.sockets[link].failures = failures;
+        if failures == self.candidates.len() {
+            if self.session.is_draining() {
+                self.session.stop();
+                return Ok(());
+            }
+            let endpoints = self.plan.endpoints.join(", ");
+            return Err(LoadError::Unreachable { endpoints, source: error });
+        }
+        self.sockets[link].candidate = (self.sockets[link].candidate + 1) % self.candidates.len();
+        self.dial(link)
+    }
+
+    fn give_up_dials(&mut self, now: Duration) -> Result<(), LoadError> {
+        for link in 0..self.sockets.len() {
+            if self.sockets[link].dial_ends_at().is_some_and(|ends_at| now >= ends_at) {
+                self.redial(link, ErrorKind::TimedOut.into())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn explain(&self, link: usize, failure: Failure) -> LoadError {
+        let candidate = &self.candidates[self.sockets[link].candidate];
+        let endpoint = self.plan.endpoints[candidate.endpoint].clone();
+        match failure {
+            Failure::Greeting(BadGreeting::Foreign(server)) => {
+                LoadError::Foreign { endpoint, server }
+            }
+            Failure::Greeting(BadGreeting::Refused(text)) | Failure::Refused(text) => {
+                LoadError::Refused { endpoint, text }
+            }
+            Failure::Garbled(text) => LoadError::Garbled { endpoint, text },
+            Failure::Fill(text) => LoadError::Fill { endpoint, text },
+            Failure::Taken(name) => LoadError::Taken { name },
+            Failure::Silent => LoadError::Silent { endpoint, silence: PATIENCE },
+        }
+    }
+}
+
+fn resolve(endpoints: &[String]) -> Result<Vec<Candidate>, LoadError> {
+    let mut candidates = Vec::new();
+    for (endpoint, text) in endpoints.iter().enumerate() {
+        let nowhere = |source| LoadError::Resolve { endpoint: text.clone(), source };
+        let before = candidates.len();
+        let addresses = text.to_socket_addrs().map_err(nowhere)?;
+        candidates.extend(addresses.map(|address| Candidate { endpoint, address }));
+        if candidates.len() == before {
+            return Err(nowhere(io::Error::other("it has no address")));
+        }
+    }
+    Ok(candidates)
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where a load's time comes from")]
+fn instant() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,123 @@
+//! One connection: dialling, reading into a buffer that is used again, and writing what there is.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+/// What is read at once, and more than any answer to us takes.
+const BUFFER_LEN: usize = 64 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: Option<TcpStream>,
+    /// Until when a connection must come about; `None` once it has.
+    dial_ends_at: Option<Duration>,
+    /// Which address it goes to.
+    pub(super) candidate: usize,
+    /// Connections in a row that came to nothing.
+    pub(super) failures: usize,
+    buffer: Box<[u8]>,
+    /// How much of the buffer is filled.
+    len: usize,
+}
+
+/// How much of what had come was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Taken {
+    All,
+    /// The buffer is full, and there may be more.
+    Full,
+}
+
+impl Socket {
+    pub(super) fn new(candidate: usize) -> Self {
+        let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
+        Self { stream: None, dial_ends_at: None, candidate, failures: 0, buffer, len: 0 }
+    }
+
+    pub(super) fn dial_ends_at(&self) -> Option<Duration> {
+        self.dial_ends_at
+    }
+
+    /// Begins a connection; the one before is closed.
+    pub(super) fn dial(
+        &mut self,
+        address: SocketAddr,
+        registry: &Registry,
+        token: Token,
+        ends_at: Duration,
+    ) -> io::Result<()> {
+        self.len = 0;
+        self.dial_ends_at = Some(ends_at);
+        let stream = self.stream.insert(TcpStream::connect(address)?);
+        registry.register(stream, token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Whether the connection that was begun has come about.
+    pub(super) fn connected(&mut self) -> io::Result<bool> {
+        let Some(stream) = &self.stream else { return Ok(false) };
+        if let Some(error) = stream.take_error()? {
+            return Err(error);
+        }
+        match stream.peer_addr() {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        stream.set_nodelay(true)?;
+        self.dial_ends_at = None;
+        Ok(true)
+    }
+
+    /// Reads once. An end of the stream is an error.
+    pub(super) fn read(&mut self) -> io::Result<Taken> {
+        let Some(stream) = self.stream.as_mut().filter(|_| self.dial_ends_at.is_none()) else {
+            return Ok(Taken::All);
+        };
+        let room = &mut self.buffer[self.len..];
+        match stream.read(room) {
+            Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the connection was closed")),
+            Ok(len) => {
+                let is_full = len == room.len();
+                self.len += len;
+                Ok(if is_full { Taken::Full } else { Taken::All })
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Taken::All),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Taken::Full),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What was read and not consumed.
+    pub(super) fn input(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+
+    pub(super) fn consume(&mut self, len: usize) {
+        self.buffer.copy_within(len..self.len, 0);
+        self.len -= len;
+    }
+
+    /// Writes once, and takes out what was written. The rest waits until the socket is writable.
+    pub(super) fn write(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        let Some(stream) = self.stream.as_mut().filter(|_| self.dial_ends_at.is_none()) else {
+            return Ok(());
+        };
+        while !out.is_empty() {
+            match stream.write(out) {
+                Ok(len) if len == out.len() => out.clear(),
+                // The socket is full; what is left goes out when it says that it is writable.
+                Ok(len) => {
+                    out.drain(..len);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

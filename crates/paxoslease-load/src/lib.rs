@@ -1,0 +1,36 @@
+//! A load generator that speaks RESP: to a PaxosLease cell, or to a Redis server that hands out
+//! locks the usual way, with the very same engine, so that the two can be compared.
+//!
+//! One thread, no allocation per request. A turn reads what a connection has, answers it from
+//! slots that each have one request under way, and writes once. With a rate, requests are due at
+//! fixed times whatever became of those before, and latency counts from when a request was due:
+//! a server that stalls cannot hide what waited behind the stall.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use paxoslease_load::{Extent, Plan, Workload, run};
+//!
+//! let mut plan = Plan::new(["127.0.0.1:7400"], Workload::Pairs);
+//! plan.in_flight = 512;
+//! plan.extent = Extent::Lasting(Duration::from_secs(3));
+//! let report = run(&plan, &mut |_progress| {})?;
+//! println!("{:.0} pairs/s", report.per_second);
+//! # Ok::<(), paxoslease_load::LoadError>(())
+//! ```
+//!
+//! Not here: options, tables and progress bars, which belong to whoever runs a load; and lease
+//! guards, since a load cares about answers and not about what they protect.
+
+mod dialect;
+mod error;
+mod event_loop;
+mod pace;
+mod plan;
+mod report;
+mod session;
+mod tally;
+
+pub use error::LoadError;
+pub use event_loop::run;
+pub use plan::{Dialect, Extent, IN_FLIGHT_MAX, Plan, PlanError, Workload};
+pub use report::{Latency, Progress, Report, Shares};

@@ -1,0 +1,101 @@
+//! When operations are due: one when another ends, or at a fixed rate whatever became of those
+//! before.
+//!
+//! A due time is computed from the operation's number, so that no rounding adds up and none is
+//! forgotten while all slots are taken: this is what keeps a stalled server from thinning out the
+//! load that would have shown the stall.
+
+use std::time::Duration;
+
+/// When operations are due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pace {
+    /// Whenever there is a slot for it.
+    Closed,
+    /// At a rate.
+    Open {
+        per_second: f64,
+        began_at: Duration,
+        /// How many were begun.
+        begun: u64,
+    },
+}
+
+impl Pace {
+    pub(crate) fn new(rate: Option<f64>) -> Self {
+        rate.map_or(Self::Closed, |per_second| Self::Open {
+            per_second,
+            began_at: Duration::ZERO,
+            begun: 0,
+        })
+    }
+
+    /// The first operation is due now.
+    pub(crate) fn begin(&mut self, now: Duration) {
+        if let Self::Open { began_at, begun, .. } = self {
+            (*began_at, *begun) = (now, 0);
+        }
+    }
+
+    /// Since when the next operation is due, if it is.
+    pub(crate) fn take(&mut self, now: Duration) -> Option<Duration> {
+        let due_at = self.next_at().unwrap_or(now);
+        if due_at > now {
+            return None;
+        }
+        if let Self::Open { begun, .. } = self {
+            *begun += 1;
+        }
+        Some(due_at)
+    }
+
+    /// When the next is due; `None` as soon as there is a slot.
+    pub(crate) fn next_at(&self) -> Option<Duration> {
+        match *self {
+            Self::Closed => None,
+            Self::Open { per_second, began_at, begun } => {
+                Some(began_at + Duration::from_secs_f64(begun as f64 / per_second))
+            }
+        }
+    }
+
+    /// How many are due and were not begun.
+    pub(crate) fn behind(&self, now: Duration) -> u64 {
+        match *self {
+            Self::Closed => 0,
+            Self::Open { per_second, began_at, begun } => {
+                let due = now.saturating_sub(began_at).as_secs_f64() * per_second;
+                (due as u64).saturating_sub(begun)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn operations_are_due_at_fixed_times_however_late_one_looks() {
+        let mut pace = Pace::new(Some(4.0));
+        pace.begin(SECOND);
+        assert_eq!(pace.take(SECOND), Some(SECOND));
+        assert_eq!(pace.take(SECOND), None);
+        let late = SECOND * 2;
+        assert_eq!(pace.behind(late), 3);
+        let due: Vec<Duration> = std::iter::from_fn(|| pace.take(late)).collect();
+        assert_eq!(due, [1250, 1500, 1750, 2000].map(Duration::from_millis));
+        assert_eq!(pace.behind(late), 0);
+    }
+
+    #[test]
+    fn without_a_rate_one_is_always_due_now() {
+        let mut pace = Pace::new(None);
+        pace.begin(Duration::ZERO);
+        assert_eq!(pace.take(SECOND), Some(SECOND));
+        assert_eq!(pace.take(SECOND), Some(SECOND));
+        assert_eq!((pace.next_at(), pace.behind(SECOND)), (None, 0));
+    }
+}

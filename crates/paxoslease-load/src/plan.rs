@@ -1,0 +1,265 @@
+//! What a load is to be: plain data that may contradict itself, and a check that says how.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// The most requests that can be under way.
+pub const IN_FLIGHT_MAX: u32 = 65_536;
+/// A name is the prefix and nine digits, and no name is longer than 512 bytes.
+const PREFIX_LEN_MAX: usize = 500;
+/// Nine digits tell names apart, and every one of these takes eight bytes here.
+const LEASES_MAX: u32 = 100_000_000;
+/// In operations per second.
+const RATE_MIN: f64 = 0.001;
+const RATE_MAX: f64 = 100_000_000.0;
+
+/// A load.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where to connect, each as `host:port`. Connections go to each in turn.
+    pub endpoints: Vec<String>,
+    /// What is spoken there.
+    pub dialect: Dialect,
+    /// A token or password, if one is asked for.
+    pub token: Option<String>,
+    /// What is asked.
+    pub workload: Workload,
+    /// How many connections; never more than requests in flight.
+    pub connections: u32,
+    /// How many requests are under way at once; in a hand-over, how many clients there are.
+    pub in_flight: u32,
+    /// When it ends.
+    pub extent: Extent,
+    /// Operations per second that are due, whatever became of those before; `None` begins one
+    /// when another ends.
+    pub rate: Option<f64>,
+    /// How long leases are to last.
+    pub ttl: Duration,
+    /// What every name begins with.
+    pub names: String,
+    /// How long to run before anything counts.
+    pub warmup: Duration,
+}
+
+/// When a load ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// After this time.
+    Lasting(Duration),
+    /// After so many operations, whether they succeed or not.
+    Count(u64),
+}
+
+impl Extent {
+    /// Whether this much time is all there was to be.
+    pub(crate) fn is_over(self, elapsed: Duration) -> bool {
+        matches!(self, Self::Lasting(span) if elapsed >= span)
+    }
+}
+
+/// What is spoken to the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dialect {
+    /// `LEASE.ACQUIRE`, `LEASE.RENEW`, `LEASE.RELEASE`.
+    #[default]
+    Paxoslease,
+    /// `SET key token NX PX ms`, and scripts that compare the token before they delete or extend.
+    Redis,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Workload {
+    /// Acquire and release, every name of its own.
+    Pairs,
+    /// So many leases, taken before anything counts, renewed in turn and released in the end.
+    Renew {
+        /// How many.
+        leases: u32,
+    },
+    /// All clients want one name: each waits for it, releases it at once and wants it again. On
+    /// fewer connections than clients the waiting is done by NOTIFY. Redis is polled.
+    Handover,
+    /// Pairs, of which a share goes to few names.
+    Mixed {
+        /// How many.
+        hot_names: u32,
+        /// Which share, 0 to 1.
+        hot_share: f64,
+    },
+}
+
+impl Workload {
+    /// What a command line calls it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pairs => "pairs",
+            Self::Renew { .. } => "renew",
+            Self::Handover => "handover",
+            Self::Mixed { .. } => "mixed",
+        }
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Pairs | Self::Mixed { .. } => "pairs",
+            Self::Renew { .. } => "renewals",
+            Self::Handover => "hand-overs",
+        }
+    }
+}
+
+impl Plan {
+    /// 64 in flight over 4 connections for ten seconds after one to warm up; in a hand-over 16
+    /// clients with a connection each.
+    pub fn new<S: Into<String>>(
+        endpoints: impl IntoIterator<Item = S>,
+        workload: Workload,
+    ) -> Self {
+        let (connections, in_flight) = match workload {
+            Workload::Handover => (16, 16),
+            Workload::Pairs | Workload::Renew { .. } | Workload::Mixed { .. } => (4, 64),
+        };
+        Self {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            dialect: Dialect::default(),
+            token: None,
+            workload,
+            connections,
+            in_flight,
+            extent: Extent::Lasting(Duration::from_secs(10)),
+            rate: None,
+            ttl: Duration::from_secs(15),
+            names: "load/".to_owned(),
+            warmup: Duration::from_secs(1),
+        }
+    }
+
+    /// Says what is wrong with it.
+    ///
+    /// # Errors
+    /// The first contradiction or bound that is not kept.
+    pub fn check(&self) -> Result<(), PlanError> {
+        if self.endpoints.is_empty() {
+            return Err(PlanError::NoEndpoint);
+        }
+        if !(1..=IN_FLIGHT_MAX).contains(&self.in_flight) {
+            return Err(PlanError::InFlight(self.in_flight));
+        }
+        if !(1..=self.in_flight).contains(&self.connections) {
+            return Err(PlanError::Connections(self.connections));
+        }
+        if matches!(self.extent, Extent::Lasting(Duration::ZERO) | Extent::Count(0)) {
+            return Err(PlanError::NoExtent);
+        }
+        if self.names.len() > PREFIX_LEN_MAX {
+            return Err(PlanError::Names(self.names.len()));
+        }
+        if self.ttl < Duration::from_millis(1) {
+            return Err(PlanError::Ttl);
+        }
+        if let Some(rate) = self.rate {
+            if !(RATE_MIN..=RATE_MAX).contains(&rate) {
+                return Err(PlanError::Rate(rate));
+            }
+            if self.workload == Workload::Handover {
+                return Err(PlanError::RateOfHandover);
+            }
+        }
+        match self.workload {
+            Workload::Renew { leases } if !(self.in_flight..=LEASES_MAX).contains(&leases) => {
+                Err(PlanError::Leases(leases))
+            }
+            Workload::Mixed { hot_share, .. } if !(0.0..=1.0).contains(&hot_share) => {
+                Err(PlanError::HotShare(hot_share))
+            }
+            Workload::Mixed { hot_names: 0, .. } => Err(PlanError::NoHotName),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why there can be no such load. Nothing was sent.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// Nowhere to connect.
+    #[error("no endpoint: name at least one, as host:port")]
+    NoEndpoint,
+    /// Too few or too many in flight.
+    #[error("{0} requests in flight: expected 1 to {IN_FLIGHT_MAX}")]
+    InFlight(u32),
+    /// None, or some that would never be used.
+    #[error("{0} connections: expected at least one, and no more than requests in flight")]
+    Connections(u32),
+    /// It would be over before it began.
+    #[error("nothing to do: expected a duration or a count above zero")]
+    NoExtent,
+    /// No name could be that long.
+    #[error("names begin with {0} bytes: expected at most {PREFIX_LEN_MAX}")]
+    Names(usize),
+    /// Below what the protocol can say.
+    #[error("the ttl is below a millisecond; cells take 50ms and more")]
+    Ttl,
+    /// Not a rate, or none that a clock could keep.
+    #[error("{0} operations per second: expected {RATE_MIN} to {RATE_MAX}")]
+    Rate(f64),
+    /// Clients that wait for each other have no rate of their own.
+    #[error("a hand-over has no rate: its clients wait for each other")]
+    RateOfHandover,
+    /// Fewer leases than requests in flight, or too many to keep.
+    #[error("{0} leases to renew: expected as many as requests in flight, to {LEASES_MAX}")]
+    Leases(u32),
+    /// Not a share.
+    #[error("a share of {0} for hot names: expected 0 to 1")]
+    HotShare(f64),
+    /// A share of the load needs somewhere to go.
+    #[error("no hot name: expected at least one")]
+    NoHotName,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(workload: Workload, change: impl FnOnce(&mut Plan)) -> Option<PlanError> {
+        let mut plan = Plan::new(["127.0.0.1:1"], workload);
+        change(&mut plan);
+        plan.check().err()
+    }
+
+    #[test]
+    fn what_every_workload_begins_with_is_a_load() {
+        let mixed = Workload::Mixed { hot_names: 4, hot_share: 0.1 };
+        for workload in
+            [Workload::Pairs, Workload::Renew { leases: 1000 }, Workload::Handover, mixed]
+        {
+            assert_eq!(wrong(workload, |_| {}), None, "{workload:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let pairs = Workload::Pairs;
+        assert_eq!(wrong(pairs, |plan| plan.endpoints.clear()), Some(PlanError::NoEndpoint));
+        assert_eq!(wrong(pairs, |plan| plan.in_flight = 0), Some(PlanError::InFlight(0)));
+        assert_eq!(wrong(pairs, |plan| plan.connections = 65), Some(PlanError::Connections(65)));
+        assert_eq!(wrong(pairs, |plan| plan.extent = Extent::Count(0)), Some(PlanError::NoExtent));
+        assert_eq!(wrong(pairs, |plan| plan.ttl = Duration::ZERO), Some(PlanError::Ttl));
+        assert_eq!(wrong(pairs, |plan| plan.rate = Some(0.0)), Some(PlanError::Rate(0.0)));
+        assert_eq!(wrong(pairs, |plan| plan.names = "x".repeat(501)), Some(PlanError::Names(501)));
+        assert_eq!(
+            wrong(Workload::Handover, |plan| plan.rate = Some(1.0)),
+            Some(PlanError::RateOfHandover)
+        );
+        assert_eq!(wrong(Workload::Renew { leases: 63 }, |_| {}), Some(PlanError::Leases(63)));
+        let mixed = |hot_names, hot_share| wrong(Workload::Mixed { hot_names, hot_share }, |_| {});
+        assert_eq!(mixed(0, 0.5), Some(PlanError::NoHotName));
+        assert_eq!(mixed(1, 1.5), Some(PlanError::HotShare(1.5)));
+    }
+}

@@ -1,0 +1,211 @@
+//! From the greeting to the end: what a load is doing, what may begin then, and what is reported.
+
+use super::*;
+
+/// What a load is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// Every server introduces itself.
+    Greeting,
+    /// Takes the leases that will be renewed.
+    Filling,
+    /// Runs, and nothing counts yet.
+    Warming {
+        from: Duration,
+    },
+    /// Everything counts.
+    Measuring {
+        from: Duration,
+    },
+    /// Begins nothing new, gives back what is held.
+    Draining,
+    Done,
+}
+
+impl Phase {
+    /// Whether operations begin when they are due.
+    pub(super) const fn is_running(self) -> bool {
+        matches!(self, Self::Warming { .. } | Self::Measuring { .. })
+    }
+}
+
+impl Session {
+    pub(crate) fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// Whether all that is left is giving back what is held.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.phase == Phase::Draining
+    }
+
+    /// There is nobody left to give anything back to.
+    pub(crate) fn stop(&mut self) {
+        self.phase = Phase::Done;
+    }
+
+    /// Goes on as long as the phase it is in is over.
+    pub(super) fn advance(&mut self, now: Duration) -> Result<(), Failure> {
+        loop {
+            let before = self.phase;
+            self.leave_phase_if_over(now);
+            if self.phase == before {
+                break;
+            }
+        }
+        let is_silent = self.owes_answer() && self.silence(now) >= PATIENCE;
+        if is_silent && !self.is_draining() { Err(Failure::Silent) } else { Ok(()) }
+    }
+
+    fn leave_phase_if_over(&mut self, now: Duration) {
+        let is_idle = self.busy == 0;
+        match self.phase {
+            Phase::Greeting if self.links.iter().all(|link| link.greetings == 0) => {
+                self.phase = Phase::Filling;
+            }
+            Phase::Filling if is_idle && self.cursor == self.leases.len() => {
+                self.cursor = 0;
+                self.pace.begin(now);
+                self.phase = Phase::Warming { from: now };
+            }
+            Phase::Warming { from } if now >= from + self.warmup => {
+                self.begun = u64::from(self.busy);
+                self.phase = Phase::Measuring { from: now };
+            }
+            Phase::Measuring { from } if self.extent.is_over(now.saturating_sub(from)) => {
+                self.end_measuring(now);
+            }
+            Phase::Draining if is_idle && self.next_to_release().is_none() => {
+                self.phase = Phase::Done;
+            }
+            Phase::Draining if self.silence(now) >= PATIENCE_IN_THE_END => {
+                self.phase = Phase::Done;
+            }
+            Phase::Greeting
+            | Phase::Filling
+            | Phase::Warming { .. }
+            | Phase::Measuring { .. }
+            | Phase::Draining
+            | Phase::Done => {}
+        }
+    }
+
+    pub(super) fn end_measuring(&mut self, now: Duration) {
+        let Phase::Measuring { from } = self.phase else { return };
+        self.measured = (now.saturating_sub(from), self.pace.behind(now));
+        self.phase = Phase::Draining;
+        self.cursor = 0;
+        self.heard_at = now;
+        while let Some((_, slot)) = self.retries.pop_front() {
+            self.finish(slot as usize, now);
+        }
+    }
+
+    fn owes_answer(&self) -> bool {
+        self.busy > 0 || self.phase == Phase::Greeting
+    }
+
+    fn silence(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.heard_at)
+    }
+
+    /// A lease that is still to be given back.
+    fn next_to_release(&self) -> Option<usize> {
+        (self.cursor..self.leases.len()).find(|lease| self.leases[*lease] != 0)
+    }
+
+    /// Since when the next operation is due, if it is.
+    pub(super) fn take_due(&mut self, now: Duration) -> Option<Duration> {
+        match self.phase {
+            Phase::Greeting | Phase::Done => None,
+            Phase::Filling => (self.cursor < self.leases.len()).then_some(now),
+            Phase::Warming { .. } | Phase::Measuring { .. } => {
+                if !self.has_budget() {
+                    return None;
+                }
+                let due_at = self.pace.take(now)?;
+                if self.cursor == self.leases.len() {
+                    self.cursor = 0;
+                }
+                Some(due_at)
+            }
+            Phase::Draining => {
+                self.cursor = self.next_to_release().unwrap_or(self.leases.len());
+                (self.cursor < self.leases.len()).then_some(now)
+            }
+        }
+    }
+
+    fn has_budget(&self) -> bool {
+        match (self.phase, self.extent) {
+            (Phase::Measuring { .. }, Extent::Count(count)) => self.begun < count,
+            _ => true,
+        }
+    }
+
+    /// When to pump again, even if nothing comes; `None` if only an answer can help.
+    pub(crate) fn wake_at(&self) -> Option<Duration> {
+        let phase_ends_at = match (self.phase, self.extent) {
+            (Phase::Warming { from }, _) => Some(from + self.warmup),
+            (Phase::Measuring { from }, Extent::Lasting(span)) => Some(from + span),
+            (Phase::Draining, _) => Some(self.heard_at + PATIENCE_IN_THE_END),
+            _ => None,
+        };
+        let may_begin = self.phase.is_running() && !self.free.is_empty() && self.has_budget();
+        let due_at = self.pace.next_at().filter(|_| may_begin);
+        let retry_at = self.retries.front().map(|(at, _)| *at);
+        let silent_at = self.owes_answer().then_some(self.heard_at + PATIENCE);
+        [phase_ends_at, due_at, retry_at, silent_at].into_iter().flatten().min()
+    }
+
+    pub(crate) fn progress(&self, now: Duration) -> Progress {
+        let (doing, from, share) = match self.phase {
+            Phase::Greeting => ("connecting", now, 0.0),
+            Phase::Filling => {
+                ("taking leases", now, self.cursor as f64 / self.leases.len().max(1) as f64)
+            }
+            Phase::Warming { from } => {
+                ("warming up", now, share_of(now.saturating_sub(from), self.warmup))
+            }
+            Phase::Measuring { from } => {
+                let share = match self.extent {
+                    Extent::Lasting(span) => share_of(now.saturating_sub(from), span),
+                    Extent::Count(count) => self.tally.finished as f64 / count as f64,
+                };
+                ("measuring", from, share)
+            }
+            Phase::Draining | Phase::Done => ("giving back", now, 1.0),
+        };
+        let elapsed = now.saturating_sub(from);
+        Progress { doing, share: share.min(1.0), operations: self.tally.operations, elapsed }
+    }
+
+    /// What it came to, once it is done.
+    pub(crate) fn report(&self, plan: &Plan) -> Report {
+        let (span, behind) = self.measured;
+        let is_handover = self.workload == Workload::Handover;
+        let counted = if is_handover { self.tally.handovers } else { self.tally.operations };
+        let has_error = !self.tally.last_error.is_empty();
+        Report {
+            workload: plan.workload.name(),
+            endpoints: plan.endpoints.clone(),
+            connections: plan.connections,
+            in_flight: plan.in_flight,
+            rate: plan.rate,
+            seconds: span.as_secs_f64(),
+            operations: self.tally.operations,
+            per_second: counted as f64 / span.as_secs_f64().max(f64::MIN_POSITIVE),
+            held: self.tally.held,
+            errors: self.tally.errors(),
+            last_error: has_error.then(|| self.tally.last_error.clone()),
+            behind,
+            unanswered: u64::from(self.busy),
+            latency: self.tally.latency(),
+            shares: is_handover.then(|| self.tally.shares()),
+        }
+    }
+}
+
+fn share_of(part: Duration, whole: Duration) -> f64 {
+    part.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE)
+}

@@ -1,0 +1,158 @@
+//! What is counted while it counts. Nothing here allocates but for the first error of a kind.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::dialect::text_of;
+use crate::report::{Latency, Shares};
+
+/// Kinds of errors that are told apart; a server that invents one after the other fills no memory.
+const KINDS_MAX: usize = 32;
+/// Latencies beyond are counted as this long.
+const LATENCY_MAX: Duration = Duration::from_secs(120);
+
+/// Which latency.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Acquire,
+    Renew,
+    Release,
+}
+
+impl Kind {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Acquire, "acquire"), (Self::Renew, "renew"), (Self::Release, "release")];
+}
+
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// That succeeded.
+    pub(crate) operations: u64,
+    /// That came to an end, whichever.
+    pub(crate) finished: u64,
+    pub(crate) held: u64,
+    pub(crate) handovers: u64,
+    pub(crate) last_error: String,
+    errors: Vec<(String, u64)>,
+    nanos: [Histogram<u64>; 3],
+    /// Of the name that goes around, by client.
+    grants: Vec<u64>,
+    holder: Option<u32>,
+}
+
+impl Tally {
+    pub(crate) fn new(clients: u32) -> Self {
+        let histogram = || {
+            Histogram::new_with_bounds(1, LATENCY_MAX.as_nanos() as u64, 3).expect("good bounds")
+        };
+        Self {
+            operations: 0,
+            finished: 0,
+            held: 0,
+            handovers: 0,
+            last_error: String::new(),
+            errors: Vec::new(),
+            nanos: std::array::from_fn(|_| histogram()),
+            grants: vec![0; clients as usize],
+            holder: None,
+        }
+    }
+
+    pub(crate) fn time(&mut self, kind: Kind, took: Duration) {
+        self.nanos[kind as usize].saturating_record(took.as_nanos() as u64);
+    }
+
+    /// One client was granted the name that all want.
+    pub(crate) fn grant(&mut self, client: u32) {
+        self.grants[client as usize] += 1;
+        let before = self.holder.replace(client);
+        self.handovers += u64::from(before.is_some_and(|before| before != client));
+    }
+
+    pub(crate) fn error(&mut self, text: &[u8]) {
+        let place =
+            |kind: &[u8]| self.errors.iter().position(|(known, _)| known.as_bytes() == kind);
+        let kind = first_word(text);
+        let is_over_bound = self.errors.len() >= KINDS_MAX && place(kind).is_none();
+        let kind = if is_over_bound { b"other" } else { kind };
+        let place = place(kind).unwrap_or_else(|| {
+            self.errors.push((text_of(kind), 0));
+            self.last_error = text_of(text);
+            self.errors.len() - 1
+        });
+        self.errors[place].1 += 1;
+    }
+
+    pub(crate) fn errors(&self) -> BTreeMap<String, u64> {
+        self.errors.iter().cloned().collect()
+    }
+
+    pub(crate) fn latency(&self) -> BTreeMap<&'static str, Latency> {
+        let timed = Kind::ALL.iter().map(|(kind, name)| (*name, &self.nanos[*kind as usize]));
+        timed
+            .filter(|(_, nanos)| !nanos.is_empty())
+            .map(|(name, nanos)| (name, Latency::of(nanos)))
+            .collect()
+    }
+
+    pub(crate) fn shares(&self) -> Shares {
+        Shares {
+            clients: self.grants.len() as u32,
+            handovers: self.handovers,
+            max: self.grants.iter().copied().max().unwrap_or(0),
+            min: self.grants.iter().copied().min().unwrap_or(0),
+        }
+    }
+}
+
+/// What tells a program which error it is.
+pub(crate) fn first_word(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == b' ').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_counted_by_their_first_word_and_kinds_are_bounded() {
+        let mut tally = Tally::new(1);
+        for text in ["NOQUORUM a", "NOQUORUM b", "BUSY"] {
+            tally.error(text.as_bytes());
+        }
+        let errors = tally.errors();
+        assert_eq!(errors.get("NOQUORUM"), Some(&2));
+        assert_eq!(errors.get("BUSY"), Some(&1));
+        for kind in 0..1000 {
+            tally.error(format!("E{kind} x").as_bytes());
+        }
+        assert_eq!(tally.errors().len(), KINDS_MAX + 1);
+        assert_eq!(tally.errors().values().sum::<u64>(), 1003);
+    }
+
+    #[test]
+    fn a_name_that_returns_to_its_holder_was_not_handed_over() {
+        let mut tally = Tally::new(3);
+        for client in [0, 0, 1, 0, 0] {
+            tally.grant(client);
+        }
+        assert_eq!(tally.shares(), Shares { clients: 3, handovers: 2, max: 4, min: 0 });
+        assert!(tally.shares().ratio().is_infinite());
+    }
+
+    #[test]
+    fn only_what_was_asked_has_a_latency() {
+        let mut tally = Tally::new(1);
+        (1..=1000).for_each(|ms| tally.time(Kind::Renew, Duration::from_millis(ms)));
+        let latency = tally.latency();
+        assert_eq!(latency.len(), 1);
+        let renew = latency["renew"];
+        assert_eq!(renew.count, 1000);
+        assert!((renew.p50_us / 500e3 - 1.0).abs() < 0.01, "{renew:?}");
+        assert!((renew.p99_9_us / 999e3 - 1.0).abs() < 0.01, "{renew:?}");
+        tally.time(Kind::Renew, Duration::from_secs(1_000_000));
+        assert!(tally.latency()["renew"].max_us <= 121e6, "counted as the longest");
+    }
+}
