@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use paxoslease_core::{Holder, Name, Tenure};
@@ -13,6 +14,7 @@ use crate::acquire::{Acquire, checked_ttl};
 use crate::builder::{self, Builder};
 use crate::clock::Clock;
 use crate::command::{Command, Release, Renew, Reply};
+use crate::driver;
 use crate::error::{AskError, ReleaseError, RenewError, StartError};
 use crate::grant::Grant;
 use crate::list::List;
@@ -41,6 +43,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    pub(crate) fn new(
+        clock: Clock,
+        endpoints: Vec<String>,
+        commands: UnboundedSender<Command>,
+    ) -> Self {
+        let (default_holder, wishes) = (default_holder(), AtomicU64::new(1));
+        Self { clock, default_holder, endpoints, commands, wishes }
+    }
+
     /// Sends a command to the client's thread; gives it back when the thread is gone.
     pub(crate) fn post(&self, command: Command) -> Result<(), Command> {
         self.commands.send(command).map_err(|error| error.0)
@@ -87,14 +98,16 @@ impl Client {
     }
 
     pub(crate) fn start(config: Builder) -> Result<Self, StartError> {
-        let (commands, _receiver) = mpsc::unbounded_channel();
-        let shared = Shared {
-            clock: Clock::system(),
-            default_holder: default_holder(),
-            endpoints: config.endpoints,
-            commands,
-            wishes: AtomicU64::new(1),
-        };
+        let failed = |error: &dyn fmt::Display| StartError::Thread(error.to_string());
+        let clock = Clock::system();
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let shared = Shared::new(clock.clone(), config.endpoints.clone(), commands);
+        let seed = getrandom::u64().map_err(|error| failed(&error))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| failed(&error))?;
+        let run = move || driver::run(&runtime, config, clock, receiver, seed);
+        let thread = thread::Builder::new().name("paxoslease-client".into()).spawn(run);
+        thread.map_err(|error| failed(&error))?;
         Ok(Self { shared: Arc::new(shared) })
     }
 

@@ -11,7 +11,7 @@ use crate::election::Leader;
 use crate::error::{AcquireError, AskError, ReleaseError, RenewError};
 use crate::grant::Grant;
 use crate::lease::LeaseGuard;
-use crate::list::Page;
+use crate::list::{Page, PageStart};
 use crate::status::Status;
 use crate::ticket::Ticket;
 use crate::watch::{Sighting, Subscription};
@@ -31,7 +31,7 @@ pub(crate) enum Command {
         reply: Reply<Option<Sighting>>,
     },
     List {
-        cursor: Box<str>,
+        from: PageStart,
         prefix: Box<str>,
         count: u32,
         reply: Reply<Page>,
@@ -53,7 +53,7 @@ pub(crate) enum Command {
 
 /// A wish for a lease.
 pub(crate) struct Wish {
-    /// Unique in this client; also what the server calls it by when it has to wait.
+    /// Unique in this client.
     pub(crate) id: u64,
     pub(crate) label: Label,
     pub(crate) ttl: Ttl,
@@ -65,6 +65,19 @@ pub(crate) struct Wish {
 pub(crate) enum WishReply {
     Guard(Arc<Shared>, Reply<LeaseGuard, AcquireError>),
     Detached(Reply<Grant, AcquireError>),
+    /// Whoever wished is gone; a grant is to be given back (P8).
+    Nobody,
+}
+
+impl WishReply {
+    /// Whoever left need not hear it.
+    pub(crate) fn fail(self, error: AcquireError) {
+        let _left = match self {
+            Self::Guard(_, reply) => reply.send(Err(error)).is_err(),
+            Self::Detached(reply) => reply.send(Err(error)).is_err(),
+            Self::Nobody => true,
+        };
+    }
 }
 
 pub(crate) struct Renew {

@@ -44,6 +44,16 @@ pub struct LeaseGuard {
 }
 
 impl LeaseGuard {
+    pub(crate) const fn new(
+        shared: Arc<Shared>,
+        ticket: Arc<Ticket>,
+        label: Label,
+        tenure: Tenure,
+        ttl: Duration,
+    ) -> Self {
+        Self { shared, ticket, label, tenure, ttl }
+    }
+
     /// What is held.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -1,0 +1,368 @@
+//! Everything a client knows, as a state machine: questions, wishes and guards on one side, one
+//! connection after the other on the other side.
+//!
+//! Commands and bytes go in, bytes come out; `now` is always an argument, read *before* the bytes
+//! that are made with it leave (T2). Whatever a server says, a lease lasts no longer than it was
+//! asked for, counted so. There is no socket here and no timer; [`crate::driver`] has those.
+
+mod answers;
+mod ask;
+mod guards;
+pub(crate) mod speech;
+#[cfg(test)]
+mod tests;
+mod wishes;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use paxoslease_core::{Instant, Tenure};
+use paxoslease_wire::resp::{RespError, Value};
+
+use crate::clock::Clock;
+use crate::command::{Command, Release};
+use crate::error::AskError;
+use crate::ticket::Ticket;
+use ask::{Ask, Question};
+use guards::{Due, Guards};
+use speech::{Greeting, Push};
+use wishes::Wishes;
+
+/// How many questions are on their way at once; the rest waits here, not in a node's buffers.
+const IN_FLIGHT_MAX: usize = 1024;
+
+/// How long a connection that matters may be silent before it is asked for a sign of life.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    clock: Clock,
+    endpoints: Vec<String>,
+    request_timeout: Duration,
+    guards: Guards,
+    wishes: Wishes,
+    /// What is to be asked, in this order.
+    pending: VecDeque<Ask>,
+    session: Option<Session>,
+    /// How many sessions there were.
+    sessions: u64,
+    /// What is to be sent.
+    out: Vec<u8>,
+    /// Until when releases may take, for a client that leaves.
+    leave_by: Option<Instant>,
+}
+
+/// One connection, from the greeting to its end.
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    endpoint: String,
+    greeting: Greeting,
+    /// Answered in this order.
+    in_flight: VecDeque<Sent>,
+    heard_at: Instant,
+    /// When its node last showed that it reaches a majority.
+    served_at: Instant,
+    /// Whether it has answered anything but with an error.
+    was_useful: bool,
+    /// Why to go elsewhere.
+    leave: Option<String>,
+}
+
+#[derive(Debug)]
+struct Sent {
+    ask: Ask,
+    sent_at: Instant,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        clock: Clock,
+        endpoints: Vec<String>,
+        request_timeout: Duration,
+        seed: u64,
+    ) -> Self {
+        Self {
+            clock,
+            endpoints,
+            request_timeout,
+            guards: Guards::new(seed),
+            wishes: Wishes::default(),
+            pending: VecDeque::new(),
+            session: None,
+            sessions: 0,
+            out: Vec::new(),
+            leave_by: None,
+        }
+    }
+
+    /// Somebody wants something. What concerns other connections is not for here.
+    pub(crate) fn command(&mut self, now: Instant, command: Command) {
+        if self.leave_by.is_some() {
+            return self.turn_away(command);
+        }
+        let question = match command {
+            Command::Acquire(wish) => {
+                Question::Acquire(self.wishes.add(now, self.request_timeout, wish))
+            }
+            Command::Abandon(id) => return self.abandon(now, id),
+            Command::Renew(renew) => Question::Renew(renew),
+            Command::Release(release) => Question::Release(release),
+            Command::GiveBack(ticket, release) => return self.give_back(now, &ticket, release),
+            Command::Get { name, reply } => Question::Get { name, reply },
+            Command::List { from, prefix, count, reply } => {
+                Question::List { from, prefix, count, reply }
+            }
+            Command::Status { reply } => Question::Status { reply },
+            Command::Stop => return self.leave(now),
+            Command::StatusOf { .. } | Command::Watch(_) | Command::Observe { .. } => {
+                unreachable!("has a connection of its own")
+            }
+        };
+        self.ask(now, question);
+    }
+
+    fn ask(&mut self, now: Instant, question: Question) {
+        self.pending.push_back(Ask::new(question, now.after(self.request_timeout)));
+    }
+
+    /// P6: the belief went before this was sent; now nobody renews it any more.
+    fn give_back(&mut self, now: Instant, ticket: &Arc<Ticket>, release: Release) {
+        self.guards.remove(ticket.slot, release.tenure);
+        self.ask(now, Question::Release(release));
+    }
+
+    /// A client that leaves asks nothing new, but what it holds it gives back.
+    fn turn_away(&mut self, command: Command) {
+        match command {
+            Command::Acquire(wish) => wish.reply.fail(AskError::Stopped.into()),
+            // Its guards were given up already, and everybody else hears it by the closed reply.
+            _ => drop(command),
+        }
+    }
+
+    /// Ends every belief and gives the leases back; done once [`Self::is_done`].
+    pub(crate) fn leave(&mut self, now: Instant) {
+        if self.leave_by.is_some() {
+            return;
+        }
+        self.leave_by = Some(now.after(self.request_timeout));
+        self.wishes.turn_away(&AskError::Stopped);
+        let is_release = |ask: &Ask| matches!(ask.question, Question::Release(_));
+        for ask in std::mem::take(&mut self.pending) {
+            if is_release(&ask) {
+                self.pending.push_back(ask);
+            } else {
+                ask.question.fail(AskError::Stopped);
+            }
+        }
+        for guard in self.guards.give_up() {
+            let name = guard.label.name().as_str().into();
+            let release = Release { name, tenure: guard.tenure, reply: None };
+            self.ask(now, Question::Release(release));
+        }
+    }
+
+    /// Whether everything a client that leaves has to say is said and confirmed, or was given up.
+    pub(crate) fn is_done(&self, now: Instant) -> bool {
+        let Some(leave_by) = self.leave_by else { return false };
+        let mut in_flight = self.session.iter().flat_map(|session| &session.in_flight);
+        // What is granted still has to be given back too.
+        let matters =
+            |question: &Question| matches!(question, Question::Release(_) | Question::Acquire(_));
+        let is_busy = !self.pending.is_empty() || in_flight.any(|sent| matters(&sent.ask.question));
+        now >= leave_by || !is_busy
+    }
+
+    /// Whether there is anything to connect for.
+    pub(crate) fn wants_session(&self) -> bool {
+        !self.pending.is_empty() || !self.guards.is_empty()
+    }
+
+    /// A node was greeted.
+    pub(crate) fn connected(&mut self, now: Instant, endpoint: &str, greeting: Greeting) {
+        self.sessions += 1;
+        self.session = Some(Session {
+            number: self.sessions,
+            endpoint: endpoint.to_owned(),
+            greeting,
+            in_flight: VecDeque::new(),
+            heard_at: now,
+            served_at: Instant::ZERO,
+            was_useful: false,
+            leave: None,
+        });
+    }
+
+    /// The connection is over: what was under way is to be asked elsewhere. Says whether it was
+    /// good for anything.
+    pub(crate) fn disconnected(&mut self) -> bool {
+        let Some(session) = self.session.take() else { return false };
+        self.out.clear();
+        let mut again = VecDeque::new();
+        for Sent { mut ask, .. } in session.in_flight {
+            ask.was_sent = true;
+            match ask.question {
+                Question::Acquire(id) if !self.wishes.ask_again(id) => {}
+                Question::Ping | Question::Cancel(_) => {}
+                _ => again.push_back(ask),
+            }
+        }
+        let give_up_at = Instant::MAX;
+        again.extend(self.wishes.queued().map(|id| Ask::new(Question::Acquire(id), give_up_at)));
+        again.append(&mut self.pending);
+        self.pending = again;
+        session.was_useful
+    }
+
+    /// No endpoint could be reached. What was never sent fails at once, what was may be tried
+    /// again while it has time; guards go on trying as long as they hold.
+    pub(crate) fn unreachable(&mut self, now: Instant, error: &AskError) {
+        for ask in std::mem::take(&mut self.pending) {
+            let keep = match &ask.question {
+                Question::RenewGuard(slot, tenure) => self.guards.get_mut(*slot, *tenure).is_some(),
+                Question::Acquire(id) => self.wishes.outlasts(*id, now, ask.was_sent),
+                _ => ask.was_sent && now < ask.give_up_at,
+            };
+            if keep && self.leave_by.is_none() {
+                self.pending.push_back(ask);
+            } else {
+                self.fail(ask.question, error.clone());
+            }
+        }
+    }
+
+    /// Bytes came. Says how many were used.
+    ///
+    /// # Errors
+    /// When they are no replies: the connection is good for nothing then.
+    pub(crate) fn received(&mut self, now: Instant, bytes: &[u8]) -> Result<usize, RespError> {
+        let mut used = 0;
+        while let Some((value, len)) = Value::parse(&bytes[used..])? {
+            used += len;
+            let Some(session) = &mut self.session else { break };
+            session.heard_at = now;
+            session.was_useful |= !matches!(value, Value::Error(_));
+            if let Value::Push(items) = value {
+                if let Some(push) = Push::new(items) {
+                    self.pushed(now, push);
+                }
+                continue;
+            }
+            match session.in_flight.pop_front() {
+                Some(sent) => self.answered(now, sent, value),
+                None => self.go_elsewhere("it answers what nobody asked"),
+            }
+        }
+        Ok(used)
+    }
+
+    /// Does what is due, and says as much as may be on its way at once.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        self.tend_guards(now);
+        self.tend_wishes(now);
+        self.tend_session(now);
+        self.send_pending(now);
+    }
+
+    fn tend_guards(&mut self, now: Instant) {
+        while let Some((slot, tenure, due)) = self.guards.due(now) {
+            match due {
+                // No time limit: the guard itself has one.
+                Due::Renew => self
+                    .pending
+                    .push_back(Ask::new(Question::RenewGuard(slot, tenure), Instant::MAX)),
+                Due::Late { since } => {
+                    let session = self.session.as_ref();
+                    if session.is_some_and(|session| session.heard_at <= since) {
+                        self.go_elsewhere("it does not answer renewals in time");
+                    }
+                }
+                Due::Lose => self.lose(now, slot, tenure),
+            }
+        }
+    }
+
+    /// A lease is over. Acceptors may have renewed it without our hearing of it, so it is given
+    /// back too, for those who wait.
+    fn lose(&mut self, now: Instant, slot: usize, tenure: Tenure) {
+        let Some(guard) = self.guards.remove(slot, tenure) else { return };
+        guard.ticket.lose();
+        let name = guard.label.name().as_str().into();
+        self.ask(now, Question::Release(Release { name, tenure, reply: None }));
+    }
+
+    fn tend_session(&mut self, now: Instant) {
+        let Some(session) = &mut self.session else { return };
+        if let Some(sent) = session.in_flight.front() {
+            if now >= session.stalls_at(sent, self.request_timeout) {
+                self.go_elsewhere("it does not answer in time");
+            }
+        } else if self.pending.is_empty()
+            && (!self.guards.is_empty() || !self.wishes.is_empty())
+            && now >= session.heard_at.after(SILENCE_MAX)
+        {
+            self.ask(now, Question::Ping);
+        }
+    }
+
+    fn send_pending(&mut self, now: Instant) {
+        loop {
+            let Some(session) = &self.session else { return };
+            if session.leave.is_some() || session.in_flight.len() >= IN_FLIGHT_MAX {
+                return;
+            }
+            let Some(ask) = self.pending.pop_front() else { return };
+            if now >= ask.give_up_at {
+                let problem = "no answer in time".to_owned();
+                let endpoints = self.endpoints.clone();
+                self.fail(ask.question, AskError::Unreachable { endpoints, problem });
+            } else if self.put(now, &ask.question) {
+                let session = self.session.as_mut().expect("looked at above");
+                session.in_flight.push_back(Sent { ask, sent_at: now });
+            }
+        }
+    }
+
+    /// The node is not good enough; another may be.
+    fn go_elsewhere(&mut self, why: &str) {
+        if let Some(session) = &mut self.session {
+            session.leave.get_or_insert_with(|| why.to_owned());
+        }
+    }
+
+    /// Whether to leave this connection for another, and why.
+    pub(crate) fn wants_elsewhere(&self) -> Option<&str> {
+        self.session.as_ref()?.leave.as_deref()
+    }
+
+    /// What is to be sent; whatever was sent is to be drained.
+    pub(crate) const fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// When [`Self::tick`] has something to do, if nothing else happens.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        let session_at = self.session.as_ref().map(|session| {
+            let silent_at = session.heard_at.after(SILENCE_MAX);
+            let idle = self.guards.is_empty() && self.wishes.is_empty();
+            match session.in_flight.front() {
+                Some(sent) => session.stalls_at(sent, self.request_timeout),
+                None if idle => Instant::MAX,
+                None => silent_at,
+            }
+        });
+        let times = [self.guards.next_at(), self.wishes.next_at(), session_at, self.leave_by];
+        times.into_iter().flatten().min().filter(|at| *at < Instant::MAX)
+    }
+}
+
+impl Session {
+    /// When to stop believing that the oldest question will be answered. Half of the time a
+    /// question may take, so that the other half is left for another node.
+    fn stalls_at(&self, sent: &Sent, request_timeout: Duration) -> Instant {
+        let stalls_at = sent.sent_at.max(self.heard_at).after(request_timeout / 2);
+        stalls_at.min(sent.ask.give_up_at)
+    }
+}

@@ -1,0 +1,286 @@
+//! What comes of an answer. Here is where a server's word becomes a belief, and where its bounds
+//! are: no longer than asked for, no more waited than time has passed, nothing that is over (T2).
+
+use std::sync::Arc;
+
+use paxoslease_core::{Belief, Instant, Rules};
+use paxoslease_wire::resp::Value;
+
+use super::ask::{Ask, Question};
+use super::speech::{self, Granted, Push, Refusal};
+use super::wishes::Wished;
+use super::{Engine, Sent};
+use crate::command::{Release, Renew, WishReply};
+use crate::error::{AcquireError, AskError, ReleaseError, RenewError};
+use crate::grant::Grant;
+use crate::lease::LeaseGuard;
+use crate::status::Status;
+use crate::ticket::Ticket;
+
+impl Engine {
+    pub(super) fn answered(&mut self, now: Instant, sent: Sent, value: Value<'_>) {
+        let Sent { mut ask, sent_at } = sent;
+        if let Value::Error(text) = value {
+            let refusal = Refusal::new(text);
+            if self.may_move(now, &ask, sent_at, &refusal) {
+                // Asked again elsewhere, with all the rest.
+                self.go_elsewhere(&String::from_utf8_lossy(text));
+                ask.refused += 1;
+                let session = self.session.as_mut().expect("it has just answered");
+                return session.in_flight.push_front(Sent { ask, sent_at });
+            }
+            return self.refused(now, ask.question, refusal);
+        }
+        match ask.question {
+            Question::Acquire(id) => self.acquire_answered(now, id, sent_at, value),
+            Question::Holder(wished) => {
+                let name = wished.wish.label.name().to_string();
+                wished.held(speech::seen(&name, value).ok().flatten());
+            }
+            Question::RenewGuard(slot, tenure) => {
+                self.guard_renewed(now, (slot, tenure), sent_at, value);
+            }
+            Question::Renew(renew) => self.renewed(now, renew, sent_at, value),
+            Question::Release(release) => self.released(release, ask.was_sent, value),
+            Question::Get { name, reply } => {
+                self.served(now);
+                let _left = reply.send(speech::seen(&name, value));
+            }
+            Question::List { reply, .. } => {
+                let session = self.session.as_ref().map_or(0, |session| session.number);
+                let _left = reply.send(speech::page(session, value));
+            }
+            Question::Status { reply } => {
+                let endpoint = self.session.as_ref().map(|session| session.endpoint.clone());
+                let status = Status::new(endpoint.unwrap_or_default(), speech::owned(value));
+                let _left = reply.send(Ok(status));
+            }
+            Question::Cancel(number) => self.cancelled(number),
+            Question::Ping => {}
+        }
+    }
+
+    /// Its node shows that it reaches a majority.
+    fn served(&mut self, now: Instant) {
+        if let Some(session) = &mut self.session {
+            session.served_at = now;
+        }
+    }
+
+    /// Whether to ask elsewhere what this node cannot do. Not if it can do other things: then
+    /// contenders split the vote, and another node would find the same.
+    fn may_move(&self, now: Instant, ask: &Ask, sent_at: Instant, refusal: &Refusal) -> bool {
+        let has_served = self.session.as_ref().is_some_and(|session| session.served_at >= sent_at);
+        let may = match refusal {
+            Refusal::Stopping => true,
+            Refusal::Elsewhere(_) => !has_served && ask.refused + 1 < self.endpoints.len(),
+            Refusal::NotHeld | Refusal::Ttl(_) | Refusal::Final(_) => false,
+        };
+        may && now < ask.give_up_at
+    }
+
+    fn refused(&mut self, now: Instant, question: Question, refusal: Refusal) {
+        match (question, refusal) {
+            (Question::RenewGuard(slot, tenure), Refusal::NotHeld) => {
+                if let Some(guard) = self.guards.remove(slot, tenure) {
+                    guard.ticket.lose();
+                }
+            }
+            (Question::RenewGuard(slot, tenure), _) => {
+                self.guards.renewal_failed((slot, tenure), now);
+            }
+            (Question::Renew(Renew { name, tenure, reply, .. }), refusal) => {
+                let _left = reply.send(Err(match refusal {
+                    Refusal::NotHeld => {
+                        RenewError::NotHeld { name: name.into(), fence: tenure.fence() }
+                    }
+                    Refusal::Ttl(text) => RenewError::Ttl(text),
+                    refusal => RenewError::Ask(refusal.into_ask_error()),
+                }));
+            }
+            (Question::Release(release), Refusal::NotHeld) => release.not_held(),
+            (Question::Acquire(id), refusal) => {
+                let Some(wished) = self.wishes.remove(id) else { return };
+                wished.fail(match refusal {
+                    Refusal::Ttl(text) => AcquireError::Ttl(text),
+                    refusal => AcquireError::Ask(refusal.into_ask_error()),
+                });
+            }
+            (question, refusal) => question.fail(refusal.into_ask_error()),
+        }
+    }
+
+    fn acquire_answered(&mut self, now: Instant, id: u64, sent_at: Instant, value: Value<'_>) {
+        // A push may have overtaken this: then the wish is gone, or was sent anew.
+        let Some(wished) = self.wishes.sent_at(id, sent_at) else { return };
+        match value {
+            Value::Simple(b"QUEUED") => wished.queue(),
+            Value::Null => {
+                self.served(now);
+                if let Some(wished) = self.wishes.remove(id) {
+                    self.not_granted(now, wished);
+                }
+            }
+            value => match value.items().and_then(Granted::new) {
+                Some(granted) => self.granted(now, id, granted),
+                None => self.garbled(Question::Acquire(id), "LEASE.ACQUIRE"),
+            },
+        }
+    }
+
+    pub(super) fn pushed(&mut self, now: Instant, push: Push) {
+        match push {
+            Push::Granted(number, granted) => {
+                if let Some(id) = self.wishes.sent_as(number) {
+                    self.granted(now, id, granted);
+                }
+            }
+            Push::Timeout(number) => {
+                let id = self.wishes.sent_as(number);
+                if let Some(wished) = id.and_then(|id| self.wishes.remove(id)) {
+                    self.not_granted(now, wished);
+                }
+            }
+            Push::Refused(number, refusal) => {
+                let Some(id) = self.wishes.sent_as(number) else { return };
+                match refusal {
+                    // As if the connection had broken: it is asked anew, elsewhere.
+                    Refusal::Stopping => self.go_elsewhere("it is stopping"),
+                    refusal => self.refused(now, Question::Acquire(id), refusal),
+                }
+            }
+            // Watches have connections of their own.
+            Push::Change(_) => {}
+        }
+    }
+
+    /// Somebody else has it, and the node waits no longer. If the wish does, it is asked anew; if
+    /// not, whoever wished hears who has it.
+    fn not_granted(&mut self, now: Instant, wished: Wished) {
+        if matches!(wished.wish.reply, WishReply::Nobody) {
+            return;
+        }
+        if wished.wait(now).is_some() {
+            return self.wish_again(wished);
+        }
+        self.ask(now, Question::Holder(Box::new(wished)));
+    }
+
+    fn granted(&mut self, now: Instant, id: u64, granted: Granted) {
+        self.served(now);
+        let Some(wished) = self.wishes.remove(id) else { return };
+        let Some(session) = &self.session else { return };
+        let drift = session.greeting.drift;
+        let Granted { tenure, .. } = granted;
+        let ttl = granted.ttl.min(wished.wish.ttl);
+        // Nobody can have waited longer than time has passed.
+        let waited = granted.waited.min(now.since(wished.sent_at));
+        let ends_at = drift.remote_belief_ends_at(Rules::ALL, wished.sent_at, waited, ttl);
+        let belief = Belief::granted(tenure, ends_at);
+        if !belief.is_held(now) {
+            // Its time is over before anybody knew of it.
+            self.undo(now, &wished, belief);
+            if wished.has_time(now) {
+                return self.wish_again(wished);
+            }
+            let problem = "the lease was granted, but its time was over".to_owned();
+            let endpoints = vec![self.endpoint()];
+            return wished.fail(AskError::Unreachable { endpoints, problem }.into());
+        }
+        match wished.wish.reply {
+            WishReply::Nobody => self.undo(now, &wished, belief),
+            WishReply::Detached(reply) => {
+                let grant = Grant { clock: self.clock.clone(), belief, ttl, waited };
+                if reply.send(Ok(grant)).is_err() {
+                    let name = wished.wish.label.name().as_str().into();
+                    self.ask(now, Question::Release(Release { name, tenure, reply: None }));
+                }
+            }
+            WishReply::Guard(shared, reply) => {
+                let ticket = Arc::new(Ticket::new(belief, self.guards.vacant()));
+                let (label, asked) = (wished.wish.label, wished.wish.ttl);
+                // Where the granting round began, as far as we can know.
+                let span = drift.belief_span(Rules::ALL, ttl);
+                let began_at = ends_at.as_nanos().saturating_sub(span.as_nanos() as u64);
+                let began_at = Instant::from_nanos(began_at);
+                self.guards.add((Arc::clone(&ticket), label.clone()), asked, began_at);
+                let guard = LeaseGuard::new(shared, ticket, label, tenure, asked.as_duration());
+                // Whoever left drops it, and that gives it back.
+                let _left = reply.send(Ok(guard));
+            }
+        }
+    }
+
+    /// Gives back what nobody has.
+    fn undo(&mut self, now: Instant, wished: &Wished, belief: Belief) {
+        let name = wished.wish.label.name().as_str().into();
+        self.ask(now, Question::Release(Release { name, tenure: belief.tenure(), reply: None }));
+    }
+
+    fn guard_renewed(
+        &mut self,
+        now: Instant,
+        (slot, tenure): (usize, paxoslease_core::Tenure),
+        sent_at: Instant,
+        value: Value<'_>,
+    ) {
+        let Some(ttl) = value.integer().and_then(speech::millis) else {
+            self.guards.renewal_failed((slot, tenure), now);
+            return self.go_elsewhere("the reply to LEASE.RENEW is none");
+        };
+        self.served(now);
+        let Some(session) = &self.session else { return };
+        let drift = session.greeting.drift;
+        let Some(guard) = self.guards.get_mut(slot, tenure) else { return };
+        let ttl = ttl.min(guard.ttl);
+        if !self.guards.renewed((slot, tenure), drift, ttl, sent_at) {
+            self.lose(now, slot, tenure);
+        }
+    }
+
+    fn renewed(&mut self, now: Instant, renew: Renew, sent_at: Instant, value: Value<'_>) {
+        let Some(ttl) = value.integer().and_then(speech::millis) else {
+            return self.garbled(Question::Renew(renew), "LEASE.RENEW");
+        };
+        self.served(now);
+        let Some(session) = &self.session else { return };
+        let ttl = ttl.min(renew.ttl);
+        let ends_at = session.greeting.drift.belief_ends_at(Rules::ALL, sent_at, ttl);
+        let belief = Belief::granted(renew.tenure, ends_at);
+        let waited = std::time::Duration::ZERO;
+        let grant = Grant { clock: self.clock.clone(), belief, ttl, waited };
+        let _left = renew.reply.send(Ok(grant));
+    }
+
+    fn released(&mut self, release: Release, was_sent: bool, value: Value<'_>) {
+        match value.integer() {
+            Some(1) => release.confirm(),
+            // Maybe it was released by the node that was asked before.
+            Some(0) if was_sent => release.confirm(),
+            Some(0) => release.not_held(),
+            _ => self.garbled(Question::Release(release), "LEASE.RELEASE"),
+        }
+    }
+
+    /// An answer that makes no sense: whoever asked hears so, and the connection is not trusted
+    /// any more.
+    fn garbled(&mut self, question: Question, asked: &str) {
+        self.go_elsewhere(&format!("the reply to {asked} is none"));
+        self.fail(question, speech::unexpected(asked));
+    }
+
+    fn endpoint(&self) -> String {
+        self.session.as_ref().map(|session| session.endpoint.clone()).unwrap_or_default()
+    }
+}
+
+impl Release {
+    fn confirm(self) {
+        let _left = self.reply.map(|reply| reply.send(Ok(())));
+    }
+
+    fn not_held(self) {
+        let error = ReleaseError::NotHeld { name: self.name.into(), fence: self.tenure.fence() };
+        let _left = self.reply.map(|reply| reply.send(Err(error)));
+    }
+}

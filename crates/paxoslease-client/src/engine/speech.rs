@@ -1,0 +1,324 @@
+//! What is said to a node and what its answers mean: questions to bytes, replies to values.
+//!
+//! Believes nothing beyond its form: bounds on what a reply may promise are the engine's. Knows no
+//! connection and no time.
+
+use std::time::Duration;
+
+use paxoslease_core::{Drift, Label, Tenure, Ttl};
+use paxoslease_wire::resp::{self, Value, put_array, put_bulk, put_bulk_integer, put_command};
+
+use crate::error::AskError;
+use crate::list::Page;
+use crate::status;
+use crate::watch::{Change, Sighting};
+
+pub(crate) fn put_acquire(out: &mut Vec<u8>, label: &Label, ttl: Ttl, wait: Option<(u64, u64)>) {
+    put_array(out, if wait.is_some() { 9 } else { 5 });
+    put_bulk(out, b"LEASE.ACQUIRE");
+    put_bulk(out, label.name().as_bytes());
+    put_bulk_integer(out, u64::from(ttl.as_millis()));
+    put_bulk(out, b"HOLDER");
+    put_bulk(out, label.holder().as_bytes());
+    if let Some((wait_ms, id)) = wait {
+        put_bulk(out, b"WAIT");
+        put_bulk_integer(out, wait_ms);
+        put_bulk(out, b"NOTIFY");
+        put_bulk_integer(out, id);
+    }
+}
+
+pub(crate) fn put_renew(out: &mut Vec<u8>, name: &[u8], tenure: Tenure, ttl: Ttl) {
+    put_array(out, 4);
+    put_bulk(out, b"LEASE.RENEW");
+    put_bulk(out, name);
+    put_bulk_integer(out, tenure.fence());
+    put_bulk_integer(out, u64::from(ttl.as_millis()));
+}
+
+pub(crate) fn put_release(out: &mut Vec<u8>, name: &[u8], tenure: Tenure) {
+    put_array(out, 3);
+    put_bulk(out, b"LEASE.RELEASE");
+    put_bulk(out, name);
+    put_bulk_integer(out, tenure.fence());
+}
+
+/// Takes back a wait of this connection.
+pub(crate) fn put_cancel(out: &mut Vec<u8>, id: u64) {
+    put_array(out, 2);
+    put_bulk(out, b"LEASE.CANCEL");
+    put_bulk_integer(out, id);
+}
+
+pub(crate) fn put_get(out: &mut Vec<u8>, name: &str) {
+    put_command(out, &[b"LEASE.GET", name.as_bytes()]);
+}
+
+pub(crate) fn put_list(out: &mut Vec<u8>, cursor: &str, prefix: &str, count: u32) {
+    put_array(out, 6);
+    put_bulk(out, b"LEASE.LIST");
+    put_bulk(out, cursor.as_bytes());
+    put_bulk(out, b"MATCH");
+    put_bulk(out, format!("{prefix}*").as_bytes());
+    put_bulk(out, b"COUNT");
+    put_bulk_integer(out, u64::from(count));
+}
+
+pub(crate) fn put_watch(out: &mut Vec<u8>, prefix: &str) {
+    put_command(out, &[b"LEASE.WATCH", format!("{prefix}*").as_bytes()]);
+}
+
+pub(crate) fn put_status(out: &mut Vec<u8>) {
+    put_command(out, &[b"CELL.STATUS"]);
+}
+
+pub(crate) fn put_ping(out: &mut Vec<u8>) {
+    put_command(out, &[b"PING"]);
+}
+
+/// Says who is asking. The token goes first: nodes that want one say nothing else before.
+/// Returns how many replies to expect before the greeting, and after it.
+pub(crate) fn put_hello(
+    out: &mut Vec<u8>,
+    token: Option<&str>,
+    name: Option<&str>,
+) -> (usize, usize) {
+    if let Some(token) = token {
+        put_command(out, &[b"AUTH", token.as_bytes()]);
+    }
+    put_command(out, &[b"HELLO", b"3"]);
+    if let Some(name) = name {
+        put_command(out, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
+    }
+    (usize::from(token.is_some()), usize::from(name.is_some()))
+}
+
+/// Why a node refused, by the first word of its error.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    NotHeld,
+    Ttl(String),
+    /// This node is about to go.
+    Stopping,
+    /// This node cannot, another might.
+    Elsewhere(AskError),
+    /// Nobody would answer otherwise.
+    Final(AskError),
+}
+
+impl Refusal {
+    pub(crate) fn new(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
+        let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        let rest = rest.to_owned();
+        match word {
+            "NOTHELD" => Self::NotHeld,
+            "TTL" => Self::Ttl(rest),
+            "NOQUORUM" => Self::Elsewhere(AskError::NoQuorum(rest)),
+            "QUARANTINE" => Self::Elsewhere(AskError::Quarantine(rest)),
+            "STOPPING" => Self::Stopping,
+            "NAME" => Self::Final(AskError::Name(rest)),
+            "BUSY" => Self::Final(AskError::Busy(rest)),
+            "NOAUTH" | "NOPERM" | "WRONGPASS" => Self::Final(AskError::Denied(rest)),
+            _ => Self::Final(AskError::Protocol(text.into_owned())),
+        }
+    }
+
+    /// For questions that have no lease to lose.
+    pub(crate) fn into_ask_error(self) -> AskError {
+        match self {
+            Self::Elsewhere(error) | Self::Final(error) => error,
+            Self::NotHeld => AskError::Protocol("NOTHELD for a question about no tenure".into()),
+            Self::Ttl(text) => AskError::Protocol(text),
+            Self::Stopping => AskError::Busy("it is stopping".into()),
+        }
+    }
+}
+
+/// What a node says of itself when it is greeted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Greeting {
+    pub(crate) cell: String,
+    pub(crate) node: u16,
+    pub(crate) drift: Drift,
+}
+
+impl Greeting {
+    /// # Errors
+    /// When it is no PaxosLease node, or its clocks are beyond what leases can be counted with.
+    pub(crate) fn new(reply: Value<'_>) -> Result<Self, AskError> {
+        let bad = |what: String| AskError::Protocol(what);
+        if let Value::Error(text) = reply {
+            return Err(Refusal::new(text).into_ask_error());
+        }
+        let server = reply.field(b"server").and_then(Value::bytes).unwrap_or_default();
+        if server != b"paxoslease" {
+            let server = String::from_utf8_lossy(server);
+            return Err(bad(format!("the server calls itself {server:?}, not paxoslease")));
+        }
+        let number = |key: &str| {
+            let found = reply.field(key.as_bytes()).and_then(Value::integer);
+            let found = found.and_then(|number| u32::try_from(number).ok());
+            found.ok_or_else(|| bad(format!("its greeting lacks {key}")))
+        };
+        let granularity = Duration::from_micros(u64::from(number("clock_granularity_us")?));
+        let drift = Drift::new(number("clock_drift_ppm")?, granularity);
+        Ok(Self {
+            cell: text(reply.field(b"cell"))
+                .ok_or_else(|| bad("its greeting lacks cell".into()))?,
+            node: u16::try_from(number("node")?).map_err(|_| bad("no such node".into()))?,
+            drift: drift.ok_or_else(|| bad("its clocks drift too much for leases".into()))?,
+        })
+    }
+}
+
+/// A grant as it was worded; nothing of it is believed yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Granted {
+    pub(crate) tenure: Tenure,
+    pub(crate) ttl: Ttl,
+    pub(crate) waited: Duration,
+}
+
+impl Granted {
+    /// Fence, ttl and time waited, in turn.
+    pub(crate) fn new(mut items: resp::Items<'_>) -> Option<Self> {
+        let mut number = || items.next()?.integer();
+        let tenure = Tenure::from_fence(u64::try_from(number()?).ok()?)?;
+        let ttl = millis(number()?)?;
+        let waited = Duration::from_millis(u64::try_from(number()?).ok()?);
+        Some(Self { tenure, ttl, waited })
+    }
+}
+
+/// A ttl in milliseconds; what is beyond the longest is the longest, and capped later.
+pub(crate) fn millis(number: i64) -> Option<Ttl> {
+    let number = u64::try_from(number).ok()?;
+    Ttl::from_millis(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// What came without a question.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Push {
+    Granted(u64, Granted),
+    /// The wait is over.
+    Timeout(u64),
+    /// The wait cannot go on.
+    Refused(u64, Refusal),
+    Change(Change),
+}
+
+impl Push {
+    /// `None` for what this client does not know: a newer node may say more.
+    pub(crate) fn new(mut items: resp::Items<'_>) -> Option<Self> {
+        let kind = items.next()?.bytes()?;
+        match kind {
+            b"lease.granted" => {
+                let id = id(items.next()?)?;
+                Some(Self::Granted(id, Granted::new(items)?))
+            }
+            b"lease.timeout" => Some(Self::Timeout(id(items.next()?)?)),
+            b"lease.refused" => {
+                let id = id(items.next()?)?;
+                let (Value::Error(text) | Value::Bulk(text) | Value::Simple(text)) =
+                    items.next()?
+                else {
+                    return None;
+                };
+                Some(Self::Refused(id, Refusal::new(text)))
+            }
+            b"lease.held" => {
+                let (name, holder) = (text(items.next())?, text(items.next())?);
+                let seen = sighting(name, holder, items.next(), items.next())?;
+                Some(Self::Change(Change::Held(seen)))
+            }
+            b"lease.freed" => Some(Self::Change(Change::Freed { name: text(items.next())? })),
+            b"lease.expired" => {
+                let name = text(items.next())?;
+                let fence = u64::try_from(items.next()?.integer()?).ok()?;
+                Some(Self::Change(Change::Expired { name, fence }))
+            }
+            b"lease.missed" => {
+                let count = u64::try_from(items.next()?.integer()?).ok()?;
+                Some(Self::Change(Change::Missed(count)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Ids come back as they went, or as numbers.
+fn id(value: Value<'_>) -> Option<u64> {
+    match value {
+        Value::Integer(number) => u64::try_from(number).ok(),
+        value => std::str::from_utf8(value.bytes()?).ok()?.parse().ok(),
+    }
+}
+
+fn text(value: Option<Value<'_>>) -> Option<String> {
+    value?.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+fn sighting(
+    name: String,
+    holder: String,
+    fence: Option<Value<'_>>,
+    ttl_ms: Option<Value<'_>>,
+) -> Option<Sighting> {
+    let number = |value: Option<Value<'_>>| u64::try_from(value?.integer()?).ok();
+    let remaining = Duration::from_millis(number(ttl_ms)?);
+    Some(Sighting { name, holder, fence: number(fence)?, remaining })
+}
+
+/// The reply to LEASE.GET.
+pub(crate) fn seen(name: &str, reply: Value<'_>) -> Result<Option<Sighting>, AskError> {
+    if reply == Value::Null {
+        return Ok(None);
+    }
+    let holder = text(reply.field(b"holder")).unwrap_or_default();
+    let found = sighting(name.into(), holder, reply.field(b"fence"), reply.field(b"ttl_ms"));
+    found.map(Some).ok_or_else(|| unexpected("LEASE.GET"))
+}
+
+/// The reply to LEASE.LIST.
+pub(crate) fn page(session: u64, reply: Value<'_>) -> Result<Page, AskError> {
+    let bad = || unexpected("LEASE.LIST");
+    let mut items = reply.items().ok_or_else(bad)?;
+    let cursor = text(items.next()).ok_or_else(bad)?;
+    let cursor = (cursor != "0").then(|| cursor.into());
+    let entry = |entry: Value<'_>| {
+        let field = |key: &[u8]| entry.field(key);
+        let (name, holder) = (text(field(b"name"))?, text(field(b"holder"))?);
+        sighting(name, holder, field(b"fence"), field(b"ttl_ms"))
+    };
+    let entries = items.next().and_then(Value::items).ok_or_else(bad)?;
+    let leases = entries.map(entry).collect::<Option<Vec<_>>>().ok_or_else(bad)?;
+    Ok(Page { session, cursor, leases })
+}
+
+/// Any reply, for those who want all of it.
+pub(crate) fn owned(value: Value<'_>) -> status::Value {
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match value {
+        Value::Null => status::Value::Null,
+        Value::Boolean(truth) => status::Value::Bool(truth),
+        Value::Integer(number) => status::Value::Integer(number),
+        Value::Double(number) => status::Value::Double(number),
+        Value::Simple(bytes)
+        | Value::Bulk(bytes)
+        | Value::Error(bytes)
+        | Value::BigNumber(bytes)
+        | Value::Verbatim { text: bytes, .. } => status::Value::Text(lossy(bytes)),
+        Value::Array(items) | Value::Set(items) | Value::Push(items) => {
+            status::Value::List(items.map(owned).collect())
+        }
+        Value::Map(items) => {
+            let key = |key: Value<'_>| text(Some(key)).unwrap_or_default();
+            status::Value::Map(items.pairs().map(|(k, value)| (key(k), owned(value))).collect())
+        }
+    }
+}
+
+pub(crate) fn unexpected(question: &str) -> AskError {
+    AskError::Protocol(format!("the reply to {question} is none"))
+}

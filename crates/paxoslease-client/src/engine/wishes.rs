@@ -1,0 +1,241 @@
+//! Wishes for leases, from the asking to the answer: unsent, under way, or queued at a node.
+//!
+//! A wish stays here while it is asked anew at another node. Each time it is sent it has another
+//! number, so that a late or repeated answer to an earlier sending grants nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use paxoslease_core::Instant;
+
+use super::Engine;
+use super::ask::{Ask, Question};
+use crate::command::{Wish, WishReply};
+use crate::error::{AcquireError, AskError};
+use crate::watch::Sighting;
+
+/// The longest a node is asked to let a wish wait: beyond the patience of anybody.
+const WAIT_MS_MAX: u64 = u32::MAX as u64;
+
+/// How a wish stands with the node of this session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Unsent,
+    Sent,
+    /// The node will say when it is granted.
+    Queued,
+}
+
+pub(crate) struct Wished {
+    pub(super) wish: Wish,
+    /// When it need not be waited for any more.
+    wait_until: Instant,
+    /// When it fails unless a node has begun to wait for it.
+    give_up_at: Instant,
+    place: Place,
+    /// Whether any node has ever begun to wait for it.
+    was_queued: bool,
+    sendings: u16,
+    pub(super) sent_at: Instant,
+    /// Whether the node was told a number to call it by.
+    has_number: bool,
+}
+
+impl fmt::Debug for Wished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Wished({}, {:?}, {:?})", self.wish.id, self.wish.label, self.place)
+    }
+}
+
+impl Wished {
+    /// How long a node should wait, and the number of this sending; `None` for not at all.
+    pub(super) fn wait(&self, now: Instant) -> Option<(u64, u64)> {
+        let millis = self.wait_until.since(now).as_millis();
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX).min(WAIT_MS_MAX);
+        (millis > 0).then_some((millis, self.number()))
+    }
+
+    fn number(&self) -> u64 {
+        self.wish.id << 16 | u64::from(self.sendings)
+    }
+
+    /// Whether there is time to ask once more.
+    pub(super) fn has_time(&self, now: Instant) -> bool {
+        now < self.give_up_at.max(self.wait_until)
+    }
+
+    pub(super) fn fail(self, error: AcquireError) {
+        self.wish.reply.fail(error);
+    }
+
+    /// A node has begun to wait for it.
+    pub(super) const fn queue(&mut self) {
+        self.place = Place::Queued;
+        self.was_queued = true;
+    }
+
+    /// Somebody else has it.
+    pub(super) fn held(self, seen: Option<Sighting>) {
+        let name = self.wish.label.name().to_string();
+        self.fail(AcquireError::Held { name, seen });
+    }
+
+    /// When to stop expecting a node to say that the wait is over.
+    fn overdue_at(&self, request_timeout: Duration) -> Instant {
+        self.wait_until.after(request_timeout)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Wishes {
+    by_id: BTreeMap<u64, Wished>,
+    /// Those that wait for a while, by when that is surely over.
+    overdue: BTreeSet<(Instant, u64)>,
+    request_timeout: Duration,
+}
+
+impl Wishes {
+    pub(super) fn add(&mut self, now: Instant, request_timeout: Duration, wish: Wish) -> u64 {
+        self.request_timeout = request_timeout;
+        let id = wish.id;
+        let wished = Wished {
+            wait_until: now.after(wish.wait),
+            give_up_at: now.after(request_timeout),
+            place: Place::Unsent,
+            was_queued: false,
+            sendings: 0,
+            sent_at: Instant::ZERO,
+            has_number: false,
+            wish,
+        };
+        self.overdue.insert((wished.overdue_at(request_timeout), id));
+        self.by_id.insert(id, wished);
+        id
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// It is about to be sent. `None` when nobody wants it any more.
+    pub(super) fn send(&mut self, id: u64, now: Instant) -> Option<&Wished> {
+        let wished = self.by_id.get_mut(&id)?;
+        wished.place = Place::Sent;
+        wished.sendings = wished.sendings.wrapping_add(1);
+        wished.sent_at = now;
+        wished.has_number = wished.wait(now).is_some();
+        Some(wished)
+    }
+
+    /// The wish as it was sent then, unless it was answered since.
+    pub(super) fn sent_at(&mut self, id: u64, sent_at: Instant) -> Option<&mut Wished> {
+        let wished = self.by_id.get_mut(&id)?;
+        (wished.sent_at == sent_at && wished.place == Place::Sent).then_some(wished)
+    }
+
+    /// The wish that was sent under this number, and not since.
+    pub(super) fn sent_as(&self, number: u64) -> Option<u64> {
+        let wished = self.by_id.get(&(number >> 16))?;
+        (wished.number() == number && wished.place != Place::Unsent).then_some(wished.wish.id)
+    }
+
+    /// The connection is over: whether it is to be asked anew. What nobody wants any more went
+    /// with the connection (P8).
+    pub(super) fn ask_again(&mut self, id: u64) -> bool {
+        let Some(wished) = self.by_id.get_mut(&id) else { return false };
+        if matches!(wished.wish.reply, WishReply::Nobody) {
+            self.remove(id);
+            return false;
+        }
+        wished.place = Place::Unsent;
+        true
+    }
+
+    /// Those the node has begun to wait for, which are to be asked anew, in the order they came.
+    pub(super) fn queued(&mut self) -> impl Iterator<Item = u64> {
+        let queued = self.by_id.values().filter(|wished| wished.place == Place::Queued);
+        let mut ids: Vec<u64> = queued.map(|wished| wished.wish.id).collect();
+        ids.retain(|id| self.ask_again(*id));
+        ids.into_iter()
+    }
+
+    /// Whether it waits on although no node can be reached: one that was queued before waits as
+    /// long as it wanted to, others as long as a question may take if some node got to hear it.
+    pub(super) fn outlasts(&self, id: u64, now: Instant, was_sent: bool) -> bool {
+        self.by_id.get(&id).is_some_and(|wished| {
+            let until = if wished.was_queued { wished.wait_until } else { wished.give_up_at };
+            (was_sent || wished.was_queued) && now < until
+        })
+    }
+
+    pub(super) fn remove(&mut self, id: u64) -> Option<Wished> {
+        let wished = self.by_id.remove(&id)?;
+        self.overdue.remove(&(wished.overdue_at(self.request_timeout), id));
+        Some(wished)
+    }
+
+    /// One whose wait is long over, although nobody said so.
+    fn overdue(&mut self, now: Instant) -> Option<Wished> {
+        let &(at, id) = self.overdue.first()?;
+        (at <= now).then(|| self.remove(id)).flatten()
+    }
+
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.overdue.first().map(|(at, _)| *at)
+    }
+
+    /// Nobody gets a lease any more; what a node was asked for is to be given back.
+    pub(super) fn turn_away(&mut self, error: &AskError) {
+        self.overdue.clear();
+        for wished in self.by_id.values_mut() {
+            let reply = std::mem::replace(&mut wished.wish.reply, WishReply::Nobody);
+            reply.fail(error.clone().into());
+        }
+        self.by_id.retain(|_, wished| wished.place != Place::Unsent);
+    }
+}
+
+impl Engine {
+    /// P8: nobody waits for it any more. If a node was asked, the wish stays until that answers:
+    /// what it grants is to be given back.
+    pub(super) fn abandon(&mut self, now: Instant, id: u64) {
+        let Some(wished) = self.wishes.by_id.get_mut(&id) else { return };
+        wished.wish.reply = WishReply::Nobody;
+        match wished.place {
+            Place::Unsent => drop(self.wishes.remove(id)),
+            Place::Sent | Place::Queued if wished.has_number => {
+                let number = wished.number();
+                self.ask(now, Question::Cancel(number));
+            }
+            Place::Sent | Place::Queued => {}
+        }
+    }
+
+    /// The node says that it waits no longer. What it granted before, it said before.
+    pub(super) fn cancelled(&mut self, number: u64) {
+        let id = self.wishes.sent_as(number);
+        drop(id.and_then(|id| self.wishes.remove(id)));
+    }
+
+    /// A server that never says that a wait is over does not make it longer. The connection goes,
+    /// and with it the wish at that node.
+    pub(super) fn tend_wishes(&mut self, now: Instant) {
+        while let Some(wished) = self.wishes.overdue(now) {
+            if wished.place != Place::Unsent {
+                self.go_elsewhere("it does not say that a wait is over");
+            }
+            let problem = "no answer in time".to_owned();
+            let endpoints = self.endpoints.clone();
+            wished.fail(AskError::Unreachable { endpoints, problem }.into());
+        }
+    }
+
+    /// Asks for it once more, at the end of the queue.
+    pub(super) fn wish_again(&mut self, wished: Wished) {
+        let (id, give_up_at) = (wished.wish.id, wished.give_up_at.max(wished.wait_until));
+        self.wishes.overdue.insert((wished.overdue_at(self.request_timeout), id));
+        self.wishes.by_id.insert(id, Wished { place: Place::Unsent, ..wished });
+        self.pending.push_back(Ask::new(Question::Acquire(id), give_up_at));
+    }
+}

@@ -1,0 +1,257 @@
+//! Those who look on over connections of their own: watches, observers of elections, and whoever
+//! asks one node for its status. Hints, all of it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use paxoslease_wire::resp::Value;
+use tokio::sync::watch::Sender;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::election::Leader;
+use crate::engine::speech::{
+    self, Push, Refusal, put_get, put_ping, put_status, put_watch, unexpected,
+};
+use crate::error::AskError;
+use crate::link::{Dialler, Link, LinkError};
+use crate::status::Status;
+use crate::watch::{Change, Sighting, Subscription};
+
+/// How long to pause before the next endpoint is tried.
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long a node may be silent before it is asked for a sign of life, and as long again for it.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// How soon to ask again after a node could not say who leads.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Asks one node, and nobody else.
+pub(crate) async fn status_of(dialler: &Dialler, endpoint: &str) -> Result<Status, AskError> {
+    let (mut link, _) = dialler.dial(endpoint).await?;
+    let mut out = Vec::new();
+    put_status(&mut out);
+    let asked = async {
+        link.send(&out).await?;
+        link.receive(|reply| match reply {
+            Value::Error(text) => Err(Refusal::new(text).into_ask_error()),
+            reply => Ok(Status::new(endpoint.to_owned(), speech::owned(reply))),
+        })
+        .await
+    };
+    let answer = timeout(dialler.config.request_timeout, asked).await;
+    answer.unwrap_or(Err(LinkError::Timeout)).unwrap_or_else(|error| {
+        let problem = format!("{endpoint}: {error}");
+        Err(AskError::Unreachable { endpoints: vec![endpoint.to_owned()], problem })
+    })
+}
+
+/// Follows names that begin with a prefix, until nobody watches any more.
+pub(crate) async fn watch(dialler: Rc<Dialler>, first: usize, subscription: Subscription) {
+    let following = follow(&dialler, first, &subscription.prefix, Watcher(&subscription));
+    tokio::select! {
+        () = following => {}
+        () = subscription.closed() => {}
+    }
+}
+
+/// Follows who leads, until nobody observes any more.
+pub(crate) async fn observe(
+    dialler: Rc<Dialler>,
+    first: usize,
+    name: Box<str>,
+    leader: Sender<Option<Leader>>,
+) {
+    let observer = Observing {
+        name: &name,
+        leader: &leader,
+        ask_at: None,
+        is_asked: false,
+        was_answered: false,
+    };
+    tokio::select! {
+        () = follow(&dialler, first, &name, observer) => {}
+        () = leader.closed() => {}
+    }
+}
+
+/// Somebody who hears what a node says of some names.
+trait Onlooker {
+    /// A node was found.
+    fn connected(&mut self, endpoint: &str, out: &mut Vec<u8>);
+    /// It is gone, or none was found.
+    fn disconnected(&mut self, problem: String);
+    fn changed(&mut self, change: Change, out: &mut Vec<u8>);
+    /// An answer to a question of its own.
+    fn answered(&mut self, reply: Value<'_>, out: &mut Vec<u8>);
+    /// When to call [`Self::tick`], if not at all sooner.
+    fn next_at(&self) -> Option<Instant>;
+    fn tick(&mut self, out: &mut Vec<u8>);
+}
+
+/// Follows a prefix at one node after the other, for ever.
+async fn follow(dialler: &Dialler, first: usize, prefix: &str, mut onlooker: impl Onlooker) {
+    let endpoints = &dialler.config.endpoints;
+    let mut pause = PAUSE;
+    for endpoint in endpoints.iter().cycle().skip(first) {
+        let problem = match dialler.dial(endpoint).await {
+            Ok((link, _)) => {
+                let heard = follow_at(link, endpoint, prefix, &mut onlooker, &mut pause).await;
+                let Err(error) = heard;
+                format!("{endpoint}: {error}")
+            }
+            Err(error) => error.to_string(),
+        };
+        // Once is enough, until it goes well again.
+        if pause == PAUSE {
+            onlooker.disconnected(problem);
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Follows a prefix at one node, as long as that goes well.
+async fn follow_at(
+    mut link: Link,
+    endpoint: &str,
+    prefix: &str,
+    onlooker: &mut impl Onlooker,
+    pause: &mut Duration,
+) -> Result<std::convert::Infallible, LinkError> {
+    let mut out = Vec::new();
+    put_watch(&mut out, prefix);
+    link.send(&out).await?;
+    let accepted = link.receive_within(SILENCE_MAX, |reply| match reply {
+        Value::Error(text) => Err(LinkError::Refused(Refusal::new(text).into_ask_error())),
+        _ => Ok(()),
+    });
+    accepted.await??;
+    *pause = PAUSE;
+    out.clear();
+    onlooker.connected(endpoint, &mut out);
+    // Signs of life that were asked for and have not come.
+    let mut pings: u32 = 0;
+    let mut silent_at = Instant::now() + SILENCE_MAX;
+    loop {
+        link.send(&out).await?;
+        out.clear();
+        let wake_at = onlooker.next_at().map_or(silent_at, |at| at.min(silent_at));
+        let heard = link.receive(|value| match value {
+            Value::Push(items) => {
+                if let Some(Push::Change(change)) = Push::new(items) {
+                    onlooker.changed(change, &mut out);
+                }
+            }
+            Value::Simple(b"PONG") => {}
+            reply => onlooker.answered(reply, &mut out),
+        });
+        match timeout_at(wake_at, heard).await {
+            Ok(heard) => {
+                heard?;
+                pings = 0;
+                silent_at = Instant::now() + SILENCE_MAX;
+            }
+            Err(_) if Instant::now() < silent_at => {}
+            Err(_) if pings > 0 => return Err(LinkError::Timeout),
+            Err(_) => {
+                pings += 1;
+                put_ping(&mut out);
+                silent_at = Instant::now() + SILENCE_MAX;
+            }
+        }
+        onlooker.tick(&mut out);
+    }
+}
+
+struct Watcher<'a>(&'a Subscription);
+
+impl Onlooker for Watcher<'_> {
+    fn connected(&mut self, endpoint: &str, _: &mut Vec<u8>) {
+        self.0.offer(Change::Connected { endpoint: endpoint.to_owned() });
+    }
+
+    fn disconnected(&mut self, problem: String) {
+        self.0.offer(Change::Disconnected { problem });
+    }
+
+    fn changed(&mut self, change: Change, _: &mut Vec<u8>) {
+        self.0.offer(change);
+    }
+
+    fn answered(&mut self, _: Value<'_>, _: &mut Vec<u8>) {}
+
+    fn next_at(&self) -> Option<Instant> {
+        None
+    }
+
+    fn tick(&mut self, _: &mut Vec<u8>) {}
+}
+
+/// Asks a majority whenever a hint says that something may have changed, and when the lease that
+/// was seen last should be over: one that runs out is not announced everywhere.
+struct Observing<'a> {
+    name: &'a str,
+    leader: &'a Sender<Option<Leader>>,
+    ask_at: Option<Instant>,
+    is_asked: bool,
+    was_answered: bool,
+}
+
+impl Onlooker for Observing<'_> {
+    fn connected(&mut self, _: &str, out: &mut Vec<u8>) {
+        self.is_asked = false;
+        self.ask_at = Some(Instant::now());
+        self.tick(out);
+    }
+
+    fn disconnected(&mut self, _: String) {}
+
+    fn changed(&mut self, change: Change, _: &mut Vec<u8>) {
+        let concerns_it = match &change {
+            Change::Held(Sighting { name, .. })
+            | Change::Freed { name }
+            | Change::Expired { name, .. } => name == self.name,
+            Change::Missed(_) => true,
+            Change::Connected { .. } | Change::Disconnected { .. } => false,
+        };
+        if concerns_it {
+            self.ask_at = Some(Instant::now());
+        }
+    }
+
+    fn answered(&mut self, reply: Value<'_>, _: &mut Vec<u8>) {
+        self.is_asked = false;
+        let seen = match reply {
+            Value::Error(_) => Err(unexpected("LEASE.GET")),
+            reply => speech::seen(self.name, reply),
+        };
+        let Ok(seen) = seen else {
+            self.ask_at = Some(Instant::now() + ASK_AGAIN);
+            return;
+        };
+        if let Some(seen) = &seen {
+            let over_at = Instant::now() + seen.remaining.min(Duration::from_secs(3600));
+            // A hint that came meanwhile asks sooner.
+            self.ask_at = Some(self.ask_at.map_or(over_at, |at| at.min(over_at)));
+        }
+        let leader = seen.map(Leader::from);
+        let is_first = !std::mem::replace(&mut self.was_answered, true);
+        self.leader.send_if_modified(|known| {
+            let is_new = is_first || *known != leader;
+            *known = leader;
+            is_new
+        });
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        self.ask_at.filter(|_| !self.is_asked)
+    }
+
+    fn tick(&mut self, out: &mut Vec<u8>) {
+        if self.next_at().is_some_and(|at| at <= Instant::now()) {
+            self.ask_at = None;
+            self.is_asked = true;
+            put_get(out, self.name);
+        }
+    }
+}
