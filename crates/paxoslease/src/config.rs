@@ -134,6 +134,9 @@ impl FromStr for Role {
 }
 
 /// Where a node listens, each as `host:port`. Port 0 is any that is free.
+///
+/// The daemon listens for clients and HTTP on loopback if nothing is said, and not at all if it is
+/// told `off`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Listen {
@@ -218,6 +221,16 @@ pub struct Limits {
     pub acquires_per_second: Option<u32>,
 }
 
+impl Limits {
+    /// Sets one, as `key = number` in the table `[limits]` of a file would.
+    ///
+    /// # Errors
+    /// When there is no such key or the number does not suit it; then nothing was changed.
+    pub fn set(&mut self, assignment: &str) -> Result<(), TomlError> {
+        file::parse_limit(self, assignment)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -230,6 +243,31 @@ impl Default for Limits {
             inflight_per_connection: 10_000,
             acquires_per_second: None,
         }
+    }
+}
+
+impl Listen {
+    /// Where the daemon listens for clients if nothing is said.
+    pub const CLIENTS_DEFAULT: &str = "127.0.0.1:7400";
+    /// Where the daemon listens for HTTP if nothing is said.
+    pub const HTTP_DEFAULT: &str = "127.0.0.1:7402";
+    /// Says that nobody is listened for.
+    pub const OFF: &str = "off";
+
+    /// Where the daemon listens for clients, if at all.
+    #[must_use]
+    pub fn for_clients(&self) -> Option<&str> {
+        Self::unless_off(self.clients.as_deref().unwrap_or(Self::CLIENTS_DEFAULT))
+    }
+
+    /// Where the daemon listens for HTTP, if at all.
+    #[must_use]
+    pub fn for_http(&self) -> Option<&str> {
+        Self::unless_off(self.http.as_deref().unwrap_or(Self::HTTP_DEFAULT))
+    }
+
+    fn unless_off(address: &str) -> Option<&str> {
+        Some(address).filter(|address| *address != Self::OFF)
     }
 }
 

@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Config, Role, Tls, parse_duration};
+use super::{Config, Limits, Role, Tls, parse_duration};
 
 /// What is wrong with a configuration as a text, and where.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -29,6 +30,12 @@ impl TomlError {
         self.line
     }
 
+    /// What is wrong there.
+    #[must_use]
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+
     fn at(text: &str, offset: usize, problem: String) -> Self {
         Self { line: line_at(text, offset), problem }
     }
@@ -38,14 +45,18 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// Reads a configuration; what it leaves out keeps its default.
-pub(super) fn parse(text: &str) -> Result<Config, TomlError> {
-    let mut config = Config::new("", 0);
-    let root = DeTable::parse(text).map_err(|error| {
+fn read_table(text: &str) -> Result<Spanned<DeTable<'_>>, TomlError> {
+    DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(text.len(), |span| span.start);
         let source = text.lines().nth(line_at(text, offset) - 1).unwrap_or_default().trim();
         TomlError::at(text, offset, format!("{}, in `{source}`", error.message()))
-    })?;
+    })
+}
+
+/// Reads a configuration; what it leaves out keeps its default.
+pub(super) fn parse(text: &str) -> Result<Config, TomlError> {
+    let mut config = Config::new("", 0);
+    let root = read_table(text)?;
     let mut document = Document { text, entries: BTreeMap::new(), known: Vec::new() };
     document.flatten("", root.get_ref());
     document.read("cell", &mut config.cell)?;
@@ -70,15 +81,7 @@ pub(super) fn parse(text: &str) -> Result<Config, TomlError> {
     document.read("timing.attempt_timeout", &mut config.timing.attempt_timeout)?;
     document.read("timing.heartbeat", &mut config.timing.heartbeat)?;
     document.read("timing.peer_timeout", &mut config.timing.peer_timeout)?;
-    document.read("limits.leases", &mut config.limits.leases)?;
-    document.read("limits.names_bytes", &mut config.limits.names_bytes)?;
-    document.read("limits.waiters", &mut config.limits.waiters)?;
-    document.read("limits.inflight", &mut config.limits.inflight)?;
-    document.read("limits.peer_queue_bytes", &mut config.limits.peer_queue_bytes)?;
-    document.read("limits.connections", &mut config.limits.connections)?;
-    let per_connection = &mut config.limits.inflight_per_connection;
-    document.read("limits.inflight_per_connection", per_connection)?;
-    document.read("limits.acquires_per_second", &mut config.limits.acquires_per_second)?;
+    document.read_limits(&mut config.limits)?;
     document.finish()?;
     // After the unknown keys: that one is misspelt is the better thing to be told.
     let missing = |key| {
@@ -93,6 +96,16 @@ pub(super) fn parse(text: &str) -> Result<Config, TomlError> {
         (_, _, None) => return missing("ca"),
     };
     Ok(config)
+}
+
+/// Reads one limit, as `key = number`; the others stay as they are.
+pub(super) fn parse_limit(limits: &mut Limits, assignment: &str) -> Result<(), TomlError> {
+    let text = format!("limits.{}", assignment.trim_start());
+    let root = read_table(&text)?;
+    let mut document = Document { text: &text, entries: BTreeMap::new(), known: Vec::new() };
+    document.flatten("", root.get_ref());
+    document.read_limits(limits)?;
+    document.finish()
 }
 
 /// The keys nobody has taken yet, and those that somebody would have.
@@ -163,6 +176,19 @@ impl<'a> Document<'a> {
             };
             peers.insert(node, self.value(&key, &entry)?);
         }
+        Ok(())
+    }
+
+    fn read_limits(&mut self, limits: &mut Limits) -> Result<(), TomlError> {
+        self.read("limits.leases", &mut limits.leases)?;
+        self.read("limits.names_bytes", &mut limits.names_bytes)?;
+        self.read("limits.waiters", &mut limits.waiters)?;
+        self.read("limits.inflight", &mut limits.inflight)?;
+        self.read("limits.peer_queue_bytes", &mut limits.peer_queue_bytes)?;
+        self.read("limits.connections", &mut limits.connections)?;
+        let per_connection = &mut limits.inflight_per_connection;
+        self.read("limits.inflight_per_connection", per_connection)?;
+        self.read("limits.acquires_per_second", &mut limits.acquires_per_second)?;
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use paxoslease_core::{Cell, Drift, NodeId, Rules, Ttl};
 use paxoslease_wire::CellName;
 
 use super::address::Address;
-use super::{Config, ConfigError, Limits, Role, Timing, Tls};
+use super::{Config, ConfigError, Limits, Listen, Role, Timing, Tls};
 
 /// The most threads that can share the names.
 pub(super) const SHARDS_MAX: u16 = 256;
@@ -164,6 +164,9 @@ impl Config {
             [("peers", &listen.peers), ("clients", &listen.clients), ("http", &listen.http)];
         for (name, address) in listens {
             let Some(address) = address else { continue };
+            if address == Listen::OFF && name != "peers" {
+                continue;
+            }
             let key = format!("listen.{name}");
             let parsed = Address::parse(address).map_err(|error| ConfigError::Address {
                 key: key.clone(),
