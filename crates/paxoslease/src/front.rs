@@ -26,8 +26,8 @@ pub use remote::{Asking, Remote};
 
 /// What a node is given to serve clients.
 pub struct Service {
-    /// Where clients connect.
-    pub clients: TcpListener,
+    /// Where clients connect, if they can.
+    pub clients: Option<TcpListener>,
     /// Makes the front-end of a shard, for each shard once.
     pub front: Box<dyn FnMut(u16) -> Box<dyn FrontEnd> + Send>,
     /// Where the metrics of this node go, whatever recorder the process has: several nodes of one

@@ -126,7 +126,7 @@ impl Running {
         let (mut clients, mut front, recorder) = match service {
             None => (None, None, None),
             Some(Service { clients, front, recorder }) => {
-                (Some(ready_to_accept(clients)?), Some(front), recorder)
+                (clients.map(ready_to_accept).transpose()?, Some(front), recorder)
             }
         };
         let (boot, seed) = (random()?, random()?);

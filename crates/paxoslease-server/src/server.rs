@@ -1,0 +1,127 @@
+//! One daemon: a node, the sockets its clients come to, and the threads behind them.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+
+use paxoslease::front::Service;
+use paxoslease::{Config, Node};
+
+use crate::http::Http;
+use crate::metrics::Metrics;
+use crate::resp;
+
+/// Why a daemon did not start. Nothing runs.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The node itself did not.
+    #[error(transparent)]
+    Node(#[from] paxoslease::StartError),
+    /// Somebody cannot be listened for.
+    #[error("cannot listen for {what} on {address}: {source}{}", hint(source, what))]
+    Listen {
+        /// Whom.
+        what: &'static str,
+        /// Where.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system refused a thread.
+    #[error("the system refused {what}: {source}")]
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn hint(source: &io::Error, what: &str) -> String {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("; is another node running there? Give another, by --listen-{what} or the file")
+        }
+        io::ErrorKind::AddrNotAvailable => "; is it an address of this machine?".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// A node that serves clients, until it is shut down.
+#[derive(Debug)]
+pub struct Server {
+    node: Node,
+    clients: Option<SocketAddr>,
+    http: Option<Http>,
+}
+
+impl Server {
+    /// Starts a daemon, blocking this thread until it listens. Does not wait for the cell.
+    ///
+    /// # Errors
+    /// When the configuration makes no sense, the data folder cannot be used, or an address is
+    /// taken. Then nothing runs.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        config.check().map_err(paxoslease::StartError::from)?;
+        let clients = bind("clients", config.listen.for_clients())?;
+        let http = bind("http", config.listen.for_http())?;
+        let metrics = Metrics::new();
+        let address_of = |socket: &TcpListener| socket.local_addr().ok();
+        let clients_at = clients.as_ref().and_then(address_of);
+        let connections = config.limits.connections;
+        let service = Service {
+            clients,
+            front: Box::new(resp::front_ends(&config)),
+            recorder: Some(metrics.recorder()),
+        };
+        let node = paxoslease::block_on(Node::start_with(config, None, service))?;
+        let http = http.map(|socket| Http::start(node.clone(), socket, metrics, connections));
+        let http = http.transpose().map_err(|source| StartError::System {
+            what: "a thread for HTTP",
+            source,
+        });
+        match http {
+            Ok(http) => Ok(Self { node, clients: clients_at, http }),
+            Err(error) => {
+                node.shutdown_blocking();
+                Err(error)
+            }
+        }
+    }
+
+    /// The node.
+    #[must_use]
+    pub const fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Where clients connect, if they can.
+    #[must_use]
+    pub const fn clients(&self) -> Option<SocketAddr> {
+        self.clients
+    }
+
+    /// Where HTTP is served, if it is.
+    #[must_use]
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(Http::address)
+    }
+
+    /// Stops cleanly, blocking this thread: accepts nobody any more, turns away whoever waits,
+    /// and leaves the snapshot that lets the next start vote at once.
+    pub fn shutdown(self) {
+        // HTTP ends first, or a request there would find the node gone.
+        if let Some(http) = self.http {
+            http.shutdown();
+        }
+        self.node.shutdown_blocking();
+    }
+}
+
+fn bind(what: &'static str, address: Option<&str>) -> Result<Option<TcpListener>, StartError> {
+    let Some(address) = address else { return Ok(None) };
+    let found = address.to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+    let bound = found.and_then(|found| TcpListener::bind(found.as_slice()));
+    let refused = |source| StartError::Listen { what, address: address.to_owned(), source };
+    bound.map(Some).map_err(refused)
+}
