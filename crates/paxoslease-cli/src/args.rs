@@ -1,5 +1,6 @@
 //! What the command line accepts. Parsing only: nothing runs here.
 
+mod bench;
 mod node;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use clap_complete::Shell;
 use paxoslease_sim::Faults;
 use paxoslease_sim::scenario::{Scenario, UnknownScenario};
 
+pub(crate) use bench::{BenchArgs, WorkloadKind};
 pub(crate) use node::{DevArgs, LogArgs, LogFormat, ServeArgs};
 
 const STYLES: Styles = Styles::styled()
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Simulate cells: a whole world from a seed, every event checked
     Sim(SimArgs),
+    /// Put a cell under load, and say how it fares
+    Bench(Box<BenchArgs>),
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Print the manual page

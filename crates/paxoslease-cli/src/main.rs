@@ -1,9 +1,10 @@
 //! The binary `paxoslease`: parses, runs, and maps what came of it to an exit code.
 //!
 //! 0: all well. 1: something outside failed, such as a disk. 2: bad usage (clap's own code) or a
-//! bad configuration. 3: an invariant broke in a simulation.
+//! bad configuration. 3: an invariant broke in a simulation. 69: no cell that could serve.
 
 mod args;
+mod bench;
 mod dev;
 mod log;
 mod output;
@@ -43,7 +44,9 @@ fn explain(error: &anyhow::Error) -> (String, u8) {
         || error.is::<LoadError>()
         || error.is::<ConfigError>()
         || error.is::<TlsError>();
-    if is_configuration {
+    if let Some(code) = bench::exit_code(error) {
+        (error.to_string(), code)
+    } else if is_configuration {
         (error.to_string(), 2)
     } else if start.is_some() {
         (error.to_string(), 1)
@@ -59,6 +62,7 @@ fn run(args: Args) -> anyhow::Result<Verdict> {
         Some(Command::Dev(args)) => return dev::run(args),
         Some(Command::Serve(args)) => return serve::run(*args),
         Some(Command::Sim(args)) => return sim::run(args),
+        Some(Command::Bench(args)) => return bench::run(*args),
         Some(Command::Completions(args)) => {
             let mut script = Vec::new();
             clap_complete::generate(args.shell, &mut definition, "paxoslease", &mut script);

@@ -6,12 +6,16 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::plan::Dialect;
+
 /// What a load came to.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// What was asked.
     pub workload: &'static str,
+    /// What was spoken.
+    pub dialect: Dialect,
     /// Where, in the order of the connections.
     pub endpoints: Vec<String>,
     /// How many connections there were.

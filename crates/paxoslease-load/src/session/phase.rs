@@ -188,6 +188,7 @@ impl Session {
         let has_error = !self.tally.last_error.is_empty();
         Report {
             workload: plan.workload.name(),
+            dialect: plan.dialect,
             endpoints: plan.endpoints.clone(),
             connections: plan.connections,
             in_flight: plan.in_flight,

@@ -1,0 +1,225 @@
+//! `paxoslease bench`: a load on a cell, and what it took. The load itself is
+//! [`paxoslease_load`]'s; here are the options, the progress bar and the table.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, stderr};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::CommandFactory as _;
+use clap::error::ErrorKind;
+use indicatif::{ProgressBar, ProgressStyle};
+use paxoslease_load::{Extent, Latency, LoadError, Plan, Progress, Report, Workload};
+
+use crate::args::{Args, BenchArgs, WorkloadKind};
+use crate::{Verdict, output};
+
+/// Nothing at all succeeded.
+#[derive(Debug)]
+struct NothingDone(String);
+
+impl std::error::Error for NothingDone {}
+
+impl std::fmt::Display for NothingDone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Verdict> {
+    let plan = plan(&args)?;
+    let bar = bar();
+    let outcome = paxoslease_load::run(&plan, &mut |progress| show(&bar, &plan, progress));
+    bar.finish_and_clear();
+    let report = outcome?;
+    let text =
+        if args.json { serde_json::to_string(&report)? + "\n" } else { table(&plan, &report) };
+    output::to_stdout(&text)?;
+    match &report.last_error {
+        Some(error) if report.operations == 0 => {
+            Err(NothingDone(format!("nothing succeeded: {error}")).into())
+        }
+        _ => Ok(Verdict::Well),
+    }
+}
+
+/// 69 when the cell cannot serve, 2 when no cell could serve this, `None` for errors of others.
+pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
+    if error.is::<NothingDone>() {
+        return Some(69);
+    }
+    error.downcast_ref().map(|error| match error {
+        LoadError::Plan(_) | LoadError::Resolve { .. } => 2,
+        error if error.is_unavailable() => 69,
+        _ => 1,
+    })
+}
+
+fn plan(args: &BenchArgs) -> anyhow::Result<Plan> {
+    let workload = workload(args);
+    let mut plan = Plan::new(args.endpoints.clone(), workload);
+    plan.dialect = args.dialect;
+    plan.token.clone_from(&args.token);
+    if let Some(in_flight) = args.inflight {
+        plan.in_flight = in_flight;
+        let is_handover = workload == Workload::Handover;
+        plan.connections = if is_handover { in_flight } else { plan.connections.min(in_flight) };
+    }
+    plan.connections = args.connections.unwrap_or(plan.connections);
+    plan.rate = args.rate;
+    plan.ttl = args.ttl;
+    if let Some(count) = args.count {
+        (plan.extent, plan.warmup) = (Extent::Count(count), Duration::ZERO);
+    }
+    if let Some(duration) = args.duration {
+        plan.extent = Extent::Lasting(duration);
+    }
+    plan.warmup = args.warmup.unwrap_or(plan.warmup);
+    plan.names = match &args.names {
+        Some(names) => names.clone(),
+        None => {
+            // So that a load finds no names held by one before it.
+            let random = getrandom::u32().map_err(|error| anyhow!("no randomness: {error}"))?;
+            format!("bench/{random:08x}/")
+        }
+    };
+    Ok(plan)
+}
+
+fn workload(args: &BenchArgs) -> Workload {
+    let refuse = |is_given: bool, option: &str, of: &str| {
+        if is_given {
+            let message = format!("--{option} is for the workload `{of}`");
+            Args::command().error(ErrorKind::ArgumentConflict, message).exit();
+        }
+    };
+    refuse(args.leases.is_some() && args.workload != WorkloadKind::Renew, "leases", "renew");
+    let is_hot = args.workload == WorkloadKind::Mixed;
+    refuse(args.hot_names.is_some() && !is_hot, "hot-names", "mixed");
+    refuse(args.hot_share.is_some() && !is_hot, "hot-share", "mixed");
+    match args.workload {
+        WorkloadKind::Pairs => Workload::Pairs,
+        WorkloadKind::Renew => Workload::Renew { leases: args.leases.unwrap_or(10_000) },
+        WorkloadKind::Handover => Workload::Handover,
+        WorkloadKind::Mixed => Workload::Mixed {
+            hot_names: args.hot_names.unwrap_or(4),
+            hot_share: args.hot_share.unwrap_or(0.1),
+        },
+    }
+}
+
+/// On a terminal only.
+fn bar() -> ProgressBar {
+    if !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg:32} {bar:40} {percent:>3} %");
+    ProgressBar::new(1000).with_style(style.expect("a template of ours"))
+}
+
+fn show(bar: &ProgressBar, plan: &Plan, progress: Progress) {
+    let Progress { doing, share, operations, elapsed } = progress;
+    bar.set_position((share * 1000.0) as u64);
+    if elapsed.is_zero() {
+        bar.set_message(doing);
+    } else {
+        let rate = operations as f64 / elapsed.as_secs_f64();
+        bar.set_message(format!("{} {}/s", grouped(rate as u64), plan.workload.unit()));
+    }
+}
+
+/// For people.
+fn table(plan: &Plan, report: &Report) -> String {
+    let mut text = String::new();
+    let unit = plan.workload.unit();
+    let _ = writeln!(
+        text,
+        "{}: {} in flight over {} to {}, {:.1} s",
+        report.workload,
+        grouped(u64::from(report.in_flight)),
+        counted(u64::from(report.connections), "connection"),
+        report.endpoints.join(", "),
+        report.seconds
+    );
+    let counted_of = report.shares.map_or(report.operations, |shares| shares.handovers);
+    let rate = grouped(report.per_second.round() as u64);
+    let _ = writeln!(text, "\n  {rate} {unit}/s, {} in all", grouped(counted_of));
+    if !report.latency.is_empty() {
+        let heads = ["p50", "p90", "p99", "p99.9", "max"].map(|head| format!("{head:>10}"));
+        let _ = writeln!(text, "\n  {:<10}{}", "latency", heads.concat());
+    }
+    for (kind, latency) in &report.latency {
+        let Latency { p50_us, p90_us, p99_us, p99_9_us, max_us, .. } = latency;
+        let spans = [p50_us, p90_us, p99_us, p99_9_us, max_us];
+        let spans = spans.map(|micros| format!("{:>10}", span(*micros)));
+        let _ = writeln!(text, "  {kind:<10}{}", spans.concat());
+    }
+    let mut line = |head: &str, what: String| {
+        let _ = writeln!(text, "  {head:<12}{what}");
+    };
+    if let Some(shares) = report.shares {
+        let (max, min) = (grouped(shares.max), grouped(shares.min));
+        line("shares", format!("from {min} to {max} per client, a ratio of {:.2}", shares.ratio()));
+    }
+    if report.held > 0 {
+        line("held", format!("{} found the name held by another", grouped(report.held)));
+    }
+    let kinds = report.errors.iter().map(|(kind, count)| format!("{} {kind}", grouped(*count)));
+    let kinds: Vec<String> = kinds.collect();
+    if let Some(error) = &report.last_error {
+        line("errors", format!("{}; such as: {error}", kinds.join(", ")));
+    }
+    if report.behind > 0 {
+        let behind = grouped(report.behind);
+        line("behind", format!("{behind} were due and never begun: the rate was too high"));
+    }
+    if report.unanswered > 0 {
+        line("unanswered", format!("{} in the end", grouped(report.unanswered)));
+    }
+    text
+}
+
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", grouped(count))
+}
+
+/// Three digits, as people read them.
+fn span(micros: f64) -> String {
+    let (value, unit) = match micros {
+        micros if micros >= 1e6 => (micros / 1e6, "s"),
+        micros if micros >= 1e3 => (micros / 1e3, "ms"),
+        micros => (micros, "us"),
+    };
+    let decimals = match value {
+        value if value >= 100.0 => 0,
+        value if value >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+/// Digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_spans_are_for_people() {
+        assert_eq!([0, 12, 1234, 1_234_567].map(grouped), ["0", "12", "1 234", "1 234 567"]);
+        assert_eq!([0.5, 61.183, 254.2].map(span), ["0.50 us", "61.2 us", "254 us"]);
+        assert_eq!([2881.5, 1_200_000.0].map(span), ["2.88 ms", "1.20 s"]);
+    }
+}
