@@ -42,6 +42,16 @@ impl Protocol {
         });
     }
 
+    /// True or false; in the first version 1 or 0.
+    pub fn put_boolean(self, out: &mut Vec<u8>, yes: bool) {
+        out.extend_from_slice(match (self, yes) {
+            (Self::Resp2, true) => b":1\r\n",
+            (Self::Resp2, false) => b":0\r\n",
+            (Self::Resp3, true) => b"#t\r\n",
+            (Self::Resp3, false) => b"#f\r\n",
+        });
+    }
+
     /// Opens a map: so many keys follow, each with its value. In the first version an array.
     pub fn put_map(self, out: &mut Vec<u8>, pairs: usize) {
         match self {

@@ -153,13 +153,15 @@ fn a_malformed_value_names_what_is_wrong() {
 }
 
 #[test]
-fn the_two_versions_differ_in_null_map_and_push() {
+fn the_two_versions_differ_in_null_boolean_map_and_push() {
     let both = |write: fn(Protocol, &mut Vec<u8>)| {
         [Protocol::Resp2, Protocol::Resp3]
             .map(|protocol| String::from_utf8(written(|out| write(protocol, out))).expect("text"))
     };
     assert_eq!(both(Protocol::put_null), ["$-1\r\n", "_\r\n"]);
     assert_eq!(both(Protocol::put_null_array), ["*-1\r\n", "_\r\n"]);
+    assert_eq!(both(|protocol, out| protocol.put_boolean(out, true)), [":1\r\n", "#t\r\n"]);
+    assert_eq!(both(|protocol, out| protocol.put_boolean(out, false)), [":0\r\n", "#f\r\n"]);
     assert_eq!(both(|protocol, out| protocol.put_map(out, 3)), ["*6\r\n", "%3\r\n"]);
     assert_eq!(both(|protocol, out| protocol.put_push(out, 3)), ["*3\r\n", ">3\r\n"]);
 }

@@ -1,0 +1,378 @@
+//! Sessions of clients that speak RESP, the protocol of Redis, on the threads of the shards.
+//!
+//! A session reads commands as they come and works on all of them at once; replies leave in the
+//! order of their commands, as RESP demands. So an acquire that waits holds up the replies behind
+//! it on its connection, though not their effect: give a waiter its own connection, as with BLPOP,
+//! or let it wait by NOTIFY.
+//!
+//! A lease belongs to whoever has its fence, not to a connection: closing one releases nothing that
+//! was told. What was not told yet is taken back (P8).
+
+mod asks;
+mod command;
+mod complaint;
+mod execute;
+mod output;
+mod pace;
+mod pattern;
+mod reply;
+mod session;
+mod tally;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use paxoslease::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant};
+use paxoslease::{Config, Limits};
+use paxoslease_wire::resp::{Request, put_error};
+
+use asks::{Asks, Owner};
+use complaint::Complaint;
+use pace::Pace;
+use reply::put_stopping;
+use session::Session;
+use tally::{Limit, Tally};
+
+/// A client that takes nothing for this long, while there is something for it, is given up.
+const SLOW_READER_AFTER: Duration = Duration::from_secs(60);
+
+/// What the sessions of all shards share.
+struct House {
+    cell: String,
+    node: u16,
+    role: String,
+    max_lease: Duration,
+    clock_drift_ppm: u32,
+    clock_granularity: Duration,
+    limits: Limits,
+    connections: AtomicUsize,
+    ids: AtomicU64,
+}
+
+/// Makes the front-end of each shard.
+pub(crate) fn front_ends(config: &Config) -> impl FnMut(u16) -> Box<dyn FrontEnd> + Send + use<> {
+    let house = Arc::new(House {
+        cell: config.cell.clone(),
+        node: config.node,
+        role: config.role.to_string(),
+        max_lease: config.max_lease,
+        clock_drift_ppm: config.clock_drift_ppm,
+        clock_granularity: config.clock_granularity,
+        limits: config.limits,
+        connections: AtomicUsize::new(0),
+        ids: AtomicU64::new(0),
+    });
+    move |_shard| Box::new(Sessions::new(Arc::clone(&house)))
+}
+
+/// The sessions of one shard.
+struct Sessions {
+    /// By number of their connection.
+    sessions: Vec<Option<Box<Session>>>,
+    /// How many there are.
+    count: usize,
+    common: Common,
+    /// When to look for clients that do not read.
+    look_at: Option<Instant>,
+}
+
+/// What the sessions of one shard share.
+struct Common {
+    house: Arc<House>,
+    asks: Asks,
+    /// Sessions to be flushed.
+    dirty: Vec<usize>,
+    /// Sessions that watch something.
+    watchers: Vec<usize>,
+    tally: Tally,
+    scratch: Vec<u8>,
+    started_at: Option<Instant>,
+    /// The quarantine, as it was seen in this turn.
+    quarantine: (Instant, Duration),
+    is_leaving: bool,
+}
+
+impl Common {
+    /// How long this node stays silent still.
+    fn quarantine(&mut self, desk: &Desk<'_>) -> Duration {
+        if self.quarantine.0 != desk.now() {
+            self.quarantine = (desk.now(), desk.status().quarantine_remaining);
+        }
+        self.quarantine.1
+    }
+
+    /// The cell as this node sees it, with the same words as everywhere.
+    fn status(&self, desk: &Desk<'_>) -> serde_json::Value {
+        let mut status = serde_json::to_value(desk.status()).expect("plain numbers and texts");
+        if let Some(fields) = status.as_object_mut() {
+            fields.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+            fields.insert("connections".to_owned(), self.connections().into());
+        }
+        status
+    }
+
+    fn info(&self, desk: &Desk<'_>) -> String {
+        let (house, status) = (&self.house, desk.status());
+        let uptime = self.started_at.map_or(0, |at| desk.now().since(at).as_secs());
+        let mut info = String::new();
+        // Writing to a string cannot fail.
+        let _written = write!(
+            info,
+            "# Server\r\nserver:paxoslease\r\npaxoslease_version:{}\r\ncell:{}\r\nnode:{}\r\n\
+             role:{}\r\nuptime_in_seconds:{uptime}\r\nready:{}\r\nquarantine_remaining_ms:{}\r\n\
+             \r\n# Clients\r\nconnected_clients:{}\r\nmaxclients:{}\r\n\
+             \r\n# Leases\r\nleases:{}\r\nwaiters:{}\r\nrounds_in_flight:{}\r\n",
+            env!("CARGO_PKG_VERSION"),
+            house.cell,
+            house.node,
+            house.role,
+            u8::from(status.ready),
+            status.quarantine_remaining.as_millis(),
+            self.connections(),
+            house.limits.connections,
+            status.leases,
+            status.waiters,
+            status.rounds_in_flight,
+        );
+        info
+    }
+
+    fn connections(&self) -> usize {
+        self.house.connections.load(Ordering::Relaxed)
+    }
+
+    fn watched_by(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
+        if self.watchers.is_empty() {
+            desk.watch(true);
+        }
+        self.watchers.push(conn.index());
+    }
+
+    fn unwatched_by(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
+        self.watchers.retain(|watcher| *watcher != conn.index());
+        if self.watchers.is_empty() {
+            desk.watch(false);
+        }
+    }
+}
+
+impl Sessions {
+    fn new(house: Arc<House>) -> Self {
+        Self {
+            sessions: Vec::new(),
+            count: 0,
+            common: Common {
+                house,
+                asks: Asks::default(),
+                dirty: Vec::new(),
+                watchers: Vec::new(),
+                tally: Tally::new(),
+                scratch: Vec::new(),
+                started_at: None,
+                quarantine: (Instant::ZERO, Duration::ZERO),
+                is_leaving: false,
+            },
+            look_at: None,
+        }
+    }
+
+    fn end(&mut self, desk: &mut Desk<'_>, index: usize) {
+        let Some(session) = self.sessions.get_mut(index).and_then(Option::take) else { return };
+        self.count -= 1;
+        let common = &mut self.common;
+        common.house.connections.fetch_sub(1, Ordering::Relaxed);
+        common.tally.touch(desk.now());
+        if !session.patterns.is_empty() {
+            common.unwatched_by(desk, session.conn);
+        }
+        session.end(common, desk);
+    }
+
+    /// Gives up clients that have read nothing for long.
+    fn look_for_slow_readers(&mut self, desk: &mut Desk<'_>) {
+        let now = desk.now();
+        self.look_at = None;
+        for index in 0..self.sessions.len() {
+            let Some(session) = &self.sessions[index] else { continue };
+            let Some(blocked_at) = session.output.blocked_at() else { continue };
+            let give_up_at = blocked_at.after(SLOW_READER_AFTER);
+            if now < give_up_at {
+                self.look_at = Some(self.look_at.map_or(give_up_at, |at| at.min(give_up_at)));
+                continue;
+            }
+            tracing::warn!(
+                client = session.address,
+                unread_bytes = session.output.pending(),
+                "a client read nothing for {SLOW_READER_AFTER:?}, so its connection is closed"
+            );
+            self.common.tally.limited(now, Limit::SlowReader, 1);
+            desk.close(session.conn);
+            self.end(desk, index);
+        }
+    }
+}
+
+impl FrontEnd for Sessions {
+    fn accepted(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
+        let (common, now) = (&mut self.common, desk.now());
+        common.tally.touch(now);
+        common.started_at.get_or_insert(now);
+        let most = common.house.limits.connections as usize;
+        let others = common.house.connections.fetch_add(1, Ordering::Relaxed);
+        if common.is_leaving || others >= most {
+            common.house.connections.fetch_sub(1, Ordering::Relaxed);
+            let mut out = Vec::new();
+            if common.is_leaving {
+                put_stopping(&mut out);
+            } else {
+                common.tally.limited(now, Limit::Connections, 1);
+                let text = format_args!(
+                    "BUSY this node has {most} connections, its limit; ask another, or raise \
+                     limits.connections"
+                );
+                put_error(&mut out, &text);
+            }
+            // A new connection has room for a line; if not, it is closed all the same.
+            let _taken = desk.send(conn, &out);
+            return desk.close(conn);
+        }
+        let id = common.house.ids.fetch_add(1, Ordering::Relaxed) + 1;
+        let address = desk.address(conn).map_or_else(String::new, |address| address.to_string());
+        let pace = common.house.limits.acquires_per_second.map(Pace::new);
+        let index = conn.index();
+        if self.sessions.len() <= index {
+            self.sessions.resize_with(index + 1, || None);
+        }
+        self.sessions[index] = Some(Box::new(Session::new(conn, id, address, pace)));
+        self.count += 1;
+    }
+
+    fn received(&mut self, desk: &mut Desk<'_>, conn: ConnId, bytes: &[u8]) -> usize {
+        let Some(Some(session)) = self.sessions.get_mut(conn.index()) else { return bytes.len() };
+        let common = &mut self.common;
+        common.tally.touch(desk.now());
+        let mut consumed = 0;
+        while !session.is_closing {
+            match Request::parse(&bytes[consumed..]) {
+                Ok(None) => return consumed,
+                Ok(Some((request, len))) => {
+                    consumed += len;
+                    session.execute(common, desk, &request);
+                }
+                Err(error) => {
+                    tracing::debug!(client = session.address, %error, "a client is out of step");
+                    common.tally.limited(desk.now(), Limit::Framing, 1);
+                    session.complain(common, &Complaint::Framing(error));
+                    session.is_closing = true;
+                }
+            }
+            if session.is_listing || session.is_full(common) {
+                session.hold(desk);
+                // What was said may have left already by the time the turn ends.
+                session.touch(common);
+                return consumed;
+            }
+        }
+        session.hold(desk);
+        bytes.len()
+    }
+
+    fn writable(&mut self, _desk: &mut Desk<'_>, conn: ConnId) {
+        if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
+            session.touch(&mut self.common);
+        }
+    }
+
+    fn closed(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
+        self.end(desk, conn.index());
+    }
+
+    fn answered(&mut self, desk: &mut Desk<'_>, ask: u64, answer: Answer) {
+        let (id, common) = (ask as usize, &mut self.common);
+        if matches!(answer, Answer::Busy(_)) {
+            common.tally.limited(desk.now(), Limit::Shard, 1);
+        }
+        let ask = common.asks.get(id);
+        match ask.owner {
+            Owner::Nobody => match answer {
+                Answer::Granted { fence, .. } => common.asks.give_back(desk, id, fence),
+                _ => common.asks.remove(id),
+            },
+            Owner::Reply { session, command } => {
+                let patient_until = ask.notify.as_ref().map(|notify| notify.patient_until);
+                let must_wait = matches!(answer, Answer::Held(_) | Answer::NoQuorum)
+                    && patient_until.is_some_and(|until| desk.now() < until);
+                let Some(Some(session)) = self.sessions.get_mut(session) else { return };
+                if must_wait {
+                    session.queue(common, desk, (command, id));
+                } else {
+                    session.answer(common, desk, (command, id), answer);
+                }
+            }
+            Owner::Push { session, place } => {
+                if let Some(Some(session)) = self.sessions.get_mut(session) {
+                    session.notified(common, (place, id), &answer);
+                }
+            }
+        }
+    }
+
+    fn hinted(&mut self, desk: &mut Desk<'_>, hint: &Hint) {
+        let name = match hint {
+            Hint::Held(seen) => seen.label.name(),
+            Hint::Freed(label) => label.name(),
+            _ => return,
+        };
+        for place in 0..self.common.watchers.len() {
+            let watcher = self.common.watchers[place];
+            if let Some(Some(session)) = self.sessions.get_mut(watcher)
+                && session.patterns.iter().any(|pattern| pattern.fits(name))
+            {
+                session.hint(&mut self.common, desk, hint);
+            }
+        }
+    }
+
+    fn tick(&mut self, desk: &mut Desk<'_>) {
+        let now = desk.now();
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look_for_slow_readers(desk);
+        }
+        if self.common.tally.publish_at().is_some_and(|at| at <= now) {
+            let connections = self.common.connections();
+            self.common.tally.publish(connections);
+        }
+    }
+
+    fn flush(&mut self, desk: &mut Desk<'_>) {
+        let mut dirty = std::mem::take(&mut self.common.dirty);
+        for index in dirty.drain(..) {
+            let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
+            if !session.flush(&mut self.common, desk) {
+                desk.close(session.conn);
+                self.end(desk, index);
+            } else if session.output.blocked_at().is_some() && self.look_at.is_none() {
+                self.look_at = Some(desk.now().after(SLOW_READER_AFTER));
+            }
+        }
+        self.common.dirty = dirty;
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        let publish_at = self.common.tally.publish_at();
+        publish_at.into_iter().chain(self.look_at).min()
+    }
+
+    fn leave(&mut self, desk: &mut Desk<'_>) {
+        self.common.is_leaving = true;
+        for session in self.sessions.iter_mut().flatten() {
+            session.leave(&mut self.common, desk);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.count == 0
+    }
+}

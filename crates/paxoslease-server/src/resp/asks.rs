@@ -1,0 +1,79 @@
+//! Questions under way: whose they are, and what has to be undone when nobody is left to hear the
+//! answer (P8).
+
+use std::time::Duration;
+
+use paxoslease::front::{Desk, Instant, Label};
+use slab::Slab;
+
+/// A question's number.
+pub(super) type AskId = usize;
+
+pub(super) struct Ask {
+    pub(super) owner: Owner,
+    /// What an acquire is for; nothing else has to be undone.
+    pub(super) label: Option<Label>,
+    pub(super) notify: Option<Box<Notify>>,
+}
+
+/// Who hears the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    /// The session of this number, as the reply to its command of that number.
+    Reply { session: usize, command: u64 },
+    /// The session of this number, as a push; it keeps the question in this place.
+    Push { session: usize, place: usize },
+    /// Nobody any more.
+    Nobody,
+}
+
+/// An acquire that will not hold up the replies behind it: first tried, and when it must wait,
+/// asked for again with its patience.
+pub(super) struct Notify {
+    pub(super) id: Box<[u8]>,
+    pub(super) ttl: Duration,
+    pub(super) asked_at: Instant,
+    pub(super) patient_until: Instant,
+    /// How long the first try took: waited, as far as the holder is concerned.
+    pub(super) waited: Duration,
+}
+
+#[derive(Default)]
+pub(super) struct Asks(Slab<Ask>);
+
+impl Asks {
+    pub(super) fn insert(&mut self, ask: Ask) -> AskId {
+        self.0.insert(ask)
+    }
+
+    pub(super) fn get(&mut self, id: AskId) -> &mut Ask {
+        &mut self.0[id]
+    }
+
+    pub(super) fn remove(&mut self, id: AskId) {
+        self.0.remove(id);
+    }
+
+    /// Takes an acquire back, if it is one. Its answer comes all the same.
+    pub(super) fn abandon(&mut self, desk: &mut Desk<'_>, id: AskId) {
+        if let Some(label) = &self.0[id].label {
+            desk.abandon(id as u64, label.name());
+        }
+    }
+
+    /// Nobody will hear the answer any more.
+    pub(super) fn orphan(&mut self, desk: &mut Desk<'_>, id: AskId) {
+        self.0[id].owner = Owner::Nobody;
+        self.abandon(desk, id);
+    }
+
+    /// Nobody heard that it was granted: gives it back, under the same number.
+    pub(super) fn give_back(&mut self, desk: &mut Desk<'_>, id: AskId, fence: u64) {
+        let ask = &mut self.0[id];
+        ask.owner = Owner::Nobody;
+        match &ask.label {
+            Some(label) => desk.release(id as u64, label.name(), fence),
+            None => self.remove(id),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The commands, each in one line of a table: what it is called, how it is used, what it does.
+//! Errors about usage, `COMMAND` and its `DOCS` all come from here.
+
+use std::ops::RangeInclusive;
+
+use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_integer, put_simple};
+
+/// What a client may ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Command {
+    Acquire,
+    Release,
+    Renew,
+    Get,
+    List,
+    Watch,
+    Unwatch,
+    Status,
+    Ping,
+    Echo,
+    Hello,
+    Auth,
+    Client,
+    Commands,
+    Info,
+    Select,
+    Reset,
+    Quit,
+}
+
+/// One command. In its usage, words in capitals are written as they stand, brackets are optional.
+#[derive(Debug)]
+pub(super) struct Spec {
+    pub(super) command: Command,
+    pub(super) usage: &'static str,
+    summary: &'static str,
+    /// How many arguments it takes, its own name included.
+    args: RangeInclusive<usize>,
+}
+
+const fn spec(
+    command: Command,
+    args: RangeInclusive<usize>,
+    usage: &'static str,
+    summary: &'static str,
+) -> Spec {
+    Spec { command, usage, summary, args }
+}
+
+const MANY: usize = usize::MAX;
+
+/// Every command, those of the hot path first: they are looked up from the front.
+pub(super) static SPECS: [Spec; 18] = [
+    spec(
+        Command::Acquire,
+        3..=9,
+        "LEASE.ACQUIRE name ttl_ms [HOLDER holder] [WAIT wait_ms] [NOTIFY id]",
+        "Takes a lease, or waits for it: fence, ttl_ms, waited_ms; nil when somebody else holds it",
+    ),
+    spec(
+        Command::Release,
+        3..=3,
+        "LEASE.RELEASE name fence",
+        "Ends a tenure of one's own: 1, or 0 when it was over already",
+    ),
+    spec(
+        Command::Renew,
+        4..=4,
+        "LEASE.RENEW name fence ttl_ms",
+        "Prolongs a tenure of one's own: ttl_ms, counted from before it was sent",
+    ),
+    spec(
+        Command::Get,
+        2..=2,
+        "LEASE.GET name",
+        "Who holds a name, as a quorum said a moment ago: a hint",
+    ),
+    spec(
+        Command::List,
+        2..=6,
+        "LEASE.LIST cursor [MATCH prefix*] [COUNT count]",
+        "Leases this node has seen, a page at a time from cursor 0 until it is 0 again: hints",
+    ),
+    spec(
+        Command::Watch,
+        2..=2,
+        "LEASE.WATCH prefix*",
+        "Messages about leases that come and go, until LEASE.UNWATCH: hints",
+    ),
+    spec(
+        Command::Unwatch,
+        1..=2,
+        "LEASE.UNWATCH [prefix*]",
+        "Ends one watch of this connection, or all",
+    ),
+    spec(Command::Status, 1..=1, "CELL.STATUS", "The cell as this node sees it"),
+    spec(Command::Ping, 1..=2, "PING [message]", "Answers PONG, or the message"),
+    spec(Command::Echo, 2..=2, "ECHO message", "Answers the message"),
+    spec(
+        Command::Hello,
+        1..=7,
+        "HELLO [protover] [AUTH username password] [SETNAME clientname]",
+        "Chooses RESP2 or RESP3 and says whom one is talking to",
+    ),
+    spec(Command::Auth, 2..=3, "AUTH [username] password", "Says who one is"),
+    spec(
+        Command::Client,
+        2..=MANY,
+        "CLIENT subcommand [value]",
+        "ID, GETNAME, SETNAME name, SETINFO attribute value",
+    ),
+    spec(
+        Command::Commands,
+        1..=MANY,
+        "COMMAND [subcommand] [name]",
+        "The commands; also COUNT, LIST, INFO and DOCS",
+    ),
+    spec(Command::Info, 1..=MANY, "INFO [section]", "This node in lines of key:value"),
+    spec(Command::Select, 2..=2, "SELECT index", "There is one database, 0"),
+    spec(Command::Reset, 1..=1, "RESET", "As if newly connected"),
+    spec(Command::Quit, 1..=1, "QUIT", "Answers what is pending, then closes the connection"),
+];
+
+impl Spec {
+    /// The command of this name, in whatever case.
+    pub(super) fn find(name: &[u8]) -> Option<&'static Self> {
+        SPECS.iter().find(|spec| spec.name().as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.usage.split_once(' ').map_or(self.usage, |(name, _)| name)
+    }
+
+    pub(super) fn takes(&self, args: usize) -> bool {
+        self.args.contains(&args)
+    }
+
+    /// Redis counts so: exactly that many, or at least that many if negative.
+    fn arity(&self) -> i64 {
+        let least = *self.args.start() as i64;
+        if self.args.start() == self.args.end() { least } else { -least }
+    }
+
+    /// The arguments, as they stand in the usage.
+    fn arguments(&self) -> impl Iterator<Item = Argument> {
+        let mut words = self.usage.split(' ').skip(1);
+        let mut is_inside = false;
+        std::iter::from_fn(move || {
+            let mut word = words.next()?;
+            let optional = is_inside || word.starts_with('[');
+            let mut token = None;
+            let bare = word.trim_matches(['[', ']']);
+            if bare.bytes().all(|byte| byte.is_ascii_uppercase()) {
+                token = Some(bare);
+                word = words.next()?;
+            }
+            is_inside = optional && !word.ends_with(']');
+            Some(Argument { name: word.trim_matches(['[', ']']), token, optional })
+        })
+    }
+
+    /// As `COMMAND INFO` describes a command: ten fields, of which most are about keys.
+    fn put_info(&self, out: &mut Vec<u8>) {
+        let has_name = self.usage.split(' ').nth(1) == Some("name");
+        put_array(out, 10);
+        put_bulk(out, self.name().to_ascii_lowercase().as_bytes());
+        put_integer(out, self.arity());
+        put_array(out, 1);
+        put_simple(out, &"fast");
+        for _first_last_step in 0..3 {
+            put_integer(out, i64::from(has_name));
+        }
+        for _categories_tips_keys_subcommands in 0..4 {
+            put_array(out, 0);
+        }
+    }
+
+    fn put_docs(&self, protocol: Protocol, out: &mut Vec<u8>) {
+        put_bulk(out, self.name().to_ascii_lowercase().as_bytes());
+        protocol.put_map(out, 3);
+        put_bulk(out, b"summary");
+        put_bulk(out, self.summary.as_bytes());
+        put_bulk(out, b"group");
+        put_bulk(out, if self.name().contains('.') { b"lease" } else { b"connection" });
+        put_bulk(out, b"arguments");
+        let arguments: Vec<Argument> = self.arguments().collect();
+        put_array(out, arguments.len());
+        for argument in arguments {
+            argument.put(protocol, out);
+        }
+    }
+}
+
+struct Argument {
+    name: &'static str,
+    token: Option<&'static str>,
+    optional: bool,
+}
+
+impl Argument {
+    fn put(&self, protocol: Protocol, out: &mut Vec<u8>) {
+        protocol.put_map(out, 2 + usize::from(self.token.is_some()) + usize::from(self.optional));
+        put_bulk(out, b"name");
+        put_bulk(out, self.name.as_bytes());
+        put_bulk(out, b"type");
+        put_bulk(out, if self.name == "name" { b"key" } else { b"string" });
+        if let Some(token) = self.token {
+            put_bulk(out, b"token");
+            put_bulk(out, token.as_bytes());
+        }
+        if self.optional {
+            put_bulk(out, b"flags");
+            put_array(out, 1);
+            put_simple(out, &"optional");
+        }
+    }
+}
+
+/// Answers `COMMAND` and its subcommands; `false` when there is none of that name.
+pub(super) fn put_commands(args: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) -> bool {
+    let is = |name: &str| args.first().is_some_and(|arg| arg.eq_ignore_ascii_case(name.as_bytes()));
+    let names = args.get(1..).unwrap_or_default();
+    if args.is_empty() || is("INFO") && names.is_empty() {
+        put_array(out, SPECS.len());
+        SPECS.iter().for_each(|spec| spec.put_info(out));
+    } else if is("INFO") {
+        put_array(out, names.len());
+        for name in names {
+            match Spec::find(name) {
+                Some(spec) => spec.put_info(out),
+                None => protocol.put_null_array(out),
+            }
+        }
+    } else if is("COUNT") {
+        put_integer(out, SPECS.len() as i64);
+    } else if is("LIST") {
+        put_array(out, SPECS.len());
+        SPECS.iter().for_each(|spec| put_bulk(out, spec.name().to_ascii_lowercase().as_bytes()));
+    } else if is("DOCS") {
+        let is_asked = |spec: &&Spec| {
+            let mut names = names.iter();
+            names.len() == 0 || names.any(|name| spec.name().as_bytes().eq_ignore_ascii_case(name))
+        };
+        protocol.put_map(out, SPECS.iter().filter(is_asked).count());
+        SPECS.iter().filter(is_asked).for_each(|spec| spec.put_docs(protocol, out));
+    } else {
+        return false;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case_and_has_its_own_place() {
+        for (place, spec) in SPECS.iter().enumerate() {
+            assert_eq!(spec.command as usize, place, "{}", spec.name());
+            for name in [spec.name().to_ascii_lowercase(), spec.name().to_ascii_uppercase()] {
+                assert_eq!(
+                    Spec::find(name.as_bytes()).map(|found| found.command),
+                    Some(spec.command)
+                );
+            }
+        }
+        assert!(Spec::find(b"LEASE.ACQUIR").is_none());
+        assert!(Spec::find(b"").is_none());
+    }
+
+    #[test]
+    fn a_usage_tells_names_tokens_and_options_apart() {
+        let shown = |command: Command| -> Vec<String> {
+            let arguments = SPECS[command as usize].arguments();
+            arguments
+                .map(|Argument { name, token, optional }| {
+                    format!("{}{name}{}", token.unwrap_or(""), if optional { "?" } else { "" })
+                })
+                .collect()
+        };
+        let acquire = ["name", "ttl_ms", "HOLDERholder?", "WAITwait_ms?", "NOTIFYid?"];
+        assert_eq!(shown(Command::Acquire), acquire);
+        let hello = ["protover?", "AUTHusername?", "password?", "SETNAMEclientname?"];
+        assert_eq!(shown(Command::Hello), hello);
+        assert_eq!(shown(Command::Quit), [""; 0]);
+    }
+
+    #[test]
+    fn as_many_arguments_are_taken_as_the_usage_shows() {
+        for spec in &SPECS {
+            let words = spec.usage.split(' ').count();
+            let needed = spec.usage.split(" [").next().unwrap_or_default().split(' ').count();
+            assert!(spec.takes(needed), "{}", spec.usage);
+            assert!(!spec.takes(needed - 1), "{}", spec.usage);
+            assert!(spec.takes(words), "{}", spec.usage);
+            assert!(*spec.args.end() == MANY || !spec.takes(words + 1), "{}", spec.usage);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What is wrong with a command, and what to do about it. Nothing was changed, and the connection
+//! goes on.
+
+use std::fmt;
+
+use paxoslease::TextError;
+use paxoslease_wire::resp::RespError;
+use thiserror::Error;
+
+use super::command::Spec;
+use super::pattern::PatternError;
+
+/// Each text opens with the word that programs act on.
+#[derive(Debug, Error)]
+pub(super) enum Complaint<'a> {
+    #[error(
+        "ERR unknown command '{}', try LEASE.ACQUIRE name ttl_ms, LEASE.RENEW, LEASE.RELEASE, \
+         LEASE.GET, LEASE.LIST, LEASE.WATCH or CELL.STATUS; COMMAND DOCS describes them",
+        Shown(.0)
+    )]
+    UnknownCommand(&'a [u8]),
+    #[error("ERR this port speaks RESP, not HTTP; for HTTP, connect to listen.http of this node")]
+    Http,
+    #[error(
+        "ERR wrong number of arguments for '{}'; expected: {}",
+        .0.name().to_ascii_lowercase(), .0.usage
+    )]
+    WrongNumber(&'static Spec),
+    #[error("ERR '{}' does not belong there; expected: {}", Shown(.0), .1)]
+    Unexpected(&'a [u8], &'static str),
+    #[error("NAME bad name: {0}; nothing was changed")]
+    Name(TextError),
+    #[error("ERR bad holder: {0}; nothing was changed")]
+    Holder(TextError),
+    #[error("TTL '{}' is no ttl; expected milliseconds, such as 15000", Shown(.0))]
+    Ttl(&'a [u8]),
+    #[error(
+        "ERR '{}' is no fence; expected the number LEASE.ACQUIRE answered for your own tenure",
+        Shown(.0)
+    )]
+    Fence(&'a [u8]),
+    #[error("ERR '{}' is no {}", Shown(.0), .1)]
+    Number(&'a [u8], &'static str),
+    #[error("ERR NOTIFY needs RESP3, for its answer comes as a push; send HELLO 3 first")]
+    NotifyNeedsResp3,
+    #[error("ERR NOTIFY needs WAIT: it is how to hear of an acquire that had to wait")]
+    NotifyNeedsWait,
+    #[error("ERR an id for NOTIFY has 1 to {0} bytes")]
+    NotifyId(usize),
+    #[error("ERR {0}")]
+    Pattern(PatternError),
+    #[error("ERR LEASE.LIST takes a prefix that ends in '*'; for one name use LEASE.GET")]
+    PatternNotPrefix,
+    #[error("ERR {0} patterns are watched already on this connection; LEASE.UNWATCH some")]
+    TooManyPatterns(usize),
+    #[error("NOPROTO unsupported protocol version; expected HELLO 2 or HELLO 3")]
+    NoProtocol,
+    #[error("ERR this node asks for no password; connect without one")]
+    NoPassword,
+    #[error("ERR acquires with NOTIFY wait on this connection and need RESP3; RESET gives them up")]
+    StillNotifying,
+    #[error("ERR a client's name has up to {0} printable characters and no spaces")]
+    ClientName(usize),
+    #[error("ERR DB index is out of range; there is only 0")]
+    NoDatabase,
+    #[error(
+        "BUSY {0} commands of this connection are under way, its limit; wait for replies, or \
+         raise limits.inflight_per_connection"
+    )]
+    Inflight(u32),
+    #[error(
+        "BUSY more than {0} acquires a second on this connection; slow down, or raise \
+         limits.acquires_per_second"
+    )]
+    Pace(u32),
+    #[error("ERR protocol error: {0}")]
+    Framing(RespError),
+}
+
+/// What a client sent, shortened and made printable.
+struct Shown<'a>(&'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = String::from_utf8_lossy(self.0);
+        let shown = text.chars().take(40);
+        shown.map(|c| if c.is_control() { ' ' } else { c }).try_for_each(|c| write!(f, "{c}"))?;
+        if text.chars().nth(40).is_some() { f.write_str("...") } else { Ok(()) }
+    }
+}

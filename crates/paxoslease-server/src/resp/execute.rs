@@ -1,0 +1,445 @@
+//! Commands, one by one: arguments are checked here, and what is asked for goes to the desk.
+
+use std::time::Duration;
+
+use paxoslease::front::{Cursor, Desk, Holder, Label, Name};
+use paxoslease_wire::resp::{
+    Protocol, Request, put_array, put_bulk, put_error, put_integer, put_simple,
+};
+
+use super::Common;
+use super::asks::Notify;
+use super::command::{Command, Spec, put_commands};
+use super::complaint::Complaint;
+use super::pattern::Pattern;
+use super::reply::put_json;
+use super::session::{Session, put_ok};
+use super::tally::Limit;
+
+/// Patterns one connection may watch.
+const PATTERNS_MAX: usize = 16;
+/// Leases on a page of a list, unless asked for otherwise, and at most.
+const COUNT: u32 = 100;
+const COUNT_MAX: u32 = 1000;
+const NOTIFY_ID_LEN_MAX: usize = 64;
+const CLIENT_NAME_LEN_MAX: usize = 128;
+
+type Outcome<'a> = Result<(), Complaint<'a>>;
+
+impl Session {
+    /// Does what a request asks for, or complains.
+    pub(super) fn execute(
+        &mut self,
+        common: &mut Common,
+        desk: &mut Desk<'_>,
+        request: &Request<'_>,
+    ) {
+        let Some(name) = request.arg(0) else { return };
+        let spec = Spec::find(name);
+        common.tally.count(spec.map(|spec| spec.command));
+        let outcome = match spec {
+            None => self.unknown(name),
+            Some(spec) if !spec.takes(request.len()) => Err(Complaint::WrongNumber(spec)),
+            Some(spec) => self.run(common, desk, spec, request),
+        };
+        if let Err(complaint) = outcome {
+            self.complain(common, &complaint);
+        }
+    }
+
+    fn run<'a>(
+        &mut self,
+        common: &mut Common,
+        desk: &mut Desk<'_>,
+        spec: &'static Spec,
+        request: &Request<'a>,
+    ) -> Outcome<'a> {
+        let args = &request.args()[1..];
+        match spec.command {
+            Command::Acquire => self.acquire(common, desk, spec, args),
+            Command::Release => {
+                let (name, fence) = (name(args[0])?, fence(args[1])?);
+                let ask = self.ask(common, desk, None, None)?;
+                desk.release(ask as u64, name, fence);
+                Ok(())
+            }
+            Command::Renew => {
+                let (name, fence, ttl) = (name(args[0])?, fence(args[1])?, ttl(args[2])?);
+                let ask = self.ask(common, desk, None, None)?;
+                desk.renew(ask as u64, name, fence, ttl);
+                Ok(())
+            }
+            Command::Get => {
+                let name = name(args[0])?;
+                let ask = self.ask(common, desk, None, None)?;
+                desk.inspect(ask as u64, name);
+                Ok(())
+            }
+            Command::List => self.list(common, desk, spec, args),
+            Command::Watch => self.watch(common, desk, args[0]),
+            Command::Unwatch => self.unwatch(common, desk, args.first().copied()),
+            Command::Status => {
+                let status = common.status(desk);
+                self.reply(common, |protocol, out| put_json(&status, protocol, out));
+                Ok(())
+            }
+            Command::Ping if args.is_empty() => {
+                self.reply(common, |_, out| put_simple(out, &"PONG"));
+                Ok(())
+            }
+            Command::Ping | Command::Echo => {
+                self.reply(common, |_, out| put_bulk(out, args[0]));
+                Ok(())
+            }
+            Command::Hello => self.hello(common, spec, args),
+            Command::Auth => Err(Complaint::NoPassword),
+            Command::Client => self.client(common, spec, args),
+            Command::Commands => {
+                self.reply(common, |protocol, out| {
+                    if !put_commands(args, protocol, out) {
+                        put_error(out, &Complaint::Unexpected(args[0], spec.usage));
+                    }
+                });
+                Ok(())
+            }
+            Command::Info => {
+                let info = common.info(desk);
+                self.reply(common, |_, out| put_bulk(out, info.as_bytes()));
+                Ok(())
+            }
+            Command::Select if args[0] == b"0" => {
+                self.reply(common, |_, out| put_ok(out));
+                Ok(())
+            }
+            Command::Select => Err(Complaint::NoDatabase),
+            Command::Reset => {
+                self.reset(common, desk);
+                Ok(())
+            }
+            Command::Quit => {
+                self.reply(common, |_, out| put_ok(out));
+                self.is_closing = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Browsers can be made to send requests here; those who forged them learn nothing.
+    fn unknown<'a>(&mut self, name: &'a [u8]) -> Outcome<'a> {
+        if [&b"POST"[..], b"Host:"].iter().any(|known| name.eq_ignore_ascii_case(known)) {
+            self.is_closing = true;
+            return Err(Complaint::Http);
+        }
+        Err(Complaint::UnknownCommand(name))
+    }
+
+    fn acquire<'a>(
+        &mut self,
+        common: &mut Common,
+        desk: &mut Desk<'_>,
+        spec: &'static Spec,
+        args: &[&'a [u8]],
+    ) -> Outcome<'a> {
+        let wish = Wish::parse(spec, args)?;
+        if wish.notify.is_some() && self.protocol == Protocol::Resp2 {
+            return Err(Complaint::NotifyNeedsResp3);
+        }
+        let now = desk.now();
+        if let (Some(pace), Some(most)) = (&mut self.pace, common.house.limits.acquires_per_second)
+            && !pace.admits(now)
+        {
+            common.tally.limited(now, Limit::AcquiresPerSecond, 1);
+            return Err(Complaint::Pace(most));
+        }
+        let Wish { name, ttl, wait, .. } = wish;
+        let own = std::mem::take(&mut self.holder);
+        let holder = wish.holder.or(Holder::new(&own).ok()).unwrap_or(Holder::NONE);
+        let asked = match wish.notify {
+            None => self.ask(common, desk, Some(Label::new(name, Holder::NONE)), None),
+            Some(id) => {
+                let notify = Notify {
+                    id: id.into(),
+                    ttl,
+                    asked_at: now,
+                    patient_until: now.after(wait),
+                    waited: Duration::ZERO,
+                };
+                self.ask(common, desk, Some(Label::new(name, holder)), Some(Box::new(notify)))
+            }
+        };
+        let asked = asked.map(|ask| {
+            let wait = if wish.notify.is_some() { Duration::ZERO } else { wait };
+            desk.acquire(ask as u64, name, holder, ttl, wait);
+        });
+        self.holder = own;
+        asked
+    }
+
+    fn list<'a>(
+        &mut self,
+        common: &mut Common,
+        desk: &mut Desk<'_>,
+        spec: &'static Spec,
+        args: &[&'a [u8]],
+    ) -> Outcome<'a> {
+        let cursor = std::str::from_utf8(args[0]).ok().and_then(|text| text.parse::<Cursor>().ok());
+        let cursor = cursor.ok_or(Complaint::Number(args[0], "cursor; begin with 0"))?;
+        let (mut pattern, mut count) = (None, COUNT);
+        for option in args[1..].chunks(2) {
+            let &[key, value] = option else {
+                return Err(Complaint::Unexpected(option[0], spec.usage));
+            };
+            if key.eq_ignore_ascii_case(b"MATCH") {
+                pattern = Some(Pattern::new(value).map_err(Complaint::Pattern)?);
+            } else if key.eq_ignore_ascii_case(b"COUNT") {
+                let number = decimal(value).filter(|count| *count > 0);
+                let number = number.ok_or(Complaint::Number(value, "count above 0"))?;
+                count = u32::try_from(number).unwrap_or(COUNT_MAX).min(COUNT_MAX);
+            } else {
+                return Err(Complaint::Unexpected(key, spec.usage));
+            }
+        }
+        let prefix = match &pattern {
+            None => "",
+            Some(pattern) => pattern.prefix().ok_or(Complaint::PatternNotPrefix)?,
+        };
+        let ask = self.ask(common, desk, None, None)?;
+        self.is_listing = true;
+        desk.list(ask as u64, cursor, prefix, count);
+        Ok(())
+    }
+
+    fn watch<'a>(
+        &mut self,
+        common: &mut Common,
+        desk: &mut Desk<'_>,
+        pattern: &'a [u8],
+    ) -> Outcome<'a> {
+        let pattern = Pattern::new(pattern).map_err(Complaint::Pattern)?;
+        if !self.patterns.contains(&pattern) {
+            if self.patterns.len() == PATTERNS_MAX {
+                return Err(Complaint::TooManyPatterns(PATTERNS_MAX));
+            }
+            if self.patterns.is_empty() {
+                common.watched_by(desk, self.conn);
+            }
+            self.patterns.push(pattern);
+        }
+        self.reply(common, |_, out| put_ok(out));
+        Ok(())
+    }
+
+    fn unwatch<'a>(
+        &mut self,
+        common: &mut Common,
+        desk: &mut Desk<'_>,
+        pattern: Option<&'a [u8]>,
+    ) -> Outcome<'a> {
+        let was_watching = !self.patterns.is_empty();
+        match pattern {
+            None => self.patterns.clear(),
+            Some(pattern) => {
+                let pattern = Pattern::new(pattern).map_err(Complaint::Pattern)?;
+                self.patterns.retain(|known| *known != pattern);
+            }
+        }
+        if was_watching && self.patterns.is_empty() {
+            common.unwatched_by(desk, self.conn);
+        }
+        self.reply(common, |_, out| put_ok(out));
+        Ok(())
+    }
+
+    fn hello<'a>(
+        &mut self,
+        common: &mut Common,
+        spec: &'static Spec,
+        args: &[&'a [u8]],
+    ) -> Outcome<'a> {
+        let protocol = match args.first().copied() {
+            None => self.protocol,
+            Some(b"2") if self.is_notifying() => return Err(Complaint::StillNotifying),
+            Some(b"2") => Protocol::Resp2,
+            Some(b"3") => Protocol::Resp3,
+            Some(_) => return Err(Complaint::NoProtocol),
+        };
+        let mut rest = args.get(1..).unwrap_or_default();
+        let mut name = None;
+        while let [key, more @ ..] = rest {
+            match more {
+                [_, _, ..] if key.eq_ignore_ascii_case(b"AUTH") => {
+                    return Err(Complaint::NoPassword);
+                }
+                [value, more @ ..] if key.eq_ignore_ascii_case(b"SETNAME") => {
+                    name = Some(client_name(value)?);
+                    rest = more;
+                }
+                _ => return Err(Complaint::Unexpected(key, spec.usage)),
+            }
+        }
+        if let Some(name) = name {
+            self.rename(name);
+        }
+        self.protocol = protocol;
+        let (house, id) = (std::sync::Arc::clone(&common.house), self.id);
+        self.reply(common, |protocol, out| house.put_hello(id, protocol, out));
+        Ok(())
+    }
+
+    fn client<'a>(
+        &mut self,
+        common: &mut Common,
+        spec: &'static Spec,
+        args: &[&'a [u8]],
+    ) -> Outcome<'a> {
+        let is = |name: &str| args[0].eq_ignore_ascii_case(name.as_bytes());
+        match args.len() {
+            1 if is("ID") => {
+                let id = self.id.cast_signed();
+                self.reply(common, |_, out| put_integer(out, id));
+            }
+            1 if is("GETNAME") => {
+                let name = self.name.clone();
+                self.reply(common, |protocol, out| match name.as_str() {
+                    "" => protocol.put_null(out),
+                    name => put_bulk(out, name.as_bytes()),
+                });
+            }
+            2 if is("SETNAME") => {
+                self.rename(client_name(args[1])?);
+                self.reply(common, |_, out| put_ok(out));
+            }
+            // What libraries say of themselves, and wishes about a cache that is none.
+            3 if is("SETINFO") => self.reply(common, |_, out| put_ok(out)),
+            2 if is("NO-EVICT") || is("NO-TOUCH") => self.reply(common, |_, out| put_ok(out)),
+            _ => return Err(Complaint::Unexpected(args[0], spec.usage)),
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, name: &str) {
+        name.clone_into(&mut self.name);
+        if name.is_empty() { &self.address } else { name }.clone_into(&mut self.holder);
+    }
+
+    fn reset(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+        self.forget_notifies(common, desk);
+        if !std::mem::take(&mut self.patterns).is_empty() {
+            common.unwatched_by(desk, self.conn);
+        }
+        self.rename("");
+        self.protocol = Protocol::default();
+        self.reply(common, |_, out| put_simple(out, &"RESET"));
+    }
+}
+
+/// What an acquire asks for.
+struct Wish<'a> {
+    name: Name<'a>,
+    ttl: Duration,
+    holder: Option<Holder<'a>>,
+    wait: Duration,
+    notify: Option<&'a [u8]>,
+}
+
+impl<'a> Wish<'a> {
+    fn parse(spec: &'static Spec, args: &[&'a [u8]]) -> Result<Self, Complaint<'a>> {
+        let (mut holder, mut wait, mut notify) = (None, None, None);
+        for option in args[2..].chunks(2) {
+            let &[key, value] = option else {
+                return Err(Complaint::Unexpected(option[0], spec.usage));
+            };
+            let before = if key.eq_ignore_ascii_case(b"HOLDER") {
+                holder.replace(value)
+            } else if key.eq_ignore_ascii_case(b"WAIT") {
+                wait.replace(value)
+            } else if key.eq_ignore_ascii_case(b"NOTIFY") {
+                notify.replace(value)
+            } else {
+                Some(key)
+            };
+            if before.is_some() {
+                return Err(Complaint::Unexpected(key, spec.usage));
+            }
+        }
+        if notify.is_some() && wait.is_none() {
+            return Err(Complaint::NotifyNeedsWait);
+        }
+        if notify.is_some_and(|id: &[u8]| id.is_empty() || id.len() > NOTIFY_ID_LEN_MAX) {
+            return Err(Complaint::NotifyId(NOTIFY_ID_LEN_MAX));
+        }
+        Ok(Self {
+            name: name(args[0])?,
+            ttl: ttl(args[1])?,
+            holder: holder.map(Holder::from_bytes).transpose().map_err(Complaint::Holder)?,
+            wait: wait.map(patience).transpose()?.unwrap_or_default(),
+            notify,
+        })
+    }
+}
+
+fn name(bytes: &[u8]) -> Result<Name<'_>, Complaint<'_>> {
+    Name::from_bytes(bytes).map_err(Complaint::Name)
+}
+
+fn ttl(bytes: &[u8]) -> Result<Duration, Complaint<'_>> {
+    decimal(bytes).map(Duration::from_millis).ok_or(Complaint::Ttl(bytes))
+}
+
+fn fence(bytes: &[u8]) -> Result<u64, Complaint<'_>> {
+    decimal(bytes).filter(|fence| i64::try_from(*fence).is_ok()).ok_or(Complaint::Fence(bytes))
+}
+
+/// Up to 49 days, which is longer than any process should count on.
+fn patience(bytes: &[u8]) -> Result<Duration, Complaint<'_>> {
+    let millis = decimal(bytes).and_then(|millis| u32::try_from(millis).ok());
+    let expected = "time to WAIT; expected milliseconds, at most 4294967295";
+    millis
+        .map(|millis| Duration::from_millis(millis.into()))
+        .ok_or(Complaint::Number(bytes, expected))
+}
+
+fn decimal(bytes: &[u8]) -> Option<u64> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// What a client may call itself: it is also the holder of what it acquires.
+fn client_name(bytes: &[u8]) -> Result<&str, Complaint<'_>> {
+    let name = std::str::from_utf8(bytes).ok();
+    let name = name.filter(|name| !name.contains(|c: char| c.is_control() || c.is_whitespace()));
+    let name = name.filter(|name| name.len() <= CLIENT_NAME_LEN_MAX);
+    name.ok_or(Complaint::ClientName(CLIENT_NAME_LEN_MAX))
+}
+
+impl super::House {
+    fn put_hello(&self, id: u64, protocol: Protocol, out: &mut Vec<u8>) {
+        let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        protocol.put_map(out, 12);
+        let texts = [
+            ("server", "paxoslease"),
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("mode", "cell"),
+            ("role", &self.role),
+            ("cell", &self.cell),
+        ];
+        for (key, text) in texts {
+            put_bulk(out, key.as_bytes());
+            put_bulk(out, text.as_bytes());
+        }
+        let numbers = [
+            ("proto", i64::from(protocol.number())),
+            ("id", id.cast_signed()),
+            ("node", i64::from(self.node)),
+            ("max_lease_ms", millis(self.max_lease)),
+            ("clock_drift_ppm", i64::from(self.clock_drift_ppm)),
+            ("clock_granularity_us", micros(self.clock_granularity)),
+        ];
+        for (key, number) in numbers {
+            put_bulk(out, key.as_bytes());
+            put_integer(out, number);
+        }
+        put_bulk(out, b"modules");
+        put_array(out, 0);
+    }
+}

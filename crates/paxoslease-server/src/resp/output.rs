@@ -1,0 +1,74 @@
+//! Bytes on their way to a client, and the grants among them: one that never left is given back
+//! when the client goes (P8).
+
+use std::collections::VecDeque;
+
+use paxoslease::front::{ConnId, Desk, Instant};
+
+use super::asks::{AskId, Asks};
+
+/// A buffer larger than this is not kept once it is empty.
+const KEPT_MAX: usize = 64 * 1024;
+
+#[derive(Default)]
+pub(super) struct Output {
+    /// Appended to by whoever has something to say.
+    pub(super) bytes: Vec<u8>,
+    /// So many of them are sent.
+    start: usize,
+    /// All bytes ever sent.
+    sent: u64,
+    /// Grants not sent yet, and where in the stream they end.
+    grants: VecDeque<(u64, AskId, u64)>,
+    /// Since when the client has taken nothing, while there is something.
+    blocked_at: Option<Instant>,
+}
+
+impl Output {
+    pub(super) fn pending(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    pub(super) const fn blocked_at(&self) -> Option<Instant> {
+        self.blocked_at
+    }
+
+    /// What was just appended tells of this grant.
+    pub(super) fn granted(&mut self, ask: AskId, fence: u64) {
+        let end = self.sent + self.pending() as u64;
+        self.grants.push_back((end, ask, fence));
+    }
+
+    /// Sends as much as the connection takes.
+    pub(super) fn send(&mut self, desk: &mut Desk<'_>, conn: ConnId, asks: &mut Asks) {
+        if self.pending() == 0 {
+            return;
+        }
+        let taken = desk.send(conn, &self.bytes[self.start..]);
+        self.start += taken;
+        self.sent += taken as u64;
+        while self.grants.front().is_some_and(|(end, ..)| *end <= self.sent) {
+            if let Some((_, ask, _)) = self.grants.pop_front() {
+                asks.remove(ask);
+            }
+        }
+        if self.pending() == 0 {
+            self.blocked_at = None;
+            self.start = 0;
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT_MAX);
+        } else if taken > 0 || self.blocked_at.is_none() {
+            self.blocked_at = Some(desk.now());
+            // What was sent goes only now and then, so that it costs nothing.
+            if self.start > self.bytes.len() / 2 {
+                self.bytes.drain(..self.start);
+                self.start = 0;
+            }
+        }
+    }
+
+    /// The grants that never left.
+    pub(super) fn unsent_grants(&mut self) -> impl Iterator<Item = (AskId, u64)> {
+        self.grants.drain(..).map(|(_, ask, fence)| (ask, fence))
+    }
+}

@@ -1,0 +1,186 @@
+//! What clients are told, in bytes: answers of the node, hints, errors with what to do about them.
+
+use std::time::Duration;
+
+use paxoslease::front::{Answer, Hint, Sighting};
+use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_error, put_integer};
+use serde_json::Value;
+
+/// What became of a question.
+pub(super) fn put_answer(
+    answer: &Answer,
+    protocol: Protocol,
+    quarantine: Duration,
+    out: &mut Vec<u8>,
+) {
+    match answer {
+        Answer::Granted { fence, ttl, waited } => {
+            put_array(out, 3);
+            put_fence(out, *fence);
+            put_millis(out, *ttl);
+            put_millis(out, *waited);
+        }
+        Answer::Held(_) | Answer::Inspected(None) => protocol.put_null_array(out),
+        Answer::Renewed { ttl } => put_millis(out, *ttl),
+        Answer::NotHeld => put_error(
+            out,
+            &"NOTHELD that tenure is over, or never was; stop acting on it, and acquire anew for \
+              a new fence",
+        ),
+        Answer::Released { held, confirmed: true } => put_integer(out, i64::from(*held)),
+        Answer::Released { confirmed: false, .. } => put_error(
+            out,
+            &"NOQUORUM no majority confirmed the release; the lease is over all the same, but \
+              others may have to wait until its ttl is",
+        ),
+        Answer::Inspected(Some(seen)) => {
+            protocol.put_map(out, 3);
+            put_seen(seen, out);
+        }
+        Answer::Listed { leases, next } => {
+            put_array(out, 2);
+            let next = next.map_or_else(|| "0".to_owned(), |next| next.to_string());
+            put_bulk(out, next.as_bytes());
+            put_array(out, leases.len());
+            for seen in leases {
+                put_listed(seen, protocol, out);
+            }
+        }
+        Answer::NoQuorum if quarantine.is_zero() => put_error(
+            out,
+            &"NOQUORUM no majority of the cell answered in time, and nothing was changed that \
+              outlives the ttl; CELL.STATUS says which nodes are unreachable",
+        ),
+        Answer::NoQuorum => {
+            let text = format_args!(
+                "QUARANTINE this node was restarted and stays silent for {} ms more, and too few \
+                 of the others answer; try again then, or ask another node",
+                quarantine.as_millis()
+            );
+            put_error(out, &text);
+        }
+        Answer::Ttl(error) => put_error(out, &format_args!("TTL {error}")),
+        Answer::Busy(error) => {
+            let text = format_args!("BUSY {error}; try again later, or raise the node's limits");
+            put_error(out, &text);
+        }
+        Answer::Abandoned | Answer::Stopping => put_stopping(out),
+        other => put_error(out, &format_args!("ERR unexpected answer {other:?}")),
+    }
+}
+
+pub(super) fn put_stopping(out: &mut Vec<u8>) {
+    put_error(out, &"STOPPING this node is stopping; ask another");
+}
+
+/// A waiting acquire that has its own id was granted.
+pub(super) fn put_granted(
+    (id, fence): (&[u8], u64),
+    ttl: Duration,
+    waited: Duration,
+    protocol: Protocol,
+    out: &mut Vec<u8>,
+) {
+    protocol.put_push(out, 5);
+    put_bulk(out, b"lease.granted");
+    put_bulk(out, id);
+    put_fence(out, fence);
+    put_millis(out, ttl);
+    put_millis(out, waited);
+}
+
+/// A waiting acquire that has its own id was not granted.
+pub(super) fn put_timeout(id: &[u8], protocol: Protocol, out: &mut Vec<u8>) {
+    protocol.put_push(out, 2);
+    put_bulk(out, b"lease.timeout");
+    put_bulk(out, id);
+}
+
+pub(super) fn put_hint(hint: &Hint, protocol: Protocol, out: &mut Vec<u8>) {
+    match hint {
+        Hint::Held(seen) => {
+            protocol.put_push(out, 5);
+            put_bulk(out, b"lease.held");
+            put_bulk(out, seen.label.name().as_bytes());
+            put_bulk(out, seen.label.holder().as_bytes());
+            put_fence(out, seen.tenure.fence());
+            put_integer(out, seen.remaining.as_millis().into());
+        }
+        Hint::Freed(label) => {
+            protocol.put_push(out, 2);
+            put_bulk(out, b"lease.freed");
+            put_bulk(out, label.name().as_bytes());
+        }
+        // A hint this protocol has no message for.
+        _ => {}
+    }
+}
+
+/// So many hints were not sent, since they were not read.
+pub(super) fn put_missed(count: u64, protocol: Protocol, out: &mut Vec<u8>) {
+    protocol.put_push(out, 2);
+    put_bulk(out, b"lease.missed");
+    put_integer(out, i64::try_from(count).unwrap_or(i64::MAX));
+}
+
+/// One value of a status, whatever it is.
+pub(super) fn put_json(value: &Value, protocol: Protocol, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => protocol.put_null(out),
+        Value::Bool(yes) => protocol.put_boolean(out, *yes),
+        Value::Number(number) => match number.as_i64() {
+            Some(number) => put_integer(out, number),
+            None => put_bulk(out, number.to_string().as_bytes()),
+        },
+        Value::String(text) => put_bulk(out, text.as_bytes()),
+        Value::Array(items) => {
+            put_array(out, items.len());
+            items.iter().for_each(|item| put_json(item, protocol, out));
+        }
+        Value::Object(fields) => {
+            protocol.put_map(out, fields.len());
+            for (key, value) in fields {
+                put_bulk(out, key.as_bytes());
+                put_json(value, protocol, out);
+            }
+        }
+    }
+}
+
+/// In the second version a lease in a list is a map, in the first its bare values.
+fn put_listed(seen: &Sighting, protocol: Protocol, out: &mut Vec<u8>) {
+    match protocol {
+        Protocol::Resp2 => {
+            put_array(out, 4);
+            put_bulk(out, seen.label.name().as_bytes());
+            put_bulk(out, seen.label.holder().as_bytes());
+            put_fence(out, seen.tenure.fence());
+            put_integer(out, seen.remaining.as_millis().into());
+        }
+        Protocol::Resp3 => {
+            protocol.put_map(out, 4);
+            put_bulk(out, b"name");
+            put_bulk(out, seen.label.name().as_bytes());
+            put_seen(seen, out);
+        }
+    }
+}
+
+fn put_seen(seen: &Sighting, out: &mut Vec<u8>) {
+    put_bulk(out, b"holder");
+    put_bulk(out, seen.label.holder().as_bytes());
+    put_bulk(out, b"fence");
+    put_fence(out, seen.tenure.fence());
+    put_bulk(out, b"ttl_ms");
+    put_integer(out, seen.remaining.as_millis().into());
+}
+
+/// A fence has 63 bits, so that it fits.
+fn put_fence(out: &mut Vec<u8>, fence: u64) {
+    put_integer(out, fence.cast_signed());
+}
+
+/// Rounded down: T2 never counts more than was waited.
+fn put_millis(out: &mut Vec<u8>, span: Duration) {
+    put_integer(out, i64::try_from(span.as_millis()).unwrap_or(i64::MAX));
+}

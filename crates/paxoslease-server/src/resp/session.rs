@@ -1,0 +1,342 @@
+//! One client's connection: what it is still to hear, in the order it asked, and how much of that
+//! it may leave unread.
+
+use std::collections::VecDeque;
+
+use paxoslease::front::{Answer, ConnId, Desk, Hint};
+use paxoslease_wire::resp::{Protocol, put_error, put_simple};
+
+use super::Common;
+use super::asks::{Ask, AskId, Notify, Owner};
+use super::complaint::Complaint;
+use super::output::Output;
+use super::pace::Pace;
+use super::pattern::Pattern;
+use super::reply::{put_answer, put_granted, put_hint, put_missed, put_timeout};
+use super::tally::Limit;
+
+/// A client that leaves this much unread is not listened to until it reads.
+const UNREAD_MAX: usize = 256 * 1024;
+/// A watcher that leaves this much unread misses messages.
+const UNREAD_BY_WATCHER_MAX: usize = 64 * 1024;
+
+pub(super) struct Session {
+    pub(super) conn: ConnId,
+    /// As `CLIENT ID` and `HELLO` say.
+    pub(super) id: u64,
+    pub(super) protocol: Protocol,
+    /// What it calls itself.
+    pub(super) name: String,
+    /// Who holds what it acquires, unless it says: its name, or where it is connected from.
+    pub(super) holder: String,
+    pub(super) address: String,
+    pub(super) output: Output,
+    /// Replies in the order of their commands; those before are in `output`.
+    expected: VecDeque<Expected>,
+    /// The number of the first of them.
+    first: u64,
+    /// Bytes among them.
+    kept: usize,
+    /// Questions under way, those that wait for a push included.
+    inflight: u32,
+    /// Acquires that wait for a push.
+    notifies: Vec<AskId>,
+    pub(super) patterns: Vec<Pattern>,
+    missed: u64,
+    pub(super) pace: Option<Pace>,
+    /// A page of a list is being made: the next command waits, as pages may be large.
+    pub(super) is_listing: bool,
+    is_held: bool,
+    /// Nothing more is read, and once everything is told, the connection is closed.
+    pub(super) is_closing: bool,
+    is_dirty: bool,
+}
+
+/// A reply that is not due yet.
+struct Expected {
+    /// What the client spoke when it asked.
+    protocol: Protocol,
+    state: State,
+}
+
+enum State {
+    Pending(AskId),
+    Answered(AskId, Answer),
+    Bytes(Box<[u8]>),
+}
+
+impl Session {
+    pub(super) fn new(conn: ConnId, id: u64, address: String, pace: Option<Pace>) -> Self {
+        Self {
+            conn,
+            id,
+            protocol: Protocol::default(),
+            name: String::new(),
+            holder: address.clone(),
+            address,
+            output: Output::default(),
+            expected: VecDeque::new(),
+            first: 0,
+            kept: 0,
+            inflight: 0,
+            notifies: Vec::new(),
+            patterns: Vec::new(),
+            missed: 0,
+            pace,
+            is_listing: false,
+            is_held: false,
+            is_closing: false,
+            is_dirty: false,
+        }
+    }
+
+    /// There is something to send, or to look after, when the turn ends.
+    pub(super) fn touch(&mut self, common: &mut Common) {
+        if !std::mem::replace(&mut self.is_dirty, true) {
+            common.dirty.push(self.conn.index());
+        }
+    }
+
+    /// A reply that is known at once.
+    pub(super) fn reply(&mut self, common: &mut Common, put: impl FnOnce(Protocol, &mut Vec<u8>)) {
+        if self.expected.is_empty() {
+            put(self.protocol, &mut self.output.bytes);
+        } else {
+            common.scratch.clear();
+            put(self.protocol, &mut common.scratch);
+            self.kept += common.scratch.len();
+            let state = State::Bytes(common.scratch.as_slice().into());
+            self.expected.push_back(Expected { protocol: self.protocol, state });
+        }
+        self.touch(common);
+    }
+
+    pub(super) fn complain(&mut self, common: &mut Common, complaint: &Complaint<'_>) {
+        self.reply(common, |_, out| put_error(out, complaint));
+    }
+
+    /// A reply that has to be asked for, under the number this gives.
+    pub(super) fn ask(
+        &mut self,
+        common: &mut Common,
+        desk: &Desk<'_>,
+        label: Option<paxoslease::front::Label>,
+        notify: Option<Box<Notify>>,
+    ) -> Result<AskId, Complaint<'static>> {
+        let most = common.house.limits.inflight_per_connection;
+        if self.inflight >= most {
+            common.tally.limited(desk.now(), Limit::InflightPerConnection, 1);
+            return Err(Complaint::Inflight(most));
+        }
+        self.inflight += 1;
+        let command = self.first + self.expected.len() as u64;
+        let owner = Owner::Reply { session: self.conn.index(), command };
+        let ask = common.asks.insert(Ask { owner, label, notify });
+        self.expected.push_back(Expected { protocol: self.protocol, state: State::Pending(ask) });
+        Ok(ask)
+    }
+
+    /// The answer to what was asked for a command.
+    pub(super) fn answer(
+        &mut self,
+        common: &mut Common,
+        desk: &Desk<'_>,
+        (command, ask): (u64, AskId),
+        answer: Answer,
+    ) {
+        self.inflight -= 1;
+        self.is_listing &= !matches!(answer, Answer::Listed { .. });
+        self.settle(common, desk, command, State::Answered(ask, answer));
+    }
+
+    /// A tried acquire must wait: that is its reply, and the rest will be a push.
+    pub(super) fn queue(
+        &mut self,
+        common: &mut Common,
+        desk: &mut Desk<'_>,
+        (command, ask): (u64, AskId),
+    ) {
+        let queued = State::Bytes((*b"+QUEUED\r\n").into());
+        self.settle(common, desk, command, queued);
+        let Ask { owner, label, notify } = common.asks.get(ask);
+        *owner = Owner::Push { session: self.conn.index(), place: self.notifies.len() };
+        self.notifies.push(ask);
+        if let (Some(label), Some(notify)) = (label, notify) {
+            let now = desk.now();
+            notify.waited = now.since(notify.asked_at);
+            let wait = notify.patient_until.since(now);
+            desk.acquire(ask as u64, label.name(), label.holder(), notify.ttl, wait);
+        }
+    }
+
+    fn settle(&mut self, common: &mut Common, desk: &Desk<'_>, command: u64, state: State) {
+        let place = (command - self.first) as usize;
+        if let Some(expected) = self.expected.get_mut(place) {
+            if let State::Bytes(bytes) = &state {
+                self.kept += bytes.len();
+            }
+            expected.state = state;
+        }
+        if place == 0 {
+            self.catch_up(common, desk);
+        }
+    }
+
+    /// Moves replies that are due from those expected to those on their way.
+    fn catch_up(&mut self, common: &mut Common, desk: &Desk<'_>) {
+        while let Some(Expected { protocol, state }) = self.expected.pop_front() {
+            let out = &mut self.output.bytes;
+            match state {
+                State::Pending(_) => {
+                    self.expected.push_front(Expected { protocol, state });
+                    break;
+                }
+                State::Bytes(bytes) => {
+                    self.kept -= bytes.len();
+                    out.extend_from_slice(&bytes);
+                }
+                State::Answered(ask, answer) => {
+                    let quarantine = match answer {
+                        Answer::NoQuorum => common.quarantine(desk),
+                        _ => std::time::Duration::ZERO,
+                    };
+                    put_answer(&answer, protocol, quarantine, out);
+                    match answer {
+                        Answer::Granted { fence, .. } => self.output.granted(ask, fence),
+                        _ => common.asks.remove(ask),
+                    }
+                }
+            }
+            self.first += 1;
+        }
+        self.touch(common);
+    }
+
+    /// What became of an acquire that waited for a push.
+    pub(super) fn notified(
+        &mut self,
+        common: &mut Common,
+        (place, ask): (usize, AskId),
+        answer: &Answer,
+    ) {
+        self.inflight -= 1;
+        self.notifies.swap_remove(place);
+        if let Some(moved) = self.notifies.get(place) {
+            common.asks.get(*moved).owner = Owner::Push { session: self.conn.index(), place };
+        }
+        let out = &mut self.output.bytes;
+        if let Some(notify) = &common.asks.get(ask).notify {
+            match *answer {
+                Answer::Granted { fence, ttl, waited } => {
+                    let waited = waited + notify.waited;
+                    put_granted((&notify.id, fence), ttl, waited, self.protocol, out);
+                    self.output.granted(ask, fence);
+                    return self.touch(common);
+                }
+                // The node stops, and the connection ends.
+                Answer::Abandoned | Answer::Stopping => {}
+                _ => put_timeout(&notify.id, self.protocol, out),
+            }
+        }
+        common.asks.remove(ask);
+        self.touch(common);
+    }
+
+    pub(super) fn hint(&mut self, common: &mut Common, desk: &Desk<'_>, hint: &Hint) {
+        if self.output.pending() > UNREAD_BY_WATCHER_MAX || self.missed > 0 {
+            self.missed += 1;
+            common.tally.limited(desk.now(), Limit::Watch, 1);
+        } else {
+            put_hint(hint, self.protocol, &mut self.output.bytes);
+            self.touch(common);
+        }
+    }
+
+    pub(super) fn is_notifying(&self) -> bool {
+        !self.notifies.is_empty()
+    }
+
+    /// Whether it has asked more, or left more unread, than it may.
+    pub(super) fn is_full(&self, common: &Common) -> bool {
+        let most = common.house.limits.inflight_per_connection as usize * 2;
+        self.unread() > UNREAD_MAX || self.expected.len() >= most
+    }
+
+    /// Whether it may ask again, after that.
+    fn has_room(&self, common: &Common) -> bool {
+        let most = common.house.limits.inflight_per_connection as usize;
+        self.unread() <= UNREAD_MAX / 2 && self.expected.len() < most.max(2) && !self.is_listing
+    }
+
+    fn unread(&self) -> usize {
+        self.output.pending() + self.kept
+    }
+
+    /// Reads nothing more for now.
+    pub(super) fn hold(&mut self, desk: &mut Desk<'_>) {
+        self.is_held = true;
+        desk.hold(self.conn);
+    }
+
+    /// Sends what there is. Says whether the session goes on.
+    pub(super) fn flush(&mut self, common: &mut Common, desk: &mut Desk<'_>) -> bool {
+        self.is_dirty = false;
+        if self.missed > 0 && self.output.pending() < UNREAD_BY_WATCHER_MAX / 2 {
+            let missed = std::mem::take(&mut self.missed);
+            put_missed(missed, self.protocol, &mut self.output.bytes);
+        }
+        self.output.send(desk, self.conn, &mut common.asks);
+        if self.is_closing {
+            return !self.expected.is_empty() || self.output.pending() > 0;
+        }
+        if self.is_held && self.has_room(common) {
+            self.is_held = false;
+            desk.resume(self.conn);
+        }
+        true
+    }
+
+    /// The node stops: takes back what waits, and closes once everybody is told.
+    pub(super) fn leave(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+        for expected in &self.expected {
+            if let State::Pending(ask) = expected.state {
+                common.asks.abandon(desk, ask);
+            }
+        }
+        self.forget_notifies(common, desk);
+        self.is_closing = true;
+        self.hold(desk);
+        self.touch(common);
+    }
+
+    pub(super) fn forget_notifies(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+        for ask in self.notifies.drain(..) {
+            self.inflight -= 1;
+            common.asks.orphan(desk, ask);
+        }
+    }
+
+    /// The client is gone. P8: what it waits for is taken back, what was granted and never left is
+    /// given back.
+    pub(super) fn end(mut self, common: &mut Common, desk: &mut Desk<'_>) {
+        self.forget_notifies(common, desk);
+        for Expected { state, .. } in self.expected {
+            match state {
+                State::Pending(ask) => common.asks.orphan(desk, ask),
+                State::Answered(ask, Answer::Granted { fence, .. }) => {
+                    common.asks.give_back(desk, ask, fence);
+                }
+                State::Answered(ask, _) => common.asks.remove(ask),
+                State::Bytes(_) => {}
+            }
+        }
+        for (ask, fence) in self.output.unsent_grants() {
+            common.asks.give_back(desk, ask, fence);
+        }
+    }
+}
+
+/// Short replies of every session.
+pub(super) fn put_ok(out: &mut Vec<u8>) {
+    put_simple(out, &"OK");
+}

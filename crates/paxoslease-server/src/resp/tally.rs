@@ -1,0 +1,113 @@
+//! What the sessions of one shard count. Plain numbers while commands come, handed to the
+//! `metrics` facade a few times a second, and never while nothing happens.
+
+use std::time::Duration;
+
+use metrics::{counter, gauge};
+use paxoslease::front::Instant;
+
+use super::command::{Command, SPECS};
+
+const PUBLISH_EVERY: Duration = Duration::from_millis(250);
+
+/// Which limit somebody ran into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Limit {
+    Connections,
+    InflightPerConnection,
+    AcquiresPerSecond,
+    /// Waiters or rounds of a shard.
+    Shard,
+    /// Messages of a watch that a slow reader missed.
+    Watch,
+    /// A client that read nothing for too long.
+    SlowReader,
+    /// A request longer than RESP requests may be here, or otherwise out of step.
+    Framing,
+}
+
+impl Limit {
+    const ALL: [(Self, &'static str); 7] = [
+        (Self::Connections, "connections"),
+        (Self::InflightPerConnection, "inflight_per_connection"),
+        (Self::AcquiresPerSecond, "acquires_per_second"),
+        (Self::Shard, "shard"),
+        (Self::Watch, "watch"),
+        (Self::SlowReader, "slow_reader"),
+        (Self::Framing, "framing"),
+    ];
+}
+
+#[derive(Debug)]
+pub(super) struct Tally {
+    commands: [u64; SPECS.len()],
+    unknown: u64,
+    limited: [u64; Limit::ALL.len()],
+    /// `None` while there is nothing new.
+    publish_at: Option<Instant>,
+    /// Whether everything was published once: from then on, only what changed.
+    known: bool,
+}
+
+impl Tally {
+    pub(super) const fn new() -> Self {
+        Self {
+            commands: [0; SPECS.len()],
+            unknown: 0,
+            limited: [0; Limit::ALL.len()],
+            publish_at: Some(Instant::ZERO),
+            known: false,
+        }
+    }
+
+    /// Something is to be published, if not at once.
+    #[inline]
+    pub(super) fn touch(&mut self, now: Instant) {
+        if self.publish_at.is_none() {
+            self.publish_at = Some(now.after(PUBLISH_EVERY));
+        }
+    }
+
+    /// A command came; `None` is one that does not exist.
+    #[inline]
+    pub(super) fn count(&mut self, command: Option<Command>) {
+        match command {
+            Some(command) => self.commands[command as usize] += 1,
+            None => self.unknown += 1,
+        }
+    }
+
+    pub(super) fn limited(&mut self, now: Instant, limit: Limit, count: u64) {
+        self.limited[limit as usize] += count;
+        self.touch(now);
+    }
+
+    pub(super) const fn publish_at(&self) -> Option<Instant> {
+        self.publish_at
+    }
+
+    /// Hands everything counted since the last time to whoever records metrics.
+    pub(super) fn publish(&mut self, connections: usize) {
+        self.publish_at = None;
+        let known = std::mem::replace(&mut self.known, true);
+        let worth_it = |count: u64| count > 0 || !known;
+        for spec in &SPECS {
+            let count = std::mem::take(&mut self.commands[spec.command as usize]);
+            if worth_it(count) {
+                let command = spec.name().to_ascii_lowercase();
+                counter!("paxoslease_commands_total", "command" => command).increment(count);
+            }
+        }
+        let unknown = std::mem::take(&mut self.unknown);
+        if worth_it(unknown) {
+            counter!("paxoslease_commands_total", "command" => "unknown").increment(unknown);
+        }
+        for (limit, name) in Limit::ALL {
+            let count = std::mem::take(&mut self.limited[limit as usize]);
+            if worth_it(count) {
+                counter!("paxoslease_limited_total", "limit" => name).increment(count);
+            }
+        }
+        gauge!("paxoslease_connections").set(connections as f64);
+    }
+}
