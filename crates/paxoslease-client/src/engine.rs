@@ -275,7 +275,7 @@ impl Engine {
                     .push_back(Ask::new(Question::RenewGuard(slot, tenure), Instant::MAX)),
                 Due::Late { since } => {
                     let session = self.session.as_ref();
-                    if session.is_some_and(|session| session.heard_at <= since) {
+                    if session.is_some_and(|session| session.heard_at < since) {
                         self.go_elsewhere("it does not answer renewals in time");
                     }
                 }

@@ -7,6 +7,7 @@ use paxoslease_core::{Belief, Instant, Rules};
 use paxoslease_wire::resp::Value;
 
 use super::ask::{Ask, Question};
+use super::guards::is_worthwhile;
 use super::speech::{self, Granted, Push, Refusal};
 use super::wishes::Wished;
 use super::{Engine, Sent};
@@ -177,8 +178,8 @@ impl Engine {
         let waited = granted.waited.min(now.since(wished.sent_at));
         let ends_at = drift.remote_belief_ends_at(Rules::ALL, wished.sent_at, waited, ttl);
         let belief = Belief::granted(tenure, ends_at);
-        if !belief.is_held(now) {
-            // Its time is over before anybody knew of it.
+        if !is_worthwhile(now, wished.wish.ttl, ends_at) {
+            // Its time is over, or as good as over, before anybody knew of it.
             self.undo(now, &wished, belief);
             if wished.has_time(now) {
                 return self.wish_again(wished);

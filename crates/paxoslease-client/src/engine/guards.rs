@@ -47,9 +47,8 @@ impl Times {
     /// not go on together.
     fn new(rng: &mut Rng, ttl: Ttl, started_at: Instant, ends_at: Instant) -> Self {
         let span = ttl.as_duration();
-        let early = (span / 50).min(GIVE_UP_EARLY_MAX).as_nanos() as u64;
         Self {
-            give_up_at: Instant::from_nanos(ends_at.as_nanos().saturating_sub(early)),
+            give_up_at: give_up_at(ttl, ends_at),
             renew_at: started_at.after(span * 3 / 10 + rng.below(span / 15)),
             jeopardy_at: started_at.after(span * 2 / 3),
         }
@@ -58,6 +57,16 @@ impl Times {
     fn next_at(&self) -> Instant {
         self.give_up_at.min(self.renew_at).min(self.jeopardy_at)
     }
+}
+
+fn give_up_at(ttl: Ttl, ends_at: Instant) -> Instant {
+    let early = (ttl.as_duration() / 50).min(GIVE_UP_EARLY_MAX).as_nanos() as u64;
+    Instant::from_nanos(ends_at.as_nanos().saturating_sub(early))
+}
+
+/// Whether a lease that ends then is worth beginning.
+pub(super) fn is_worthwhile(now: Instant, ttl: Ttl, ends_at: Instant) -> bool {
+    now.after(TICK) < give_up_at(ttl, ends_at)
 }
 
 /// What is to be done about a guard whose alarm rang.

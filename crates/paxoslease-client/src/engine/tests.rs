@@ -1,1 +1,6 @@
+//! The engine between hand-driven clock and scripted server: what it says, what it believes.
 
+mod beliefs;
+mod leases;
+mod moving;
+mod scene;
