@@ -268,14 +268,15 @@ impl FrontEnd for Sessions {
                     session.is_closing = true;
                 }
             }
-            if session.is_listing || session.is_full(common) {
+            let must_wait = session.listing.is_some() || session.is_full(common);
+            if must_wait && !session.is_closing {
                 session.hold(desk);
                 // What was said may have left already by the time the turn ends.
                 session.touch(common);
                 return consumed;
             }
         }
-        session.hold(desk);
+        // What follows is read and ignored, so that a client that leaves is noticed.
         bytes.len()
     }
 

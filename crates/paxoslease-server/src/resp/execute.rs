@@ -151,28 +151,25 @@ impl Session {
             common.tally.limited(now, Limit::AcquiresPerSecond, 1);
             return Err(Complaint::Pace(most));
         }
-        let Wish { name, ttl, wait, .. } = wish;
-        let own = std::mem::take(&mut self.holder);
-        let holder = wish.holder.or(Holder::new(&own).ok()).unwrap_or(Holder::NONE);
-        let asked = match wish.notify {
-            None => self.ask(common, desk, Some(Label::new(name, Holder::NONE)), None),
-            Some(id) => {
-                let notify = Notify {
-                    id: id.into(),
-                    ttl,
-                    asked_at: now,
-                    patient_until: now.after(wait),
-                    waited: Duration::ZERO,
-                };
-                self.ask(common, desk, Some(Label::new(name, holder)), Some(Box::new(notify)))
-            }
-        };
-        let asked = asked.map(|ask| {
-            let wait = if wish.notify.is_some() { Duration::ZERO } else { wait };
-            desk.acquire(ask as u64, name, holder, ttl, wait);
+        let Wish { name, ttl, .. } = wish;
+        let notify = wish.notify.map(|id| {
+            Box::new(Notify {
+                id: id.into(),
+                ttl,
+                asked_at: now,
+                patient_until: now.after(wish.wait),
+                waited: Duration::ZERO,
+            })
         });
-        self.holder = own;
-        asked
+        // Whoever asks twice must know the holder then; others are spared the copy.
+        let (holder, wait) = match notify {
+            None => (Holder::NONE, wish.wait),
+            Some(_) => (wish.holder_or(&self.holder), Duration::ZERO),
+        };
+        let label = Label::new(name, holder);
+        let ask = self.ask(common, desk, Some(label), notify)?;
+        desk.acquire(ask as u64, name, wish.holder_or(&self.holder), ttl, wait);
+        Ok(())
     }
 
     fn list<'a>(
@@ -204,7 +201,7 @@ impl Session {
             Some(pattern) => pattern.prefix().ok_or(Complaint::PatternNotPrefix)?,
         };
         let ask = self.ask(common, desk, None, None)?;
-        self.is_listing = true;
+        self.listing = Some(ask);
         desk.list(ask as u64, cursor, prefix, count);
         Ok(())
     }
@@ -375,6 +372,13 @@ impl<'a> Wish<'a> {
             wait: wait.map(patience).transpose()?.unwrap_or_default(),
             notify,
         })
+    }
+
+    fn holder_or<'b>(&self, own: &'b str) -> Holder<'b>
+    where
+        'a: 'b,
+    {
+        self.holder.or(Holder::new(own).ok()).unwrap_or(Holder::NONE)
     }
 }
 

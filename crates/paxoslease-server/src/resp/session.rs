@@ -2,6 +2,7 @@
 //! it may leave unread.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use paxoslease::front::{Answer, ConnId, Desk, Hint};
 use paxoslease_wire::resp::{Protocol, put_error, put_simple};
@@ -45,7 +46,7 @@ pub(super) struct Session {
     missed: u64,
     pub(super) pace: Option<Pace>,
     /// A page of a list is being made: the next command waits, as pages may be large.
-    pub(super) is_listing: bool,
+    pub(super) listing: Option<AskId>,
     is_held: bool,
     /// Nothing more is read, and once everything is told, the connection is closed.
     pub(super) is_closing: bool,
@@ -83,7 +84,7 @@ impl Session {
             patterns: Vec::new(),
             missed: 0,
             pace,
-            is_listing: false,
+            listing: None,
             is_held: false,
             is_closing: false,
             is_dirty: false,
@@ -145,8 +146,23 @@ impl Session {
         answer: Answer,
     ) {
         self.inflight -= 1;
-        self.is_listing &= !matches!(answer, Answer::Listed { .. });
-        self.settle(common, desk, command, State::Answered(ask, answer));
+        if self.listing == Some(ask) {
+            self.listing = None;
+            self.touch(common);
+        }
+        let state = match answer {
+            // A page may be large, so its bytes are counted while it waits for its turn.
+            Answer::Listed { .. } => {
+                let expected = self.expected.get((command - self.first) as usize);
+                let protocol = expected.map_or(self.protocol, |expected| expected.protocol);
+                common.asks.remove(ask);
+                common.scratch.clear();
+                put_answer(&answer, protocol, Duration::ZERO, &mut common.scratch);
+                State::Bytes(common.scratch.as_slice().into())
+            }
+            answer => State::Answered(ask, answer),
+        };
+        self.settle(common, desk, command, state);
     }
 
     /// A tried acquire must wait: that is its reply, and the rest will be a push.
@@ -198,7 +214,7 @@ impl Session {
                 State::Answered(ask, answer) => {
                     let quarantine = match answer {
                         Answer::NoQuorum => common.quarantine(desk),
-                        _ => std::time::Duration::ZERO,
+                        _ => Duration::ZERO,
                     };
                     put_answer(&answer, protocol, quarantine, out);
                     match answer {
@@ -265,7 +281,8 @@ impl Session {
     /// Whether it may ask again, after that.
     fn has_room(&self, common: &Common) -> bool {
         let most = common.house.limits.inflight_per_connection as usize;
-        self.unread() <= UNREAD_MAX / 2 && self.expected.len() < most.max(2) && !self.is_listing
+        let few = self.expected.len() < most.max(2);
+        few && self.unread() <= UNREAD_MAX / 2 && self.listing.is_none()
     }
 
     fn unread(&self) -> usize {
@@ -305,7 +322,6 @@ impl Session {
         }
         self.forget_notifies(common, desk);
         self.is_closing = true;
-        self.hold(desk);
         self.touch(common);
     }
 
