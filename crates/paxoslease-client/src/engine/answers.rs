@@ -234,9 +234,7 @@ impl Engine {
         let drift = session.greeting.drift;
         let Some(guard) = self.guards.get_mut(slot, tenure) else { return };
         let ttl = ttl.min(guard.ttl);
-        if !self.guards.renewed((slot, tenure), drift, ttl, sent_at) {
-            self.lose(now, slot, tenure);
-        }
+        self.guards.renewed((slot, tenure), drift, ttl, sent_at);
     }
 
     fn renewed(&mut self, now: Instant, renew: Renew, sent_at: Instant, value: Value<'_>) {

@@ -149,33 +149,27 @@ impl Guards {
         self.alarms.insert((guard.alarm_at, slot));
     }
 
-    /// A renewal succeeded that was sent at `started_at`. `false` when its holder has stopped
-    /// believing meanwhile: a reading of the clock found it over, and over it stays.
-    #[must_use]
+    /// A renewal succeeded that was sent at `started_at`. If a reading of the clock has found the
+    /// lease over meanwhile, over it stays: the belief ends when it did, and the next alarm says so.
     pub(crate) fn renewed(
         &mut self,
         (slot, tenure): (usize, Tenure),
         drift: Drift,
         ttl: Ttl,
         started_at: Instant,
-    ) -> bool {
+    ) {
         let Some(guard) = self.slab.get_mut(slot).filter(|guard| guard.tenure == tenure) else {
-            return true;
+            return;
         };
         let renewed_until = drift.belief_ends_at(Rules::ALL, started_at, ttl);
         let ends_at = {
             let mut state = guard.ticket.lock();
             state.belief.renewed(Rules::ALL, tenure, renewed_until);
-            // A holder that gave it up itself has told the thread, or is about to.
-            if state.belief.is_released() && state.stage != Stage::Released {
-                return false;
-            }
             state.belief.ends_at()
         };
         guard.ticket.pass(Stage::Jeopardy, Stage::Held);
         guard.times = Times::new(&mut self.rng, ttl, started_at, ends_at);
         self.set_alarm(slot);
-        true
     }
 
     /// A renewal was refused: again soon, as long as there is time.

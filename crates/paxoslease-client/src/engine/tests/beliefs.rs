@@ -131,6 +131,8 @@ impl Judge {
             Step::Release => drop(self.lease.take()),
             Step::Connect | Step::Acquire { .. } => {}
         }
+        // The holder may look before the client's thread gets to run, and after.
+        self.look();
         self.listen();
         self.look();
     }

@@ -194,6 +194,20 @@ fn a_renewal_in_time_ends_the_jeopardy() {
 }
 
 #[test]
+fn a_renewal_does_not_bring_back_what_was_seen_to_be_over() {
+    let mut scene = Scene::connected(1);
+    let lease = hold(&mut scene, TTL);
+    scene.pass_ms(5600);
+    scene.said_one();
+    scene.pass_ms(9400);
+    assert!(!lease.is_held(), "the client's thread was late, and the holder looked");
+    scene.try_hear(":15000\r\n").expect("well formed");
+    assert!(!lease.is_held());
+    assert_eq!(scene.said_one(), format!("LEASE.RELEASE x {FENCE}"));
+    assert_eq!(lease.state(), LeaseState::Lost);
+}
+
+#[test]
 fn a_tenure_that_is_over_is_lost_at_once() {
     let mut scene = Scene::connected(1);
     let lease = hold(&mut scene, TTL);
