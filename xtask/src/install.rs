@@ -15,6 +15,8 @@ pub(crate) enum Tool {
     Deny,
     Fuzz,
     Nightly,
+    /// What the service is compared with.
+    Redis,
 }
 
 impl Tool {
@@ -35,6 +37,7 @@ impl Tool {
             Self::Deny => cargo(["deny", "--version"]),
             Self::Fuzz => cargo(["fuzz", "--version"]),
             Self::Nightly => cargo(["+nightly", "--version"]),
+            Self::Redis => Invocation::new("redis-server", ["--version"]),
         }
     }
 
@@ -45,6 +48,7 @@ impl Tool {
             Self::Nextest => cargo(["install", "cargo-nextest", "--locked"]),
             Self::Deny => cargo(["install", "cargo-deny", "--locked"]),
             Self::Fuzz => cargo(["install", "cargo-fuzz", "--locked"]),
+            Self::Redis => Invocation::new("apt-get", ["install", "--yes", "redis-server"]),
             Self::Nightly => Invocation::new(
                 "rustup",
                 ["toolchain", "install", "nightly", "--profile", "minimal"],

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::install::Tool;
 use crate::invocation::{Invocation, cargo};
 
 /// The tasks of this repository.
@@ -69,6 +70,8 @@ enum Suite {
     Loops,
     /// Cells of three processes: latency, throughput, renewals, failures, memory
     Node,
+    /// A cell of three processes beside one Redis server, under the same load
+    Service,
 }
 
 impl Suite {
@@ -77,6 +80,7 @@ impl Suite {
             Self::Core => "core",
             Self::Loops => "loops",
             Self::Node => "node",
+            Self::Service => "service",
         }
     }
 }
@@ -107,6 +111,10 @@ fn run(task: Task) -> anyhow::Result<()> {
             if check { command.arg("--check").run() } else { command.run() }
         }
         Task::Bench { suite, args } => {
+            if let Suite::Service = suite {
+                Tool::Redis.ensure()?;
+                cargo(["build", "--release", "-p", "paxoslease-cli"]).run()?;
+            }
             let command = cargo(["run", "--release", "-p", "paxoslease-bench", "--bin"]);
             let command = command.arg(suite.binary()).arg("--");
             args.into_iter().fold(command, Invocation::arg).run()
