@@ -251,6 +251,12 @@ impl Client {
         &self.shared.endpoints
     }
 
+    /// Who is shown as the holder of a lease unless told otherwise: `user@host:pid`.
+    #[must_use]
+    pub fn default_holder(&self) -> &str {
+        &self.shared.default_holder
+    }
+
     /// Gives back every lease its guards hold (which are lost from now on), turns away whoever
     /// waits, and ends the client's thread. Returns when that is done, or after the request
     /// timeout if nobody confirms. Cancel-safe: the end goes on.

@@ -135,6 +135,25 @@ impl LeaseGuard {
         }
     }
 
+    /// How often it was renewed so far.
+    #[must_use]
+    pub fn renewals(&self) -> u64 {
+        self.ticket.lock().renewals
+    }
+
+    /// Waits until the lease was renewed more often than `than`, or is lost, and says how often.
+    /// For those who hand on until when it is held. Cancel-safe.
+    pub async fn renewals_other(&self, than: u64) -> u64 {
+        loop {
+            let changed = self.ticket.changed.listen();
+            let renewals = self.renewals();
+            if renewals != than || !self.is_held() {
+                return renewals;
+            }
+            changed.await;
+        }
+    }
+
     /// Waits until the lease is lost, and returns *before* it can be anybody else's, as long as
     /// this process runs when it should. Cancel-safe. Take it as the signal to stop; ask
     /// [`Self::is_held`] before anything that must not happen twice.

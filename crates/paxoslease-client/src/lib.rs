@@ -74,5 +74,5 @@ pub use grant::Grant;
 pub use lease::{LeaseGuard, LeaseState};
 pub use list::List;
 pub use pollster::block_on;
-pub use status::{PeerStatus, Status, Value};
+pub use status::{PeerStatus, Rates, Status, Value, Wanted};
 pub use watch::{Change, Sighting, Watch};

@@ -33,6 +33,10 @@ pub struct Status {
     pub leases: u64,
     /// Requests there that wait for a lease.
     pub waiters: u64,
+    /// Some of the names they wait for, the most wanted first.
+    pub waiting: Vec<Wanted>,
+    /// What the node got done for its users lately, per second.
+    pub rates: Rates,
     /// What is wrong with its data folder, if anything.
     pub disk_problem: Option<String>,
     /// Everything it said, in its own order and words.
@@ -51,8 +55,36 @@ pub struct PeerStatus {
     pub up: bool,
     /// The way there and back, lately.
     pub rtt: Option<Duration>,
+    /// How long it stays silent still after its restart, by its own word.
+    pub quarantine_remaining: Duration,
     /// What went wrong last, if it is not connected.
     pub problem: Option<String>,
+}
+
+/// A name that requests of a node wait for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Wanted {
+    /// Which.
+    pub name: String,
+    /// How many requests wait for it there.
+    pub waiters: u64,
+    /// Who holds it, as far as that node knows.
+    pub holder: Option<String>,
+    /// The fence of that tenure.
+    pub fence: Option<u64>,
+}
+
+/// What a node got done for its users, per second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Rates {
+    /// Leases granted.
+    pub acquires: u64,
+    /// Leases renewed.
+    pub renewals: u64,
+    /// Leases given back.
+    pub releases: u64,
 }
 
 /// A value a node sent, for fields this client has no type for.
@@ -134,6 +166,8 @@ impl Status {
             peers: list("peers").iter().map(PeerStatus::new).collect(),
             leases: number("leases"),
             waiters: number("waiters"),
+            waiting: list("waiting").iter().map(Wanted::new).collect(),
+            rates: fields.field("rates").map(Rates::new).unwrap_or_default(),
             disk_problem: fields.field("disk_problem").and_then(Value::as_str).map(str::to_owned),
             fields,
         }
@@ -149,7 +183,33 @@ impl PeerStatus {
             address: text("address"),
             up: fields.field("up").and_then(Value::as_bool).unwrap_or_default(),
             rtt: number("rtt_us").map(Duration::from_micros),
+            quarantine_remaining: Duration::from_millis(
+                number("quarantine_remaining_ms").unwrap_or_default(),
+            ),
             problem: text("problem"),
+        }
+    }
+}
+
+impl Wanted {
+    fn new(fields: &Value) -> Self {
+        let text = |key| fields.field(key).and_then(Value::as_str);
+        Self {
+            name: text("name").unwrap_or_default().to_owned(),
+            waiters: fields.field("waiters").and_then(Value::as_u64).unwrap_or_default(),
+            holder: text("holder").map(str::to_owned),
+            fence: text("fence").and_then(|fence| fence.parse().ok()),
+        }
+    }
+}
+
+impl Rates {
+    fn new(fields: &Value) -> Self {
+        let number = |key| fields.field(key).and_then(Value::as_u64).unwrap_or_default();
+        Self {
+            acquires: number("acquires"),
+            renewals: number("renewals"),
+            releases: number("releases"),
         }
     }
 }

@@ -12,7 +12,7 @@ use paxoslease_core::{Belief, Rules};
 #[derive(Debug)]
 pub(crate) struct Ticket {
     state: Mutex<State>,
-    /// Rings when the lease changes its state.
+    /// Rings when the lease changes its state or was renewed.
     pub(crate) changed: Event,
     /// The thread's number for the guard.
     pub(crate) slot: usize,
@@ -22,6 +22,7 @@ pub(crate) struct Ticket {
 pub(crate) struct State {
     pub(crate) stage: Stage,
     pub(crate) belief: Belief,
+    pub(crate) renewals: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +44,7 @@ impl Stage {
 
 impl Ticket {
     pub(crate) const fn new(belief: Belief, slot: usize) -> Self {
-        let state = Mutex::new(State { stage: Stage::Held, belief });
+        let state = Mutex::new(State { stage: Stage::Held, belief, renewals: 0 });
         Self { state, changed: Event::new(), slot }
     }
 

@@ -165,8 +165,10 @@ impl Guards {
         let ends_at = {
             let mut state = guard.ticket.lock();
             state.belief.renewed(Rules::ALL, tenure, renewed_until);
+            state.renewals += 1;
             state.belief.ends_at()
         };
+        guard.ticket.changed.notify(usize::MAX);
         guard.ticket.pass(Stage::Jeopardy, Stage::Held);
         guard.times = Times::new(&mut self.rng, ttl, started_at, ends_at);
         self.set_alarm(slot);
