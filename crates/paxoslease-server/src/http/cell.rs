@@ -1,0 +1,203 @@
+//! The cell as this node sees it, for people, probes and Prometheus: hints, all of it.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use paxoslease::{Role, Status};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::App;
+use super::document::{NotReady, NotTold};
+use super::refusal::{Changed, ErrorBody, Problem, Refusal};
+
+/// The cell as this node sees it.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Cell {
+    #[serde(flatten)]
+    #[schema(value_type = CellStatus)]
+    status: Status,
+    /// Why an acquire here would fail now, or this node does not vote; `null` if all is well.
+    problem: Option<ErrorBody>,
+}
+
+/// How this node sees itself and its cell; [`Status`] in the words of the document.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what another crate serialises; a test compares the two")]
+pub(super) struct CellStatus {
+    /// The cell's name.
+    cell: String,
+    /// This node.
+    node: u16,
+    /// `member`, or `proposer`: it takes leases and votes on none.
+    #[schema(value_type = String)]
+    role: Role,
+    /// The members of the cell.
+    members: Vec<u16>,
+    /// The longest lease this cell grants.
+    max_lease_ms: u64,
+    /// Whether a majority of members that vote is reachable from here, this node included.
+    ready: bool,
+    /// How long this node stays silent still after its restart.
+    quarantine_remaining_ms: u64,
+    peers: Vec<Peer>,
+    /// Names this node's acceptor keeps, idle ones included.
+    leases: u64,
+    /// Heap bytes behind these.
+    acceptor_bytes: u64,
+    /// Requests here that wait for a lease.
+    waiters: u64,
+    /// Some of the names they wait for, the most wanted first.
+    waiting: Vec<Wanted>,
+    /// Leases held by guards of this process.
+    guards: u64,
+    /// Rounds in flight.
+    rounds_in_flight: u64,
+    rates: Rates,
+    /// The longest a thread of this node took between two looks at its sockets, since the start.
+    longest_turn_us: u64,
+    /// How many threads share the names.
+    shards: u16,
+    /// What is wrong with the data folder, if anything.
+    disk_problem: Option<String>,
+}
+
+/// One peer, as seen from this node.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what another crate serialises; a test compares the two")]
+pub(super) struct Peer {
+    node: u16,
+    /// Where, for those this node knows an address of.
+    address: Option<String>,
+    /// Whether it is connected, with all its shards.
+    up: bool,
+    /// The way there and back, lately.
+    rtt_us: Option<u64>,
+    /// How long it stays silent still after its restart, by its own word.
+    quarantine_remaining_ms: u64,
+    /// What went wrong last, if it is not connected.
+    problem: Option<String>,
+}
+
+/// A name that requests of this node wait for.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what another crate serialises; a test compares the two")]
+pub(super) struct Wanted {
+    name: String,
+    /// How many requests wait for it here.
+    waiters: u64,
+    /// Who holds it, as far as this node knows.
+    holder: Option<String>,
+    /// The fence of that tenure.
+    fence: Option<String>,
+}
+
+/// What this node got done for its users lately, per second.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what another crate serialises; a test compares the two")]
+pub(super) struct Rates {
+    acquires: u64,
+    renewals: u64,
+    releases: u64,
+}
+
+/// Who is in the cell, who can be reached, who is quarantined, and what that means for an acquire.
+#[utoipa::path(
+    get, path = "/v1/cell", operation_id = "cell", tag = "hints",
+    responses((status = 200, description = "The cell, as this node sees it", body = Cell), NotTold),
+)]
+pub(super) async fn cell(State(app): State<App>) -> Result<Json<Cell>, Refusal> {
+    let status = app.status().await?;
+    let problem = unready(&status).map(|refusal| refusal.body());
+    Ok(Json(Cell { status, problem }))
+}
+
+/// All is well.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Well {
+    /// `ok`.
+    #[schema(value_type = String, example = "ok")]
+    status: &'static str,
+}
+
+/// Whether this process serves.
+#[utoipa::path(
+    get, path = "/healthz", operation_id = "health", tag = "operation",
+    responses((status = 200, description = "It does", body = Well)),
+)]
+pub(super) async fn healthz() -> Json<Well> {
+    Json(Well { status: "ok" })
+}
+
+/// Whether this node votes, and reaches a majority that does: what a rolling restart waits for.
+#[utoipa::path(
+    get, path = "/readyz", operation_id = "ready", tag = "operation",
+    responses((status = 200, description = "It does", body = Well), NotReady),
+)]
+pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Well>, Refusal> {
+    match unready(&app.status().await?) {
+        Some(refusal) => Err(refusal),
+        None => Ok(Json(Well { status: "ok" })),
+    }
+}
+
+/// Numbers of this node, for Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "metrics", tag = "operation",
+    responses((status = 200, description = "Prometheus' text format", body = String, content_type = "text/plain")),
+)]
+pub(super) async fn metrics(State(app): State<App>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
+}
+
+/// This document.
+#[utoipa::path(
+    get, path = "/openapi.json", operation_id = "openapi", tag = "operation",
+    responses((status = 200, description = "OpenAPI 3.1", body = Object)),
+)]
+pub(super) async fn openapi(State(app): State<App>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], String::from(&*app.document))
+}
+
+impl App {
+    pub(super) async fn status(&self) -> Result<Status, Refusal> {
+        self.node.status().await.map_err(|_| Refusal::Stopping)
+    }
+
+    /// No majority answered; this is why, as far as this node can tell.
+    pub(super) async fn no_quorum(&self, changed: Changed) -> Refusal {
+        match self.status().await {
+            Ok(status) => Refusal::Cell { problem: Problem::of(&status), changed },
+            Err(stopping) => stopping,
+        }
+    }
+}
+
+/// Why this node is not ready, if it is not: no majority, or its own quarantine.
+pub(super) fn unready(status: &Status) -> Option<Refusal> {
+    let well = status.ready && status.quarantine_remaining.is_zero();
+    (!well).then(|| Refusal::Cell { problem: Problem::of(status), changed: Changed::Nothing })
+}
+
+impl Problem {
+    fn of(status: &Status) -> Self {
+        let majority = status.members.len() / 2 + 1;
+        let is_member = |peer: &&paxoslease::PeerStatus| status.members.contains(&peer.node);
+        let members = || status.peers.iter().filter(is_member);
+        let unreachable = members().filter(|peer| !peer.up).map(|peer| peer.node).collect();
+        // How long until each member that can be reached votes, the soonest first.
+        let up = members().filter(|peer| peer.up).map(|peer| peer.quarantine_remaining);
+        let own = status.quarantine_remaining;
+        let mut votes_after: Vec<Duration> = match status.role {
+            Role::Member => up.chain([own]).collect(),
+            Role::Proposer => up.collect(),
+        };
+        votes_after.sort_unstable();
+        // Without a majority to reach, waiting for the end of a quarantine does not help.
+        let quarantine = votes_after.get(majority - 1).map(|needed| own.max(*needed));
+        Self { unreachable, quarantine: quarantine.filter(|remaining| !remaining.is_zero()) }
+    }
+}

@@ -1,0 +1,157 @@
+//! The OpenAPI document's words about the whole, and about what is refused.
+//!
+//! Routes and bodies are documented where they are handled. The examples of refusals are made from
+//! the very values that are refused with, so they cannot differ from what is really said.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use paxoslease::{TextError, TtlError};
+use serde_json::Value;
+use utoipa::openapi::example::ExampleBuilder;
+use utoipa::openapi::{self, ContentBuilder, RefOr, ResponseBuilder};
+use utoipa::{IntoResponses, OpenApi, ToSchema as _};
+
+use super::refusal::{Changed, ErrorBody, Problem, Refusal};
+
+/// The document without its paths; the router adds them.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "PaxosLease",
+        description = "Leases with fences, granted by a majority of a cell of nodes.\n\n\
+            **What is the truth and what is a hint.** Only the holder knows that it holds: it \
+            counts `ttl_ms` from *before it sent* the request that granted or renewed the lease, \
+            plus `waited_ms`, less the drift allowance of the cell, and stops in time. Whatever \
+            `GET` answers is a hint, what this node or a quorum of acceptors said a moment ago: \
+            good for showing, never for deciding.\n\n\
+            **Fences** are strings, because they exceed 2^53. They grow with every tenure of a \
+            name: let your store keep the highest it has seen and refuse lower ones.\n\n\
+            **Names** are percent-encoded in paths: `jobs/nightly` is `jobs%2Fnightly`. Plain \
+            slashes are taken too, but a last segment `acquire`, `renew` or `release` is always \
+            what to do.\n\n\
+            **Waiting.** A client that goes away while its acquire waits leaves the queue.\n\n\
+            **Errors** are JSON with `error`, for programs, and `message`, for people. Besides \
+            those listed: 404 for other paths, 405 for other methods, and 429 for connections \
+            over the limit.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+        contact(),
+    ),
+    components(schemas(ErrorBody)),
+    tags(
+        (name = "leases", description = "Taking, keeping and giving back leases."),
+        (name = "hints", description = "Looking on. Hints, all of it."),
+        (name = "operation", description = "Probes and numbers for those who run a node."),
+    ),
+)]
+pub(super) struct Document;
+
+/// One response per status, with an example of each kind of refusal.
+fn responses(refusals: &[Refusal]) -> BTreeMap<String, RefOr<openapi::Response>> {
+    let mut by_status: BTreeMap<String, Vec<(String, Value)>> = BTreeMap::new();
+    for refusal in refusals {
+        let example = serde_json::to_value(refusal.body()).expect("plain data");
+        let code = example["error"].as_str().expect("a name").to_owned();
+        by_status.entry(refusal.status().as_str().to_owned()).or_default().push((code, example));
+    }
+    let responses = by_status.into_iter().map(|(status, examples)| {
+        let codes: Vec<String> = examples.iter().map(|(code, _)| format!("`{code}`")).collect();
+        let examples = examples
+            .into_iter()
+            .map(|(code, example)| (code, ExampleBuilder::new().value(Some(example)).build()));
+        let content = ContentBuilder::new()
+            .schema(Some(openapi::Ref::from_schema_name(ErrorBody::name())))
+            .examples_from_iter(examples)
+            .build();
+        let response = ResponseBuilder::new()
+            .description(codes.join(", "))
+            .content("application/json", content);
+        (status, response.build().into())
+    });
+    responses.collect()
+}
+
+/// Declares what an operation may be refused with.
+macro_rules! refused {
+    ($($name:ident => [$($refusals:expr),+ $(,)?];)+) => {$(
+        pub(super) struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+                responses(&[$($refusals),+].concat())
+            }
+        }
+    )+};
+}
+
+refused! {
+    NotAcquired => [bad_body(), bad_ttl(), bad_holder(), held(), busy(), cell(Changed::NothingLasting)];
+    NotRenewed => [bad_body(), bad_ttl(), not_held(), busy(), cell(Changed::NothingLasting)];
+    NotReleased => [bad_body(), not_held(), busy(), cell(Changed::Released)];
+    NotInspected => [bad_name(), nobody_holds(), busy(), cell(Changed::Nothing)];
+    NotListed => [bad_query(), vec![Refusal::Stopping]];
+    NotTold => [vec![Refusal::Stopping]];
+    NotReady => [cell(Changed::Nothing)];
+}
+
+fn nightly() -> String {
+    "jobs/nightly".to_owned()
+}
+
+fn bad_name() -> Vec<Refusal> {
+    vec![Refusal::Name(TextError::TooLong { len: 600, max: 512 })]
+}
+
+fn bad_body() -> Vec<Refusal> {
+    let unknown = "unknown field \"tll\"; the nearest known field is \"ttl\"";
+    let mut refusals = vec![
+        Refusal::BadRequest(unknown.to_owned()),
+        Refusal::Slow(super::Bounds::default().patience),
+        Refusal::TooLarge { max: super::BODY_MAX },
+        Refusal::MediaType,
+    ];
+    refusals.extend(bad_name());
+    refusals
+}
+
+fn bad_query() -> Vec<Refusal> {
+    let unknown = "unknown parameter \"prefx\"; the nearest known parameter is \"prefix\"";
+    vec![Refusal::BadRequest(unknown.to_owned())]
+}
+
+fn bad_ttl() -> Vec<Refusal> {
+    vec![Refusal::Ttl(TtlError::TooShort(Duration::from_millis(10)))]
+}
+
+fn bad_holder() -> Vec<Refusal> {
+    vec![Refusal::Holder(TextError::TooLong { len: 300, max: 256 })]
+}
+
+fn held() -> Vec<Refusal> {
+    let (name, holder) = (nightly(), "worker-7".to_owned());
+    let remaining = Duration::from_millis(8_210);
+    vec![Refusal::Held { name, holder, fence: 1_830_093_145_834_620_929, remaining }]
+}
+
+fn not_held() -> Vec<Refusal> {
+    vec![Refusal::NotHeld { name: nightly() }]
+}
+
+fn nobody_holds() -> Vec<Refusal> {
+    vec![Refusal::NobodyHolds { name: nightly() }]
+}
+
+fn busy() -> Vec<Refusal> {
+    vec![Refusal::Busy("1000000 requests wait already".to_owned())]
+}
+
+fn cell(changed: Changed) -> Vec<Refusal> {
+    let out_of_reach = Problem { unreachable: vec![2, 3], quarantine: None };
+    let restarted =
+        Problem { unreachable: Vec::new(), quarantine: Some(Duration::from_millis(41_250)) };
+    vec![
+        Refusal::Cell { problem: out_of_reach, changed },
+        Refusal::Cell { problem: restarted, changed },
+        Refusal::Stopping,
+    ]
+}

@@ -1,0 +1,356 @@
+//! Taking, keeping and giving back leases, for holders that keep their own time (T2); and looking
+//! at who holds what, which is a hint.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{ConnectInfo, State};
+use paxoslease::front::{Answer, Cursor, Holder, Sighting};
+use serde::Serialize;
+use std::net::SocketAddr;
+use utoipa::{IntoParams, ToSchema};
+
+use super::App;
+use super::document::{NotAcquired, NotInspected, NotListed, NotReleased, NotRenewed};
+use super::input::{Body, Fields, FromFields, LeaseName, Parameters, required};
+use super::refusal::{Changed, Refusal, millis_down};
+
+/// Leases on a page, unless asked otherwise, and at most.
+const LIMIT_DEFAULT: u32 = 100;
+const LIMIT_MAX: u32 = 1000;
+/// How often a shard is asked for one page. A page of rare names among many may so be short, and
+/// costs no more than a full one of common names.
+const ASKS_PER_PAGE: usize = 64;
+
+/// What to take, and how.
+#[derive(ToSchema)]
+#[schema(example = json!({"ttl": "15s", "wait": "5s", "holder": "worker-7"}))]
+pub(super) struct Acquire {
+    /// How long others are excluded unless it is renewed, from the start of the winning round:
+    /// 50 ms up to the cell's `max_lease_ms`. A number and its unit: `500ms`, `15s`, `1m30s`.
+    #[schema(value_type = String)]
+    ttl: Duration,
+    /// How long to wait while somebody else holds it; not at all if not said.
+    #[schema(value_type = Option<String>, nullable = false)]
+    wait: Duration,
+    /// Who you are, for people to read: up to 256 bytes, never compared for safety. Your address
+    /// if not said.
+    #[schema(nullable = false)]
+    holder: Option<String>,
+}
+
+impl FromFields for Acquire {
+    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
+        let (ttl, wait) = (fields.duration("ttl"), fields.duration("wait"));
+        let holder = fields.text("holder");
+        let ttl = required("ttl", ttl?, "\"15s\"")?;
+        Ok(Self { ttl, wait: wait?.unwrap_or_default(), holder: holder? })
+    }
+}
+
+/// A lease that is yours now.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "name": "jobs/nightly", "fence": "1830093145834620929", "ttl_ms": 15000, "waited_ms": 0,
+    "holder": "worker-7",
+}))]
+pub(super) struct Grant {
+    name: String,
+    /// The fencing token: the same for this tenure, renewals included, and greater for every later
+    /// one of this name.
+    fence: String,
+    /// How long others are excluded. Count it from before you sent the request, plus `waited_ms`,
+    /// less the drift allowance.
+    ttl_ms: u64,
+    /// How long you were kept waiting before the round that won; never more than it really was.
+    waited_ms: u64,
+    holder: String,
+}
+
+/// Takes a lease, at once or after waiting for whoever holds it.
+///
+/// Going away takes the wish back: whoever closes the connection while it waits leaves the queue,
+/// and a lease granted at that very moment is given back.
+#[utoipa::path(
+    post, path = "/v1/leases/{name}/acquire", operation_id = "acquire", tag = "leases",
+    params(("name" = String, Path, description = "1 to 512 bytes of UTF-8, percent-encoded")),
+    request_body = Acquire,
+    responses((status = 200, description = "It is yours", body = Grant), NotAcquired),
+)]
+pub(super) async fn acquire(
+    State(app): State<App>,
+    ConnectInfo(caller): ConnectInfo<SocketAddr>,
+    name: LeaseName,
+    Body(Acquire { ttl, wait, holder }): Body<Acquire>,
+) -> Result<Json<Grant>, Refusal> {
+    let holder = holder.unwrap_or_else(|| caller.to_string());
+    let asked = Holder::new(&holder).map_err(Refusal::Holder)?;
+    let asking = app.remote.acquire(name.name(), asked, ttl, wait);
+    // P8: whichever way this future ends without an answer, dropping `asking` takes it back.
+    match app.unless_stopping(asking).await? {
+        Answer::Granted { fence, ttl, waited } => Ok(Json(Grant {
+            name: name.to_string(),
+            fence: fence.to_string(),
+            ttl_ms: millis_down(ttl),
+            waited_ms: millis_down(waited),
+            holder,
+        })),
+        Answer::Held(by) => Err(held(&by)),
+        answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
+    }
+}
+
+/// What to keep.
+#[derive(ToSchema)]
+#[schema(example = json!({"fence": "1830093145834620929", "ttl": "15s"}))]
+pub(super) struct Renew {
+    /// That of your own tenure, as the acquire answered it. One read from a hint is not yours.
+    #[schema(value_type = String)]
+    fence: u64,
+    /// How long others are excluded from now on; never shortens what was granted before.
+    #[schema(value_type = String)]
+    ttl: Duration,
+}
+
+impl FromFields for Renew {
+    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
+        let (fence, ttl) = (fields.fence("fence"), fields.duration("ttl"));
+        Ok(Self { fence: fence?, ttl: required("ttl", ttl?, "\"15s\"")? })
+    }
+}
+
+/// A lease that is yours for longer.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "name": "jobs/nightly", "fence": "1830093145834620929", "ttl_ms": 15000,
+}))]
+pub(super) struct Renewal {
+    name: String,
+    /// As before: a renewal does not begin a new tenure.
+    fence: String,
+    /// How long others are excluded. Count it from before you sent the request, less the drift
+    /// allowance; if that ends before what you had, what you had still stands.
+    ttl_ms: u64,
+}
+
+/// Keeps a lease for longer. Any node can do that, not only the one that granted it.
+#[utoipa::path(
+    post, path = "/v1/leases/{name}/renew", operation_id = "renew", tag = "leases",
+    params(("name" = String, Path, description = "1 to 512 bytes of UTF-8, percent-encoded")),
+    request_body = Renew,
+    responses((status = 200, description = "It is yours for longer", body = Renewal), NotRenewed),
+)]
+pub(super) async fn renew(
+    State(app): State<App>,
+    name: LeaseName,
+    Body(Renew { fence, ttl }): Body<Renew>,
+) -> Result<Json<Renewal>, Refusal> {
+    match app.remote.renew(name.name(), fence, ttl).await {
+        Answer::Renewed { ttl } => Ok(Json(Renewal {
+            name: name.to_string(),
+            fence: fence.to_string(),
+            ttl_ms: millis_down(ttl),
+        })),
+        answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
+    }
+}
+
+/// What to give back.
+#[derive(ToSchema)]
+#[schema(example = json!({"fence": "1830093145834620929"}))]
+pub(super) struct Release {
+    /// That of your own tenure. Stop relying on the lease before you send this (P6), and never use
+    /// the fence again, whatever the answer is.
+    #[schema(value_type = String)]
+    fence: u64,
+}
+
+impl FromFields for Release {
+    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
+        Ok(Self { fence: fields.fence("fence")? })
+    }
+}
+
+/// A lease that is over.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"name": "jobs/nightly", "fence": "1830093145834620929"}))]
+pub(super) struct Released {
+    name: String,
+    fence: String,
+}
+
+/// Gives a lease back, so that others need not wait for its end. Any node can do that.
+#[utoipa::path(
+    post, path = "/v1/leases/{name}/release", operation_id = "release", tag = "leases",
+    params(("name" = String, Path, description = "1 to 512 bytes of UTF-8, percent-encoded")),
+    request_body = Release,
+    responses((status = 200, description = "It is free", body = Released), NotReleased),
+)]
+pub(super) async fn release(
+    State(app): State<App>,
+    name: LeaseName,
+    Body(Release { fence }): Body<Release>,
+) -> Result<Json<Released>, Refusal> {
+    match app.remote.release(name.name(), fence).await {
+        Answer::Released { held: true, confirmed: true } => {
+            Ok(Json(Released { name: name.to_string(), fence: fence.to_string() }))
+        }
+        Answer::Released { held: false, confirmed: true } => {
+            Err(Refusal::NotHeld { name: name.to_string() })
+        }
+        Answer::Released { confirmed: false, .. } => {
+            Err(app.refuse(&name, Answer::NoQuorum, Changed::Released).await)
+        }
+        answer => Err(app.refuse(&name, answer, Changed::Released).await),
+    }
+}
+
+/// A lease that somebody was seen to hold: a hint.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "name": "jobs/nightly", "holder": "worker-7", "fence": "1830093145834620929", "ttl_ms": 8210,
+}))]
+pub(super) struct Lease {
+    pub(super) name: String,
+    /// In the holder's own words.
+    pub(super) holder: String,
+    /// For looking. Only the holder may renew or release with it.
+    pub(super) fence: String,
+    /// How long still unless it is renewed, when it was seen.
+    pub(super) ttl_ms: u64,
+}
+
+impl From<paxoslease::Sighting> for Lease {
+    fn from(seen: paxoslease::Sighting) -> Self {
+        let paxoslease::Sighting { name, holder, fence, remaining } = seen;
+        Self { name, holder, fence: fence.to_string(), ttl_ms: millis_down(remaining) }
+    }
+}
+
+fn lease(seen: Sighting) -> Lease {
+    paxoslease::Sighting::from(seen).into()
+}
+
+fn held(by: &Sighting) -> Refusal {
+    Refusal::Held {
+        name: by.label.name().to_string(),
+        holder: by.label.holder().to_string(),
+        fence: by.tenure.fence(),
+        remaining: by.remaining.as_duration(),
+    }
+}
+
+/// Who holds a name, as a quorum of acceptors said a moment ago: a hint.
+#[utoipa::path(
+    get, path = "/v1/leases/{name}", operation_id = "inspect", tag = "hints",
+    params(("name" = String, Path, description = "1 to 512 bytes of UTF-8, percent-encoded")),
+    responses((status = 200, description = "It was held", body = Lease), NotInspected),
+)]
+pub(super) async fn inspect(
+    State(app): State<App>,
+    name: LeaseName,
+) -> Result<Json<Lease>, Refusal> {
+    match app.remote.inspect(name.name()).await {
+        Answer::Inspected(Some(seen)) => Ok(Json(lease(seen))),
+        Answer::Inspected(None) => Err(Refusal::NobodyHolds { name: name.to_string() }),
+        answer => Err(app.refuse(&name, answer, Changed::Nothing).await),
+    }
+}
+
+/// Which leases to list.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct List {
+    /// Only names that begin with this.
+    #[param(required = false, example = "jobs/")]
+    prefix: String,
+    /// How many at most.
+    #[param(required = false, minimum = 1, maximum = 1000, example = 100)]
+    limit: u32,
+    /// Where the page before ended; not said for the first.
+    #[param(required = false, value_type = String)]
+    cursor: Cursor,
+}
+
+impl FromFields for List {
+    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
+        let prefix = fields.text("prefix");
+        let limit = fields.parse("limit", "a number from 1 to 1000");
+        let cursor = fields.parse("cursor", "what the page before said under \"cursor\"");
+        let limit = limit?.unwrap_or(LIMIT_DEFAULT);
+        if !(1..=LIMIT_MAX).contains(&limit) {
+            let problem = format!("\"limit\" is {limit}; expected a number from 1 to {LIMIT_MAX}");
+            return Err(Refusal::BadRequest(problem));
+        }
+        Ok(Self {
+            prefix: prefix?.unwrap_or_default(),
+            limit,
+            cursor: cursor?.unwrap_or(Cursor::START),
+        })
+    }
+}
+
+/// Some leases: hints, in no order.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Page {
+    /// There may be fewer than asked for, even none, although there is a cursor.
+    leases: Vec<Lease>,
+    /// Where to go on; `null` at the end.
+    cursor: Option<String>,
+}
+
+/// Leases that this node votes on: hints.
+///
+/// Leases that come and go while one pages may be missed; those that stay are listed once. A node
+/// that only proposes votes on none.
+#[utoipa::path(
+    get, path = "/v1/leases", operation_id = "list", tag = "hints", params(List),
+    responses((status = 200, description = "Some of them", body = Page), NotListed),
+)]
+pub(super) async fn list(
+    State(app): State<App>,
+    Parameters(List { prefix, limit, cursor }): Parameters<List>,
+) -> Result<Json<Page>, Refusal> {
+    let (leases, cursor) = app.page(&prefix, limit, cursor).await?;
+    Ok(Json(Page { leases, cursor: cursor.map(|cursor| cursor.to_string()) }))
+}
+
+impl App {
+    /// Leases from `cursor` on, and where to go on.
+    pub(super) async fn page(
+        &self,
+        prefix: &str,
+        limit: u32,
+        mut cursor: Cursor,
+    ) -> Result<(Vec<Lease>, Option<Cursor>), Refusal> {
+        let mut page = Vec::new();
+        for _ in 0..ASKS_PER_PAGE {
+            let missing = limit.saturating_sub(page.len() as u32);
+            if missing == 0 {
+                break;
+            }
+            match self.remote.list(cursor, prefix, missing).await {
+                Answer::Listed { leases, next } => {
+                    page.extend(leases.into_iter().map(lease));
+                    let Some(next) = next else { return Ok((page, None)) };
+                    cursor = next;
+                }
+                _ => return Err(Refusal::Stopping),
+            }
+        }
+        Ok((page, Some(cursor)))
+    }
+
+    /// What to say when an answer is not the one hoped for.
+    async fn refuse(&self, name: &LeaseName, answer: Answer, changed: Changed) -> Refusal {
+        match answer {
+            Answer::NotHeld => Refusal::NotHeld { name: name.to_string() },
+            Answer::NoQuorum => self.no_quorum(changed).await,
+            Answer::Full => Refusal::Busy("this node keeps as many names as it may".to_owned()),
+            Answer::Ttl(error) => Refusal::Ttl(error),
+            Answer::Busy(error) => Refusal::Busy(error.to_string()),
+            Answer::Stopping => Refusal::Stopping,
+            answer => unreachable!("{answer:?} answers something else"),
+        }
+    }
+}

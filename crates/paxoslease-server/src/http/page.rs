@@ -1,0 +1,154 @@
+//! The page for people: the cell as this node sees it. Hints, and it says so.
+//!
+//! Written here once for browsers without scripts; with them the page keeps itself up to date from
+//! the same interface that everybody else has. It loads nothing from anywhere else.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{Html, IntoResponse};
+use paxoslease::front::Cursor;
+use paxoslease::{Role, Status};
+
+use super::App;
+use super::cell::unready;
+use super::document::NotListed;
+use super::input::Parameters;
+use super::leases::Lease;
+use super::refusal::Refusal;
+use super::watch::Look;
+
+const TEMPLATE: &str = include_str!("page.html");
+/// Leases shown without scripts.
+const ROWS_MAX: u32 = 200;
+/// Nothing but what is in the page, and this node's own interface.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; \
+                      frame-ancestors 'none'";
+
+/// The cell as this node sees it, for people.
+#[utoipa::path(
+    get, path = "/", operation_id = "page", tag = "hints", params(Look),
+    responses(
+        (status = 200, description = "A page", body = String, content_type = "text/html"),
+        NotListed,
+    ),
+)]
+pub(super) async fn page(
+    State(app): State<App>,
+    Parameters(Look { prefix }): Parameters<Look>,
+) -> Result<impl IntoResponse, Refusal> {
+    let status = app.status().await?;
+    let (mut leases, next) = app.page(&prefix, ROWS_MAX, Cursor::START).await?;
+    leases.sort_by(|one, other| one.name.cmp(&other.name));
+    let more = match next {
+        Some(_) => "and more: narrow it down by how names begin",
+        None if leases.is_empty() => "nobody was seen to hold anything",
+        None => "",
+    };
+    let html = fill(&[
+        ("title", format!("{} · PaxosLease", escape(&status.cell))),
+        ("heading", format!("Cell {}", escape(&status.cell))),
+        ("node", status.node.to_string()),
+        ("summary", summary(&status)),
+        ("tiles", tiles(&status)),
+        ("nodes", nodes(&status)),
+        ("prefix", escape(&prefix)),
+        ("leases", leases.iter().map(lease_row).collect()),
+        ("more", more.to_owned()),
+    ]);
+    Ok(([(header::CONTENT_SECURITY_POLICY, POLICY)], Html(html)))
+}
+
+/// Puts texts where the template names them. What is put in is not looked at again.
+fn fill(texts: &[(&str, String)]) -> String {
+    let mut page = String::with_capacity(2 * TEMPLATE.len());
+    let mut rest = TEMPLATE;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (key, after) = after.split_once("}}").expect("the template closes what it opens");
+        let (_, text) = texts.iter().find(|(name, _)| *name == key).expect("the template's names");
+        page.push_str(before);
+        page.push_str(text);
+        rest = after;
+    }
+    page.push_str(rest);
+    page
+}
+
+fn summary(status: &Status) -> String {
+    match unready(status) {
+        Some(refusal) => format!("✕ {}", escape(&refusal.to_string())),
+        None => "● Ready: a majority votes and can be reached.".to_owned(),
+    }
+}
+
+fn tiles(status: &Status) -> String {
+    let tiles = [
+        ("names kept", status.leases),
+        ("waiting", status.waiters),
+        ("acquires/s", status.rates.acquires),
+        ("renewals/s", status.rates.renewals),
+        ("releases/s", status.rates.releases),
+    ];
+    tiles.iter().fold(String::new(), |mut html, (name, value)| {
+        write!(html, "<div><b>{value}</b><span class=soft>{name}</span></div>").expect("a string");
+        html
+    })
+}
+
+fn nodes(status: &Status) -> String {
+    let own_state = match status.role {
+        Role::Member => state(true, status.quarantine_remaining),
+        Role::Proposer => "● takes leases, votes on none".to_owned(),
+    };
+    let own = row(&[&status.node.to_string(), "this node", &own_state, "", ""]);
+    let peers = status.peers.iter().map(|peer| {
+        let rtt = peer.rtt.map_or(String::new(), |rtt| format!("{} µs", rtt.as_micros()));
+        let html = row(&[
+            &peer.node.to_string(),
+            peer.address.as_deref().unwrap_or_default(),
+            &state(peer.up, peer.quarantine_remaining),
+            &rtt,
+            peer.problem.as_deref().unwrap_or_default(),
+        ]);
+        (peer.node, html)
+    });
+    let mut rows: Vec<(u16, String)> = peers.chain([(status.node, own)]).collect();
+    rows.sort();
+    rows.into_iter().map(|(_, html)| html).collect()
+}
+
+fn state(up: bool, quarantine: Duration) -> String {
+    match (up, quarantine.is_zero()) {
+        (false, _) => "✕ unreachable".to_owned(),
+        (true, true) => "● up".to_owned(),
+        (true, false) => format!("◷ quarantined, {:.1} s", quarantine.as_secs_f64()),
+    }
+}
+
+fn lease_row(lease: &Lease) -> String {
+    let left = format!("{:.1} s", Duration::from_millis(lease.ttl_ms).as_secs_f64());
+    row(&[&lease.name, &lease.holder, &lease.fence, &left])
+}
+
+fn row(cells: &[&str]) -> String {
+    let cells: String = cells.iter().map(|text| format!("<td>{}</td>", escape(text))).collect();
+    format!("<tr>{cells}</tr>")
+}
+
+/// Names and holders are users' own words, and may look like markup.
+fn escape(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut html, c| {
+        match c {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            c => html.push(c),
+        }
+        html
+    })
+}

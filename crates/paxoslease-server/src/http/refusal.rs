@@ -1,0 +1,239 @@
+//! What HTTP says when it does not do as asked: always JSON with `error`, which programs act on,
+//! and `message`, which tells people what was wrong, what to do, and whether anything changed.
+//!
+//! What is not HTTP at all is answered by the HTTP library, without a body.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use paxoslease::{TextError, TtlError};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Why something was not done.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error(
+        "{name:?} is held by {holder:?}, at most for another {} ms unless it is renewed; ask \
+         again then, or send a \"wait\"; nothing was changed",
+        retry_after_ms(.remaining)
+    )]
+    Held { name: String, holder: String, fence: u64, remaining: Duration },
+    #[error("that tenure of {name:?} is over; acquire it again for a new one, with a higher fence")]
+    NotHeld { name: String },
+    #[error("nobody was seen to hold {name:?}")]
+    NobodyHolds { name: String },
+    #[error("there is nothing at {path:?}; GET /openapi.json says what there is")]
+    NoSuchPath { path: String },
+    #[error("{problem}; {changed}")]
+    Cell { problem: Problem, changed: Changed },
+    #[error("{0}; nothing was changed")]
+    Ttl(TtlError),
+    #[error("bad name: {0}; nothing was changed")]
+    Name(TextError),
+    #[error("bad holder: {0}; nothing was changed")]
+    Holder(TextError),
+    #[error("{0}; nothing was changed")]
+    BadRequest(String),
+    #[error("the request did not come within {0:?}; nothing was changed")]
+    Slow(Duration),
+    #[error("{method} does not belong at {path:?}; the header \"allow\" says what does")]
+    Method { method: String, path: String },
+    #[error("the body is longer than {max} bytes; nothing was changed")]
+    TooLarge { max: usize },
+    #[error(
+        "the body must be JSON and say so: content-type: application/json; nothing was changed"
+    )]
+    MediaType,
+    #[error("{0}; try again later or raise the limit; nothing was changed that outlives the ttl")]
+    Busy(String),
+    #[error("this node is stopping; ask another; nothing was changed that outlives the ttl")]
+    Stopping,
+}
+
+/// Why a majority does not answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Problem {
+    /// Members this node cannot reach.
+    pub(super) unreachable: Vec<u16>,
+    /// After this long enough of them vote, if their quarantine is what is missing.
+    pub(super) quarantine: Option<Duration>,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let unreachable: Vec<String> = self.unreachable.iter().map(u16::to_string).collect();
+        let unreachable = unreachable.join(", ");
+        match (self.quarantine, unreachable.as_str()) {
+            (Some(remaining), "") => {
+                write!(f, "in quarantine after a restart for another {} ms", millis_up(remaining))
+            }
+            (Some(remaining), nodes) => write!(
+                f,
+                "in quarantine after a restart for another {} ms, and node {nodes} cannot be \
+                 reached",
+                millis_up(remaining)
+            ),
+            (None, "") => f.write_str(
+                "no majority answered in time, though one is connected: contenders split the \
+                 vote, or nodes are too slow; try again",
+            ),
+            (None, nodes) => write!(f, "no majority of the cell: node {nodes} cannot be reached"),
+        }
+    }
+}
+
+/// What may be left behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Changed {
+    Nothing,
+    NothingLasting,
+    Released,
+}
+
+impl std::fmt::Display for Changed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "nothing was changed",
+            Self::NothingLasting => "nothing was changed that outlives the ttl",
+            Self::Released => {
+                "the release stands: never use this fence again; the name is free when the ttl is \
+                 over, if not before"
+            }
+        })
+    }
+}
+
+/// Codes that programs act on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Code {
+    Held,
+    NotHeld,
+    NoQuorum,
+    Quarantine,
+    Ttl,
+    Name,
+    Holder,
+    BadRequest,
+    NotFound,
+    Timeout,
+    MethodNotAllowed,
+    TooLarge,
+    MediaType,
+    Busy,
+    Stopping,
+}
+
+/// What went wrong. `message` is for people and may change; `error` is for programs and will not.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Error)]
+pub(super) struct ErrorBody {
+    error: Code,
+    message: String,
+    /// With `held`: who holds it, in the holder's own words. A hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    holder: Option<String>,
+    /// With `held`: that tenure's fence. A hint, and not yours to use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    fence: Option<String>,
+    /// With `held`: the lease lasts no longer than this, unless it is renewed. A hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    retry_after_ms: Option<u64>,
+    /// With `quarantine`: after this long enough nodes vote again. A hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    remaining_ms: Option<u64>,
+    /// With `no_quorum`: members that this node cannot reach. A hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    unreachable: Option<Vec<u16>>,
+}
+
+impl Refusal {
+    pub(super) const fn code(&self) -> Code {
+        match self {
+            Self::Held { .. } => Code::Held,
+            Self::NotHeld { .. } => Code::NotHeld,
+            Self::NobodyHolds { .. } | Self::NoSuchPath { .. } => Code::NotFound,
+            Self::Cell { problem: Problem { quarantine: Some(_), .. }, .. } => Code::Quarantine,
+            Self::Cell { .. } => Code::NoQuorum,
+            Self::Ttl(_) => Code::Ttl,
+            Self::Name(_) => Code::Name,
+            Self::Holder(_) => Code::Holder,
+            Self::BadRequest(_) => Code::BadRequest,
+            Self::Slow(_) => Code::Timeout,
+            Self::Method { .. } => Code::MethodNotAllowed,
+            Self::TooLarge { .. } => Code::TooLarge,
+            Self::MediaType => Code::MediaType,
+            Self::Busy(_) => Code::Busy,
+            Self::Stopping => Code::Stopping,
+        }
+    }
+
+    pub(super) const fn status(&self) -> StatusCode {
+        match self.code() {
+            Code::Held => StatusCode::CONFLICT,
+            Code::NotHeld => StatusCode::GONE,
+            Code::NoQuorum | Code::Quarantine | Code::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            Code::Ttl | Code::Name | Code::Holder | Code::BadRequest => StatusCode::BAD_REQUEST,
+            Code::NotFound => StatusCode::NOT_FOUND,
+            Code::Timeout => StatusCode::REQUEST_TIMEOUT,
+            Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Code::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Code::Busy => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
+    pub(super) fn body(&self) -> ErrorBody {
+        let mut body = ErrorBody {
+            error: self.code(),
+            message: self.to_string(),
+            holder: None,
+            fence: None,
+            retry_after_ms: None,
+            remaining_ms: None,
+            unreachable: None,
+        };
+        match self {
+            Self::Held { holder, fence, remaining, .. } => {
+                body.holder = Some(holder.clone());
+                body.fence = Some(fence.to_string());
+                body.retry_after_ms = Some(retry_after_ms(remaining));
+            }
+            Self::Cell { problem, .. } => {
+                body.remaining_ms = problem.quarantine.map(millis_up);
+                body.unreachable = Some(problem.unreachable.clone());
+            }
+            _ => {}
+        }
+        body
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.status(), Json(self.body())).into_response()
+    }
+}
+
+fn retry_after_ms(remaining: &Duration) -> u64 {
+    millis_up(*remaining)
+}
+
+/// Whole milliseconds, rounded up: whoever waits that long has waited enough.
+fn millis_up(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Whole milliseconds, rounded down: whoever believes in that long believes in no more than there
+/// is.
+pub(super) fn millis_down(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,122 @@
+//! Which path is served by whom, and what happens to every request on its way.
+//!
+//! Routes and OpenAPI document are one declaration. There are no CORS headers: pages of other
+//! origins are not to speak to a cell, and browsers keep them from it. There is no authentication
+//! either, yet; it belongs into [`every_request`], the one place that all requests pass.
+
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
+use axum::http::{HeaderName, HeaderValue, Method, Uri, header, uri};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::{Router, http};
+use metrics::counter;
+use utoipa::OpenApi as _;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::document::Document;
+use super::refusal::Refusal;
+use super::{App, BODY_MAX, cell, leases, page, watch};
+
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(leases::acquire))
+        .routes(routes!(leases::renew))
+        .routes(routes!(leases::release))
+        .routes(routes!(leases::inspect))
+        .routes(routes!(leases::list))
+        .routes(routes!(watch::watch))
+        .routes(routes!(cell::cell))
+        .routes(routes!(cell::healthz))
+        .routes(routes!(cell::readyz))
+        .routes(routes!(cell::metrics))
+        .routes(routes!(cell::openapi))
+        .routes(routes!(page::page))
+}
+
+/// The OpenAPI document, as JSON for people and machines.
+#[must_use]
+pub fn openapi() -> String {
+    let document = routes().to_openapi();
+    let mut text = document.to_pretty_json().expect("plain data");
+    text.push('\n');
+    text
+}
+
+pub(super) fn router(app: App) -> Router {
+    let (router, _) = routes().split_for_parts();
+    router
+        .method_not_allowed_fallback(async |method: Method, uri: Uri| Refusal::Method {
+            method: method.to_string(),
+            path: uri.path().to_owned(),
+        })
+        .fallback(async |uri: Uri| Refusal::NoSuchPath { path: uri.path().to_owned() })
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(from_fn(every_request))
+        .with_state(app)
+}
+
+/// Counts what was answered, and says that hints do not keep.
+async fn every_request(request: Request, next: Next) -> Response {
+    const NO_SNIFFING: HeaderName = HeaderName::from_static("x-content-type-options");
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let mut response = next.run(request).await;
+    count(route.as_ref().map_or("none", MatchedPath::as_str), response.status());
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(NO_SNIFFING, HeaderValue::from_static("nosniff"));
+    response
+}
+
+pub(super) fn count(route: &str, status: http::StatusCode) {
+    let labels = [("route", route.to_owned()), ("status", status.as_str().to_owned())];
+    counter!("paxoslease_http_requests_total", &labels).increment(1);
+}
+
+/// Makes slashes within a name part of the name: `/v1/leases/a/b/renew` is for the lease `a/b`.
+/// A last segment that says what to do is no part of it, unless it is all there is.
+pub(super) fn join_name<B>(mut request: http::Request<B>) -> http::Request<B> {
+    const LEASES: &str = "/v1/leases/";
+    let Some(rest) = request.uri().path().strip_prefix(LEASES) else { return request };
+    let (name, action) = match rest.rfind('/') {
+        Some(at) if matches!(&rest[at..], "/acquire" | "/renew" | "/release") => rest.split_at(at),
+        _ => (rest, ""),
+    };
+    if !name.contains('/') {
+        return request;
+    }
+    let mut path = format!("{LEASES}{}{action}", name.replace('/', "%2F"));
+    if let Some(query) = request.uri().query() {
+        path.extend(["?", query]);
+    }
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    parts.path_and_query = uri::PathAndQuery::from_maybe_shared(path).ok();
+    *request.uri_mut() = Uri::from_parts(parts).expect("only a slash was written differently");
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slashes_of_a_name_belong_to_the_name() {
+        for (asked, routed) in [
+            ("/v1/leases", "/v1/leases"),
+            ("/v1/leases/a", "/v1/leases/a"),
+            ("/v1/leases/a%2Fb/renew", "/v1/leases/a%2Fb/renew"),
+            ("/v1/leases/a/b/renew", "/v1/leases/a%2Fb/renew"),
+            ("/v1/leases/a/b/c?x=/", "/v1/leases/a%2Fb%2Fc?x=/"),
+            ("/v1/leases/a/renew/renew", "/v1/leases/a%2Frenew/renew"),
+            ("/v1/leases/renew", "/v1/leases/renew"),
+            ("/v1/leases//a/release", "/v1/leases/%2Fa/release"),
+            ("/v1/leases/a/", "/v1/leases/a%2F"),
+            ("http://host:7402/v1/leases/a/b", "http://host:7402/v1/leases/a%2Fb"),
+            ("/v1/watch?prefix=a/b", "/v1/watch?prefix=a/b"),
+            ("*", "*"),
+        ] {
+            let request = http::Request::builder().uri(asked).body(()).expect("a request");
+            assert_eq!(join_name(request).uri().to_string(), routed, "{asked}");
+        }
+    }
+}

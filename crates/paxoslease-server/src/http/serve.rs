@@ -1,0 +1,184 @@
+//! The loop that accepts connections, and how it ends.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderValue, Request, header};
+use axum::response::{IntoResponse as _, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use metrics::{counter, gauge};
+use paxoslease::Node;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as signal};
+use tower::ServiceExt as _;
+
+use super::refusal::Refusal;
+use super::router::{count, join_name, openapi, router};
+use super::{App, Bounds};
+use crate::metrics::Metrics;
+
+/// The longest head of a request, in bytes: a name of 512 bytes, percent-encoded, and plenty.
+const HEAD_MAX: usize = 32 << 10;
+/// Connections over the limit that are told so at a time; more are closed without a word.
+const TURNED_AWAY_MAX: usize = 64;
+/// How long one of these may take to ask what it cannot have.
+const TURNED_AWAY_PATIENCE: Duration = Duration::from_secs(1);
+/// How long requests may take to finish at the end.
+const GRACE: Duration = Duration::from_secs(5);
+/// A client that vanished without a word is found out after about this long.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+/// After the system refused a connection, out of descriptors for example.
+const REFUSED_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves a node on `listener` until `shutdown` comes to its end; then lets requests finish.
+pub async fn run(
+    listener: TcpListener,
+    node: Node,
+    metrics: Metrics,
+    bounds: Bounds,
+    shutdown: impl Future<Output = ()>,
+) {
+    let (stop, stopping) = signal::channel(false);
+    let app = App {
+        remote: node.remote(),
+        node,
+        metrics,
+        document: openapi().into(),
+        patience: bounds.patience,
+        stopping,
+    };
+    let doorman = Doorman {
+        router: router(app),
+        seats: Arc::new(Semaphore::new(bounds.connections as usize)),
+        porch: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
+        patience: bounds.patience,
+        leaving: GracefulShutdown::new(),
+    };
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, from)) => doorman.welcome(stream, from),
+                Err(error) => rest_after(&error).await,
+            },
+        }
+    }
+    drop(listener);
+    // Nobody reads this any more if all connections are gone.
+    let _unread = stop.send(true);
+    if tokio::time::timeout(GRACE, doorman.leaving.shutdown()).await.is_err() {
+        tracing::warn!("HTTP connections were cut off: they did not finish within {GRACE:?}");
+    }
+}
+
+/// Some errors are about one connection, and some would come again at once.
+async fn rest_after(error: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    let passing = [ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted];
+    if !passing.contains(&error.kind()) {
+        tracing::warn!(%error, "cannot accept HTTP connections");
+        tokio::time::sleep(REFUSED_PAUSE).await;
+    }
+}
+
+/// Lets connections in, as many as there are seats.
+struct Doorman {
+    router: Router,
+    seats: Arc<Semaphore>,
+    /// For those who are told that there is no seat.
+    porch: Arc<Semaphore>,
+    patience: Duration,
+    leaving: GracefulShutdown,
+}
+
+impl Doorman {
+    fn welcome(&self, stream: TcpStream, from: SocketAddr) {
+        if let Err(error) = prepare(&stream) {
+            // It is gone already, or will be slower than it could.
+            tracing::debug!(%error, %from, "cannot set options of a connection");
+        }
+        if let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() {
+            let service = self.router.clone().map_request(move |request: Request<Incoming>| {
+                let mut request = join_name(request).map(axum::body::Body::new);
+                request.extensions_mut().insert(ConnectInfo(from));
+                request
+            });
+            self.serve(stream, TowerToHyperService::new(service), self.patience, Seat::new(seat));
+            return;
+        }
+        counter!("paxoslease_limited_total", "limit" => "http_connections").increment(1);
+        if let Ok(step) = Arc::clone(&self.porch).try_acquire_owned() {
+            let service = tower::service_fn(turn_away);
+            self.serve(stream, TowerToHyperService::new(service), TURNED_AWAY_PATIENCE, step);
+        }
+    }
+
+    /// `guest` is kept for as long as the connection is.
+    fn serve<S>(
+        &self,
+        stream: TcpStream,
+        service: S,
+        patience: Duration,
+        guest: impl Send + 'static,
+    ) where
+        S: hyper::service::HttpService<Incoming, ResBody = axum::body::Body> + Send + 'static,
+        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        S::Future: Send,
+    {
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(patience)
+            .max_buf_size(HEAD_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        let connection = self.leaving.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "an HTTP connection broke");
+            }
+            drop(guest);
+        });
+    }
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 6);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+/// Counts a connection for as long as it has its seat.
+struct Seat(#[expect(dead_code, reason = "given back when dropped")] OwnedSemaphorePermit);
+
+impl Seat {
+    fn new(permit: OwnedSemaphorePermit) -> Self {
+        gauge!("paxoslease_http_connections").increment(1.0);
+        Self(permit)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        gauge!("paxoslease_http_connections").decrement(1.0);
+    }
+}
+
+async fn turn_away(_: Request<Incoming>) -> Result<Response, std::convert::Infallible> {
+    let problem = "this node has as many HTTP connections as limits.connections allows".to_owned();
+    let mut response = Refusal::Busy(problem).into_response();
+    count("none", response.status());
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    Ok(response)
+}

@@ -1,0 +1,253 @@
+//! The numbers of one node, and their text for Prometheus.
+//!
+//! Each node has a [`Metrics`] of its own, so that several nodes of one process keep theirs apart.
+//! Counters and gauges are the exporter's. Histograms are not: the exporter's keep every sample
+//! until somebody looks, and a node decides hundreds of thousands of rounds a second. Nothing here
+//! listens on a socket; whoever has a [`Metrics`] renders it.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::metrics::{
+    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+use metrics_exporter_prometheus::formatting::{
+    sanitize_label_key, sanitize_label_value, write_help_line, write_type_line,
+};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+
+/// Upper bounds of the buckets of every histogram, in seconds: from a round between processes of
+/// one machine to the default request timeout.
+const BOUNDS: [f64; 15] =
+    [50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1.0, 2.0];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// Everything this process publishes, and what it means.
+const DESCRIPTIONS: [(Kind, &str, &str); 20] = {
+    use Kind::{Counter as C, Gauge as G, Histogram as H};
+    [
+        (C, "paxoslease_acquires_total", "Acquires that ended, by result."),
+        (C, "paxoslease_renewals_total", "Renewals that ended, by result."),
+        (C, "paxoslease_releases_total", "Releases asked for."),
+        (H, "paxoslease_round_seconds", "From the start of a round to its majority."),
+        (C, "paxoslease_rounds_total", "Rounds begun: direct ones, and prepared ones."),
+        (G, "paxoslease_leases", "Names this node's acceptor keeps, idle ones included."),
+        (G, "paxoslease_waiters", "Requests that wait for a lease at this node."),
+        (G, "paxoslease_peer_up", "Whether a peer is connected with all its shards: 1 or 0."),
+        (G, "paxoslease_peer_rtt_seconds", "The way to a peer and back, lately."),
+        (C, "paxoslease_messages_total", "Messages between nodes, by kind and direction."),
+        (C, "paxoslease_messages_dropped_total", "Messages lost or refused here, by reason."),
+        (
+            G,
+            "paxoslease_quarantine_remaining_seconds",
+            "How long this node stays silent still after its restart.",
+        ),
+        (G, "paxoslease_acceptor_bytes", "Heap bytes behind the acceptor's names."),
+        (C, "paxoslease_pauses_total", "Times a thread of this node was not run for long."),
+        (G, "paxoslease_turn_seconds_max", "The longest turn of a thread since the start."),
+        (C, "paxoslease_commands_total", "RESP commands that came, by command."),
+        (C, "paxoslease_limited_total", "What was refused or cut off, by the limit it ran into."),
+        (G, "paxoslease_connections", "RESP connections that are open."),
+        (C, "paxoslease_http_requests_total", "HTTP requests answered, by route and status."),
+        (G, "paxoslease_http_connections", "HTTP connections that are open."),
+    ]
+};
+
+/// Where one node's numbers go, and what to render them from. Clones share them.
+#[derive(Clone)]
+pub struct Metrics {
+    records: Arc<Records>,
+}
+
+impl Metrics {
+    /// With no numbers yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let records = Records {
+            plain: PrometheusBuilder::new().build_recorder(),
+            histograms: Mutex::default(),
+        };
+        for (kind, name, meaning) in DESCRIPTIONS {
+            let describe = match kind {
+                Kind::Counter => Recorder::describe_counter,
+                Kind::Gauge => Recorder::describe_gauge,
+                // Rendered with its description from the table above.
+                Kind::Histogram => continue,
+            };
+            describe(&records.plain, name.into(), None, meaning.into());
+        }
+        Self { records: Arc::new(records) }
+    }
+
+    /// For [`paxoslease::front::Service`], and for whatever else counts on behalf of that node.
+    #[must_use]
+    pub fn recorder(&self) -> Arc<dyn Recorder + Send + Sync> {
+        Arc::clone(&self.records) as _
+    }
+
+    /// Everything so far, in Prometheus' text format.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut text = self.records.plain.handle().render();
+        self.records.render_histograms(&mut text);
+        text
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+struct Records {
+    plain: PrometheusRecorder,
+    /// By name, then by labels as they are written, each with a comma behind it.
+    histograms: Mutex<BTreeMap<String, BTreeMap<String, Arc<Buckets>>>>,
+}
+
+impl Records {
+    fn render_histograms(&self, text: &mut String) {
+        let histograms = self.histograms.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, by_labels) in histograms.iter() {
+            let described = DESCRIPTIONS.iter().find(|(_, described, _)| described == name);
+            if let Some((_, _, meaning)) = described {
+                write_help_line(text, name, None, None, meaning);
+            }
+            write_type_line(text, name, None, None, "histogram");
+            for (labels, buckets) in by_labels {
+                buckets.render(text, name, labels);
+            }
+            text.push('\n');
+        }
+    }
+}
+
+impl Recorder for Records {
+    fn describe_counter(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.plain.describe_counter(key, unit, description);
+    }
+
+    fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.plain.describe_gauge(key, unit, description);
+    }
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
+        self.plain.register_counter(key, metadata)
+    }
+
+    fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
+        self.plain.register_gauge(key, metadata)
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        let labels = key.labels().map(|label| {
+            let (key, value) =
+                (sanitize_label_key(label.key()), sanitize_label_value(label.value()));
+            format!("{key}=\"{value}\",")
+        });
+        let labels = labels.collect();
+        let mut histograms = self.histograms.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_labels = histograms.entry(key.name().to_owned()).or_default();
+        Histogram::from_arc(Arc::clone(by_labels.entry(labels).or_default()))
+    }
+}
+
+/// How many samples fell between two bounds each, and their sum.
+#[derive(Default)]
+struct Buckets {
+    /// One more than bounds, for what is above all of them.
+    counts: [AtomicU64; BOUNDS.len() + 1],
+    /// The bits of a floating-point number.
+    sum: AtomicU64,
+}
+
+impl Buckets {
+    fn render(&self, text: &mut String, name: &str, labels: &str) {
+        let bounds = BOUNDS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+        let mut total = 0;
+        for (bound, count) in bounds.zip(&self.counts) {
+            total += count.load(Ordering::Relaxed);
+            writeln!(text, "{name}_bucket{{{labels}le=\"{bound}\"}} {total}").expect("a string");
+        }
+        let sum = f64::from_bits(self.sum.load(Ordering::Relaxed));
+        let labels = match labels.strip_suffix(',') {
+            Some(labels) => format!("{{{labels}}}"),
+            None => String::new(),
+        };
+        writeln!(text, "{name}_sum{labels} {sum}").expect("a string");
+        writeln!(text, "{name}_count{labels} {total}").expect("a string");
+    }
+}
+
+impl HistogramFn for Buckets {
+    fn record(&self, value: f64) {
+        self.record_many(value, 1);
+    }
+
+    fn record_many(&self, value: f64, count: usize) {
+        let place = BOUNDS.partition_point(|bound| *bound < value);
+        self.counts[place].fetch_add(count as u64, Ordering::Relaxed);
+        let add = |sum| Some((f64::from_bits(sum) + value * count as f64).to_bits());
+        let _always = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::metrics::{counter, gauge, histogram, with_local_recorder};
+
+    #[test]
+    fn a_histogram_counts_what_is_at_most_its_bounds() {
+        let metrics = Metrics::new();
+        with_local_recorder(&*metrics.recorder(), || {
+            histogram!("paxoslease_round_seconds").record_many(50e-6, 3);
+            histogram!("paxoslease_round_seconds").record(0.3);
+            histogram!("paxoslease_round_seconds").record(7.0);
+            histogram!("other", "say" => "\"hi\"").record(1.0);
+        });
+        let text = metrics.render();
+        for line in [
+            "# HELP paxoslease_round_seconds From the start of a round to its majority.",
+            "# TYPE paxoslease_round_seconds histogram",
+            "paxoslease_round_seconds_bucket{le=\"0.00005\"} 3",
+            "paxoslease_round_seconds_bucket{le=\"0.2\"} 3",
+            "paxoslease_round_seconds_bucket{le=\"0.5\"} 4",
+            "paxoslease_round_seconds_bucket{le=\"+Inf\"} 5",
+            "paxoslease_round_seconds_sum 7.30015",
+            "paxoslease_round_seconds_count 5",
+            "other_count{say=\"\\\"hi\\\"\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn two_nodes_keep_their_numbers_apart() {
+        let (one, two) = (Metrics::new(), Metrics::new());
+        with_local_recorder(&*one.recorder(), || {
+            counter!("paxoslease_releases_total").increment(2);
+            gauge!("paxoslease_leases").set(5.0);
+        });
+        assert!(one.render().contains("paxoslease_releases_total 2"));
+        assert!(one.render().contains("# HELP paxoslease_leases "));
+        assert!(!two.render().contains("paxoslease_releases_total 2"));
+    }
+}
