@@ -43,14 +43,19 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Verdict> {
     }
 }
 
-/// 69 when the cell cannot serve, 2 when no cell could serve this, `None` for errors of others.
+/// `None` for errors of others.
 pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
     if error.is::<NothingDone>() {
         return Some(69);
     }
     error.downcast_ref().map(|error| match error {
-        LoadError::Plan(_) | LoadError::Resolve { .. } => 2,
         error if error.is_unavailable() => 69,
+        LoadError::Plan(_) | LoadError::Resolve { .. } => 2,
+        LoadError::Refused { text, .. } => match text.split(' ').next() {
+            Some("NAME" | "TTL") => 2,
+            Some("NOAUTH" | "NOPERM" | "WRONGPASS") => 77,
+            _ => 1,
+        },
         _ => 1,
     })
 }

@@ -80,9 +80,14 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether it is the cell that cannot serve, not the question that was wrong.
+    /// Whether there is no cell that could serve, rather than something wrong with the question.
     #[must_use]
-    pub const fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Silent { .. } | Self::Fill { .. })
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Silent { .. } | Self::Fill { .. } => true,
+            Self::Foreign { .. } | Self::Garbled { .. } => true,
+            Self::Resolve { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
+            Self::Plan(_) | Self::Refused { .. } | Self::Taken { .. } | Self::System(_) => false,
+        }
     }
 }

@@ -65,9 +65,9 @@ impl<'a> EventLoop<'a> {
         // Waits are whole milliseconds otherwise, which is enough for everything but a rate.
         let alarm = if plan.rate.is_some() { Alarm::new(poll.registry(), ALARM)? } else { None };
         let socket = |link| {
-            let endpoint = link as usize % plan.endpoints.len();
-            let first = candidates.iter().position(|candidate| candidate.endpoint == endpoint);
-            Socket::new(first.expect("every endpoint has an address"))
+            let (link, endpoints) = (link as usize, plan.endpoints.len());
+            let is_own = |candidate: &Candidate| candidate.endpoint == link % endpoints;
+            Socket::new(candidates.iter().position(is_own).unwrap_or(link % candidates.len()))
         };
         let mut event_loop = Self {
             sockets: (0..plan.connections).map(socket).collect(),
@@ -245,16 +245,30 @@ impl<'a> EventLoop<'a> {
     }
 }
 
+/// All addresses. A name that leads nowhere is an error only if no other leads anywhere; what is
+/// not even a name always is.
 fn resolve(endpoints: &[String]) -> Result<Vec<Candidate>, LoadError> {
     let mut candidates = Vec::new();
+    let mut problem = None;
     for (endpoint, text) in endpoints.iter().enumerate() {
-        let nowhere = |source| LoadError::Resolve { endpoint: text.clone(), source };
-        let before = candidates.len();
-        let addresses = text.to_socket_addrs().map_err(nowhere)?;
-        candidates.extend(addresses.map(|address| Candidate { endpoint, address }));
-        if candidates.len() == before {
-            return Err(nowhere(io::Error::other("it has no address")));
+        match text.to_socket_addrs() {
+            Ok(addresses) => {
+                candidates.extend(addresses.map(|address| Candidate { endpoint, address }));
+            }
+            Err(source) => {
+                let is_nonsense = source.kind() == ErrorKind::InvalidInput;
+                let nowhere = LoadError::Resolve { endpoint: text.clone(), source };
+                if is_nonsense {
+                    return Err(nowhere);
+                }
+                problem = Some(nowhere);
+            }
         }
+    }
+    if candidates.is_empty() {
+        let source = io::Error::other("no address");
+        let nowhere = || LoadError::Unreachable { endpoints: endpoints.join(", "), source };
+        return Err(problem.unwrap_or_else(nowhere));
     }
     Ok(candidates)
 }

@@ -19,8 +19,10 @@ A cell under load:
                                                    the same of a Redis server, to compare
 
 The load comes from one thread; on the machine of the cell it takes its share of that.
-Exit code: 0 when it ran to its end, 69 when the cell cannot be reached or nothing at all
-succeeded, 2 for bad usage, 1 for anything else.";
+Exit code: 0 when it ran to its end;
+  2   bad usage, such as a ttl above the cell's longest
+  69  no node could be reached, or nothing at all succeeded
+  77  access denied";
 
 /// Options of `bench`.
 #[derive(clap::Args, Debug)]

@@ -1,0 +1,134 @@
+//! `bench` as people run it: exit codes, and what is on stdout and stderr.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+/// Exit code, stdout, stderr.
+fn bench(args: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paxoslease"));
+    let command = command.arg("bench").args(args);
+    command.env_remove("PAXOSLEASE_ENDPOINTS").env_remove("PAXOSLEASE_TOKEN");
+    let output = command.output().expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+}
+
+const GREETING: &str = "%1\r\n$6\r\nserver\r\n$10\r\npaxoslease\r\n";
+
+/// A node that greets and answers everything else with these, in turn.
+fn node(answers: &'static [&'static str]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            thread::spawn(move || serve(stream, answers));
+        }
+    });
+    address
+}
+
+fn serve(mut stream: TcpStream, answers: &[&str]) {
+    let mut answers = std::iter::once(GREETING).chain(answers.iter().copied().cycle());
+    let mut input = [0; 4096];
+    while let Ok(len @ 1..) = stream.read(&mut input) {
+        // Every request opens with the only star in it.
+        let requests = input[..len].iter().filter(|byte| **byte == b'*').count();
+        let said: String = answers.by_ref().take(requests).collect();
+        if stream.write_all(said.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+const GRANTED: &str = "*3\r\n:42\r\n:15000\r\n:0\r\n";
+const RELEASED: &str = ":1\r\n";
+
+#[test]
+fn a_load_ends_with_a_table_for_people_and_a_line_for_programs() {
+    let node = node(&[GRANTED, RELEASED]);
+    let few = ["--endpoint", &node, "--count", "100", "--inflight", "1"];
+    let (code, stdout, stderr) = bench(&few);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert!(stdout.starts_with("pairs: 1 in flight over 1 connection to "), "{stdout}");
+    assert!(stdout.contains(" pairs/s, 100 in all\n"), "{stdout}");
+    for word in ["p50", "p90", "p99", "p99.9", "max", "acquire", "release"] {
+        assert!(stdout.contains(word), "no {word} in {stdout}");
+    }
+    let (code, stdout, stderr) = bench(&[few.as_slice(), &["--json"]].concat());
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let report: Value = serde_json::from_str(&stdout).expect("one line of JSON");
+    assert_eq!(report["operations"], 100);
+    assert_eq!(report["latency"]["acquire"]["count"], 100);
+}
+
+#[test]
+fn errors_are_counted_by_kind_and_a_load_without_any_success_is_a_failure() {
+    let sometimes = node(&[GRANTED, RELEASED, "-BUSY too many\r\n"]);
+    let few = ["--count", "90", "--inflight", "1", "--json", "--endpoint"];
+    let (code, stdout, _) = bench(&[few.as_slice(), &[&sometimes]].concat());
+    let report: Value = serde_json::from_str(&stdout).expect("one line of JSON");
+    assert_eq!(
+        (code, &report["operations"], &report["errors"]["BUSY"]),
+        (0, &45.into(), &45.into())
+    );
+    let never = node(&["-NOQUORUM one of three answers\r\n"]);
+    let (code, _, stderr) = bench(&["--count", "90", "--endpoint", &never]);
+    assert_eq!(code, 69);
+    assert_eq!(stderr, "error: nothing succeeded: NOQUORUM one of three answers\n");
+}
+
+#[test]
+fn a_dead_cell_and_a_wrong_port_are_unavailable() {
+    let (code, stdout, stderr) = bench(&["--endpoint", "127.0.0.1:1"]);
+    assert_eq!((code, stdout.as_str()), (69, ""));
+    assert!(stderr.starts_with("error: cannot reach 127.0.0.1:1: "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let node = node(&["+PONG\r\n"]);
+    let (code, _, stderr) = bench(&["--endpoint", &node]);
+    assert_eq!(code, 69, "{stderr}");
+    assert!(stderr.contains("does not speak as expected"), "{stderr}");
+    let (code, _, stderr) = bench(&["--endpoint", &node, "--dialect", "redis"]);
+    assert_eq!(code, 69, "{stderr}");
+}
+
+#[test]
+fn what_the_cell_refuses_ends_the_load_at_once() {
+    let refusing = |answer| bench(&["--endpoint", &node(answer)]);
+    let (code, _, stderr) = refusing(&["-TTL at most 10s\r\n"]);
+    assert_eq!(code, 2);
+    assert!(stderr.ends_with("refuses: TTL at most 10s\n"), "{stderr}");
+    let (code, _, stderr) = refusing(&["-NOAUTH who are you\r\n"]);
+    assert_eq!(code, 77, "{stderr}");
+}
+
+#[test]
+fn bad_usage_is_said_in_a_line_before_anything_is_sent() {
+    for args in [
+        &["--inflight", "0"][..],
+        &["--connections", "65"],
+        &["--count", "0"],
+        &["--count", "1", "--duration", "1s"],
+        &["--duration", "0s"],
+        &["--duration", "soon"],
+        &["--rate", "0"],
+        &["--rate", "many"],
+        &["handover", "--rate", "1"],
+        &["--leases", "10"],
+        &["--hot-share", "0.5"],
+        &["mixed", "--hot-share", "2"],
+        &["mixed", "--hot-names", "0"],
+        &["renew", "--leases", "1"],
+        &["--dialect", "etcd"],
+        &["--endpoint", "nowhere"],
+        &["--ttl", "0s"],
+        &["walk"],
+    ] {
+        let (code, stdout, stderr) = bench(args);
+        assert_eq!((code, stdout.as_str()), (2, ""), "{args:?}: {stderr}");
+        assert!(stderr.starts_with("error: "), "{args:?}: {stderr}");
+    }
+}
