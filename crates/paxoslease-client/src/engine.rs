@@ -44,6 +44,8 @@ pub(crate) struct Engine {
     wishes: Wishes,
     /// What is to be asked, in this order.
     pending: VecDeque<Ask>,
+    /// Wishes that wait here because too many wait at the node.
+    parked: VecDeque<Ask>,
     session: Option<Session>,
     /// How many sessions there were.
     sessions: u64,
@@ -90,6 +92,7 @@ impl Engine {
             guards: Guards::new(seed),
             wishes: Wishes::default(),
             pending: VecDeque::new(),
+            parked: VecDeque::new(),
             session: None,
             sessions: 0,
             out: Vec::new(),
@@ -149,6 +152,7 @@ impl Engine {
         }
         self.leave_by = Some(now.after(self.request_timeout));
         self.wishes.turn_away(&AskError::Stopped);
+        self.parked.clear();
         let is_release = |ask: &Ask| matches!(ask.question, Question::Release(_));
         for ask in std::mem::take(&mut self.pending) {
             if is_release(&ask) {
@@ -211,6 +215,7 @@ impl Engine {
         }
         let give_up_at = Instant::MAX;
         again.extend(self.wishes.queued().map(|id| Ask::new(Question::Acquire(id), give_up_at)));
+        again.append(&mut self.parked);
         again.append(&mut self.pending);
         self.pending = again;
         session.was_useful
@@ -313,8 +318,16 @@ impl Engine {
             if session.leave.is_some() || session.in_flight.len() >= IN_FLIGHT_MAX {
                 return;
             }
-            let Some(ask) = self.pending.pop_front() else { return };
-            if now >= ask.give_up_at {
+            let is_full = self.wishes.are_full();
+            let parked = if is_full { None } else { self.parked.pop_front() };
+            let Some(ask) = parked.or_else(|| self.pending.pop_front()) else { return };
+            if is_full
+                && let Question::Acquire(id) = ask.question
+                && self.wishes.waits(id, now)
+            {
+                // The wish itself knows how long it waits.
+                self.parked.push_back(Ask { give_up_at: Instant::MAX, ..ask });
+            } else if now >= ask.give_up_at {
                 let problem = "no answer in time".to_owned();
                 let endpoints = self.endpoints.clone();
                 self.fail(ask.question, AskError::Unreachable { endpoints, problem });

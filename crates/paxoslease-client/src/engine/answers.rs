@@ -113,9 +113,11 @@ impl Engine {
 
     fn acquire_answered(&mut self, now: Instant, id: u64, sent_at: Instant, value: Value<'_>) {
         // A push may have overtaken this: then the wish is gone, or was sent anew.
-        let Some(wished) = self.wishes.sent_at(id, sent_at) else { return };
+        if !self.wishes.is_open(id, sent_at) {
+            return;
+        }
         match value {
-            Value::Simple(b"QUEUED") => wished.queue(),
+            Value::Simple(b"QUEUED") => self.queue(now, id),
             Value::Null => {
                 self.served(now);
                 if let Some(wished) = self.wishes.remove(id) {

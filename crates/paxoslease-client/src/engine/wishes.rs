@@ -18,6 +18,10 @@ use crate::watch::Sighting;
 /// The longest a node is asked to let a wish wait: beyond the patience of anybody.
 const WAIT_MS_MAX: u64 = u32::MAX as u64;
 
+/// How many wishes a node is asked to wait for at once. Nodes count these among what one
+/// connection may have under way (10,000 unless configured), and refuse more: renewals too.
+pub(super) const QUEUED_MAX: usize = 5000;
+
 /// How a wish stands with the node of this session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
@@ -38,8 +42,6 @@ pub(crate) struct Wished {
     was_queued: bool,
     sendings: u16,
     pub(super) sent_at: Instant,
-    /// Whether the node was told a number to call it by.
-    has_number: bool,
 }
 
 impl fmt::Debug for Wished {
@@ -69,12 +71,6 @@ impl Wished {
         self.wish.reply.fail(error);
     }
 
-    /// A node has begun to wait for it.
-    pub(super) const fn queue(&mut self) {
-        self.place = Place::Queued;
-        self.was_queued = true;
-    }
-
     /// Somebody else has it.
     pub(super) fn held(self, seen: Option<Sighting>) {
         let name = self.wish.label.name().to_string();
@@ -93,6 +89,8 @@ pub(super) struct Wishes {
     /// Those that wait for a while, by when that is surely over.
     overdue: BTreeSet<(Instant, u64)>,
     request_timeout: Duration,
+    /// How many a node has begun to wait for.
+    queued: usize,
 }
 
 impl Wishes {
@@ -106,7 +104,6 @@ impl Wishes {
             was_queued: false,
             sendings: 0,
             sent_at: Instant::ZERO,
-            has_number: false,
             wish,
         };
         self.overdue.insert((wished.overdue_at(request_timeout), id));
@@ -124,14 +121,33 @@ impl Wishes {
         wished.place = Place::Sent;
         wished.sendings = wished.sendings.wrapping_add(1);
         wished.sent_at = now;
-        wished.has_number = wished.wait(now).is_some();
         Some(wished)
     }
 
-    /// The wish as it was sent then, unless it was answered since.
-    pub(super) fn sent_at(&mut self, id: u64, sent_at: Instant) -> Option<&mut Wished> {
+    /// Whether the wish is the one that was sent then, and was not answered since.
+    pub(super) fn is_open(&self, id: u64, sent_at: Instant) -> bool {
+        let wished = self.by_id.get(&id);
+        wished.is_some_and(|wished| wished.sent_at == sent_at && wished.place == Place::Sent)
+    }
+
+    /// A node has begun to wait for it. If nobody else does any more, gives the number it has
+    /// there.
+    fn queue(&mut self, id: u64) -> Option<u64> {
         let wished = self.by_id.get_mut(&id)?;
-        (wished.sent_at == sent_at && wished.place == Place::Sent).then_some(wished)
+        wished.place = Place::Queued;
+        wished.was_queued = true;
+        self.queued += 1;
+        matches!(wished.wish.reply, WishReply::Nobody).then(|| wished.number())
+    }
+
+    /// Whether the node waits for as many as it should.
+    pub(super) const fn are_full(&self) -> bool {
+        self.queued >= QUEUED_MAX
+    }
+
+    /// Whether a node may have to wait for it.
+    pub(super) fn waits(&self, id: u64, now: Instant) -> bool {
+        self.by_id.get(&id).is_some_and(|wished| wished.wait(now).is_some())
     }
 
     /// The wish that was sent under this number, and not since.
@@ -148,6 +164,7 @@ impl Wishes {
             self.remove(id);
             return false;
         }
+        self.queued -= usize::from(wished.place == Place::Queued);
         wished.place = Place::Unsent;
         true
     }
@@ -171,6 +188,7 @@ impl Wishes {
 
     pub(super) fn remove(&mut self, id: u64) -> Option<Wished> {
         let wished = self.by_id.remove(&id)?;
+        self.queued -= usize::from(wished.place == Place::Queued);
         self.overdue.remove(&(wished.overdue_at(self.request_timeout), id));
         Some(wished)
     }
@@ -204,11 +222,19 @@ impl Engine {
         wished.wish.reply = WishReply::Nobody;
         match wished.place {
             Place::Unsent => drop(self.wishes.remove(id)),
-            Place::Sent | Place::Queued if wished.has_number => {
+            // The answer is on its way.
+            Place::Sent => {}
+            Place::Queued => {
                 let number = wished.number();
                 self.ask(now, Question::Cancel(number));
             }
-            Place::Sent | Place::Queued => {}
+        }
+    }
+
+    /// A node has begun to wait for it.
+    pub(super) fn queue(&mut self, now: Instant, id: u64) {
+        if let Some(number) = self.wishes.queue(id) {
+            self.ask(now, Question::Cancel(number));
         }
     }
 

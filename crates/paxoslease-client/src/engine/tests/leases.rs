@@ -4,6 +4,7 @@ use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use super::scene::{Asked, FENCE, Scene};
+use crate::engine::wishes::QUEUED_MAX;
 use crate::error::{AcquireError, AskError, ReleaseError, RenewError};
 use crate::{LeaseGuard, LeaseState};
 
@@ -277,6 +278,43 @@ fn a_wait_nobody_waits_for_is_taken_back() {
     assert_eq!(scene.said_one(), format!("LEASE.CANCEL {id}"));
     scene.hear(&format!(">5\r\n+lease.granted\r\n:{id}\r\n:{FENCE}\r\n:15000\r\n:0\r\n"));
     assert_eq!(scene.said_one(), format!("LEASE.RELEASE x {FENCE}"), "it was on its way");
+}
+
+#[test]
+fn a_wait_that_was_taken_back_before_it_was_queued_is_taken_back_then() {
+    let mut scene = Scene::connected(1);
+    let asked = acquire(&scene, Duration::MAX);
+    let id = notify_id(&scene.said_one()).to_owned();
+    drop(asked);
+    assert_eq!(scene.said(), [""; 0], "it may be granted at once");
+    scene.hear("+QUEUED\r\n");
+    assert_eq!(scene.said_one(), format!("LEASE.CANCEL {id}"));
+    scene.hear(":1\r\n");
+    scene.hear(&format!(">5\r\n+lease.granted\r\n:{id}\r\n:{FENCE}\r\n:15000\r\n:0\r\n"));
+    assert_eq!(scene.said(), [""; 0], "what was cancelled is not granted");
+}
+
+#[test]
+fn more_waits_than_a_node_allows_do_not_keep_leases_from_being_renewed() {
+    let mut scene = Scene::connected(1);
+    let lease = hold(&mut scene, TTL);
+    let waits: Vec<_> = (0..QUEUED_MAX + 500).map(|_| acquire(&scene, Duration::MAX)).collect();
+    let mut queued = 0;
+    loop {
+        let said = scene.said().len();
+        if said == 0 {
+            break;
+        }
+        queued += said;
+        scene.hear(&"+QUEUED\r\n".repeat(said));
+    }
+    assert!((QUEUED_MAX..QUEUED_MAX + 500).contains(&queued), "{queued}");
+    scene.pass_ms(5600);
+    assert!(scene.said().contains(&format!("LEASE.RENEW x {FENCE} 15000")));
+    scene.hear(":15000\r\n");
+    drop((waits, lease));
+    let said = scene.said();
+    assert!(!said.iter().any(|said| said.starts_with("LEASE.ACQUIRE")), "nobody waits any more");
 }
 
 #[test]
