@@ -374,6 +374,6 @@ impl FrontEnd for Sessions {
     }
 
     fn is_done(&self) -> bool {
-        self.count == 0
+        self.count == 0 && self.common.asks.is_empty()
     }
 }

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 use paxoslease::front::Service;
 use paxoslease::{Config, Node};
 
-use crate::http::Http;
+use crate::http::{Bounds, Http};
 use crate::metrics::Metrics;
 use crate::resp;
 
@@ -52,6 +52,7 @@ fn hint(source: &io::Error, what: &str) -> String {
 pub struct Server {
     node: Node,
     clients: Option<SocketAddr>,
+    http_at: Option<SocketAddr>,
     http: Option<Http>,
 }
 
@@ -62,26 +63,34 @@ impl Server {
     /// When the configuration makes no sense, the data folder cannot be used, or an address is
     /// taken. Then nothing runs.
     pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_on(config, None)
+    }
+
+    /// As [`Self::start`], on a socket that listens for peers already, if there is one.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub fn start_on(config: Config, peers: Option<TcpListener>) -> Result<Self, StartError> {
         config.check().map_err(paxoslease::StartError::from)?;
         let clients = bind("clients", config.listen.for_clients())?;
         let http = bind("http", config.listen.for_http())?;
         let metrics = Metrics::new();
         let address_of = |socket: &TcpListener| socket.local_addr().ok();
         let clients_at = clients.as_ref().and_then(address_of);
-        let connections = config.limits.connections;
+        let http_at = http.as_ref().and_then(address_of);
+        let bounds = Bounds::from(&config.limits);
         let service = Service {
             clients,
             front: Box::new(resp::front_ends(&config)),
             recorder: Some(metrics.recorder()),
         };
-        let node = paxoslease::block_on(Node::start_with(config, None, service))?;
-        let http = http.map(|socket| Http::start(node.clone(), socket, metrics, connections));
-        let http = http.transpose().map_err(|source| StartError::System {
-            what: "a thread for HTTP",
-            source,
-        });
+        let node = paxoslease::block_on(Node::start_with(config, peers, service))?;
+        let http = http.map(|socket| Http::start(node.clone(), socket, metrics, bounds));
+        let http = http
+            .transpose()
+            .map_err(|source| StartError::System { what: "a thread for HTTP", source });
         match http {
-            Ok(http) => Ok(Self { node, clients: clients_at, http }),
+            Ok(http) => Ok(Self { node, clients: clients_at, http_at, http }),
             Err(error) => {
                 node.shutdown_blocking();
                 Err(error)
@@ -103,8 +112,8 @@ impl Server {
 
     /// Where HTTP is served, if it is.
     #[must_use]
-    pub fn http(&self) -> Option<SocketAddr> {
-        self.http.as_ref().map(Http::address)
+    pub const fn http(&self) -> Option<SocketAddr> {
+        self.http_at
     }
 
     /// Stops cleanly, blocking this thread: accepts nobody any more, turns away whoever waits,

@@ -54,17 +54,17 @@ impl Asks {
         self.0.remove(id);
     }
 
-    /// Takes an acquire back, if it is one. Its answer comes all the same.
-    pub(super) fn abandon(&mut self, desk: &mut Desk<'_>, id: AskId) {
-        if let Some(label) = &self.0[id].label {
-            desk.abandon(id as u64, label.name());
-        }
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    /// Nobody will hear the answer any more.
+    /// Nobody will hear the answer any more: takes an acquire back. The answer comes all the same.
     pub(super) fn orphan(&mut self, desk: &mut Desk<'_>, id: AskId) {
-        self.0[id].owner = Owner::Nobody;
-        self.abandon(desk, id);
+        let ask = &mut self.0[id];
+        ask.owner = Owner::Nobody;
+        if let Some(label) = &ask.label {
+            desk.abandon(id as u64, label.name());
+        }
     }
 
     /// Nobody heard that it was granted: gives it back, under the same number.

@@ -13,7 +13,7 @@ use super::complaint::Complaint;
 use super::output::Output;
 use super::pace::Pace;
 use super::pattern::Pattern;
-use super::reply::{put_answer, put_granted, put_hint, put_missed, put_timeout};
+use super::reply::{put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout};
 use super::tally::Limit;
 
 /// A client that leaves this much unread is not listened to until it reads.
@@ -298,11 +298,12 @@ impl Session {
     /// Sends what there is. Says whether the session goes on.
     pub(super) fn flush(&mut self, common: &mut Common, desk: &mut Desk<'_>) -> bool {
         self.is_dirty = false;
+        self.output.send(desk, self.conn, &mut common.asks);
         if self.missed > 0 && self.output.pending() < UNREAD_BY_WATCHER_MAX / 2 {
             let missed = std::mem::take(&mut self.missed);
             put_missed(missed, self.protocol, &mut self.output.bytes);
+            self.output.send(desk, self.conn, &mut common.asks);
         }
-        self.output.send(desk, self.conn, &mut common.asks);
         if self.is_closing {
             return !self.expected.is_empty() || self.output.pending() > 0;
         }
@@ -313,16 +314,21 @@ impl Session {
         true
     }
 
-    /// The node stops: takes back what waits, and closes once everybody is told.
+    /// The node stops: takes back what waits, says so, and closes. What is under way may or may not
+    /// come about; another node will tell.
     pub(super) fn leave(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
-        for expected in &self.expected {
+        common.scratch.clear();
+        put_stopping(&mut common.scratch);
+        for expected in &mut self.expected {
             if let State::Pending(ask) = expected.state {
-                common.asks.abandon(desk, ask);
+                common.asks.orphan(desk, ask);
+                self.kept += common.scratch.len();
+                expected.state = State::Bytes(common.scratch.as_slice().into());
             }
         }
         self.forget_notifies(common, desk);
         self.is_closing = true;
-        self.touch(common);
+        self.catch_up(common, desk);
     }
 
     pub(super) fn forget_notifies(&mut self, common: &mut Common, desk: &mut Desk<'_>) {

@@ -1,0 +1,75 @@
+//! Who leaves takes nothing along and leaves nothing behind but what it was told (P8).
+
+use crate::support::{Cell, Reply};
+
+#[test]
+fn a_waiter_that_leaves_does_not_get_the_lease() {
+    let cell = Cell::start();
+    let (mut holder, mut leaver) = (cell.client(0), cell.client(1));
+    let fence = holder.acquire("a", 60_000).to_string();
+    leaver.send(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
+    cell.wait_for_waiters(1, "a", 1);
+    drop(leaver);
+    let abandoned = "paxoslease_acquires_total{result=\"abandoned\"}";
+    cell.wait_for_metric(1, abandoned, 1.0);
+    holder.ask(&["LEASE.RELEASE", "a", &fence]);
+    holder.acquire("a", 60_000);
+}
+
+#[test]
+fn a_waiter_for_a_push_that_leaves_does_not_get_the_lease() {
+    let cell = Cell::start();
+    let (mut holder, mut leaver) = (cell.client(0), cell.client3(1));
+    let fence = holder.acquire("a", 60_000).to_string();
+    leaver.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000", "NOTIFY", "1"]);
+    drop(leaver);
+    cell.wait_for_metric(1, "paxoslease_acquires_total{result=\"abandoned\"}", 1.0);
+    holder.ask(&["LEASE.RELEASE", "a", &fence]);
+    holder.acquire("a", 60_000);
+}
+
+#[test]
+fn a_grant_that_nobody_heard_of_is_given_back() {
+    let cell = Cell::start();
+    let (mut holder, mut leaver) = (cell.client(0), cell.client(1));
+    holder.acquire("taken", 60_000);
+    // The grant of the second is kept behind the first, which waits.
+    leaver.send(&["LEASE.ACQUIRE", "taken", "60000", "WAIT", "60000"]);
+    leaver.send(&["LEASE.ACQUIRE", "a", "60000", "HOLDER", "leaver"]);
+    while holder.ask(&["LEASE.GET", "a"]) == Reply::Null {}
+    drop(leaver);
+    // Long before its ttl is over.
+    while holder.ask(&["LEASE.ACQUIRE", "a", "60000"]) == Reply::Null {}
+}
+
+#[test]
+fn a_grant_that_was_heard_of_outlives_its_connection() {
+    let cell = Cell::start();
+    let mut leaver = cell.client(1);
+    let fence = leaver.acquire("a", 60_000);
+    drop(leaver);
+    let mut client = cell.client(0);
+    cell.wait_for_metric(1, "paxoslease_commands_total{command=\"lease.acquire\"}", 1.0);
+    assert_eq!(client.ask(&["LEASE.GET", "a"]).field("fence").integer(), fence);
+    let renewed = client.ask(&["LEASE.RENEW", "a", &fence.to_string(), "60000"]);
+    assert_eq!(renewed, Reply::Integer(60_000), "and any node renews it");
+}
+
+#[test]
+fn a_node_that_stops_tells_those_who_wait_and_hangs_up() {
+    let mut cell = Cell::start();
+    let (mut holder, mut waiter, mut idle) = (cell.client(0), cell.client(1), cell.client(1));
+    let mut notified = cell.client3(1);
+    let fence = holder.acquire("a", 60_000).to_string();
+    idle.ask(&["PING"]);
+    waiter.send(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
+    cell.wait_for_waiters(1, "a", 1);
+    notified.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000", "NOTIFY", "1"]);
+    cell.servers.remove(1).shutdown();
+    assert_eq!(waiter.expect().error(), "STOPPING this node is stopping; ask another");
+    assert!(waiter.is_closed());
+    assert!(idle.is_closed());
+    assert!(notified.is_closed());
+    assert_eq!(holder.ask(&["LEASE.RELEASE", "a", &fence]), Reply::Integer(1));
+    holder.acquire("a", 60_000);
+}

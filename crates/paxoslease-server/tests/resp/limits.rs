@@ -1,0 +1,105 @@
+//! Each limit has its error and its metric, and none of them ends a connection.
+
+use crate::support::{Cell, Client, Reply};
+
+#[test]
+fn connections_are_limited_and_room_is_made_when_one_ends() {
+    let cell = Cell::start_with(|mut config| {
+        config.limits.connections = 2;
+        config
+    });
+    let (mut first, mut second) = (cell.client(0), cell.client(0));
+    first.ask(&["PING"]);
+    second.ask(&["PING"]);
+    let mut third = cell.client(0);
+    assert_eq!(
+        third.expect().error(),
+        "BUSY this node has 2 connections, its limit; ask another, or raise limits.connections"
+    );
+    assert!(third.is_closed());
+    cell.wait_for_metric(0, "paxoslease_limited_total{limit=\"connections\"}", 1.0);
+    drop(first);
+    loop {
+        let mut client = cell.client(0);
+        client.send(&["PING"]);
+        match client.next() {
+            Some(Reply::Simple(_)) => break,
+            // Sent away, with or without a word: the room is not made yet.
+            Some(Reply::Error(_)) | None => {}
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn commands_under_way_are_limited_by_connection() {
+    let cell = Cell::start_with(|mut config| {
+        config.limits.inflight_per_connection = 3;
+        config
+    });
+    let (mut holder, mut client) = (cell.client(0), cell.client3(1));
+    holder.acquire("a", 60_000);
+    for id in ["1", "2", "3"] {
+        let queued = client.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000", "NOTIFY", id]);
+        assert_eq!(queued, Reply::Simple("QUEUED".to_owned()));
+    }
+    let refused = client.ask(&["LEASE.GET", "a"]);
+    assert!(refused.error().starts_with("BUSY 3 commands of this connection are under way"));
+    assert_eq!(client.ask(&["PING"]), Reply::Simple("PONG".to_owned()), "which needs no shard");
+    cell.wait_for_metric(1, "paxoslease_limited_total{limit=\"inflight_per_connection\"}", 1.0);
+    let mut other = cell.client(1);
+    assert!(matches!(other.ask(&["LEASE.GET", "a"]), Reply::Array(_)), "others are not affected");
+}
+
+#[test]
+fn acquires_are_limited_by_connection_and_second() {
+    let cell = Cell::start_with(|mut config| {
+        config.limits.acquires_per_second = Some(1);
+        config
+    });
+    let mut client = cell.client(0);
+    let busy =
+        (0..1000).find_map(|n| match client.ask(&["LEASE.ACQUIRE", &format!("n/{n}"), "50"]) {
+            Reply::Error(text) => Some(text),
+            _ => None,
+        });
+    let expected = "BUSY more than 1 acquires a second on this connection; slow down, or raise \
+                    limits.acquires_per_second";
+    assert_eq!(busy.as_deref(), Some(expected));
+    cell.wait_for_metric(0, "paxoslease_limited_total{limit=\"acquires_per_second\"}", 1.0);
+}
+
+#[test]
+fn waiters_are_limited_by_node() {
+    let cell = Cell::start_with(|mut config| {
+        config.limits.waiters = 2;
+        config.shards(1)
+    });
+    let mut holder = cell.client(0);
+    holder.acquire("a", 60_000);
+    let mut waiters: Vec<Client> = (0..2).map(|_| cell.client(1)).collect();
+    for (waiter, n) in waiters.iter_mut().zip(1..) {
+        waiter.send(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
+        cell.wait_for_waiters(1, "a", n);
+    }
+    let refused = cell.client(1).ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
+    assert!(refused.error().starts_with("BUSY 2 requests wait already"), "{refused:?}");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_listened_to_until_it_does() {
+    let cell = Cell::start();
+    let mut client = cell.client(0);
+    let message = "x".repeat(1024);
+    let count = 20_000;
+    std::thread::scope(|scope| {
+        let mut writer = client.another_handle();
+        let message = &message;
+        // Far more than sockets and the node's own bounds hold: the writer is stopped meanwhile.
+        scope.spawn(move || (0..count).for_each(|_| writer.send(&["ECHO", message])));
+        cell.wait_for_metric(0, "paxoslease_commands_total{command=\"echo\"}", 256.0);
+        for _ in 0..count {
+            assert_eq!(client.expect(), Reply::bulk(message));
+        }
+    });
+}

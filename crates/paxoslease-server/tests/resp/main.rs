@@ -1,0 +1,10 @@
+//! What clients that speak RESP are promised, over real sockets and with a real cell of three.
+
+mod commands;
+mod errors;
+mod leaving;
+mod limits;
+mod order;
+mod support;
+mod waiting;
+mod watching;

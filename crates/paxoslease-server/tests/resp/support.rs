@@ -1,0 +1,251 @@
+//! A cell of daemons in this process, and a client that says exactly what it is told to.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use paxoslease::Config;
+use paxoslease_server::Server;
+use paxoslease_wire::resp::{Protocol, Value, put_command};
+
+/// How long a test waits for what must come. Never what it waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Three daemons.
+pub(crate) struct Cell {
+    pub(crate) servers: Vec<Server>,
+}
+
+impl Cell {
+    pub(crate) fn start() -> Self {
+        Self::start_with(|config| config)
+    }
+
+    /// Starts three, each configured further by `with`, and waits until they reach each other.
+    pub(crate) fn start_with(with: impl Fn(Config) -> Config) -> Self {
+        let sockets: Vec<TcpListener> =
+            (0..3).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+        let addresses: Vec<String> =
+            sockets.iter().map(|socket| socket.local_addr().expect("bound").to_string()).collect();
+        let servers = sockets.into_iter().zip(1..).map(|(socket, id)| {
+            let mut config = Config::new("test", id).ephemeral().shards(2);
+            config.listen.clients = Some("127.0.0.1:0".to_owned());
+            config.listen.http = Some("127.0.0.1:0".to_owned());
+            for (address, id) in addresses.iter().zip(1..) {
+                config = config.peer(id, address);
+            }
+            Server::start_on(with(config), Some(socket)).expect("starts")
+        });
+        let servers: Vec<Server> = servers.collect();
+        for server in &servers {
+            pollster::block_on(server.node().ready()).expect("reaches a majority");
+        }
+        Self { servers }
+    }
+
+    pub(crate) fn address(&self, node: usize) -> SocketAddr {
+        self.servers[node].clients().expect("listens")
+    }
+
+    /// A client of one of them.
+    pub(crate) fn client(&self, node: usize) -> Client {
+        Client::connect(self.address(node))
+    }
+
+    /// As [`Self::client`], in the second version of the protocol.
+    pub(crate) fn client3(&self, node: usize) -> Client {
+        let mut client = self.client(node);
+        assert!(matches!(client.ask(&["HELLO", "3"]), Reply::Map(_)));
+        client
+    }
+
+    /// Waits until so many wait at a node for a name, and know for whom.
+    pub(crate) fn wait_for_waiters(&self, node: usize, name: &str, count: u64) {
+        loop {
+            let status = pollster::block_on(self.servers[node].node().status()).expect("runs");
+            let mut wanted = status.waiting.iter().filter(|wanted| wanted.fence.is_some());
+            if wanted.any(|wanted| wanted.name == name && wanted.waiters >= count) {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// The sum of a metric over its labels that contain this text, as one node publishes it. Waits
+    /// until it is at least so much.
+    pub(crate) fn wait_for_metric(&self, node: usize, series: &str, least: f64) {
+        let address = self.servers[node].http().expect("listens");
+        loop {
+            let page = ureq::get(format!("http://{address}/metrics")).call().expect("answers");
+            let page = page.into_body().read_to_string().expect("text");
+            let lines = page.lines().filter_map(|line| line.strip_prefix(series));
+            let sum: f64 = lines.filter_map(|rest| rest.trim().parse::<f64>().ok()).sum();
+            if sum >= least {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A reply, owned.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Reply {
+    Simple(String),
+    Error(String),
+    Integer(i64),
+    Bulk(String),
+    Null,
+    Boolean(bool),
+    Array(Vec<Reply>),
+    Map(Vec<(Reply, Reply)>),
+    Push(Vec<Reply>),
+}
+
+impl Reply {
+    fn of(value: Value<'_>) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+        match value {
+            Value::Simple(bytes) => Self::Simple(text(bytes)),
+            Value::Error(bytes) => Self::Error(text(bytes)),
+            Value::Integer(number) => Self::Integer(number),
+            Value::Bulk(bytes) => Self::Bulk(text(bytes)),
+            Value::Null => Self::Null,
+            Value::Boolean(yes) => Self::Boolean(yes),
+            Value::Array(items) => Self::Array(items.map(Self::of).collect()),
+            Value::Push(items) => Self::Push(items.map(Self::of).collect()),
+            Value::Map(items) => Self::Map(
+                items.pairs().map(|(key, value)| (Self::of(key), Self::of(value))).collect(),
+            ),
+            other => panic!("no daemon says {other:?}"),
+        }
+    }
+
+    pub(crate) fn bulk(text: &str) -> Self {
+        Self::Bulk(text.to_owned())
+    }
+
+    pub(crate) fn ok() -> Self {
+        Self::Simple("OK".to_owned())
+    }
+
+    /// The items of an array or a push.
+    pub(crate) fn items(&self) -> &[Self] {
+        match self {
+            Self::Array(items) | Self::Push(items) => items,
+            other => panic!("{other:?} has no items"),
+        }
+    }
+
+    pub(crate) fn integer(&self) -> i64 {
+        let Self::Integer(number) = self else { panic!("{self:?} is no number") };
+        *number
+    }
+
+    pub(crate) fn error(&self) -> &str {
+        let Self::Error(text) = self else { panic!("{self:?} is no error") };
+        text
+    }
+
+    /// What a map, or the array in its place, has under this key.
+    pub(crate) fn field(&self, name: &str) -> &Self {
+        let found = match self {
+            Self::Map(pairs) => pairs.iter().find(|(key, _)| *key == Self::bulk(name)),
+            other => {
+                let place = other.items().chunks(2).position(|pair| pair[0] == Self::bulk(name));
+                return place.map_or_else(
+                    || panic!("{self:?} lacks {name}"),
+                    |place| &other.items()[place * 2 + 1],
+                );
+            }
+        };
+        found.map_or_else(|| panic!("{self:?} lacks {name}"), |(_, value)| value)
+    }
+
+    /// The fence of a grant.
+    pub(crate) fn fence(&self) -> i64 {
+        self.items()[0].integer()
+    }
+}
+
+pub(crate) struct Client {
+    socket: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let socket = TcpStream::connect(address).expect("connects");
+        socket.set_nodelay(true).expect("an option of every socket");
+        socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        Self { socket, unread: Vec::new() }
+    }
+
+    /// Another handle of the same connection, to write while this one reads.
+    pub(crate) fn another_handle(&self) -> Self {
+        Self { socket: self.socket.try_clone().expect("a handle"), unread: Vec::new() }
+    }
+
+    pub(crate) fn local_address(&self) -> String {
+        self.socket.local_addr().expect("connected").to_string()
+    }
+
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("sends");
+    }
+
+    pub(crate) fn send(&mut self, command: &[&str]) {
+        let args: Vec<&[u8]> = command.iter().map(|arg| arg.as_bytes()).collect();
+        let mut bytes = Vec::new();
+        put_command(&mut bytes, &args);
+        self.send_bytes(&bytes);
+    }
+
+    /// What comes next; `None` at the end of the connection.
+    pub(crate) fn next(&mut self) -> Option<Reply> {
+        loop {
+            if let Some((value, consumed)) = Value::parse(&self.unread).expect("sound") {
+                let reply = Reply::of(value);
+                self.unread.drain(..consumed);
+                return Some(reply);
+            }
+            let mut bytes = [0; 64 * 1024];
+            match self.socket.read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(len) => self.unread.extend_from_slice(&bytes[..len]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("nothing came: {error}"),
+            }
+        }
+    }
+
+    pub(crate) fn expect(&mut self) -> Reply {
+        self.next().expect("the connection goes on")
+    }
+
+    pub(crate) fn ask(&mut self, command: &[&str]) -> Reply {
+        self.send(command);
+        self.expect()
+    }
+
+    /// The next push, if nothing else comes first.
+    pub(crate) fn expect_push(&mut self) -> Vec<Reply> {
+        match self.expect() {
+            Reply::Push(items) => items,
+            other => panic!("expected a push, not {other:?}"),
+        }
+    }
+
+    /// Acquires what must be free, and says its fence.
+    pub(crate) fn acquire(&mut self, name: &str, ttl_ms: u64) -> i64 {
+        self.ask(&["LEASE.ACQUIRE", name, &ttl_ms.to_string()]).fence()
+    }
+
+    /// Whether the other side has closed the connection.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.next().is_none()
+    }
+}
+
+/// Both versions.
+pub(crate) const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];

@@ -1,0 +1,87 @@
+//! Waiting for a lease: in order of the replies, or beside them by NOTIFY.
+
+use crate::support::{Cell, Reply};
+
+#[test]
+fn a_waiter_gets_the_lease_when_it_is_released_and_hears_how_long_it_waited() {
+    let cell = Cell::start();
+    let (mut holder, mut waiter) = (cell.client(0), cell.client(2));
+    let fence = holder.acquire("a", 60_000);
+    waiter.send(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
+    cell.wait_for_waiters(2, "a", 1);
+    holder.ask(&["LEASE.RELEASE", "a", &fence.to_string()]);
+    let granted = waiter.expect();
+    assert!(granted.fence() > fence);
+    assert!(granted.items()[2].integer() >= 0);
+}
+
+#[test]
+fn a_wait_that_ran_out_is_nil() {
+    let cell = Cell::start();
+    let (mut holder, mut waiter) = (cell.client(0), cell.client(1));
+    holder.acquire("a", 60_000);
+    assert_eq!(waiter.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "20"]), Reply::Null);
+}
+
+#[test]
+fn one_connection_waits_for_many_names_by_notify() {
+    let cell = Cell::start();
+    let (mut holder, mut waiter) = (cell.client(0), cell.client3(1));
+    let names = ["a", "b", "c"];
+    let fences = names.map(|name| holder.acquire(name, 60_000).to_string());
+    let granted = waiter.ask(&["LEASE.ACQUIRE", "free", "60000", "WAIT", "60000", "NOTIFY", "f"]);
+    assert_eq!(granted.items().len(), 3, "who need not wait is answered at once");
+    for name in names {
+        let id = format!("id-{name}");
+        let reply = waiter.ask(&["LEASE.ACQUIRE", name, "60000", "WAIT", "60000", "NOTIFY", &id]);
+        assert_eq!(reply, Reply::Simple("QUEUED".to_owned()));
+    }
+    assert_eq!(waiter.ask(&["PING"]), Reply::Simple("PONG".to_owned()), "nobody is held up");
+    for (name, fence) in names.iter().zip(&fences).rev() {
+        holder.ask(&["LEASE.RELEASE", name, fence]);
+        let push = waiter.expect_push();
+        assert_eq!(push[..2], [Reply::bulk("lease.granted"), Reply::bulk(&format!("id-{name}"))]);
+        assert!(push[2].integer().to_string() > *fence);
+        assert_eq!(push[3].integer(), 60_000);
+        assert_eq!(push.len(), 5);
+    }
+}
+
+#[test]
+fn a_notify_that_ran_out_says_so() {
+    let cell = Cell::start();
+    let (mut holder, mut waiter) = (cell.client(0), cell.client3(1));
+    holder.acquire("a", 60_000);
+    let queued = waiter.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "50", "NOTIFY", "7"]);
+    assert_eq!(queued, Reply::Simple("QUEUED".to_owned()));
+    assert_eq!(waiter.expect_push(), [Reply::bulk("lease.timeout"), Reply::bulk("7")]);
+}
+
+#[test]
+fn reset_gives_up_what_waits_for_a_push() {
+    let cell = Cell::start();
+    let (mut holder, mut waiter) = (cell.client(0), cell.client3(1));
+    let fence = holder.acquire("a", 60_000).to_string();
+    waiter.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000", "NOTIFY", "1"]);
+    assert!(waiter.ask(&["HELLO", "2"]).error().starts_with("ERR acquires with NOTIFY wait"));
+    assert_eq!(waiter.ask(&["RESET"]), Reply::Simple("RESET".to_owned()));
+    holder.ask(&["LEASE.RELEASE", "a", &fence]);
+    holder.acquire("a", 60_000);
+    assert_eq!(waiter.ask(&["PING"]), Reply::Simple("PONG".to_owned()), "and hears nothing of it");
+}
+
+#[test]
+fn waiters_of_one_node_are_served_in_order() {
+    let cell = Cell::start();
+    let mut holder = cell.client(0);
+    let mut fence = holder.acquire("a", 60_000).to_string();
+    let mut waiters: Vec<_> = (0..10).map(|_| cell.client(0)).collect();
+    for (waiter, n) in waiters.iter_mut().zip(1..) {
+        waiter.send(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
+        cell.wait_for_waiters(0, "a", n);
+    }
+    for waiter in &mut waiters {
+        holder.ask(&["LEASE.RELEASE", "a", &fence]);
+        fence = waiter.expect().fence().to_string();
+    }
+}
