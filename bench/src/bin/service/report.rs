@@ -167,7 +167,7 @@ fn quantile(values: &[f64], share: f64) -> f64 {
     let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
     let at = values.len().saturating_sub(1) as f64 * share;
-    values.get(at.round() as usize).copied().unwrap_or(f64::NAN)
+    values.get(at.round_ties_even() as usize).copied().unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
