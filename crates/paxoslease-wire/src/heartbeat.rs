@@ -1,6 +1,7 @@
 //! Signs of life on a connection with nothing to say: a question and its echo. The question also
-//! says how long its sender will not vote, which nobody could tell from its silence. What silence
-//! means is left to who keeps the connections.
+//! says how long its sender will not vote, which nobody could tell from its silence, and its
+//! counter, so that those who just met are in step before their first round. What silence means
+//! is left to who keeps the connections.
 
 use alloc::vec::Vec;
 
@@ -17,6 +18,9 @@ pub enum Heartbeat {
         number: u64,
         /// The sender's quarantine: for how many milliseconds still it answers no request. A hint.
         quarantine_ms: u32,
+        /// The highest ballot counter the sender has seen, as in the header of every frame of
+        /// messages.
+        counter: u64,
     },
     /// Sends it back.
     Pong(u64),
@@ -30,9 +34,10 @@ impl Heartbeat {
             Self::Pong(_) => FrameKind::Pong,
         };
         Envelope { version: VERSION, kind }.write(out, |out| match self {
-            Self::Ping { number, quarantine_ms } => {
+            Self::Ping { number, quarantine_ms, counter } => {
                 put_u64(out, number);
                 put_u32(out, quarantine_ms);
+                put_u64(out, counter);
             }
             Self::Pong(number) => put_u64(out, number),
         });
@@ -53,7 +58,8 @@ impl Heartbeat {
         let beat = if is_pong {
             Self::Pong(number)
         } else {
-            Self::Ping { number, quarantine_ms: cursor.u32("quarantine")? }
+            let quarantine_ms = cursor.u32("quarantine")?;
+            Self::Ping { number, quarantine_ms, counter: cursor.u64("counter")? }
         };
         cursor.end()?;
         Ok(beat)
@@ -66,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_heartbeat_survives_the_way_there_and_back() {
-        let ping = Heartbeat::Ping { number: 7, quarantine_ms: 60_000 };
+        let ping = Heartbeat::Ping { number: 7, quarantine_ms: 60_000, counter: 1 << 40 };
         for beat in [ping, Heartbeat::Pong(u64::MAX)] {
             let mut frame = Vec::new();
             beat.encode(&mut frame);

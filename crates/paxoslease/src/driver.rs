@@ -191,7 +191,10 @@ impl Driver {
         match kind_of(frame)? {
             FrameKind::Messages => {}
             FrameKind::Ping | FrameKind::Pong => {
-                self.peers.heartbeat(conn, now, frame, self.shard.counter());
+                let own_counter = self.shard.counter();
+                if let Some(seen) = self.peers.heartbeat(conn, now, frame, own_counter) {
+                    self.shard.observe_counter(seen);
+                }
                 return Ok(());
             }
             FrameKind::Hello => return Err("it greeted twice".to_owned()),

@@ -220,11 +220,19 @@ impl Peers {
         }
     }
 
-    /// A heartbeat arrived from a peer that is up.
-    pub(crate) fn heartbeat(&mut self, conn: ConnId, now: Instant, frame: &[u8], counter: u64) {
-        let Who::Peer(place) = self.who(conn) else { return };
-        self.changed |= self.list[place].heartbeat(now, frame, counter);
+    /// A heartbeat arrived from a peer that is up. Says which counter it has seen, if it did.
+    pub(crate) fn heartbeat(
+        &mut self,
+        conn: ConnId,
+        now: Instant,
+        frame: &[u8],
+        own_counter: u64,
+    ) -> Option<u64> {
+        let Who::Peer(place) = self.who(conn) else { return None };
+        let (counter, changed) = self.list[place].heartbeat(now, frame, own_counter);
+        self.changed |= changed;
         self.soil(place);
+        counter
     }
 
     /// A connection broke, or could not be made.

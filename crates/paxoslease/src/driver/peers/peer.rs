@@ -161,23 +161,31 @@ impl Peer {
             // Rounded up: a node that votes in less than a millisecond does not vote yet.
             let quarantine_ms = u32::try_from(quarantine.as_nanos().div_ceil(1_000_000));
             let quarantine_ms = quarantine_ms.unwrap_or(u32::MAX);
-            self.append(Heartbeat::Ping { number: now.as_nanos(), quarantine_ms }, counter);
+            let number = now.as_nanos();
+            self.append(Heartbeat::Ping { number, quarantine_ms, counter }, counter);
         }
     }
 
-    /// Says whether the peer began or ended its quarantine.
-    pub(super) fn heartbeat(&mut self, now: Instant, frame: &[u8], counter: u64) -> bool {
+    /// Says which counter the peer has seen, if it said so, and whether it began or ended its
+    /// quarantine.
+    pub(super) fn heartbeat(
+        &mut self,
+        now: Instant,
+        frame: &[u8],
+        own_counter: u64,
+    ) -> (Option<u64>, bool) {
         // Only now: a peer that greets and then refuses us is not to be dialled without end.
         self.redial_pause = REDIAL_MIN;
         match Heartbeat::decode(frame) {
-            Ok(Heartbeat::Ping { number, quarantine_ms }) => {
+            Ok(Heartbeat::Ping { number, quarantine_ms, counter }) => {
                 // A peer that pings without reading the answers gets no more of them.
                 if self.writer.finished().len() <= PONGS_BYTES_MAX {
-                    self.append(Heartbeat::Pong(number), counter);
+                    self.append(Heartbeat::Pong(number), own_counter);
                 }
                 self.quarantine_until = now.after(Duration::from_millis(quarantine_ms.into()));
                 let quarantined = quarantine_ms > 0;
-                return std::mem::replace(&mut self.quarantined, quarantined) != quarantined;
+                let before = std::mem::replace(&mut self.quarantined, quarantined);
+                return (Some(counter), before != quarantined);
             }
             Ok(Heartbeat::Pong(number)) => {
                 let took = now.since(Instant::from_nanos(number));
@@ -186,7 +194,7 @@ impl Peer {
             }
             Err(error) => tracing::debug!(peer = %self.node, %error, "bad heartbeat"),
         }
-        false
+        (None, false)
     }
 
     fn append(&mut self, beat: Heartbeat, counter: u64) {
