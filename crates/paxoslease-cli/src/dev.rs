@@ -1,18 +1,21 @@
-//! `paxoslease dev`: a whole cell in one process, for trying out.
+//! `paxoslease dev`: a whole cell on this machine, for trying out.
 //!
 //! Its name is drawn anew at every start, so nobody can hold a lease of it and no quarantine is
-//! needed. There are no clients' protocols and there is no disk.
+//! needed. All nodes live in this process, or each in one of its own that can be killed.
+
+mod processes;
 
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use paxoslease::{Config, Node};
-use serde_json::json;
+use paxoslease::Config;
+use paxoslease_server::{Server, StartError};
+use serde_json::{Value, json};
 use tracing_subscriber::filter::LevelFilter;
 
+use self::processes::Processes;
 use crate::args::DevArgs;
 use crate::{Verdict, log, output, signals};
 
@@ -23,111 +26,175 @@ pub(crate) fn run(args: DevArgs) -> anyhow::Result<Verdict> {
     log::begin(&args.log, LevelFilter::ERROR)?;
     let stop = signals::stop()?;
     let cell = Cell::draw(&args)?;
-    let nodes: Vec<Node> = cell.start()?;
-    let stopped_by = loop {
-        match stop.recv_timeout(LOOK_EVERY) {
-            Err(RecvTimeoutError::Timeout) if is_ready(&nodes)? => {
-                output::to_stderr(&cell.introduction());
-                if args.json {
-                    output::to_stdout(&cell.json())?;
-                }
-                break stop.recv()?;
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            asked => break asked?,
+    if args.processes {
+        let mut processes = Processes::start(&cell)?;
+        if !wait_until(&stop, || processes.are_ready())? {
+            return Ok(Verdict::Well);
         }
-    };
-    output::to_stderr(&format!("{stopped_by}: stopping\n"));
-    nodes.iter().for_each(Node::shutdown_blocking);
+        let pids = processes.pids();
+        introduce(&args, &cell, Some(&pids))?;
+        processes.until_stopped(&cell, &stop)?;
+        return Ok(Verdict::Well);
+    }
+    let servers = cell.start()?;
+    if wait_until(&stop, || are_ready(&servers))? {
+        introduce(&args, &cell, None)?;
+        let stopped_by = stop.recv()?;
+        output::to_stderr(&format!("{stopped_by}: stopping\n"));
+    }
+    servers.into_iter().for_each(Server::shutdown);
     Ok(Verdict::Well)
 }
 
-fn is_ready(nodes: &[Node]) -> anyhow::Result<bool> {
-    for node in nodes {
-        if !pollster::block_on(node.status())?.ready {
+/// Waits for something, `false` if a signal came first.
+fn wait_until(
+    stop: &Receiver<&'static str>,
+    mut is_so: impl FnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<bool> {
+    loop {
+        match stop.recv_timeout(LOOK_EVERY) {
+            Err(RecvTimeoutError::Timeout) if is_so()? => return Ok(true),
+            Err(RecvTimeoutError::Timeout) => {}
+            asked => {
+                output::to_stderr(&format!("{}: stopping\n", asked?));
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Whether every node reaches every other: a majority would do, but then the death of one node
+/// might be one too many for the first lease.
+fn are_ready(servers: &[Server]) -> anyhow::Result<bool> {
+    for server in servers {
+        let status = pollster::block_on(server.node().status())?;
+        if !status.ready || status.peers.iter().any(|peer| !peer.up) {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
+fn introduce(args: &DevArgs, cell: &Cell, pids: Option<&[u32]>) -> anyhow::Result<()> {
+    output::to_stderr(&cell.introduction(pids));
+    if args.json {
+        output::to_stdout(&cell.json(pids))?;
+    }
+    Ok(())
+}
+
 /// What is going to run.
 struct Cell {
     name: String,
     max_lease: Duration,
-    /// Of node 1, 2 and so on, for peers.
-    addresses: Vec<String>,
+    nodes: Vec<Addresses>,
+}
+
+/// Where one node listens.
+struct Addresses {
+    id: u16,
+    clients: String,
+    peers: String,
+    http: String,
 }
 
 impl Cell {
     fn draw(args: &DevArgs) -> anyhow::Result<Self> {
         let random = getrandom::u32().map_err(|error| anyhow!("no randomness: {error}"))?;
-        let address = |index| format!("{}:{}", Ipv4Addr::LOCALHOST, args.port + 10 * index);
+        let addresses = |index| {
+            let at = |offset| format!("127.0.0.1:{}", args.port + 10 * index + offset);
+            Addresses { id: index + 1, clients: at(0), peers: at(1), http: at(2) }
+        };
         Ok(Self {
             name: format!("dev-{random:08x}"),
             max_lease: args.max_lease,
-            addresses: (0..args.nodes).map(address).collect(),
+            nodes: (0..args.nodes).map(addresses).collect(),
         })
     }
 
-    fn nodes(&self) -> impl Iterator<Item = (u16, &str)> {
-        (1..).zip(self.addresses.iter().map(String::as_str))
-    }
-
-    fn start(&self) -> Result<Vec<Node>, paxoslease::StartError> {
-        let start = |(id, _): (u16, &str)| {
-            let config = Config::new(&self.name, id).max_lease(self.max_lease).shards(1);
-            let config =
-                self.nodes().fold(config, |config, (peer, address)| config.peer(peer, address));
-            Node::start_blocking(config.ephemeral())
+    fn start(&self) -> Result<Vec<Server>, StartError> {
+        let start = |node: &Addresses| {
+            let mut config = Config::new(&self.name, node.id).max_lease(self.max_lease).shards(1);
+            for peer in &self.nodes {
+                config = config.peer(peer.id, &peer.peers);
+            }
+            config.listen.clients = Some(node.clients.clone());
+            config.listen.http = Some(node.http.clone());
+            Server::start(config.ephemeral())
         };
-        self.nodes().map(start).collect()
+        self.nodes.iter().map(start).collect()
     }
 
     /// For people: what runs, and what to try.
-    fn introduction(&self) -> String {
+    fn introduction(&self, pids: Option<&[u32]>) -> String {
+        let first = &self.nodes[0];
+        let nodes = if self.nodes.len() == 1 { "node" } else { "nodes" };
         let mut text = format!(
-            "Cell {} runs in this process: leases of up to {:?}, nothing on disk\n",
-            self.name, self.max_lease,
+            "Cell {} of {} {nodes} runs: leases of up to {:?}, nothing on disk to keep\n\n",
+            self.name,
+            self.nodes.len(),
+            self.max_lease,
         );
-        let mut peers = String::new();
-        for (id, address) in self.nodes() {
-            let _ = writeln!(text, "  node {id}  {address}  for peers");
-            let _ = writeln!(peers, "      .peer({id}, \"{address}\")");
+        for (index, node) in self.nodes.iter().enumerate() {
+            let pid = pids.map_or(String::new(), |pids| format!("  process {}", pids[index]));
+            let Addresses { id, clients, http, .. } = node;
+            let _ = writeln!(text, "  node {id}  clients {clients}  http://{http}{pid}");
         }
-        let nanos = self.max_lease.subsec_nanos();
-        let max_lease = if nanos == 0 {
-            format!("from_secs({})", self.max_lease.as_secs())
-        } else {
-            format!("from_nanos({})", self.max_lease.as_nanos())
+        let program = program();
+        let clients: Vec<&str> = self.nodes.iter().map(|node| node.clients.as_str()).collect();
+        let (clients, port) = (clients.join(","), port_of(&first.clients));
+        let kill = match pids {
+            Some(pids) => format!("# a node dies, the leases live on\n  kill -9 {}", pids[0]),
+            None => format!("# the same as processes to kill -9\n  {program} dev --processes"),
         };
         let _ = write!(
             text,
             "
-What to try: a program that takes leases from it by embedding a node that votes on none
+What to try, in other terminals:
 
-  let config = Config::new(\"{}\", 10)
-{peers}      .role(Role::Proposer)
-      .max_lease(Duration::{max_lease})
-      .shards(1);
-  let node = Node::start(config).await?;
-  let lease = node.acquire(\"master\", Duration::from_secs(5)).await?;
+  export PAXOSLEASE_ENDPOINTS={clients}
+  # a command that runs while a lease is held, and another that waits for its turn
+  {program} lock demo -- sleep 30
+  {program} lock demo -- echo my turn
+  # leases as they come and go, and the cell
+  {program} watch
+  {program} status
+  # any Redis client, curl or browser
+  redis-cli -p {port} LEASE.ACQUIRE jobs/nightly 15000 WAIT 5000
+  curl --json '{{\"ttl\":\"15s\"}}' http://{}/v1/leases/jobs%2Fnightly/acquire
+  {kill}
 
-README.md has the whole of it. Protocols for clients in other processes are yet to come.
 Ctrl-C stops the cell.
 ",
-            self.name
+            first.http,
         );
         text
     }
 
     /// For programs: the same.
-    fn json(&self) -> String {
-        let node = |(id, address)| json!({"node": id, "listen": {"peers": address}});
-        let nodes: Vec<_> = self.nodes().map(node).collect();
+    fn json(&self, pids: Option<&[u32]>) -> String {
+        let node = |(index, node): (usize, &Addresses)| {
+            let Addresses { id, clients, peers, http } = node;
+            let pid = pids.map(|pids| pids[index]);
+            json!({
+                "node": id,
+                "listen": {"clients": clients, "peers": peers, "http": http},
+                "pid": pid.unwrap_or_else(std::process::id),
+            })
+        };
+        let nodes: Vec<Value> = self.nodes.iter().enumerate().map(node).collect();
         let max_lease = u64::try_from(self.max_lease.as_millis()).unwrap_or(u64::MAX);
         let cell =
             json!({"cell": self.name, "max_lease_ms": max_lease, "shards": 1, "nodes": nodes});
         format!("{cell}\n")
     }
+}
+
+fn port_of(address: &str) -> &str {
+    address.rsplit(':').next().unwrap_or(address)
+}
+
+/// This program, as it was called.
+fn program() -> String {
+    std::env::args().next().unwrap_or_else(|| "paxoslease".to_owned())
 }

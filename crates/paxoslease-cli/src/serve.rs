@@ -1,14 +1,16 @@
 //! `paxoslease serve`: one node of a cell, until it is told to stop.
 //!
-//! What it does with peers, clock and disk is the library's. Protocols for clients are not here
-//! yet, and it says so.
+//! What it does with peers, clock, disk and clients is the libraries'. Here it is told what to be,
+//! says how it stands, and stops when it is asked to.
 
 mod plan;
 mod report;
 
 use std::sync::mpsc::RecvTimeoutError;
 
-use paxoslease::{Config, Node};
+use paxoslease::Config;
+use paxoslease_server::Server;
+use sd_notify::NotifyState;
 use tracing::{info, warn};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -25,15 +27,24 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
         return Ok(Verdict::Well);
     }
     log::begin(&args.log, LevelFilter::INFO)?;
-    let stop = signals::stop()?;
+    let stop = if args.with_parent { signals::stop_with_parent()? } else { signals::stop()? };
     announce(&config);
-    let node = Node::start_blocking(config)?;
-    info!("running. Leases are taken by embedding a node; protocols for clients are yet to come");
+    let server = Server::start(config)?;
+    for (what, address) in [("clients", server.clients()), ("http", server.http())] {
+        match address {
+            Some(address) => info!(%address, "listening for {what}"),
+            None => info!("not listening for {what}"),
+        }
+    }
+    notify(&[NotifyState::Ready]);
     let mut report = Report::default();
     let stopped_by = loop {
-        let status = pollster::block_on(node.status())?;
-        if report.look(&status) && args.json {
-            output::to_stdout(&format!("{}\n", serde_json::to_string(&status)?))?;
+        let status = pollster::block_on(server.node().status())?;
+        if report.look(&status) {
+            notify(&[NotifyState::Status(&report::summary(&status))]);
+            if args.json {
+                output::to_stdout(&format!("{}\n", serde_json::to_string(&status)?))?;
+            }
         }
         match stop.recv_timeout(LOOK_EVERY) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -41,12 +52,20 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
         }
     };
     info!("{stopped_by}: stopping");
-    node.shutdown_blocking();
+    notify(&[NotifyState::Stopping]);
+    server.shutdown();
     info!("stopped");
     Ok(Verdict::Well)
 }
 
-/// Logs what is about to run, and what it lacks.
+/// Tells systemd, if it started this.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        warn!(%error, "systemd cannot be told");
+    }
+}
+
+/// Logs what is about to run.
 fn announce(config: &Config) {
     info!(
         node = config.node,
@@ -59,9 +78,4 @@ fn announce(config: &Config) {
         tls = config.tls.is_some(),
         "starting"
     );
-    for (key, address) in [("clients", &config.listen.clients), ("http", &config.listen.http)] {
-        if let Some(address) = address {
-            warn!("nothing listens on {address}: `listen.{key}` is for a version to come");
-        }
-    }
 }

@@ -32,6 +32,9 @@ The same as a file, for `--config`:
   1 = \"10.0.0.1:7401\"
   2 = \"10.0.0.2:7401\"
   3 = \"10.0.0.3:7401\"
+  [listen]
+  clients = \"0.0.0.0:7400\"
+  http    = \"0.0.0.0:7402\"
 
 An option counts before its environment variable, and that before the file.
 SIGTERM or Ctrl-C stops the node cleanly: with a data folder it then votes at once when it starts
@@ -51,10 +54,15 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub(crate) max_lease: Duration,
 
-    /// The port of node 1 on 127.0.0.1, for peers; node 2 is ten further, and so on
-    #[arg(long, value_name = "PORT", default_value_t = 7401)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=65455))]
+    /// The port of node 1 on 127.0.0.1 for clients; the next is for peers, then HTTP. Node 2 is
+    /// ten further, and so on
+    #[arg(long, value_name = "PORT", default_value_t = 7400)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=65453))]
     pub(crate) port: u16,
+
+    /// Run each node as a process of its own, so that it can be killed
+    #[arg(long)]
+    pub(crate) processes: bool,
 
     /// Once the cell is ready, describe it in one line of JSON on stdout
     #[arg(long)]
@@ -94,6 +102,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", env = "PAXOSLEASE_LISTEN_PEERS")]
     pub(crate) listen_peers: Option<String>,
 
+    /// Where to listen for clients, or off [default: 127.0.0.1:7400]
+    #[arg(long, value_name = "HOST:PORT", env = "PAXOSLEASE_LISTEN_CLIENTS")]
+    pub(crate) listen_clients: Option<String>,
+
+    /// Where to listen for HTTP, or off [default: 127.0.0.1:7402]
+    #[arg(long, value_name = "HOST:PORT", env = "PAXOSLEASE_LISTEN_HTTP")]
+    pub(crate) listen_http: Option<String>,
+
     /// Where to keep what must survive a restart; without it every start waits for the longest
     /// lease before it votes, and safety across restarts rests on the wall clock
     #[arg(long, value_name = "DIR", env = "PAXOSLEASE_DATA_DIR")]
@@ -129,6 +145,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TLS_CA")]
     pub(crate) tls_ca: Option<PathBuf>,
 
+    /// A bound of the table `[limits]`, such as leases=1000000; once for each
+    #[arg(long = "limit", value_name = "KEY=N", env = "PAXOSLEASE_LIMITS")]
+    #[arg(value_delimiter = ',')]
+    pub(crate) limits: Vec<String>,
+
+    /// Vouch that nobody can hold a lease of this cell yet: the first start with an empty data
+    /// folder votes at once. For the birth of a cell, so there is no variable for it
+    #[arg(long)]
+    pub(crate) new_cell: bool,
+
     /// Start although the stable record is lost or corrupt, after waiting for the longest lease;
     /// for one start only, so there is no variable for it
     #[arg(long)]
@@ -137,6 +163,10 @@ pub(crate) struct ServeArgs {
     /// Say what would run, and start nothing
     #[arg(long)]
     pub(crate) check: bool,
+
+    /// Stop when stdin is closed, so that no node outlives who started it
+    #[arg(long, hide = true)]
+    pub(crate) with_parent: bool,
 
     /// Print the status as a line of JSON on stdout, at every change and every minute; with
     /// `--check`, what would run

@@ -34,6 +34,14 @@ pub(super) fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     override_with(&mut config.clock_drift_ppm, &args.clock_drift_ppm);
     override_with(&mut config.spin, &args.spin);
     config.listen.peers = args.listen_peers.clone().or(config.listen.peers);
+    config.listen.clients = args.listen_clients.clone().or(config.listen.clients);
+    config.listen.http = args.listen_http.clone().or(config.listen.http);
+    for limit in &args.limits {
+        if let Err(error) = config.limits.set(limit) {
+            refuse(&format!("--limit {limit}: {}", error.problem()));
+        }
+    }
+    config.new_cell |= args.new_cell;
     config.data_dir = args.data_dir.clone().or(config.data_dir);
     config.shards = args.shards.or(config.shards);
     config.reset_stable_record |= args.reset_stable_record;
@@ -100,8 +108,14 @@ pub(super) fn text(config: &Config) -> String {
     };
     line("node", &format!("{node} of cell {cell}, a {role}"));
     line("members", &members(config));
-    line("listen", listen(config).unwrap_or("nowhere: it connects to the members"));
-    line("peers", if config.tls.is_some() { "mutual TLS" } else { "in clear" });
+    let encrypted = if config.tls.is_some() { "mutual TLS" } else { "in clear" };
+    match listen(config) {
+        Some(address) => line("peers", &format!("on {address}, {encrypted}")),
+        None => line("peers", &format!("connects to the members, {encrypted}")),
+    }
+    let on = |address: Option<&str>| address.map_or("off".to_owned(), |at| format!("on {at}"));
+    line("clients", &on(config.listen.for_clients()));
+    line("http", &on(config.listen.for_http()));
     line("max lease", &format!("{max_lease:?}, clocks off by up to {clock_drift_ppm} ppm"));
     match (&config.data_dir, config.role) {
         (Some(path), _) => line("data", &path.display().to_string()),
@@ -111,6 +125,9 @@ pub(super) fn text(config: &Config) -> String {
     match config.shards {
         Some(shards) => line("shards", &shards.to_string()),
         None => line("shards", "one per core"),
+    }
+    if config.new_cell {
+        line("new cell", "votes at once if the data folder is empty");
     }
     if config.reset_stable_record {
         line("reset", &format!("the stable record; waits {max_lease:?} before it votes"));
@@ -125,12 +142,17 @@ pub(super) fn json(config: &Config) -> String {
         "node": config.node,
         "role": config.role,
         "members": config.peers,
-        "listen": {"peers": listen(config)},
+        "listen": {
+            "peers": listen(config),
+            "clients": config.listen.for_clients(),
+            "http": config.listen.for_http(),
+        },
         "max_lease_ms": u64::try_from(config.max_lease.as_millis()).unwrap_or(u64::MAX),
         "clock_drift_ppm": config.clock_drift_ppm,
         "data_dir": config.data_dir,
         "tls": config.tls.is_some(),
         "shards": config.shards,
+        "new_cell": config.new_cell,
         "reset_stable_record": config.reset_stable_record,
     });
     format!("{plan}\n")

@@ -87,6 +87,19 @@ fn log(status: &Status) {
     }
 }
 
+/// In a few words, for systemd.
+pub(super) fn summary(status: &Status) -> String {
+    let up = status.peers.iter().filter(|peer| peer.up).count();
+    let (peers, leases) = (status.peers.len(), status.leases);
+    if !status.quarantine_remaining.is_zero() {
+        format!("quarantined: votes in {:.0?}; {up} of {peers} peers", status.quarantine_remaining)
+    } else if status.ready {
+        format!("ready; {up} of {peers} peers, {leases} leases")
+    } else {
+        format!("no quorum; {up} of {peers} peers")
+    }
+}
+
 /// Nothing at all if there are none.
 fn list(parts: impl Iterator<Item = String>) -> Option<String> {
     let parts: Vec<String> = parts.collect();

@@ -1,10 +1,11 @@
 //! A cell in one process.
 
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use paxoslease::{Config, Node, Role};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::{Process, free_port, outcome, paxoslease};
@@ -25,14 +26,18 @@ fn a_cell_comes_up_says_where_and_ends_well_on_a_signal() {
         assert_eq!(nodes.len(), 3, "{cell}");
         for (node, index) in nodes.iter().zip(0..) {
             assert_eq!(node["node"], index + 1);
-            let address = format!("127.0.0.1:{}", port + 10 * index);
-            assert_eq!(node["listen"]["peers"], address);
-            assert!(TcpStream::connect(address).is_ok());
+            for (what, offset) in [("clients", 0), ("peers", 1), ("http", 2)] {
+                let address = format!("127.0.0.1:{}", port + 10 * index + offset);
+                assert_eq!(node["listen"][what], address);
+                assert!(TcpStream::connect(address).is_ok());
+            }
+            assert_eq!(node["pid"], process.id());
         }
         let name = cell["cell"].as_str().expect("a name").to_owned();
         assert!(name.starts_with("dev-"), "{name}");
         let told = process.stderr.until(|line| line.contains("Ctrl-C stops")).join("\n");
-        assert!(told.contains(&name) && told.contains("Role::Proposer"), "{told}");
+        assert!(told.contains(&name) && told.contains("lock demo -- sleep 30"), "{told}");
+        assert!(told.contains(&format!("redis-cli -p {port} LEASE.ACQUIRE")), "{told}");
         process.signal(signal);
         assert_eq!(process.stdout.rest(), [""; 0], "one line of data");
         assert_eq!(process.end(), Some(0));
@@ -75,11 +80,44 @@ fn two_cells_have_different_names() {
 #[test]
 fn a_taken_port_is_one_clear_line() {
     let port = free_port(3);
-    let taken = port + 10;
-    let _other = TcpListener::bind(("127.0.0.1", taken)).expect("free");
-    let (code, stdout, stderr) = outcome(paxoslease(&["dev", "--port", &port.to_string()]));
-    assert_eq!((code, stdout.as_str()), (1, ""), "{stderr}");
-    let reason = format!("error: cannot listen for peers on 127.0.0.1:{taken}: ");
-    assert!(stderr.starts_with(&reason), "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    for (what, offset) in [("clients", 10), ("peers", 11), ("http", 12)] {
+        let taken = port + offset;
+        let _other = TcpListener::bind(("127.0.0.1", taken)).expect("free");
+        let (code, stdout, stderr) = outcome(paxoslease(&["dev", "--port", &port.to_string()]));
+        assert_eq!((code, stdout.as_str()), (1, ""), "{stderr}");
+        let reason = format!("error: cannot listen for {what} on 127.0.0.1:{taken}: ");
+        assert!(stderr.starts_with(&reason), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+}
+
+#[test]
+fn a_node_that_is_a_process_can_be_killed_and_the_others_go_on() {
+    let port = free_port(3);
+    let (process, cell) = begin(&["--processes"], port);
+    let pid = |index: usize| cell["nodes"][index]["pid"].as_i64().expect("a number") as i32;
+    let kill = |index| kill_process(Pid::from_raw(pid(index)).expect("a process"), Signal::KILL);
+    let ask = |index: u16, command: &[&str]| ask(port + 10 * index, command);
+    let granted = ask(0, &["LEASE.ACQUIRE", "x", "30000", "HOLDER", "me"]);
+    let fence = granted.lines().nth(1).and_then(|line| line.strip_prefix(':')).expect("a fence");
+    kill(0).expect("it runs");
+    process
+        .stderr
+        .until(|line| line.contains("node 1 ended") && line.contains("a majority is left"));
+    assert_eq!(ask(1, &["LEASE.RENEW", "x", fence, "30000"]), ":30000");
+    assert_eq!(ask(2, &["LEASE.ACQUIRE", "x", "30000"]), "*-1", "it is held still");
+    kill(1).expect("it runs");
+    process.stderr.until(|line| line.contains("node 2 ended") && line.contains("no majority"));
+    process.signal(Signal::TERM);
+    assert_eq!(process.end(), Some(0));
+    assert!(TcpStream::connect(("127.0.0.1", port + 20)).is_err(), "none outlives the cell");
+}
+
+/// Sends one command and reads what a client would see of its reply.
+fn ask(port: u16, command: &[&str]) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.write_all(format!("{}\r\nQUIT\r\n", command.join(" ")).as_bytes()).expect("it reads");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("UTF-8");
+    reply.trim_end().trim_end_matches("+OK").trim_end().replace('\r', "")
 }

@@ -38,7 +38,8 @@ fn an_option_counts_before_a_variable_and_that_before_the_file() {
     assert_eq!(plan["members"], serde_json::json!({"1": "env:1", "3": "env:3"}), "as a whole");
     assert_eq!(plan["clock_drift_ppm"], 1, "the file");
     assert_eq!(plan["cell"], "of-file");
-    assert_eq!(plan["listen"]["peers"], "env:1");
+    let listen = serde_json::json!({"peers": "env:1", "clients": "127.0.0.1:7400", "http": "127.0.0.1:7402"});
+    assert_eq!(plan["listen"], listen);
 }
 
 #[test]
@@ -67,6 +68,14 @@ fn bad_options_exit_2_and_say_why() {
         (&["--max-lease=15"], "15 has no unit; write 15s or 15ms"),
         (&["--max-lease=1ms"], "`max_lease` is 1ms; expected"),
         (&["--shards=0"], "`shards` is 0; expected 1 to 256"),
+        (
+            &["--limit=leasers=5"],
+            "unknown key `limits.leasers`; the nearest known key is `limits.leases`",
+        ),
+        (&["--limit=leases=many"], "--limit leases=many: "),
+        (&["--limit=connections=0"], "`limits.connections` is zero"),
+        (&["--listen-clients=nowhere"], "`listen.clients` is \"nowhere\": it has no port"),
+        (&["--new-cell"], "`new_cell`"),
         (&["--reset-stable-record"], "there is no `data_dir`"),
         (&["--tls-cert=x"], "TLS between peers needs --tls-cert, --tls-key and --tls-ca"),
         (&["--log=verbose"], "expected off, error, warn, info, debug or trace"),

@@ -1,6 +1,7 @@
 //! A node per process.
 
 use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use crate::support::{Process, free_port, outcome, paxoslease, scratch};
 
 /// Long enough for the first look at the status to find a node in quarantine.
 const MAX_LEASE: &str = "3s";
+
+const NO_CLIENTS: [&str; 2] = ["--listen-clients=off", "--listen-http=off"];
 
 /// What to tell the nodes of one cell of three.
 struct Cell {
@@ -33,9 +36,11 @@ impl Cell {
         let node = id.to_string();
         let options = ["serve", "--node", &node, "--data-dir", data_dir, "--max-lease", MAX_LEASE];
         let peers = (1..=3).map(|id| format!("--peer={id}={}", self.address(id)));
+        let any = "127.0.0.1:0";
+        let clients = ["--listen-clients", any, "--listen-http", any].map(str::to_owned);
         let rest = ["--shards=2", "--log-format=json", "--json"];
         let options = options.into_iter().map(str::to_owned);
-        options.chain(peers).chain(rest.map(str::to_owned)).collect()
+        options.chain(peers).chain(clients).chain(rest.map(str::to_owned)).collect()
     }
 
     fn start(&self, id: u16, data_dir: &Path) -> Process {
@@ -129,6 +134,7 @@ fn a_second_node_on_one_data_folder_is_refused_and_told_whose_it_is() {
     let address = format!("127.0.0.1:{port}");
     let (peer, data) = (format!("--peer=1={address}"), data_dir.to_str().expect("UTF-8"));
     let options = ["serve", "--node=1", &peer, "--data-dir", data, "--max-lease=1s", "--shards=1"];
+    let options = [&options[..], &NO_CLIENTS].concat();
     let first = Process::start(&options);
     first.stderr.until(|line| line.contains("quarantine is over"));
     // A lease is granted once the record is durable, and the folder then says whose it is.
@@ -169,6 +175,7 @@ fn a_corrupt_record_is_refused_until_it_is_reset() {
     let peer = format!("--peer=1=127.0.0.1:{port}");
     let data = data_dir.to_str().expect("UTF-8");
     let options = ["serve", "--node=1", &peer, "--data-dir", data, "--max-lease=50ms"];
+    let options = [&options[..], &NO_CLIENTS].concat();
     let first = Process::start(&options);
     first.stderr.until(|line| line.contains("ready=true"));
     first.signal(Signal::TERM);
@@ -181,4 +188,52 @@ fn a_corrupt_record_is_refused_until_it_is_reset() {
     again.stderr.until(|line| line.contains("stable record reset: waiting max_lease"));
     again.signal(Signal::TERM);
     assert_eq!(again.end(), Some(0));
+}
+
+#[test]
+fn systemd_is_told_when_it_is_ready_how_it_stands_and_that_it_stops() {
+    let folder = scratch("systemd");
+    let socket = UnixDatagram::bind(folder.join("notify")).expect("can be made");
+    let told = || {
+        let mut bytes = [0; 1024];
+        let len = socket.recv(&mut bytes).expect("a datagram");
+        String::from_utf8(bytes[..len].to_vec()).expect("UTF-8")
+    };
+    let peer = format!("--peer=1=127.0.0.1:{}", free_port(1));
+    let data = folder.join("data");
+    let mut command = paxoslease(&["serve", "--node=1", &peer, "--new-cell", "--data-dir"]);
+    command.arg(&data).args(NO_CLIENTS).env("NOTIFY_SOCKET", folder.join("notify"));
+    let process = Process::run(command);
+    assert_eq!(told().trim(), "READY=1");
+    let mut status = told();
+    while !status.contains("ready; 0 of 0 peers") {
+        assert!(status.starts_with("STATUS="), "{status}");
+        status = told();
+    }
+    process.signal(Signal::TERM);
+    while told().trim() != "STOPPING=1" {}
+    assert_eq!(process.end(), Some(0));
+}
+
+#[test]
+fn a_new_cell_votes_at_once() {
+    let data_dir = scratch("new-cell");
+    let peer = format!("--peer=1=127.0.0.1:{}", free_port(1));
+    let data = data_dir.to_str().expect("UTF-8");
+    let options = ["serve", "--node=1", &peer, "--data-dir", data, "--new-cell", "--shards=1"];
+    let options = [&options[..], &NO_CLIENTS].concat();
+    let first = Process::start(&options);
+    let log = first.stderr.until(|line| line.contains("ready=true"));
+    assert!(!log.join("").contains("quarantine="), "{log:#?}");
+    first.signal(Signal::TERM);
+    assert_eq!(first.end(), Some(0));
+}
+
+#[test]
+fn a_node_stops_when_whoever_started_it_is_gone() {
+    let peer = format!("--peer=1=127.0.0.1:{}", free_port(1));
+    let mut command = paxoslease(&["serve", "--node=1", &peer, "--with-parent"]);
+    command.args(NO_CLIENTS);
+    // Its stdin is closed from the start.
+    assert_eq!(Process::run(command).end(), Some(0));
 }

@@ -87,7 +87,10 @@ impl Lines {
 
 impl Process {
     pub(crate) fn start(args: &[&str]) -> Self {
-        let mut command = paxoslease(args);
+        Self::run(paxoslease(args))
+    }
+
+    pub(crate) fn run(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
@@ -126,8 +129,9 @@ pub(crate) fn free_port(count: u16) -> u16 {
     let begin = (std::process::id() % 200) as u16;
     loop {
         let block = begin + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 10_001 + 100 * (block % 200);
-        let is_free = |index| TcpListener::bind(("127.0.0.1", port + 10 * index)).is_ok();
+        let port = 10_000 + 100 * (block % 200);
+        let at = |index, offset| TcpListener::bind(("127.0.0.1", port + 10 * index + offset));
+        let is_free = |index| (0..3).all(|offset| at(index, offset).is_ok());
         if (0..count).all(is_free) {
             return port;
         }

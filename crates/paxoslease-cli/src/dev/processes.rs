@@ -1,0 +1,173 @@
+//! The nodes of `dev --processes`: each is a `serve` of this very binary, with a folder of its own
+//! that goes away with the cell. One that dies stays dead until it is started again by hand.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+use std::{env, fs};
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::{Addresses, Cell, program};
+use crate::output;
+
+/// How often to look whether all are still there.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+pub(super) struct Processes {
+    nodes: Vec<Process>,
+    folder: PathBuf,
+}
+
+struct Process {
+    id: u16,
+    child: Child,
+    http: String,
+    command_line: String,
+    gone: bool,
+}
+
+impl Processes {
+    pub(super) fn start(cell: &Cell) -> anyhow::Result<Self> {
+        let folder = env::temp_dir().join(format!("paxoslease-{}", cell.name));
+        let mut processes = Self { nodes: Vec::new(), folder };
+        for node in &cell.nodes {
+            let process = processes.start_node(cell, node)?;
+            processes.nodes.push(process);
+        }
+        Ok(processes)
+    }
+
+    fn start_node(&self, cell: &Cell, node: &Addresses) -> anyhow::Result<Process> {
+        let id = node.id.to_string();
+        let data_dir = self.folder.join(&id).display().to_string();
+        let max_lease = format!("{}ms", cell.max_lease.as_millis());
+        let mut options: Vec<String> = Vec::new();
+        for (option, value) in [
+            ("--cell", &cell.name),
+            ("--node", &id),
+            ("--data-dir", &data_dir),
+            ("--max-lease", &max_lease),
+            ("--listen-clients", &node.clients),
+            ("--listen-http", &node.http),
+            ("--shards", &"1".to_owned()),
+        ] {
+            options.extend([option.to_owned(), value.clone()]);
+        }
+        for peer in &cell.nodes {
+            options.extend(["--peer".to_owned(), format!("{}={}", peer.id, peer.peers)]);
+        }
+        let command_line = format!("{} serve {}", program(), options.join(" "));
+        let child = Command::new(env::current_exe().context("cannot find this program")?)
+            .arg("serve")
+            .args(&options)
+            .args(["--new-cell", "--log", "error", "--with-parent"])
+            // Held open until this process ends, however it does.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            // Ctrl-C is for this process, which stops them in turn.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start node {id}"))?;
+        let http = node.http.clone();
+        Ok(Process { id: node.id, child, http, command_line, gone: false })
+    }
+
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.nodes.iter().map(|node| node.child.id()).collect()
+    }
+
+    /// Whether all nodes say so. One that ended instead has said why on stderr.
+    pub(super) fn are_ready(&mut self) -> anyhow::Result<bool> {
+        for node in &mut self.nodes {
+            if let Some(status) = node.child.try_wait().context("cannot look after a node")? {
+                bail!("node {} did not start: {status}", node.id);
+            }
+            if !is_ready(&node.http) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Says who is gone, until a signal asks to stop.
+    pub(super) fn until_stopped(
+        &mut self,
+        cell: &Cell,
+        stop: &Receiver<&'static str>,
+    ) -> anyhow::Result<()> {
+        loop {
+            match stop.recv_timeout(LOOK_EVERY) {
+                Err(RecvTimeoutError::Timeout) => self.look(cell)?,
+                asked => {
+                    output::to_stderr(&format!("{}: stopping\n", asked?));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, cell: &Cell) -> anyhow::Result<()> {
+        let mut news = Vec::new();
+        for node in &mut self.nodes {
+            if let Some(status) = node.child.try_wait().context("cannot look after a node")?
+                && !std::mem::replace(&mut node.gone, true)
+            {
+                news.push((node.id, status, node.command_line.clone()));
+            }
+        }
+        let alive = self.nodes.iter().filter(|node| !node.gone).count();
+        for (id, status, command_line) in news {
+            let outlook = if alive > cell.nodes.len() / 2 {
+                "a majority is left, so leases are granted and renewed as before"
+            } else {
+                "no majority is left: nothing is granted, and what is held runs out"
+            };
+            output::to_stderr(&format!(
+                "node {id} ended ({status}); {outlook}. Bring it back, and it is silent for as \
+                 long as the longest lease it may have forgotten:\n  {command_line}\n",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Clean stops, then the folder goes.
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for node in self.nodes.iter().filter(|node| !node.gone) {
+            // It may just have ended.
+            let _ended = kill_process(Pid::from_child(&node.child), Signal::TERM);
+        }
+        for node in &mut self.nodes {
+            // Takes its stdin along.
+            let _ended = node.child.wait();
+        }
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            tracing::debug!(%error, "the folder of the cell is left");
+        }
+    }
+}
+
+/// Whether a node reaches all others. Asked over HTTP without a library for that: the reply ends
+/// where the connection does.
+fn is_ready(http: &str) -> bool {
+    let ask = || -> anyhow::Result<bool> {
+        let mut stream = TcpStream::connect(http)?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        write!(stream, "GET /v1/cell HTTP/1.0\r\nHost: {http}\r\n\r\n")?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply)?;
+        let (_, body) = reply.split_once("\r\n\r\n").context("no body")?;
+        let cell: Value = serde_json::from_str(body)?;
+        let peers = cell["peers"].as_array().context("no peers")?;
+        Ok(cell["ready"] == true && peers.iter().all(|peer| peer["up"] == true))
+    };
+    ask().unwrap_or(false)
+}
