@@ -63,6 +63,8 @@ struct Session {
     greeting: Greeting,
     /// Answered in this order.
     in_flight: VecDeque<Sent>,
+    /// What this node cannot do, for another.
+    again: Vec<Ask>,
     heard_at: Instant,
     /// When its node last showed that it reaches a majority.
     served_at: Instant,
@@ -70,6 +72,8 @@ struct Session {
     was_useful: bool,
     /// Why to go elsewhere.
     leave: Option<String>,
+    /// Whether its replies are out of step.
+    is_garbled: bool,
 }
 
 #[derive(Debug)]
@@ -192,10 +196,12 @@ impl Engine {
             endpoint: endpoint.to_owned(),
             greeting,
             in_flight: VecDeque::new(),
+            again: Vec::new(),
             heard_at: now,
             served_at: Instant::ZERO,
             was_useful: false,
             leave: None,
+            is_garbled: false,
         });
     }
 
@@ -205,7 +211,8 @@ impl Engine {
         let Some(session) = self.session.take() else { return false };
         self.out.clear();
         let mut again = VecDeque::new();
-        for Sent { mut ask, .. } in session.in_flight {
+        let in_flight = session.in_flight.into_iter().map(|sent| sent.ask);
+        for mut ask in session.again.into_iter().chain(in_flight) {
             ask.was_sent = true;
             match ask.question {
                 Question::Acquire(id) if !self.wishes.ask_again(id) => {}
@@ -238,7 +245,7 @@ impl Engine {
         }
     }
 
-    /// Bytes came. Says how many were used.
+    /// Bytes came. Says how many were used. Once replies are out of step, none is looked at.
     ///
     /// # Errors
     /// When they are no replies: the connection is good for nothing then.
@@ -246,7 +253,9 @@ impl Engine {
         let mut used = 0;
         while let Some((value, len)) = Value::parse(&bytes[used..])? {
             used += len;
-            let Some(session) = &mut self.session else { break };
+            let Some(session) = self.session.as_mut().filter(|session| !session.is_garbled) else {
+                return Ok(bytes.len());
+            };
             session.heard_at = now;
             session.was_useful |= !matches!(value, Value::Error(_));
             if let Value::Push(items) = value {
@@ -257,7 +266,10 @@ impl Engine {
             }
             match session.in_flight.pop_front() {
                 Some(sent) => self.answered(now, sent, value),
-                None => self.go_elsewhere("it answers what nobody asked"),
+                None => {
+                    session.is_garbled = true;
+                    self.go_elsewhere("it answers what nobody asked");
+                }
             }
         }
         Ok(used)

@@ -43,6 +43,17 @@ pub(crate) enum LinkError {
     Refused(AskError),
 }
 
+impl LinkError {
+    /// The other end went away, and said nothing about it.
+    fn is_silence(&self) -> bool {
+        match self {
+            Self::Closed => true,
+            Self::Io(error) => error.kind() == io::ErrorKind::ConnectionReset,
+            _ => false,
+        }
+    }
+}
+
 impl Dialler {
     pub(crate) const fn new(config: Builder) -> Self {
         Self { config, cell: RefCell::new(None) }
@@ -63,6 +74,9 @@ impl Dialler {
                 return Err(AskError::Protocol(format!("{endpoint}: {error}")));
             }
             Err(LinkError::Refused(error)) => return Err(error),
+            Err(error) if error.is_silence() => {
+                "it closed the connection without a greeting, as a port for peers does".to_owned()
+            }
             Err(error) => error.to_string(),
         };
         let problem = format!("{endpoint}: {error}");

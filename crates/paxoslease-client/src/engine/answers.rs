@@ -8,7 +8,7 @@ use paxoslease_wire::resp::Value;
 
 use super::ask::{Ask, Question};
 use super::guards::is_worthwhile;
-use super::speech::{self, Granted, Push, Refusal};
+use super::speech::{self, Granted, Push, Refusal, unexpected};
 use super::wishes::Wished;
 use super::{Engine, Sent};
 use crate::command::{Release, Renew, WishReply};
@@ -21,43 +21,67 @@ use crate::ticket::Ticket;
 impl Engine {
     pub(super) fn answered(&mut self, now: Instant, sent: Sent, value: Value<'_>) {
         let Sent { mut ask, sent_at } = sent;
-        if let Value::Error(text) = value {
-            let refusal = Refusal::new(text);
-            if self.may_move(now, &ask, sent_at, &refusal) {
-                // Asked again elsewhere, with all the rest.
-                self.go_elsewhere(&String::from_utf8_lossy(text));
-                ask.refused += 1;
-                let session = self.session.as_mut().expect("it has just answered");
-                return session.in_flight.push_front(Sent { ask, sent_at });
-            }
+        if let Question::Acquire(id) = ask.question
+            && !self.wishes.is_open(id, sent_at)
+        {
+            // A push has overtaken this: the wish is gone, or was sent anew.
+            return;
+        }
+        let Value::Error(text) = value else { return self.served_with(now, ask, sent_at, value) };
+        let refusal = Refusal::new(text);
+        if !self.may_move(now, &ask, sent_at, &refusal) {
             return self.refused(now, ask.question, refusal);
         }
+        self.go_elsewhere(&String::from_utf8_lossy(text));
+        ask.refused += 1;
+        if let Some(session) = &mut self.session {
+            session.again.push(ask);
+        }
+    }
+
+    /// Anything but an error. A reply that is none for its question may belong to another: then
+    /// nothing that follows can be trusted either.
+    fn served_with(&mut self, now: Instant, ask: Ask, sent_at: Instant, value: Value<'_>) {
+        let Some(session) = &self.session else { return };
+        let number = session.number;
         match ask.question {
-            Question::Acquire(id) => self.acquire_answered(now, id, sent_at, value),
+            Question::Acquire(id) => self.acquire_answered(now, id, value),
             Question::Holder(wished) => {
-                let name = wished.wish.label.name().to_string();
-                wished.held(speech::seen(&name, value).ok().flatten());
+                match speech::seen(wished.wish.label.name().as_str(), value) {
+                    Ok(seen) => wished.held(seen),
+                    Err(error) => self.garbled(Question::Holder(wished), error),
+                }
             }
             Question::RenewGuard(slot, tenure) => {
                 self.guard_renewed(now, (slot, tenure), sent_at, value);
             }
             Question::Renew(renew) => self.renewed(now, renew, sent_at, value),
-            Question::Release(release) => self.released(release, ask.was_sent, value),
-            Question::Get { name, reply } => {
-                self.served(now);
-                let _left = reply.send(speech::seen(&name, value));
-            }
-            Question::List { reply, .. } => {
-                let session = self.session.as_ref().map_or(0, |session| session.number);
-                let _left = reply.send(speech::page(session, value));
-            }
-            Question::Status { reply } => {
-                let endpoint = self.session.as_ref().map(|session| session.endpoint.clone());
-                let status = Status::new(endpoint.unwrap_or_default(), speech::owned(value));
-                let _left = reply.send(Ok(status));
-            }
-            Question::Cancel(number) => self.cancelled(number),
-            Question::Ping => {}
+            Question::Release(release) => self.released(now, release, ask.was_sent, value),
+            Question::Get { name, reply } => match speech::seen(&name, value) {
+                Ok(seen) => {
+                    self.served(now);
+                    let _left = reply.send(Ok(seen));
+                }
+                Err(error) => self.garbled(Question::Get { name, reply }, error),
+            },
+            Question::List { from, prefix, count, reply } => match speech::page(number, value) {
+                Ok(page) => {
+                    let _left = reply.send(Ok(page));
+                }
+                Err(error) => {
+                    self.garbled(Question::List { from, prefix, count, reply }, error);
+                }
+            },
+            Question::Status { reply } => match value.items() {
+                Some(_) => {
+                    let status = Status::new(session.endpoint.clone(), speech::owned(value));
+                    let _left = reply.send(Ok(status));
+                }
+                None => self.garbled(Question::Status { reply }, unexpected("CELL.STATUS")),
+            },
+            Question::Cancel(number) if value.integer().is_some() => self.cancelled(number),
+            Question::Ping if value == Value::Simple(b"PONG") => {}
+            question => self.garbled(question, unexpected("PING")),
         }
     }
 
@@ -111,11 +135,7 @@ impl Engine {
         }
     }
 
-    fn acquire_answered(&mut self, now: Instant, id: u64, sent_at: Instant, value: Value<'_>) {
-        // A push may have overtaken this: then the wish is gone, or was sent anew.
-        if !self.wishes.is_open(id, sent_at) {
-            return;
-        }
+    fn acquire_answered(&mut self, now: Instant, id: u64, value: Value<'_>) {
         match value {
             Value::Simple(b"QUEUED") => self.queue(now, id),
             Value::Null => {
@@ -126,7 +146,7 @@ impl Engine {
             }
             value => match value.items().and_then(Granted::new) {
                 Some(granted) => self.granted(now, id, granted),
-                None => self.garbled(Question::Acquire(id), "LEASE.ACQUIRE"),
+                None => self.garbled(Question::Acquire(id), unexpected("LEASE.ACQUIRE")),
             },
         }
     }
@@ -229,7 +249,8 @@ impl Engine {
     ) {
         let Some(ttl) = value.integer().and_then(speech::millis) else {
             self.guards.renewal_failed((slot, tenure), now);
-            return self.go_elsewhere("the reply to LEASE.RENEW is none");
+            let question = Question::RenewGuard(slot, tenure);
+            return self.garbled(question, unexpected("LEASE.RENEW"));
         };
         self.served(now);
         let Some(session) = &self.session else { return };
@@ -241,7 +262,7 @@ impl Engine {
 
     fn renewed(&mut self, now: Instant, renew: Renew, sent_at: Instant, value: Value<'_>) {
         let Some(ttl) = value.integer().and_then(speech::millis) else {
-            return self.garbled(Question::Renew(renew), "LEASE.RENEW");
+            return self.garbled(Question::Renew(renew), unexpected("LEASE.RENEW"));
         };
         self.served(now);
         let Some(session) = &self.session else { return };
@@ -253,21 +274,25 @@ impl Engine {
         let _left = renew.reply.send(Ok(grant));
     }
 
-    fn released(&mut self, release: Release, was_sent: bool, value: Value<'_>) {
+    fn released(&mut self, now: Instant, release: Release, was_sent: bool, value: Value<'_>) {
         match value.integer() {
             Some(1) => release.confirm(),
             // Maybe it was released by the node that was asked before.
             Some(0) if was_sent => release.confirm(),
             Some(0) => release.not_held(),
-            _ => self.garbled(Question::Release(release), "LEASE.RELEASE"),
+            _ => return self.garbled(Question::Release(release), unexpected("LEASE.RELEASE")),
         }
+        self.served(now);
     }
 
-    /// An answer that makes no sense: whoever asked hears so, and the connection is not trusted
-    /// any more.
-    fn garbled(&mut self, question: Question, asked: &str) {
-        self.go_elsewhere(&format!("the reply to {asked} is none"));
-        self.fail(question, speech::unexpected(asked));
+    /// An answer that makes no sense: whoever asked hears so, and nothing more of this connection
+    /// is believed.
+    fn garbled(&mut self, question: Question, error: AskError) {
+        self.go_elsewhere(&error.to_string());
+        if let Some(session) = &mut self.session {
+            session.is_garbled = true;
+        }
+        self.fail(question, error);
     }
 
     fn endpoint(&self) -> String {

@@ -421,6 +421,7 @@ fn a_hundred_thousand_leases_are_renewed() {
                 *fence += 1 << 10;
                 replies += &match said.split(' ').next() {
                     Some("LEASE.ACQUIRE") => format!("*3\r\n:{fence}\r\n:15000\r\n:0\r\n"),
+                    Some("PING") => "+PONG\r\n".to_owned(),
                     _ => ":15000\r\n".to_owned(),
                 };
             }
