@@ -6,6 +6,10 @@ use anyhow::Context;
 
 use crate::invocation::{Invocation, cargo};
 
+/// Where libraries of other languages go; the tests that use them look there.
+const PYTHON_FOLDER: &str = "target/clients/python";
+const NODE_FOLDER: &str = "target/clients/node";
+
 /// Something a fresh machine may lack.
 #[derive(Clone, Copy)]
 pub(crate) enum Tool {
@@ -17,6 +21,12 @@ pub(crate) enum Tool {
     Nightly,
     /// What the service is compared with.
     Redis,
+    /// The clients that the service is tested with, and what installs them.
+    RedisCli,
+    Pip,
+    RedisPy,
+    Npm,
+    Ioredis,
 }
 
 impl Tool {
@@ -38,6 +48,13 @@ impl Tool {
             Self::Fuzz => cargo(["fuzz", "--version"]),
             Self::Nightly => cargo(["+nightly", "--version"]),
             Self::Redis => Invocation::new("redis-server", ["--version"]),
+            Self::RedisCli => Invocation::new("redis-cli", ["--version"]),
+            Self::Pip => Invocation::new("python3", ["-m", "pip", "--version"]),
+            Self::RedisPy => {
+                Invocation::new("python3", ["-c", "import redis"]).env("PYTHONPATH", PYTHON_FOLDER)
+            }
+            Self::Npm => Invocation::new("npm", ["--version"]),
+            Self::Ioredis => Invocation::new("npm", ["--prefix", NODE_FOLDER, "ls", "ioredis"]),
         }
     }
 
@@ -48,11 +65,25 @@ impl Tool {
             Self::Nextest => cargo(["install", "cargo-nextest", "--locked"]),
             Self::Deny => cargo(["install", "cargo-deny", "--locked"]),
             Self::Fuzz => cargo(["install", "cargo-fuzz", "--locked"]),
-            Self::Redis => Invocation::new("apt-get", ["install", "--yes", "redis-server"]),
+            Self::Redis => apt("redis-server"),
+            Self::RedisCli => apt("redis-tools"),
+            Self::Pip => apt("python3-pip"),
+            Self::RedisPy => Invocation::new(
+                "python3",
+                ["-m", "pip", "install", "--target", PYTHON_FOLDER, "redis"],
+            ),
+            Self::Npm => apt("npm"),
+            Self::Ioredis => {
+                Invocation::new("npm", ["--prefix", NODE_FOLDER, "install", "ioredis"])
+            }
             Self::Nightly => Invocation::new(
                 "rustup",
                 ["toolchain", "install", "nightly", "--profile", "minimal"],
             ),
         }
     }
+}
+
+fn apt(package: &str) -> Invocation {
+    Invocation::new("apt-get", ["install", "--yes", package])
 }

@@ -64,7 +64,11 @@ fn steps() -> Vec<Step> {
             &[Tool::Nextest],
             vec![cargo(["nextest", "run", "-p", "paxoslease-core", "-p", "paxoslease-wire"])],
         ),
-        step("tests", &[Tool::Nextest], vec![cargo(["nextest", "run", "--workspace"])]),
+        step(
+            "tests",
+            &[Tool::Nextest, Tool::RedisCli, Tool::Pip, Tool::RedisPy, Tool::Npm, Tool::Ioredis],
+            vec![cargo(["nextest", "run", "--workspace"])],
+        ),
         step("doc tests", &[], vec![cargo(["test", "--workspace", "--doc"])]),
         step(
             "measured pages",

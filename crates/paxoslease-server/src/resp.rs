@@ -323,7 +323,7 @@ impl FrontEnd for Sessions {
     fn hinted(&mut self, desk: &mut Desk<'_>, hint: &Hint) {
         let name = match hint {
             Hint::Held(seen) => seen.label.name(),
-            Hint::Freed(label) => label.name(),
+            Hint::Freed(label) | Hint::Expired { label, .. } => label.name(),
             _ => return,
         };
         for place in 0..self.common.watchers.len() {

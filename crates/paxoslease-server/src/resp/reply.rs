@@ -111,6 +111,12 @@ pub(super) fn put_hint(hint: &Hint, protocol: Protocol, out: &mut Vec<u8>) {
             put_bulk(out, b"lease.freed");
             put_bulk(out, label.name().as_bytes());
         }
+        Hint::Expired { label, fence } => {
+            protocol.put_push(out, 3);
+            put_bulk(out, b"lease.expired");
+            put_bulk(out, label.name().as_bytes());
+            put_fence(out, *fence);
+        }
         // A hint this protocol has no message for.
         _ => {}
     }

@@ -1,5 +1,6 @@
 //! What clients that speak RESP are promised, over real sockets and with a real cell of three.
 
+mod clients;
 mod commands;
 mod errors;
 mod leaving;

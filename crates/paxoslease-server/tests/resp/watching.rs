@@ -39,6 +39,16 @@ fn a_watcher_hears_of_leases_that_begin_and_end() {
 }
 
 #[test]
+fn a_watcher_hears_of_leases_that_run_out() {
+    let cell = Cell::start();
+    let mut watcher = cell.client3(1);
+    watcher.ask(&["LEASE.WATCH", "*"]);
+    let fence = cell.client(0).acquire("short", 50);
+    let expired = told(&mut watcher, "lease.expired", |items| items[2].integer() == fence);
+    assert_eq!(expired.items()[1], Reply::bulk("short"));
+}
+
+#[test]
 fn who_stops_watching_hears_nothing_more() {
     let cell = Cell::start();
     let mut watcher = cell.client3(0);

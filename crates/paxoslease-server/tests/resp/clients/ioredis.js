@@ -1,0 +1,48 @@
+// ioredis against a cell: ready check, pipelines, errors, waiting on a connection of its own.
+//
+// A fence has 63 bits, a number of this language 53: `stringNumbers` keeps it whole.
+
+const assert = require("node:assert");
+const Redis = require("ioredis");
+
+const ports = process.env.PORTS.split(" ").map(Number);
+const connect = (node) => new Redis({ port: ports[node], stringNumbers: true });
+
+async function main() {
+  const first = connect(0);
+  const second = connect(1);
+  assert.strictEqual(await first.ping(), "PONG");
+
+  const [fence, ttl] = await first.call("LEASE.ACQUIRE", "js/a", 60000, "HOLDER", "me");
+  assert.strictEqual(ttl, "60000");
+  assert(BigInt(fence) > 0n);
+  assert.strictEqual(await second.call("LEASE.ACQUIRE", "js/a", 60000), null);
+  const seen = await second.call("LEASE.GET", "js/a");
+  assert.deepStrictEqual(seen.slice(0, 4), ["holder", "me", "fence", fence]);
+  assert.strictEqual(await second.call("LEASE.RENEW", "js/a", fence, 45000), "45000");
+
+  const waiter = connect(2);
+  const waiting = waiter.call("LEASE.ACQUIRE", "js/a", 60000, "WAIT", 60000);
+  assert.strictEqual(await second.call("LEASE.RELEASE", "js/a", fence), "1");
+  assert(BigInt((await waiting)[0]) > BigInt(fence));
+  await assert.rejects(first.call("LEASE.RENEW", "js/a", fence, 45000), /^ReplyError: NOTHELD /);
+  await assert.rejects(first.call("LEASE.ACQUIRE", "js/a", 1), /^ReplyError: TTL /);
+
+  const pipeline = first.pipeline();
+  for (let number = 0; number < 200; number += 1) {
+    pipeline.call("LEASE.ACQUIRE", `js/many/${number}`, 60000);
+    pipeline.echo(String(number));
+  }
+  const replies = await pipeline.exec();
+  replies.forEach(([error, reply], place) => {
+    assert.strictEqual(error, null);
+    if (place % 2 === 1) assert.strictEqual(reply, String((place - 1) / 2));
+    else assert.strictEqual(reply.length, 3);
+  });
+  await Promise.all([first, second, waiter].map((client) => client.quit()));
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});
