@@ -35,6 +35,7 @@ fn one_connection_waits_for_many_names_by_notify() {
         let id = format!("id-{name}");
         let reply = waiter.ask(&["LEASE.ACQUIRE", name, "60000", "WAIT", "60000", "NOTIFY", &id]);
         assert_eq!(reply, Reply::Simple("QUEUED".to_owned()));
+        cell.wait_for_waiters(1, name, 1);
     }
     assert_eq!(waiter.ask(&["PING"]), Reply::Simple("PONG".to_owned()), "nobody is held up");
     for (name, fence) in names.iter().zip(&fences).rev() {

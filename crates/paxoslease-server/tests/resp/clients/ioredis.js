@@ -8,6 +8,16 @@ const Redis = require("ioredis");
 const ports = process.env.PORTS.split(" ").map(Number);
 const connect = (node) => new Redis({ port: ports[node], stringNumbers: true });
 
+// A map of RESP2 is a list of keys and values in turn.
+const field = (map, key) => map[map.indexOf(key) + 1];
+
+async function waitsForAHolder(node, name) {
+  const client = connect(node);
+  const wanted = field(await client.call("CELL.STATUS"), "waiting");
+  client.disconnect();
+  return wanted.some((one) => field(one, "name") === name && field(one, "fence") !== null);
+}
+
 async function main() {
   const first = connect(0);
   const second = connect(1);
@@ -23,6 +33,7 @@ async function main() {
 
   const waiter = connect(2);
   const waiting = waiter.call("LEASE.ACQUIRE", "js/a", 60000, "WAIT", 60000);
+  while (!(await waitsForAHolder(2, "js/a")));
   assert.strictEqual(await second.call("LEASE.RELEASE", "js/a", fence), "1");
   assert(BigInt((await waiting)[0]) > BigInt(fence));
   await assert.rejects(first.call("LEASE.RENEW", "js/a", fence, 45000), /^ReplyError: NOTHELD /);

@@ -64,6 +64,7 @@ fn the_redis_crate_hears_pushes() {
         .query(&mut waiter)
         .expect("answers");
     assert_eq!(queued, "QUEUED");
+    cell.wait_for_waiters(1, "a", 1);
     let _released: i64 = cmd("LEASE.RELEASE").arg("a").arg(fence).query(&mut holder).expect("held");
     // This kind of connection reads when it is used.
     let push = loop {
