@@ -26,8 +26,9 @@ const ENDPOINTS_VARIABLE: &str = "PAXOSLEASE_ENDPOINTS";
 
 /// A client of a cell, on a thread of its own.
 ///
-/// Clones are handles to the same client. When the last handle and the last lease are dropped, the
-/// thread gives back what is left and ends; [`Self::shutdown`] does so and waits.
+/// Clones are handles to the same client. When the last handle and everything that came from one
+/// is dropped, the thread gives back what is left and ends; [`Self::shutdown`] does so and waits,
+/// as a program should that ends right after.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) shared: Arc<Shared>,
@@ -202,7 +203,7 @@ impl Client {
     /// Follows leases of names that begin with `prefix`, as one node happens to see them. Hints.
     /// Goes on at another node when its connection breaks, and says so.
     pub fn watch(&self, prefix: &str) -> Watch {
-        let (subscription, watch) = watch::subscribe(prefix);
+        let (subscription, watch) = watch::subscribe(self.clone(), prefix);
         // A client that was shut down ends the watch at once.
         let _stopped = self.shared.post(Command::Watch(subscription));
         watch

@@ -179,8 +179,8 @@ impl Driver {
             self.route.advance();
             return;
         }
-        let problem = format!("{endpoint}: {error}");
-        self.failed(now, AskError::Unreachable { endpoints: vec![endpoint], problem });
+        let (endpoints, problem) = (vec![endpoint], error.to_string());
+        self.failed(now, AskError::Unreachable { endpoints, problem });
     }
 
     /// An endpoint is no good. Once that is so for all of them, everybody is told.
@@ -196,9 +196,13 @@ impl Driver {
         if self.route.failures < self.dialler.config.endpoints.len() {
             return;
         }
-        let endpoints = self.dialler.config.endpoints.clone();
         let worst = match self.route.pause(now) {
-            Some(AskError::Unreachable { problem, .. }) => {
+            Some(AskError::Unreachable { endpoints: which, problem }) => {
+                let endpoints = self.dialler.config.endpoints.clone();
+                let problem = match endpoints.len() {
+                    1 => problem,
+                    _ => format!("{}: {problem}", which.join(", ")),
+                };
                 AskError::Unreachable { endpoints, problem }
             }
             worst => worst.expect("an endpoint has just failed"),

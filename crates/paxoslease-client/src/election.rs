@@ -118,7 +118,7 @@ impl Election {
         let name = self.name.as_str().into();
         // A client that was shut down ends the stream at once.
         let _stopped = self.client.shared.post(Command::Observe { name, leader });
-        Observer(seen)
+        Observer { seen, _client: self.client.clone() }
     }
 }
 
@@ -155,15 +155,19 @@ impl Leadership {
 /// Who leads, as it changes, from [`Election::observe`].
 #[derive(Debug)]
 #[must_use = "an observer that is dropped sees nothing"]
-pub struct Observer(watch::Receiver<Option<Leader>>);
+pub struct Observer {
+    seen: watch::Receiver<Option<Leader>>,
+    /// A client goes on as long as somebody observes.
+    _client: Client,
+}
 
 impl Observer {
     /// Waits for a change and says who leads now, if anybody is known to; `None` once the client
     /// is shut down. The first answer comes as soon as a node was asked. Changes nobody waited for
     /// are skipped: it is always the latest. Cancel-safe.
     pub async fn next(&mut self) -> Option<Option<Leader>> {
-        self.0.changed().await.ok()?;
-        Some(self.0.borrow_and_update().clone())
+        self.seen.changed().await.ok()?;
+        Some(self.seen.borrow_and_update().clone())
     }
 
     /// As [`Self::next`], blocking this thread.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::watch::Sighting;
 
 /// Why a question was not answered, whatever it was about. Nothing was changed that outlives the
-/// ttl it was asked with.
+/// ttl it was asked with. Texts in here are the node's own, and say what to do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
@@ -23,16 +23,16 @@ pub enum AskError {
         problem: String,
     },
     /// No majority of the cell answered in time, or contenders kept splitting the vote.
-    #[error("no majority of the cell answered in time; see the status of its nodes: {0}")]
+    #[error("no quorum: {0}")]
     NoQuorum(String),
     /// The node was restarted and has to stay silent for a while.
-    #[error("the node is in quarantine after a restart; ask another, or wait: {0}")]
+    #[error("in quarantine: {0}")]
     Quarantine(String),
     /// The node is at one of its limits.
-    #[error("the node is at a limit; try again later, or raise it: {0}")]
+    #[error("at a limit: {0}")]
     Busy(String),
     /// The token is missing, unknown, or not good for this.
-    #[error("access denied; check the token and what it may do: {0}")]
+    #[error("access denied: {0}; check the token and what it may do")]
     Denied(String),
     /// The name is out of bounds.
     #[error("bad name: {0}")]

@@ -79,8 +79,7 @@ impl Dialler {
             }
             Err(error) => error.to_string(),
         };
-        let problem = format!("{endpoint}: {error}");
-        Err(AskError::Unreachable { endpoints: vec![endpoint.to_owned()], problem })
+        Err(AskError::Unreachable { endpoints: vec![endpoint.to_owned()], problem: error })
     }
 
     async fn greet(&self, endpoint: &str) -> Result<(Link, Greeting), LinkError> {

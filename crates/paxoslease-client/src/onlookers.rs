@@ -40,8 +40,8 @@ pub(crate) async fn status_of(dialler: &Dialler, endpoint: &str) -> Result<Statu
     };
     let answer = timeout(dialler.config.request_timeout, asked).await;
     answer.unwrap_or(Err(LinkError::Timeout)).unwrap_or_else(|error| {
-        let problem = format!("{endpoint}: {error}");
-        Err(AskError::Unreachable { endpoints: vec![endpoint.to_owned()], problem })
+        let (endpoints, problem) = (vec![endpoint.to_owned()], error.to_string());
+        Err(AskError::Unreachable { endpoints, problem })
     })
 }
 
@@ -99,6 +99,7 @@ async fn follow(dialler: &Dialler, first: usize, prefix: &str, mut onlooker: imp
                 let Err(error) = heard;
                 format!("{endpoint}: {error}")
             }
+            Err(AskError::Unreachable { problem, .. }) => format!("{endpoint}: {problem}"),
             Err(error) => error.to_string(),
         };
         // Once is enough, until it goes well again.

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender, TrySendError};
 
+use crate::client::Client;
+
 /// How many changes wait for a slow watcher.
 const QUEUED_MAX: usize = 1024;
 
@@ -67,6 +69,8 @@ pub enum Change {
 pub struct Watch {
     changes: Receiver<Change>,
     missed: Arc<AtomicU64>,
+    /// A client goes on as long as somebody watches.
+    _client: Client,
 }
 
 impl Watch {
@@ -97,10 +101,10 @@ pub(crate) struct Subscription {
     missed: Arc<AtomicU64>,
 }
 
-pub(crate) fn subscribe(prefix: &str) -> (Subscription, Watch) {
+pub(crate) fn subscribe(client: Client, prefix: &str) -> (Subscription, Watch) {
     let (sender, receiver) = async_channel::bounded(QUEUED_MAX);
     let missed = Arc::new(AtomicU64::new(0));
-    let watch = Watch { changes: receiver, missed: Arc::clone(&missed) };
+    let watch = Watch { changes: receiver, missed: Arc::clone(&missed), _client: client };
     (Subscription { prefix: prefix.to_owned(), changes: sender, missed }, watch)
 }
 
