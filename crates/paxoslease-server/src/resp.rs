@@ -47,23 +47,32 @@ struct House {
     clock_drift_ppm: u32,
     clock_granularity: Duration,
     limits: Limits,
+    /// [`SLOW_READER_AFTER`], but in tests.
+    slow_reader_after: Duration,
     connections: AtomicUsize,
     ids: AtomicU64,
 }
 
+impl House {
+    fn new(config: &Config) -> Self {
+        Self {
+            cell: config.cell.clone(),
+            node: config.node,
+            role: config.role.to_string(),
+            max_lease: config.max_lease,
+            clock_drift_ppm: config.clock_drift_ppm,
+            clock_granularity: config.clock_granularity,
+            limits: config.limits,
+            slow_reader_after: SLOW_READER_AFTER,
+            connections: AtomicUsize::new(0),
+            ids: AtomicU64::new(0),
+        }
+    }
+}
+
 /// Makes the front-end of each shard.
 pub(crate) fn front_ends(config: &Config) -> impl FnMut(u16) -> Box<dyn FrontEnd> + Send + use<> {
-    let house = Arc::new(House {
-        cell: config.cell.clone(),
-        node: config.node,
-        role: config.role.to_string(),
-        max_lease: config.max_lease,
-        clock_drift_ppm: config.clock_drift_ppm,
-        clock_granularity: config.clock_granularity,
-        limits: config.limits,
-        connections: AtomicUsize::new(0),
-        ids: AtomicU64::new(0),
-    });
+    let house = Arc::new(House::new(config));
     move |_shard| Box::new(Sessions::new(Arc::clone(&house)))
 }
 
@@ -192,12 +201,12 @@ impl Sessions {
 
     /// Gives up clients that have read nothing for long.
     fn look_for_slow_readers(&mut self, desk: &mut Desk<'_>) {
-        let now = desk.now();
+        let (now, patience) = (desk.now(), self.common.house.slow_reader_after);
         self.look_at = None;
         for index in 0..self.sessions.len() {
             let Some(session) = &self.sessions[index] else { continue };
             let Some(blocked_at) = session.output.blocked_at() else { continue };
-            let give_up_at = blocked_at.after(SLOW_READER_AFTER);
+            let give_up_at = blocked_at.after(patience);
             if now < give_up_at {
                 self.look_at = Some(self.look_at.map_or(give_up_at, |at| at.min(give_up_at)));
                 continue;
@@ -205,7 +214,7 @@ impl Sessions {
             tracing::warn!(
                 client = session.address,
                 unread_bytes = session.output.pending(),
-                "a client read nothing for {SLOW_READER_AFTER:?}, so its connection is closed"
+                "a client read nothing for {patience:?}, so its connection is closed"
             );
             self.common.tally.limited(now, Limit::SlowReader, 1);
             desk.close(session.conn);
@@ -355,7 +364,7 @@ impl FrontEnd for Sessions {
                 desk.close(session.conn);
                 self.end(desk, index);
             } else if session.output.blocked_at().is_some() && self.look_at.is_none() {
-                self.look_at = Some(desk.now().after(SLOW_READER_AFTER));
+                self.look_at = Some(desk.now().after(self.common.house.slow_reader_after));
             }
         }
         self.common.dirty = dirty;
@@ -375,5 +384,49 @@ impl FrontEnd for Sessions {
 
     fn is_done(&self) -> bool {
         self.count == 0 && self.common.asks.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+
+    use paxoslease::Node;
+    use paxoslease::front::Service;
+
+    use super::*;
+
+    /// A cell of one whose sessions have less patience.
+    fn impatient(house: &Arc<House>, config: Config, peers: TcpListener) -> (Node, TcpStream) {
+        let clients = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = clients.local_addr().expect("bound");
+        let house = Arc::clone(house);
+        let front =
+            Box::new(move |_| Box::new(Sessions::new(Arc::clone(&house))) as Box<dyn FrontEnd>);
+        let service = Service { clients: Some(clients), front, recorder: None };
+        let node = Node::start_with(config, Some(peers), service);
+        let node = paxoslease::block_on(node).expect("starts");
+        (node, TcpStream::connect(address).expect("connects"))
+    }
+
+    #[test]
+    fn a_client_that_never_reads_is_given_up() {
+        let peers = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = peers.local_addr().expect("bound").to_string();
+        let config = Config::new("test", 1).peer(1, address).ephemeral().shards(1);
+        let mut house = House::new(&config);
+        house.slow_reader_after = Duration::from_millis(20);
+        let house = Arc::new(house);
+        let (_node, mut client) = impatient(&house, config, peers);
+        client.write_all(b"PING\r\n").expect("sends");
+        client.read_exact(&mut [0; 7]).expect("+PONG");
+        assert_eq!(house.connections.load(Ordering::Relaxed), 1);
+        // More than the sockets hold; at the latest when the connection is closed, this fails.
+        let echo = [b"ECHO ".to_vec(), vec![b'x'; 4000], b"\r\n".to_vec()].concat();
+        while client.write_all(&echo).is_ok() {}
+        while house.connections.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
     }
 }

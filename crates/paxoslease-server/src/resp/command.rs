@@ -289,7 +289,7 @@ mod tests {
     fn as_many_arguments_are_taken_as_the_usage_shows() {
         for spec in &SPECS {
             let words = spec.usage.split(' ').count();
-            let needed = spec.usage.split(" [").next().unwrap_or_default().split(' ').count();
+            let needed = 1 + spec.arguments().filter(|argument| !argument.optional).count();
             assert!(spec.takes(needed), "{}", spec.usage);
             assert!(!spec.takes(needed - 1), "{}", spec.usage);
             assert!(spec.takes(words), "{}", spec.usage);

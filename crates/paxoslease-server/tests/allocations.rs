@@ -1,0 +1,90 @@
+//! Serving leases over RESP allocates nothing in the long run.
+//!
+//! A file of its own: the allocator counts for the whole process.
+
+use std::alloc::System;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+use paxoslease::Config;
+use paxoslease_server::Server;
+use paxoslease_wire::resp::{Value, put_array, put_bulk, put_bulk_integer};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const NAMES: [&str; 4] = ["jobs/nightly", "jobs/hourly", "master", "shard/17"];
+
+/// A client that uses its buffers again.
+struct Client {
+    socket: TcpStream,
+    out: Vec<u8>,
+    input: Vec<u8>,
+    filled: usize,
+}
+
+impl Client {
+    /// Sends what was written, and shows so many replies.
+    fn exchange(&mut self, replies: usize, mut show: impl FnMut(usize, Value<'_>)) {
+        self.socket.write_all(&self.out).expect("sends");
+        self.out.clear();
+        let mut shown = 0;
+        while shown < replies {
+            let len = self.socket.read(&mut self.input[self.filled..]).expect("answers");
+            assert!(len > 0, "the connection goes on");
+            self.filled += len;
+            let mut start = 0;
+            while let Some((value, len)) =
+                Value::parse(&self.input[start..self.filled]).expect("sound")
+            {
+                show(shown, value);
+                (shown, start) = (shown + 1, start + len);
+            }
+            self.input.copy_within(start..self.filled, 0);
+            self.filled -= start;
+        }
+    }
+
+    /// Acquires all names in one go, then releases them.
+    fn pair(&mut self) {
+        for name in NAMES {
+            put_array(&mut self.out, 3);
+            put_bulk(&mut self.out, b"LEASE.ACQUIRE");
+            put_bulk(&mut self.out, name.as_bytes());
+            put_bulk_integer(&mut self.out, 10_000);
+        }
+        let mut fences = [0; NAMES.len()];
+        self.exchange(NAMES.len(), |place, value| {
+            let fence = value.items().and_then(|mut items| items.next()).and_then(Value::integer);
+            fences[place] = fence.expect("granted");
+        });
+        for (name, fence) in NAMES.iter().zip(fences) {
+            put_array(&mut self.out, 3);
+            put_bulk(&mut self.out, b"LEASE.RELEASE");
+            put_bulk(&mut self.out, name.as_bytes());
+            put_bulk_integer(&mut self.out, fence.cast_unsigned());
+        }
+        self.exchange(NAMES.len(), |_, value| assert_eq!(value.integer(), Some(1)));
+    }
+}
+
+#[test]
+fn an_acquire_and_release_over_resp_allocate_nothing_in_the_steady_state() {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = socket.local_addr().expect("bound").to_string();
+    let mut config = Config::new("test", 1).peer(1, address).ephemeral().shards(1);
+    config.listen.clients = Some("127.0.0.1:0".to_owned());
+    config.listen.http = Some("off".to_owned());
+    let server = Server::start_on(config, Some(socket)).expect("starts");
+    let socket = TcpStream::connect(server.clients().expect("listens")).expect("connects");
+    let (out, input) = (Vec::with_capacity(4096), vec![0; 64 * 1024]);
+    let mut client = Client { socket, out, input, filled: 0 };
+    (0..500).for_each(|_| client.pair());
+    let region = Region::new(ALLOCATOR);
+    (0..1250).for_each(|_| client.pair());
+    let allocations = region.change().allocations;
+    // A few times a second metrics are published, which does allocate, and more of that the longer
+    // it takes. One allocation per command would be 10000.
+    assert!(allocations < 2500, "{allocations} allocations for 10000 commands");
+}
