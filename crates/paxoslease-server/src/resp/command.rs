@@ -286,6 +286,14 @@ mod tests {
     }
 
     #[test]
+    fn every_command_is_documented_as_it_is_used() {
+        let page = include_str!("../../../../docs/resp.md");
+        for spec in &SPECS {
+            assert!(page.contains(&format!("`{}`", spec.usage)), "{}", spec.usage);
+        }
+    }
+
+    #[test]
     fn as_many_arguments_are_taken_as_the_usage_shows() {
         for spec in &SPECS {
             let words = spec.usage.split(' ').count();
