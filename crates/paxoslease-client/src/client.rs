@@ -106,7 +106,7 @@ impl Client {
         let seed = getrandom::u64().map_err(|error| failed(&error))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| failed(&error))?;
-        let run = move || driver::run(&runtime, config, clock, receiver, seed);
+        let run = move || driver::run(runtime, config, clock, receiver, seed);
         let thread = thread::Builder::new().name("paxoslease-client".into()).spawn(run);
         thread.map_err(|error| failed(&error))?;
         Ok(Self { shared: Arc::new(shared) })

@@ -32,7 +32,7 @@ type Dialling = Pin<Box<dyn Future<Output = Result<(Link, Greeting), AskError>>>
 
 /// Runs a client until its last handle is gone, or it is told to stop.
 pub(crate) fn run(
-    runtime: &Runtime,
+    runtime: Runtime,
     config: Builder,
     clock: Clock,
     commands: UnboundedReceiver<Command>,
@@ -49,7 +49,9 @@ pub(crate) fn run(
         is_orphan: false,
         line: Line::Down,
     };
-    LocalSet::new().block_on(runtime, driver.run());
+    LocalSet::new().block_on(&runtime, driver.run());
+    // A host's name that is still being looked up keeps nobody waiting.
+    runtime.shutdown_background();
 }
 
 struct Driver {

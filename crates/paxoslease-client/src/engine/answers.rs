@@ -164,14 +164,6 @@ impl Engine {
                     self.not_granted(now, wished);
                 }
             }
-            Push::Refused(number, refusal) => {
-                let Some(id) = self.wishes.sent_as(number) else { return };
-                match refusal {
-                    // As if the connection had broken: it is asked anew, elsewhere.
-                    Refusal::Stopping => self.go_elsewhere("it is stopping"),
-                    refusal => self.refused(now, Question::Acquire(id), refusal),
-                }
-            }
             // Watches have connections of their own.
             Push::Change(_) => {}
         }

@@ -150,7 +150,7 @@ impl Guards {
     }
 
     /// A renewal succeeded that was sent at `started_at`. If a reading of the clock has found the
-    /// lease over meanwhile, over it stays: the belief ends when it did, and the next alarm says so.
+    /// lease over meanwhile, over it stays: the belief ends when it did, as the next alarm says.
     pub(crate) fn renewed(
         &mut self,
         (slot, tenure): (usize, Tenure),

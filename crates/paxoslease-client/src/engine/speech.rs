@@ -43,7 +43,8 @@ pub(crate) fn put_release(out: &mut Vec<u8>, name: &[u8], tenure: Tenure) {
     put_bulk_integer(out, tenure.fence());
 }
 
-/// Takes back a wait of this connection.
+/// Takes back a wait of this connection. A node that does not know the word goes on waiting, and
+/// what it then grants is given back.
 pub(crate) fn put_cancel(out: &mut Vec<u8>, id: u64) {
     put_array(out, 2);
     put_bulk(out, b"LEASE.CANCEL");
@@ -203,8 +204,6 @@ pub(crate) enum Push {
     Granted(u64, Granted),
     /// The wait is over.
     Timeout(u64),
-    /// The wait cannot go on.
-    Refused(u64, Refusal),
     Change(Change),
 }
 
@@ -218,15 +217,6 @@ impl Push {
                 Some(Self::Granted(id, Granted::new(items)?))
             }
             b"lease.timeout" => Some(Self::Timeout(id(items.next()?)?)),
-            b"lease.refused" => {
-                let id = id(items.next()?)?;
-                let (Value::Error(text) | Value::Bulk(text) | Value::Simple(text)) =
-                    items.next()?
-                else {
-                    return None;
-                };
-                Some(Self::Refused(id, Refusal::new(text)))
-            }
             b"lease.held" => {
                 let (name, holder) = (text(items.next())?, text(items.next())?);
                 let seen = sighting(name, holder, items.next(), items.next())?;

@@ -194,7 +194,7 @@ impl Judge {
                 )
             }
             Lie::No => format!(">2\r\n+lease.timeout\r\n:{number}\r\n"),
-            lie => format!(">3\r\n+lease.refused\r\n:{number}\r\n{}", lie.line()),
+            lie => format!(">2\r\n+lease.unheard\r\n{}", lie.line()),
         };
         if self.is_connected {
             self.hear(&push);
