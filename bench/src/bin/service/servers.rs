@@ -70,7 +70,9 @@ impl Cell {
         let mut nodes = Vec::new();
         for node in 1..=NODES {
             let mut command = Command::new(&binary);
-            command.args(["serve", "--new-cell", "--shards", "1", "--spin", spin]);
+            // It stops when its stdin is closed: no node outlives a benchmark that was killed.
+            command.args(["serve", "--with-parent", "--new-cell", "--shards", "1"]);
+            command.args(["--spin", spin]);
             command.args(["--node", &node.to_string(), "--listen-http", "off"]);
             let client = clients[usize::from(node) - 1];
             command.args(["--listen-clients", &format!("127.0.0.1:{client}")]);
@@ -146,7 +148,7 @@ pub(crate) struct Process {
 impl Process {
     fn spawn(mut command: Command, log: &Path) -> Result<Self> {
         let file = File::create(log)?;
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
         Ok(Self { child, log: log.to_owned() })
