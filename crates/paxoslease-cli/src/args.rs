@@ -1,6 +1,7 @@
 //! What the command line accepts. Parsing only: nothing runs here.
 
 mod bench;
+mod client;
 mod node;
 
 use std::path::PathBuf;
@@ -13,6 +14,11 @@ use paxoslease_sim::Faults;
 use paxoslease_sim::scenario::{Scenario, UnknownScenario};
 
 pub(crate) use bench::{BenchArgs, WorkloadKind};
+pub(crate) use client::{
+    AcquireArgs, CellArgs, Command as ClientCommand, ElectArgs, GetArgs, ListArgs, LockArgs,
+    LossArgs, OnLost, PrefixArgs, ReleaseArgs, RenewArgs, StatusArgs, WaitArgs, WatchArgs,
+    WatchdogArgs, WishArgs,
+};
 pub(crate) use node::{DevArgs, LogArgs, LogFormat, ServeArgs};
 
 const STYLES: Styles = Styles::styled()
@@ -49,6 +55,9 @@ pub(crate) enum Command {
     Dev(DevArgs),
     /// Run a node of a cell, from options or a file
     Serve(Box<ServeArgs>),
+    /// What talks to a cell.
+    #[command(flatten)]
+    Client(Box<ClientCommand>),
     /// Simulate cells: a whole world from a seed, every event checked
     Sim(SimArgs),
     /// Put a cell under load, and say how it fares

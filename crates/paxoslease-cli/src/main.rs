@@ -1,10 +1,12 @@
 //! The binary `paxoslease`: parses, runs, and maps what came of it to an exit code.
 //!
 //! 0: all well. 1: something outside failed, such as a disk. 2: bad usage (clap's own code) or a
-//! bad configuration. 3: an invariant broke in a simulation. 69: no cell that could serve.
+//! bad configuration. 3: an invariant broke in a simulation. 69: no cell that could serve. 75: a
+//! lease was lost. 77: access denied. `lock` and `elect` exit with the code of what they ran.
 
 mod args;
 mod bench;
+mod client;
 mod dev;
 mod log;
 mod output;
@@ -15,7 +17,8 @@ mod sim;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
-use paxoslease::{ConfigError, LoadError, StartError, TlsError};
+use paxoslease::{ConfigError, LoadError, StartError as Node, TlsError};
+use paxoslease_server::StartError::Node as Server;
 
 use crate::args::{Args, Command};
 
@@ -23,15 +26,20 @@ use crate::args::{Args, Command};
 enum Verdict {
     Well,
     InvariantBroke,
+    /// Of the command that was run.
+    Code(u8),
 }
 
 fn main() -> ExitCode {
     match run(Args::parse()) {
         Ok(Verdict::Well) => ExitCode::SUCCESS,
         Ok(Verdict::InvariantBroke) => ExitCode::from(3),
+        Ok(Verdict::Code(code)) => ExitCode::from(code),
         Err(error) => {
             let (text, code) = explain(&error);
-            output::to_stderr(&format!("error: {text}\n"));
+            if !text.is_empty() {
+                output::to_stderr(&format!("error: {text}\n"));
+            }
             ExitCode::from(code)
         }
     }
@@ -40,11 +48,13 @@ fn main() -> ExitCode {
 /// In one line, with the exit code. The library's messages are whole, ours need their causes.
 fn explain(error: &anyhow::Error) -> (String, u8) {
     let start = error.downcast_ref();
-    let is_configuration = matches!(start, Some(StartError::Config(_) | StartError::Tls(_)))
+    let is_configuration = matches!(start, Some(Server(Node::Config(_) | Node::Tls(_))))
         || error.is::<LoadError>()
         || error.is::<ConfigError>()
         || error.is::<TlsError>();
-    if let Some(code) = bench::exit_code(error) {
+    if let Some(failure) = error.downcast_ref::<client::Failure>() {
+        (failure.to_string(), failure.code)
+    } else if let Some(code) = bench::exit_code(error) {
         (error.to_string(), code)
     } else if is_configuration {
         (error.to_string(), 2)
@@ -61,6 +71,7 @@ fn run(args: Args) -> anyhow::Result<Verdict> {
         None => output::to_stdout(&definition.render_long_help().to_string())?,
         Some(Command::Dev(args)) => return dev::run(args),
         Some(Command::Serve(args)) => return serve::run(*args),
+        Some(Command::Client(command)) => return client::run(*command),
         Some(Command::Sim(args)) => return sim::run(args),
         Some(Command::Bench(args)) => return bench::run(*args),
         Some(Command::Completions(args)) => {
@@ -72,7 +83,7 @@ fn run(args: Args) -> anyhow::Result<Verdict> {
             definition.build();
             let mut pages = Vec::new();
             clap_mangen::Man::new(definition.clone()).render(&mut pages)?;
-            for command in definition.get_subcommands() {
+            for command in definition.get_subcommands().filter(|command| !command.is_hide_set()) {
                 clap_mangen::Man::new(command.clone()).render(&mut pages)?;
             }
             output::bytes_to_stdout(&pages)?;

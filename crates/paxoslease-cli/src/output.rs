@@ -10,10 +10,15 @@ pub(crate) fn to_stdout(text: &str) -> anyhow::Result<()> {
 }
 
 pub(crate) fn bytes_to_stdout(bytes: &[u8]) -> anyhow::Result<()> {
+    more_to_stdout(bytes).map(|_is_read| ())
+}
+
+/// A part of more to come; says whether anybody still reads.
+pub(crate) fn more_to_stdout(bytes: &[u8]) -> anyhow::Result<bool> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot write to stdout"),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).context("cannot write to stdout"),
     }
 }
 

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_paxoslease");
 /// For what takes a moment: only a failure waits for so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The binary, with nothing of the tester's own settings.
 pub(crate) fn paxoslease(args: &[&str]) -> Command {

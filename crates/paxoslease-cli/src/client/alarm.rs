@@ -1,0 +1,117 @@
+//! Waiting for files or an instant of the clock that counts sleep, whichever is first.
+//!
+//! Timeouts of the system's calls stand still while a machine is suspended; a lease does not.
+
+use std::os::fd::BorrowedFd;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{self, Errno};
+use rustix::time::{ClockId, clock_gettime};
+#[cfg(target_os = "linux")]
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::Boottime;
+
+/// Counts the time asleep on Apple's systems.
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
+/// The time now, the same for all processes of this machine.
+pub(crate) fn since_boot() -> Duration {
+    let reading = clock_gettime(CLOCK);
+    Duration::new(reading.tv_sec.unsigned_abs(), reading.tv_nsec.unsigned_abs() as u32)
+}
+
+fn timespec(span: Duration) -> Timespec {
+    let tv_sec = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: span.subsec_nanos().into() }
+}
+
+/// Waits until one of `files` can be read, `at` has come, or something interrupts. Says which
+/// can be read.
+pub(crate) fn wait_until(files: &[BorrowedFd<'_>], at: Option<Duration>) -> io::Result<Vec<bool>> {
+    let timer = at.map(Timer::at).transpose()?;
+    let watched = files.iter().copied().chain(timer.as_ref().and_then(Timer::file));
+    let mut watched: Vec<_> =
+        watched.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
+    match poll(&mut watched, timer.as_ref().and_then(Timer::timeout).as_ref()) {
+        Ok(_) => {}
+        Err(Errno::INTR) => return Ok(vec![false; files.len()]),
+        Err(error) => return Err(error),
+    }
+    Ok(watched.iter().take(files.len()).map(|file| !file.revents().is_empty()).collect())
+}
+
+/// Becomes readable at an instant, also if the machine slept through it.
+#[cfg(target_os = "linux")]
+struct Timer(OwnedFd);
+
+#[cfg(target_os = "linux")]
+impl Timer {
+    fn at(at: Duration) -> io::Result<Self> {
+        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
+        // All zeros would never ring.
+        let at = timespec(at.max(Duration::from_nanos(1)));
+        let times = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: at };
+        timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &times)?;
+        Ok(Self(timer))
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+
+    fn timeout(&self) -> Option<Timespec> {
+        None
+    }
+}
+
+/// A timeout, short enough to notice soon that the clock went on without it.
+#[cfg(not(target_os = "linux"))]
+struct Timer(Duration);
+
+#[cfg(not(target_os = "linux"))]
+impl Timer {
+    fn at(at: Duration) -> io::Result<Self> {
+        Ok(Self(at.saturating_sub(since_boot()).min(Duration::from_secs(1))))
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn timeout(&self) -> Option<Timespec> {
+        Some(timespec(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn an_instant_that_has_come_wakes_and_so_does_a_byte() {
+        let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+        let files = [theirs.as_fd()];
+        let begun_at = since_boot();
+        for at in [Duration::ZERO, begun_at, begun_at + Duration::from_millis(1)] {
+            while since_boot() < at {
+                assert_eq!(wait_until(&files, Some(at)).expect("waits"), [false]);
+            }
+        }
+        ours.write_all(b"x").expect("written");
+        let in_an_hour = begun_at + Duration::from_secs(3600);
+        assert_eq!(wait_until(&files, Some(in_an_hour)).expect("waits"), [true]);
+        assert_eq!(wait_until(&files, None).expect("waits"), [true]);
+    }
+}

@@ -1,0 +1,83 @@
+//! `paxoslease elect`: campaigns, leads while alive, hands over when asked to stop; or looks on.
+
+use std::future::IntoFuture as _;
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use paxoslease_client::{Client, Election, LeaseGuard};
+use serde_json::json;
+
+use super::campaign::{Patience, win};
+use super::connect;
+use super::events::Events;
+use super::failure::{Failure, LOST};
+use super::lock::give_back;
+use super::supervise::{self, Job, policy};
+use super::text::{plain, quoted};
+use crate::args::ElectArgs;
+use crate::{Verdict, output};
+
+pub(crate) fn run(args: ElectArgs) -> anyhow::Result<Verdict> {
+    let policy = policy(&args.loss, args.wish.ttl)?;
+    let client = connect(&args.cell)?;
+    let events = Events::begin()?;
+    if args.listen {
+        return pollster::block_on(listen(&args, &client, &events));
+    }
+    let won = win((&client, &events), &args.wish, Patience::FOR_EVER, |wish| wish.into_future());
+    let lease = match pollster::block_on(won) {
+        // Nothing was won, and nothing is left undone.
+        Err(failure) if failure.is_by_signal() => return Ok(Verdict::Well),
+        won => won?,
+    };
+    output::to_stdout(&line(&args, lease.holder(), lease.fence()))?;
+    let ended = if args.command.is_empty() {
+        pollster::block_on(lead(&lease, &events)).map(|()| Verdict::Well)
+    } else {
+        let job = Job { command: &args.command, policy, endpoints: client.endpoints() };
+        supervise::run(&job, &lease, &events).map(Verdict::Code)
+    };
+    give_back(lease);
+    ended
+}
+
+fn line(args: &ElectArgs, holder: &str, fence: u64) -> String {
+    let name = &args.wish.name;
+    if args.json {
+        let fence = fence.to_string();
+        format!("{}\n", json!({"name": name, "fence": fence, "holder": holder}))
+    } else {
+        format!("{}  fence {fence}  {}\n", plain(name), plain(holder))
+    }
+}
+
+/// Until a signal asks for the end.
+async fn lead(lease: &LeaseGuard, events: &Events) -> anyhow::Result<()> {
+    match select(pin!(lease.lost()), pin!(events.signal())).await {
+        Either::Right(_) => Ok(()),
+        Either::Left(_) => {
+            let (name, fence) = (quoted(lease.name()), lease.fence());
+            let problem = "is lost, and somebody else may lead; start again to be a candidate";
+            Err(Failure::new(LOST, format!("{name} (fence {fence}) {problem}")).into())
+        }
+    }
+}
+
+/// A line per leader.
+async fn listen(args: &ElectArgs, client: &Client, events: &Events) -> anyhow::Result<Verdict> {
+    let election = Election::new(client, args.wish.name.as_str());
+    // An observer waits for ever; somebody at a shell wants to know that nobody is there.
+    let mut known = election.leader().await.map_err(Failure::from)?;
+    let mut observer = election.observe();
+    let mut shown = None;
+    loop {
+        if let Some(leader) = known.take_if(|leader| shown.as_ref() != Some(leader)) {
+            output::to_stdout(&line(args, &leader.holder, leader.fence))?;
+            shown = Some(leader);
+        }
+        known = match select(pin!(observer.next()), pin!(events.signal())).await {
+            Either::Left((Some(leader), _)) => leader,
+            Either::Left((None, _)) | Either::Right(_) => return Ok(Verdict::Well),
+        };
+    }
+}

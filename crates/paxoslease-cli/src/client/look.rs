@@ -1,0 +1,70 @@
+//! `paxoslease get` and `list`: who holds what. Hints, all of it.
+//!
+//! A list is printed as it comes, a page at a time, so a million leases take no more memory than
+//! one page.
+
+use paxoslease_client::Sighting;
+use serde_json::{Value, json};
+
+use super::connect;
+use super::failure::Failure;
+use super::table::Table;
+use super::tenure::millis;
+use super::text::{plain, quoted, short};
+use crate::args::{GetArgs, ListArgs, PrefixArgs};
+use crate::{Verdict, output};
+
+/// How many leases are asked for, and lined up, at a time.
+const PAGE_LEN: u32 = 500;
+
+const TITLES: [&str; 4] = ["NAME", "HOLDER", "FENCE", "LEFT"];
+
+pub(crate) fn get(args: GetArgs) -> anyhow::Result<Verdict> {
+    let GetArgs { name, cell, json } = args;
+    let client = connect(&cell)?;
+    let seen = client.get_blocking(&name).map_err(Failure::from)?;
+    let seen = seen.ok_or_else(|| Failure::new(1, format!("nobody holds {}", quoted(&name))))?;
+    if json {
+        output::to_stdout(&format!("{}\n", object(&seen)))?;
+    } else {
+        let mut table = Table::new(TITLES);
+        table.push(row(&seen));
+        output::to_stdout(&table.take())?;
+    }
+    Ok(Verdict::Well)
+}
+
+pub(crate) fn list(args: ListArgs) -> anyhow::Result<Verdict> {
+    let PrefixArgs { prefix, cell, json } = args.what;
+    let mut list = connect(&cell)?.list(&prefix).page_len(PAGE_LEN);
+    let mut table = Table::new(TITLES);
+    let mut lines = String::new();
+    loop {
+        let mut next = None;
+        for _ in 0..PAGE_LEN {
+            next = list.next_blocking().map_err(Failure::from)?;
+            match &next {
+                Some(seen) if json => lines += &format!("{}\n", object(seen)),
+                Some(seen) => table.push(row(seen)),
+                None => break,
+            }
+        }
+        let page = if json { std::mem::take(&mut lines) } else { table.take() };
+        let is_read = output::more_to_stdout(page.as_bytes())?;
+        if next.is_none() || !is_read {
+            return Ok(Verdict::Well);
+        }
+    }
+}
+
+/// For programs. Fences exceed what a number of JSON is good for.
+pub(super) fn object(seen: &Sighting) -> Value {
+    let Sighting { name, holder, fence, remaining } = seen;
+    json!({"name": name, "holder": holder, "fence": fence.to_string(), "ttl_ms": millis(*remaining)})
+}
+
+/// For people.
+fn row(seen: &Sighting) -> [String; 4] {
+    let Sighting { name, holder, fence, remaining } = seen;
+    [plain(name).into(), plain(holder).into(), fence.to_string(), short(*remaining)]
+}

@@ -1,0 +1,228 @@
+//! `paxoslease status`: the cell as its nodes see it, and why one cannot acquire. Hints.
+//!
+//! Asks every endpoint at once. What a node says of itself counts before what others say of it.
+
+mod members;
+
+use std::fmt::Write as _;
+use std::thread;
+use std::time::Duration;
+
+use paxoslease_client::{AskError, Client, Sighting, Status};
+use serde_json::{Value, json};
+
+use self::members::{Member, State, members};
+use super::alarm::since_boot;
+use super::connect;
+use super::failure::{Failure, UNAVAILABLE, concise, held};
+use super::look::object;
+use super::table::Table;
+use super::text::{plain, quoted, short, span};
+use crate::args::StatusArgs;
+use crate::{Verdict, output};
+
+/// What came of asking an endpoint.
+struct Answer {
+    endpoint: String,
+    said: Result<Status, AskError>,
+    /// Until the answer, with the time to connect.
+    took: Duration,
+}
+
+pub(crate) fn run(args: StatusArgs) -> anyhow::Result<Verdict> {
+    let client = connect(&args.cell)?;
+    let answers = ask_all(&client);
+    let statuses: Vec<&Status> =
+        answers.iter().filter_map(|answer| answer.said.as_ref().ok()).collect();
+    let is_ready = statuses.iter().any(|status| status.ready);
+    // Without a majority there is no answer, and asking would only take time.
+    let lease = args.name.as_ref().filter(|_| is_ready).map(|name| client.get_blocking(name));
+    let (lease, problem) = match lease.transpose() {
+        Ok(lease) => (lease.flatten(), None),
+        Err(problem) => (None, Some(problem)),
+    };
+    if args.json {
+        let all = json(&answers, is_ready, args.name.as_deref(), lease.as_ref());
+        output::to_stdout(&format!("{all}\n"))?;
+    } else {
+        output::to_stdout(&text(&answers, &statuses))?;
+    }
+    let Some(first) = statuses.first() else {
+        let error = answers.into_iter().find_map(|answer| answer.said.err());
+        return Err(Failure::from(error.expect("there is an endpoint")).into());
+    };
+    let members = members(&answers);
+    if !is_ready {
+        return Err(Failure::new(UNAVAILABLE, unready(&members, first)).into());
+    }
+    if let Some(problem) = problem {
+        return Err(Failure::from(problem).into());
+    }
+    if !args.json {
+        let mut text = format!("ready: {}\n", votes(&members));
+        if let Some(name) = &args.name {
+            text += &explain(name, lease.as_ref(), &statuses);
+        }
+        output::to_stdout(&text)?;
+    }
+    Ok(Verdict::Well)
+}
+
+fn ask_all(client: &Client) -> Vec<Answer> {
+    thread::scope(|scope| {
+        let ask = |endpoint: &String| {
+            let endpoint = endpoint.clone();
+            scope.spawn(move || {
+                let asked_at = since_boot();
+                let said = client.status_of_blocking(&endpoint);
+                Answer { endpoint, said, took: since_boot().saturating_sub(asked_at) }
+            })
+        };
+        let asked: Vec<_> = client.endpoints().iter().map(ask).collect();
+        asked.into_iter().map(|answer| answer.join().expect("asking does not panic")).collect()
+    })
+}
+
+fn json(answers: &[Answer], is_ready: bool, name: Option<&str>, lease: Option<&Sighting>) -> Value {
+    let node = |answer: &Answer| {
+        let endpoint = &answer.endpoint;
+        match &answer.said {
+            Ok(status) => {
+                let mut node = json!(status);
+                node["endpoint"] = endpoint.as_str().into();
+                node
+            }
+            Err(error) => json!({"endpoint": endpoint, "error": error.to_string()}),
+        }
+    };
+    let nodes: Vec<Value> = answers.iter().map(node).collect();
+    let mut all = json!({"ready": is_ready, "nodes": nodes});
+    if let Some(name) = name {
+        all["name"] = name.into();
+        all["lease"] = lease.map(object).into();
+    }
+    all
+}
+
+/// For people: the nodes, and what is waited for.
+fn text(answers: &[Answer], statuses: &[&Status]) -> String {
+    let mut text = String::new();
+    let mut cells: Vec<&str> = statuses.iter().map(|status| status.cell.as_str()).collect();
+    cells.sort_unstable();
+    cells.dedup();
+    if let ([cell], Some(status)) = (cells.as_slice(), statuses.first()) {
+        let (cell, count, max) = (plain(cell), status.members.len(), span(status.max_lease));
+        let members = if count == 1 { "member" } else { "members" };
+        let _ = writeln!(text, "cell {cell}: {count} {members}, leases of up to {max}");
+    } else if !cells.is_empty() {
+        let cells = cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "the endpoints belong to different cells: {cells}");
+    }
+    let mut table = Table::new([
+        "NODE",
+        "WHERE",
+        "STATE",
+        "RTT",
+        "LEASES",
+        "WAITERS",
+        "ACQUIRED/S",
+        "RENEWED/S",
+        "RELEASED/S",
+    ]);
+    for member in members(answers) {
+        table.push(row(&member));
+    }
+    for answer in answers {
+        if let Err(error) = &answer.said {
+            let problem = match error {
+                AskError::Unreachable { problem, .. } | AskError::Protocol(problem) => problem,
+                error => &error.to_string(),
+            };
+            let problem = concise(std::slice::from_ref(&answer.endpoint), problem);
+            let mut row = [const { String::new() }; 9];
+            row[0] = "?".to_owned();
+            row[1].clone_from(&answer.endpoint);
+            row[2] = format!("no answer: {problem}");
+            table.push(row);
+        }
+    }
+    text += &table.take();
+    for status in statuses {
+        for wanted in &status.waiting {
+            let (node, name) = (status.node, quoted(&wanted.name));
+            let by = match (&wanted.holder, wanted.fence) {
+                (Some(holder), Some(fence)) => {
+                    format!("held by {} (fence {fence})", quoted(holder))
+                }
+                _ => "who holds it is not known there".to_owned(),
+            };
+            let _ = writeln!(text, "{} at node {node} for {name}: {by}", waiting(wanted.waiters));
+        }
+    }
+    text
+}
+
+fn row(member: &Member<'_>) -> [String; 9] {
+    let Member { id, place, state, rtt, status } = member;
+    let state = match (state, status) {
+        (State::Votes, Some(status)) => match &status.disk_problem {
+            Some(problem) => format!("votes, but its disk: {}", plain(problem)),
+            None if !status.ready => "votes, but reaches no majority".to_owned(),
+            None => "votes".to_owned(),
+        },
+        (state, _) => state.to_string(),
+    };
+    let number = |value: fn(&Status) -> u64| status.map_or(String::new(), |s| value(s).to_string());
+    [
+        id.to_string(),
+        plain(place).into(),
+        state,
+        rtt.map_or(String::new(), short),
+        number(|status| status.leases),
+        number(|status| status.waiters),
+        number(|status| status.rates.acquires),
+        number(|status| status.rates.renewals),
+        number(|status| status.rates.releases),
+    ]
+}
+
+fn waiting(count: u64) -> String {
+    if count == 1 { "1 waits".to_owned() } else { format!("{count} wait") }
+}
+
+/// How many vote, and how many have to.
+fn votes(members: &[Member<'_>]) -> String {
+    let all = members.iter().filter(|member| member.state != State::Proposes);
+    let (all, voting) =
+        (all.count(), members.iter().filter(|member| member.state == State::Votes).count());
+    format!("{voting} of {all} members vote, {} needed", all / 2 + 1)
+}
+
+/// Why nothing can be acquired, as far as the nodes know.
+fn unready(members: &[Member<'_>], status: &Status) -> String {
+    let mut text = format!("nothing can be acquired now: {}", votes(members));
+    for Member { id, state, .. } in members {
+        if *state != State::Votes && *state != State::Proposes {
+            let _ = write!(text, "; node {id}: {state}");
+        }
+    }
+    if members.iter().all(|member| member.state == State::Votes) {
+        // They all are up, and yet the node that was asked does not reach them.
+        let _ = write!(text, "; node {} reaches too few of them", status.node);
+    }
+    text
+}
+
+/// Why one name can or cannot be acquired.
+fn explain(name: &str, lease: Option<&Sighting>, statuses: &[&Status]) -> String {
+    let wanted = statuses.iter().flat_map(|status| &status.waiting);
+    let waiters = wanted.filter(|wanted| wanted.name == name).map(|wanted| wanted.waiters).sum();
+    let mut text = match lease {
+        Some(_) => held(name, lease),
+        None => format!("nobody holds {}: it can be acquired", quoted(name)),
+    };
+    if waiters > 0 {
+        let _ = write!(text, "; {} for it", waiting(waiters));
+    }
+    text + "\n"
+}

@@ -1,0 +1,106 @@
+//! The members of a cell, put together from what several nodes say.
+
+use std::fmt;
+use std::time::Duration;
+
+use paxoslease_client::{PeerStatus, Status};
+
+use super::Answer;
+use crate::client::text::{plain, span};
+
+/// One node, as far as is known.
+pub(super) struct Member<'a> {
+    pub(super) id: u16,
+    /// Where it was asked, or where its peers reach it.
+    pub(super) place: &'a str,
+    pub(super) state: State<'a>,
+    /// From here, or from the node that told of it.
+    pub(super) rtt: Option<Duration>,
+    /// What it said itself.
+    pub(super) status: Option<&'a Status>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State<'a> {
+    Votes,
+    /// It votes on none by its role.
+    Proposes,
+    /// It was restarted, and is silent for so long still.
+    Quarantined(Duration),
+    Down(&'a str),
+    /// Nobody tells of it.
+    Unknown,
+}
+
+impl fmt::Display for State<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Votes => f.write_str("votes"),
+            Self::Proposes => f.write_str("proposes only"),
+            Self::Quarantined(left) => write!(f, "quarantined for {} more", span(*left)),
+            Self::Down("") => f.write_str("down"),
+            Self::Down(problem) => write!(f, "down: {}", plain(problem)),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+/// All that are members or answered, by their ids.
+pub(super) fn members(answers: &[Answer]) -> Vec<Member<'_>> {
+    let said = || answers.iter().filter_map(|answer| Some((answer, answer.said.as_ref().ok()?)));
+    let mut ids: Vec<u16> = said()
+        .flat_map(|(_, status)| status.members.iter().copied().chain([status.node]))
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let member = |id| {
+        let itself = said().find(|(_, status)| status.node == id);
+        let itself = itself.map(|(answer, status)| of_itself(answer, status));
+        itself.or_else(|| of_others(id, said().map(|(_, status)| status))).unwrap_or(Member {
+            id,
+            place: "",
+            state: State::Unknown,
+            rtt: None,
+            status: None,
+        })
+    };
+    ids.into_iter().map(member).collect()
+}
+
+fn of_itself<'a>(answer: &'a Answer, status: &'a Status) -> Member<'a> {
+    let is_member = status.members.contains(&status.node);
+    Member {
+        id: status.node,
+        place: &answer.endpoint,
+        state: if is_member { voting(status.quarantine_remaining) } else { State::Proposes },
+        rtt: Some(answer.took),
+        status: Some(status),
+    }
+}
+
+/// What its peers say of it; who reaches it knows best.
+fn of_others<'a>(id: u16, said: impl Iterator<Item = &'a Status>) -> Option<Member<'a>> {
+    let seen = said.flat_map(|status| &status.peers).filter(|peer| peer.node == id);
+    let PeerStatus { address, up, rtt, quarantine_remaining, problem, .. } =
+        seen.max_by_key(|peer| peer.up)?;
+    let state = if *up {
+        voting(*quarantine_remaining)
+    } else {
+        State::Down(problem.as_deref().unwrap_or_default())
+    };
+    Some(Member {
+        id,
+        place: address.as_deref().unwrap_or_default(),
+        state,
+        rtt: *rtt,
+        status: None,
+    })
+}
+
+fn voting<'a>(quarantine_remaining: Duration) -> State<'a> {
+    if quarantine_remaining.is_zero() {
+        State::Votes
+    } else {
+        State::Quarantined(quarantine_remaining)
+    }
+}

@@ -1,0 +1,63 @@
+//! `paxoslease acquire`, `renew` and `release`: a lease that is left to whoever asked, usually a
+//! script. Nothing renews it, and nothing gives it back, but these commands.
+
+use std::future::IntoFuture as _;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::campaign::{Patience, win};
+use super::connect;
+use super::events::Events;
+use super::failure::Failure;
+use crate::args::{AcquireArgs, ReleaseArgs, RenewArgs};
+use crate::{Verdict, output};
+
+pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
+    let client = connect(&args.cell)?;
+    let events = Events::begin()?;
+    let ask = |wish: paxoslease_client::Acquire<'_>| wish.detached().into_future();
+    let won = win((&client, &events), &args.wish, Patience::from(&args.wait), ask);
+    let grant = pollster::block_on(won)?;
+    let fence = grant.fence().to_string();
+    let text = if args.json {
+        let (name, ttl_ms, waited_ms) =
+            (&args.wish.name, millis(grant.ttl()), millis(grant.waited()));
+        let holder = args.wish.holder.as_deref().unwrap_or(client.default_holder());
+        let all = json!({"name": name, "fence": fence, "ttl_ms": ttl_ms, "waited_ms": waited_ms,
+            "holder": holder});
+        all.to_string()
+    } else {
+        fence
+    };
+    output::to_stdout(&(text + "\n"))?;
+    Ok(Verdict::Well)
+}
+
+pub(crate) fn renew(args: RenewArgs) -> anyhow::Result<Verdict> {
+    let RenewArgs { name, fence, ttl, cell, json } = args;
+    let client = connect(&cell)?;
+    let grant = client.renew_blocking(&name, fence, ttl).map_err(Failure::from)?;
+    if json {
+        let (fence, ttl_ms) = (fence.to_string(), millis(grant.ttl()));
+        let all = json!({"name": name, "fence": fence, "ttl_ms": ttl_ms});
+        output::to_stdout(&format!("{all}\n"))?;
+    }
+    Ok(Verdict::Well)
+}
+
+pub(crate) fn release(args: ReleaseArgs) -> anyhow::Result<Verdict> {
+    let ReleaseArgs { name, fence, cell, json } = args;
+    let client = connect(&cell)?;
+    client.release_blocking(&name, fence).map_err(Failure::from)?;
+    if json {
+        let all = json!({"name": name, "fence": fence.to_string(), "released": true});
+        output::to_stdout(&format!("{all}\n"))?;
+    }
+    Ok(Verdict::Well)
+}
+
+/// For JSON.
+pub(super) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,93 @@
+//! `paxoslease watch`: a line per change, for as long as somebody reads. Hints, all of it.
+
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use paxoslease_client::{Change, Sighting, Watch};
+use serde_json::{Value, json};
+
+use super::connect;
+use super::events::Events;
+use super::failure::Failure;
+use super::look::object;
+use super::text::{plain, short};
+use crate::args::{PrefixArgs, WatchArgs};
+use crate::{Verdict, output};
+
+pub(crate) fn run(args: WatchArgs) -> anyhow::Result<Verdict> {
+    let PrefixArgs { prefix, cell, json } = args.what;
+    let client = connect(&cell)?;
+    let events = Events::begin()?;
+    // A watch tries for ever; somebody at a shell wants to know that nobody is there.
+    client.status_blocking().map_err(Failure::from)?;
+    let mut watch = client.watch(&prefix);
+    while let Some(change) = next(&mut watch, &events) {
+        let is_read = if json {
+            output::more_to_stdout(format!("{}\n", event(&change)).as_bytes())?
+        } else {
+            show(&change)?
+        };
+        if !is_read {
+            break;
+        }
+    }
+    Ok(Verdict::Well)
+}
+
+/// The next change, unless a signal comes first.
+fn next(watch: &mut Watch, events: &Events) -> Option<Change> {
+    pollster::block_on(async {
+        match select(pin!(watch.next()), pin!(events.signal())).await {
+            Either::Left((change, _)) => change,
+            Either::Right(_) => None,
+        }
+    })
+}
+
+/// For people: leases on stdout, what is said about the watch itself on stderr.
+fn show(change: &Change) -> anyhow::Result<bool> {
+    let line = match change {
+        Change::Held(Sighting { name, holder, fence, remaining }) => {
+            let (name, holder, left) = (plain(name), plain(holder), short(*remaining));
+            format!("held     {name}  fence {fence}  {left}  {holder}\n")
+        }
+        Change::Freed { name } => format!("freed    {}\n", plain(name)),
+        Change::Expired { name, fence } => {
+            format!("expired  {}  fence {fence}\n", plain(name))
+        }
+        Change::Missed(count) => {
+            let line = format!("missed   {count} changes: they came faster than they were read\n");
+            output::to_stderr(&line);
+            return Ok(true);
+        }
+        Change::Connected { endpoint } => {
+            output::to_stderr(&format!("watching at {endpoint}; Ctrl-C ends it\n"));
+            return Ok(true);
+        }
+        Change::Disconnected { problem } => {
+            output::to_stderr(&format!("not connected: {problem}; trying again\n"));
+            return Ok(true);
+        }
+        _ => return Ok(true),
+    };
+    output::more_to_stdout(line.as_bytes())
+}
+
+/// For programs.
+fn event(change: &Change) -> Value {
+    match change {
+        Change::Held(seen) => {
+            let mut event = object(seen);
+            event["event"] = "held".into();
+            event
+        }
+        Change::Freed { name } => json!({"event": "freed", "name": name}),
+        Change::Expired { name, fence } => {
+            json!({"event": "expired", "name": name, "fence": fence.to_string()})
+        }
+        Change::Missed(count) => json!({"event": "missed", "count": count}),
+        Change::Connected { endpoint } => json!({"event": "connected", "endpoint": endpoint}),
+        Change::Disconnected { problem } => json!({"event": "disconnected", "problem": problem}),
+        change => json!({"event": "other", "text": format!("{change:?}")}),
+    }
+}

@@ -1,0 +1,221 @@
+//! The process between `lock` and its command: it starts the command, and ends it in time even if
+//! `lock` itself is stopped or killed.
+//!
+//! It knows no cell and no lease, only until when the command may run. `lock` says so after every
+//! renewal. If it does not hear of one in time, or hears that `lock` is gone, it ends the
+//! command's group.
+//!
+//! *Why no stranger is ever hit.* A group's number is given to nobody else while a process of the
+//! group exists, an ended one included until its parent has taken note of it. This process is the
+//! command's parent and adopts what the command leaves behind (it is a subreaper), so note is
+//! taken here and nowhere else. It signals the group only as long as the command, or somebody of
+//! the same group that it adopted, is a child of its own.
+//!
+//! *Why it is not hit itself.* It has a group of its own, so nothing typed at the terminal reaches
+//! it; it refuses signals that ask it to end; and it is not called `paxoslease`, so
+//! `pkill -STOP paxoslease` stops one of the two only. Should it be killed, `lock` adopts the
+//! command in turn and ends it.
+
+pub(crate) mod orders;
+pub(crate) mod schedule;
+
+use std::io::{self, Read as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait, waitpgid};
+use signal_hook::consts::SIGCHLD;
+
+use self::orders::{Order, Report, hear, hear_with, say};
+use self::schedule::{Deed, Policy, Schedule};
+use super::alarm::{since_boot, wait_until};
+use super::events::refuse_to_end;
+use crate::Verdict;
+use crate::args::WatchdogArgs;
+
+pub(crate) fn run(args: WatchdogArgs) -> anyhow::Result<Verdict> {
+    let WatchdogArgs { on_lost, grace, margin, command } = args;
+    rename();
+    adopt_orphans()?;
+    refuse_to_end()?;
+    let ended = ended_children().context("cannot handle signals")?;
+    let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let first = hear_with(&channel).context("`paxoslease lock` runs this, nobody else")?;
+    let (Order::Until(ends_at), stdin) = first else { bail!("the lease came without its end") };
+    let mut process = Command::new(&command[0]);
+    process.args(&command[1..]).stdin(stdin).process_group(0);
+    let leader = match process.spawn() {
+        Ok(child) => Pid::from_child(&child),
+        Err(error) => {
+            say(&channel, Report::NotStarted(error.raw_os_error().unwrap_or_default()))?;
+            return Ok(Verdict::Well);
+        }
+    };
+    // It has the command's stdin.
+    drop(process);
+    let schedule = Schedule::new(Policy { on_lost, grace, margin }, ends_at);
+    let mut watchdog = Watchdog { channel, ended, leader, schedule, code: None, is_heard: true };
+    let watched = watchdog.watch();
+    if watched.is_err() {
+        watchdog.signal(Signal::KILL);
+    }
+    watched.map(|()| Verdict::Well)
+}
+
+/// For `ps` and `pkill`.
+fn rename() {
+    #[cfg(target_os = "linux")]
+    let _as_before = rustix::thread::set_name(c"lease-watchdog");
+}
+
+/// Makes this process the parent of whatever its descendants leave behind.
+pub(crate) fn adopt_orphans() -> anyhow::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .context("cannot adopt orphans")?;
+    Ok(())
+}
+
+/// Readable whenever a child has ended or stopped.
+fn ended_children() -> io::Result<UnixStream> {
+    let (read, write) = UnixStream::pair()?;
+    read.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(SIGCHLD, write)?;
+    Ok(read)
+}
+
+/// As shells count: the exit code, or 128 and the signal. `None` for who is only stopped.
+pub(crate) fn exit_code(status: WaitStatus) -> Option<u8> {
+    let code = status.exit_status().or_else(|| Some(128 + status.terminating_signal()?))?;
+    Some(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+struct Watchdog {
+    channel: UnixStream,
+    ended: UnixStream,
+    /// The command; its group has the same number.
+    leader: Pid,
+    schedule: Schedule,
+    /// Of the command, once it has ended and note was taken of it.
+    code: Option<u8>,
+    /// Whether `lock` is there.
+    is_heard: bool,
+}
+
+impl Watchdog {
+    /// Until the command has ended and `lock` knows or is gone.
+    fn watch(&mut self) -> anyhow::Result<()> {
+        self.report(Report::Started(self.leader.as_raw_nonzero().get()));
+        let code = loop {
+            self.take_note();
+            if let Some(code) = self.code
+                // What a command leaves behind that ended by itself is not for us to end.
+                && (!self.schedule.is_ending() || self.is_alone())
+            {
+                break code;
+            }
+            if let Some(deed) = self.schedule.due(since_boot()) {
+                self.act(deed);
+                continue;
+            }
+            if self.wait()? {
+                self.obey()?;
+            }
+        };
+        self.report(Report::Ended(code));
+        while self.is_heard {
+            self.is_heard = hear::<Order>(&self.channel)?.is_some();
+        }
+        Ok(())
+    }
+
+    /// Waits for something to happen; says whether there is an order.
+    fn wait(&self) -> anyhow::Result<bool> {
+        let files = [self.ended.as_fd(), self.channel.as_fd()];
+        let files = if self.is_heard { &files[..] } else { &files[..1] };
+        let readable = wait_until(files, self.schedule.alarm_at()).context("cannot wait")?;
+        let is_order = readable.get(1) == Some(&true);
+        // Whether and how anybody ended is for `take_note` to find out.
+        let _nothing = (&self.ended).read(&mut [0; 64]);
+        Ok(is_order)
+    }
+
+    fn obey(&mut self) -> anyhow::Result<()> {
+        match hear(&self.channel).context("cannot hear from `paxoslease lock`")? {
+            Some(Order::Until(ends_at)) => self.schedule.extend(ends_at),
+            Some(Order::Pass(signal)) => {
+                if let Some(signal) = Signal::from_named_raw(signal) {
+                    self.signal(signal);
+                }
+            }
+            Some(Order::Lost) => self.lose(),
+            None => {
+                self.is_heard = false;
+                self.lose();
+            }
+        }
+        Ok(())
+    }
+
+    fn lose(&mut self) {
+        if let Some(deed) = self.schedule.lose(since_boot()) {
+            self.act(deed);
+        }
+    }
+
+    fn act(&mut self, deed: Deed) {
+        self.report(Report::Ending);
+        match deed {
+            Deed::Terminate => {
+                self.signal(Signal::TERM);
+                // Whoever is stopped could not use the grace.
+                self.signal(Signal::CONT);
+            }
+            Deed::Kill => self.signal(Signal::KILL),
+        }
+    }
+
+    /// Signals the group, as long as its number is its own.
+    fn signal(&mut self, signal: Signal) {
+        if self.code.is_none() || !self.is_alone() {
+            // They may all have ended, with nobody but us to know.
+            let _ended = kill_process_group(self.leader, signal);
+        }
+    }
+
+    /// Takes note of children that have ended, our own and adopted ones.
+    fn take_note(&mut self) {
+        while let Ok(Some((child, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            self.note(child, status);
+        }
+    }
+
+    fn note(&mut self, child: Pid, status: WaitStatus) {
+        if child != self.leader {
+            return;
+        }
+        match status.stopping_signal() {
+            Some(signal) => self.report(Report::Stopped(signal)),
+            None => self.code = exit_code(status),
+        }
+    }
+
+    /// Whether no child of ours is left in the group.
+    fn is_alone(&mut self) -> bool {
+        loop {
+            match waitpgid(self.leader, WaitOptions::NOHANG) {
+                Ok(Some((child, status))) => self.note(child, status),
+                Ok(None) => return false,
+                Err(_no_child) => return true,
+            }
+        }
+    }
+
+    fn report(&self, report: Report) {
+        // Whether `lock` is gone is seen when it is listened to.
+        let _gone = say(&self.channel, report);
+    }
+}

@@ -1,0 +1,208 @@
+//! When a command whose lease is not renewed has to go. Arithmetic only: time is an argument.
+//!
+//! ```text
+//!   ... held ...  | SIGTERM        grace        | SIGKILL  margin  | the lease is over (T2)
+//! ```
+//! The margin is for a machine that is busy: a signal in time is one that was acted upon in time.
+
+use std::time::Duration;
+
+use crate::args::OnLost;
+
+/// The longest time between SIGKILL and the end of the lease.
+const MARGIN_MAX: Duration = Duration::from_secs(1);
+const MARGIN_MIN: Duration = Duration::from_millis(10);
+const GRACE_DEFAULT: Duration = Duration::from_secs(5);
+
+/// How a command ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Policy {
+    pub(crate) on_lost: OnLost,
+    /// From SIGTERM to SIGKILL.
+    pub(crate) grace: Duration,
+    /// From SIGKILL to the end of the lease.
+    pub(crate) margin: Duration,
+}
+
+impl Policy {
+    /// With the grace that was asked for, or a good one.
+    ///
+    /// # Errors
+    /// With the longest grace possible. A lease is renewed from a third of its ttl on (P5); by
+    /// the half of it SIGTERM must not be out yet, or a single lost packet would end the command.
+    pub(crate) fn new(
+        on_lost: OnLost,
+        ttl: Duration,
+        grace: Option<Duration>,
+    ) -> Result<Self, Duration> {
+        let margin = (ttl / 20).clamp(MARGIN_MIN, MARGIN_MAX);
+        let grace_max = (ttl / 2).saturating_sub(margin);
+        let grace = match grace {
+            Some(grace) if grace > grace_max => return Err(grace_max),
+            Some(grace) => grace,
+            None => GRACE_DEFAULT.min(ttl / 3).min(grace_max),
+        };
+        Ok(Self { on_lost, grace, margin })
+    }
+}
+
+/// What to do to the command's group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Deed {
+    Terminate,
+    Kill,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Held,
+    Terminated { kill_at: Duration },
+    Killed,
+}
+
+/// How it stands with one command. Instants are readings of the clock that counts sleep.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    policy: Policy,
+    ends_at: Duration,
+    stage: Stage,
+}
+
+impl Schedule {
+    pub(crate) const fn new(policy: Policy, ends_at: Duration) -> Self {
+        Self { policy, ends_at, stage: Stage::Held }
+    }
+
+    /// The lease was renewed. Never shortens it; means nothing to a command that was told to go.
+    pub(crate) fn extend(&mut self, ends_at: Duration) {
+        self.ends_at = self.ends_at.max(ends_at);
+    }
+
+    /// Whether the command was told to go.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.stage != Stage::Held
+    }
+
+    /// When to look again if nothing happens.
+    pub(crate) fn alarm_at(&self) -> Option<Duration> {
+        let Policy { on_lost, grace, margin } = self.policy;
+        match (self.stage, on_lost) {
+            (Stage::Killed, _) | (Stage::Held, OnLost::Ignore) => None,
+            (Stage::Held, OnLost::Kill) => Some(self.ends_at.saturating_sub(margin)),
+            (Stage::Held, OnLost::Term) => Some(self.ends_at.saturating_sub(margin + grace)),
+            (Stage::Terminated { kill_at }, _) => Some(kill_at),
+        }
+    }
+
+    /// What is due.
+    pub(crate) fn due(&mut self, now: Duration) -> Option<Deed> {
+        if now < self.alarm_at()? {
+            return None;
+        }
+        match self.stage {
+            Stage::Held => self.lose(now),
+            Stage::Terminated { .. } | Stage::Killed => {
+                self.stage = Stage::Killed;
+                Some(Deed::Kill)
+            }
+        }
+    }
+
+    /// The lease is lost, or nobody is left to renew it: the same, only sooner.
+    pub(crate) fn lose(&mut self, now: Duration) -> Option<Deed> {
+        if self.is_ending() {
+            return None;
+        }
+        let kill_at = self.ends_at.saturating_sub(self.policy.margin);
+        let kill_at = kill_at.min(now.saturating_add(self.policy.grace));
+        match self.policy.on_lost {
+            OnLost::Ignore => None,
+            OnLost::Term if now < kill_at => {
+                self.stage = Stage::Terminated { kill_at };
+                Some(Deed::Terminate)
+            }
+            OnLost::Term | OnLost::Kill => {
+                self.stage = Stage::Killed;
+                Some(Deed::Kill)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn schedule(on_lost: OnLost) -> Schedule {
+        let policy = Policy::new(on_lost, ms(15_000), Some(ms(5_000))).expect("room");
+        Schedule::new(policy, ms(100_000))
+    }
+
+    #[test]
+    fn both_signals_are_out_before_the_lease_is_over() {
+        let mut schedule = schedule(OnLost::Term);
+        assert_eq!(schedule.alarm_at(), Some(ms(94_250)));
+        assert_eq!(schedule.due(ms(94_249)), None);
+        assert_eq!(schedule.due(ms(94_250)), Some(Deed::Terminate));
+        assert_eq!(schedule.due(ms(94_300)), None);
+        assert_eq!(schedule.alarm_at(), Some(ms(99_250)));
+        assert_eq!(schedule.due(ms(99_250)), Some(Deed::Kill));
+        assert_eq!(schedule.alarm_at(), None);
+    }
+
+    #[test]
+    fn a_renewal_puts_it_off_until_the_command_was_told_to_go() {
+        let mut schedule = schedule(OnLost::Term);
+        schedule.extend(ms(110_000));
+        schedule.extend(ms(105_000));
+        assert_eq!(schedule.due(ms(104_249)), None);
+        assert_eq!(schedule.due(ms(104_250)), Some(Deed::Terminate));
+        schedule.extend(ms(200_000));
+        assert_eq!(schedule.due(ms(109_250)), Some(Deed::Kill));
+    }
+
+    #[test]
+    fn a_loss_before_its_time_takes_the_grace_and_no_more() {
+        let mut schedule = schedule(OnLost::Term);
+        assert_eq!(schedule.lose(ms(90_000)), Some(Deed::Terminate));
+        assert_eq!(schedule.lose(ms(90_001)), None, "once is enough");
+        assert_eq!(schedule.alarm_at(), Some(ms(95_000)));
+    }
+
+    #[test]
+    fn the_grace_ends_with_the_lease_if_somebody_was_paused() {
+        let mut late = schedule(OnLost::Term);
+        assert_eq!(late.due(ms(98_000)), Some(Deed::Terminate));
+        assert_eq!(late.due(ms(99_250)), Some(Deed::Kill));
+        let mut too_late = schedule(OnLost::Term);
+        assert_eq!(too_late.due(ms(300_000)), Some(Deed::Kill));
+        assert_eq!(too_late.due(ms(300_001)), None);
+    }
+
+    #[test]
+    fn kill_has_no_grace_and_ignore_no_end() {
+        let mut kill = schedule(OnLost::Kill);
+        assert_eq!(kill.due(ms(99_249)), None);
+        assert_eq!(kill.due(ms(99_250)), Some(Deed::Kill));
+        assert_eq!(schedule(OnLost::Kill).lose(ms(1)), Some(Deed::Kill));
+        let mut ignore = schedule(OnLost::Ignore);
+        assert_eq!((ignore.lose(ms(1)), ignore.due(ms(300_000))), (None, None));
+    }
+
+    #[test]
+    fn there_is_always_time_left_to_renew() {
+        for ttl in [50, 51, 99, 500, 1_000, 15_000, 60_000, 86_400_000].map(Duration::from_millis) {
+            let policy = Policy::new(OnLost::Term, ttl, None).expect("the default fits");
+            assert!(policy.grace <= ttl / 3 && policy.grace <= GRACE_DEFAULT);
+            assert!(policy.grace + policy.margin <= ttl / 2, "{policy:?}");
+            let grace_max = Policy::new(OnLost::Term, ttl, Some(ttl)).expect_err("no room");
+            let policy = Policy::new(OnLost::Term, ttl, Some(grace_max)).expect("it was offered");
+            assert_eq!(policy.grace, grace_max);
+        }
+        assert_eq!(Policy::new(OnLost::Term, ms(15_000), Some(ms(10_000))), Err(ms(6_750)));
+    }
+}

@@ -1,0 +1,124 @@
+//! A cell of its own for a test, and commands that talk to it.
+
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use serde_json::Value;
+
+use crate::support::{PATIENCE, Process, free_port, outcome, paxoslease};
+
+/// The longest lease of the cell.
+pub(crate) const MAX_LEASE: &str = "20s";
+
+/// Three nodes, in one process or in several.
+pub(crate) struct Cell {
+    process: Process,
+    /// Of every node, for clients.
+    pub(crate) endpoints: Vec<String>,
+    /// As `dev` describes itself.
+    pub(crate) described: Value,
+}
+
+impl Cell {
+    pub(crate) fn start() -> Self {
+        Self::of(&[])
+    }
+
+    /// Whose nodes can be killed.
+    pub(crate) fn of_processes() -> Self {
+        Self::of(&["--processes"])
+    }
+
+    fn of(options: &[&str]) -> Self {
+        let port = free_port(3).to_string();
+        let dev = ["dev", "--json", "--port", &port, "--max-lease", MAX_LEASE];
+        let process = Process::start(&[&dev, options].concat());
+        let line = process.stdout.until(|_| true).remove(0);
+        let described: Value = serde_json::from_str(&line).expect("a line of JSON");
+        let nodes = described["nodes"].as_array().expect("a list");
+        let address = |node: &Value| node["listen"]["clients"].as_str().expect("text").to_owned();
+        let endpoints = nodes.iter().map(address).collect();
+        Self { process, endpoints, described }
+    }
+
+    /// Where node `id` listens for `what`.
+    pub(crate) fn port(&self, id: usize, what: &str) -> String {
+        self.described["nodes"][id - 1]["listen"][what].as_str().expect("text").to_owned()
+    }
+
+    /// As if the machine of node `id` lost its power.
+    pub(crate) fn kill(&self, id: usize) {
+        let pid = self.described["nodes"][id - 1]["pid"].as_i64().expect("a number");
+        let pid = Pid::from_raw(i32::try_from(pid).expect("a pid")).expect("a pid");
+        kill_process(pid, Signal::KILL).expect("it runs");
+    }
+
+    /// All of it at once.
+    pub(crate) fn kill_all(&self) {
+        self.process.signal(Signal::KILL);
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = paxoslease(args);
+        command.env("PAXOSLEASE_ENDPOINTS", self.endpoints.join(","));
+        command
+    }
+
+    /// Runs it to its end: exit code, stdout, stderr.
+    pub(crate) fn run(&self, args: &[&str]) -> (i32, String, String) {
+        outcome(self.command(args))
+    }
+
+    /// What it prints, when all is well.
+    pub(crate) fn say(&self, args: &[&str]) -> String {
+        let (code, stdout, stderr) = self.run(args);
+        assert_eq!((code, stderr.as_str()), (0, ""), "{args:?}");
+        stdout
+    }
+
+    /// A line of JSON, when all is well.
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.say(args)).expect("a line of JSON")
+    }
+
+    /// Starts it and lets it run.
+    pub(crate) fn start_command(&self, args: &[&str]) -> Process {
+        Process::run(self.command(args))
+    }
+}
+
+/// Some process, ours or not, that may end.
+pub(crate) struct Onlooker(OwnedFd);
+
+impl Onlooker {
+    /// Of the process whose id is `line`.
+    pub(crate) fn new(line: &str) -> Self {
+        let pid = Pid::from_raw(line.trim().parse().expect("a pid")).expect("a pid");
+        Self(pidfd_open(pid, PidfdFlags::empty()).expect("it runs"))
+    }
+
+    /// Whether it has ended by now.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.look(Duration::ZERO)
+    }
+
+    /// Waits until it has.
+    pub(crate) fn wait(&self) {
+        assert!(self.look(PATIENCE), "it does not end");
+    }
+
+    fn look(&self, patience: Duration) -> bool {
+        let timeout = Timespec::try_from(patience).expect("short");
+        loop {
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout)) {
+                // Some child of this process ended.
+                Err(Errno::INTR) => {}
+                ended => return ended.expect("can be waited for") > 0,
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Elections: one leads, the next takes over, others look on.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::cell::{Cell, Onlooker};
+
+#[test]
+fn a_leader_that_is_asked_to_stop_hands_over_at_once() {
+    let cell = Cell::start();
+    let first = cell.start_command(&["elect", "e", "--holder", "one"]);
+    let line = first.stdout.until(|_| true).concat();
+    assert!(line.starts_with("e  fence ") && line.ends_with("  one"), "{line}");
+    let second = cell.start_command(&["elect", "e", "--holder", "two", "--json"]);
+    second.stderr.until(|line| line.contains("is held by \"one\""));
+    first.signal(Signal::TERM);
+    assert_eq!(first.end(), Some(0));
+    let line = second.stdout.until(|_| true).concat();
+    let elected: Value = serde_json::from_str(&line).expect("a line of JSON");
+    assert_eq!((&elected["name"], &elected["holder"]), (&"e".into(), &"two".into()));
+    assert!(elected["fence"].is_string(), "{elected}");
+    second.signal(Signal::INT);
+    assert_eq!(second.end(), Some(0));
+    assert_eq!(cell.run(&["get", "e"]).0, 1, "nobody leads");
+}
+
+#[test]
+fn a_candidate_that_is_asked_to_stop_withdraws() {
+    let cell = Cell::start();
+    cell.say(&["acquire", "e", "--holder", "one"]);
+    let candidate = cell.start_command(&["elect", "e"]);
+    candidate.stderr.until(|line| line.starts_with("waiting: "));
+    candidate.signal(Signal::TERM);
+    assert_eq!(candidate.end(), Some(0));
+}
+
+#[test]
+fn onlookers_see_every_leader() {
+    let cell = Cell::start();
+    let first = cell.start_command(&["elect", "e", "--holder", "one"]);
+    first.stdout.until(|_| true);
+    let onlooker = cell.start_command(&["elect", "--listen", "e"]);
+    onlooker.stdout.until(|line| line.ends_with("  one"));
+    let second = cell.start_command(&["elect", "e", "--holder", "two"]);
+    second.stderr.until(|line| line.starts_with("waiting: "));
+    first.signal(Signal::TERM);
+    onlooker.stdout.until(|line| line.ends_with("  two"));
+    onlooker.signal(Signal::INT);
+    assert_eq!(onlooker.end(), Some(0));
+}
+
+#[test]
+fn a_command_runs_while_its_candidate_leads_and_ends_with_the_leadership() {
+    let cell = Cell::start();
+    let script = "echo $PAXOSLEASE_NAME $$; exec sleep 600";
+    let leader = cell.start_command(&["elect", "e", "--", "sh", "-c", script]);
+    leader.stdout.until(|line| line.starts_with("e  fence "));
+    let line = leader.stdout.until(|line| line.starts_with("e ")).concat();
+    let child = Onlooker::new(line.trim_start_matches("e "));
+    leader.signal(Signal::TERM);
+    child.wait();
+    assert_eq!(leader.end(), Some(128 + 15));
+    assert_eq!(cell.run(&["elect", "e", "--", "sh", "-c", "exit 5"]).0, 5);
+}
+
+#[test]
+fn a_leadership_that_is_lost_exits_75() {
+    let cell = Cell::start();
+    let leader = cell.start_command(&["elect", "e", "--ttl", "2s"]);
+    leader.stdout.until(|_| true);
+    cell.kill_all();
+    let lines = leader.stderr.until(|line| line.starts_with("error: "));
+    let last = lines.last().expect("a line");
+    assert!(last.starts_with("error: \"e\" (fence ") && last.contains("is lost"), "{lines:?}");
+    assert_eq!(leader.end(), Some(75));
+}

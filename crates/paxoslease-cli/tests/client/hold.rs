@@ -1,0 +1,156 @@
+//! `lock` while all goes well: the command runs as if it had been run alone, one at a time.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::cell::{Cell, Onlooker};
+use crate::support::Process;
+
+/// Says its own id, and stays.
+const STAY: &[&str] = &["sh", "-c", "echo $$; exec sleep 600"];
+
+fn lock<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
+    [&["lock", "x"], options, &["--"], command].concat()
+}
+
+/// Somebody who holds the lease and runs a command that stays.
+fn holder(cell: &Cell, options: &[&str]) -> (Process, Onlooker) {
+    let holder = cell.start_command(&lock(options, STAY));
+    let child = Onlooker::new(&holder.stdout.until(|_| true).concat());
+    (holder, child)
+}
+
+/// Somebody who waits for it, and says for whom.
+fn waiter(cell: &Cell, holder: &Process) -> Process {
+    let waiter = cell.start_command(&lock(&[], &["echo", "my turn"]));
+    let line = waiter.stderr.until(|line| line.starts_with("waiting: \"x\" is held by ")).concat();
+    assert!(line.contains(&format!(":{}\" (fence ", holder.id())), "{line}");
+    waiter
+}
+
+fn has_its_turn(waiter: Process) {
+    assert_eq!(waiter.stdout.until(|_| true), ["my turn"]);
+    assert_eq!(waiter.end(), Some(0));
+}
+
+#[test]
+fn a_command_ends_as_it_would_alone() {
+    let cell = Cell::start();
+    for (command, code) in [
+        (&["true"][..], 0),
+        (&["sh", "-c", "exit 7"], 7),
+        (&["sh", "-c", "exit 75"], 75),
+        (&["sh", "-c", "kill -KILL $$"], 128 + 9),
+        (&["sh", "-c", "kill -TERM $$"], 128 + 15),
+    ] {
+        let (actual, stdout, stderr) = cell.run(&lock(&[], command));
+        assert_eq!((actual, stdout.as_str(), stderr.as_str()), (code, "", ""), "{command:?}");
+        assert_eq!(cell.run(&["get", "x"]).0, 1, "it was given back after {command:?}");
+    }
+    for (command, code) in [("/nowhere/to/be/found", 127), ("/", 126), ("/dev/null", 126)] {
+        let (actual, _, stderr) = cell.run(&lock(&[], &[command]));
+        assert_eq!(actual, code, "{command}: {stderr}");
+        assert!(stderr.starts_with(&format!("error: cannot run \"{command}\": ")), "{stderr}");
+        assert_eq!(cell.run(&["get", "x"]).0, 1, "it was given back after {command:?}");
+    }
+}
+
+#[test]
+fn a_command_has_its_own_input_output_and_options() {
+    let cell = Cell::start();
+    let mut command = cell.command(&["lock", "x", "sh", "-c", "cat; echo $0 $1 >&2", "-a", "--x"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut lock = command.spawn().expect("runs");
+    lock.stdin.take().expect("piped").write_all(b"all of it\n").expect("read");
+    let output = lock.wait_with_output().expect("ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.stdout, b"all of it\n");
+    assert_eq!(output.stderr, b"-a --x\n");
+}
+
+#[test]
+fn a_command_knows_its_lease_and_its_cell() {
+    let cell = Cell::start();
+    let script = "echo $PAXOSLEASE_NAME $PAXOSLEASE_FENCE $PAXOSLEASE_ENDPOINTS";
+    let endpoint = format!("--endpoint={}", cell.endpoints[2]);
+    let line = cell.say(&["lock", "jobs/x", &endpoint, "--", "sh", "-c", script]);
+    let [name, fence, endpoints] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+        panic!("{line}");
+    };
+    assert_eq!((name, endpoints), ("jobs/x", cell.endpoints[2].as_str()));
+    assert!(fence.parse::<u64>().is_ok(), "{line}");
+}
+
+#[test]
+fn a_lease_is_held_for_as_long_as_its_command_runs() {
+    let cell = Cell::start();
+    let ttl = ["--ttl", "2s", "--holder", "me"];
+    let lock = cell.start_command(&lock(&ttl, &["sh", "-c", "sleep 5; echo done"]));
+    lock.stdout.until(|line| line == "done");
+    assert_eq!(lock.end(), Some(0), "renewed all the time");
+}
+
+#[test]
+fn a_lock_that_is_asked_to_stop_hands_over_at_once() {
+    let cell = Cell::start();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let (first, child) = holder(&cell, &[]);
+        let second = waiter(&cell, &first);
+        first.signal(signal);
+        child.wait();
+        assert_eq!(first.end(), Some(128 + signal.as_raw()));
+        has_its_turn(second);
+    }
+}
+
+#[test]
+fn signals_reach_the_whole_group_and_may_be_refused() {
+    let cell = Cell::start();
+    let script = "trap 'echo int' INT; trap 'echo usr1' USR1; trap 'echo bye; exit 3' QUIT; \
+                  echo ready; while :; do sleep 600; done";
+    let lock = cell.start_command(&lock(&[], &["sh", "-c", script]));
+    lock.stdout.until(|line| line == "ready");
+    for (signal, line) in [(Signal::INT, "int"), (Signal::USR1, "usr1"), (Signal::QUIT, "bye")] {
+        lock.signal(signal);
+        lock.stdout.until(|said| said == line);
+    }
+    assert_eq!(lock.end(), Some(3));
+}
+
+#[test]
+fn a_waiter_that_is_asked_to_stop_leaves_the_queue() {
+    let cell = Cell::start();
+    let (first, _child) = holder(&cell, &[]);
+    let second = waiter(&cell, &first);
+    let third = waiter(&cell, &first);
+    second.signal(Signal::INT);
+    assert_eq!(second.end(), Some(128 + 2));
+    first.signal(Signal::TERM);
+    has_its_turn(third);
+}
+
+#[test]
+fn a_killed_lock_leaves_no_command_behind_and_the_next_runs_when_the_ttl_is_over() {
+    let cell = Cell::start();
+    let (first, child) = holder(&cell, &["--ttl", "2s"]);
+    let second = waiter(&cell, &first);
+    first.signal(Signal::KILL);
+    has_its_turn(second);
+    assert!(child.has_ended(), "before anybody else could hold it");
+}
+
+#[test]
+fn a_stopped_lock_loses_its_command_before_anybody_else_can_hold_and_then_exits_75() {
+    let cell = Cell::start();
+    let (first, child) = holder(&cell, &["--ttl", "2s"]);
+    let second = waiter(&cell, &first);
+    first.signal(Signal::STOP);
+    assert_eq!(second.stdout.until(|_| true), ["my turn"]);
+    assert!(child.has_ended(), "before anybody else could hold it");
+    first.signal(Signal::CONT);
+    let line = first.stderr.until(|line| line.starts_with("error: ")).concat();
+    assert!(line.contains("; the command was ended"), "{line}");
+    assert_eq!(first.end(), Some(75));
+}

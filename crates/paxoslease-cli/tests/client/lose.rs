@@ -1,0 +1,95 @@
+//! `lock` when the lease is lost: the command is ended in time, in the way that was asked for.
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cell::{Cell, Onlooker};
+use crate::support::{Process, scratch};
+
+/// Starts a command under a lease of two seconds that says its id.
+fn lock(cell: &Cell, options: &[&str], script: &str) -> (Process, Onlooker) {
+    let args = [&["lock", "x", "--ttl", "2s"], options, &["--", "sh", "-c", script]].concat();
+    let lock = cell.start_command(&args);
+    let child = Onlooker::new(&lock.stdout.until(|_| true).concat());
+    (lock, child)
+}
+
+#[test]
+fn a_command_may_clean_up_when_its_lease_cannot_be_renewed() {
+    let cell = Cell::start();
+    let script =
+        "trap 'echo cleaning up; exit 0' TERM; echo $$; while :; do sleep 600; done";
+    let (lock, child) = lock(&cell, &[], script);
+    cell.kill_all();
+    lock.stdout.until(|line| line == "cleaning up");
+    child.wait();
+    let line = lock.stderr.until(|line| line.starts_with("error: ")).concat();
+    assert!(line.contains("\"x\" (fence ") && line.contains("the command was ended"), "{line}");
+    assert_eq!(lock.end(), Some(75), "whatever the command's own exit code");
+}
+
+#[test]
+fn a_command_that_does_not_want_to_go_is_killed_with_all_its_children() {
+    let cell = Cell::start();
+    let script = "trap '' TERM; sleep 600 & echo $!; wait";
+    let (lock, grandchild) = lock(&cell, &["--grace", "100ms"], script);
+    cell.kill_all();
+    grandchild.wait();
+    assert_eq!(lock.end(), Some(75));
+}
+
+#[test]
+fn kill_does_not_ask() {
+    let cell = Cell::start();
+    let script = "trap 'echo asked' TERM; echo $$; while :; do sleep 600; done";
+    let (lock, child) = lock(&cell, &["--on-lost", "kill"], script);
+    cell.kill_all();
+    child.wait();
+    assert_eq!(lock.stdout.rest(), [""; 0]);
+    assert_eq!(lock.end(), Some(75));
+}
+
+#[test]
+fn ignore_lets_the_command_run_on_and_says_so() {
+    let cell = Cell::start();
+    let gate = scratch("ignore").join("gate");
+    let gate = gate.to_str().expect("UTF-8");
+    let script = format!("mkfifo {gate}; echo $$; read line < {gate}; exit 4");
+    let (lock, child) = lock(&cell, &["--on-lost", "ignore"], &script);
+    cell.kill_all();
+    lock.stderr.until(|line| line.starts_with("warning: \"x\" (fence ") && line.contains("lost"));
+    assert!(!child.has_ended());
+    std::fs::write(gate, "open\n").expect("somebody waits there");
+    assert_eq!(lock.end(), Some(4));
+}
+
+#[test]
+fn a_lease_somebody_else_gave_back_ends_the_command_at_once() {
+    let cell = Cell::start();
+    let script = "echo $$; exec sleep 600";
+    let args = ["lock", "x", "--ttl", "20s", "--", "sh", "-c", script];
+    let lock = cell.start_command(&args);
+    let child = Onlooker::new(&lock.stdout.until(|_| true).concat());
+    let seen = cell.json(&["get", "x", "--json"]);
+    cell.say(&["release", "x", "--fence", seen["fence"].as_str().expect("text")]);
+    child.wait();
+    let line = lock.stderr.until(|line| line.starts_with("error: ")).concat();
+    assert!(line.contains("is not held any more"), "{line}");
+    assert_eq!(lock.end(), Some(75));
+}
+
+#[test]
+fn a_command_does_not_outlive_a_watchdog_that_was_killed() {
+    let cell = Cell::start();
+    let script = "echo $$; echo $PPID; exec sleep 600";
+    let (lock, child) = lock(&cell, &[], script);
+    let watchdog = lock.stdout.until(|_| true).concat().parse().expect("a pid");
+    let watchdog = Pid::from_raw(watchdog).expect("a pid");
+    kill_process(watchdog, Signal::TERM).expect("it runs");
+    kill_process(watchdog, Signal::INT).expect("it runs");
+    assert!(!child.has_ended(), "it refuses to end");
+    kill_process(watchdog, Signal::KILL).expect("it runs");
+    child.wait();
+    let line = lock.stderr.until(|line| line.starts_with("error: ")).concat();
+    assert!(line.contains("killed the watchdog"), "{line}");
+    assert_eq!(lock.end(), Some(75));
+}

@@ -1,0 +1,13 @@
+//! The commands that talk to a cell, as people type them: the real binary against real cells.
+
+mod cell;
+mod elect;
+mod hold;
+mod look;
+mod lose;
+mod options;
+mod status;
+#[path = "../node/support.rs"]
+mod support;
+mod tenure;
+mod terminal;
