@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use paxoslease::{Role, Status};
+use paxoslease::{PeerStatus, Role, Status};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -178,26 +178,40 @@ impl App {
 
 /// Why this node is not ready, if it is not: no majority, or its own quarantine.
 pub(super) fn unready(status: &Status) -> Option<Refusal> {
-    let well = status.ready && status.quarantine_remaining.is_zero();
-    (!well).then(|| Refusal::Cell { problem: Problem::of(status), changed: Changed::Nothing })
+    let own = status.quarantine_remaining;
+    if status.ready && own.is_zero() {
+        return None;
+    }
+    let problem = match Problem::of(status) {
+        Problem::Silent { unreachable } if !own.is_zero() => {
+            Problem::Quarantine { remaining: own, unreachable }
+        }
+        Problem::Quarantine { remaining, unreachable } => {
+            Problem::Quarantine { remaining: remaining.max(own), unreachable }
+        }
+        problem => problem,
+    };
+    Some(Refusal::Cell { problem, changed: Changed::Nothing })
 }
 
 impl Problem {
     fn of(status: &Status) -> Self {
-        let majority = status.members.len() / 2 + 1;
-        let is_member = |peer: &&paxoslease::PeerStatus| status.members.contains(&peer.node);
-        let members = || status.peers.iter().filter(is_member);
-        let unreachable = members().filter(|peer| !peer.up).map(|peer| peer.node).collect();
+        let is_member = |peer: &&PeerStatus| status.members.contains(&peer.node);
+        let (up, down): (Vec<&PeerStatus>, _) =
+            status.peers.iter().filter(is_member).partition(|peer| peer.up);
+        let unreachable = down.into_iter().map(|peer| peer.node).collect();
         // How long until each member that can be reached votes, the soonest first.
-        let up = members().filter(|peer| peer.up).map(|peer| peer.quarantine_remaining);
-        let own = status.quarantine_remaining;
-        let mut votes_after: Vec<Duration> = match status.role {
-            Role::Member => up.chain([own]).collect(),
-            Role::Proposer => up.collect(),
-        };
+        let mut votes_after: Vec<Duration> =
+            up.into_iter().map(|peer| peer.quarantine_remaining).collect();
+        if status.role == Role::Member {
+            votes_after.push(status.quarantine_remaining);
+        }
         votes_after.sort_unstable();
-        // Without a majority to reach, waiting for the end of a quarantine does not help.
-        let quarantine = votes_after.get(majority - 1).map(|needed| own.max(*needed));
-        Self { unreachable, quarantine: quarantine.filter(|remaining| !remaining.is_zero()) }
+        let others_of_majority = status.members.len() / 2;
+        match votes_after.get(others_of_majority).copied() {
+            None => Self::OutOfReach { unreachable },
+            Some(Duration::ZERO) => Self::Silent { unreachable },
+            Some(remaining) => Self::Quarantine { remaining, unreachable },
+        }
     }
 }

@@ -35,7 +35,6 @@ use super::refusal::{Changed, ErrorBody, Problem, Refusal};
             those listed: 404 for other paths, 405 for other methods, and 429 for connections \
             over the limit.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
-        contact(),
     ),
     components(schemas(ErrorBody)),
     tags(
@@ -146,9 +145,9 @@ fn busy() -> Vec<Refusal> {
 }
 
 fn cell(changed: Changed) -> Vec<Refusal> {
-    let out_of_reach = Problem { unreachable: vec![2, 3], quarantine: None };
-    let restarted =
-        Problem { unreachable: Vec::new(), quarantine: Some(Duration::from_millis(41_250)) };
+    let out_of_reach = Problem::OutOfReach { unreachable: vec![2, 3] };
+    let remaining = Duration::from_millis(41_250);
+    let restarted = Problem::Quarantine { remaining, unreachable: Vec::new() };
     vec![
         Refusal::Cell { problem: out_of_reach, changed },
         Refusal::Cell { problem: restarted, changed },

@@ -1,13 +1,13 @@
 //! Taking, keeping and giving back leases, for holders that keep their own time (T2); and looking
 //! at who holds what, which is a hint.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{ConnectInfo, State};
 use paxoslease::front::{Answer, Cursor, Holder, Sighting};
 use serde::Serialize;
-use std::net::SocketAddr;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -311,6 +311,8 @@ pub(super) async fn list(
     State(app): State<App>,
     Parameters(List { prefix, limit, cursor }): Parameters<List>,
 ) -> Result<Json<Page>, Refusal> {
+    // A node that is gone has nothing to list, which is not the same as nothing held.
+    app.status().await?;
     let (leases, cursor) = app.page(&prefix, limit, cursor).await?;
     Ok(Json(Page { leases, cursor: cursor.map(|cursor| cursor.to_string()) }))
 }

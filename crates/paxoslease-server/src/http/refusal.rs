@@ -3,6 +3,7 @@
 //!
 //! What is not HTTP at all is answered by the HTTP library, without a body.
 
+use std::fmt;
 use std::time::Duration;
 
 use axum::Json;
@@ -18,7 +19,7 @@ pub(super) enum Refusal {
     #[error(
         "{name:?} is held by {holder:?}, at most for another {} ms unless it is renewed; ask \
          again then, or send a \"wait\"; nothing was changed",
-        retry_after_ms(.remaining)
+        millis_up(*.remaining)
     )]
     Held { name: String, holder: String, fence: u64, remaining: Duration },
     #[error("that tenure of {name:?} is over; acquire it again for a new one, with a higher fence")]
@@ -27,7 +28,7 @@ pub(super) enum Refusal {
     NobodyHolds { name: String },
     #[error("there is nothing at {path:?}; GET /openapi.json says what there is")]
     NoSuchPath { path: String },
-    #[error("{problem}; {changed}")]
+    #[error("{problem}{changed}")]
     Cell { problem: Problem, changed: Changed },
     #[error("{0}; nothing was changed")]
     Ttl(TtlError),
@@ -53,53 +54,67 @@ pub(super) enum Refusal {
     Stopping,
 }
 
-/// Why a majority does not answer.
+/// Why a majority does not answer, as far as this node can tell.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Problem {
-    /// Members this node cannot reach.
-    pub(super) unreachable: Vec<u16>,
-    /// After this long enough of them vote, if their quarantine is what is missing.
-    pub(super) quarantine: Option<Duration>,
+pub(super) enum Problem {
+    /// It cannot be reached.
+    OutOfReach { unreachable: Vec<u16> },
+    /// It can, but too many keep silent for this long after their restart.
+    Quarantine { remaining: Duration, unreachable: Vec<u16> },
+    /// It can, and votes.
+    Silent { unreachable: Vec<u16> },
 }
 
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let unreachable: Vec<String> = self.unreachable.iter().map(u16::to_string).collect();
-        let unreachable = unreachable.join(", ");
-        match (self.quarantine, unreachable.as_str()) {
-            (Some(remaining), "") => {
-                write!(f, "in quarantine after a restart for another {} ms", millis_up(remaining))
+impl Problem {
+    fn unreachable(&self) -> &[u16] {
+        match self {
+            Self::OutOfReach { unreachable }
+            | Self::Quarantine { unreachable, .. }
+            | Self::Silent { unreachable } => unreachable,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfReach { .. } => f.write_str("no majority of the cell can be reached")?,
+            Self::Quarantine { remaining, .. } => {
+                write!(
+                    f,
+                    "in quarantine after a restart for another {} ms",
+                    millis_up(*remaining)
+                )?;
             }
-            (Some(remaining), nodes) => write!(
-                f,
-                "in quarantine after a restart for another {} ms, and node {nodes} cannot be \
-                 reached",
-                millis_up(remaining)
-            ),
-            (None, "") => f.write_str(
+            Self::Silent { .. } => f.write_str(
                 "no majority answered in time, though one is connected: contenders split the \
                  vote, or nodes are too slow; try again",
-            ),
-            (None, nodes) => write!(f, "no majority of the cell: node {nodes} cannot be reached"),
+            )?,
         }
+        if let [first, others @ ..] = self.unreachable() {
+            write!(f, "; unreachable from here: node {first}")?;
+            others.iter().try_for_each(|node| write!(f, ", {node}"))?;
+        }
+        Ok(())
     }
 }
 
 /// What may be left behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Changed {
+    /// It was only a question.
     Nothing,
     NothingLasting,
     Released,
 }
 
-impl std::fmt::Display for Changed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Nothing => "nothing was changed",
-            Self::NothingLasting => "nothing was changed that outlives the ttl",
+            Self::Nothing => "",
+            Self::NothingLasting => "; nothing was changed that outlives the ttl",
             Self::Released => {
-                "the release stands: never use this fence again; the name is free when the ttl is \
+                "; the release stands: never use this fence again; the name is free when the ttl is \
                  over, if not before"
             }
         })
@@ -149,7 +164,7 @@ pub(super) struct ErrorBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     remaining_ms: Option<u64>,
-    /// With `no_quorum`: members that this node cannot reach. A hint.
+    /// With `no_quorum` and `quarantine`: members that this node cannot reach. A hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     unreachable: Option<Vec<u16>>,
@@ -161,8 +176,10 @@ impl Refusal {
             Self::Held { .. } => Code::Held,
             Self::NotHeld { .. } => Code::NotHeld,
             Self::NobodyHolds { .. } | Self::NoSuchPath { .. } => Code::NotFound,
-            Self::Cell { problem: Problem { quarantine: Some(_), .. }, .. } => Code::Quarantine,
-            Self::Cell { .. } => Code::NoQuorum,
+            Self::Cell { problem, .. } => match problem {
+                Problem::OutOfReach { .. } | Problem::Silent { .. } => Code::NoQuorum,
+                Problem::Quarantine { .. } => Code::Quarantine,
+            },
             Self::Ttl(_) => Code::Ttl,
             Self::Name(_) => Code::Name,
             Self::Holder(_) => Code::Holder,
@@ -205,11 +222,13 @@ impl Refusal {
             Self::Held { holder, fence, remaining, .. } => {
                 body.holder = Some(holder.clone());
                 body.fence = Some(fence.to_string());
-                body.retry_after_ms = Some(retry_after_ms(remaining));
+                body.retry_after_ms = Some(millis_up(*remaining));
             }
             Self::Cell { problem, .. } => {
-                body.remaining_ms = problem.quarantine.map(millis_up);
-                body.unreachable = Some(problem.unreachable.clone());
+                if let Problem::Quarantine { remaining, .. } = problem {
+                    body.remaining_ms = Some(millis_up(*remaining));
+                }
+                body.unreachable = Some(problem.unreachable().to_vec());
             }
             _ => {}
         }
@@ -221,10 +240,6 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         (self.status(), Json(self.body())).into_response()
     }
-}
-
-fn retry_after_ms(remaining: &Duration) -> u64 {
-    millis_up(*remaining)
 }
 
 /// Whole milliseconds, rounded up: whoever waits that long has waited enough.

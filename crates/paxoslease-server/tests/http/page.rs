@@ -1,0 +1,49 @@
+//! The page for people.
+
+use serde_json::json;
+
+use crate::cell;
+
+#[test]
+fn the_page_shows_the_cell_without_scripts() {
+    let cell = cell::three();
+    let member = &cell.members[1];
+    member.take("jobs%2Fnightly");
+    let page = member.get("/");
+    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
+    let node_three = format!(
+        "<td>3</td><td>{}</td><td>● up</td>",
+        member.status().peers[1].address.as_ref().expect("known")
+    );
+    for text in [
+        "<title>test · PaxosLease</title>",
+        "as node 2 sees it",
+        "● Ready: a majority votes and can be reached.",
+        "<tr><td>2</td><td>this node</td><td>● up</td>",
+        &node_three,
+        "<tr><td>jobs/nightly</td><td>taker</td>",
+        "Everything on this page is a hint",
+    ] {
+        assert!(page.text.contains(text), "{text} in {}", page.text);
+    }
+    assert!(!page.text.contains("{{"), "all that was to be filled in is");
+    assert!(!member.get("/?prefix=other").text.contains("<td>jobs/nightly"));
+}
+
+#[test]
+fn the_page_loads_nothing_from_elsewhere_and_runs_nothing_it_was_given() {
+    let cell = cell::one_with(|config| config, Default::default());
+    let member = &cell.members[0];
+    let wish = json!({"ttl": "60s", "holder": "<script>alert('{{node}}')</script>"});
+    assert_eq!(member.post("/v1/leases/%3Cb%3E%22x%22/acquire", &wish).status, 200);
+    let page = member.get("/?prefix=%3Cb%3E%22");
+    assert!(page.text.contains("&lt;script&gt;alert(&#39;{{node}}&#39;)&lt;/script&gt;"));
+    assert!(page.text.contains("&lt;b&gt;&quot;x&quot;"));
+    assert!(page.text.contains("value=\"&lt;b&gt;&quot;\""));
+    assert!(!page.text.contains("<script>alert") && !page.text.contains("<b>\"x"));
+    for outside in ["http://", "https://", "src=", "@import", "url("] {
+        assert!(!page.text.contains(outside), "{outside}");
+    }
+    let policy = page.header("content-security-policy");
+    assert!(policy.starts_with("default-src 'none';"), "{policy}");
+}

@@ -1,0 +1,142 @@
+//! Whoever looks on sees what happens, or hears how much was missed.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use paxoslease::front::{Answer, Holder, Name};
+use pollster::block_on;
+use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
+
+use crate::asking::Raw;
+use crate::cell::{self, Member};
+
+/// Watches; once this returns, nothing is missed.
+fn watch(raw: &mut Raw, query: &str) {
+    raw.send(&format!("GET /v1/watch{query} HTTP/1.1\r\nhost: x\r\n\r\n"));
+    assert_eq!(raw.line().expect("a status"), "HTTP/1.1 200 OK");
+    let mut headers = Vec::new();
+    while let Some(line) = raw.line().filter(|line| !line.is_empty()) {
+        headers.push(line);
+    }
+    assert!(headers.iter().any(|line| line == "content-type: text/event-stream"), "{headers:?}");
+    while raw.line().expect("a comment") != ": watching" {}
+}
+
+/// The next event and its data; `None` at the end.
+fn event(raw: &mut Raw) -> Option<(String, Value)> {
+    let event = loop {
+        let line = raw.line()?;
+        if let Some(event) = line.strip_prefix("event: ") {
+            break event.to_owned();
+        }
+    };
+    let data = raw.line().expect("data");
+    let data = data.strip_prefix("data: ").unwrap_or_else(|| panic!("no data: {data}"));
+    Some((event, serde_json::from_str(data).expect("JSON")))
+}
+
+#[test]
+fn a_watcher_sees_leases_come_and_go() {
+    let cell = cell::three();
+    let [one, two, _] = &cell.members[..] else { panic!("three members") };
+    let mut raw = Raw::connect(two.address);
+    watch(&mut raw, "?prefix=jobs%2F");
+    one.take("other");
+    let fence = one.take("jobs%2Fa");
+    one.post("/v1/leases/jobs%2Fa/release", &json!({ "fence": fence }));
+    let (kind, seen) = event(&mut raw).expect("open");
+    assert_eq!(
+        (kind.as_str(), &seen["name"], &seen["holder"]),
+        ("held", &json!("jobs/a"), &json!("taker"))
+    );
+    assert_eq!(seen["fence"], json!(fence));
+    assert!((1..=60_000).contains(&seen["ttl_ms"].as_u64().expect("a number")));
+    assert_eq!(event(&mut raw), Some(("freed".to_owned(), json!({"name": "jobs/a"}))));
+}
+
+#[test]
+fn a_watcher_hears_of_leases_that_run_out() {
+    let cell = cell::one_with(|config| config, Default::default());
+    let member = &cell.members[0];
+    let mut raw = Raw::connect(member.address);
+    watch(&mut raw, "");
+    let granted = member.post("/v1/leases/x/acquire", &json!({"ttl": "50ms"}));
+    let fence = granted.field("fence");
+    assert_eq!(event(&mut raw).expect("open").0, "held");
+    let expired = json!({"name": "x", "fence": fence});
+    assert_eq!(event(&mut raw), Some(("expired".to_owned(), expired)));
+}
+
+/// Takes and gives back a lease, with texts as long as they may be.
+fn stir(member: &Member, name: &str, holder: &str) {
+    let remote = member.node.remote();
+    let (name, holder) = (Name::new(name).expect("a name"), Holder::new(holder).expect("short"));
+    let ttl = Duration::from_secs(60);
+    match block_on(remote.acquire(name, holder, ttl, ttl)) {
+        Answer::Granted { fence, .. } => drop(block_on(remote.release(name, fence))),
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn a_watcher_that_does_not_keep_up_is_told_how_much_it_missed() {
+    let cell = cell::one_with(|config| config.shards(1), Default::default());
+    let member = &cell.members[0];
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("a small one");
+    socket.connect(&member.address.into()).expect("it listens");
+    let mut raw = Raw::on(TcpStream::from(socket));
+    watch(&mut raw, "");
+    let (name, holder) = ("n".repeat(512), "h".repeat(256));
+    // More than all buffers on the way take, 4 MiB by the defaults of the system among them.
+    for _ in 0..10_000 {
+        stir(member, &name, &holder);
+    }
+    let missed = loop {
+        let (kind, data) = event(&mut raw).expect("open");
+        if kind == "missed" {
+            break data["count"].as_u64().expect("a number");
+        }
+    };
+    assert!(missed > 0);
+    // And it goes on from there.
+    stir(member, "after", "me");
+    while event(&mut raw).expect("open").1["name"] != "after" {}
+}
+
+#[test]
+fn a_watch_ends_with_its_server() {
+    let mut cell = cell::one_with(|config| config, Default::default());
+    let member = &mut cell.members[0];
+    let mut raw = Raw::connect(member.address);
+    watch(&mut raw, "");
+    member.http.take().expect("runs").shutdown();
+    assert_eq!(event(&mut raw), None);
+}
+
+#[test]
+fn a_watch_ends_with_its_node() {
+    let cell = cell::one_with(|config| config, Default::default());
+    let member = &cell.members[0];
+    let mut raw = Raw::connect(member.address);
+    watch(&mut raw, "");
+    member.node.shutdown_blocking();
+    // To the last chunk, as it should be: the stream is over, not cut off.
+    let mut last = Vec::new();
+    while let Some(line) = raw.line() {
+        last.push(line);
+        if last.ends_with(&["0".to_owned(), String::new()]) {
+            return;
+        }
+    }
+    panic!("cut off after {last:?}");
+}
+
+#[test]
+fn a_prefix_longer_than_any_name_is_refused() {
+    let cell = cell::one_with(|config| config, Default::default());
+    let refused = cell.members[0].get(&format!("/v1/watch?prefix={}", "p".repeat(513)));
+    assert_eq!(refused.refusal(), (400, "bad_request".to_owned()));
+    assert!(refused.field("message").contains("513 bytes long"), "{refused:?}");
+}
