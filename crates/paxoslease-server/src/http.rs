@@ -6,6 +6,7 @@
 
 mod cell;
 mod document;
+mod guest;
 mod input;
 mod leases;
 mod page;
@@ -41,9 +42,12 @@ const BODY_MAX: usize = 16 << 10;
 pub struct Bounds {
     /// Connections; who comes when there are as many is told so and sent away.
     pub connections: u32,
-    /// How long a client may take to send a request, head or body, and how long a connection may
-    /// be idle.
-    pub patience: Duration,
+    /// Acquires of one connection, on average; what is over is refused.
+    pub acquires_per_second: Option<u32>,
+    /// How long a connection may be idle, or take to send the head of a request.
+    pub head_timeout: Duration,
+    /// How long it may take to send the body.
+    pub body_timeout: Duration,
 }
 
 impl Default for Bounds {
@@ -54,7 +58,12 @@ impl Default for Bounds {
 
 impl From<&Limits> for Bounds {
     fn from(limits: &Limits) -> Self {
-        Self { connections: limits.connections, patience: Duration::from_secs(30) }
+        Self {
+            connections: limits.connections,
+            acquires_per_second: limits.acquires_per_second,
+            head_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(10),
+        }
     }
 }
 
@@ -127,7 +136,7 @@ struct App {
     remote: Remote,
     metrics: Metrics,
     document: Arc<str>,
-    patience: Duration,
+    body_timeout: Duration,
     stopping: signal::Receiver<bool>,
 }
 

@@ -13,7 +13,7 @@ mod command;
 mod complaint;
 mod execute;
 mod output;
-mod pace;
+pub(crate) mod pace;
 mod pattern;
 mod reply;
 mod session;

@@ -105,7 +105,7 @@ fn bad_body() -> Vec<Refusal> {
     let unknown = "unknown field \"tll\"; the nearest known field is \"ttl\"";
     let mut refusals = vec![
         Refusal::BadRequest(unknown.to_owned()),
-        Refusal::Slow(super::Bounds::default().patience),
+        Refusal::Slow(super::Bounds::default().body_timeout),
         Refusal::TooLarge { max: super::BODY_MAX },
         Refusal::MediaType,
     ];

@@ -69,14 +69,14 @@ impl<T: FromFields> FromRequest<App> for Body<T> {
             return Err(Refusal::MediaType);
         }
         let reading = Bytes::from_request(request, app);
-        let read = tokio::time::timeout(app.patience, reading).await;
+        let read = tokio::time::timeout(app.body_timeout, reading).await;
         let bytes =
-            read.map_err(|_| Refusal::Slow(app.patience))?.map_err(|rejection| match rejection
-                .status()
-            {
-                StatusCode::PAYLOAD_TOO_LARGE => Refusal::TooLarge { max: BODY_MAX },
-                _ => Refusal::BadRequest(format!("the body broke off: {rejection}")),
-            })?;
+            read.map_err(|_| Refusal::Slow(app.body_timeout))?.map_err(
+                |rejection| match rejection.status() {
+                    StatusCode::PAYLOAD_TOO_LARGE => Refusal::TooLarge { max: BODY_MAX },
+                    _ => Refusal::BadRequest(format!("the body broke off: {rejection}")),
+                },
+            )?;
         let entries: BTreeMap<String, Value> = serde_json::from_slice(&bytes)
             .map_err(|error| Refusal::BadRequest(format!("the body is no JSON object: {error}")))?;
         Fields::new("field", entries).into().map(Self)

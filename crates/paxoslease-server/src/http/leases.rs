@@ -1,17 +1,17 @@
 //! Taking, keeping and giving back leases, for holders that keep their own time (T2); and looking
 //! at who holds what, which is a hint.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::Json;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::State;
+use axum::{Extension, Json};
 use paxoslease::front::{Answer, Cursor, Holder, Sighting};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::document::{NotAcquired, NotInspected, NotListed, NotReleased, NotRenewed};
+use super::guest::{Guest, limited};
 use super::input::{Body, Fields, FromFields, LeaseName, Parameters, required};
 use super::refusal::{Changed, Refusal, millis_down};
 
@@ -79,12 +79,13 @@ pub(super) struct Grant {
 )]
 pub(super) async fn acquire(
     State(app): State<App>,
-    ConnectInfo(caller): ConnectInfo<SocketAddr>,
+    Extension(guest): Extension<Guest>,
     name: LeaseName,
     Body(Acquire { ttl, wait, holder }): Body<Acquire>,
 ) -> Result<Json<Grant>, Refusal> {
-    let holder = holder.unwrap_or_else(|| caller.to_string());
+    let holder = holder.unwrap_or_else(|| guest.address.to_string());
     let asked = Holder::new(&holder).map_err(Refusal::Holder)?;
+    guest.acquires()?;
     let asking = app.remote.acquire(name.name(), asked, ttl, wait);
     // P8: whichever way this future ends without an answer, dropping `asking` takes it back.
     match app.unless_stopping(asking).await? {
@@ -348,9 +349,15 @@ impl App {
         match answer {
             Answer::NotHeld => Refusal::NotHeld { name: name.to_string() },
             Answer::NoQuorum => self.no_quorum(changed).await,
-            Answer::Full => Refusal::Busy("this node keeps as many names as it may".to_owned()),
             Answer::Ttl(error) => Refusal::Ttl(error),
-            Answer::Busy(error) => Refusal::Busy(error.to_string()),
+            Answer::Full => {
+                limited("shard");
+                Refusal::Busy("this node keeps as many names as it may".to_owned())
+            }
+            Answer::Busy(error) => {
+                limited("shard");
+                Refusal::Busy(error.to_string())
+            }
             Answer::Stopping => Refusal::Stopping,
             answer => unreachable!("{answer:?} answers something else"),
         }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::ConnectInfo;
 use axum::http::{HeaderValue, Request, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::Incoming;
@@ -16,13 +15,14 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use metrics::{counter, gauge};
+use metrics::gauge;
 use paxoslease::Node;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as signal};
 use tower::ServiceExt as _;
 
+use super::guest::{Guest, limited};
 use super::refusal::Refusal;
 use super::router::{count, join_name, openapi, router};
 use super::{App, Bounds};
@@ -33,7 +33,7 @@ const HEAD_MAX: usize = 32 << 10;
 /// Connections over the limit that are told so at a time; more are closed without a word.
 const TURNED_AWAY_MAX: usize = 64;
 /// How long one of these may take to ask what it cannot have.
-const TURNED_AWAY_PATIENCE: Duration = Duration::from_secs(1);
+const TURNED_AWAY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long requests may take to finish at the end.
 const GRACE: Duration = Duration::from_secs(5);
 /// A client that vanished without a word is found out after about this long.
@@ -55,14 +55,14 @@ pub async fn run(
         node,
         metrics,
         document: openapi().into(),
-        patience: bounds.patience,
+        body_timeout: bounds.body_timeout,
         stopping,
     };
     let doorman = Doorman {
         router: router(app),
         seats: Arc::new(Semaphore::new(bounds.connections as usize)),
         porch: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
-        patience: bounds.patience,
+        bounds,
         leaving: GracefulShutdown::new(),
     };
     let mut shutdown = pin!(shutdown);
@@ -100,7 +100,7 @@ struct Doorman {
     seats: Arc<Semaphore>,
     /// For those who are told that there is no seat.
     porch: Arc<Semaphore>,
-    patience: Duration,
+    bounds: Bounds,
     leaving: GracefulShutdown,
 }
 
@@ -111,28 +111,30 @@ impl Doorman {
             tracing::debug!(%error, %from, "cannot set options of a connection");
         }
         if let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() {
+            let guest = Guest::new(from, &self.bounds);
             let service = self.router.clone().map_request(move |request: Request<Incoming>| {
                 let mut request = join_name(request).map(axum::body::Body::new);
-                request.extensions_mut().insert(ConnectInfo(from));
+                request.extensions_mut().insert(guest.clone());
                 request
             });
-            self.serve(stream, TowerToHyperService::new(service), self.patience, Seat::new(seat));
+            let service = TowerToHyperService::new(service);
+            self.serve(stream, service, self.bounds.head_timeout, Seat::new(seat));
             return;
         }
-        counter!("paxoslease_limited_total", "limit" => "http_connections").increment(1);
+        limited("http_connections");
         if let Ok(step) = Arc::clone(&self.porch).try_acquire_owned() {
             let service = tower::service_fn(turn_away);
-            self.serve(stream, TowerToHyperService::new(service), TURNED_AWAY_PATIENCE, step);
+            self.serve(stream, TowerToHyperService::new(service), TURNED_AWAY_TIMEOUT, step);
         }
     }
 
-    /// `guest` is kept for as long as the connection is.
+    /// `seat` is kept for as long as the connection is.
     fn serve<S>(
         &self,
         stream: TcpStream,
         service: S,
-        patience: Duration,
-        guest: impl Send + 'static,
+        head_timeout: Duration,
+        seat: impl Send + 'static,
     ) where
         S: hyper::service::HttpService<Incoming, ResBody = axum::body::Body> + Send + 'static,
         S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -140,7 +142,7 @@ impl Doorman {
     {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(patience)
+            .header_read_timeout(head_timeout)
             .max_buf_size(HEAD_MAX)
             .serve_connection(TokioIo::new(stream), service);
         let connection = self.leaving.watch(connection);
@@ -148,7 +150,7 @@ impl Doorman {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "an HTTP connection broke");
             }
-            drop(guest);
+            drop(seat);
         });
     }
 }

@@ -7,19 +7,19 @@ const SECOND: u64 = 1_000_000_000;
 /// When the next would be due if they came evenly. That one number says all (Turner's leaky bucket
 /// as a meter, known as GCRA).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     interval: u64,
     due_at: u64,
 }
 
 impl Pace {
     /// At least one a second.
-    pub(super) fn new(per_second: u32) -> Self {
+    pub(crate) fn new(per_second: u32) -> Self {
         Self { interval: SECOND / u64::from(per_second.max(1)), due_at: 0 }
     }
 
     /// Whether one more may come now. If so, it did.
-    pub(super) fn admits(&mut self, now: Instant) -> bool {
+    pub(crate) fn admits(&mut self, now: Instant) -> bool {
         let now = now.as_nanos();
         let due_at = self.due_at.max(now);
         let admitted = due_at - now + self.interval <= SECOND;

@@ -41,7 +41,7 @@ pub(crate) fn alone(with: impl Fn(Config) -> Config) -> Cell {
     start(3, 1, with, Bounds::default())
 }
 
-/// Starts `running` of `size` members; waits until they are ready if they can be.
+/// Starts `running` of `size` members; if these are all, waits until they reach each other.
 fn start(size: usize, running: u16, with: impl Fn(Config) -> Config, bounds: Bounds) -> Cell {
     let listen = || TcpListener::bind("127.0.0.1:0").expect("a port");
     let listeners: Vec<TcpListener> = (0..size).map(|_| listen()).collect();
@@ -67,10 +67,9 @@ fn start(size: usize, running: u16, with: impl Fn(Config) -> Config, bounds: Bou
         Member { node, http: Some(http), address }
     });
     let members: Vec<Member> = members.collect();
-    if usize::from(running) > size / 2 && members[0].status().quarantine_remaining.is_zero() {
-        for member in &members {
-            block_on(member.node.ready()).expect("reaches a majority");
-        }
+    if usize::from(running) == size {
+        let others_up = |status: Status| status.peers.iter().all(|peer| peer.up);
+        members.iter().for_each(|member| until(|| others_up(member.status())));
     }
     Cell { members }
 }

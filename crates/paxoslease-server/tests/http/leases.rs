@@ -151,13 +151,16 @@ fn curl_can_do_all_that() {
         }
     };
     // Machines without curl have nothing to show here.
-    let wish = ["--json", r#"{"ttl": "15s", "holder": "shell"}"#, &format!("{url}/acquire")];
-    let Some(granted) = curl(&wish) else { return };
+    let json_type = "content-type: application/json";
+    let wish = r#"{"ttl": "15s", "holder": "shell"}"#;
+    let granted = curl(&["-H", json_type, "-d", wish, &format!("{url}/acquire")]);
+    let Some(granted) = granted else { return };
     assert_eq!((&granted["holder"], &granted["ttl_ms"]), (&json!("shell"), &json!(15_000)));
     assert_eq!(curl(&[&url]).expect("curl")["fence"], granted["fence"]);
     let give_back = json!({"fence": granted["fence"]}).to_string();
-    let released = curl(&["--json", &give_back, &format!("{url}/release")]).expect("curl");
+    let release = format!("{url}/release");
+    let released = curl(&["-H", json_type, "-d", &give_back, &release]).expect("curl");
     assert_eq!(released["fence"], granted["fence"]);
-    let refused = curl(&["-d", &give_back, &format!("{url}/release")]).expect("curl");
+    let refused = curl(&["-d", &give_back, &release]).expect("curl");
     assert_eq!(refused["error"], "media_type");
 }

@@ -1,11 +1,13 @@
 //! Everything has a bound, and who meets it is told.
 
+use std::net::TcpListener;
 use std::time::Duration;
 
-use paxoslease_server::http::Bounds;
+use paxoslease_server::http::{Bounds, Http};
+use paxoslease_server::metrics::Metrics;
 use serde_json::json;
 
-use crate::asking::Raw;
+use crate::asking::{Raw, Reply};
 use crate::cell::{self, until};
 
 /// A connection that has its seat.
@@ -48,15 +50,15 @@ fn who_comes_when_there_is_no_seat_is_told_and_sent_away() {
 #[test]
 fn who_does_not_finish_a_request_in_time_is_given_up() {
     let mut bounds = Bounds::default();
-    bounds.patience = Duration::from_millis(50);
+    bounds.head_timeout = Duration::from_millis(50);
     let cell = cell::one_with(|config| config, bounds);
-    let address = cell.members[0].address;
-    let mut silent = Raw::connect(address);
+    let mut silent = Raw::connect(cell.members[0].address);
     assert!(silent.is_closed());
-    let mut slow = Raw::connect(address);
-    slow.send("GET /healthz HTTP/1.1\r\nhost:");
-    assert!(slow.is_closed());
-    let mut half = Raw::connect(address);
+
+    let mut bounds = Bounds::default();
+    bounds.body_timeout = Duration::from_millis(50);
+    let cell = cell::one_with(|config| config, bounds);
+    let mut half = Raw::connect(cell.members[0].address);
     half.send(
         "POST /v1/leases/x/acquire HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
          content-length: 20\r\n\r\n{",
@@ -66,13 +68,40 @@ fn who_does_not_finish_a_request_in_time_is_given_up() {
 
 #[test]
 fn who_waits_for_a_lease_may_take_longer_than_to_ask_for_it() {
-    let mut bounds = Bounds::default();
-    bounds.patience = Duration::from_millis(50);
-    let cell = cell::one_with(|config| config, bounds);
+    let cell = cell::one_with(|config| config, Default::default());
     let member = &cell.members[0];
     member.take("x");
-    let wish = json!({"ttl": "5s", "wait": "200ms"});
-    assert_eq!(member.post("/v1/leases/x/acquire", &wish).refusal(), (409, "held".to_owned()));
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut waiter = Raw::connect(socket.local_addr().expect("bound"));
+    waiter.ask("POST", "/v1/leases/x/acquire", r#"{"ttl": "5s", "wait": "200ms"}"#);
+    // All of it is there when the time to send it begins.
+    let mut bounds = Bounds::default();
+    bounds.head_timeout = Duration::from_millis(50);
+    bounds.body_timeout = Duration::from_millis(50);
+    let http = Http::start(member.node.clone(), socket, Metrics::new(), bounds).expect("starts");
+    assert_eq!(waiter.reply().refusal(), (409, "held".to_owned()));
+    http.shutdown();
+}
+
+#[test]
+fn a_connection_that_acquires_too_fast_is_slowed_down() {
+    let mut bounds = Bounds::default();
+    bounds.acquires_per_second = Some(1);
+    let cell = cell::one_with(|config| config, bounds);
+    let member = &cell.members[0];
+    let mut raw = Raw::connect(member.address);
+    // One of them comes within a second of another, however slow this machine is.
+    let replies = (0..100).map(|number| {
+        raw.ask("POST", &format!("/v1/leases/{number}/acquire"), r#"{"ttl": "5s"}"#);
+        raw.reply()
+    });
+    let refused: Vec<Reply> = replies.filter(|reply| reply.status != 200).collect();
+    assert_eq!(refused[0].refusal(), (429, "busy".to_owned()));
+    assert!(refused[0].field("message").contains("more than 1 acquires a second"));
+    let limited = "paxoslease_limited_total{limit=\"acquires_per_second\"} ";
+    assert!(member.get("/metrics").text.contains(limited));
+    // Others are not held up by that.
+    member.take("other");
 }
 
 #[test]

@@ -89,16 +89,22 @@ fn a_watcher_that_does_not_keep_up_is_told_how_much_it_missed() {
     let mut raw = Raw::on(TcpStream::from(socket));
     watch(&mut raw, "");
     let (name, holder) = ("n".repeat(512), "h".repeat(256));
-    // More than all buffers on the way take, 4 MiB by the defaults of the system among them.
-    for _ in 0..10_000 {
-        stir(member, &name, &holder);
-    }
-    let missed = loop {
-        let (kind, data) = event(&mut raw).expect("open");
-        if kind == "missed" {
-            break data["count"].as_u64().expect("a number");
-        }
-    };
+    // Sooner or later that is more than all buffers on the way take, however large they are.
+    let missed = (1..)
+        .find_map(|round: u64| {
+            (0..5_000 * round).for_each(|_| stir(member, &name, &holder));
+            let end = format!("end of round {round}");
+            stir(member, &end, "me");
+            loop {
+                let (kind, data) = event(&mut raw).expect("open");
+                match data["count"].as_u64() {
+                    Some(count) if kind == "missed" => return Some(count),
+                    _ if data["name"] == json!(end) => return None,
+                    _ => {}
+                }
+            }
+        })
+        .expect("a round that is too much");
     assert!(missed > 0);
     // And it goes on from there.
     stir(member, "after", "me");
