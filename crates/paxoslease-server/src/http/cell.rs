@@ -24,7 +24,7 @@ pub(super) struct Cell {
     problem: Option<ErrorBody>,
 }
 
-/// How this node sees itself and its cell; [`Status`] in the words of the document.
+/// How this node sees itself and its cell.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what another crate serialises; a test compares the two")]
 pub(super) struct CellStatus {

@@ -84,7 +84,14 @@ macro_rules! refused {
 }
 
 refused! {
-    NotAcquired => [bad_body(), bad_ttl(), bad_holder(), held(), busy(), cell(Changed::NothingLasting)];
+    NotAcquired => [
+        bad_body(),
+        bad_ttl(),
+        bad_holder(),
+        held(),
+        busy(),
+        cell(Changed::NothingLasting),
+    ];
     NotRenewed => [bad_body(), bad_ttl(), not_held(), busy(), cell(Changed::NothingLasting)];
     NotReleased => [bad_body(), not_held(), busy(), cell(Changed::Released)];
     NotInspected => [bad_name(), nobody_holds(), busy(), cell(Changed::Nothing)];

@@ -160,8 +160,8 @@ pub(super) async fn renew(
 #[derive(ToSchema)]
 #[schema(example = json!({"fence": "1830093145834620929"}))]
 pub(super) struct Release {
-    /// That of your own tenure. Stop relying on the lease before you send this (P6), and never use
-    /// the fence again, whatever the answer is.
+    /// That of your own tenure. Stop relying on the lease before you send this, and never use the
+    /// fence again, whatever the answer is.
     #[schema(value_type = String)]
     fence: u64,
 }
