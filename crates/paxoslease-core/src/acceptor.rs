@@ -287,9 +287,10 @@ impl Acceptor {
             self.table.relabel(slot, label);
         }
         if answer == Answer::Accept {
+            self.has_had_its_turn(slot, from);
             return Ok(Some(Body::Accept { ballot }));
         }
-        if live.is_some() && from != config.node {
+        if live.is_some() {
             self.turn_away(slot, from);
         }
         let accepted = self.sighting_at(now, slot);
@@ -316,13 +317,27 @@ impl Acceptor {
         !self.wanted.is_empty()
     }
 
-    /// Whom to tell that a name is free, once.
-    pub(crate) fn take_turned_away(&mut self, name: Name<'_>) -> Vec<NodeId> {
+    /// A name is free: who was turned away from it, in the order of their turns. Whoever is first
+    /// has its turn now, and is forgotten, whether it takes it or not.
+    pub(crate) fn turns(&mut self, name: Name<'_>) -> Vec<NodeId> {
         if self.wanted.is_empty() {
             return Vec::new();
         }
-        let slot = self.table.find(name);
-        slot.and_then(|slot| self.wanted.remove(&slot)).unwrap_or_default()
+        let Some(slot) = self.table.find(name) else { return Vec::new() };
+        let turns = self.wanted.get(&slot).cloned().unwrap_or_default();
+        if let Some(first) = turns.first() {
+            self.has_had_its_turn(slot, *first);
+        }
+        turns
+    }
+
+    fn has_had_its_turn(&mut self, slot: Slot, node: NodeId) {
+        if let Some(nodes) = self.wanted.get_mut(&slot) {
+            nodes.retain(|wanted| *wanted != node);
+            if nodes.is_empty() {
+                self.wanted.remove(&slot);
+            }
+        }
     }
 
     #[cfg(feature = "digest")]

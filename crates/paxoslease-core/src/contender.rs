@@ -49,12 +49,15 @@ pub(crate) struct Contender {
     pub(crate) splits: u32,
     /// Others contend for it too, or are likely to: prepare first (P2).
     pub(crate) contested: bool,
+    /// It was released while the round was under way: what answers say of a holder may be over.
+    pub(crate) freed: bool,
 }
 
 impl Contender {
     pub(crate) fn new(first: Want, state: State) -> Self {
         let (rest, rest_patient_until) = (VecDeque::new(), Instant::MAX);
-        Self { first, rest, rest_patient_until, state, splits: 0, contested: false }
+        let (splits, contested, freed) = (0, false, false);
+        Self { first, rest, rest_patient_until, state, splits, contested, freed }
     }
 
     /// All who want it, the first first.

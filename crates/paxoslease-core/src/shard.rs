@@ -303,14 +303,15 @@ impl Shard {
         let label = Label::new(name, Holder::NONE);
         let frees =
             self.somebody_waits() && self.live_tenure(now, name).is_none_or(|live| live == tenure);
-        let wanted = if frees { self.take_turned_away(name) } else { Vec::new() };
+        let turns = if frees { self.turns(name) } else { Vec::new() };
+        let nodes_before = self.nodes_before(&turns);
         self.with_proposer(now, |proposer, env| {
             proposer.release(env, now, (token, label), tenure, give_up_at);
             if frees {
-                proposer.on_freed(env, now, name, true, !wanted.is_empty());
+                proposer.on_freed(env, now, name, (true, nodes_before));
             }
         });
-        self.tell_freed(name, &wanted);
+        self.tell_freed(name, &turns);
         Ok(())
     }
 
@@ -381,11 +382,18 @@ impl Shard {
             && self.somebody_waits()
             && self.live_tenure(now, name).is_none()
         {
-            let wanted = self.take_turned_away(name);
+            let turns = self.turns(name);
+            let nodes_before = self.nodes_before(&turns);
             self.with_proposer(now, |proposer, env| {
-                proposer.on_freed(env, now, name, false, !wanted.is_empty());
+                proposer.on_freed(env, now, name, (false, nodes_before));
             });
-            self.tell_freed(name, &wanted);
+            self.tell_freed(name, &turns);
+        }
+        if let Request::Propose { name, .. } = request
+            && self.proposer.waiters() > 0
+            && let Some(by) = self.lease(now, name)
+        {
+            self.with_proposer(now, |proposer, env| proposer.on_taken(env, now, &by));
         }
         Ok(())
     }
@@ -450,7 +458,8 @@ impl Shard {
                     self.out.emit(Event::FreedHint(Label::new(name, Holder::NONE)));
                 }
                 self.with_proposer(now, |proposer, env| {
-                    proposer.on_freed(env, now, name, false, true);
+                    // Which turn it is, only acceptors know; some of them have theirs first.
+                    proposer.on_freed(env, now, name, (false, 1));
                 });
             }
         }
@@ -549,13 +558,18 @@ impl Shard {
         self.register(name)?.live(now).map(|live| live.tenure)
     }
 
-    fn take_turned_away(&mut self, name: Name<'_>) -> Vec<NodeId> {
-        self.acceptor.as_mut().map_or_else(Vec::new, |acceptor| acceptor.take_turned_away(name))
+    fn turns(&mut self, name: Name<'_>) -> Vec<NodeId> {
+        self.acceptor.as_mut().map_or_else(Vec::new, |acceptor| acceptor.turns(name))
+    }
+
+    /// How many nodes have their turn before this one; all of them if it was not turned away.
+    fn nodes_before(&self, turns: &[NodeId]) -> usize {
+        turns.iter().position(|node| *node == self.config.node).unwrap_or(turns.len())
     }
 
     /// Acceptors see the Release itself; nodes that only propose are told.
-    fn tell_freed(&mut self, name: Name<'_>, wanted: &[NodeId]) {
-        for node in wanted {
+    fn tell_freed(&mut self, name: Name<'_>, turns: &[NodeId]) {
+        for node in turns {
             if self.config.cell.member(*node).is_none() {
                 let label = Label::new(name, Holder::NONE);
                 self.out.send(To::Node(*node), Body::Freed { label });

@@ -240,6 +240,79 @@ fn a_freed_hint_wakes_only_those_who_wait() {
 }
 
 #[test]
+fn a_release_that_overtakes_the_news_of_its_holder_is_not_missed() {
+    let mut cell = TestCell::new(3, 0);
+    let tenure = cell.held_by(1, 1);
+    cell.acquire(2, 2, WAIT);
+    for letter in cell.take(|letter| letter.kind() == "Propose") {
+        cell.deliver(&letter).expect("an acceptor");
+    }
+    let news = cell.take(|letter| letter.to == node(2));
+    assert_eq!(news.len(), 2, "both tell of the holder");
+    cell.release(1, 3, tenure);
+    cell.settle();
+    for letter in news {
+        cell.deliver(&letter).expect("an answer");
+    }
+    cell.settle();
+    run(&mut cell, 50 * MS);
+    assert!(cell.granted(2).is_some(), "well before the ttl: {:?}", cell.events);
+}
+
+#[test]
+fn nodes_take_turns_in_the_order_they_were_turned_away_and_only_one_tries() {
+    let mut cell = TestCell::new(3, 0);
+    let mut held = cell.held_by(1, 1);
+    for (id, token) in [(3, 30), (2, 20), (1, 10), (3, 31), (2, 21)] {
+        cell.acquire(id, token, WAIT);
+        cell.settle();
+    }
+    let rounds = |cell: &mut TestCell| -> u64 {
+        let counts = [1, 2, 3].map(|id| cell.shard(id).round_counts());
+        counts.iter().map(|counts| counts.direct + counts.prepared).sum()
+    };
+    let mut order = Vec::new();
+    for (holder, next) in [(1, 3), (3, 2), (2, 1), (1, 3), (3, 2)] {
+        let before = rounds(&mut cell);
+        cell.release(holder, 100 + order.len() as u64, held);
+        cell.settle();
+        cell.pass(Duration::ZERO);
+        cell.settle();
+        let won: Vec<u64> = [10, 20, 21, 30, 31]
+            .into_iter()
+            .filter(|token| !order.contains(token) && cell.granted(*token).is_some())
+            .collect();
+        let [token] = won[..] else { panic!("{won:?} after {order:?}") };
+        assert_eq!(token / 10, next, "after {order:?}");
+        assert_eq!(rounds(&mut cell) - before, 1, "nobody else tried");
+        held = cell.granted(token).expect("just now");
+        order.push(token);
+        // Whoever is not at its turn registers for the next one, some time later.
+        run(&mut cell, 150 * MS);
+    }
+    assert_eq!(order, [30, 20, 10, 31, 21]);
+}
+
+#[test]
+fn a_node_that_does_not_take_its_turn_holds_the_others_up_for_a_moment_only() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.acquire(2, 2, WAIT);
+    cell.settle();
+    cell.acquire(3, 3, WAIT);
+    cell.settle();
+    assert!(abandon(&mut cell, 2, 2));
+    cell.settle();
+    cell.release(1, 4, held);
+    cell.settle();
+    cell.pass(Duration::ZERO);
+    cell.settle();
+    assert_eq!(cell.granted(3), None, "it is node 2's turn");
+    run(&mut cell, 5 * MS);
+    assert!(cell.granted(3).is_some());
+}
+
+#[test]
 fn learners_and_watchers_hear_of_grants_and_releases() {
     let mut cell = TestCell::new(3, 1);
     cell.shard(1).set_learners(vec![node(4)]);

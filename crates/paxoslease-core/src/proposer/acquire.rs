@@ -7,7 +7,10 @@ use crate::contender::{Contender, ContenderId, State, Want};
 use crate::outbox::{Body, Sighting, To, Token};
 use crate::round::{Phase, Round};
 use crate::rules::Rule;
-use crate::{Ballot, Event, Holder, Instant, Name, Seen, Tenure, Ttl};
+use crate::{Ballot, Config, Event, Holder, Instant, Name, Seen, Tenure, Ttl};
+
+/// How long a node leaves another to take its turn, at least.
+const TURN_MIN: Duration = Duration::from_micros(200);
 
 impl Proposer {
     /// A client wants a lease: behind those who came first, or at once.
@@ -33,6 +36,7 @@ impl Proposer {
         };
         let Some(contender) = self.contenders.get_mut(id) else { return };
         contender.state = State::Racing(ballot);
+        contender.freed = false;
         let Want { label, ttl, deadline, .. } = &contender.first;
         let (label, ttl, deadline) = (label.clone(), *ttl, *deadline);
         let (phase, body) = if contender.contested || !env.config.direct_rounds {
@@ -106,6 +110,8 @@ impl Proposer {
             return;
         }
         contender.contested = true;
+        // So is one whose Release came here before the answers that still tell of it.
+        let verdict = verdict.filter(|_| !contender.freed);
         let Some((tenure, free_at)) = verdict else {
             return self.back_off(env, now, id);
         };
@@ -196,30 +202,57 @@ impl Proposer {
         }
     }
 
-    /// A name may be free (a release passed through here, or a hint came). Those who released it
-    /// here go on at once, so that Release and the next Propose share a frame; where other nodes
-    /// wait too, everybody spreads out first and then prepares.
+    /// A name may be free (it was released here, or a release passed through, or a hint came),
+    /// and this many nodes were turned away before this one. The first goes on now; if it was
+    /// released here, at once, so that Release and the next Propose share a frame. The others
+    /// leave it the time to do so, in turn, and then prepare.
     pub(crate) fn on_freed(
         &mut self,
         env: &mut Env<'_>,
         now: Instant,
         name: Name<'_>,
-        here: bool,
-        others_want_it: bool,
+        (here, nodes_before): (bool, usize),
     ) {
         let Some(id) = self.contenders.find(name) else { return };
+        let step = self.turn_span(env.config);
         let Some(contender) = self.contenders.get_mut(id) else { return };
-        let State::Waiting { until, .. } = &mut contender.state else { return };
-        contender.contested |= others_want_it;
-        if here && !others_want_it {
-            return self.race(env, now, id);
+        match &mut contender.state {
+            State::Racing(_) => contender.freed = true,
+            State::BackingOff(_) => {}
+            State::Waiting { .. } if here && nodes_before == 0 => self.race(env, now, id),
+            State::Waiting { until, .. } => {
+                if nodes_before > 0 {
+                    contender.contested = true;
+                    let turns = u32::try_from(nodes_before).unwrap_or(u32::MAX);
+                    let turn_at = now.after(step.saturating_mul(turns)).after(self.rng.below(step));
+                    *until = turn_at.min(*until);
+                } else {
+                    *until = now;
+                }
+                let until = *until;
+                self.wake_at(until, Wake::Contender(id));
+            }
         }
-        // Who is here hears first, and would win every time: a round trip evens that out.
-        let head_start = if here { self.round_trip.unwrap_or_default() } else { Duration::ZERO };
-        let staggered = now.after(head_start).after(self.rng.below(env.config.stagger_max));
-        *until = staggered.min(*until);
-        let until = *until;
-        self.wake_at(until, Wake::Contender(id));
+    }
+
+    /// How long a node leaves another to take its turn: there and back, and some.
+    fn turn_span(&self, config: &Config) -> Duration {
+        let trips = self.round_trip.map(|trip| trip.saturating_mul(2).max(TURN_MIN));
+        trips.unwrap_or(config.stagger_max).min(config.stagger_max)
+    }
+
+    /// Another node's proposal was accepted here, so those who were about to try need not: they
+    /// would be turned away. For a while only, since that round may still be lost.
+    pub(crate) fn on_taken(&mut self, env: &mut Env<'_>, now: Instant, by: &Sighting) {
+        let Some(id) = self.contenders.find(by.label.name()) else { return };
+        let Some(contender) = self.contenders.get_mut(id) else { return };
+        let State::Waiting { until, by: known } = &mut contender.state else { return };
+        let decided_by = now.after(by.remaining.as_duration().min(env.config.attempt_timeout));
+        if *until < decided_by {
+            *until = decided_by;
+            known.clone_from(by);
+            self.wake_at(decided_by, Wake::Contender(id));
+        }
     }
 
     /// P8: the client left. Its fresh round is voided and undone; a renewal never is.
