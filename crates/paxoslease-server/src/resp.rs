@@ -321,9 +321,9 @@ impl FrontEnd for Sessions {
                     session.answer(common, desk, (command, id), answer);
                 }
             }
-            Owner::Push { session, place } => {
+            Owner::Push { session } => {
                 if let Some(Some(session)) = self.sessions.get_mut(session) {
-                    session.notified(common, (place, id), &answer);
+                    session.notified(common, id, &answer);
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Questions under way: whose they are, and what has to be undone when nobody is left to hear the
 //! answer (P8).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use paxoslease::front::{Desk, Instant, Label};
@@ -21,8 +22,8 @@ pub(super) struct Ask {
 pub(super) enum Owner {
     /// The session of this number, as the reply to its command of that number.
     Reply { session: usize, command: u64 },
-    /// The session of this number, as a push; it keeps the question in this place.
-    Push { session: usize, place: usize },
+    /// The session of this number, as a push.
+    Push { session: usize },
     /// Nobody any more.
     Nobody,
 }
@@ -30,7 +31,7 @@ pub(super) enum Owner {
 /// An acquire that will not hold up the replies behind it: first tried, and when it must wait,
 /// asked for again with its patience.
 pub(super) struct Notify {
-    pub(super) id: Box<[u8]>,
+    pub(super) id: Arc<[u8]>,
     pub(super) ttl: Duration,
     pub(super) asked_at: Instant,
     pub(super) patient_until: Instant,
@@ -65,6 +66,19 @@ impl Asks {
         if let Some(label) = &ask.label {
             desk.abandon(id as u64, label.name());
         }
+    }
+
+    /// An acquire with NOTIFY shall wait no longer. If it waits for a push, it is taken back, and
+    /// this says so; if it is tried still, it will not begin to.
+    pub(super) fn take_back(&mut self, desk: &mut Desk<'_>, id: AskId) -> bool {
+        let ask = &mut self.0[id];
+        let waits = matches!(ask.owner, Owner::Push { .. });
+        if waits {
+            self.orphan(desk, id);
+        } else if let Some(notify) = &mut ask.notify {
+            notify.patient_until = Instant::ZERO;
+        }
+        waits
     }
 
     /// Nobody heard that it was granted: gives it back, under the same number.

@@ -12,6 +12,7 @@ pub(super) enum Command {
     Release,
     Renew,
     Get,
+    Cancel,
     List,
     Watch,
     Unwatch,
@@ -50,7 +51,7 @@ const fn spec(
 const MANY: usize = usize::MAX;
 
 /// Every command, those of the hot path first: they are looked up from the front.
-pub(super) static SPECS: [Spec; 18] = [
+pub(super) static SPECS: [Spec; 19] = [
     spec(
         Command::Acquire,
         3..=9,
@@ -74,6 +75,12 @@ pub(super) static SPECS: [Spec; 18] = [
         2..=2,
         "LEASE.GET name",
         "Who holds a name, as a quorum said a moment ago: a hint",
+    ),
+    spec(
+        Command::Cancel,
+        2..=2,
+        "LEASE.CANCEL id",
+        "Takes back an acquire that waits with NOTIFY: 1, or 0 when none waits under that id",
     ),
     spec(
         Command::List,

@@ -47,6 +47,8 @@ pub(super) enum Complaint<'a> {
     NotifyNeedsWait,
     #[error("ERR an id for NOTIFY has 1 to {0} bytes")]
     NotifyId(usize),
+    #[error("ERR an acquire with that id for NOTIFY is under way on this connection; give another")]
+    NotifyIdInUse,
     #[error("ERR {0}")]
     Pattern(PatternError),
     #[error("ERR LEASE.LIST takes a prefix that ends in '*'; for one name use LEASE.GET")]

@@ -75,6 +75,10 @@ impl Session {
                 desk.inspect(ask as u64, name);
                 Ok(())
             }
+            Command::Cancel => {
+                self.cancel(common, desk, args[0]);
+                Ok(())
+            }
             Command::List => self.list(common, desk, spec, args),
             Command::Watch => self.watch(common, desk, args[0]),
             Command::Unwatch => self.unwatch(common, desk, args.first().copied()),

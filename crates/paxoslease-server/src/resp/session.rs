@@ -1,11 +1,12 @@
 //! One client's connection: what it is still to hear, in the order it asked, and how much of that
 //! it may leave unread.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use paxoslease::front::{Answer, ConnId, Desk, Hint};
-use paxoslease_wire::resp::{Protocol, put_error, put_simple};
+use paxoslease_wire::resp::{Protocol, put_error, put_integer, put_simple};
 
 use super::Common;
 use super::asks::{Ask, AskId, Notify, Owner};
@@ -40,8 +41,8 @@ pub(super) struct Session {
     kept: usize,
     /// Questions under way, those that wait for a push included.
     inflight: u32,
-    /// Acquires that wait for a push.
-    notifies: Vec<AskId>,
+    /// Acquires with NOTIFY by their id, whether they are tried still or wait for a push.
+    notifies: BTreeMap<Arc<[u8]>, AskId>,
     pub(super) patterns: Vec<Pattern>,
     missed: u64,
     pub(super) pace: Option<Pace>,
@@ -80,7 +81,7 @@ impl Session {
             first: 0,
             kept: 0,
             inflight: 0,
-            notifies: Vec::new(),
+            notifies: BTreeMap::new(),
             patterns: Vec::new(),
             missed: 0,
             pace,
@@ -129,10 +130,15 @@ impl Session {
             common.tally.limited(desk.now(), Limit::InflightPerConnection, 1);
             return Err(Complaint::Inflight(most));
         }
+        let id = notify.as_ref().map(|notify| Arc::clone(&notify.id));
+        if id.as_ref().is_some_and(|id| self.notifies.contains_key(id)) {
+            return Err(Complaint::NotifyIdInUse);
+        }
         self.inflight += 1;
         let command = self.first + self.expected.len() as u64;
         let owner = Owner::Reply { session: self.conn.index(), command };
         let ask = common.asks.insert(Ask { owner, label, notify });
+        self.notifies.extend(id.map(|id| (id, ask)));
         self.expected.push_back(Expected { protocol: self.protocol, state: State::Pending(ask) });
         Ok(ask)
     }
@@ -146,6 +152,9 @@ impl Session {
         answer: Answer,
     ) {
         self.inflight -= 1;
+        if let Some(notify) = &common.asks.get(ask).notify {
+            self.notifies.remove(&notify.id);
+        }
         if self.listing == Some(ask) {
             self.listing = None;
             self.touch(common);
@@ -175,8 +184,7 @@ impl Session {
         let queued = State::Bytes((*b"+QUEUED\r\n").into());
         self.settle(common, desk, command, queued);
         let Ask { owner, label, notify } = common.asks.get(ask);
-        *owner = Owner::Push { session: self.conn.index(), place: self.notifies.len() };
-        self.notifies.push(ask);
+        *owner = Owner::Push { session: self.conn.index() };
         if let (Some(label), Some(notify)) = (label, notify) {
             let now = desk.now();
             notify.waited = now.since(notify.asked_at);
@@ -229,19 +237,11 @@ impl Session {
     }
 
     /// What became of an acquire that waited for a push.
-    pub(super) fn notified(
-        &mut self,
-        common: &mut Common,
-        (place, ask): (usize, AskId),
-        answer: &Answer,
-    ) {
+    pub(super) fn notified(&mut self, common: &mut Common, ask: AskId, answer: &Answer) {
         self.inflight -= 1;
-        self.notifies.swap_remove(place);
-        if let Some(moved) = self.notifies.get(place) {
-            common.asks.get(*moved).owner = Owner::Push { session: self.conn.index(), place };
-        }
         let out = &mut self.output.bytes;
         if let Some(notify) = &common.asks.get(ask).notify {
+            self.notifies.remove(&notify.id);
             match *answer {
                 Answer::Granted { fence, ttl, waited } => {
                     let waited = waited + notify.waited;
@@ -319,6 +319,8 @@ impl Session {
     pub(super) fn leave(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
         common.scratch.clear();
         put_stopping(&mut common.scratch);
+        self.forget_notifies(common, desk);
+        self.notifies.clear();
         for expected in &mut self.expected {
             if let State::Pending(ask) = expected.state {
                 common.asks.orphan(desk, ask);
@@ -326,16 +328,27 @@ impl Session {
                 expected.state = State::Bytes(common.scratch.as_slice().into());
             }
         }
-        self.forget_notifies(common, desk);
         self.is_closing = true;
         self.catch_up(common, desk);
     }
 
-    pub(super) fn forget_notifies(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
-        for ask in self.notifies.drain(..) {
+    /// Takes back the acquire that waits under this id, and replies whether there was one. A push
+    /// that tells of it is before this reply, or never comes. One that is tried still is not made
+    /// to wait: its own reply, which is before this one too, says how it went.
+    pub(super) fn cancel(&mut self, common: &mut Common, desk: &mut Desk<'_>, id: &[u8]) {
+        let found = self.notifies.get(id).copied();
+        let waited = found.is_some_and(|ask| common.asks.take_back(desk, ask));
+        if waited {
+            self.notifies.remove(id);
             self.inflight -= 1;
-            common.asks.orphan(desk, ask);
         }
+        self.reply(common, |_, out| put_integer(out, i64::from(waited)));
+    }
+
+    pub(super) fn forget_notifies(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+        let before = self.notifies.len();
+        self.notifies.retain(|_, ask| !common.asks.take_back(desk, *ask));
+        self.inflight -= (before - self.notifies.len()) as u32;
     }
 
     /// The client is gone. P8: what it waits for is taken back, what was granted and never left is

@@ -72,6 +72,70 @@ fn reset_gives_up_what_waits_for_a_push() {
 }
 
 #[test]
+fn cancel_takes_back_what_waits_for_a_push() {
+    let cell = Cell::start();
+    let (mut holder, mut waiter) = (cell.client(0), cell.client3(1));
+    let fence = holder.acquire("a", 60_000).to_string();
+    waiter.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000", "NOTIFY", "7"]);
+    let in_use = waiter.ask(&["LEASE.ACQUIRE", "b", "60000", "WAIT", "60000", "NOTIFY", "7"]);
+    assert!(in_use.error().starts_with("ERR an acquire with that id"), "{in_use:?}");
+    assert_eq!(waiter.ask(&["LEASE.CANCEL", "8"]), Reply::Integer(0), "no such id");
+    let mut other = cell.client3(1);
+    assert_eq!(other.ask(&["LEASE.CANCEL", "7"]), Reply::Integer(0), "another connection's");
+    assert_eq!(waiter.ask(&["LEASE.CANCEL", "7"]), Reply::Integer(1));
+    assert_eq!(waiter.ask(&["LEASE.CANCEL", "7"]), Reply::Integer(0), "not any more");
+    holder.ask(&["LEASE.RELEASE", "a", &fence]);
+    holder.acquire("a", 60_000);
+    assert_eq!(waiter.ask(&["PING"]), Reply::Simple("PONG".to_owned()), "and hears nothing of it");
+    let again = waiter.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000", "NOTIFY", "7"]);
+    assert_eq!(again, Reply::Simple("QUEUED".to_owned()), "the id is free again");
+    assert_eq!(waiter.ask(&["LEASE.CANCEL", "7"]), Reply::Integer(1));
+}
+
+#[test]
+fn a_grant_that_crosses_its_cancel_is_told_before_or_never() {
+    let cell = Cell::start();
+    let (mut holder, mut waiter, mut other) = (cell.client(0), cell.client3(1), cell.client(1));
+    for round in 0..100 {
+        let id = round.to_string();
+        // Waits in vain, for longer than this test, if the last round left the lease behind.
+        let mine = holder.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]).fence();
+        waiter.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000", "NOTIFY", &id]);
+        cell.wait_for_waiters(1, "a", 1);
+        holder.send(&["LEASE.RELEASE", "a", &mine.to_string()]);
+        // Sooner and later, so that both may win.
+        (0..round % 8).for_each(|_| drop(other.ask(&["PING"])));
+        waiter.send(&["LEASE.CANCEL", &id]);
+        match waiter.expect() {
+            Reply::Push(push) => {
+                assert_eq!(push[..2], [Reply::bulk("lease.granted"), Reply::bulk(&id)]);
+                assert_eq!(waiter.expect(), Reply::Integer(0));
+                let theirs = push[2].integer().to_string();
+                assert_eq!(waiter.ask(&["LEASE.RELEASE", "a", &theirs]), Reply::Integer(1));
+            }
+            reply => assert_eq!(reply, Reply::Integer(1)),
+        }
+        assert_eq!(holder.expect(), Reply::Integer(1));
+    }
+}
+
+#[test]
+fn what_is_cancelled_or_reset_while_it_is_tried_does_not_begin_to_wait() {
+    let cell = Cell::start();
+    let (mut holder, mut waiter) = (cell.client(0), cell.client3(1));
+    holder.acquire("a", 60_000);
+    let acquire = "LEASE.ACQUIRE a 60000 WAIT 60000 NOTIFY 7\r\n";
+    waiter.send_bytes(format!("{acquire}LEASE.CANCEL 7\r\n").as_bytes());
+    assert_eq!(waiter.expect(), Reply::Null);
+    assert_eq!(waiter.expect(), Reply::Integer(0), "the reply before says it all");
+    waiter.send_bytes(format!("{acquire}RESET\r\nHELLO 3\r\n").as_bytes());
+    assert_eq!(waiter.expect(), Reply::Null);
+    assert_eq!(waiter.expect(), Reply::Simple("RESET".to_owned()));
+    assert!(matches!(waiter.expect(), Reply::Map(_)));
+    assert_eq!(waiter.ask(&["LEASE.CANCEL", "7"]), Reply::Integer(0));
+}
+
+#[test]
 fn waiters_of_one_node_are_served_in_order() {
     let cell = Cell::start();
     let mut holder = cell.client(0);

@@ -278,6 +278,24 @@ fn a_wait_nobody_waits_for_is_taken_back() {
     assert_eq!(scene.said_one(), format!("LEASE.CANCEL {id}"));
     scene.hear(&format!(">5\r\n+lease.granted\r\n:{id}\r\n:{FENCE}\r\n:15000\r\n:0\r\n"));
     assert_eq!(scene.said_one(), format!("LEASE.RELEASE x {FENCE}"), "it was on its way");
+    scene.hear(":0\r\n:1\r\n");
+    assert!(
+        scene.engine.wants_elsewhere().is_none(),
+        "no wait under that id any more, as is right"
+    );
+}
+
+#[test]
+fn a_wait_that_a_node_does_not_take_back_is_given_back_when_it_is_granted() {
+    let mut scene = Scene::connected(1);
+    let asked = acquire(&scene, Duration::MAX);
+    let id = notify_id(&scene.said_one()).to_owned();
+    scene.hear("+QUEUED\r\n");
+    drop(asked);
+    assert_eq!(scene.said_one(), format!("LEASE.CANCEL {id}"));
+    scene.hear("-ERR unknown command 'LEASE.CANCEL'\r\n");
+    scene.hear(&format!(">5\r\n+lease.granted\r\n:{id}\r\n:{FENCE}\r\n:15000\r\n:0\r\n"));
+    assert_eq!(scene.said_one(), format!("LEASE.RELEASE x {FENCE}"));
 }
 
 #[test]
