@@ -301,7 +301,7 @@ impl FrontEnd for Sessions {
 
     fn answered(&mut self, desk: &mut Desk<'_>, ask: u64, answer: Answer) {
         let (id, common) = (ask as usize, &mut self.common);
-        if matches!(answer, Answer::Busy(_)) {
+        if matches!(answer, Answer::Busy(_) | Answer::Full) {
             common.tally.limited(desk.now(), Limit::Shard, 1);
         }
         let ask = common.asks.get(id);
@@ -312,8 +312,8 @@ impl FrontEnd for Sessions {
             },
             Owner::Reply { session, command } => {
                 let patient_until = ask.notify.as_ref().map(|notify| notify.patient_until);
-                let must_wait = matches!(answer, Answer::Held(_) | Answer::NoQuorum)
-                    && patient_until.is_some_and(|until| desk.now() < until);
+                let may_come = matches!(answer, Answer::Held(_) | Answer::NoQuorum | Answer::Full);
+                let must_wait = may_come && patient_until.is_some_and(|until| desk.now() < until);
                 let Some(Some(session)) = self.sessions.get_mut(session) else { return };
                 if must_wait {
                     session.queue(common, desk, (command, id));

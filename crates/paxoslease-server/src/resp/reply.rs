@@ -64,6 +64,11 @@ pub(super) fn put_answer(
             let text = format_args!("BUSY {error}; try again later, or raise the node's limits");
             put_error(out, &text);
         }
+        Answer::Full => put_error(
+            out,
+            &"BUSY this node keeps as many names as it may, and no majority of the others answered; \
+              try again later, or raise limits.leases and limits.names_bytes",
+        ),
         Answer::Abandoned | Answer::Stopping => put_stopping(out),
         other => put_error(out, &format_args!("ERR unexpected answer {other:?}")),
     }

@@ -16,7 +16,7 @@ pub(super) enum Limit {
     Connections,
     InflightPerConnection,
     AcquiresPerSecond,
-    /// Waiters or rounds of a shard.
+    /// Waiters, rounds or names of a shard.
     Shard,
     /// Messages of a watch that a slow reader missed.
     Watch,

@@ -87,6 +87,20 @@ fn waiters_are_limited_by_node() {
 }
 
 #[test]
+fn names_are_limited_by_node() {
+    let cell = Cell::start_with(|mut config| {
+        config.limits.leases = 1;
+        config.timing.request_timeout = std::time::Duration::from_millis(50);
+        config.shards(1)
+    });
+    let mut client = cell.client(0);
+    client.acquire("a", 60_000);
+    let refused = client.ask(&["LEASE.ACQUIRE", "b", "60000"]);
+    assert!(refused.error().starts_with("BUSY this node keeps as many names"), "{refused:?}");
+    cell.wait_for_metric(0, "paxoslease_limited_total{limit=\"shard\"}", 1.0);
+}
+
+#[test]
 fn a_client_that_does_not_read_is_not_listened_to_until_it_does() {
     let cell = Cell::start();
     let mut client = cell.client(0);
