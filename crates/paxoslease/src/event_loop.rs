@@ -5,6 +5,7 @@
 //! Why an epoll loop of our own and no general runtime: ARCHITECTURE.md has the measurement.
 
 mod clients;
+mod conn;
 mod conns;
 mod listener;
 mod resolve;

@@ -11,10 +11,10 @@ use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use paxoslease_core::{Instant, NodeId};
-use paxoslease_wire::FRAME_LEN_MAX;
 use slab::Slab;
 use socket2::{SockRef, TcpKeepalive};
 
+use super::conn::{CLIENT_INPUT, Conn, Input, Kind};
 use super::resolve::{Asks, resolve};
 use super::{Clients, Post};
 use crate::driver::{ConnId, Driver, Sockets};
@@ -25,42 +25,9 @@ pub(super) const WAKER: Token = Token(usize::MAX);
 pub(super) const LISTENER: Token = Token(usize::MAX - 1);
 pub(super) const CLIENTS: Token = Token(usize::MAX - 2);
 
-const INPUT_MIN: usize = 64 * 1024;
-const INPUT_MAX: usize = 2 * FRAME_LEN_MAX;
-/// Clients are many and say little at a time. Their buffers are lent while there is something in
-/// them, so that an idle client costs none.
-const CLIENT_INPUT: usize = 16 * 1024;
 const SPARE_INPUTS_MAX: usize = 256;
 /// The kernel's own check of an idle connection, behind the heartbeats of ours.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-
-struct Conn {
-    /// `None` while its address is looked up.
-    stream: Option<Stream>,
-    node: Option<NodeId>,
-    kind: Kind,
-    /// Nothing more is read for now.
-    held: bool,
-    /// Not connected yet, or the TLS handshake is under way: the driver does not know it.
-    pending: bool,
-    /// Tells this connection from others that had its number.
-    serial: u64,
-    input: Input,
-    /// There may be more to read.
-    readable: bool,
-    /// The other side will send no more: read to the end.
-    ending: bool,
-    listed: bool,
-    writable: bool,
-    closed: Option<String>,
-}
-
-/// Whom a connection is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Peer,
-    Client,
-}
 
 /// Who is told of what happens to connections.
 pub(super) struct Crew<'a> {
@@ -111,35 +78,6 @@ struct Lookup {
     under_way: bool,
     /// An answer that came too late for the dial that asked; the next one has it.
     found: Option<SocketAddr>,
-}
-
-/// What was read and not consumed.
-#[derive(Default)]
-struct Input {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-}
-
-impl Input {
-    fn room(&mut self, least: usize) -> &mut [u8] {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
-        if self.end == self.bytes.len() && self.start > 0 {
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        if self.end == self.bytes.len() {
-            let len = (self.bytes.len() * 2).clamp(least, INPUT_MAX);
-            self.bytes.resize(len, 0);
-        }
-        &mut self.bytes[self.end..]
-    }
-
-    fn unread(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
-    }
 }
 
 pub(crate) struct Conns {
@@ -445,62 +383,6 @@ impl Conns {
                 crew.closed(self, now, kind, id, &why);
                 self.turn_again = true;
             }
-        }
-    }
-}
-
-impl Conn {
-    /// Reads once. A short read has drained the socket, as far as the edge goes.
-    fn read(&mut self) {
-        let Some(stream) = &mut self.stream else { return };
-        if self.pending && !matches!(stream, Stream::Tls(_)) && self.node.is_some() {
-            return;
-        }
-        let least = if self.kind == Kind::Client { CLIENT_INPUT } else { INPUT_MIN };
-        let room = self.input.room(least);
-        let room_len = room.len();
-        match stream.read(room) {
-            Ok(0) => {
-                self.readable = false;
-                self.closed = Some("it closed the connection".to_owned());
-            }
-            Ok(len) => {
-                self.input.end += len;
-                let drained = len < room_len && matches!(stream, Stream::Plain(_));
-                self.readable = !drained || self.ending;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => self.readable = false,
-            Err(error) => {
-                self.readable = false;
-                self.closed = Some(error.to_string());
-            }
-        }
-    }
-
-    /// Goes on connecting, TLS included. Says whether the connection stands.
-    fn connect(&mut self) -> io::Result<bool> {
-        let Some(stream) = &self.stream else { return Ok(false) };
-        if self.node.is_some() {
-            if let Some(error) = stream.tcp().take_error()? {
-                return Err(error);
-            }
-            match stream.tcp().peer_addr() {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
-        self.flush()?;
-        Ok(self.stream.as_ref().is_some_and(|stream| !stream.is_handshaking()))
-    }
-
-    /// Sends what TLS has to say for itself.
-    fn flush(&mut self) -> io::Result<()> {
-        match &mut self.stream {
-            Some(stream) if stream.wants_write() => stream.flush().map(drop),
-            _ => Ok(()),
         }
     }
 }

@@ -1,0 +1,128 @@
+//! One connection of a shard's thread: its socket, what was read ahead, and how it stands. Knows
+//! nobody that could be told of it.
+
+use std::io;
+
+use paxoslease_core::NodeId;
+use paxoslease_wire::FRAME_LEN_MAX;
+
+use crate::tls::Stream;
+
+const INPUT_MIN: usize = 64 * 1024;
+const INPUT_MAX: usize = 2 * FRAME_LEN_MAX;
+/// Clients are many and say little at a time. Their buffers are lent while there is something in
+/// them, so that an idle client costs none.
+pub(super) const CLIENT_INPUT: usize = 16 * 1024;
+
+pub(super) struct Conn {
+    /// `None` while its address is looked up.
+    pub(super) stream: Option<Stream>,
+    pub(super) node: Option<NodeId>,
+    pub(super) kind: Kind,
+    /// Nothing more is read for now.
+    pub(super) held: bool,
+    /// Not connected yet, or the TLS handshake is under way: the driver does not know it.
+    pub(super) pending: bool,
+    /// Tells this connection from others that had its number.
+    pub(super) serial: u64,
+    pub(super) input: Input,
+    /// There may be more to read.
+    pub(super) readable: bool,
+    /// The other side will send no more: read to the end.
+    pub(super) ending: bool,
+    pub(super) listed: bool,
+    pub(super) writable: bool,
+    pub(super) closed: Option<String>,
+}
+
+/// Whom a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Peer,
+    Client,
+}
+
+impl Conn {
+    /// Reads once. A short read has drained the socket, as far as the edge goes.
+    pub(super) fn read(&mut self) {
+        let Some(stream) = &mut self.stream else { return };
+        if self.pending && !matches!(stream, Stream::Tls(_)) && self.node.is_some() {
+            return;
+        }
+        let least = if self.kind == Kind::Client { CLIENT_INPUT } else { INPUT_MIN };
+        let room = self.input.room(least);
+        let room_len = room.len();
+        match stream.read(room) {
+            Ok(0) => {
+                self.readable = false;
+                self.closed = Some("it closed the connection".to_owned());
+            }
+            Ok(len) => {
+                self.input.end += len;
+                let drained = len < room_len && matches!(stream, Stream::Plain(_));
+                self.readable = !drained || self.ending;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => self.readable = false,
+            Err(error) => {
+                self.readable = false;
+                self.closed = Some(error.to_string());
+            }
+        }
+    }
+
+    /// Goes on connecting, TLS included. Says whether the connection stands.
+    pub(super) fn connect(&mut self) -> io::Result<bool> {
+        let Some(stream) = &self.stream else { return Ok(false) };
+        if self.node.is_some() {
+            if let Some(error) = stream.tcp().take_error()? {
+                return Err(error);
+            }
+            match stream.tcp().peer_addr() {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        self.flush()?;
+        Ok(self.stream.as_ref().is_some_and(|stream| !stream.is_handshaking()))
+    }
+
+    /// Sends what TLS has to say for itself.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        match &mut self.stream {
+            Some(stream) if stream.wants_write() => stream.flush().map(drop),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What was read and not consumed.
+#[derive(Default)]
+pub(super) struct Input {
+    pub(super) bytes: Vec<u8>,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+impl Input {
+    fn room(&mut self, least: usize) -> &mut [u8] {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.end == self.bytes.len() && self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.end == self.bytes.len() {
+            let len = (self.bytes.len() * 2).clamp(least, INPUT_MAX);
+            self.bytes.resize(len, 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    pub(super) fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+}
