@@ -29,6 +29,8 @@ const STYLES: Styles = Styles::styled()
 const EXAMPLES: &str = "\
 What to try:
   paxoslease dev                                   a cell of three nodes in one process
+  paxoslease lock demo -- sleep 30                 a command that runs while a lease is held
+  paxoslease status                                the cell, and why one might have to wait
   paxoslease serve --help                          one node of a cell, from options or a file
   paxoslease sim                                   a hundred simulated cells under random faults
   paxoslease sim --faults hostile --runs 1000      more of them, and nastier

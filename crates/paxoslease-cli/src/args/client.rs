@@ -103,8 +103,9 @@ Exit code: 0 when somebody holds it;
   77  access denied";
 
 const LIST_HELP: &str = "\
-Hints, as one node sees them, in no order; what comes or goes meanwhile may be missing. With
---json, a line for each: {\"name\", \"holder\", \"fence\", \"ttl_ms\"}, the fence as a string.
+Hints, as one node sees them, in no order; what comes or goes meanwhile may be missing. A table on
+a terminal; elsewhere name, holder, fence and time left, separated by tabs. With --json, a line for
+each: {\"name\", \"holder\", \"fence\", \"ttl_ms\"}, the fence as a string.
 
 Exit code: 0, also when there are none; 2 for bad usage, 69 when no node could be reached, 77 when
 access was denied.";
@@ -115,16 +116,18 @@ Hints, as one node sees them, until Ctrl-C. With --json, a line for each change:
   {\"event\": \"freed\", \"name\"}                               it was given back
   {\"event\": \"expired\", \"name\", \"fence\"}                    it ran out
   {\"event\": \"missed\", \"count\"}                             changes came faster than they were read
-  {\"event\": \"connected\", \"endpoint\"}                       from here on; what was before is not shown
+  {\"event\": \"connected\", \"endpoint\"}                       it begins, or begins anew
   {\"event\": \"disconnected\", \"problem\"}                     it goes on trying
 
 Exit code: 0 after Ctrl-C or SIGTERM; 2 for bad usage, 69 when no node could be reached to begin
 with, 77 when access was denied.";
 
 const STATUS_HELP: &str = "\
-Asks every endpoint. With a NAME, says who holds it and why it may be impossible to acquire. With
---json: {\"ready\", \"nodes\": [...]}, each with \"endpoint\" and either all the node said or
-\"error\"; with a NAME, also \"name\" and \"lease\".
+Asks every endpoint: which nodes vote, which are down or quarantined and for how long, how much
+they do, and who holds what is waited for. With a NAME, also who holds that.
+
+With --json: {\"ready\", \"nodes\": [...]}, each node with \"endpoint\" and either all it said or
+\"error\"; with a NAME, also \"name\" and \"lease\", which is null if nobody holds it.
 
 Exit code: 0 when some node reaches a majority;
   2   bad usage
@@ -176,7 +179,8 @@ pub(crate) struct WishArgs {
     /// What to lease, such as jobs/nightly: up to 512 bytes
     pub(crate) name: String,
 
-    /// How long until somebody else can have it if this process dies: 50ms and more
+    /// How long it lasts unless it is renewed, from 50ms to the cell's longest: also how long it
+    /// takes until somebody else can have it when its holder dies
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
 
@@ -301,7 +305,7 @@ pub(crate) struct RenewArgs {
     #[arg(long, value_name = "N")]
     pub(crate) fence: u64,
 
-    /// How long it is to last from now: 50ms and more
+    /// How long it lasts from now unless it is renewed again, from 50ms to the cell's longest
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
 

@@ -86,12 +86,12 @@ struct Waiting(Option<ProgressBar>);
 
 impl Waiting {
     fn begin(why: &str) -> Self {
+        output::to_stderr(&format!("waiting: {why}\n"));
         if !stderr().is_terminal() {
-            output::to_stderr(&format!("waiting: {why}\n"));
             return Self(None);
         }
-        let spinner = ProgressBar::new_spinner().with_message(format!("waiting: {why}"));
-        let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
+        let spinner = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("{spinner} {elapsed}, Ctrl-C gives up");
         spinner.set_style(style.expect("a template that was tried"));
         spinner.enable_steady_tick(TURN);
         Self(Some(spinner))

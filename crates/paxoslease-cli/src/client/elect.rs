@@ -37,7 +37,7 @@ pub(crate) fn run(args: ElectArgs) -> anyhow::Result<Verdict> {
         let job = Job { command: &args.command, policy, endpoints: client.endpoints() };
         supervise::run(&job, &lease, &events).map(Verdict::Code)
     };
-    give_back(lease);
+    give_back(lease, &events, ended.is_ok());
     ended
 }
 

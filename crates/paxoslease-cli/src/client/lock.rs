@@ -1,14 +1,16 @@
 //! `paxoslease lock`: a command that runs while a lease is held.
 
 use std::future::IntoFuture as _;
+use std::pin::pin;
 
+use futures_util::future::{Either, select};
 use paxoslease_client::LeaseGuard;
 
 use super::campaign::{Patience, win};
+use super::connect;
 use super::events::Events;
 use super::failure::Failure;
-use super::supervise::{self, Job};
-use super::{connect, supervise::policy};
+use super::supervise::{self, Job, policy};
 use crate::args::LockArgs;
 use crate::{Verdict, output};
 
@@ -21,14 +23,24 @@ pub(crate) fn run(args: LockArgs) -> anyhow::Result<Verdict> {
     let lease = pollster::block_on(won)?;
     let job = Job { command: &args.command, policy, endpoints: client.endpoints() };
     let ended = supervise::run(&job, &lease, &events);
-    give_back(lease);
+    give_back(lease, &events, ended.is_ok());
     ended.map(Verdict::Code)
 }
 
-/// Gives a lease back once its work has ended. Whatever comes of it, the lease is over in time.
-pub(super) fn give_back(lease: LeaseGuard) {
-    if lease.is_held()
-        && let Err(error) = lease.release_blocking()
+/// Gives a lease back once its work has ended, unless a signal comes first: nobody has to wait for
+/// a cell that does not answer, and the lease is over in time anyhow.
+pub(super) fn give_back(lease: LeaseGuard, events: &Events, is_well: bool) {
+    if !lease.is_held() {
+        return;
+    }
+    let released = pollster::block_on(async {
+        match select(pin!(lease.release()), pin!(events.signal())).await {
+            Either::Left((released, _)) => released,
+            Either::Right(_) => Ok(()),
+        }
+    });
+    if let Err(error) = released
+        && is_well
     {
         output::to_stderr(&format!("warning: {}\n", Failure::from(error)));
     }

@@ -7,12 +7,15 @@
 use std::ffi::OsString;
 use std::future::pending;
 use std::io::{self, stdin};
+use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{Child, Command};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use futures_util::future::{Either, select};
@@ -42,7 +45,7 @@ pub(crate) struct Job<'a> {
 }
 
 /// Checks `--grace` against the ttl.
-pub(crate) fn policy(args: &LossArgs, ttl: std::time::Duration) -> Result<Policy, Failure> {
+pub(crate) fn policy(args: &LossArgs, ttl: Duration) -> Result<Policy, Failure> {
     Policy::new(args.on_lost, ttl, args.grace).map_err(|grace_max| {
         let grace = args.grace.unwrap_or_default();
         Failure::usage(format!(
@@ -56,10 +59,9 @@ pub(crate) fn policy(args: &LossArgs, ttl: std::time::Duration) -> Result<Policy
 pub(crate) fn run(job: &Job<'_>, lease: &LeaseGuard, events: &Events) -> anyhow::Result<u8> {
     // If the watchdog is killed, the command becomes a child of this process.
     adopt_orphans()?;
-    let (watchdog, channel) = start(job, lease).context("cannot start the watchdog")?;
-    let ours = channel.try_clone()?;
-    listen(ours, events)?;
     events.heed_all()?;
+    let (mut watchdog, channel) = start(job, lease).context("cannot start the watchdog")?;
+    listen(channel.try_clone()?, events)?;
     let mut supervisor = Supervisor {
         job,
         lease,
@@ -75,9 +77,9 @@ pub(crate) fn run(job: &Job<'_>, lease: &LeaseGuard, events: &Events) -> anyhow:
     if let Some(group) = supervisor.group {
         supervisor.terminal.take_back(group);
     }
-    // The watchdog ends once nobody is left to talk to; the thread that listens has a copy.
-    supervisor.channel.shutdown(std::net::Shutdown::Both)?;
-    let mut watchdog = watchdog;
+    // The watchdog ends once nobody is left to talk to, if it has not yet. Dropping our end would
+    // not do: the thread that listens has a copy.
+    let _gone = supervisor.channel.shutdown(Shutdown::Both);
     watchdog.wait().context("cannot wait for the watchdog")?;
     ended
 }
@@ -102,8 +104,8 @@ fn start(job: &Job<'_>, lease: &LeaseGuard) -> io::Result<(Child, UnixStream)> {
 }
 
 /// This very binary, also if the file was replaced meanwhile.
-fn this_program() -> io::Result<std::path::PathBuf> {
-    let running = std::path::Path::new("/proc/self/exe");
+fn this_program() -> io::Result<PathBuf> {
+    let running = Path::new("/proc/self/exe");
     if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
 
@@ -215,6 +217,9 @@ impl Supervisor<'_> {
             }
             Report::Stopped(signal) => self.stopped(signal),
             Report::Ending => self.is_ending = true,
+            Report::Untouchable => output::to_stderr(
+                "warning: the command runs as another user and cannot be signalled\n",
+            ),
             Report::Ended(code) => return Ok(Some(code)),
         }
         Ok(None)

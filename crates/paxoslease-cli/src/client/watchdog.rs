@@ -26,6 +26,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait, waitpgid};
 use signal_hook::consts::SIGCHLD;
 
@@ -45,6 +46,13 @@ pub(crate) fn run(args: WatchdogArgs) -> anyhow::Result<Verdict> {
     let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let first = hear_with(&channel).context("`paxoslease lock` runs this, nobody else")?;
     let (Order::Until(ends_at), stdin) = first else { bail!("the lease came without its end") };
+    let mut schedule = Schedule::new(Policy { on_lost, grace, margin }, ends_at);
+    if schedule.due(since_boot()).is_some() {
+        // Somebody was paused for so long that there is no time left to run anything.
+        say(&channel, Report::Ending)?;
+        say(&channel, Report::Ended(0))?;
+        return Ok(Verdict::Well);
+    }
     let mut process = Command::new(&command[0]);
     process.args(&command[1..]).stdin(stdin).process_group(0);
     let leader = match process.spawn() {
@@ -56,7 +64,6 @@ pub(crate) fn run(args: WatchdogArgs) -> anyhow::Result<Verdict> {
     };
     // It has the command's stdin.
     drop(process);
-    let schedule = Schedule::new(Policy { on_lost, grace, margin }, ends_at);
     let mut watchdog = Watchdog { channel, ended, leader, schedule, code: None, is_heard: true };
     let watched = watchdog.watch();
     if watched.is_err() {
@@ -181,8 +188,11 @@ impl Watchdog {
     /// Signals the group, as long as its number is its own.
     fn signal(&mut self, signal: Signal) {
         if self.code.is_none() || !self.is_alone() {
-            // They may all have ended, with nobody but us to know.
-            let _ended = kill_process_group(self.leader, signal);
+            match kill_process_group(self.leader, signal) {
+                Err(Errno::PERM) => self.report(Report::Untouchable),
+                // They may all have ended, with nobody but us to know.
+                Ok(()) | Err(_) => {}
+            }
         }
     }
 

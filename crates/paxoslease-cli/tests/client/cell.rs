@@ -1,15 +1,16 @@
 //! A cell of its own for a test, and commands that talk to it.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 
-use crate::support::{PATIENCE, Process, free_port, outcome, paxoslease};
+use crate::support::{PATIENCE, Process, free_port, outcome, paxoslease, scratch};
 
 /// The longest lease of the cell.
 pub(crate) const MAX_LEASE: &str = "20s";
@@ -91,6 +92,28 @@ impl Cell {
     }
 }
 
+/// Something a script can wait for: `read line < $gate`, with [`Self::path`] for `$gate`.
+pub(crate) struct Gate(PathBuf);
+
+impl Gate {
+    /// A test has one at most of each name.
+    pub(crate) fn new(name: &str) -> Self {
+        let path = scratch(name).join("gate");
+        let made = Command::new("mkfifo").arg(&path).status().expect("runs");
+        assert!(made.success());
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().expect("UTF-8")
+    }
+
+    /// Waits for the script to wait, and lets it go on.
+    pub(crate) fn open(&self) {
+        std::fs::write(&self.0, "\n").expect("somebody waits there");
+    }
+}
+
 /// Some process, ours or not, that may end.
 pub(crate) struct Onlooker(OwnedFd);
 
@@ -103,22 +126,23 @@ impl Onlooker {
 
     /// Whether it has ended by now.
     pub(crate) fn has_ended(&self) -> bool {
-        self.look(Duration::ZERO)
+        is_readable(&self.0, Duration::ZERO)
     }
 
     /// Waits until it has.
     pub(crate) fn wait(&self) {
-        assert!(self.look(PATIENCE), "it does not end");
+        assert!(is_readable(&self.0, PATIENCE), "it does not end");
     }
+}
 
-    fn look(&self, patience: Duration) -> bool {
-        let timeout = Timespec::try_from(patience).expect("short");
-        loop {
-            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout)) {
-                // Some child of this process ended.
-                Err(Errno::INTR) => {}
-                ended => return ended.expect("can be waited for") > 0,
-            }
+/// Whether there is something to read, after so long at most.
+pub(crate) fn is_readable(file: &impl AsFd, patience: Duration) -> bool {
+    let timeout = Timespec::try_from(patience).expect("short");
+    loop {
+        match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&timeout)) {
+            // Some child of this process ended.
+            Err(Errno::INTR) => {}
+            ready => return ready.expect("can be waited for") > 0,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cell::{Cell, Onlooker};
-use crate::support::{Process, scratch};
+use crate::cell::{Cell, Gate, Onlooker};
+use crate::support::Process;
 
 /// Starts a command under a lease of two seconds that says its id.
 fn lock(cell: &Cell, options: &[&str], script: &str) -> (Process, Onlooker) {
@@ -16,8 +16,7 @@ fn lock(cell: &Cell, options: &[&str], script: &str) -> (Process, Onlooker) {
 #[test]
 fn a_command_may_clean_up_when_its_lease_cannot_be_renewed() {
     let cell = Cell::start();
-    let script =
-        "trap 'echo cleaning up; exit 0' TERM; echo $$; while :; do sleep 600; done";
+    let script = "trap 'echo cleaning up; exit 0' TERM; echo $$; while :; do sleep 600; done";
     let (lock, child) = lock(&cell, &[], script);
     cell.kill_all();
     lock.stdout.until(|line| line == "cleaning up");
@@ -51,14 +50,13 @@ fn kill_does_not_ask() {
 #[test]
 fn ignore_lets_the_command_run_on_and_says_so() {
     let cell = Cell::start();
-    let gate = scratch("ignore").join("gate");
-    let gate = gate.to_str().expect("UTF-8");
-    let script = format!("mkfifo {gate}; echo $$; read line < {gate}; exit 4");
+    let gate = Gate::new("ignore");
+    let script = format!("echo $$; read line < {}; exit 4", gate.path());
     let (lock, child) = lock(&cell, &["--on-lost", "ignore"], &script);
     cell.kill_all();
     lock.stderr.until(|line| line.starts_with("warning: \"x\" (fence ") && line.contains("lost"));
     assert!(!child.has_ended());
-    std::fs::write(gate, "open\n").expect("somebody waits there");
+    gate.open();
     assert_eq!(lock.end(), Some(4));
 }
 

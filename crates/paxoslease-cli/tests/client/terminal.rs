@@ -5,9 +5,11 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Gate, is_readable};
+use crate::support::PATIENCE;
 
 /// Our end of a terminal, and the session at its other end.
 struct Terminal {
@@ -43,11 +45,22 @@ impl Terminal {
         let mut shown = String::new();
         let mut byte = [0];
         while !shown.contains(text) {
+            assert!(is_readable(&self.keyboard, PATIENCE), "nothing after {shown:?}");
             let read = self.keyboard.read(&mut byte);
             assert!(matches!(read, Ok(1)), "{read:?} after {shown:?}");
             shown.push(byte[0] as char);
         }
         shown
+    }
+
+    /// Waits until the first process is stopped, and lets it go on.
+    fn go_on_when_stopped(&self) {
+        let session = Pid::from_child(&self.session);
+        let (_, status) = waitpid(Some(session), WaitOptions::UNTRACED)
+            .expect("it is ours")
+            .expect("it was waited for");
+        assert!(status.stopped(), "{status:?}");
+        kill_process(session, Signal::CONT).expect("it is there");
     }
 
     fn press(&mut self, keys: &str) {
@@ -67,6 +80,30 @@ fn a_command_that_reads_gets_the_keyboard() {
     terminal.press("anna\r");
     terminal.until("hello anna");
     assert_eq!(terminal.end(), Some(3));
+}
+
+#[test]
+fn ctrl_z_stops_the_lock_with_its_command_and_both_go_on() {
+    let cell = Cell::start();
+    let reads = "echo ready; read a; echo got $a; read b; echo then $b";
+    let mut terminal = Terminal::lock(&cell, reads);
+    terminal.until("ready");
+    terminal.press("A\r");
+    terminal.until("got A");
+    terminal.press("\u{1a}");
+    terminal.go_on_when_stopped();
+    terminal.press("B\r");
+    terminal.until("then B");
+    assert_eq!(terminal.end(), Some(0));
+    let gate = Gate::new("ctrl-z");
+    let does_not_read = format!("echo ready; read line < {}; echo done; exit 5", gate.path());
+    let mut terminal = Terminal::lock(&cell, &does_not_read);
+    terminal.until("ready");
+    terminal.press("\u{1a}");
+    terminal.go_on_when_stopped();
+    gate.open();
+    terminal.until("done");
+    assert_eq!(terminal.end(), Some(5));
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub(crate) enum Report {
     Stopped(i32),
     /// Its time is up: it has been told to end.
     Ending,
+    /// It runs as somebody else, and cannot be signalled.
+    Untouchable,
     /// It ended by itself or was ended, with this exit code as shells count them.
     Ended(u8),
 }
@@ -77,6 +79,7 @@ impl Frame for Report {
             Self::Stopped(signal) => (3, u64::from(signal.unsigned_abs())),
             Self::Ending => (4, 0),
             Self::Ended(code) => (5, u64::from(code)),
+            Self::Untouchable => (6, 0),
         }
     }
 
@@ -88,6 +91,7 @@ impl Frame for Report {
             3 => Some(Self::Stopped(number)),
             4 => Some(Self::Ending),
             5 => u8::try_from(number).ok().map(Self::Ended),
+            6 => Some(Self::Untouchable),
             _ => None,
         }
     }
@@ -195,6 +199,7 @@ mod tests {
             Report::Stopped(20),
             Report::Ending,
             Report::Ended(255),
+            Report::Untouchable,
         ] {
             say(&ours, report).expect("sent");
             assert_eq!(hear(&theirs).expect("heard"), Some(report));
