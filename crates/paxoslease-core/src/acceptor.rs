@@ -317,15 +317,17 @@ impl Acceptor {
         !self.wanted.is_empty()
     }
 
-    /// A name is free: who was turned away from it, in the order of their turns. Whoever is first
-    /// has its turn now, and is forgotten, whether it takes it or not.
-    pub(crate) fn turns(&mut self, name: Name<'_>) -> Vec<NodeId> {
+    /// A node freed a name: who was turned away from it, in the order of their turns. The first
+    /// has its turn now, and is forgotten, whether it takes it or not. The node that freed it may
+    /// have others who want it, and is the last; where nobody else waits, nothing is kept.
+    pub(crate) fn turns(&mut self, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
         if self.wanted.is_empty() {
             return Vec::new();
         }
         let Some(slot) = self.table.find(name) else { return Vec::new() };
         let turns = self.wanted.get(&slot).cloned().unwrap_or_default();
         if let Some(first) = turns.first() {
+            self.turn_away(slot, from);
             self.has_had_its_turn(slot, *first);
         }
         turns

@@ -51,13 +51,15 @@ pub(crate) struct Contender {
     pub(crate) contested: bool,
     /// It was released while the round was under way: what answers say of a holder may be over.
     pub(crate) freed: bool,
+    /// When the last round began.
+    pub(crate) tried_at: Instant,
 }
 
 impl Contender {
     pub(crate) fn new(first: Want, state: State) -> Self {
         let (rest, rest_patient_until) = (VecDeque::new(), Instant::MAX);
-        let (splits, contested, freed) = (0, false, false);
-        Self { first, rest, rest_patient_until, state, splits, contested, freed }
+        let (splits, contested, freed, tried_at) = (0, false, false, Instant::ZERO);
+        Self { first, rest, rest_patient_until, state, splits, contested, freed, tried_at }
     }
 
     /// All who want it, the first first.

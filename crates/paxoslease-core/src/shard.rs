@@ -303,7 +303,8 @@ impl Shard {
         let label = Label::new(name, Holder::NONE);
         let frees =
             self.somebody_waits() && self.live_tenure(now, name).is_none_or(|live| live == tenure);
-        let turns = if frees { self.turns(name) } else { Vec::new() };
+        let own = self.config.node;
+        let turns = if frees { self.turns(name, own) } else { Vec::new() };
         let nodes_before = self.nodes_before(&turns);
         self.with_proposer(now, |proposer, env| {
             proposer.release(env, now, (token, label), tenure, give_up_at);
@@ -382,7 +383,7 @@ impl Shard {
             && self.somebody_waits()
             && self.live_tenure(now, name).is_none()
         {
-            let turns = self.turns(name);
+            let turns = self.turns(name, from);
             let nodes_before = self.nodes_before(&turns);
             self.with_proposer(now, |proposer, env| {
                 proposer.on_freed(env, now, name, (false, nodes_before));
@@ -393,7 +394,7 @@ impl Shard {
             && self.proposer.waiters() > 0
             && let Some(by) = self.lease(now, name)
         {
-            self.with_proposer(now, |proposer, env| proposer.on_taken(env, now, &by));
+            self.with_proposer(now, |proposer, env| proposer.on_taken(env, &by));
         }
         Ok(())
     }
@@ -558,8 +559,8 @@ impl Shard {
         self.register(name)?.live(now).map(|live| live.tenure)
     }
 
-    fn turns(&mut self, name: Name<'_>) -> Vec<NodeId> {
-        self.acceptor.as_mut().map_or_else(Vec::new, |acceptor| acceptor.turns(name))
+    fn turns(&mut self, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
+        self.acceptor.as_mut().map_or_else(Vec::new, |acceptor| acceptor.turns(name, from))
     }
 
     /// How many nodes have their turn before this one; all of them if it was not turned away.

@@ -36,7 +36,7 @@ impl Proposer {
         };
         let Some(contender) = self.contenders.get_mut(id) else { return };
         contender.state = State::Racing(ballot);
-        contender.freed = false;
+        (contender.freed, contender.tried_at) = (false, now);
         let Want { label, ttl, deadline, .. } = &contender.first;
         let (label, ttl, deadline) = (label.clone(), *ttl, *deadline);
         let (phase, body) = if contender.contested || !env.config.direct_rounds {
@@ -241,17 +241,18 @@ impl Proposer {
         trips.unwrap_or(config.stagger_max).min(config.stagger_max)
     }
 
-    /// Another node's proposal was accepted here, so those who were about to try need not: they
-    /// would be turned away. For a while only, since that round may still be lost.
-    pub(crate) fn on_taken(&mut self, env: &mut Env<'_>, now: Instant, by: &Sighting) {
+    /// Another node's proposal was accepted here, so whoever was about to try need not: it would
+    /// be turned away. Only for a while after it tried last: that round may still be lost, and
+    /// acceptors may have forgotten who waits for its turn.
+    pub(crate) fn on_taken(&mut self, env: &mut Env<'_>, by: &Sighting) {
         let Some(id) = self.contenders.find(by.label.name()) else { return };
         let Some(contender) = self.contenders.get_mut(id) else { return };
         let State::Waiting { until, by: known } = &mut contender.state else { return };
-        let decided_by = now.after(by.remaining.as_duration().min(env.config.attempt_timeout));
-        if *until < decided_by {
-            *until = decided_by;
+        let again_at = contender.tried_at.after(env.config.attempt_timeout);
+        if *until < again_at {
+            *until = again_at;
             known.clone_from(by);
-            self.wake_at(decided_by, Wake::Contender(id));
+            self.wake_at(again_at, Wake::Contender(id));
         }
     }
 
