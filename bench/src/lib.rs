@@ -2,3 +2,8 @@
 
 pub mod clock;
 pub mod report;
+
+/// The examples of the README compile: here, where node and client can be seen together.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

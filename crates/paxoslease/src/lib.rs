@@ -70,8 +70,3 @@ pub use status::{PeerStatus, Rates, Status, Wanted};
 pub use test_cell::TestCell;
 pub use tls::TlsError;
 pub use watch::{Change, Sighting, Watch};
-
-/// The examples of the README compile.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;
