@@ -265,6 +265,10 @@ impl FrontEnd for Sessions {
         let mut consumed = 0;
         while !session.is_closing {
             match Request::parse(&bytes[consumed..]) {
+                Ok(None) if session.has_ended => {
+                    session.is_closing = true;
+                    session.touch(common);
+                }
                 Ok(None) => return consumed,
                 Ok(Some((request, len))) => {
                     consumed += len;
@@ -292,6 +296,12 @@ impl FrontEnd for Sessions {
     fn writable(&mut self, _desk: &mut Desk<'_>, conn: ConnId) {
         if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
             session.touch(&mut self.common);
+        }
+    }
+
+    fn ended(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
+        if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
+            session.input_ended(&mut self.common, desk);
         }
     }
 

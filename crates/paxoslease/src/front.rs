@@ -57,6 +57,14 @@ pub trait FrontEnd: Send {
     /// There is room again for bytes that [`Desk::send`] did not take.
     fn writable(&mut self, desk: &mut Desk<'_>, conn: ConnId);
 
+    /// The client will send nothing more: it closed its side of the connection, or is gone, which
+    /// cannot be told apart before something is sent. What it sent before was shown, or is kept
+    /// while the connection is held. Unless this is overridden, it is as good as gone.
+    fn ended(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
+        desk.close(conn);
+        self.closed(desk, conn);
+    }
+
     /// The client is gone; not called after [`Desk::close`]. The number may be used again.
     fn closed(&mut self, desk: &mut Desk<'_>, conn: ConnId);
 

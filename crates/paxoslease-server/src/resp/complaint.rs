@@ -75,6 +75,11 @@ pub(super) enum Complaint<'a> {
          limits.acquires_per_second"
     )]
     Pace(u32),
+    #[error(
+        "ERR the acquire was taken back, for you closed your side of the connection before it was \
+         granted; keep it open until the reply"
+    )]
+    Ended,
     #[error("ERR protocol error: {0}")]
     Framing(RespError),
 }

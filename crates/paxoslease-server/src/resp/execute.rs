@@ -145,6 +145,9 @@ impl Session {
         args: &[&'a [u8]],
     ) -> Outcome<'a> {
         let wish = Wish::parse(spec, args)?;
+        if self.has_ended {
+            return Err(Complaint::Ended);
+        }
         if wish.notify.is_some() && self.protocol == Protocol::Resp2 {
             return Err(Complaint::NotifyNeedsResp3);
         }

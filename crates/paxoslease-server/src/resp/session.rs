@@ -49,6 +49,8 @@ pub(super) struct Session {
     /// A page of a list is being made: the next command waits, as pages may be large.
     pub(super) listing: Option<AskId>,
     is_held: bool,
+    /// It will say no more, beyond what it said while it was held.
+    pub(super) has_ended: bool,
     /// Nothing more is read, and once everything is told, the connection is closed.
     pub(super) is_closing: bool,
     is_dirty: bool,
@@ -87,6 +89,7 @@ impl Session {
             pace,
             listing: None,
             is_held: false,
+            has_ended: false,
             is_closing: false,
             is_dirty: false,
         }
@@ -304,14 +307,11 @@ impl Session {
             put_missed(missed, self.protocol, &mut self.output.bytes);
             self.output.send(desk, self.conn, &mut common.asks);
         }
-        if self.is_closing {
-            return !self.expected.is_empty() || self.output.pending() > 0;
-        }
-        if self.is_held && self.has_room(common) {
+        if self.is_held && !self.is_closing && self.has_room(common) {
             self.is_held = false;
-            desk.resume(self.conn);
+            self.is_closing = !desk.resume(self.conn);
         }
-        true
+        !self.is_closing || !self.expected.is_empty() || self.output.pending() > 0
     }
 
     /// The node stops: takes back what waits, says so, and closes. What is under way may or may not
@@ -319,17 +319,46 @@ impl Session {
     pub(super) fn leave(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
         common.scratch.clear();
         put_stopping(&mut common.scratch);
-        self.forget_notifies(common, desk);
-        self.notifies.clear();
+        self.give_up(common, desk, |_| true);
+        self.is_closing = true;
+        self.catch_up(common, desk);
+    }
+
+    /// The client says no more, and maybe is gone. P8: nothing is acquired for it any more, and a
+    /// grant that waits for its turn is given back. What else it asked for is answered, in case it
+    /// still listens, and then the connection is closed.
+    pub(super) fn input_ended(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+        common.scratch.clear();
+        put_error(&mut common.scratch, &Complaint::Ended);
+        self.give_up(common, desk, |ask| ask.label.is_some());
         for expected in &mut self.expected {
-            if let State::Pending(ask) = expected.state {
-                common.asks.orphan(desk, ask);
+            if let State::Answered(ask, Answer::Granted { fence, .. }) = expected.state {
+                common.asks.give_back(desk, ask, fence);
                 self.kept += common.scratch.len();
                 expected.state = State::Bytes(common.scratch.as_slice().into());
             }
         }
-        self.is_closing = true;
+        self.has_ended = true;
+        self.is_closing |= !self.is_held;
         self.catch_up(common, desk);
+    }
+
+    /// Takes back what waits for a push, and those questions under way: what is in the scratch is
+    /// the reply to them.
+    fn give_up(&mut self, common: &mut Common, desk: &mut Desk<'_>, which: fn(&Ask) -> bool) {
+        self.forget_notifies(common, desk);
+        // Those that are left are acquires that are only tried still.
+        self.notifies.clear();
+        for expected in &mut self.expected {
+            if let State::Pending(ask) = expected.state
+                && which(common.asks.get(ask))
+            {
+                common.asks.orphan(desk, ask);
+                self.inflight -= 1;
+                self.kept += common.scratch.len();
+                expected.state = State::Bytes(common.scratch.as_slice().into());
+            }
+        }
     }
 
     /// Takes back the acquire that waits under this id, and replies whether there was one. A push

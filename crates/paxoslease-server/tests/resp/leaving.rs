@@ -29,6 +29,80 @@ fn a_waiter_for_a_push_that_leaves_does_not_get_the_lease() {
 }
 
 #[test]
+fn a_waiter_that_leaves_while_nobody_listens_to_it_does_not_get_the_lease() {
+    let cell = Cell::start_with(|mut config| {
+        config.limits.inflight_per_connection = 2;
+        config
+    });
+    let mut holder = cell.client(0);
+    holder.acquire("a", 60_000);
+    let abandoned = "paxoslease_acquires_total{result=\"abandoned\"}";
+    // As many replies as may pile up behind the waiter, and with more to read behind them.
+    for (leaver_no, pings) in [(1, 3), (2, 1000)] {
+        let mut leaver = cell.client(1);
+        leaver.send(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
+        cell.wait_for_waiters(1, "a", 1);
+        leaver.send_bytes(&b"PING\r\n".repeat(pings));
+        let heard = f64::from(leaver_no * 3);
+        cell.wait_for_metric(1, "paxoslease_commands_total{command=\"ping\"}", heard);
+        drop(leaver);
+        cell.wait_for_metric(1, abandoned, f64::from(leaver_no));
+    }
+}
+
+#[test]
+fn who_closes_its_side_hears_everything_it_asked() {
+    let cell = Cell::start();
+    let (mut holder, mut client) = (cell.client(0), cell.client3(1));
+    holder.acquire("a", 60_000);
+    client.send(&["LEASE.WATCH", "*"]);
+    let count = 2000;
+    // A page of a list makes what follows wait unread.
+    for _ in 0..count {
+        client.send(&["LEASE.LIST", "0"]);
+        client.send(&["LEASE.GET", "a"]);
+        client.send(&["LEASE.RENEW", "a", "1025", "60000"]);
+        client.send(&["PING"]);
+    }
+    client.close_own_side();
+    assert_eq!(client.expect(), Reply::ok());
+    for _ in 0..count {
+        assert_eq!(client.expect().items().len(), 2);
+        assert!(client.expect().field("ttl_ms").integer() > 0);
+        assert!(client.expect().error().starts_with("NOTHELD"));
+        assert_eq!(client.expect(), Reply::Simple("PONG".to_owned()));
+    }
+    assert!(client.is_closed());
+}
+
+#[test]
+fn who_closes_its_side_acquires_nothing_more() {
+    let cell = Cell::start_with(|mut config| {
+        config.limits.inflight_per_connection = 2;
+        config
+    });
+    let (mut holder, mut client) = (cell.client(0), cell.client(1));
+    let fence = holder.acquire("a", 60_000).to_string();
+    client.send(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
+    client.send(&["LEASE.GET", "a"]);
+    client.send_bytes(&b"PING\r\n".repeat(10));
+    client.send(&["LEASE.ACQUIRE", "b", "60000"]);
+    cell.wait_for_waiters(1, "a", 1);
+    client.close_own_side();
+    let taken_back = "ERR the acquire was taken back";
+    assert!(client.expect().error().starts_with(taken_back));
+    assert_eq!(client.expect().field("fence").integer().to_string(), fence);
+    for _ in 0..10 {
+        assert_eq!(client.expect(), Reply::Simple("PONG".to_owned()));
+    }
+    assert!(client.expect().error().starts_with(taken_back), "also what was read after that");
+    assert!(client.is_closed());
+    holder.ask(&["LEASE.RELEASE", "a", &fence]);
+    holder.acquire("a", 60_000);
+    holder.acquire("b", 60_000);
+}
+
+#[test]
 fn a_grant_that_nobody_heard_of_is_given_back() {
     let cell = Cell::start();
     let (mut holder, mut leaver) = (cell.client(0), cell.client(1));

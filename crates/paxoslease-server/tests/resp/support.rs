@@ -1,7 +1,7 @@
 //! A cell of daemons in this process, and a client that says exactly what it is told to.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use paxoslease::Config;
@@ -239,6 +239,11 @@ impl Client {
     /// Acquires what must be free, and says its fence.
     pub(crate) fn acquire(&mut self, name: &str, ttl_ms: u64) -> i64 {
         self.ask(&["LEASE.ACQUIRE", name, &ttl_ms.to_string()]).fence()
+    }
+
+    /// Says no more, but listens.
+    pub(crate) fn close_own_side(&self) {
+        self.socket.shutdown(Shutdown::Write).expect("connected");
     }
 
     /// Whether the other side has closed the connection.

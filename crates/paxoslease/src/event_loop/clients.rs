@@ -29,7 +29,10 @@ pub(crate) struct Clients {
 
 /// Runs something of the front-end's, if there is one.
 macro_rules! front {
-    ($clients:expr, $driver:expr, $conns:expr, $now:expr, |$front:ident, $desk:ident| $run:expr) => {
+    (
+        $clients:expr, $driver:expr, $conns:expr, $now:expr,
+        |$front:ident, $desk:ident| $run:expr
+    ) => {
         if let Some($front) = &mut $clients.front {
             let outgoing = &mut $clients.outgoing;
             let $desk = &mut Desk { now: $now, driver: $driver, conns: $conns, outgoing };
@@ -110,6 +113,16 @@ impl Clients {
         conn: ConnId,
     ) {
         front!(self, driver, conns, now, |front, desk| front.writable(desk, conn));
+    }
+
+    pub(super) fn ended(
+        &mut self,
+        driver: &mut Driver,
+        conns: &mut Conns,
+        now: Instant,
+        conn: ConnId,
+    ) {
+        front!(self, driver, conns, now, |front, desk| front.ended(desk, conn));
     }
 
     pub(super) fn closed(

@@ -5,6 +5,7 @@ use std::io;
 
 use paxoslease_core::NodeId;
 use paxoslease_wire::FRAME_LEN_MAX;
+use paxoslease_wire::resp::REQUEST_LEN_MAX;
 
 use crate::tls::Stream;
 
@@ -13,6 +14,7 @@ const INPUT_MAX: usize = 2 * FRAME_LEN_MAX;
 /// Clients are many and say little at a time. Their buffers are lent while there is something in
 /// them, so that an idle client costs none.
 pub(super) const CLIENT_INPUT: usize = 16 * 1024;
+const CLIENT_INPUT_MAX: usize = 2 * REQUEST_LEN_MAX;
 
 pub(super) struct Conn {
     /// `None` while its address is looked up.
@@ -30,6 +32,7 @@ pub(super) struct Conn {
     pub(super) readable: bool,
     /// The other side will send no more: read to the end.
     pub(super) ending: bool,
+    pub(super) end: End,
     pub(super) listed: bool,
     pub(super) writable: bool,
     pub(super) closed: Option<String>,
@@ -42,20 +45,41 @@ pub(super) enum Kind {
     Client,
 }
 
+/// How far it is to the end of what a client says. A peer that says no more is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Ahead,
+    Read,
+    Told,
+}
+
 impl Conn {
+    /// Whether to read now. From one that is held only if it ends, to tell a client that is gone
+    /// from one that says more than is listened to; the bound on what is kept holds all the same.
+    pub(super) fn may_read(&self) -> bool {
+        let may_look = self.ending && self.input.unread().len() < CLIENT_INPUT_MAX;
+        self.readable && (!self.held || may_look)
+    }
+
     /// Reads once. A short read has drained the socket, as far as the edge goes.
     pub(super) fn read(&mut self) {
         let Some(stream) = &mut self.stream else { return };
         if self.pending && !matches!(stream, Stream::Tls(_)) && self.node.is_some() {
             return;
         }
-        let least = if self.kind == Kind::Client { CLIENT_INPUT } else { INPUT_MIN };
-        let room = self.input.room(least);
+        let room = match self.kind {
+            Kind::Client => self.input.room(CLIENT_INPUT, CLIENT_INPUT_MAX),
+            Kind::Peer => self.input.room(INPUT_MIN, INPUT_MAX),
+        };
         let room_len = room.len();
         match stream.read(room) {
             Ok(0) => {
                 self.readable = false;
-                self.closed = Some("it closed the connection".to_owned());
+                match (self.kind, self.end) {
+                    (Kind::Peer, _) => self.closed = Some("it closed the connection".to_owned()),
+                    (Kind::Client, End::Ahead) => self.end = End::Read,
+                    (Kind::Client, End::Read | End::Told) => {}
+                }
             }
             Ok(len) => {
                 self.input.end += len;
@@ -107,7 +131,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    fn room(&mut self, least: usize) -> &mut [u8] {
+    fn room(&mut self, least: usize, most: usize) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
@@ -116,7 +140,7 @@ impl Input {
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.end == self.bytes.len() {
-            let len = (self.bytes.len() * 2).clamp(least, INPUT_MAX);
+            let len = (self.bytes.len() * 2).clamp(least, most);
             self.bytes.resize(len, 0);
         }
         &mut self.bytes[self.end..]
@@ -124,5 +148,26 @@ impl Input {
 
     pub(super) fn unread(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_grows_to_its_bound_and_moves_what_is_unread_before() {
+        let mut input = Input::default();
+        assert_eq!(input.room(4, 16).len(), 4);
+        input.end = 4;
+        input.start = 3;
+        assert_eq!(input.room(4, 16).len(), 3, "what was consumed makes room");
+        assert_eq!(input.unread().len(), 1);
+        input.end = 4;
+        assert_eq!(input.room(4, 16).len(), 4);
+        input.end = 8;
+        assert_eq!(input.room(4, 16).len(), 8);
+        input.end = 16;
+        assert_eq!(input.room(4, 16).len(), 0, "nobody reads then");
     }
 }

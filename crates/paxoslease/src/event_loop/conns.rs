@@ -14,7 +14,7 @@ use paxoslease_core::{Instant, NodeId};
 use slab::Slab;
 use socket2::{SockRef, TcpKeepalive};
 
-use super::conn::{CLIENT_INPUT, Conn, Input, Kind};
+use super::conn::{CLIENT_INPUT, Conn, End, Input, Kind};
 use super::resolve::{Asks, resolve};
 use super::{Clients, Post};
 use crate::driver::{ConnId, Driver, Sockets};
@@ -140,6 +140,7 @@ impl Conns {
             input: Input::default(),
             readable: false,
             ending: false,
+            end: End::Ahead,
             listed: false,
             writable: false,
             closed: None,
@@ -209,14 +210,15 @@ impl Conns {
         }
     }
 
-    /// Reads on, beginning with what was not consumed.
-    pub(crate) fn resume(&mut self, id: ConnId) {
-        if let Some(conn) = self.slab.get_mut(id.0)
-            && std::mem::take(&mut conn.held)
-        {
+    /// Reads on, beginning with what was not consumed. `false` when that was all.
+    pub(crate) fn resume(&mut self, id: ConnId) -> bool {
+        let Some(conn) = self.slab.get_mut(id.0) else { return false };
+        let more = conn.end == End::Ahead || !conn.input.unread().is_empty();
+        if std::mem::take(&mut conn.held) {
             conn.readable = true;
             self.list(id.0);
         }
+        more
     }
 
     pub(crate) fn address(&self, id: ConnId) -> Option<SocketAddr> {
@@ -227,8 +229,7 @@ impl Conns {
     pub(super) fn read_ready(&mut self) {
         for index in &self.ready {
             if let Some(conn) = self.slab.get_mut(*index)
-                && conn.readable
-                && !conn.held
+                && conn.may_read()
             {
                 if conn.kind == Kind::Client && conn.input.bytes.is_empty() {
                     conn.input.bytes = self.spare_inputs.pop().unwrap_or_default();
@@ -251,7 +252,7 @@ impl Conns {
         for index in ready.drain(..) {
             let Some(conn) = self.slab.get_mut(index) else { continue };
             conn.listed = false;
-            let more = conn.readable && !conn.held;
+            let more = conn.may_read();
             self.advance(crew, now, ConnId(index));
             if more {
                 self.list(index);
@@ -284,6 +285,12 @@ impl Conns {
             crew.writable(self, now, kind, id);
         }
         self.show(crew, now, id);
+        if let Some(conn) = self.slab.get_mut(id.0)
+            && conn.end == End::Read
+        {
+            conn.end = End::Told;
+            crew.clients.ended(crew.driver, self, now, id);
+        }
         if let Some(conn) = self.slab.get_mut(id.0)
             && let Some(why) = conn.closed.take()
         {

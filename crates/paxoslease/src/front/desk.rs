@@ -90,14 +90,15 @@ impl Desk<'_> {
         self.conns.close(conn);
     }
 
-    /// Reads nothing more from a connection until [`Self::resume`].
+    /// Shows nothing more from a connection until [`Self::resume`].
     pub fn hold(&mut self, conn: ConnId) {
         self.conns.hold(conn);
     }
 
-    /// Reads on, beginning with what was received and not consumed.
-    pub fn resume(&mut self, conn: ConnId) {
-        self.conns.resume(conn);
+    /// Reads on, beginning with what was received and not consumed. Says whether there is more to
+    /// come: not after [`super::FrontEnd::ended`], if everything was consumed.
+    pub fn resume(&mut self, conn: ConnId) -> bool {
+        self.conns.resume(conn)
     }
 
     /// Where a client is connected from, for people to read.
