@@ -37,6 +37,8 @@ pub(crate) enum Post {
     Command(Command),
     /// Of another shard's front-end, or for this one's.
     Front(crate::front::Post),
+    /// The front-ends of all shards have told everybody: the node may go.
+    Done,
     /// A client another shard accepted.
     Client(mio::net::TcpStream),
     /// A connection another shard accepted, and what it read of it.
@@ -141,7 +143,8 @@ impl EventLoop {
                 self.driver.paused(span);
             }
             self.turn(now, &mut posts);
-            if self.driver.may_go(now, self.clients.are_done()) {
+            let done = self.clients.are_done(&self.conns);
+            if self.driver.may_go(now, done) {
                 return self.leave(now);
             }
         }
@@ -199,6 +202,8 @@ impl EventLoop {
             match post {
                 Post::Command(command) => driver.command(now, command),
                 Post::Front(post) => clients.posted(driver, conns, now, post),
+                // Looked at when the turn is over.
+                Post::Done => {}
                 Post::Client(stream) => conns.accepted_client(stream),
                 Post::Adopt { stream, unread } => {
                     conns.adopt(&mut Crew { driver, clients }, now, stream, unread);

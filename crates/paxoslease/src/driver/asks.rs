@@ -130,7 +130,8 @@ impl Driver {
         (self.hinted.clone(), std::mem::take(&mut self.hints))
     }
 
-    /// The shard a letter was for has left.
+    /// The shard a letter was for has left: this one will too, and waits for no answer for longer
+    /// than its own patience. See `Clients::are_done`.
     pub(crate) fn refuse_letter(&mut self, letter: &Letter) {
         if letter.wants_answer() {
             self.answers.push((letter.from, Answer::Stopping));

@@ -2,6 +2,7 @@
 //! shards, and threads elsewhere.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mio::net::TcpStream;
 use paxoslease_core::Instant;
@@ -25,6 +26,9 @@ pub(crate) struct Clients {
     /// The shard that gets the next client.
     turn: usize,
     left: bool,
+    done: bool,
+    /// Front-ends of this node that have still something to tell somebody.
+    undone: Arc<AtomicUsize>,
 }
 
 /// Runs something of the front-end's, if there is one.
@@ -48,9 +52,11 @@ impl Clients {
         front: Option<Box<dyn FrontEnd>>,
         listener: Option<Listener>,
         waiting: Arc<Waiting>,
-        own: u16,
-        shards: usize,
+        (own, shards): (u16, usize),
+        undone: Arc<AtomicUsize>,
     ) -> Self {
+        // Where there is none, there is nothing to tell.
+        undone.fetch_add(usize::from(front.is_some()), Ordering::AcqRel);
         Self {
             front,
             listener,
@@ -60,6 +66,8 @@ impl Clients {
             own,
             turn: 0,
             left: false,
+            done: false,
+            undone,
         }
     }
 
@@ -263,9 +271,28 @@ impl Clients {
         self.front.as_ref().and_then(|front| front.next_at()).unwrap_or(Instant::MAX)
     }
 
-    /// Whether the front-end has told everybody, after the node was told to leave.
-    pub(super) fn are_done(&self) -> bool {
-        self.front.as_ref().is_none_or(|front| front.is_done())
+    /// Whether the front-ends of all shards have told everybody, after the node was told to leave.
+    ///
+    /// Shards go together: one that went before the others would leave acquires of their clients
+    /// unanswered, and grants that nobody heard of, which they would have it take back (P8), to
+    /// their ttl. Whoever stays longer than the node's patience with its last releases is left all
+    /// the same, and that is harmless: its clients were told at once that the node stops, what it
+    /// still waits for ends with its own patience, and a grant it did not hear of with its ttl.
+    pub(super) fn are_done(&mut self, conns: &Conns) -> bool {
+        let Some(front) = &self.front else { return true };
+        if !self.left {
+            return false;
+        }
+        if !self.done && front.is_done() {
+            self.done = true;
+            if self.undone.fetch_sub(1, Ordering::AcqRel) == 1 {
+                for mailbox in &conns.mailboxes {
+                    // One that lost its patience is gone.
+                    let _left = mailbox.post(Post::Done);
+                }
+            }
+        }
+        self.undone.load(Ordering::Acquire) == 0
     }
 }
 

@@ -7,6 +7,7 @@
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 
 use mio::Poll;
@@ -166,6 +167,7 @@ impl Running {
             writer: writer.as_ref(),
             board: &board,
             waiting: &waiting,
+            undone: Arc::default(),
         };
         let loops: Vec<EventLoop> = polls
             .into_iter()
@@ -272,6 +274,7 @@ struct Maker<'a> {
     writer: Option<&'a Arc<RecordWriter>>,
     board: &'a Arc<Board>,
     waiting: &'a Arc<Waiting>,
+    undone: Arc<AtomicUsize>,
 }
 
 impl Maker<'_> {
@@ -301,8 +304,8 @@ impl Maker<'_> {
                 front,
                 clients.map(Listener::new),
                 Arc::clone(self.waiting),
-                index as u16,
-                self.mailboxes.len(),
+                (index as u16, self.mailboxes.len()),
+                Arc::clone(&self.undone),
             ),
             clock: self.clock.clone(),
             spin: self.settings.spin,

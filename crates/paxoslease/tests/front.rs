@@ -1,0 +1,127 @@
+//! What a front-end is promised by the node it serves clients for.
+
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use paxoslease::front::{
+    Answer, ConnId, Desk, FrontEnd, Hint, Holder, Instant, Name, Remote, Service,
+};
+use paxoslease::{Config, Node, block_on};
+use paxoslease_wire::ShardId;
+
+const TTL: Duration = Duration::from_secs(60);
+const ASK: u64 = 7;
+
+/// What is seen of the front-ends.
+#[derive(Default)]
+struct Seen {
+    /// The other shard has nothing left to do, and was asked about it.
+    other_is_idle: AtomicBool,
+    answers: Mutex<Vec<Answer>>,
+}
+
+/// Asks for a name of the other shard when a client says anything, and when the node stops takes
+/// that back only after the other shard could have left.
+struct Late {
+    shard: u16,
+    name: String,
+    seen: Arc<Seen>,
+    is_leaving: bool,
+    has_asked: bool,
+    has_abandoned: bool,
+}
+
+impl Late {
+    fn name(&self) -> Name<'_> {
+        Name::new(&self.name).expect("a name")
+    }
+}
+
+impl FrontEnd for Late {
+    fn accepted(&mut self, _: &mut Desk<'_>, _: ConnId) {}
+
+    fn received(&mut self, desk: &mut Desk<'_>, _: ConnId, bytes: &[u8]) -> usize {
+        if !std::mem::replace(&mut self.has_asked, true) {
+            desk.acquire(ASK, self.name(), Holder::NONE, TTL, TTL);
+        }
+        bytes.len()
+    }
+
+    fn writable(&mut self, _: &mut Desk<'_>, _: ConnId) {}
+
+    fn closed(&mut self, _: &mut Desk<'_>, _: ConnId) {}
+
+    fn answered(&mut self, _: &mut Desk<'_>, ask: u64, answer: Answer) {
+        assert_eq!(ask, ASK);
+        self.seen.answers.lock().expect("no panic").push(answer);
+    }
+
+    fn hinted(&mut self, _: &mut Desk<'_>, _: &Hint) {}
+
+    fn tick(&mut self, desk: &mut Desk<'_>) {
+        let is_time = self.is_leaving && self.seen.other_is_idle.load(Ordering::SeqCst);
+        if self.has_asked && is_time && !std::mem::replace(&mut self.has_abandoned, true) {
+            desk.abandon(ASK, self.name());
+        }
+    }
+
+    fn flush(&mut self, _: &mut Desk<'_>) {}
+
+    fn next_at(&self) -> Option<Instant> {
+        (self.is_leaving && self.has_asked && !self.has_abandoned).then_some(Instant::ZERO)
+    }
+
+    fn leave(&mut self, _: &mut Desk<'_>) {
+        self.is_leaving = true;
+    }
+
+    fn is_done(&self) -> bool {
+        if self.shard == 1 {
+            self.seen.other_is_idle.fetch_or(self.is_leaving, Ordering::SeqCst);
+        }
+        !self.has_asked || !self.seen.answers.lock().expect("no panic").is_empty()
+    }
+}
+
+fn name_of_shard(shard: u16) -> String {
+    let mut names = (0..).map(|number| format!("name-{number}"));
+    let is_of = |name: &String| ShardId::of(Name::new(name).expect("a name"), 2).index() == shard;
+    names.find(is_of).expect("a hash spreads")
+}
+
+#[test]
+fn a_shard_that_stops_answers_what_others_take_back_before_it_goes() {
+    let (peers, clients) =
+        (TcpListener::bind("127.0.0.1:0"), TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let peers = peers.expect("a port");
+    let address = peers.local_addr().expect("bound").to_string();
+    let clients_at = clients.local_addr().expect("bound");
+    let config = Config::new("test", 1).peer(1, address).ephemeral().shards(2);
+    let (seen, name) = (Arc::<Seen>::default(), name_of_shard(1));
+    let make = {
+        let (seen, name) = (Arc::clone(&seen), name.clone());
+        move |shard| {
+            let (seen, name) = (Arc::clone(&seen), name.clone());
+            let (is_leaving, has_asked, has_abandoned) = (false, false, false);
+            let front = Late { shard, name, seen, is_leaving, has_asked, has_abandoned };
+            Box::new(front) as Box<dyn FrontEnd>
+        }
+    };
+    let service = Service { clients: Some(clients), front: Box::new(make), recorder: None };
+    let node = block_on(Node::start_with(config, Some(peers), service)).expect("starts");
+    let remote: Remote = node.remote();
+    let held = Name::new(&name).expect("a name");
+    let held = block_on(remote.acquire(held, Holder::NONE, TTL, Duration::ZERO));
+    assert!(matches!(held, Answer::Granted { .. }), "{held:?}");
+    // The first client is the first shard's.
+    let mut client = TcpStream::connect(clients_at).expect("connects");
+    client.write_all(b"go").expect("sends");
+    while block_on(node.status()).expect("runs").waiters == 0 {
+        std::thread::yield_now();
+    }
+    node.shutdown_blocking();
+    assert_eq!(*seen.answers.lock().expect("no panic"), [Answer::Abandoned]);
+}
