@@ -1,52 +1,20 @@
-//! A cell of daemons in this process, and a client that says exactly what it is told to.
+//! A client that says exactly what it is told to.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use paxoslease::Config;
-use paxoslease_server::Server;
 use paxoslease_wire::resp::{Protocol, Value, put_command};
+
+#[path = "../cell/mod.rs"]
+mod cell;
+
+pub(crate) use cell::Cell;
 
 /// How long a test waits for what must come. Never what it waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Three daemons.
-pub(crate) struct Cell {
-    pub(crate) servers: Vec<Server>,
-}
-
 impl Cell {
-    pub(crate) fn start() -> Self {
-        Self::start_with(|config| config)
-    }
-
-    /// Starts three, each configured further by `with`, and waits until they reach each other.
-    pub(crate) fn start_with(with: impl Fn(Config) -> Config) -> Self {
-        let sockets: Vec<TcpListener> =
-            (0..3).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-        let addresses: Vec<String> =
-            sockets.iter().map(|socket| socket.local_addr().expect("bound").to_string()).collect();
-        let servers = sockets.into_iter().zip(1..).map(|(socket, id)| {
-            let mut config = Config::new("test", id).ephemeral().shards(2);
-            config.listen.clients = Some("127.0.0.1:0".to_owned());
-            config.listen.http = Some("127.0.0.1:0".to_owned());
-            for (address, id) in addresses.iter().zip(1..) {
-                config = config.peer(id, address);
-            }
-            Server::start_on(with(config), Some(socket)).expect("starts")
-        });
-        let servers: Vec<Server> = servers.collect();
-        for server in &servers {
-            pollster::block_on(server.node().ready()).expect("reaches a majority");
-        }
-        Self { servers }
-    }
-
-    pub(crate) fn address(&self, node: usize) -> SocketAddr {
-        self.servers[node].clients().expect("listens")
-    }
-
     /// A client of one of them.
     pub(crate) fn client(&self, node: usize) -> Client {
         Client::connect(self.address(node))
@@ -57,34 +25,6 @@ impl Cell {
         let mut client = self.client(node);
         assert!(matches!(client.ask(&["HELLO", "3"]), Reply::Map(_)));
         client
-    }
-
-    /// Waits until so many wait at a node for a name, and know for whom.
-    pub(crate) fn wait_for_waiters(&self, node: usize, name: &str, count: u64) {
-        loop {
-            let status = pollster::block_on(self.servers[node].node().status()).expect("runs");
-            let mut wanted = status.waiting.iter().filter(|wanted| wanted.fence.is_some());
-            if wanted.any(|wanted| wanted.name == name && wanted.waiters >= count) {
-                return;
-            }
-            std::thread::yield_now();
-        }
-    }
-
-    /// The sum of a metric over its labels that contain this text, as one node publishes it. Waits
-    /// until it is at least so much.
-    pub(crate) fn wait_for_metric(&self, node: usize, series: &str, least: f64) {
-        let address = self.servers[node].http().expect("listens");
-        loop {
-            let page = ureq::get(format!("http://{address}/metrics")).call().expect("answers");
-            let page = page.into_body().read_to_string().expect("text");
-            let lines = page.lines().filter_map(|line| line.strip_prefix(series));
-            let sum: f64 = lines.filter_map(|rest| rest.trim().parse::<f64>().ok()).sum();
-            if sum >= least {
-                return;
-            }
-            std::thread::yield_now();
-        }
     }
 }
 

@@ -1,0 +1,66 @@
+//! Guards: renewed by few commands over one connection, and wherever a node is left.
+
+use std::time::Duration;
+
+use paxoslease_client::LeaseGuard;
+use pollster::block_on;
+
+use crate::cell::Cell;
+use crate::{begun, client};
+
+const RENEWED: &str = "paxoslease_commands_total{command=\"lease.renew\"}";
+
+#[test]
+fn leases_outlive_the_node_their_client_talks_to() {
+    let mut cell = Cell::start();
+    let client = client(&cell, 0);
+    let ttl = Duration::from_secs(5);
+    let asked: Vec<_> =
+        (0..10).map(|n| begun(client.try_acquire(&format!("n/{n}"), ttl))).collect();
+    let leases: Vec<LeaseGuard> =
+        asked.into_iter().map(|asked| block_on(asked).expect("granted")).collect();
+    assert_eq!(client.status_blocking().expect("answered").node, 1);
+    cell.servers.remove(0).shutdown();
+    let renewals: Vec<u64> = leases.iter().map(LeaseGuard::renewals).collect();
+    for (lease, renewals) in leases.into_iter().zip(renewals) {
+        block_on(lease.renewals_other(renewals));
+        assert!(lease.is_held(), "{lease:?}");
+        let seen = client.get_blocking(lease.name()).expect("answered").expect("held");
+        assert_eq!(seen.fence, lease.fence(), "the same tenure all along");
+        lease.release_blocking().expect("confirmed");
+    }
+    assert_ne!(client.status_blocking().expect("answered").node, 1);
+}
+
+#[test]
+fn what_a_client_held_is_free_when_it_is_shut_down() {
+    let cell = Cell::start();
+    let (leaver, other) = (client(&cell, 0), client(&cell, 1));
+    let lease = leaver.acquire("x", crate::TTL).blocking().expect("granted");
+    leaver.shutdown_blocking();
+    assert!(!lease.is_held());
+    let next = other.try_acquire("x", crate::TTL).blocking().expect("free");
+    assert!(next.fence() > lease.fence());
+}
+
+#[test]
+fn a_thousand_leases_are_renewed_over_one_connection_with_a_command_each() {
+    let cell = Cell::start();
+    let client = client(&cell, 0);
+    let ttl = Duration::from_secs(6);
+    let asked: Vec<_> =
+        (0..1000).map(|n| begun(client.try_acquire(&format!("n/{n}"), ttl))).collect();
+    let leases: Vec<LeaseGuard> =
+        asked.into_iter().map(|asked| block_on(asked).expect("granted")).collect();
+    for lease in &leases {
+        block_on(lease.renewals_other(0));
+        assert!(lease.is_held(), "{lease:?}");
+    }
+    cell.wait_for_metric(0, RENEWED, 1000.0);
+    let commands = cell.metric(0, RENEWED);
+    let renewals: u64 = leases.iter().map(LeaseGuard::renewals).sum();
+    // Those that were just asked for are not among the renewals yet.
+    assert!(commands <= (renewals + 1000) as f64, "{commands} commands, {renewals} renewals");
+    assert_eq!(cell.metric(0, "paxoslease_connections"), 1.0);
+    assert_eq!(cell.metric(1, RENEWED) + cell.metric(2, RENEWED), 0.0);
+}

@@ -1,0 +1,38 @@
+//! The client of this repository against real daemons, over real sockets.
+
+#[path = "../cell/mod.rs"]
+mod cell;
+mod electing;
+mod holding;
+mod waiting;
+
+use std::future::IntoFuture as _;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use cell::Cell;
+use paxoslease_client::{Acquire, Acquiring, Client, LeaseGuard};
+
+/// Longer than any test.
+const TTL: Duration = Duration::from_secs(60);
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A client that begins at this node and knows the others.
+fn client(cell: &Cell, first: usize) -> Client {
+    let nodes = (0..cell.servers.len()).map(|n| (first + n) % cell.servers.len());
+    let endpoints: Vec<String> = nodes.map(|node| cell.address(node).to_string()).collect();
+    let builder = Client::builder().endpoints(&endpoints.join(","));
+    // A busy machine is not a dead node.
+    let builder = builder.connect_timeout(PATIENCE).request_timeout(PATIENCE);
+    builder.start().expect("a client")
+}
+
+/// Asks, and leaves the answer for later.
+fn begun(wish: Acquire<'_>) -> Acquiring<LeaseGuard> {
+    let mut asked = wish.into_future();
+    let polled = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "nobody can have answered yet");
+    asked
+}
