@@ -3,6 +3,7 @@
 mod clients;
 mod commands;
 mod errors;
+mod hand_over;
 mod leaving;
 mod limits;
 mod order;
