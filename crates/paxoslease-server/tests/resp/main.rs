@@ -6,6 +6,7 @@ mod errors;
 mod hand_over;
 mod leaving;
 mod limits;
+mod listing;
 mod order;
 mod support;
 mod waiting;
