@@ -6,9 +6,11 @@
 mod fuzz;
 mod install;
 mod invocation;
+mod recording;
 mod test;
 mod tidy;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -50,6 +52,12 @@ enum Task {
         /// Writes nothing; fails if docs/ differs from what would be written
         #[arg(long)]
         check: bool,
+    },
+    /// Plays the README's quick start in real terminals and writes docs/quickstart.svg
+    Recording {
+        /// A release build of `paxoslease` to use instead of building one
+        #[arg(long)]
+        binary: Option<PathBuf>,
     },
     /// Benchmarks; never part of the tests
     Bench {
@@ -110,6 +118,7 @@ fn run(task: Task) -> anyhow::Result<()> {
             let command = command.arg("--").arg("docs");
             if check { command.arg("--check").run() } else { command.run() }
         }
+        Task::Recording { binary } => recording::run(binary),
         Task::Bench { suite, args } => {
             if let Suite::Service = suite {
                 Tool::Redis.ensure()?;
