@@ -18,7 +18,7 @@ pub enum StartError {
     #[error(transparent)]
     Node(#[from] paxoslease::StartError),
     /// Somebody cannot be listened for.
-    #[error("cannot listen for {what} on {address}: {source}{}", hint(source, what))]
+    #[error("cannot listen for {what} on {address}: {source}{}", hint(source))]
     Listen {
         /// Whom.
         what: &'static str,
@@ -37,13 +37,11 @@ pub enum StartError {
     },
 }
 
-fn hint(source: &io::Error, what: &str) -> String {
+fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::AddrInUse => {
-            format!("; is another node running there? Give another, by --listen-{what} or the file")
-        }
-        io::ErrorKind::AddrNotAvailable => "; is it an address of this machine?".to_owned(),
-        _ => String::new(),
+        io::ErrorKind::AddrInUse => "; is another node running there? Give it another port",
+        io::ErrorKind::AddrNotAvailable => "; is it an address of this machine?",
+        _ => "",
     }
 }
 
