@@ -77,8 +77,7 @@ impl Question {
     /// Tells whoever asked; whoever left need not hear it.
     pub(super) fn fail(self, error: AskError) {
         let _left = match self {
-            // Refused all the same; only by whom is not known.
-            Self::Holder(wished) => return wished.held(None),
+            Self::Holder(wished) => return wished.holder_unknown(error),
             Self::Renew(renew) => renew.reply.send(Err(RenewError::Ask(error))).is_err(),
             Self::Release(Release { reply: Some(reply), .. }) => {
                 reply.send(Err(ReleaseError::Unconfirmed(error))).is_err()

@@ -3,4 +3,5 @@
 mod beliefs;
 mod leases;
 mod moving;
+mod quorum;
 mod scene;

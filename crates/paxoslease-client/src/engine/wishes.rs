@@ -77,6 +77,17 @@ impl Wished {
         self.fail(AcquireError::Held { name, seen });
     }
 
+    /// Nobody could say who else has it. Without a majority that is no wonder, and perhaps nobody
+    /// has it: then it was not refused for being held.
+    pub(super) fn holder_unknown(self, error: AskError) {
+        match error {
+            AskError::Busy(_) | AskError::Denied(_) | AskError::Name(_) | AskError::Protocol(_) => {
+                self.held(None);
+            }
+            error => self.fail(error.into()),
+        }
+    }
+
     /// When to stop expecting a node to say that the wait is over.
     fn overdue_at(&self, request_timeout: Duration) -> Instant {
         self.wait_until.after(request_timeout)

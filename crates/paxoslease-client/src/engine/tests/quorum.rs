@@ -1,0 +1,45 @@
+//! Nodes that answer, but reach no majority: whom to ask then, how long, and what is said of it.
+
+use std::future::IntoFuture as _;
+use std::time::Duration;
+
+use super::scene::{Asked, Scene};
+use crate::LeaseGuard;
+use crate::error::{AcquireError, AskError};
+
+const TTL: Duration = Duration::from_secs(15);
+
+fn acquire(scene: &Scene, wait: Duration) -> Asked<Result<LeaseGuard, AcquireError>> {
+    let wish = scene.client.acquire("x", TTL).holder("me").wait(wait);
+    Asked::new(wish.into_future()).begun()
+}
+
+fn no_quorum() -> AcquireError {
+    AcquireError::Ask(AskError::NoQuorum("alone".into()))
+}
+
+#[test]
+fn a_wait_that_ends_without_a_majority_is_not_called_held() {
+    let mut scene = Scene::connected(1);
+    let mut asked = acquire(&scene, Duration::from_secs(1));
+    let said = scene.said_one();
+    scene.hear("+QUEUED\r\n");
+    scene.pass_ms(1000);
+    let id = said.rsplit(' ').next().expect("a word");
+    scene.hear(&format!(">2\r\n+lease.timeout\r\n:{id}\r\n"));
+    assert_eq!(scene.said_one(), "LEASE.GET x");
+    scene.hear("-NOQUORUM alone\r\n");
+    assert_eq!(asked.poll().expect("answered").expect_err("no quorum"), no_quorum());
+}
+
+#[test]
+fn who_may_not_look_hears_that_it_is_held() {
+    let mut scene = Scene::connected(1);
+    let mut asked = acquire(&scene, Duration::ZERO);
+    scene.said_one();
+    scene.hear("_\r\n");
+    assert_eq!(scene.said_one(), "LEASE.GET x");
+    scene.hear("-NOPERM not yours\r\n");
+    let error = asked.poll().expect("answered").expect_err("held");
+    assert_eq!(error, AcquireError::Held { name: "x".into(), seen: None });
+}
