@@ -19,7 +19,7 @@ mod text;
 mod watch;
 mod watchdog;
 
-use paxoslease_client::Client;
+use paxoslease_client::{Builder, Client};
 
 pub(crate) use self::failure::Failure;
 use crate::Verdict;
@@ -43,6 +43,6 @@ pub(crate) fn run(command: ClientCommand) -> anyhow::Result<Verdict> {
 /// Nothing is sent before the first question.
 fn connect(args: &CellArgs) -> Result<Client, Failure> {
     let builder = Client::builder().endpoints(&args.endpoints.join(","));
-    let builder = args.token.iter().fold(builder, |builder, token| builder.token(token));
+    let builder = args.token.iter().fold(builder, Builder::token);
     builder.start().map_err(|error| Failure::usage(error.to_string()))
 }

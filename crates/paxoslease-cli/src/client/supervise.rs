@@ -21,7 +21,7 @@ use anyhow::Context as _;
 use futures_util::future::{Either, select};
 use paxoslease_client::LeaseGuard;
 use rustix::process::{
-    Pid, Signal, WaitOptions, kill_current_process_group, kill_process_group, waitpid,
+    Pid, Signal, WaitOptions, kill_current_process_group, kill_process_group, waitpgid,
 };
 use signal_hook::consts::{SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
@@ -60,11 +60,12 @@ pub(crate) fn run(job: &Job<'_>, lease: &LeaseGuard, events: &Events) -> anyhow:
     // If the watchdog is killed, the command becomes a child of this process.
     adopt_orphans()?;
     events.heed_all()?;
-    let (mut watchdog, channel) = start(job, lease).context("cannot start the watchdog")?;
+    let (watchdog, channel) = start(job, lease).context("cannot start the watchdog")?;
     listen(channel.try_clone()?, events)?;
     let mut supervisor = Supervisor {
         job,
         lease,
+        watchdog,
         channel,
         events,
         terminal: Terminal::open(),
@@ -80,7 +81,7 @@ pub(crate) fn run(job: &Job<'_>, lease: &LeaseGuard, events: &Events) -> anyhow:
     // The watchdog ends once nobody is left to talk to, if it has not yet. Dropping our end would
     // not do: the thread that listens has a copy.
     let _gone = supervisor.channel.shutdown(Shutdown::Both);
-    watchdog.wait().context("cannot wait for the watchdog")?;
+    supervisor.watchdog.wait().context("cannot wait for the watchdog")?;
     ended
 }
 
@@ -133,6 +134,7 @@ fn listen(channel: UnixStream, events: &Events) -> anyhow::Result<()> {
 struct Supervisor<'a> {
     job: &'a Job<'a>,
     lease: &'a LeaseGuard,
+    watchdog: Child,
     channel: UnixStream,
     events: &'a Events,
     terminal: Terminal,
@@ -258,23 +260,41 @@ impl Supervisor<'_> {
         )
     }
 
-    /// The watchdog is gone without a word. The command, if there was one, is a child of this
-    /// process now, so its group's number is its own until note is taken here.
+    /// The watchdog is gone without a word. The command, if there was one, becomes a child of this
+    /// process, so its group's number is its own until note is taken here.
     fn bury(&mut self) -> anyhow::Result<u8> {
-        let group = self.group.context("the watchdog ended before it had started the command")?;
         let is_to_end = self.job.policy.on_lost != OnLost::Ignore;
-        if is_to_end {
-            let _ended = kill_process_group(group, Signal::KILL);
+        let end = |group| {
+            if is_to_end {
+                let _ended = kill_process_group(group, Signal::KILL);
+            }
+        };
+        self.group.into_iter().for_each(end);
+        // Its end of the channel is closed before its children have another parent.
+        self.watchdog.wait().context("cannot wait for the watchdog")?;
+        // It may have been killed after it had started the command and before it could say so.
+        let group = self.group.or_else(orphan);
+        let group = group.context("somebody killed the watchdog before the command was started")?;
+        end(group);
+        while let Ok(Some((child, status))) = waitpgid(group, WaitOptions::empty()) {
+            if child == group
+                && !is_to_end
+                && let Some(code) = exit_code(status)
+            {
+                return Ok(code);
+            }
         }
-        let ended = waitpid(Some(group), WaitOptions::empty())
-            .context("the watchdog was killed, and how the command ended is unknown")?;
-        match ended.and_then(|(_, status)| exit_code(status)) {
-            Some(code) if !is_to_end => Ok(code),
-            _ => Err(Failure::new(
-                LOST,
-                "somebody killed the watchdog of this lock, so the command was ended too",
-            )
-            .into()),
-        }
+        let problem = "somebody killed the watchdog of this lock, so the command was ended too";
+        Err(Failure::new(LOST, problem).into())
     }
+}
+
+/// A child of this process, adopted if there is no other.
+fn orphan() -> Option<Pid> {
+    let threads = std::fs::read_dir("/proc/self/task").ok()?;
+    let children = |thread: io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(thread.ok()?.path().join("children")).ok()
+    };
+    let children: String = threads.filter_map(children).collect();
+    Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
 }

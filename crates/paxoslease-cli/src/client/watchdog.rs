@@ -188,10 +188,9 @@ impl Watchdog {
     /// Signals the group, as long as its number is its own.
     fn signal(&mut self, signal: Signal) {
         if self.code.is_none() || !self.is_alone() {
-            match kill_process_group(self.leader, signal) {
-                Err(Errno::PERM) => self.report(Report::Untouchable),
-                // They may all have ended, with nobody but us to know.
-                Ok(()) | Err(_) => {}
+            // Another error means that they have ended, and only we have yet to take note of it.
+            if kill_process_group(self.leader, signal) == Err(Errno::PERM) {
+                self.report(Report::Untouchable);
             }
         }
     }

@@ -108,8 +108,10 @@ fn a_lock_that_is_asked_to_stop_hands_over_at_once() {
 #[test]
 fn signals_reach_the_whole_group_and_may_be_refused() {
     let cell = Cell::start();
-    let script = "trap 'echo int' INT; trap 'echo usr1' USR1; trap 'echo bye; exit 3' QUIT; \
-                  echo ready; while :; do sleep 600; done";
+    // Only `wait` is interrupted by every signal that is trapped.
+    let script = "(trap '' USR1; exec sleep 600 >/dev/null 2>&1) & \
+                  trap 'echo int' INT; trap 'echo usr1' USR1; trap 'kill $!; echo bye; exit 3' QUIT; \
+                  echo ready; while :; do wait; done";
     let lock = cell.start_command(&lock(&[], &["sh", "-c", script]));
     lock.stdout.until(|line| line == "ready");
     for (signal, line) in [(Signal::INT, "int"), (Signal::USR1, "usr1"), (Signal::QUIT, "bye")] {
