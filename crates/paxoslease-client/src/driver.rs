@@ -78,9 +78,8 @@ impl Driver {
         loop {
             let now = self.clock.now();
             self.engine.tick(now);
-            if let Some(why) = self.engine.wants_elsewhere() {
-                let why = LinkError::Left(why.to_owned());
-                self.hang_up(now, &why);
+            if let Some(why) = self.engine.wants_elsewhere().cloned() {
+                self.hang_up(now, why);
                 continue;
             }
             if self.engine.is_done(now) {
@@ -89,7 +88,7 @@ impl Driver {
             if let Line::Up(link) = &mut self.line
                 && let Err(error) = link.flush(self.engine.out())
             {
-                self.hang_up(now, &error);
+                self.broken(now, &error);
                 continue;
             }
             self.dial(now);
@@ -148,7 +147,7 @@ impl Driver {
                 let engine = &mut self.engine;
                 let taken = ready.and_then(|()| link.take_in(|bytes| engine.received(now, bytes)));
                 if let Err(error) = taken {
-                    self.hang_up(now, &error);
+                    self.broken(now, &error);
                 }
             }
         }
@@ -172,17 +171,22 @@ impl Driver {
         }
     }
 
-    /// The connection is over.
-    fn hang_up(&mut self, now: Instant, error: &LinkError) {
-        self.line = Line::Down;
+    /// The connection broke.
+    fn broken(&mut self, now: Instant, error: &LinkError) {
         let endpoint = self.dialler.config.endpoints[self.route.next].clone();
-        tracing::debug!(endpoint, %error, "disconnected");
+        let (endpoints, problem) = (vec![endpoint], error.to_string());
+        self.hang_up(now, AskError::Unreachable { endpoints, problem });
+    }
+
+    /// The connection is over.
+    fn hang_up(&mut self, now: Instant, why: AskError) {
+        self.line = Line::Down;
+        tracing::debug!(%why, "disconnected");
         if self.engine.disconnected() {
             self.route.advance();
-            return;
+        } else {
+            self.failed(now, why);
         }
-        let (endpoints, problem) = (vec![endpoint], error.to_string());
-        self.failed(now, AskError::Unreachable { endpoints, problem });
     }
 
     /// An endpoint is no good. Once that is so for all of them, everybody is told.

@@ -71,7 +71,7 @@ struct Session {
     /// Whether it has answered anything but with an error.
     was_useful: bool,
     /// Why to go elsewhere.
-    leave: Option<String>,
+    leave: Option<AskError>,
     /// Whether its replies are out of step.
     is_garbled: bool,
 }
@@ -240,7 +240,7 @@ impl Engine {
             if keep && self.leave_by.is_none() {
                 self.pending.push_back(ask);
             } else {
-                self.fail(ask.question, error.clone());
+                self.give_up(ask, error);
             }
         }
     }
@@ -340,9 +340,7 @@ impl Engine {
                 // The wish itself knows how long it waits.
                 self.parked.push_back(Ask { give_up_at: Instant::MAX, ..ask });
             } else if now >= ask.give_up_at {
-                let problem = "no answer in time".to_owned();
-                let endpoints = self.endpoints.clone();
-                self.fail(ask.question, AskError::Unreachable { endpoints, problem });
+                self.give_up(ask, &self.unanswered());
             } else if self.put(now, &ask.question) {
                 let session = self.session.as_mut().expect("looked at above");
                 session.in_flight.push_back(Sent { ask, sent_at: now });
@@ -352,14 +350,25 @@ impl Engine {
 
     /// The node is not good enough; another may be.
     fn go_elsewhere(&mut self, why: &str) {
+        let (endpoints, problem) = (vec![self.endpoint()], why.to_owned());
+        self.leave_for(AskError::Unreachable { endpoints, problem });
+    }
+
+    /// The node said itself that it is not.
+    fn leave_for(&mut self, why: AskError) {
         if let Some(session) = &mut self.session {
-            session.leave.get_or_insert_with(|| why.to_owned());
+            session.leave.get_or_insert(why);
         }
     }
 
     /// Whether to leave this connection for another, and why.
-    pub(crate) fn wants_elsewhere(&self) -> Option<&str> {
-        self.session.as_ref()?.leave.as_deref()
+    pub(crate) fn wants_elsewhere(&self) -> Option<&AskError> {
+        self.session.as_ref()?.leave.as_ref()
+    }
+
+    fn unanswered(&self) -> AskError {
+        let problem = "no answer in time".to_owned();
+        AskError::Unreachable { endpoints: self.endpoints.clone(), problem }
     }
 
     /// What is to be sent; whatever was sent is to be drained.

@@ -36,9 +36,6 @@ pub(crate) enum LinkError {
     Resp(#[from] RespError),
     #[error("no answer in time")]
     Timeout,
-    /// Our own decision.
-    #[error("{0}")]
-    Left(String),
     #[error("{0}")]
     Refused(AskError),
 }

@@ -32,8 +32,14 @@ impl Engine {
         if !self.may_move(now, &ask, sent_at, &refusal) {
             return self.refused(now, ask.question, refusal);
         }
-        self.go_elsewhere(&String::from_utf8_lossy(text));
         ask.refused += 1;
+        match refusal {
+            Refusal::Elsewhere(error) => {
+                self.remember(&mut ask, &error);
+                self.leave_for(error);
+            }
+            _ => self.go_elsewhere(&String::from_utf8_lossy(text)),
+        }
         if let Some(session) = &mut self.session {
             session.again.push(ask);
         }
@@ -280,14 +286,14 @@ impl Engine {
     /// An answer that makes no sense: whoever asked hears so, and nothing more of this connection
     /// is believed.
     fn garbled(&mut self, question: Question, error: AskError) {
-        self.go_elsewhere(&error.to_string());
+        self.leave_for(error.clone());
         if let Some(session) = &mut self.session {
             session.is_garbled = true;
         }
         self.fail(question, error);
     }
 
-    fn endpoint(&self) -> String {
+    pub(super) fn endpoint(&self) -> String {
         self.session.as_ref().map(|session| session.endpoint.clone()).unwrap_or_default()
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Ask {
     pub(super) was_sent: bool,
     /// How many nodes said that they cannot.
     pub(super) refused: usize,
+    /// What the last of them said; wishes remember that themselves.
+    pub(super) refusal: Option<AskError>,
 }
 
 pub(super) enum Question {
@@ -69,7 +71,7 @@ impl std::fmt::Debug for Question {
 
 impl Ask {
     pub(super) const fn new(question: Question, give_up_at: Instant) -> Self {
-        Self { question, give_up_at, was_sent: false, refused: 0 }
+        Self { question, give_up_at, was_sent: false, refused: 0, refusal: None }
     }
 }
 
@@ -95,6 +97,20 @@ impl Question {
 }
 
 impl Engine {
+    /// Nobody is left to ask, or no time. A node that answered knows better why than those that
+    /// did not.
+    pub(super) fn give_up(&mut self, ask: Ask, error: &AskError) {
+        self.fail(ask.question, ask.refusal.unwrap_or_else(|| error.clone()));
+    }
+
+    /// What a node said that cannot, should no other answer.
+    pub(super) fn remember(&mut self, ask: &mut Ask, error: &AskError) {
+        match ask.question {
+            Question::Acquire(id) => self.wishes.remember(id, error),
+            _ => ask.refusal = Some(error.clone()),
+        }
+    }
+
     /// As [`Question::fail`], wishes included.
     pub(super) fn fail(&mut self, question: Question, error: AskError) {
         match question {

@@ -42,6 +42,8 @@ pub(crate) struct Wished {
     was_queued: bool,
     sendings: u16,
     pub(super) sent_at: Instant,
+    /// What the last node said that could not.
+    refusal: Option<AskError>,
 }
 
 impl fmt::Debug for Wished {
@@ -67,8 +69,12 @@ impl Wished {
         now < self.give_up_at.max(self.wait_until)
     }
 
+    /// A node that answered knows better why than those that did not.
     pub(super) fn fail(self, error: AcquireError) {
-        self.wish.reply.fail(error);
+        self.wish.reply.fail(match (error, self.refusal) {
+            (AcquireError::Ask(AskError::Unreachable { .. }), Some(refusal)) => refusal.into(),
+            (error, _) => error,
+        });
     }
 
     /// Somebody else has it.
@@ -115,6 +121,7 @@ impl Wishes {
             was_queued: false,
             sendings: 0,
             sent_at: Instant::ZERO,
+            refusal: None,
             wish,
         };
         self.overdue.insert((wished.overdue_at(request_timeout), id));
@@ -135,6 +142,12 @@ impl Wishes {
         Some(wished)
     }
 
+    pub(super) fn remember(&mut self, id: u64, error: &AskError) {
+        if let Some(wished) = self.by_id.get_mut(&id) {
+            wished.refusal = Some(error.clone());
+        }
+    }
+
     /// Whether the wish is the one that was sent then, and was not answered since.
     pub(super) fn is_open(&self, id: u64, sent_at: Instant) -> bool {
         let wished = self.by_id.get(&id);
@@ -147,6 +160,7 @@ impl Wishes {
         let wished = self.by_id.get_mut(&id)?;
         wished.place = Place::Queued;
         wished.was_queued = true;
+        wished.refusal = None;
         self.queued += 1;
         matches!(wished.wish.reply, WishReply::Nobody).then(|| wished.number())
     }
@@ -262,9 +276,7 @@ impl Engine {
             if wished.place != Place::Unsent {
                 self.go_elsewhere("it does not say that a wait is over");
             }
-            let problem = "no answer in time".to_owned();
-            let endpoints = self.endpoints.clone();
-            wished.fail(AskError::Unreachable { endpoints, problem }.into());
+            wished.fail(self.unanswered().into());
         }
     }
 

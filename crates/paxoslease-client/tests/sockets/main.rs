@@ -71,6 +71,16 @@ fn when_nobody_is_there_all_are_named() {
 }
 
 #[test]
+fn a_node_that_is_there_without_a_majority_is_told_from_dead_ones() {
+    let alone = Fake::start("c", |_| Say::line("-QUARANTINE silent\r\n"));
+    let client = client(&[DEAD, alone.endpoint(), DEAD_TOO]);
+    let expected = AskError::Quarantine("silent".into());
+    assert_eq!(client.get_blocking("x"), Err(expected.clone()));
+    let error = client.try_acquire("x", TTL).blocking().expect_err("no majority");
+    assert_eq!(error, AcquireError::Ask(expected));
+}
+
+#[test]
 fn a_server_of_another_kind_is_told_from_a_dead_one() {
     let http = Fake::raw("HTTP/1.1 400 Bad Request\r\n\r\n");
     let redis = Fake::raw("%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n");

@@ -3,7 +3,7 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use super::scene::{Asked, Scene};
+use super::scene::{Asked, REQUEST_TIMEOUT, Scene};
 use crate::LeaseGuard;
 use crate::error::{AcquireError, AskError};
 
@@ -12,6 +12,10 @@ const TTL: Duration = Duration::from_secs(15);
 fn acquire(scene: &Scene, wait: Duration) -> Asked<Result<LeaseGuard, AcquireError>> {
     let wish = scene.client.acquire("x", TTL).holder("me").wait(wait);
     Asked::new(wish.into_future()).begun()
+}
+
+fn unreachable() -> AskError {
+    AskError::Unreachable { endpoints: vec!["n1:1".into()], problem: "refused".into() }
 }
 
 fn no_quorum() -> AcquireError {
@@ -42,4 +46,25 @@ fn who_may_not_look_hears_that_it_is_held() {
     scene.hear("-NOPERM not yours\r\n");
     let error = asked.poll().expect("answered").expect_err("held");
     assert_eq!(error, AcquireError::Held { name: "x".into(), seen: None });
+}
+
+#[test]
+fn a_node_that_answered_knows_better_than_those_that_do_not() {
+    let mut scene = Scene::connected(3);
+    let mut asked = acquire(&scene, Duration::ZERO);
+    let client = scene.client.clone();
+    let mut got = Asked::new(async move { client.get("y").await }).begun();
+    scene.said();
+    scene.pass_ms(2000);
+    scene.hear("-NOQUORUM alone\r\n-QUARANTINE silent\r\n");
+    assert_eq!(scene.engine.wants_elsewhere(), Some(&AskError::NoQuorum("alone".into())));
+    scene.engine.disconnected();
+    scene.connect();
+    scene.said();
+    scene.pass(REQUEST_TIMEOUT - Duration::from_millis(2000));
+    scene.turn();
+    scene.engine.disconnected();
+    scene.engine.unreachable(scene.now(), &unreachable());
+    assert_eq!(asked.poll().expect("answered").expect_err("no quorum"), no_quorum());
+    assert_eq!(got.poll(), Some(Err(AskError::Quarantine("silent".into()))));
 }
