@@ -102,22 +102,16 @@ impl From<AskError> for Failure {
                     concise(&endpoints, &problem)
                 ),
             ),
-            AskError::NoQuorum(problem) => Self::new(
-                UNAVAILABLE,
-                format!("no majority of the cell answered: {problem}; see `paxoslease status`"),
-            ),
-            AskError::Quarantine(problem) => Self::new(
-                UNAVAILABLE,
-                format!(
-                    "the node was restarted and must not vote yet: {problem}; wait, or try \
-                     another --endpoint"
-                ),
-            ),
-            AskError::Busy(problem) => Self::new(
-                UNAVAILABLE,
-                format!("the node is at a limit: {problem}; try again later"),
-            ),
-            AskError::Denied(problem) => Self::new(DENIED, format!("access denied: {problem}")),
+            // Nodes say themselves what to do.
+            AskError::NoQuorum(problem) => {
+                Self::new(UNAVAILABLE, problem.replace("CELL.STATUS", "`paxoslease status`"))
+            }
+            AskError::Quarantine(problem) | AskError::Busy(problem) => {
+                Self::new(UNAVAILABLE, problem)
+            }
+            AskError::Denied(problem) => {
+                Self::new(DENIED, format!("{problem}; see --token and what it may do"))
+            }
             AskError::Name(problem) => Self::usage(problem),
             AskError::Protocol(problem) => Self::new(
                 UNAVAILABLE,

@@ -2,8 +2,8 @@
 //!
 //! Nobody else speaks it, and both ends are the same binary; a frame that makes no sense is a bug
 //! and ends the conversation. There is no good-bye: before the command has ended, a channel that
-//! closes means the worst, and afterwards nothing. The first frame carries the stdin of the command along, since the
-//! watchdog's own is this very socket.
+//! closes means the worst, and afterwards nothing. The first frame carries the stdin of the command
+//! along, since the watchdog's own is this very socket.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read as _};
 use std::mem::MaybeUninit;
