@@ -116,8 +116,8 @@ impl From<AskError> for Failure {
             AskError::Protocol(problem) => Self::new(
                 UNAVAILABLE,
                 format!(
-                    "that is no port for clients of a PaxosLease node: {problem}; it is 7400 \
-                     unless configured otherwise, see --endpoint"
+                    "that is not what a PaxosLease node says on its port for clients: {problem}; \
+                     the port is 7400 unless configured otherwise, see --endpoint"
                 ),
             ),
             error => Self::new(1, error.to_string()),

@@ -104,8 +104,11 @@ fn a_wrong_port_is_recognised() {
             let (code, _, stderr) = outcome(paxoslease(&args));
             assert_eq!(code, 69, "{what}, {command:?}: {stderr}");
             assert_eq!(stderr.lines().count(), 1, "{what}, {command:?}: {stderr}");
-            let hint =
-                if what == "http" { "no port for clients" } else { "as a port for peers does" };
+            let hint = if what == "http" {
+                "not what a PaxosLease node says on its port for clients"
+            } else {
+                "as a port for peers does"
+            };
             assert!(stderr.contains(hint), "{what}, {command:?}: {stderr}");
         }
     }
