@@ -92,6 +92,16 @@ impl Cell {
     }
 }
 
+/// Stopped, and not killed, a cell leaves no folders behind.
+impl Drop for Cell {
+    fn drop(&mut self) {
+        self.process.signal(Signal::TERM);
+        if !std::thread::panicking() {
+            self.process.stderr.rest();
+        }
+    }
+}
+
 /// Something a script can wait for: `read line < $gate`, with [`Self::path`] for `$gate`.
 pub(crate) struct Gate(PathBuf);
 
