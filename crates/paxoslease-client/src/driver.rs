@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use paxoslease_core::{Instant, Rng};
+use paxoslease_core::Instant;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{LocalSet, spawn_local};
@@ -21,12 +21,10 @@ use crate::engine::speech::Greeting;
 use crate::error::AskError;
 use crate::link::{Dialler, Link, LinkError};
 use crate::onlookers;
+use crate::route::Route;
 
 /// How many commands are taken at once.
 const BATCH_LEN: usize = 4096;
-/// How long to pause when no endpoint can be reached: the first time, and at most.
-const PAUSE: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 type Dialling = Pin<Box<dyn Future<Output = Result<(Link, Greeting), AskError>>>>;
 
@@ -102,7 +100,15 @@ impl Driver {
         if is_down && self.engine.wants_session() && now >= self.route.retry_at {
             let dialler = Rc::clone(&self.dialler);
             let endpoint = dialler.config.endpoints[self.route.next].clone();
-            self.line = Line::Dialling(Box::pin(async move { dialler.dial(&endpoint).await }));
+            let mut within = dialler.config.connect_timeout;
+            if let Some(patience) = self.engine.dial_patience() {
+                // With each round in vain it is less likely that it is a node that is slow.
+                within = within.min(patience.max(self.route.pause));
+            }
+            self.line =
+                Line::Dialling(Box::pin(
+                    async move { dialler.dial_within(&endpoint, within).await },
+                ));
         }
     }
 
@@ -122,7 +128,8 @@ impl Driver {
         // Read after the input was received.
         let now = self.clock.now();
         match event {
-            Event::Time => {}
+            // If this thread was late, perhaps the answers are not.
+            Event::Time => self.take_in(now),
             Event::Commands(0) => {
                 self.is_orphan = true;
                 self.engine.leave(now);
@@ -142,14 +149,16 @@ impl Driver {
                 self.line = Line::Down;
                 self.failed(now, error);
             }
-            Event::Ready(ready) => {
-                let Line::Up(link) = &mut self.line else { unreachable!("it was ready") };
-                let engine = &mut self.engine;
-                let taken = ready.and_then(|()| link.take_in(|bytes| engine.received(now, bytes)));
-                if let Err(error) = taken {
-                    self.broken(now, &error);
-                }
-            }
+            Event::Ready(Ok(())) => self.take_in(now),
+            Event::Ready(Err(error)) => self.broken(now, &error),
+        }
+    }
+
+    /// Takes in what was received, if there is a connection.
+    fn take_in(&mut self, now: Instant) {
+        let Self { line: Line::Up(link), engine, .. } = self else { return };
+        if let Err(error) = link.take_in(|bytes| engine.received(now, bytes)) {
+            self.broken(now, &error);
         }
     }
 
@@ -183,7 +192,7 @@ impl Driver {
         self.line = Line::Down;
         tracing::debug!(%why, "disconnected");
         if self.engine.disconnected() {
-            self.route.advance();
+            self.route.advance(now);
         } else {
             self.failed(now, why);
         }
@@ -192,17 +201,9 @@ impl Driver {
     /// An endpoint is no good. Once that is so for all of them, everybody is told.
     fn failed(&mut self, now: Instant, error: AskError) {
         tracing::debug!(%error, "not connected");
-        let worst = match (self.route.worst.take(), error) {
-            // Where it can be told what to do about it, that is worth more than "not there".
-            (Some(worst), AskError::Unreachable { .. }) => worst,
-            (_, error) => error,
-        };
-        self.route.worst = Some(worst);
-        self.route.advance_after_failure();
-        if self.route.failures < self.dialler.config.endpoints.len() {
-            return;
-        }
-        let worst = match self.route.pause(now) {
+        let most = self.engine.dial_patience().unwrap_or(Duration::MAX);
+        let why = match self.route.fail(now, error, most) {
+            None => return,
             Some(AskError::Unreachable { endpoints: which, problem }) => {
                 let endpoints = self.dialler.config.endpoints.clone();
                 let problem = match endpoints.len() {
@@ -211,9 +212,9 @@ impl Driver {
                 };
                 AskError::Unreachable { endpoints, problem }
             }
-            worst => worst.expect("an endpoint has just failed"),
+            Some(why) => why,
         };
-        self.engine.unreachable(now, &worst);
+        self.engine.unreachable(now, &why);
     }
 }
 
@@ -239,46 +240,5 @@ async fn sleep(span: Option<Duration>) {
     match span {
         Some(span) => tokio::time::sleep(span).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Which endpoint is next, and when.
-struct Route {
-    endpoints: usize,
-    /// The one that is in use, or is tried next.
-    next: usize,
-    /// How many failed since one was good.
-    failures: usize,
-    worst: Option<AskError>,
-    retry_at: Instant,
-    pause: Duration,
-    rng: Rng,
-}
-
-impl Route {
-    const fn new(endpoints: usize, seed: u64) -> Self {
-        let (rng, retry_at) = (Rng::seeded(seed), Instant::ZERO);
-        Self { endpoints, next: 0, failures: 0, worst: None, retry_at, pause: PAUSE, rng }
-    }
-
-    /// What was good is so no more; the next may be.
-    fn advance(&mut self) {
-        self.next = (self.next + 1) % self.endpoints;
-        self.failures = 0;
-        self.worst = None;
-        self.pause = PAUSE;
-    }
-
-    fn advance_after_failure(&mut self) {
-        self.next = (self.next + 1) % self.endpoints;
-        self.failures += 1;
-    }
-
-    /// All failed: says why, and makes the next round wait a little, longer each time.
-    fn pause(&mut self, now: Instant) -> Option<AskError> {
-        self.failures = 0;
-        self.retry_at = now.after(self.pause / 2 + self.rng.below(self.pause));
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
-        self.worst.take()
     }
 }

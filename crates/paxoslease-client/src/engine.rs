@@ -8,6 +8,7 @@
 mod answers;
 mod ask;
 mod guards;
+mod pace;
 pub(crate) mod speech;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use crate::error::AskError;
 use crate::ticket::Ticket;
 use ask::{Ask, Question};
 use guards::{Due, Guards};
+use pace::Pace;
 use speech::{Greeting, Push};
 use wishes::Wishes;
 
@@ -40,6 +42,7 @@ pub(crate) struct Engine {
     clock: Clock,
     endpoints: Vec<String>,
     request_timeout: Duration,
+    pace: Pace,
     guards: Guards,
     wishes: Wishes,
     /// What is to be asked, in this order.
@@ -65,6 +68,7 @@ struct Session {
     in_flight: VecDeque<Sent>,
     /// What this node cannot do, for another.
     again: Vec<Ask>,
+    began_at: Instant,
     heard_at: Instant,
     /// When its node last showed that it reaches a majority.
     served_at: Instant,
@@ -93,6 +97,7 @@ impl Engine {
             clock,
             endpoints,
             request_timeout,
+            pace: Pace::new(request_timeout),
             guards: Guards::new(seed),
             wishes: Wishes::default(),
             pending: VecDeque::new(),
@@ -197,6 +202,7 @@ impl Engine {
             greeting,
             in_flight: VecDeque::new(),
             again: Vec::new(),
+            began_at: now,
             heard_at: now,
             served_at: Instant::ZERO,
             was_useful: false,
@@ -291,8 +297,12 @@ impl Engine {
                     .pending
                     .push_back(Ask::new(Question::RenewGuard(slot, tenure), Instant::MAX)),
                 Due::Late { since } => {
-                    let session = self.session.as_ref();
-                    if session.is_some_and(|session| session.heard_at < since) {
+                    let is_only = self.endpoints.len() == 1;
+                    let is_late = |session: &Session| {
+                        // The only one there is may be slow, as long as it says anything at all.
+                        session.began_at <= since && (!is_only || session.heard_at < since)
+                    };
+                    if self.session.as_ref().is_some_and(is_late) {
                         self.go_elsewhere("it does not answer renewals in time");
                     }
                 }
@@ -359,6 +369,13 @@ impl Engine {
         if let Some(session) = &mut self.session {
             session.leave.get_or_insert(why);
         }
+    }
+
+    /// How long a node may take to greet while leases are to be renewed; `None` for as long as
+    /// usual.
+    pub(crate) fn dial_patience(&self) -> Option<Duration> {
+        let ttl = self.guards.ttl_min().filter(|_| self.endpoints.len() > 1)?;
+        Some(self.pace.patience(self.endpoints.len())(ttl, 1))
     }
 
     /// Whether to leave this connection for another, and why.

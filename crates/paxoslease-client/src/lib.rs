@@ -61,6 +61,7 @@ mod lease;
 mod link;
 mod list;
 mod onlookers;
+mod route;
 mod status;
 mod ticket;
 mod watch;

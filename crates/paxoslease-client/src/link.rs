@@ -58,7 +58,16 @@ impl Dialler {
 
     /// Connects and greets, all within the connect timeout.
     pub(crate) async fn dial(&self, endpoint: &str) -> Result<(Link, Greeting), AskError> {
-        let dialled = timeout(self.config.connect_timeout, self.greet(endpoint)).await;
+        self.dial_within(endpoint, self.config.connect_timeout).await
+    }
+
+    /// As [`Self::dial`], for at most so long.
+    pub(crate) async fn dial_within(
+        &self,
+        endpoint: &str,
+        span: Duration,
+    ) -> Result<(Link, Greeting), AskError> {
+        let dialled = timeout(span, self.greet(endpoint)).await;
         let error = match dialled.unwrap_or(Err(LinkError::Timeout)) {
             Ok((link, greeting)) => match self.check_cell(&greeting) {
                 Ok(()) => return Ok((link, greeting)),

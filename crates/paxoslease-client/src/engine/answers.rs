@@ -30,6 +30,13 @@ impl Engine {
         let Value::Error(text) = value else { return self.served_with(now, ask, sent_at, value) };
         let refusal = Refusal::new(text);
         if !self.may_move(now, &ask, sent_at, &refusal) {
+            if let Question::RenewGuard(..) = ask.question
+                && let Refusal::Elsewhere(error) = &refusal
+                && self.is_of_no_use(sent_at)
+            {
+                // All were asked, and will be again; not this one first.
+                self.leave_for(error.clone());
+            }
             return self.refused(now, ask.question, refusal);
         }
         ask.refused += 1;
@@ -50,6 +57,9 @@ impl Engine {
     fn served_with(&mut self, now: Instant, ask: Ask, sent_at: Instant, value: Value<'_>) {
         let Some(session) = &self.session else { return };
         let number = session.number;
+        if ask.question.needs_majority() {
+            self.pace.took(now.since(sent_at));
+        }
         match ask.question {
             Question::Acquire(id) => self.acquire_answered(now, id, value),
             Question::Holder(wished) => {
@@ -98,13 +108,20 @@ impl Engine {
         }
     }
 
-    /// Whether to ask elsewhere what this node cannot do. Not if it can do other things: then
-    /// contenders split the vote, and another node would find the same.
-    fn may_move(&self, now: Instant, ask: &Ask, sent_at: Instant, refusal: &Refusal) -> bool {
+    /// Whether a node that could not do what was sent then is worse than others. Not if it could
+    /// do other things since: then contenders split the vote, and another would find the same.
+    fn is_of_no_use(&self, sent_at: Instant) -> bool {
         let has_served = self.session.as_ref().is_some_and(|session| session.served_at >= sent_at);
+        !has_served && self.endpoints.len() > 1
+    }
+
+    /// Whether to ask elsewhere what this node cannot do.
+    fn may_move(&self, now: Instant, ask: &Ask, sent_at: Instant, refusal: &Refusal) -> bool {
         let may = match refusal {
             Refusal::Stopping => true,
-            Refusal::Elsewhere(_) => !has_served && ask.refused + 1 < self.endpoints.len(),
+            Refusal::Elsewhere(_) => {
+                self.is_of_no_use(sent_at) && ask.refused + 1 < self.endpoints.len()
+            }
             Refusal::NotHeld | Refusal::Ttl(_) | Refusal::Final(_) => false,
         };
         may && now < ask.give_up_at

@@ -76,6 +76,11 @@ impl Ask {
 }
 
 impl Question {
+    /// Whether a node has to ask others before it answers.
+    pub(super) const fn needs_majority(&self) -> bool {
+        !matches!(self, Self::Cancel(_) | Self::List { .. } | Self::Status { .. } | Self::Ping)
+    }
+
     /// Tells whoever asked; whoever left need not hear it.
     pub(super) fn fail(self, error: AskError) {
         let _left = match self {
@@ -134,8 +139,10 @@ impl Engine {
             Question::Holder(wished) => put_get(out, wished.wish.label.name().as_str()),
             Question::Cancel(id) => put_cancel(out, *id),
             Question::RenewGuard(slot, tenure) => {
-                let Some(guard) = self.guards.get_mut(*slot, *tenure) else { return false };
-                guard.renewing(now);
+                let patience = self.pace.patience(self.endpoints.len());
+                let Some(guard) = self.guards.renewing((*slot, *tenure), now, patience) else {
+                    return false;
+                };
                 put_renew(out, guard.label.name().as_bytes(), *tenure, guard.ttl);
             }
             Question::Renew(Renew { name, tenure, ttl, .. }) => {

@@ -29,6 +29,8 @@ pub(crate) struct Guard {
     alarm_at: Instant,
     /// When the renewal under way was begun.
     renewing_at: Instant,
+    /// How often a renewal was sent since the last one that succeeded.
+    tries: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +40,9 @@ struct Times {
     give_up_at: Instant,
     /// When to ask for a renewal; `MAX` while one is under way.
     renew_at: Instant,
-    /// When to say that it is late; `MAX` once said.
+    /// When the renewal under way is late; `MAX` when there is none, or that was said.
+    late_at: Instant,
+    /// When to say that the lease is in danger; `MAX` once said.
     jeopardy_at: Instant,
 }
 
@@ -50,12 +54,13 @@ impl Times {
         Self {
             give_up_at: give_up_at(ttl, ends_at),
             renew_at: started_at.after(span * 3 / 10 + rng.below(span / 15)),
+            late_at: Instant::MAX,
             jeopardy_at: started_at.after(span * 2 / 3),
         }
     }
 
     fn next_at(&self) -> Instant {
-        self.give_up_at.min(self.renew_at).min(self.jeopardy_at)
+        self.give_up_at.min(self.renew_at).min(self.late_at).min(self.jeopardy_at)
     }
 }
 
@@ -114,7 +119,7 @@ impl Guards {
         let alarm_at = times.next_at();
         let tenure = belief.tenure();
         let renewing_at = started_at;
-        let guard = Guard { ticket, label, tenure, ttl, times, alarm_at, renewing_at };
+        let guard = Guard { ticket, label, tenure, ttl, times, alarm_at, renewing_at, tries: 0 };
         let slot = self.slab.insert(guard);
         self.alarms.insert((alarm_at, slot));
     }
@@ -171,7 +176,28 @@ impl Guards {
         guard.ticket.changed.notify(usize::MAX);
         guard.ticket.pass(Stage::Jeopardy, Stage::Held);
         guard.times = Times::new(&mut self.rng, ttl, started_at, ends_at);
+        guard.tries = 0;
         self.set_alarm(slot);
+    }
+
+    /// A renewal leaves now; its answer should come before it is late. `None` if the guard is gone.
+    pub(crate) fn renewing(
+        &mut self,
+        (slot, tenure): (usize, Tenure),
+        now: Instant,
+        patience: impl FnOnce(Ttl, u32) -> Duration,
+    ) -> Option<&Guard> {
+        let guard = self.slab.get_mut(slot).filter(|guard| guard.tenure == tenure)?;
+        guard.tries += 1;
+        guard.renewing_at = now;
+        guard.times.late_at = now.after(patience(guard.ttl, guard.tries));
+        self.set_alarm(slot);
+        self.slab.get(slot)
+    }
+
+    /// Whoever has the least time.
+    pub(crate) fn ttl_min(&self) -> Option<Ttl> {
+        self.slab.iter().map(|(_, guard)| guard.ttl).min()
     }
 
     /// A renewal was refused: again soon, as long as there is time.
@@ -182,6 +208,7 @@ impl Guards {
         let pause = (guard.ttl.as_duration() / 20).min(RETRY_MAX);
         let pause = TICK * 2 + pause / 2 + self.rng.below(pause);
         guard.times.renew_at = now.after(pause);
+        guard.times.late_at = Instant::MAX;
         self.set_alarm(slot);
     }
 
@@ -217,14 +244,12 @@ impl Guard {
         if soon >= self.times.jeopardy_at {
             self.times.jeopardy_at = Instant::MAX;
             self.ticket.pass(Stage::Held, Stage::Jeopardy);
+        }
+        if soon >= self.times.late_at {
+            self.times.late_at = Instant::MAX;
             return Some(Due::Late { since: self.renewing_at });
         }
         None
-    }
-
-    /// A renewal leaves now.
-    pub(crate) const fn renewing(&mut self, now: Instant) {
-        self.renewing_at = now;
     }
 }
 

@@ -138,6 +138,19 @@ fn a_lease_is_renewed_at_the_next_node_when_the_first_is_gone() {
 }
 
 #[test]
+fn a_lease_outlives_nodes_that_are_frozen() {
+    let frozen = Fake::start("c", |request| match request[0] {
+        "LEASE.ACQUIRE" => willing(request),
+        _ => Say::Nothing,
+    });
+    let (mute, node) = (Fake::mute(), Fake::start("c", willing));
+    let client = client(&[frozen.endpoint(), mute.endpoint(), node.endpoint()]);
+    let lease = client.acquire("x", Duration::from_secs(6)).blocking().expect("granted");
+    assert_eq!(node.heard(), "LEASE.RENEW x 1025 6000");
+    assert!(lease.is_held());
+}
+
+#[test]
 fn a_lease_nobody_renews_is_lost_in_time() {
     let node = Fake::start("c", |request| match request[0] {
         "LEASE.RENEW" => Say::Nothing,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::scene::{Asked, FENCE, REQUEST_TIMEOUT, Scene};
 use crate::error::{AcquireError, AskError, ReleaseError};
-use crate::{Client, LeaseGuard};
+use crate::{Client, LeaseGuard, LeaseState};
 
 const TTL: Duration = Duration::from_secs(15);
 
@@ -192,25 +192,81 @@ fn a_node_that_does_not_answer_is_left_while_there_is_time_to_ask_another() {
     assert_eq!(released.poll(), Some(Ok(())));
 }
 
-#[test]
-fn a_node_that_does_not_answer_a_renewal_is_left_before_the_lease_is_lost() {
-    let mut scene = Scene::connected(2);
+/// A lease of a second, just granted.
+fn hold_a_second(scene: &mut Scene) -> LeaseGuard {
     let wish = scene.client.try_acquire("x", Duration::from_secs(1));
     let mut asked = Asked::new(wish.into_future()).begun();
     scene.said_one();
     scene.hear(&format!("*3\r\n:{FENCE}\r\n:1000\r\n:0\r\n"));
-    let lease = asked.poll().expect("answered").expect("granted");
-    scene.pass_ms(400);
-    scene.said_one();
-    scene.pass_ms(300);
+    asked.poll().expect("answered").expect("granted")
+}
+
+#[test]
+fn nodes_that_do_not_answer_a_renewal_are_left_with_time_for_two_more_tries() {
+    let mut scene = Scene::connected(3);
+    let lease = hold_a_second(&mut scene);
+    let renewal = format!("LEASE.RENEW x {FENCE} 1000");
+    let mut renewals = 0;
+    while renewals < 3 {
+        scene.pass_ms(1);
+        let said = scene.said();
+        renewals += said.iter().filter(|said| **said == renewal).count();
+        if scene.engine.wants_elsewhere().is_some() {
+            scene.engine.disconnected();
+            scene.connect();
+        }
+    }
+    scene.pass_ms(75);
     scene.turn();
-    assert!(scene.engine.wants_elsewhere().is_some());
-    scene.engine.disconnected();
-    scene.connect();
-    assert_eq!(scene.said_one(), format!("LEASE.RENEW x {FENCE} 1000"));
+    assert_eq!(scene.engine.wants_elsewhere(), None, "the third has its time too");
+    assert_eq!(lease.state(), LeaseState::Held, "all that before the lease is in danger");
     scene.hear(":1000\r\n");
     scene.pass_ms(900);
     assert!(lease.is_held());
+}
+
+#[test]
+fn a_node_that_does_not_answer_one_renewal_is_left_although_it_answers_others() {
+    let mut scene = Scene::connected(2);
+    let _lease = hold_a_second(&mut scene);
+    scene.pass_ms(400);
+    scene.said_one();
+    for _ in 0..3 {
+        scene.pass_ms(30);
+        scene.hear(">1\r\n+unheard.of\r\n");
+    }
+    assert!(scene.engine.wants_elsewhere().is_some());
+}
+
+#[test]
+fn a_cell_that_is_slow_is_not_taken_for_a_node_that_is() {
+    let mut scene = Scene::connected(2);
+    let wish = scene.client.try_acquire("x", Duration::from_secs(1));
+    let mut asked = Asked::new(wish.into_future()).begun();
+    scene.said_one();
+    scene.pass_ms(100);
+    scene.hear(&format!("*3\r\n:{FENCE}\r\n:1000\r\n:0\r\n"));
+    let lease = asked.poll().expect("answered").expect("granted");
+    scene.pass_ms(300);
+    scene.said_one();
+    scene.pass_ms(120);
+    scene.turn();
+    assert_eq!(scene.engine.wants_elsewhere(), None);
+    scene.hear(":1000\r\n");
+    assert!(lease.is_held());
+}
+
+#[test]
+fn the_only_node_there_is_may_be_slow() {
+    let mut scene = Scene::connected(1);
+    let _lease = hold_a_second(&mut scene);
+    scene.pass_ms(400);
+    scene.said_one();
+    scene.pass_ms(300);
+    scene.hear(">1\r\n+unheard.of\r\n");
+    scene.pass_ms(100);
+    scene.turn();
+    assert_eq!(scene.engine.wants_elsewhere(), None);
 }
 
 #[test]

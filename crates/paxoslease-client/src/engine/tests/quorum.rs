@@ -3,7 +3,7 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use super::scene::{Asked, REQUEST_TIMEOUT, Scene};
+use super::scene::{Asked, FENCE, REQUEST_TIMEOUT, Scene};
 use crate::LeaseGuard;
 use crate::error::{AcquireError, AskError};
 
@@ -67,4 +67,24 @@ fn a_node_that_answered_knows_better_than_those_that_do_not() {
     scene.engine.unreachable(scene.now(), &unreachable());
     assert_eq!(asked.poll().expect("answered").expect_err("no quorum"), no_quorum());
     assert_eq!(got.poll(), Some(Err(AskError::Quarantine("silent".into()))));
+}
+
+#[test]
+fn a_renewal_that_is_refused_for_want_of_a_majority_is_never_asked_of_the_same_node_next() {
+    let mut scene = Scene::connected(2);
+    let mut asked = acquire(&scene, Duration::ZERO);
+    scene.said_one();
+    scene.hear(&format!("*3\r\n:{FENCE}\r\n:15000\r\n:0\r\n"));
+    let lease = asked.poll().expect("answered").expect("granted");
+    scene.pass_ms(5600);
+    for _ in 0..5 {
+        while scene.said().is_empty() {
+            scene.pass_ms(20);
+        }
+        assert!(lease.is_held());
+        scene.hear("-NOQUORUM alone\r\n");
+        assert!(scene.engine.wants_elsewhere().is_some());
+        scene.engine.disconnected();
+        scene.connect();
+    }
 }
