@@ -55,7 +55,8 @@ impl<'a> Acquire<'a> {
         self
     }
 
-    /// How long to wait while somebody else holds it; zero for not at all.
+    /// How long to wait while somebody else holds it, or no majority of the cell can be reached;
+    /// zero for not at all.
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self

@@ -112,8 +112,14 @@ impl Client {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Asks for a lease, and waits for as long as somebody else holds it. Options on the way:
+    /// Asks for a lease, and waits for as long as somebody else holds it or no majority of the cell
+    /// can be reached. Options on the way:
     /// `client.acquire("jobs/nightly", ttl).holder("me").wait(Duration::from_secs(5)).await`.
+    ///
+    /// A wait that ends without a majority ends with [`crate::AskError::NoQuorum`] or
+    /// [`crate::AskError::Quarantine`], not with [`crate::AcquireError::Held`]. Whoever wants to
+    /// hear of that at once asks with [`Self::try_acquire`] first. If no node answered at all,
+    /// that is an error at once: the endpoints may be wrong.
     ///
     /// Cancel-safe: dropping the future takes the wish back.
     pub fn acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {

@@ -330,7 +330,20 @@ impl Engine {
             && (!self.guards.is_empty() || !self.wishes.is_empty())
             && now >= session.heard_at.after(SILENCE_MAX)
         {
-            self.ask(now, Question::Ping);
+            let question = self.sign_of_life();
+            self.ask(now, question);
+        }
+    }
+
+    /// What to ask a silent node. One that waits for leases may have lost its majority, and would
+    /// wait in vain while another need not.
+    fn sign_of_life(&self) -> Question {
+        match self.wishes.queued_name() {
+            Some(name) if self.endpoints.len() > 1 => {
+                let (reply, _nobody) = oneshot::channel();
+                Question::Get { name: name.into(), reply }
+            }
+            _ => Question::Ping,
         }
     }
 

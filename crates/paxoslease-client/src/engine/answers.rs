@@ -147,6 +147,7 @@ impl Engine {
                 }));
             }
             (Question::Release(release), Refusal::NotHeld) => release.not_held(),
+            (Question::Acquire(id), Refusal::Elsewhere(error)) => self.no_majority(now, id, error),
             (Question::Acquire(id), refusal) => {
                 let Some(wished) = self.wishes.remove(id) else { return };
                 wished.fail(match refusal {

@@ -22,6 +22,9 @@ const WAIT_MS_MAX: u64 = u32::MAX as u64;
 /// connection may have under way (10,000 unless configured), and refuse more: renewals too.
 pub(super) const QUEUED_MAX: usize = 5000;
 
+/// How long to pause before a cell without a majority is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
 /// How a wish stands with the node of this session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
@@ -105,6 +108,8 @@ pub(super) struct Wishes {
     by_id: BTreeMap<u64, Wished>,
     /// Those that wait for a while, by when that is surely over.
     overdue: BTreeSet<(Instant, u64)>,
+    /// Those to be asked for once more, by when.
+    later: BTreeSet<(Instant, u64)>,
     request_timeout: Duration,
     /// How many a node has begun to wait for.
     queued: usize,
@@ -202,13 +207,24 @@ impl Wishes {
         ids.into_iter()
     }
 
-    /// Whether it waits on although no node can be reached: one that was queued before waits as
-    /// long as it wanted to, others as long as a question may take if some node got to hear it.
+    /// Whether it waits on although no node can be reached: one that a node has answered before
+    /// waits as long as it wanted to, others as long as a question may take if some node got to
+    /// hear it.
     pub(super) fn outlasts(&self, id: u64, now: Instant, was_sent: bool) -> bool {
         self.by_id.get(&id).is_some_and(|wished| {
             let until = if wished.was_queued { wished.wait_until } else { wished.give_up_at };
-            (was_sent || wished.was_queued) && now < until
+            match wished.refusal {
+                Some(_) => wished.has_time(now),
+                None => (was_sent || wished.was_queued) && now < until,
+            }
         })
+    }
+
+    /// The name of one that a node waits for.
+    pub(super) fn queued_name(&self) -> Option<&str> {
+        let mut all = self.by_id.values();
+        let queued = all.find(|wished| wished.place == Place::Queued)?;
+        Some(queued.wish.label.name().as_str())
     }
 
     pub(super) fn remove(&mut self, id: u64) -> Option<Wished> {
@@ -225,7 +241,8 @@ impl Wishes {
     }
 
     pub(super) fn next_at(&self) -> Option<Instant> {
-        self.overdue.first().map(|(at, _)| *at)
+        let firsts = [self.overdue.first(), self.later.first()];
+        firsts.into_iter().flatten().map(|(at, _)| *at).min()
     }
 
     /// Nobody gets a lease any more; what a node was asked for is to be given back.
@@ -272,11 +289,30 @@ impl Engine {
     /// A server that never says that a wait is over does not make it longer. The connection goes,
     /// and with it the wish at that node.
     pub(super) fn tend_wishes(&mut self, now: Instant) {
+        while let Some(&(at, id)) = self.wishes.later.first()
+            && at <= now
+        {
+            self.wishes.later.pop_first();
+            if let Some(wished) = self.wishes.remove(id) {
+                self.wish_again(wished);
+            }
+        }
         while let Some(wished) = self.wishes.overdue(now) {
             if wished.place != Place::Unsent {
                 self.go_elsewhere("it does not say that a wait is over");
             }
             wished.fail(self.unanswered().into());
+        }
+    }
+
+    /// No majority was found. A wish that waits goes on waiting, and is asked for in a while; one
+    /// that does not is told.
+    pub(super) fn no_majority(&mut self, now: Instant, id: u64, error: AskError) {
+        self.wishes.remember(id, &error);
+        if self.wishes.waits(id, now) && self.wishes.ask_again(id) {
+            self.wishes.later.insert((now.after(ASK_AGAIN), id));
+        } else {
+            self.fail(Question::Acquire(id), error);
         }
     }
 

@@ -88,3 +88,71 @@ fn a_renewal_that_is_refused_for_want_of_a_majority_is_never_asked_of_the_same_n
         scene.connect();
     }
 }
+
+#[test]
+fn a_wait_outlasts_a_cell_without_a_majority() {
+    let mut scene = Scene::connected(1);
+    let mut asked = acquire(&scene, Duration::from_secs(60));
+    scene.said_one();
+    scene.hear("-NOQUORUM alone\r\n");
+    assert!(asked.poll().is_none());
+    assert_eq!(scene.said(), [""; 0], "not at once");
+    let again_at = scene.engine.next_at().expect("it looks after that");
+    scene.pass(again_at.since(scene.now()));
+    assert!(scene.said_one().starts_with("LEASE.ACQUIRE x 15000 HOLDER me WAIT 59"));
+    scene.engine.disconnected();
+    scene.pass(REQUEST_TIMEOUT * 2);
+    scene.engine.unreachable(scene.now(), &unreachable());
+    assert!(asked.poll().is_none(), "nor is that a reason to give up");
+    scene.connect();
+    scene.said_one();
+    scene.hear(&format!("*3\r\n:{FENCE}\r\n:15000\r\n:0\r\n"));
+    assert!(asked.poll().expect("answered").expect("granted").is_held());
+}
+
+#[test]
+fn a_wait_that_is_over_without_a_majority_says_so() {
+    let mut scene = Scene::connected(1);
+    let mut asked = acquire(&scene, Duration::from_secs(3));
+    let mut answer = None;
+    for _ in 0..100 {
+        scene.pass_ms(100);
+        for _ in scene.said() {
+            scene.hear("-NOQUORUM alone\r\n");
+        }
+        answer = answer.or_else(|| asked.poll());
+        if answer.is_some() {
+            break;
+        }
+    }
+    assert_eq!(answer.expect("answered").expect_err("no quorum"), no_quorum());
+}
+
+#[test]
+fn a_node_that_lost_its_majority_while_it_waits_is_left() {
+    let mut scene = Scene::connected(2);
+    let mut asked = acquire(&scene, Duration::MAX);
+    scene.said_one();
+    scene.hear("+QUEUED\r\n");
+    let silent_at = scene.engine.next_at().expect("it looks after that");
+    scene.pass(silent_at.since(scene.now()));
+    assert_eq!(scene.said_one(), "LEASE.GET x");
+    scene.hear("-NOQUORUM alone\r\n");
+    assert!(scene.engine.wants_elsewhere().is_some());
+    scene.engine.disconnected();
+    scene.connect();
+    let said = scene.said();
+    assert!(said.iter().any(|said| said.starts_with("LEASE.ACQUIRE x")), "{said:?}");
+    assert!(asked.poll().is_none());
+}
+
+#[test]
+fn a_wait_that_nobody_waits_for_any_more_is_not_asked_again() {
+    let mut scene = Scene::connected(1);
+    let asked = acquire(&scene, Duration::MAX);
+    scene.said_one();
+    scene.hear("-NOQUORUM alone\r\n");
+    drop(asked);
+    scene.pass_ms(1000);
+    assert_eq!(scene.said(), [""; 0]);
+}
