@@ -5,6 +5,7 @@
 
 mod alarm;
 mod campaign;
+mod children;
 mod elect;
 mod events;
 mod failure;

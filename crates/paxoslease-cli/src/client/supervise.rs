@@ -20,12 +20,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures_util::future::{Either, select};
 use paxoslease_client::LeaseGuard;
-use rustix::process::{
-    Pid, Signal, WaitOptions, kill_current_process_group, kill_process_group, waitpgid,
-};
+use rustix::process::{Pid, Signal, WaitOptions, kill_current_process_group, kill_process, wait};
 use signal_hook::consts::{SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use super::alarm::since_boot;
+use super::children::children;
 use super::events::{Event, Events};
 use super::failure::{Failure, LOST, concise};
 use super::terminal::Terminal;
@@ -60,11 +59,13 @@ pub(crate) fn run(job: &Job<'_>, lease: &LeaseGuard, events: &Events) -> anyhow:
     // If the watchdog is killed, the command becomes a child of this process.
     adopt_orphans()?;
     events.heed_all()?;
+    let own = children();
     let (watchdog, channel) = start(job, lease).context("cannot start the watchdog")?;
     listen(channel.try_clone()?, events)?;
     let mut supervisor = Supervisor {
         job,
         lease,
+        own,
         watchdog,
         channel,
         events,
@@ -134,6 +135,8 @@ fn listen(channel: UnixStream, events: &Events) -> anyhow::Result<()> {
 struct Supervisor<'a> {
     job: &'a Job<'a>,
     lease: &'a LeaseGuard,
+    /// Children this process had before, as after a shell's `exec`.
+    own: Vec<Pid>,
     watchdog: Child,
     channel: UnixStream,
     events: &'a Events,
@@ -260,25 +263,28 @@ impl Supervisor<'_> {
         )
     }
 
-    /// The watchdog is gone without a word. The command, if there was one, becomes a child of this
-    /// process, so its group's number is its own until note is taken here.
+    /// The watchdog is gone without a word. Whoever it looked after becomes a child of this
+    /// process, also if it was killed after it had started the command and before it said so.
     fn bury(&mut self) -> anyhow::Result<u8> {
-        let is_to_end = self.job.policy.on_lost != OnLost::Ignore;
-        let end = |group| {
-            if is_to_end {
-                let _ended = kill_process_group(group, Signal::KILL);
-            }
-        };
-        self.group.into_iter().for_each(end);
         // Its end of the channel is closed before its children have another parent.
         self.watchdog.wait().context("cannot wait for the watchdog")?;
-        // It may have been killed after it had started the command and before it could say so.
-        let group = self.group.or_else(orphan);
-        let group = group.context("somebody killed the watchdog before the command was started")?;
-        end(group);
-        while let Ok(Some((child, status))) = waitpgid(group, WaitOptions::empty()) {
-            if child == group
-                && !is_to_end
+        let is_to_end = self.job.policy.on_lost != OnLost::Ignore;
+        loop {
+            let orphans: Vec<Pid> =
+                children().into_iter().filter(|id| !self.own.contains(id)).collect();
+            if orphans.is_empty() {
+                break;
+            }
+            if is_to_end {
+                for orphan in &orphans {
+                    let _ended = kill_process(*orphan, Signal::KILL);
+                }
+            }
+            // Whoever ends leaves its own children to us.
+            let Ok(Some((child, status))) = wait(WaitOptions::empty()) else { break };
+            self.own.retain(|own| *own != child);
+            if !is_to_end
+                && self.group.is_none_or(|group| group == child)
                 && let Some(code) = exit_code(status)
             {
                 return Ok(code);
@@ -287,14 +293,4 @@ impl Supervisor<'_> {
         let problem = "somebody killed the watchdog of this lock, so the command was ended too";
         Err(Failure::new(LOST, problem).into())
     }
-}
-
-/// A child of this process, adopted if there is no other.
-fn orphan() -> Option<Pid> {
-    let threads = std::fs::read_dir("/proc/self/task").ok()?;
-    let children = |thread: io::Result<std::fs::DirEntry>| {
-        std::fs::read_to_string(thread.ok()?.path().join("children")).ok()
-    };
-    let children: String = threads.filter_map(children).collect();
-    Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
 }

@@ -3,13 +3,13 @@
 //!
 //! It knows no cell and no lease, only until when the command may run. `lock` says so after every
 //! renewal. If it does not hear of one in time, or hears that `lock` is gone, it ends the
-//! command's group.
+//! command's group, and whoever left the group as soon as it is an orphan.
 //!
 //! *Why no stranger is ever hit.* A group's number is given to nobody else while a process of the
 //! group exists, an ended one included until its parent has taken note of it. This process is the
 //! command's parent and adopts what the command leaves behind (it is a subreaper), so note is
 //! taken here and nowhere else. It signals the group only as long as the command, or somebody of
-//! the same group that it adopted, is a child of its own.
+//! the same group that it adopted, is a child of its own, and others only as its own children.
 //!
 //! *Why it is not hit itself.* It has a group of its own, so nothing typed at the terminal reaches
 //! it; it refuses signals that ask it to end; and it is not called `paxoslease`, so
@@ -27,12 +27,15 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait, waitpgid};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpgid, kill_process, kill_process_group, wait, waitpgid,
+};
 use signal_hook::consts::SIGCHLD;
 
 use self::orders::{Order, Report, hear, hear_with, say};
 use self::schedule::{Deed, Policy, Schedule};
 use super::alarm::{since_boot, wait_until};
+use super::children::children;
 use super::events::refuse_to_end;
 use crate::Verdict;
 use crate::args::WatchdogArgs;
@@ -64,7 +67,16 @@ pub(crate) fn run(args: WatchdogArgs) -> anyhow::Result<Verdict> {
     };
     // It has the command's stdin.
     drop(process);
-    let mut watchdog = Watchdog { channel, ended, leader, schedule, code: None, is_heard: true };
+    let mut watchdog = Watchdog {
+        channel,
+        ended,
+        leader,
+        schedule,
+        code: None,
+        told: Vec::new(),
+        is_heard: true,
+        is_untouchable: false,
+    };
     let watched = watchdog.watch();
     if watched.is_err() {
         watchdog.signal(Signal::KILL);
@@ -108,8 +120,12 @@ struct Watchdog {
     schedule: Schedule,
     /// Of the command, once it has ended and note was taken of it.
     code: Option<u8>,
+    /// Those outside the group that have been asked to go.
+    told: Vec<Pid>,
     /// Whether `lock` is there.
     is_heard: bool,
+    /// Whether somebody could not be signalled, and `lock` was told.
+    is_untouchable: bool,
 }
 
 impl Watchdog {
@@ -117,13 +133,14 @@ impl Watchdog {
     fn watch(&mut self) -> anyhow::Result<()> {
         self.report(Report::Started(self.leader.as_raw_nonzero().get()));
         let code = loop {
-            self.take_note();
+            let is_alone = self.take_note();
             if let Some(code) = self.code
                 // What a command leaves behind that ended by itself is not for us to end.
-                && (!self.schedule.is_ending() || self.is_alone())
+                && (!self.schedule.is_ending() || is_alone)
             {
                 break code;
             }
+            self.chase();
             if let Some(deed) = self.schedule.due(since_boot()) {
                 self.act(deed);
                 continue;
@@ -187,22 +204,52 @@ impl Watchdog {
 
     /// Signals the group, as long as its number is its own.
     fn signal(&mut self, signal: Signal) {
-        if self.code.is_none() || !self.is_alone() {
-            // Another error means that they have ended, and only we have yet to take note of it.
-            if kill_process_group(self.leader, signal) == Err(Errno::PERM) {
-                self.report(Report::Untouchable);
+        if self.code.is_none() || !self.is_group_gone() {
+            self.signalled(kill_process_group(self.leader, signal));
+        }
+    }
+
+    /// Ends those who left the group, once it is time to. They are children of ours when their
+    /// parents have ended, which wakes us up, so in the end nobody is left out.
+    fn chase(&mut self) {
+        let Some(deed) = self.schedule.last() else { return };
+        for child in children() {
+            match deed {
+                Deed::Kill => self.signalled(kill_process(child, Signal::KILL)),
+                // The group has been asked, and once is enough.
+                Deed::Terminate if getpgid(Some(child)) == Ok(self.leader) => {}
+                Deed::Terminate if self.told.contains(&child) => {}
+                Deed::Terminate => {
+                    self.told.push(child);
+                    self.signalled(kill_process(child, Signal::TERM));
+                    self.signalled(kill_process(child, Signal::CONT));
+                }
             }
         }
     }
 
-    /// Takes note of children that have ended, our own and adopted ones.
-    fn take_note(&mut self) {
-        while let Ok(Some((child, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            self.note(child, status);
+    fn signalled(&mut self, outcome: rustix::io::Result<()>) {
+        // Another error means that they have ended, and only we have yet to take note of it.
+        if outcome == Err(Errno::PERM) && !std::mem::replace(&mut self.is_untouchable, true) {
+            self.report(Report::Untouchable);
+        }
+    }
+
+    /// Takes note of children that have ended, our own and adopted ones; says whether none is left.
+    fn take_note(&mut self) -> bool {
+        loop {
+            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((child, status))) => self.note(child, status),
+                Ok(None) => return false,
+                Err(_no_child) => return true,
+            }
         }
     }
 
     fn note(&mut self, child: Pid, status: WaitStatus) {
+        if !status.stopped() {
+            self.told.retain(|told| *told != child);
+        }
         if child != self.leader {
             return;
         }
@@ -213,7 +260,7 @@ impl Watchdog {
     }
 
     /// Whether no child of ours is left in the group.
-    fn is_alone(&mut self) -> bool {
+    fn is_group_gone(&mut self) -> bool {
         loop {
             match waitpgid(self.leader, WaitOptions::NOHANG) {
                 Ok(Some((child, status))) => self.note(child, status),

@@ -37,6 +37,27 @@ fn a_command_that_does_not_want_to_go_is_killed_with_all_its_children() {
 }
 
 #[test]
+fn whoever_leaves_the_group_is_ended_too() {
+    let cell = Cell::start();
+    for (options, stray) in [
+        (&[][..], "setsid sh -c 'echo $$; exec sleep 600' & wait"),
+        (&[], "timeout 600 sh -c 'trap \"\" TERM; echo $$; while :; do sleep 600; done'"),
+        (
+            &["--on-lost", "kill"],
+            "setsid sh -c 'setsid sh -c \"echo \\$\\$; sleep 600\"; :' & wait",
+        ),
+    ] {
+        let args = [&["lock", "x", "--ttl", "2s"], options, &["--", "sh", "-c", stray]].concat();
+        let lock = cell.start_command(&args);
+        let stray = Onlooker::new(&lock.stdout.until(|_| true).concat());
+        let seen = cell.json(&["get", "x", "--json"]);
+        cell.say(&["release", "x", "--fence", seen["fence"].as_str().expect("text")]);
+        assert_eq!(lock.end(), Some(75));
+        assert!(stray.has_ended(), "{args:?}");
+    }
+}
+
+#[test]
 fn kill_does_not_ask() {
     let cell = Cell::start();
     let script = "trap 'echo asked' TERM; echo $$; while :; do sleep 600; done";

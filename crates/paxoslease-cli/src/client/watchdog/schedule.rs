@@ -83,6 +83,15 @@ impl Schedule {
         self.stage != Stage::Held
     }
 
+    /// What was due last.
+    pub(crate) fn last(&self) -> Option<Deed> {
+        match self.stage {
+            Stage::Held => None,
+            Stage::Terminated { .. } => Some(Deed::Terminate),
+            Stage::Killed => Some(Deed::Kill),
+        }
+    }
+
     /// When to look again if nothing happens.
     pub(crate) fn alarm_at(&self) -> Option<Duration> {
         let Policy { on_lost, grace, margin } = self.policy;
