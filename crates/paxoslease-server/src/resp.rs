@@ -265,10 +265,6 @@ impl FrontEnd for Sessions {
         let mut consumed = 0;
         while !session.is_closing {
             match Request::parse(&bytes[consumed..]) {
-                Ok(None) if session.has_ended => {
-                    session.is_closing = true;
-                    session.touch(common);
-                }
                 Ok(None) => return consumed,
                 Ok(Some((request, len))) => {
                     consumed += len;
@@ -283,7 +279,7 @@ impl FrontEnd for Sessions {
             }
             let must_wait = session.listing.is_some() || session.is_full(common);
             if must_wait && !session.is_closing {
-                session.hold(desk);
+                session.hold(common, desk);
                 // What was said may have left already by the time the turn ends.
                 session.touch(common);
                 return consumed;
@@ -299,9 +295,22 @@ impl FrontEnd for Sessions {
         }
     }
 
+    fn ending(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
+        if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
+            session.input_ends(&mut self.common, desk);
+        }
+    }
+
+    fn out_of_sight(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
+        if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
+            session.out_of_sight(&mut self.common, desk);
+        }
+    }
+
     fn ended(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
         if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
-            session.input_ended(&mut self.common, desk);
+            session.input_ends(&mut self.common, desk);
+            session.is_closing = true;
         }
     }
 

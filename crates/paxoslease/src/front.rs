@@ -57,9 +57,17 @@ pub trait FrontEnd: Send {
     /// There is room again for bytes that [`Desk::send`] did not take.
     fn writable(&mut self, desk: &mut Desk<'_>, conn: ConnId);
 
-    /// The client will send nothing more: it closed its side of the connection, or is gone, which
-    /// cannot be told apart before something is sent. What it sent before was shown, or is kept
-    /// while the connection is held. Unless this is overridden, it is as good as gone.
+    /// The client of a connection that is held will send nothing more: it closed its side, or is
+    /// gone, which cannot be told apart before something is sent. What it sent before is shown once
+    /// the connection is resumed, then comes [`Self::ended`].
+    fn ending(&mut self, _desk: &mut Desk<'_>, _conn: ConnId) {}
+
+    /// The client of a connection held by [`Desk::hold_in_sight`] has sent so much meanwhile that
+    /// its end could not be noticed any more.
+    fn out_of_sight(&mut self, _desk: &mut Desk<'_>, _conn: ConnId) {}
+
+    /// The client has sent nothing more: it closed its side of the connection, or is gone. What it
+    /// sent before was shown. Unless this is overridden, it is as good as gone.
     fn ended(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
         desk.close(conn);
         self.closed(desk, conn);

@@ -14,6 +14,8 @@ pub(super) struct Ask {
     pub(super) owner: Owner,
     /// What an acquire is for; nothing else has to be undone.
     pub(super) label: Option<Label>,
+    /// Whether it may be long until its reply, for it waits for whoever holds the lease.
+    pub(super) waits: bool,
     pub(super) notify: Option<Box<Notify>>,
 }
 

@@ -80,6 +80,11 @@ pub(super) enum Complaint<'a> {
          granted; keep it open until the reply"
     )]
     Ended,
+    #[error(
+        "BUSY the acquire was taken back, for too much was sent while it waited to notice if you \
+         left; nothing was changed; wait on a connection of its own, or with NOTIFY"
+    )]
+    OutOfSight,
     #[error("ERR protocol error: {0}")]
     Framing(RespError),
 }

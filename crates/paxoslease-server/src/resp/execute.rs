@@ -145,7 +145,7 @@ impl Session {
         args: &[&'a [u8]],
     ) -> Outcome<'a> {
         let wish = Wish::parse(spec, args)?;
-        if self.has_ended {
+        if self.is_ending {
             return Err(Complaint::Ended);
         }
         if wish.notify.is_some() && self.protocol == Protocol::Resp2 {
@@ -175,6 +175,7 @@ impl Session {
         };
         let label = Label::new(name, holder);
         let ask = self.ask(common, desk, Some(label), notify)?;
+        common.asks.get(ask).waits = !wait.is_zero();
         desk.acquire(ask as u64, name, wish.holder_or(&self.holder), ttl, wait);
         Ok(())
     }

@@ -50,7 +50,7 @@ pub(super) struct Session {
     pub(super) listing: Option<AskId>,
     is_held: bool,
     /// It will say no more, beyond what it said while it was held.
-    pub(super) has_ended: bool,
+    pub(super) is_ending: bool,
     /// Nothing more is read, and once everything is told, the connection is closed.
     pub(super) is_closing: bool,
     is_dirty: bool,
@@ -89,7 +89,7 @@ impl Session {
             pace,
             listing: None,
             is_held: false,
-            has_ended: false,
+            is_ending: false,
             is_closing: false,
             is_dirty: false,
         }
@@ -140,7 +140,7 @@ impl Session {
         self.inflight += 1;
         let command = self.first + self.expected.len() as u64;
         let owner = Owner::Reply { session: self.conn.index(), command };
-        let ask = common.asks.insert(Ask { owner, label, notify });
+        let ask = common.asks.insert(Ask { owner, label, waits: false, notify });
         self.notifies.extend(id.map(|id| (id, ask)));
         self.expected.push_back(Expected { protocol: self.protocol, state: State::Pending(ask) });
         Ok(ask)
@@ -186,7 +186,7 @@ impl Session {
     ) {
         let queued = State::Bytes((*b"+QUEUED\r\n").into());
         self.settle(common, desk, command, queued);
-        let Ask { owner, label, notify } = common.asks.get(ask);
+        let Ask { owner, label, notify, .. } = common.asks.get(ask);
         *owner = Owner::Push { session: self.conn.index() };
         if let (Some(label), Some(notify)) = (label, notify) {
             let now = desk.now();
@@ -292,10 +292,19 @@ impl Session {
         self.output.pending() + self.kept
     }
 
-    /// Reads nothing more for now.
-    pub(super) fn hold(&mut self, desk: &mut Desk<'_>) {
+    /// Is shown nothing more for now. P8: one with an acquire that waits stays in sight. Others
+    /// need not: whatever is told to one that left comes back.
+    pub(super) fn hold(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
         self.is_held = true;
-        desk.hold(self.conn);
+        let waits = |expected: &Expected| match expected.state {
+            State::Pending(ask) => common.asks.get(ask).waits,
+            _ => false,
+        };
+        if self.expected.iter().any(waits) {
+            desk.hold_in_sight(self.conn);
+        } else {
+            desk.hold(self.conn);
+        }
     }
 
     /// Sends what there is. Says whether the session goes on.
@@ -309,7 +318,7 @@ impl Session {
         }
         if self.is_held && !self.is_closing && self.has_room(common) {
             self.is_held = false;
-            self.is_closing = !desk.resume(self.conn);
+            desk.resume(self.conn);
         }
         !self.is_closing || !self.expected.is_empty() || self.output.pending() > 0
     }
@@ -327,7 +336,8 @@ impl Session {
     /// The client says no more, and maybe is gone. P8: nothing is acquired for it any more, and a
     /// grant that waits for its turn is given back. What else it asked for is answered, in case it
     /// still listens, and then the connection is closed.
-    pub(super) fn input_ended(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+    pub(super) fn input_ends(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+        self.is_ending = true;
         common.scratch.clear();
         put_error(&mut common.scratch, &Complaint::Ended);
         self.give_up(common, desk, |ask| ask.label.is_some());
@@ -338,8 +348,16 @@ impl Session {
                 expected.state = State::Bytes(common.scratch.as_slice().into());
             }
         }
-        self.has_ended = true;
-        self.is_closing |= !self.is_held;
+        self.catch_up(common, desk);
+    }
+
+    /// It says too much to be seen leaving. P8: it does not go on waiting, and so is listened to
+    /// again before long.
+    pub(super) fn out_of_sight(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+        common.tally.limited(desk.now(), Limit::OutOfSight, 1);
+        common.scratch.clear();
+        put_error(&mut common.scratch, &Complaint::OutOfSight);
+        self.give_up_replies(common, desk, |ask| ask.waits);
         self.catch_up(common, desk);
     }
 
@@ -349,6 +367,15 @@ impl Session {
         self.forget_notifies(common, desk);
         // Those that are left are acquires that are only tried still.
         self.notifies.clear();
+        self.give_up_replies(common, desk, which);
+    }
+
+    fn give_up_replies(
+        &mut self,
+        common: &mut Common,
+        desk: &mut Desk<'_>,
+        which: fn(&Ask) -> bool,
+    ) {
         for expected in &mut self.expected {
             if let State::Pending(ask) = expected.state
                 && which(common.asks.get(ask))

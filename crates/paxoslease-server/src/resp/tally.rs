@@ -18,6 +18,8 @@ pub(super) enum Limit {
     AcquiresPerSecond,
     /// Waiters, rounds or names of a shard.
     Shard,
+    /// An acquire that waited while its client said too much to be seen leaving.
+    OutOfSight,
     /// Messages of a watch that a slow reader missed.
     Watch,
     /// A client that read nothing for too long.
@@ -27,11 +29,12 @@ pub(super) enum Limit {
 }
 
 impl Limit {
-    const ALL: [(Self, &'static str); 7] = [
+    const ALL: [(Self, &'static str); 8] = [
         (Self::Connections, "connections"),
         (Self::InflightPerConnection, "inflight_per_connection"),
         (Self::AcquiresPerSecond, "acquires_per_second"),
         (Self::Shard, "shard"),
+        (Self::OutOfSight, "out_of_sight"),
         (Self::Watch, "watch"),
         (Self::SlowReader, "slow_reader"),
         (Self::Framing, "framing"),

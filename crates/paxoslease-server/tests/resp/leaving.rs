@@ -50,6 +50,52 @@ fn a_waiter_that_leaves_while_nobody_listens_to_it_does_not_get_the_lease() {
     }
 }
 
+/// More than is kept of what a client says while it is not listened to, and than sockets hold.
+const TOO_MANY_PINGS: usize = 100_000;
+
+#[test]
+fn a_waiter_that_leaves_behind_too_much_to_see_it_does_not_get_the_lease() {
+    let cell = Cell::start_with(|mut config| {
+        config.limits.inflight_per_connection = 2;
+        config
+    });
+    let (mut holder, mut leaver) = (cell.client(0), cell.client(1));
+    let fence = holder.acquire("a", 60_000).to_string();
+    leaver.send(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
+    cell.wait_for_waiters(1, "a", 1);
+    leaver.send_bytes(&b"PING\r\n".repeat(TOO_MANY_PINGS));
+    drop(leaver);
+    cell.wait_for_metric(1, "paxoslease_acquires_total{result=\"abandoned\"}", 1.0);
+    holder.ask(&["LEASE.RELEASE", "a", &fence]);
+    holder.acquire("a", 60_000);
+}
+
+#[test]
+fn a_waiter_that_could_not_be_seen_leaving_hears_so_and_then_everything_else() {
+    let cell = Cell::start_with(|mut config| {
+        config.limits.inflight_per_connection = 2;
+        config
+    });
+    let (mut holder, mut waiter) = (cell.client(0), cell.client(1));
+    holder.acquire("a", 60_000);
+    waiter.send(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
+    cell.wait_for_waiters(1, "a", 1);
+    std::thread::scope(|scope| {
+        let mut writer = waiter.another_handle();
+        scope.spawn(move || {
+            writer.send_bytes(&b"PING\r\n".repeat(TOO_MANY_PINGS));
+            writer.close_own_side();
+        });
+        let refused = waiter.expect();
+        assert!(refused.error().starts_with("BUSY the acquire was taken back"), "{refused:?}");
+        for _ in 0..TOO_MANY_PINGS {
+            assert_eq!(waiter.expect(), Reply::Simple("PONG".to_owned()));
+        }
+        assert!(waiter.is_closed());
+    });
+    cell.wait_for_metric(1, "paxoslease_limited_total{limit=\"out_of_sight\"}", 1.0);
+}
+
 #[test]
 fn who_closes_its_side_hears_everything_it_asked() {
     let cell = Cell::start();

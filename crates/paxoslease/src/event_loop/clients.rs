@@ -123,6 +123,26 @@ impl Clients {
         front!(self, driver, conns, now, |front, desk| front.writable(desk, conn));
     }
 
+    pub(super) fn ending(
+        &mut self,
+        driver: &mut Driver,
+        conns: &mut Conns,
+        now: Instant,
+        conn: ConnId,
+    ) {
+        front!(self, driver, conns, now, |front, desk| front.ending(desk, conn));
+    }
+
+    pub(super) fn out_of_sight(
+        &mut self,
+        driver: &mut Driver,
+        conns: &mut Conns,
+        now: Instant,
+        conn: ConnId,
+    ) {
+        front!(self, driver, conns, now, |front, desk| front.out_of_sight(desk, conn));
+    }
+
     pub(super) fn ended(
         &mut self,
         driver: &mut Driver,

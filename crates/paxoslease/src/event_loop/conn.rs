@@ -21,8 +21,10 @@ pub(super) struct Conn {
     pub(super) stream: Option<Stream>,
     pub(super) node: Option<NodeId>,
     pub(super) kind: Kind,
-    /// Nothing more is read for now.
+    /// Nothing more is shown for now.
     pub(super) held: bool,
+    /// Read ahead all the same while it is held, as far as there is room: its end matters.
+    pub(super) in_sight: bool,
     /// Not connected yet, or the TLS handshake is under way: the driver does not know it.
     pub(super) pending: bool,
     /// Tells this connection from others that had its number.
@@ -32,6 +34,8 @@ pub(super) struct Conn {
     pub(super) readable: bool,
     /// The other side will send no more: read to the end.
     pub(super) ending: bool,
+    /// Whoever had it held knows that.
+    pub(super) ending_told: bool,
     pub(super) end: End,
     pub(super) listed: bool,
     pub(super) writable: bool,
@@ -54,11 +58,14 @@ pub(super) enum End {
 }
 
 impl Conn {
-    /// Whether to read now. From one that is held only if it ends, to tell a client that is gone
-    /// from one that says more than is listened to; the bound on what is kept holds all the same.
+    /// Whether to read now.
     pub(super) fn may_read(&self) -> bool {
-        let may_look = self.ending && self.input.unread().len() < CLIENT_INPUT_MAX;
-        self.readable && (!self.held || may_look)
+        self.readable && (!self.held || self.in_sight) && !self.is_full()
+    }
+
+    /// Whether a client has said as much as is kept of it.
+    pub(super) fn is_full(&self) -> bool {
+        self.kind == Kind::Client && self.input.unread().len() >= CLIENT_INPUT_MAX
     }
 
     /// Reads once. A short read has drained the socket, as far as the edge goes.
@@ -77,7 +84,7 @@ impl Conn {
                 self.readable = false;
                 match (self.kind, self.end) {
                     (Kind::Peer, _) => self.closed = Some("it closed the connection".to_owned()),
-                    (Kind::Client, End::Ahead) => self.end = End::Read,
+                    (Kind::Client, End::Ahead) => (self.ending, self.end) = (true, End::Read),
                     (Kind::Client, End::Read | End::Told) => {}
                 }
             }

@@ -135,11 +135,13 @@ impl Conns {
             node,
             kind,
             held: false,
+            in_sight: false,
             pending: true,
             serial: self.serials,
             input: Input::default(),
             readable: false,
             ending: false,
+            ending_told: false,
             end: End::Ahead,
             listed: false,
             writable: false,
@@ -203,22 +205,21 @@ impl Conns {
         !self.ready.is_empty() || !self.fresh.is_empty() || self.turn_again
     }
 
-    /// Reads nothing more from a connection for now.
-    pub(crate) fn hold(&mut self, id: ConnId) {
+    /// Shows nothing more of a connection for now.
+    pub(crate) fn hold(&mut self, id: ConnId, in_sight: bool) {
         if let Some(conn) = self.slab.get_mut(id.0) {
-            conn.held = true;
+            (conn.held, conn.in_sight) = (true, in_sight);
         }
     }
 
-    /// Reads on, beginning with what was not consumed. `false` when that was all.
-    pub(crate) fn resume(&mut self, id: ConnId) -> bool {
-        let Some(conn) = self.slab.get_mut(id.0) else { return false };
-        let more = conn.end == End::Ahead || !conn.input.unread().is_empty();
-        if std::mem::take(&mut conn.held) {
+    /// Shows on, beginning with what was not consumed.
+    pub(crate) fn resume(&mut self, id: ConnId) {
+        if let Some(conn) = self.slab.get_mut(id.0)
+            && std::mem::take(&mut conn.held)
+        {
             conn.readable = true;
             self.list(id.0);
         }
-        more
     }
 
     pub(crate) fn address(&self, id: ConnId) -> Option<SocketAddr> {
@@ -252,9 +253,8 @@ impl Conns {
         for index in ready.drain(..) {
             let Some(conn) = self.slab.get_mut(index) else { continue };
             conn.listed = false;
-            let more = conn.may_read();
             self.advance(crew, now, ConnId(index));
-            if more {
+            if self.slab.get(index).is_some_and(Conn::may_read) {
                 self.list(index);
             }
         }
@@ -285,17 +285,26 @@ impl Conns {
             crew.writable(self, now, kind, id);
         }
         self.show(crew, now, id);
-        if let Some(conn) = self.slab.get_mut(id.0)
-            && conn.end == End::Read
-        {
-            conn.end = End::Told;
-            crew.clients.ended(crew.driver, self, now, id);
-        }
+        self.tell_end(crew, now, id);
         if let Some(conn) = self.slab.get_mut(id.0)
             && let Some(why) = conn.closed.take()
         {
             self.slab.remove(id.0);
             crew.closed(self, now, kind, id, &why);
+        }
+    }
+
+    /// Tells of a client's end: of one that is held as soon as it is known, whatever is unread.
+    fn tell_end(&mut self, crew: &mut Crew<'_>, now: Instant, id: ConnId) {
+        let Some(conn) = self.slab.get_mut(id.0) else { return };
+        let (clients, driver) = (&mut *crew.clients, &mut *crew.driver);
+        if !conn.held && conn.end == End::Read {
+            conn.end = End::Told;
+            clients.ended(driver, self, now, id);
+        } else if conn.held && conn.ending && !std::mem::replace(&mut conn.ending_told, true) {
+            clients.ending(driver, self, now, id);
+        } else if conn.held && conn.is_full() && std::mem::take(&mut conn.in_sight) {
+            clients.out_of_sight(driver, self, now, id);
         }
     }
 

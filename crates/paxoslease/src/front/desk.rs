@@ -92,13 +92,19 @@ impl Desk<'_> {
 
     /// Shows nothing more from a connection until [`Self::resume`].
     pub fn hold(&mut self, conn: ConnId) {
-        self.conns.hold(conn);
+        self.conns.hold(conn, false);
     }
 
-    /// Reads on, beginning with what was received and not consumed. Says whether there is more to
-    /// come: not after [`super::FrontEnd::ended`], if everything was consumed.
-    pub fn resume(&mut self, conn: ConnId) -> bool {
-        self.conns.resume(conn)
+    /// As [`Self::hold`], but still reads, as far as there is room. The end of a connection comes
+    /// behind all that was sent, and a full buffer keeps it from being noticed: when it comes to
+    /// that, there is a [`super::FrontEnd::out_of_sight`].
+    pub fn hold_in_sight(&mut self, conn: ConnId) {
+        self.conns.hold(conn, true);
+    }
+
+    /// Shows on, beginning with what was received and not consumed.
+    pub fn resume(&mut self, conn: ConnId) {
+        self.conns.resume(conn);
     }
 
     /// Where a client is connected from, for people to read.
