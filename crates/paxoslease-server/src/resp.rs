@@ -274,7 +274,7 @@ impl FrontEnd for Sessions {
                     tracing::debug!(client = session.address, %error, "a client is out of step");
                     common.tally.limited(desk.now(), Limit::Framing, 1);
                     session.complain(common, &Complaint::Framing(error));
-                    session.is_closing = true;
+                    session.hang_up(common, desk);
                 }
             }
             let must_wait = session.listing.is_some() || session.is_full(common);

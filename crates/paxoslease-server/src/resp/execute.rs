@@ -38,7 +38,7 @@ impl Session {
         let spec = Spec::find(name);
         common.tally.count(spec.map(|spec| spec.command));
         let outcome = match spec {
-            None => self.unknown(name),
+            None => self.unknown(common, desk, name),
             Some(spec) if !spec.takes(request.len()) => Err(Complaint::WrongNumber(spec)),
             Some(spec) => self.run(common, desk, spec, request),
         };
@@ -122,16 +122,21 @@ impl Session {
             }
             Command::Quit => {
                 self.reply(common, |_, out| put_ok(out));
-                self.is_closing = true;
+                self.hang_up(common, desk);
                 Ok(())
             }
         }
     }
 
     /// Browsers can be made to send requests here; those who forged them learn nothing.
-    fn unknown<'a>(&mut self, name: &'a [u8]) -> Outcome<'a> {
+    fn unknown<'a>(
+        &mut self,
+        common: &mut Common,
+        desk: &mut Desk<'_>,
+        name: &'a [u8],
+    ) -> Outcome<'a> {
         if [&b"POST"[..], b"Host:"].iter().any(|known| name.eq_ignore_ascii_case(known)) {
-            self.is_closing = true;
+            self.hang_up(common, desk);
             return Err(Complaint::Http);
         }
         Err(Complaint::UnknownCommand(name))
@@ -328,10 +333,7 @@ impl Session {
     }
 
     fn reset(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
-        self.forget_notifies(common, desk);
-        if !std::mem::take(&mut self.patterns).is_empty() {
-            common.unwatched_by(desk, self.conn);
-        }
+        self.stop_pushes(common, desk);
         self.rename("");
         self.protocol = Protocol::default();
         self.reply(common, |_, out| put_simple(out, &"RESET"));

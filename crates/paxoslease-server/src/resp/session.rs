@@ -401,7 +401,22 @@ impl Session {
         self.reply(common, |_, out| put_integer(out, i64::from(waited)));
     }
 
-    pub(super) fn forget_notifies(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+    /// Nothing more is read of it, and nothing follows the reply that says so, as clients expect.
+    pub(super) fn hang_up(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+        self.stop_pushes(common, desk);
+        self.is_closing = true;
+    }
+
+    /// It hears nothing more but replies.
+    pub(super) fn stop_pushes(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+        self.forget_notifies(common, desk);
+        self.missed = 0;
+        if !std::mem::take(&mut self.patterns).is_empty() {
+            common.unwatched_by(desk, self.conn);
+        }
+    }
+
+    fn forget_notifies(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
         let before = self.notifies.len();
         self.notifies.retain(|_, ask| !common.asks.take_back(desk, *ask));
         self.inflight -= (before - self.notifies.len()) as u32;

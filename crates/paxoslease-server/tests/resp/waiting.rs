@@ -72,6 +72,39 @@ fn reset_gives_up_what_waits_for_a_push() {
 }
 
 #[test]
+fn nothing_follows_the_last_reply() {
+    let cell = Cell::start();
+    let (mut holder, mut other) = (cell.client(0), cell.client3(1));
+    other.ask(&["LEASE.WATCH", "c*"]);
+    for (round, last) in ["QUIT\r\n", "*x\r\n", "POST /\r\n"].into_iter().enumerate() {
+        let fence = holder.acquire("a", 60_000).to_string();
+        let blocks = holder.acquire("b", 60_000).to_string();
+        let mut waiter = cell.client3(1);
+        waiter.ask(&["LEASE.WATCH", "c*"]);
+        waiter.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000", "NOTIFY", "1"]);
+        cell.wait_for_waiters(1, "a", 1);
+        // Its last reply is kept behind one that waits.
+        waiter.send_bytes(format!("LEASE.ACQUIRE b 60000 WAIT 60000\r\n{last}").as_bytes());
+        cell.wait_for_waiters(1, "b", 1);
+        let abandoned = "paxoslease_acquires_total{result=\"abandoned\"}";
+        cell.wait_for_metric(1, abandoned, (round + 1) as f64);
+        holder.ask(&["LEASE.RELEASE", "a", &fence]);
+        let again = holder.acquire("a", 60_000).to_string();
+        holder.acquire(&format!("c/{round}"), 60_000);
+        assert_eq!(other.expect_push()[0], Reply::bulk("lease.held"));
+        holder.ask(&["LEASE.RELEASE", "b", &blocks]);
+        let granted = waiter.expect().fence().to_string();
+        match waiter.expect() {
+            Reply::Simple(text) => assert_eq!(text, "OK"),
+            reply => assert!(reply.error().starts_with("ERR "), "{reply:?}"),
+        }
+        assert!(waiter.is_closed());
+        holder.ask(&["LEASE.RELEASE", "a", &again]);
+        holder.ask(&["LEASE.RELEASE", "b", &granted]);
+    }
+}
+
+#[test]
 fn cancel_takes_back_what_waits_for_a_push() {
     let cell = Cell::start();
     let (mut holder, mut waiter) = (cell.client(0), cell.client3(1));
