@@ -157,16 +157,13 @@ impl Remote {
         let ask = self.shared.waiting.add(reply);
         let from = Routed { origin: Routed::ELSEWHERE, ask };
         let command = Command::Letter(Letter::new(from, question));
-        let posted = match self.shared.doors.get(usize::from(shard)) {
-            Some(door) => door(command).is_ok(),
-            None => false,
+        let refused = match self.shared.doors.get(usize::from(shard)) {
+            Some(door) => door(command).is_err().then_some(Answer::Stopping),
+            // Only a listing goes where its cursor says.
+            None => Some(Answer::Listed { leases: Vec::new(), next: None }),
         };
-        if !posted {
-            let nothing = match question {
-                Ask::List { .. } => Answer::Listed { leases: Vec::new(), next: None },
-                _ => Answer::Stopping,
-            };
-            self.shared.waiting.answer(ask, nothing);
+        if let Some(refused) = refused {
+            self.shared.waiting.answer(ask, refused);
         }
         Asking { shared: Arc::clone(&self.shared), ask, answer, acquires: None }
     }
@@ -338,5 +335,7 @@ mod tests {
         cell.kill(1);
         assert_eq!(block_on(waits), Answer::Stopping);
         assert_eq!(block_on(first.inspect(name("x"))), Answer::Stopping);
+        // That is not the same as nothing held.
+        assert_eq!(block_on(first.list(Cursor::START, "", 7)), Answer::Stopping);
     }
 }
