@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_integer, put_simple};
+use paxoslease_wire::resp::{Protocol, Request, put_array, put_bulk, put_integer, put_simple};
 
 /// What a client may ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +48,8 @@ const fn spec(
     Spec { command, usage, summary, args }
 }
 
-const MANY: usize = usize::MAX;
+/// As many as a request lets one reach.
+const MANY: usize = Request::REACHABLE;
 
 /// Every command, those of the hot path first: they are looked up from the front.
 pub(super) static SPECS: [Spec; 19] = [
@@ -120,7 +121,7 @@ pub(super) static SPECS: [Spec; 19] = [
         Command::Commands,
         1..=MANY,
         "COMMAND [subcommand] [name]",
-        "The commands; also COUNT, LIST, INFO and DOCS",
+        "The commands; also COUNT, LIST, INFO and DOCS, these of up to 14 names",
     ),
     spec(Command::Info, 1..=MANY, "INFO [section]", "This node in lines of key:value"),
     spec(Command::Select, 2..=2, "SELECT index", "There is one database, 0"),

@@ -5,6 +5,13 @@ use std::io::Write as _;
 
 use crate::support::{Cell, Client, Reply};
 
+/// One more than are looked at.
+const TOO_MANY_NAMES: [&str; 17] = {
+    let mut words = ["PING"; 17];
+    (words[0], words[1]) = ("COMMAND", "INFO");
+    words
+};
+
 #[test]
 fn each_mistake_is_named_and_the_connection_goes_on() {
     let cell = Cell::start();
@@ -49,6 +56,7 @@ fn each_mistake_is_named_and_the_connection_goes_on() {
         (&["CLIENT", "KILL"], "ERR 'KILL' does not belong there"),
         (&["CLIENT", "SETNAME", "a b"], "ERR a client's name"),
         (&["HELLO", "3", "AUTH", "a", "b"], "ERR this node asks for no password"),
+        (&TOO_MANY_NAMES, "ERR wrong number of arguments for 'command'"),
         (&["COMMAND", "NONSENSE"], "ERR 'NONSENSE' does not belong there"),
     ];
     for (command, expected) in mistakes {

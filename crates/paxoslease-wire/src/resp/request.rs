@@ -3,8 +3,6 @@
 use super::scan::{Scan, Stop, whole};
 use super::{ARGUMENTS_MAX, LINE_LEN_MAX, REQUEST_LEN_MAX, RespError};
 
-/// How many arguments of a request can be looked at, the command's name included. No command has
-/// more; further ones are counted, so that a wrong number can be called wrong.
 const REACHABLE: usize = 16;
 
 /// One request, borrowed from the bytes it came in: the command's name and its arguments.
@@ -15,6 +13,10 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
+    /// How many arguments of a request can be looked at, the command's name included. No command
+    /// has more; further ones are counted, so that a wrong number can be called wrong.
+    pub const REACHABLE: usize = REACHABLE;
+
     const EMPTY: Self = Self { reachable: [&[]; REACHABLE], len: 0 };
 
     /// Reads the first request of a stream and says how many bytes it took; `None` when it is not
