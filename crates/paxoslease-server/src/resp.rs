@@ -17,7 +17,7 @@ pub(crate) mod pace;
 mod pattern;
 mod reply;
 mod session;
-mod tally;
+pub(crate) mod tally;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -320,8 +320,8 @@ impl FrontEnd for Sessions {
 
     fn answered(&mut self, desk: &mut Desk<'_>, ask: u64, answer: Answer) {
         let (id, common) = (ask as usize, &mut self.common);
-        if matches!(answer, Answer::Busy(_) | Answer::Full) {
-            common.tally.limited(desk.now(), Limit::Shard, 1);
+        if let Some(limit) = Limit::of(&answer) {
+            common.tally.limited(desk.now(), limit, 1);
         }
         let ask = common.asks.get(id);
         match ask.owner {

@@ -15,7 +15,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use paxoslease_core::{Holder, Instant, Label, Name, Sighting};
+pub use paxoslease_core::{CommandError, Holder, Instant, Label, Name, Sighting};
 
 pub use crate::driver::ConnId;
 pub use asks::{ASKS_MAX, Cursor};
@@ -145,7 +145,7 @@ pub enum Answer {
     /// The ttl is out of bounds; nothing was changed.
     Ttl(paxoslease_core::TtlError),
     /// The shard is at one of its limits; nothing was changed.
-    Busy(paxoslease_core::CommandError),
+    Busy(CommandError),
     /// No majority answered, and this node keeps as many names as its limits allow. Nothing was
     /// changed that outlives the ttl.
     Full,

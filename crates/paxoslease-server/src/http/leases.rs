@@ -14,6 +14,7 @@ use super::document::{NotAcquired, NotInspected, NotListed, NotReleased, NotRene
 use super::guest::{Guest, limited};
 use super::input::{Body, Fields, FromFields, LeaseName, Parameters, required};
 use super::refusal::{Changed, Refusal, millis_down};
+use crate::resp::tally::Limit;
 
 /// Leases on a page, unless asked otherwise, and at most.
 const LIMIT_DEFAULT: u32 = 100;
@@ -344,18 +345,15 @@ impl App {
 
     /// What to say when an answer is not the one hoped for.
     async fn refuse(&self, name: &LeaseName, answer: Answer, changed: Changed) -> Refusal {
+        if let Some(limit) = Limit::of(&answer) {
+            limited(limit.name());
+        }
         match answer {
             Answer::NotHeld => Refusal::NotHeld { name: name.to_string() },
             Answer::NoQuorum => self.no_quorum(changed).await,
             Answer::Ttl(error) => Refusal::Ttl(error),
-            Answer::Full => {
-                limited("shard");
-                Refusal::Busy("this node keeps as many names as it may".to_owned())
-            }
-            Answer::Busy(error) => {
-                limited("shard");
-                Refusal::Busy(error.to_string())
-            }
+            Answer::Full => Refusal::Busy("this node keeps as many names as it may".to_owned()),
+            Answer::Busy(error) => Refusal::Busy(error.to_string()),
             Answer::Stopping => Refusal::Stopping,
             answer => unreachable!("{answer:?} answers something else"),
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use metrics::{counter, gauge};
-use paxoslease::front::Instant;
+use paxoslease::front::{Answer, CommandError, Instant};
 
 use super::command::{Command, SPECS};
 
@@ -12,12 +12,16 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 
 /// Which limit somebody ran into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Limit {
+pub(crate) enum Limit {
     Connections,
     InflightPerConnection,
     AcquiresPerSecond,
-    /// Waiters, rounds or names of a shard.
-    Shard,
+    /// Requests under way in a shard.
+    Inflight,
+    /// Requests that wait in a shard.
+    Waiters,
+    /// Names a shard keeps, by number or by bytes.
+    Leases,
     /// An acquire that waited while its client said too much to be seen leaving.
     OutOfSight,
     /// Messages of a watch that a slow reader missed.
@@ -29,16 +33,32 @@ pub(super) enum Limit {
 }
 
 impl Limit {
-    const ALL: [(Self, &'static str); 8] = [
+    const ALL: [(Self, &'static str); 10] = [
         (Self::Connections, "connections"),
         (Self::InflightPerConnection, "inflight_per_connection"),
         (Self::AcquiresPerSecond, "acquires_per_second"),
-        (Self::Shard, "shard"),
+        (Self::Inflight, "inflight"),
+        (Self::Waiters, "waiters"),
+        (Self::Leases, "leases"),
         (Self::OutOfSight, "out_of_sight"),
         (Self::Watch, "watch"),
         (Self::SlowReader, "slow_reader"),
         (Self::Framing, "framing"),
     ];
+
+    /// The limit of a shard that an answer tells of.
+    pub(crate) const fn of(answer: &Answer) -> Option<Self> {
+        match answer {
+            Answer::Busy(CommandError::TooManyWaiters(_)) => Some(Self::Waiters),
+            Answer::Busy(_) => Some(Self::Inflight),
+            Answer::Full => Some(Self::Leases),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
 }
 
 #[derive(Debug)]
@@ -112,5 +132,17 @@ impl Tally {
             }
         }
         gauge!("paxoslease_connections").set(connections as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_has_its_own_place() {
+        for (place, (limit, name)) in Limit::ALL.into_iter().enumerate() {
+            assert_eq!((limit as usize, limit.name()), (place, name));
+        }
     }
 }

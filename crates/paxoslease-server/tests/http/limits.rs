@@ -119,6 +119,7 @@ fn a_node_at_its_limit_says_so() {
     let refused = member.post("/v1/leases/x/acquire", &json!({"ttl": "5s", "wait": "10m"}));
     assert_eq!(refused.refusal(), (429, "busy".to_owned()));
     assert!(refused.field("message").contains("1 requests wait already"), "{refused:?}");
+    assert!(member.get("/metrics").text.contains("paxoslease_limited_total{limit=\"waiters\"} 1"));
 }
 
 #[test]

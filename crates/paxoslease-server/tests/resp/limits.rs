@@ -84,6 +84,7 @@ fn waiters_are_limited_by_node() {
     }
     let refused = cell.client(1).ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
     assert!(refused.error().starts_with("BUSY 2 requests wait already"), "{refused:?}");
+    cell.wait_for_metric(1, "paxoslease_limited_total{limit=\"waiters\"}", 1.0);
 }
 
 #[test]
@@ -97,7 +98,7 @@ fn names_are_limited_by_node() {
     client.acquire("a", 60_000);
     let refused = client.ask(&["LEASE.ACQUIRE", "b", "60000"]);
     assert!(refused.error().starts_with("BUSY this node keeps as many names"), "{refused:?}");
-    cell.wait_for_metric(0, "paxoslease_limited_total{limit=\"shard\"}", 1.0);
+    cell.wait_for_metric(0, "paxoslease_limited_total{limit=\"leases\"}", 1.0);
 }
 
 #[test]
