@@ -181,7 +181,12 @@ impl Session {
         let label = Label::new(name, holder);
         let ask = self.ask(common, desk, Some(label), notify)?;
         common.asks.get(ask).waits = !wait.is_zero();
-        desk.acquire(ask as u64, name, wish.holder_or(&self.holder), ttl, wait);
+        let holder = wish.holder_or(&self.holder);
+        if wait == wish.wait {
+            desk.acquire(ask as u64, name, holder, ttl, wait);
+        } else {
+            desk.try_acquire(ask as u64, name, holder, ttl);
+        }
         Ok(())
     }
 

@@ -49,6 +49,30 @@ fn one_connection_waits_for_many_names_by_notify() {
 }
 
 #[test]
+fn an_acquire_by_notify_is_counted_once() {
+    let cell = Cell::start();
+    let (mut holder, mut waiter) = (cell.client(0), cell.client3(1));
+    let count =
+        |result| cell.metric(1, &format!("paxoslease_acquires_total{{result=\"{result}\"}}"));
+    let fence = holder.acquire("a", 60_000).to_string();
+    waiter.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "20", "NOTIFY", "1"]);
+    assert_eq!(waiter.expect_push()[0], Reply::bulk("lease.timeout"));
+    waiter.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000", "NOTIFY", "2"]);
+    cell.wait_for_waiters(1, "a", 1);
+    holder.ask(&["LEASE.RELEASE", "a", &fence]);
+    assert_eq!(waiter.expect_push()[0], Reply::bulk("lease.granted"));
+    waiter.ask(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "0", "NOTIFY", "3"]);
+    // Counted in this order, so that the last tells that all are there.
+    while count("held") < 2.0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        ["granted", "held", "no_quorum", "refused", "abandoned"].map(count),
+        [1.0, 2.0, 0.0, 0.0, 0.0]
+    );
+}
+
+#[test]
 fn a_notify_that_ran_out_says_so() {
     let cell = Cell::start();
     let (mut holder, mut waiter) = (cell.client(0), cell.client3(1));

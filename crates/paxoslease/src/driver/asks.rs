@@ -1,6 +1,8 @@
 //! Questions of front-ends and of threads elsewhere, for holders that keep their own time: the
 //! shard remembers nothing of them, the token in the core says whose the answer is.
 
+use std::time::Duration;
+
 use paxoslease_core::{Acquire, CommandError, Event, Holder, Instant, Label, Name, Tenure, Ttl};
 
 use super::Driver;
@@ -31,16 +33,20 @@ impl Driver {
     pub(crate) fn ask(&mut self, now: Instant, from: Routed, ask: Ask<'_>) {
         let token = from.token(ask.kind());
         let refused = match ask {
-            Ask::Acquire { .. } | Ask::Renew { .. } | Ask::Inspect { .. } if self.is_leaving() => {
+            Ask::Acquire { .. } | Ask::Try { .. } | Ask::Renew { .. } | Ask::Inspect { .. }
+                if self.is_leaving() =>
+            {
                 return self.answers.push((from, Answer::Stopping));
             }
             Ask::Acquire { name, holder, ttl, wait } => {
-                let refused =
-                    self.shard.acquire(now, Acquire { token, name, holder, ttl, wait }).err();
-                refused.inspect(|_| self.counters.acquired(Outcome::Refused))
+                self.begin(now, Acquire { token, name, holder, ttl, wait })
+            }
+            Ask::Try { name, holder, ttl } => {
+                self.begin(now, Acquire { token, name, holder, ttl, wait: Duration::ZERO })
             }
             Ask::Abandon { name } => {
-                if self.shard.abandon(now, name, token) {
+                let mut tokens = [token, from.token(Kind::Try)].into_iter();
+                if tokens.any(|token| self.shard.abandon(now, name, token)) {
                     self.counters.acquired(Outcome::Abandoned);
                     self.answers.push((from, Answer::Abandoned));
                 }
@@ -83,6 +89,11 @@ impl Driver {
             };
             self.answers.push((from, answer));
         }
+    }
+
+    fn begin(&mut self, now: Instant, acquire: Acquire<'_>) -> Option<CommandError> {
+        let refused = self.shard.acquire(now, acquire).err();
+        refused.inspect(|_| self.counters.acquired(Outcome::Refused))
     }
 
     /// The listing begins at a shard this node does not have.
@@ -166,17 +177,19 @@ impl Driver {
                 Answer::Granted { fence: tenure.fence(), ttl: span(ttl), waited }
             }
             Event::Denied { by, .. } => {
-                self.counters.acquired(Outcome::Held);
+                if kind != Kind::Try {
+                    self.counters.acquired(Outcome::Held);
+                }
                 Answer::Held(by)
             }
             Event::NoQuorum { .. } => {
                 match kind {
                     Kind::Acquire => self.counters.acquired(Outcome::NoQuorum),
                     Kind::Renew => self.counters.renewed(Outcome::NoQuorum),
-                    Kind::Other => {}
+                    Kind::Other | Kind::Try => {}
                 }
                 // A full cell does not answer either, and that is the better thing to be told.
-                if kind == Kind::Acquire && self.shard.is_full() {
+                if matches!(kind, Kind::Acquire | Kind::Try) && self.shard.is_full() {
                     Answer::Full
                 } else {
                     Answer::NoQuorum
@@ -208,6 +221,6 @@ impl Driver {
     }
 }
 
-const fn span(ttl: Ttl) -> std::time::Duration {
+const fn span(ttl: Ttl) -> Duration {
     ttl.as_duration()
 }

@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     Acquire,
     Renew,
     Other,
+    /// An acquire that counts only if it is granted: it is asked for again if it must wait.
+    Try,
 }
 
 impl Routed {
@@ -51,7 +53,8 @@ impl Routed {
         let kind = match (token.0 >> 46) & 3 {
             0 => Kind::Acquire,
             1 => Kind::Renew,
-            _ => Kind::Other,
+            2 => Kind::Other,
+            _ => Kind::Try,
         };
         Some((Self { origin, ask: token.0 & (ASKS_MAX - 1) }, kind))
     }
@@ -65,6 +68,11 @@ pub(crate) enum Ask<'a> {
         holder: Holder<'a>,
         ttl: Duration,
         wait: Duration,
+    },
+    Try {
+        name: Name<'a>,
+        holder: Holder<'a>,
+        ttl: Duration,
     },
     /// P8: takes back the acquire of the same number.
     Abandon {
@@ -94,6 +102,7 @@ impl Ask<'_> {
         match self {
             // What is taken back is the acquire itself.
             Self::Acquire { .. } | Self::Abandon { .. } => Kind::Acquire,
+            Self::Try { .. } => Kind::Try,
             Self::Renew { .. } => Kind::Renew,
             Self::Release { .. } | Self::Inspect { .. } | Self::List { .. } => Kind::Other,
         }
@@ -110,6 +119,7 @@ pub(crate) struct Letter {
 #[derive(Clone, Debug)]
 enum Question {
     Acquire { label: Label, ttl: Duration, wait: Duration },
+    Try { label: Label, ttl: Duration },
     Abandon { label: Label },
     Renew { label: Label, fence: u64, ttl: Duration },
     Release { label: Label, fence: u64 },
@@ -123,6 +133,9 @@ impl Letter {
         let question = match ask {
             Ask::Acquire { name, holder, ttl, wait } => {
                 Question::Acquire { label: Label::new(name, holder), ttl, wait }
+            }
+            Ask::Try { name, holder, ttl } => {
+                Question::Try { label: Label::new(name, holder), ttl }
             }
             Ask::Abandon { name } => Question::Abandon { label: named(name) },
             Ask::Renew { name, fence, ttl } => Question::Renew { label: named(name), fence, ttl },
@@ -139,6 +152,9 @@ impl Letter {
         match &self.question {
             Question::Acquire { label, ttl, wait } => {
                 Ask::Acquire { name: label.name(), holder: label.holder(), ttl: *ttl, wait: *wait }
+            }
+            Question::Try { label, ttl } => {
+                Ask::Try { name: label.name(), holder: label.holder(), ttl: *ttl }
             }
             Question::Abandon { label } => Ask::Abandon { name: label.name() },
             Question::Renew { label, fence, ttl } => {
@@ -233,7 +249,7 @@ mod tests {
     fn a_token_says_who_asked() {
         for (origin, ask) in [(0, 0), (1, 7), (255, ASKS_MAX - 1), (Routed::ELSEWHERE, 3)] {
             let routed = Routed { origin, ask };
-            for kind in [Kind::Acquire, Kind::Renew, Kind::Other] {
+            for kind in [Kind::Acquire, Kind::Renew, Kind::Other, Kind::Try] {
                 assert_eq!(Routed::of(routed.token(kind)), Some((routed, kind)));
             }
         }

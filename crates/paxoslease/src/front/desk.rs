@@ -40,6 +40,12 @@ impl Desk<'_> {
         self.ask(name, ask, Ask::Acquire { name, holder, ttl, wait });
     }
 
+    /// As [`Self::acquire`] without a wait, by who asks again if it must wait: what becomes of an
+    /// acquire is counted once, so only a grant is counted here.
+    pub fn try_acquire(&mut self, ask: u64, name: Name<'_>, holder: Holder<'_>, ttl: Duration) {
+        self.ask(name, ask, Ask::Try { name, holder, ttl });
+    }
+
     /// P8: takes an acquire back. Its answer is [`super::Answer::Abandoned`], unless another is on
     /// its way already; what was granted all the same is to be released.
     pub fn abandon(&mut self, ask: u64, name: Name<'_>) {
