@@ -14,6 +14,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use paxoslease::front::{Holder, Label, Name};
 use paxoslease::{TextError, parse_duration};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::refusal::Refusal;
@@ -77,9 +78,9 @@ impl<T: FromFields> FromRequest<App> for Body<T> {
                     _ => Refusal::BadRequest(format!("the body broke off: {rejection}")),
                 },
             )?;
-        let entries: BTreeMap<String, Value> = serde_json::from_slice(&bytes)
+        let Entries(entries) = serde_json::from_slice(&bytes)
             .map_err(|error| Refusal::BadRequest(format!("the body is no JSON object: {error}")))?;
-        Fields::new("field", entries).into().map(Self)
+        Fields::new("field", entries)?.into().map(Self)
     }
 }
 
@@ -93,7 +94,32 @@ impl<T: FromFields> FromRequestParts<App> for Parameters<T> {
         let query = Query::<Vec<(String, String)>>::from_request_parts(parts, app).await;
         let Query(pairs) = query.map_err(|rejection| Refusal::BadRequest(rejection.body_text()))?;
         let entries = pairs.into_iter().map(|(key, text)| (key, Value::String(text)));
-        Fields::new("parameter", entries.collect()).into().map(Self)
+        Fields::new("parameter", entries)?.into().map(Self)
+    }
+}
+
+/// An object as it is written; a map would keep the last of two fields of one name.
+struct Entries(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(Object)
     }
 }
 
@@ -106,8 +132,19 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    const fn new(kind: &'static str, entries: BTreeMap<String, Value>) -> Self {
-        Self { kind, entries, known: Vec::new() }
+    fn new(
+        kind: &'static str,
+        said: impl IntoIterator<Item = (String, Value)>,
+    ) -> Result<Self, Refusal> {
+        let mut entries = BTreeMap::new();
+        for (key, value) in said {
+            if entries.contains_key(&key) {
+                let problem = format!("the {kind} {key:?} is there twice; say it once");
+                return Err(Refusal::BadRequest(problem));
+            }
+            entries.insert(key, value);
+        }
+        Ok(Self { kind, entries, known: Vec::new() })
     }
 
     /// All of it, with nothing left over.
@@ -197,7 +234,8 @@ mod tests {
     use super::*;
 
     fn fields(json: Value) -> Fields {
-        Fields::new("field", serde_json::from_value(json).expect("an object"))
+        let Entries(entries) = serde_json::from_value(json).expect("an object");
+        Fields::new("field", entries).expect("nothing is said twice")
     }
 
     struct Ask(u64, Option<Duration>);

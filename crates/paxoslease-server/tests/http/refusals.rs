@@ -4,6 +4,8 @@ use serde_json::json;
 
 use crate::cell;
 
+const TWICE: &str = r#"{"ttl": "50s", "holder": "me", "ttl": "5s"}"#;
+
 #[test]
 fn what_is_wrong_with_a_request_is_said() {
     let cell = cell::one_with(|config| config, Default::default());
@@ -19,6 +21,7 @@ fn what_is_wrong_with_a_request_is_said() {
         (acquire, "[]", 400, "bad_request", "the body is no JSON object"),
         (acquire, "{}", 400, "bad_request", "\"ttl\" is missing; write {\"ttl\": \"15s\"}"),
         (acquire, r#"{"tll": "5s"}"#, 400, "bad_request", "the nearest known field is \"ttl\""),
+        (acquire, TWICE, 400, "bad_request", "the field \"ttl\" is there twice"),
         (acquire, r#"{"ttl": 15}"#, 400, "bad_request", "\"15s\" or \"15ms\""),
         (acquire, r#"{"ttl": "15"}"#, 400, "bad_request", "15 has no unit; write 15s or 15ms"),
         (acquire, r#"{"ttl": "5s", "wait": true}"#, 400, "bad_request", "\"wait\" is true"),
@@ -44,6 +47,14 @@ fn what_is_wrong_with_a_request_is_said() {
         assert!(refused.field("message").contains(message), "{path} {body}: {refused:?}");
         assert_eq!(refused.header("content-type"), "application/json");
     }
+}
+
+#[test]
+fn a_parameter_is_said_once() {
+    let cell = cell::one_with(|config| config, Default::default());
+    let refused = cell.members[0].get("/v1/leases?limit=1&prefix=a&limit=2");
+    assert_eq!(refused.refusal(), (400, "bad_request".to_owned()));
+    assert!(refused.field("message").contains("the parameter \"limit\" is there twice"));
 }
 
 #[test]
