@@ -10,6 +10,7 @@ mod guest;
 mod input;
 mod leases;
 mod page;
+mod patient;
 mod refusal;
 mod router;
 mod serve;
@@ -48,6 +49,8 @@ pub struct Bounds {
     pub head_timeout: Duration,
     /// How long it may take to send the body.
     pub body_timeout: Duration,
+    /// How long it may take nothing of what it is sent.
+    pub write_timeout: Duration,
 }
 
 impl Default for Bounds {
@@ -63,6 +66,7 @@ impl From<&Limits> for Bounds {
             acquires_per_second: limits.acquires_per_second,
             head_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(60),
         }
     }
 }

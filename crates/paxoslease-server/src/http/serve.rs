@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as signal};
 use tower::ServiceExt as _;
 
 use super::guest::{Guest, limited};
+use super::patient::Patient;
 use super::refusal::Refusal;
 use super::router::{count, join_name, openapi, router};
 use super::{App, Bounds};
@@ -140,6 +141,7 @@ impl Doorman {
         S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
         S::Future: Send,
     {
+        let stream = Patient::new(stream, self.bounds.write_timeout);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(head_timeout)

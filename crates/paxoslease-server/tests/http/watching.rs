@@ -37,6 +37,31 @@ fn event(raw: &mut Raw) -> Option<(String, Value)> {
 }
 
 #[test]
+fn a_watcher_that_never_reads_gives_up_its_seat() {
+    let mut bounds = paxoslease_server::http::Bounds::default();
+    bounds.write_timeout = Duration::from_millis(20);
+    let cell = cell::one_with(|config| config, bounds);
+    let member = &cell.members[0];
+    let mut raw = Raw::connect(member.address);
+    watch(&mut raw, "");
+    let remote = member.node.remote();
+    let (name, holder) = ("n".repeat(Name::LEN_MAX), "h".repeat(Holder::LEN_MAX));
+    let name = Name::new(&name).expect("a name");
+    let holder = Holder::new(&holder).expect("a holder");
+    // Until the sockets hold no more.
+    cell::until(|| {
+        for _ in 0..500 {
+            let ttl = Duration::from_secs(50);
+            let taken = block_on(remote.acquire(name, holder, ttl, Duration::ZERO));
+            let Answer::Granted { fence, .. } = taken else { panic!("{taken:?}") };
+            block_on(remote.release(name, fence));
+        }
+        member.get("/metrics").text.contains("paxoslease_limited_total{limit=\"slow_reader\"} 1")
+    });
+    cell::until(|| member.get("/metrics").text.contains("paxoslease_http_connections 1\n"));
+}
+
+#[test]
 fn a_watcher_sees_leases_come_and_go() {
     let cell = cell::three();
     let [one, two, _] = &cell.members[..] else { panic!("three members") };
