@@ -283,7 +283,14 @@ impl Acceptor {
             && answer == Answer::Accept
             && live != before
         {
-            let label = entry.label.with_holder(holder);
+            // Holders are for people to read: where there is no room for more text, there is none.
+            let spilled = self.table.spilled_bytes();
+            let entry = self.table.entry(slot);
+            let mut label = entry.label.with_holder(holder);
+            let spills = spilled - entry.label.heap_bytes() + label.heap_bytes();
+            if label.heap_bytes() > 0 && spills > config.limits.text_bytes_max {
+                label = entry.label.with_holder(Holder::NONE);
+            }
             self.table.relabel(slot, label);
         }
         if answer == Answer::Accept {
@@ -319,16 +326,24 @@ impl Acceptor {
 
     /// A node freed a name: who was turned away from it, in the order of their turns. The first
     /// has its turn now, and is forgotten, whether it takes it or not. The node that freed it may
-    /// have others who want it, and is the last; where nobody else waits, nothing is kept.
-    pub(crate) fn turns(&mut self, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
+    /// have others who want it, and is the last; where nobody else waits, nothing is kept. A node
+    /// that waits itself is among them next time, even if it was turned away by others only.
+    pub(crate) fn turns(
+        &mut self,
+        name: Name<'_>,
+        from: NodeId,
+        waits_here: Option<NodeId>,
+    ) -> Vec<NodeId> {
         if self.wanted.is_empty() {
             return Vec::new();
         }
         let Some(slot) = self.table.find(name) else { return Vec::new() };
         let turns = self.wanted.get(&slot).cloned().unwrap_or_default();
         if let Some(first) = turns.first() {
-            self.turn_away(slot, from);
             self.has_had_its_turn(slot, *first);
+            for node in waits_here.into_iter().filter(|node| node != first).chain([from]) {
+                self.turn_away(slot, node);
+            }
         }
         turns
     }

@@ -3,14 +3,14 @@
 //!
 //! Keeps the queues and their states; deciding when to start a round is the proposer's.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashTable};
 
 use crate::outbox::{Sighting, Token};
+use crate::queue::Queue;
 use crate::{Ballot, Instant, Label, Name, Ttl};
 
 /// One client's wish.
@@ -40,7 +40,7 @@ pub(crate) enum State {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Contender {
     pub(crate) first: Want,
-    pub(crate) rest: VecDeque<Want>,
+    pub(crate) rest: Queue,
     /// None of the rest is out of patience before that, so that nobody looks through a long queue
     /// at every grant.
     pub(crate) rest_patient_until: Instant,
@@ -57,14 +57,14 @@ pub(crate) struct Contender {
 
 impl Contender {
     pub(crate) fn new(first: Want, state: State) -> Self {
-        let (rest, rest_patient_until) = (VecDeque::new(), Instant::MAX);
+        let (rest, rest_patient_until) = (Queue::default(), Instant::MAX);
         let (splits, contested, freed, tried_at) = (0, false, false, Instant::ZERO);
         Self { first, rest, rest_patient_until, state, splits, contested, freed, tried_at }
     }
 
     /// All who want it, the first first.
     pub(crate) fn wants(&self) -> impl Iterator<Item = &Want> {
-        core::iter::once(&self.first).chain(&self.rest)
+        core::iter::once(&self.first).chain(self.rest.iter())
     }
 }
 
@@ -77,6 +77,8 @@ pub(crate) struct Contenders {
     vacant: Vec<u32>,
     by_name: HashTable<u32>,
     hasher: FixedState,
+    /// The places of those who queue, by their tokens.
+    places: HashMap<Token, u64, FixedState>,
     wants: usize,
 }
 
@@ -87,6 +89,7 @@ impl Contenders {
             vacant: Vec::new(),
             by_name: HashTable::new(),
             hasher: FixedState::with_seed(seed),
+            places: HashMap::with_hasher(FixedState::with_seed(seed)),
             wants: 0,
         }
     }
@@ -121,12 +124,22 @@ impl Contenders {
     }
 
     pub(crate) fn enqueue(&mut self, id: ContenderId, want: Want) {
-        if let Some(contender) = self.get_mut(id) {
-            let until = &mut contender.rest_patient_until;
-            *until = want.patient_until.min(*until);
-            contender.rest.push_back(want);
-            self.wants += 1;
+        let Some(contender) = slot_mut(&mut self.slots, id) else { return };
+        let until = &mut contender.rest_patient_until;
+        *until = want.patient_until.min(*until);
+        let token = want.token;
+        self.places.insert(token, contender.rest.push(want));
+        self.wants += 1;
+    }
+
+    /// A want of a contender, the first or one that queues.
+    pub(crate) fn want(&self, id: ContenderId, token: Token) -> Option<&Want> {
+        let contender = self.get(id)?;
+        if contender.first.token == token {
+            return Some(&contender.first);
         }
+        let queued = contender.rest.get(*self.places.get(&token)?);
+        queued.filter(|want| want.token == token)
     }
 
     pub(crate) fn get(&self, id: ContenderId) -> Option<&Contender> {
@@ -134,14 +147,19 @@ impl Contenders {
     }
 
     pub(crate) fn get_mut(&mut self, id: ContenderId) -> Option<&mut Contender> {
-        self.slots.get_mut(id.0 as usize)?.as_mut()
+        slot_mut(&mut self.slots, id)
     }
 
     /// Takes the first want. Whether the contender remains, led by the next.
     pub(crate) fn pop_first(&mut self, id: ContenderId) -> (Want, bool) {
         let contender = self.get_mut(id).expect("a contender lives while it has wants");
-        let (first, remains) = match contender.rest.pop_front() {
-            Some(next) => (core::mem::replace(&mut contender.first, next), true),
+        let (first, remains) = match contender.rest.pop() {
+            Some(next) => {
+                let token = next.token;
+                let first = core::mem::replace(&mut contender.first, next);
+                self.places.remove(&token);
+                (first, true)
+            }
             None => (self.remove(id).first, false),
         };
         self.wants -= 1;
@@ -150,26 +168,42 @@ impl Contenders {
 
     /// Takes a want that is not the first.
     pub(crate) fn remove_queued(&mut self, id: ContenderId, token: Token) -> Option<Want> {
-        let contender = self.get_mut(id)?;
-        let place = contender.rest.iter().position(|want| want.token == token)?;
-        let want = contender.rest.remove(place);
+        let place = *self.places.get(&token)?;
+        let contender = slot_mut(&mut self.slots, id)?;
+        contender.rest.get(place).filter(|want| want.token == token)?;
+        let want = contender.rest.remove(place)?;
+        self.places.remove(&token);
         self.wants -= 1;
-        want
+        self.close_gaps(id);
+        Some(want)
+    }
+
+    fn close_gaps(&mut self, id: ContenderId) {
+        if let Some(contender) = slot_mut(&mut self.slots, id)
+            && contender.rest.is_sparse()
+        {
+            for (place, want) in contender.rest.close_gaps() {
+                self.places.insert(want.token, place);
+            }
+        }
     }
 
     /// Takes all whose patience is over.
     pub(crate) fn take_impatient(&mut self, id: ContenderId, now: Instant) -> Vec<Want> {
-        let Some(contender) = self.get_mut(id) else { return Vec::new() };
+        let Some(contender) = slot_mut(&mut self.slots, id) else { return Vec::new() };
         let impatient = |want: &Want| now >= want.patient_until;
         let first_gone = impatient(&contender.first);
-        let mut gone = VecDeque::new();
+        let mut gone = Vec::new();
         if now >= contender.rest_patient_until {
-            (gone, contender.rest) =
-                core::mem::take(&mut contender.rest).into_iter().partition(impatient);
+            gone = contender.rest.take_if(impatient);
             let patience = contender.rest.iter().map(|want| want.patient_until);
             contender.rest_patient_until = patience.min().unwrap_or(Instant::MAX);
         }
+        for want in &gone {
+            self.places.remove(&want.token);
+        }
         self.wants -= gone.len();
+        self.close_gaps(id);
         let mut taken = Vec::new();
         if first_gone {
             taken.push(self.pop_first(id).0);
@@ -202,6 +236,10 @@ impl Contenders {
     pub(crate) const fn wants(&self) -> usize {
         self.wants
     }
+}
+
+fn slot_mut(slots: &mut [Option<Contender>], id: ContenderId) -> Option<&mut Contender> {
+    slots.get_mut(id.0 as usize)?.as_mut()
 }
 
 fn name_in(slots: &[Option<Contender>], slot: u32) -> Option<Name<'_>> {
@@ -305,6 +343,29 @@ mod tests {
         }
         assert_eq!(contenders.slots.len(), 100);
         assert_eq!(contenders.wants(), 0);
+    }
+
+    #[test]
+    fn whoever_stays_keeps_its_place_however_many_leave() {
+        let mut contenders = Contenders::new(1);
+        let id = contenders.insert(contender(want(0, "a", 10)));
+        for token in 1..1000 {
+            contenders.enqueue(id, want(token, "a", 10));
+        }
+        let stays = |token: u64| token.is_multiple_of(10);
+        for token in (1..1000).filter(|token| !stays(*token)) {
+            assert!(contenders.remove_queued(id, Token(token)).is_some());
+            assert!(contenders.want(id, Token(token)).is_none());
+        }
+        // A number that was given back may come again, at the end.
+        contenders.enqueue(id, want(5, "a", 10));
+        assert_eq!(contenders.wants(), 101);
+        let expected = (0..1000).filter(|token| stays(*token)).chain([5]);
+        for token in expected {
+            assert!(contenders.want(id, Token(token)).is_some());
+            assert_eq!(contenders.pop_first(id).0.token.0, token);
+        }
+        assert!(contenders.places.is_empty());
     }
 
     #[test]

@@ -49,6 +49,7 @@ mod digest;
 mod message;
 mod outbox;
 mod proposer;
+mod queue;
 mod record;
 mod register;
 mod rng;

@@ -102,8 +102,8 @@ pub(crate) struct Proposer {
     counter: u64,
     rounds: HashMap<Ballot, InFlight, FixedState>,
     releases: HashMap<Tenure, Releasing, FixedState>,
-    /// Requests that joined one of these.
-    releases_joined: usize,
+    /// How many of these are not answered yet, and the requests that joined them.
+    releases_open: usize,
     inspections: HashMap<u64, Inspection, FixedState>,
     inspections_begun: u64,
     contenders: Contenders,
@@ -125,7 +125,7 @@ impl Proposer {
             counter,
             rounds: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases: HashMap::with_hasher(FixedState::with_seed(seed)),
-            releases_joined: 0,
+            releases_open: 0,
             inspections: HashMap::with_hasher(FixedState::with_seed(seed)),
             inspections_begun: 0,
             contenders: Contenders::new(seed),
@@ -352,8 +352,7 @@ impl Proposer {
 
     /// Rounds, releases and inspections under way.
     pub(crate) fn in_flight(&self) -> usize {
-        let releases = self.releases.len() + self.releases_joined;
-        self.rounds.len() + releases + self.inspections.len()
+        self.rounds.len() + self.releases_open + self.inspections.len()
     }
 
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (Name<'_>, usize, Option<&Sighting>)> {
@@ -368,6 +367,11 @@ impl Proposer {
             };
             Some((contender.first.label.name(), 1 + contender.rest.len(), by))
         })
+    }
+
+    /// Whether anybody here wants a name.
+    pub(crate) fn wants(&self, name: Name<'_>) -> bool {
+        self.contenders.find(name).is_some()
     }
 
     pub(crate) const fn waiters(&self) -> usize {

@@ -375,28 +375,45 @@ impl Shard {
         from: NodeId,
         request: Request<'_>,
     ) -> Result<(), Refusal> {
-        if let Some(reply) = self.ask_acceptor(now, from, request)? {
-            self.out.send(To::Node(from), reply);
+        let answer = self.ask_acceptor(now, from, request);
+        let refused = match answer {
+            Ok(reply) => {
+                if let Some(reply) = reply {
+                    self.out.send(To::Node(from), reply);
+                }
+                Ok(())
+            }
+            Err(refusal) => Err(refusal),
+        };
+        // Also a node that does not vote yet has those who wait.
+        if self.somebody_waits() {
+            self.note_freed(now, from, request);
+            self.note_taken(now, request);
         }
-        // The undoing of a lost round, where somebody else holds the name, frees nothing.
-        if let Request::Release { name, .. } = request
-            && self.somebody_waits()
-            && self.live_tenure(now, name).is_none()
-        {
-            let turns = self.turns(name, from);
-            let nodes_before = self.nodes_before(&turns);
-            self.with_proposer(now, |proposer, env| {
-                proposer.on_freed(env, now, name, (false, nodes_before));
-            });
-            self.tell_freed(name, &turns);
+        refused
+    }
+
+    /// A name may be free. The undoing of a lost round, where somebody else holds it, frees
+    /// nothing.
+    fn note_freed(&mut self, now: Instant, from: NodeId, request: Request<'_>) {
+        let Request::Release { name, .. } = request else { return };
+        if self.live_tenure(now, name).is_some() {
+            return;
         }
-        if let Request::Propose { name, .. } = request
-            && self.proposer.waiters() > 0
-            && let Some(by) = self.lease(now, name)
-        {
+        let turns = self.turns(name, from);
+        let nodes_before = self.nodes_before(&turns);
+        self.with_proposer(now, |proposer, env| {
+            proposer.on_freed(env, now, name, (false, nodes_before));
+        });
+        self.tell_freed(name, &turns);
+    }
+
+    /// A name is somebody else's.
+    fn note_taken(&mut self, now: Instant, request: Request<'_>) {
+        let Request::Propose { name, .. } = request else { return };
+        if let Some(by) = self.lease(now, name) {
             self.with_proposer(now, |proposer, env| proposer.on_taken(env, &by));
         }
-        Ok(())
     }
 
     /// The acceptor's answer; none for now when it waits for the disk.
@@ -560,7 +577,9 @@ impl Shard {
     }
 
     fn turns(&mut self, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
-        self.acceptor.as_mut().map_or_else(Vec::new, |acceptor| acceptor.turns(name, from))
+        let Some(acceptor) = &mut self.acceptor else { return Vec::new() };
+        let waits_here = self.proposer.wants(name).then_some(self.config.node);
+        acceptor.turns(name, from, waits_here)
     }
 
     /// How many nodes have their turn before this one; all of them if it was not turned away.

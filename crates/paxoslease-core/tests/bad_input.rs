@@ -306,6 +306,33 @@ fn long_names_are_bounded_by_their_bytes_and_short_ones_are_not() {
 }
 
 #[test]
+fn a_longer_holder_finds_no_way_around_the_bound_on_text() {
+    let mut cell = TestCell::with(1, 0, |config| config.limits.text_bytes_max = 100);
+    let holder = "h".repeat(200);
+    let now = cell.now;
+    for token in [1, 2] {
+        let holder = if token == 1 { Holder::NONE } else { Holder::new(&holder).expect("short") };
+        let acquire = Acquire { holder, ..wish(token, NO_WAIT, TTL) };
+        cell.shard(1).acquire(now, acquire).expect("room");
+        cell.collect();
+        let tenure = cell.granted(token).expect("nobody else");
+        let seen = cell.shard(1).lease(now, name(NAME)).expect("held");
+        assert_eq!(seen.label.holder(), Holder::NONE, "there is no room for it");
+        cell.release(1, 10 + token, tenure);
+    }
+}
+
+#[test]
+fn releases_that_were_answered_are_in_nobody_s_way() {
+    let mut cell = TestCell::with(1, 0, |config| config.limits.rounds_max = 2);
+    for token in 0..20 {
+        let tenure = cell.held_by(1, 2 * token);
+        cell.release(1, 2 * token + 1, tenure);
+        assert!(matches!(cell.answers(2 * token + 1)[..], [Event::Released { .. }]));
+    }
+}
+
+#[test]
 fn too_many_rounds_and_too_many_waiters_are_typed_errors() {
     let mut cell = TestCell::with(3, 0, |config| config.limits.rounds_max = 2);
     let now = cell.now;

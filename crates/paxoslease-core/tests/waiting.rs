@@ -313,6 +313,54 @@ fn a_node_that_does_not_take_its_turn_holds_the_others_up_for_a_moment_only() {
 }
 
 #[test]
+fn a_node_in_quarantine_hears_of_releases_too() {
+    let mut cell = TestCell::with_disks(3, 0);
+    let settle = |cell: &mut TestCell| {
+        for _ in 0..10 {
+            cell.settle();
+            cell.write_records();
+        }
+    };
+    settle(&mut cell);
+    cell.acquire(1, 1, NO_WAIT);
+    settle(&mut cell);
+    let held = cell.granted(1).expect("nobody else asked");
+    cell.crash(3);
+    cell.restart(3, MS);
+    assert!(!cell.quarantine(3).is_zero());
+    settle(&mut cell);
+    cell.acquire(3, 3, WAIT);
+    settle(&mut cell);
+    assert_eq!(cell.granted(3), None);
+    cell.release(1, 4, held);
+    cell.settle();
+    run(&mut cell, 20 * MS);
+    assert!(cell.granted(3).is_some(), "well before the ttl: {:?}", cell.events);
+}
+
+#[test]
+fn whoever_ends_its_wait_is_told_of_the_holder_also_when_turns_were_taken_meanwhile() {
+    let mut cell = TestCell::new(3, 0);
+    let mut held = cell.held_by(1, 1);
+    cell.acquire(3, 30, 60 * MS);
+    cell.settle();
+    for token in 10..20 {
+        // Nodes 1 and 2 hand it to and fro, and node 3's turn never comes: its word is lost.
+        let (from, to) = if token % 2 == 0 { (1, 2) } else { (2, 1) };
+        cell.acquire(to, token, WAIT);
+        cell.settle();
+        cell.release(from, 100 + token, held);
+        let _lost = cell.take(|letter| letter.to == node(3) && letter.kind() == "Release");
+        cell.settle();
+        run(&mut cell, 10 * MS);
+        held = cell.granted(token).expect("it is the other's turn");
+    }
+    run(&mut cell, 5 * MS);
+    let answers = cell.answers(30);
+    assert!(matches!(answers[..], [Event::Denied { .. }]), "{answers:?}");
+}
+
+#[test]
 fn learners_and_watchers_hear_of_grants_and_releases() {
     let mut cell = TestCell::new(3, 1);
     cell.shard(1).set_learners(vec![node(4)]);

@@ -173,8 +173,15 @@ impl Proposer {
         self.wake_at(until, Wake::Contender(id));
     }
 
-    /// The first in the queue ran out of time without a majority for or against it.
+    /// The first in the queue ran out of time: without a majority for or against it, or while it
+    /// waited for a holder that is known.
     fn give_up(&mut self, env: &mut Env<'_>, now: Instant, id: ContenderId) {
+        self.deny_impatient(env, now, id);
+        match self.contenders.get(id) {
+            None => return,
+            Some(next) if now < next.first.deadline => return self.race(env, now, id),
+            Some(_) => {}
+        }
         loop {
             let (want, others_wait) = self.contenders.pop_first(id);
             env.out.emit(Event::NoQuorum { token: want.token });
@@ -252,7 +259,11 @@ impl Proposer {
         if *until < again_at {
             *until = again_at;
             known.clone_from(by);
+            let Want { token, patient_until, .. } = contender.first;
             self.wake_at(again_at, Wake::Contender(id));
+            if patient_until < again_at {
+                self.wake_at(patient_until, Wake::Want(id, token));
+            }
         }
     }
 
@@ -308,9 +319,9 @@ impl Proposer {
         id: ContenderId,
         token: Token,
     ) {
-        let Some(contender) = self.contenders.get(id) else { return };
-        let Some(want) = contender.wants().find(|want| want.token == token) else { return };
+        let Some(want) = self.contenders.want(id, token) else { return };
         let (patient_until, deadline) = (want.patient_until, want.deadline);
+        let Some(contender) = self.contenders.get(id) else { return };
         match &contender.state {
             State::Waiting { by, .. } if now >= patient_until => {
                 env.out.emit(Event::Denied { token, by: by.clone() });

@@ -42,7 +42,7 @@ impl Proposer {
                 env.out.emit(Event::Released { token, held, confirmed });
             } else {
                 releasing.also.push(token);
-                self.releases_joined += 1;
+                self.releases_open += 1;
             }
             return;
         }
@@ -81,7 +81,12 @@ impl Proposer {
         env.send(silent, Body::Release { label: label.clone(), tenure });
         let (also, held, answered) = (Vec::new(), false, false);
         let releasing = Releasing { label, token, also, confirmed, held, give_up_at, answered };
-        self.releases.insert(tenure, releasing);
+        self.releases_open += 1;
+        if let Some(before) = self.releases.insert(tenure, releasing)
+            && !before.answered
+        {
+            self.releases_open -= 1 + before.also.len();
+        }
         self.timers.push(now.after(env.config.attempt_timeout), Wake::Release(tenure));
     }
 
@@ -121,7 +126,7 @@ impl Proposer {
             None => releasing.confirmed.contains(env.cell().everyone()),
         };
         if enough {
-            self.releases_joined -= releasing.answer(env, true);
+            self.releases_open -= releasing.answer(env, true);
         }
     }
 
@@ -133,22 +138,22 @@ impl Proposer {
             self.timers.push(now.after(env.config.attempt_timeout), Wake::Release(tenure));
             return env.send(silent, Body::Release { label, tenure });
         }
-        self.releases_joined -= releasing.answer(env, false);
+        self.releases_open -= releasing.answer(env, false);
         self.releases.remove(&tenure);
     }
 }
 
 impl Releasing {
-    /// Answers all who asked, once. Returns how many had joined the first.
+    /// Answers all who asked, once. Returns how many that was, with nobody for one.
     fn answer(&mut self, env: &mut Env<'_>, confirmed: bool) -> usize {
         if self.answered {
             return 0;
         }
         self.answered = true;
-        let (held, joined) = (self.held, self.also.len());
+        let (held, open) = (self.held, 1 + self.also.len());
         for token in self.token.take().into_iter().chain(self.also.drain(..)) {
             env.out.emit(Event::Released { token, held, confirmed });
         }
-        joined
+        open
     }
 }
