@@ -17,7 +17,7 @@ use signal_hook::iterator::{Handle, Signals};
 use super::watchdog::orders::Report;
 
 /// Those that ask a process to end.
-const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+pub(crate) const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
 /// Those a command also wants to hear of.
 const OTHERS: [i32; 5] = [SIGCONT, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH];

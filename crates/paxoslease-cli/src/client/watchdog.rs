@@ -36,7 +36,7 @@ use self::orders::{Order, Report, hear, hear_with, say};
 use self::schedule::{Deed, Policy, Schedule};
 use super::alarm::{since_boot, wait_until};
 use super::children::children;
-use super::events::refuse_to_end;
+use super::events::{ENDING, refuse_to_end};
 use crate::Verdict;
 use crate::args::WatchdogArgs;
 
@@ -74,6 +74,8 @@ pub(crate) fn run(args: WatchdogArgs) -> anyhow::Result<Verdict> {
         schedule,
         code: None,
         told: Vec::new(),
+        is_asked: false,
+        is_winding_up: false,
         is_heard: true,
         is_untouchable: false,
     };
@@ -122,6 +124,10 @@ struct Watchdog {
     code: Option<u8>,
     /// Those outside the group that have been asked to go.
     told: Vec<Pid>,
+    /// Whether somebody asked the command to end, or ended it.
+    is_asked: bool,
+    /// Whether it did, and what is left of it has the grace to go too.
+    is_winding_up: bool,
     /// Whether `lock` is there.
     is_heard: bool,
     /// Whether somebody could not be signalled, and `lock` was told.
@@ -134,11 +140,14 @@ impl Watchdog {
         self.report(Report::Started(self.leader.as_raw_nonzero().get()));
         let code = loop {
             let is_alone = self.take_note();
-            if let Some(code) = self.code
+            if let Some(code) = self.code {
                 // What a command leaves behind that ended by itself is not for us to end.
-                && (!self.schedule.is_ending() || is_alone)
-            {
-                break code;
+                if is_alone || !(self.schedule.is_ending() || self.is_asked) {
+                    break code;
+                }
+                // A shell ends at once when it is asked to. The work may be its children's, who
+                // still clean up, so the lease is not handed over yet.
+                self.is_winding_up |= self.schedule.wind_up(since_boot());
             }
             self.chase();
             if let Some(deed) = self.schedule.due(since_boot()) {
@@ -171,6 +180,7 @@ impl Watchdog {
         match hear(&self.channel).context("cannot hear from `paxoslease lock`")? {
             Some(Order::Until(ends_at)) => self.schedule.extend(ends_at),
             Some(Order::Pass(signal)) => {
+                self.is_asked |= ENDING.contains(&signal);
                 if let Some(signal) = Signal::from_named_raw(signal) {
                     self.signal(signal);
                 }
@@ -191,7 +201,9 @@ impl Watchdog {
     }
 
     fn act(&mut self, deed: Deed) {
-        self.report(Report::Ending);
+        if !self.is_winding_up {
+            self.report(Report::Ending);
+        }
         match deed {
             Deed::Terminate => {
                 self.signal(Signal::TERM);
@@ -255,7 +267,10 @@ impl Watchdog {
         }
         match status.stopping_signal() {
             Some(signal) => self.report(Report::Stopped(signal)),
-            None => self.code = exit_code(status),
+            None => {
+                self.is_asked |= status.signaled();
+                self.code = exit_code(status);
+            }
         }
     }
 

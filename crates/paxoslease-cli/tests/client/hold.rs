@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::cell::{Cell, Onlooker};
+use crate::cell::{Cell, Gate, Onlooker};
 use crate::support::Process;
 
 /// Says its own id, and stays.
@@ -103,6 +103,42 @@ fn a_lock_that_is_asked_to_stop_hands_over_at_once() {
         assert_eq!(first.end(), Some(128 + signal.as_raw()));
         has_its_turn(second);
     }
+}
+
+#[test]
+fn a_lease_is_not_handed_over_while_somebody_still_cleans_up() {
+    let cell = Cell::start();
+    let gate = Gate::new("clean-up");
+    // The shell ends at once, as shells do; only its child cleans up.
+    let child = format!(
+        "trap 'read line < {}; echo clean; exit' TERM; echo $$; while :; do sleep 1; done",
+        gate.path()
+    );
+    let first = cell.start_command(&lock(
+        &["--ttl", "20s", "--grace", "9s"],
+        &["sh", "-c", "sh -c \"$0\"; :", &child],
+    ));
+    let child = Onlooker::new(&first.stdout.until(|_| true).concat());
+    let second = waiter(&cell, &first);
+    first.signal(Signal::TERM);
+    gate.open();
+    first.stdout.until(|line| line == "clean");
+    assert_eq!(first.end(), Some(128 + 15));
+    has_its_turn(second);
+    assert!(child.has_ended());
+}
+
+#[test]
+fn what_does_not_want_to_go_is_killed_before_a_lease_is_handed_over() {
+    let cell = Cell::start();
+    let script = "(trap '' TERM; exec sleep 600) & echo $!; wait";
+    let first = cell.start_command(&lock(&["--grace", "100ms"], &["sh", "-c", script]));
+    let child = Onlooker::new(&first.stdout.until(|_| true).concat());
+    let second = waiter(&cell, &first);
+    first.signal(Signal::TERM);
+    has_its_turn(second);
+    assert!(child.has_ended(), "before anybody else could hold it");
+    assert_eq!(first.end(), Some(128 + 15));
 }
 
 #[test]

@@ -136,6 +136,22 @@ impl Schedule {
             }
         }
     }
+
+    /// The command has ended because somebody asked it to: what is left of it has the grace, for
+    /// as long as the lease lasts in any case. Says whether that is news.
+    pub(crate) fn wind_up(&mut self, now: Duration) -> bool {
+        let is_news = !self.is_ending();
+        if is_news {
+            let Policy { on_lost, grace, margin } = self.policy;
+            let lasts_until = match on_lost {
+                OnLost::Ignore => Duration::MAX,
+                OnLost::Term | OnLost::Kill => self.ends_at.saturating_sub(margin),
+            };
+            let kill_at = now.saturating_add(grace).min(lasts_until);
+            self.stage = Stage::Terminated { kill_at };
+        }
+        is_news
+    }
 }
 
 #[cfg(test)]
@@ -190,6 +206,20 @@ mod tests {
         let mut too_late = schedule(OnLost::Term);
         assert_eq!(too_late.due(ms(300_000)), Some(Deed::Kill));
         assert_eq!(too_late.due(ms(300_001)), None);
+    }
+
+    #[test]
+    fn what_is_left_of_a_command_that_was_asked_to_end_has_the_grace() {
+        for on_lost in [OnLost::Term, OnLost::Kill, OnLost::Ignore] {
+            let mut asked = schedule(on_lost);
+            assert!(asked.wind_up(ms(90_000)) && !asked.wind_up(ms(90_001)));
+            assert_eq!(asked.lose(ms(90_002)), None, "it is on its way");
+            assert_eq!(asked.due(ms(94_999)), None);
+            assert_eq!(asked.due(ms(95_000)), Some(Deed::Kill));
+        }
+        let mut late = schedule(OnLost::Term);
+        assert!(late.wind_up(ms(94_251)));
+        assert_eq!(late.alarm_at(), Some(ms(99_250)), "the lease does not last longer");
     }
 
     #[test]
