@@ -15,9 +15,9 @@ use paxoslease_sim::scenario::{Scenario, UnknownScenario};
 
 pub(crate) use bench::{BenchArgs, WorkloadKind};
 pub(crate) use client::{
-    AcquireArgs, CellArgs, Command as ClientCommand, ElectArgs, GetArgs, ListArgs, LockArgs,
-    LossArgs, OnLost, PrefixArgs, ReleaseArgs, RenewArgs, StatusArgs, WaitArgs, WatchArgs,
-    WatchdogArgs, WishArgs,
+    AcquireArgs, CellArgs, Command as ClientCommand, ElectArgs, GetArgs, LaunchArgs, ListArgs,
+    LockArgs, LossArgs, OnLost, PrefixArgs, ReleaseArgs, RenewArgs, StatusArgs, WaitArgs,
+    WatchArgs, WatchdogArgs, WishArgs,
 };
 pub(crate) use node::{DevArgs, LogArgs, LogFormat, ServeArgs};
 

@@ -38,6 +38,7 @@ pub(crate) fn run(command: ClientCommand) -> anyhow::Result<Verdict> {
         ClientCommand::Watch(args) => watch::run(args),
         ClientCommand::Status(args) => status::run(args),
         ClientCommand::Watchdog(args) => watchdog::run(args),
+        ClientCommand::Launch(args) => watchdog::launch::run(args),
     }
 }
 

@@ -18,11 +18,15 @@ Examples:
   paxoslease lock -w 30s -E 9 db/migrate -- ./migrate    give up after 30 s, with exit code 9
 
 CMD runs in a process group of its own, with PAXOSLEASE_NAME and PAXOSLEASE_FENCE in its
-environment. The lease is renewed while CMD runs and given back when CMD ends, whatever CMD leaves
-behind in the background. SIGINT, SIGTERM, SIGHUP, SIGQUIT and their like are passed on to the group.
+environment. The lease is renewed while CMD runs and given back when CMD ends. What CMD leaves
+behind in the background when it ends by itself is not covered: it runs on without the lease.
+SIGINT, SIGTERM, SIGHUP, SIGQUIT and their like are passed on to the group; if CMD ends after one
+that asks for it, the lease is held until all it started has ended, or was killed after --grace.
 
 If the lease can no longer be held safely, the group gets SIGTERM with --grace to go, then SIGKILL,
-all before the lease runs out. A second process sees to that even if this one is stopped or killed.
+all before the lease runs out; whoever left the group gets the same when its parent has ended. A
+second process sees to that even if this one is stopped or killed, and this one if the other is. If
+both are killed at once, CMD is too, but not what CMD has started, nor a CMD that changes its user.
 A lock that is stopped by Ctrl-Z is not renewed, so CMD is ended before the ttl is over.
 
 What no lock can see is a write of CMD that is already on its way. Stores that remember the highest
@@ -158,6 +162,9 @@ pub(crate) enum Command {
     /// Watch over the command of a lock
     #[command(hide = true)]
     Watchdog(WatchdogArgs),
+    /// Become the command of a lock
+    #[command(hide = true)]
+    Launch(LaunchArgs),
 }
 
 /// Where to connect, and as whom.
@@ -395,6 +402,17 @@ pub(crate) struct StatusArgs {
     /// Print an object of JSON instead
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Options of the process that becomes a command. Nobody types these either.
+#[derive(clap::Args, Debug)]
+pub(crate) struct LaunchArgs {
+    /// The process to end with
+    #[arg(long)]
+    pub(crate) with: Option<i32>,
+
+    #[arg(required = true, last = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Options of the process that watches over a command. Nobody types these.

@@ -34,6 +34,8 @@ pub(crate) enum Event {
     Report(Report),
     /// The watchdog is gone.
     Gone,
+    /// It should have said that the command has ended.
+    Overdue,
 }
 
 /// What happens outside, in turn.
@@ -77,10 +79,12 @@ impl Events {
         self.receiver.recv().await.expect("a sender is kept")
     }
 
-    /// The next signal, whatever else happens.
+    /// The next signal that asks for the end, whatever else happens.
     pub(crate) async fn signal(&self) -> i32 {
         loop {
-            if let Event::Signal(signal) = self.next().await {
+            if let Event::Signal(signal) = self.next().await
+                && ENDING.contains(&signal)
+            {
                 return signal;
             }
         }

@@ -2,7 +2,8 @@
 //!
 //! The watchdog starts the command and ends it in time; here is what only the holder of the lease
 //! can do: tell the watchdog of every renewal, pass signals on, lend the terminal, and say how it
-//! ended. Deliberately lacks any timer: what has to happen in time is the watchdog's.
+//! ended. What has to happen in time is the watchdog's; a watchdog that does not get it done,
+//! because somebody stopped it, is killed, and its children with it.
 
 use std::ffi::OsString;
 use std::future::pending;
@@ -23,7 +24,7 @@ use paxoslease_client::LeaseGuard;
 use rustix::process::{Pid, Signal, WaitOptions, kill_current_process_group, kill_process, wait};
 use signal_hook::consts::{SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
-use super::alarm::since_boot;
+use super::alarm::{since_boot, wait_until};
 use super::children::children;
 use super::events::{Event, Events};
 use super::failure::{Failure, LOST, concise};
@@ -62,19 +63,23 @@ pub(crate) fn run(job: &Job<'_>, lease: &LeaseGuard, events: &Events) -> anyhow:
     let own = children();
     let (watchdog, channel) = start(job, lease).context("cannot start the watchdog")?;
     listen(channel.try_clone()?, events)?;
+    let deadline = check(events)?;
     let mut supervisor = Supervisor {
         job,
         lease,
         own,
         watchdog,
         channel,
+        deadline,
         events,
         terminal: Terminal::open(),
         group: None,
         is_lent: false,
         is_over: false,
         is_ending: false,
+        is_overdue: false,
     };
+    supervisor.expect_end();
     let ended = pollster::block_on(supervisor.attend());
     if let Some(group) = supervisor.group {
         supervisor.terminal.take_back(group);
@@ -106,7 +111,7 @@ fn start(job: &Job<'_>, lease: &LeaseGuard) -> io::Result<(Child, UnixStream)> {
 }
 
 /// This very binary, also if the file was replaced meanwhile.
-fn this_program() -> io::Result<PathBuf> {
+pub(super) fn this_program() -> io::Result<PathBuf> {
     let running = Path::new("/proc/self/exe");
     if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
@@ -132,6 +137,26 @@ fn listen(channel: UnixStream, events: &Events) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Makes an event of a watchdog that is not done by the last instant that was said.
+fn check(events: &Events) -> anyhow::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let to = events.sender.clone();
+    let wait = move || {
+        let mut due_at = None;
+        while let Ok(readable) = wait_until(&[theirs.as_fd()], due_at) {
+            if readable == [true] {
+                let Ok(Some(Order::Until(at))) = hear(&theirs) else { return };
+                due_at = Some(at);
+            } else if due_at.is_some_and(|at| at <= since_boot()) {
+                let _nobody = to.send_blocking(Event::Overdue);
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("deadline".to_owned()).spawn(wait)?;
+    Ok(ours)
+}
+
 struct Supervisor<'a> {
     job: &'a Job<'a>,
     lease: &'a LeaseGuard,
@@ -139,6 +164,8 @@ struct Supervisor<'a> {
     own: Vec<Pid>,
     watchdog: Child,
     channel: UnixStream,
+    /// To whom checks on the watchdog.
+    deadline: UnixStream,
     events: &'a Events,
     terminal: Terminal,
     /// The command's, once it runs.
@@ -149,6 +176,8 @@ struct Supervisor<'a> {
     is_over: bool,
     /// Whether the watchdog has told the command to end.
     is_ending: bool,
+    /// Whether it did not get that done in time.
+    is_overdue: bool,
 }
 
 impl Supervisor<'_> {
@@ -174,6 +203,11 @@ impl Supervisor<'_> {
                     }
                 }
                 Either::Left(Event::Gone) => return self.bury(),
+                Either::Left(Event::Overdue) => {
+                    // What it has said before is heard first, and then that it is gone.
+                    self.is_overdue = true;
+                    self.watchdog.kill().context("cannot end the watchdog")?;
+                }
             }
         }
     }
@@ -187,6 +221,7 @@ impl Supervisor<'_> {
     fn tell(&mut self) {
         self.is_over = !self.lease.is_held();
         self.order(if self.is_over { Order::Lost } else { until(self.lease) });
+        self.expect_end();
         if self.is_over && self.job.policy.on_lost == OnLost::Ignore {
             let (name, fence) = (quoted(self.lease.name()), self.lease.fence());
             output::to_stderr(&format!(
@@ -199,6 +234,23 @@ impl Supervisor<'_> {
     fn order(&self, order: Order) {
         // Whether it is gone is an event of its own.
         let _gone = say(&self.channel, order);
+        // Nobody else has a reason to stop it.
+        let _gone = kill_process(Pid::from_child(&self.watchdog), Signal::CONT);
+    }
+
+    /// Says by when the watchdog has to be done, as things stand: half the margin is its own.
+    fn expect_end(&self) {
+        let Policy { on_lost, grace, margin } = self.job.policy;
+        let now = since_boot();
+        let at = match on_lost {
+            OnLost::Ignore => return,
+            OnLost::Kill if self.is_over => now + margin,
+            OnLost::Term if self.is_over => now + grace + margin,
+            OnLost::Kill | OnLost::Term => {
+                (now + self.lease.remaining()).saturating_sub(margin / 2)
+            }
+        };
+        let _ended = say(&self.deadline, Order::Until(at));
     }
 
     fn pass_on(&mut self, signal: i32) {
@@ -289,6 +341,9 @@ impl Supervisor<'_> {
             {
                 return Ok(code);
             }
+        }
+        if self.is_overdue {
+            return Err(self.lost().into());
         }
         let problem = "somebody killed the watchdog of this lock, so the command was ended too";
         Err(Failure::new(LOST, problem).into())

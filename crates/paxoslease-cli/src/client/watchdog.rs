@@ -14,16 +14,15 @@
 //! *Why it is not hit itself.* It has a group of its own, so nothing typed at the terminal reaches
 //! it; it refuses signals that ask it to end; and it is not called `paxoslease`, so
 //! `pkill -STOP paxoslease` stops one of the two only. Should it be killed, `lock` adopts the
-//! command in turn and ends it.
+//! command in turn and ends it; should both be, the command itself has asked to end with it.
 
+pub(crate) mod launch;
 pub(crate) mod orders;
 pub(crate) mod schedule;
 
 use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use rustix::io::Errno;
@@ -56,17 +55,15 @@ pub(crate) fn run(args: WatchdogArgs) -> anyhow::Result<Verdict> {
         say(&channel, Report::Ended(0))?;
         return Ok(Verdict::Well);
     }
-    let mut process = Command::new(&command[0]);
-    process.args(&command[1..]).stdin(stdin).process_group(0);
-    let leader = match process.spawn() {
-        Ok(child) => Pid::from_child(&child),
-        Err(error) => {
-            say(&channel, Report::NotStarted(error.raw_os_error().unwrap_or_default()))?;
+    let leader = match launch::launch(&command, &stdin, on_lost).context("cannot start CMD")? {
+        Ok(leader) => leader,
+        Err(code) => {
+            say(&channel, Report::NotStarted(code))?;
             return Ok(Verdict::Well);
         }
     };
-    // It has the command's stdin.
-    drop(process);
+    // The command has it.
+    drop(stdin);
     let mut watchdog = Watchdog {
         channel,
         ended,

@@ -97,6 +97,52 @@ fn a_lease_somebody_else_gave_back_ends_the_command_at_once() {
 }
 
 #[test]
+fn a_stopped_watchdog_is_no_excuse() {
+    let cell = Cell::start();
+    let script = "trap '' TERM; echo $$; echo $PPID; while :; do sleep 600; done";
+    for is_given_back in [true, false] {
+        let (lock, child) = lock(&cell, &["--grace", "100ms"], script);
+        let watchdog = lock.stdout.until(|_| true).concat().parse().expect("a pid");
+        let watchdog = Pid::from_raw(watchdog).expect("a pid");
+        let seen = cell.json(&["get", "x", "--json"]);
+        kill_process(watchdog, Signal::STOP).expect("it runs");
+        if is_given_back {
+            cell.say(&["release", "x", "--fence", seen["fence"].as_str().expect("text")]);
+        } else {
+            cell.kill_all();
+        }
+        child.wait();
+        let line = lock.stderr.until(|line| line.starts_with("error: ")).concat();
+        assert!(line.contains("the command was ended"), "{line}");
+        assert_eq!(lock.end(), Some(75));
+    }
+}
+
+#[test]
+fn a_command_does_not_outlive_both_its_watchdog_and_its_lock() {
+    let cell = Cell::start();
+    let (lock, child) = lock(&cell, &[], "echo $$; echo $PPID; exec sleep 600");
+    let watchdog = lock.stdout.until(|_| true).concat().parse().expect("a pid");
+    let watchdog = Pid::from_raw(watchdog).expect("a pid");
+    // Stopped, neither can do anything about the end of the other.
+    lock.signal(Signal::STOP);
+    kill_process(watchdog, Signal::STOP).expect("it runs");
+    kill_process(watchdog, Signal::KILL).expect("it runs");
+    lock.signal(Signal::KILL);
+    child.wait();
+}
+
+#[test]
+fn a_command_that_kills_its_watchdog_at_once_ends_too() {
+    let cell = Cell::start();
+    for script in ["kill -9 $PPID; sleep 600", "setsid sleep 600 & kill -9 $PPID; wait"] {
+        let (code, stdout, stderr) = cell.run(&["lock", "x", "--", "sh", "-c", script]);
+        assert_eq!((code, stdout.as_str()), (75, ""), "{stderr}");
+        assert_eq!(cell.run(&["get", "x"]).0, 1, "it was given back");
+    }
+}
+
+#[test]
 fn a_command_does_not_outlive_a_watchdog_that_was_killed() {
     let cell = Cell::start();
     let script = "echo $$; echo $PPID; exec sleep 600";
