@@ -4,6 +4,7 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
+use anyhow::bail;
 use serde_json::json;
 
 use super::campaign::{Patience, win};
@@ -30,8 +31,15 @@ pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
     } else {
         fence
     };
-    output::to_stdout(&(text + "\n"))?;
-    Ok(Verdict::Well)
+    match output::more_to_stdout((text + "\n").as_bytes()) {
+        Ok(true) => return Ok(Verdict::Well),
+        unread => {
+            // Nobody could renew it or give it back without its fence.
+            let _over_in_time = client.release_blocking(&args.wish.name, grant.fence());
+            unread?;
+        }
+    }
+    bail!("nobody reads the fence from stdout, so the lease was given back")
 }
 
 pub(crate) fn renew(args: RenewArgs) -> anyhow::Result<Verdict> {

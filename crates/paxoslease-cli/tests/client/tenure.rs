@@ -1,5 +1,7 @@
 //! Leases taken, renewed and given back one command at a time.
 
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use crate::cell::Cell;
@@ -13,6 +15,16 @@ fn a_lease_is_taken_renewed_and_given_back_by_its_fence() {
     assert_eq!(cell.say(&["release", "x", "--fence", fence]), "");
     let next: u64 = cell.say(&["acquire", "x"]).trim().parse().expect("a number");
     assert!(next > fence.parse().expect("a number"), "{next} after {fence}");
+}
+
+#[test]
+fn a_lease_whose_fence_nobody_learns_is_given_back() {
+    let cell = Cell::start();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it exists");
+    let mut acquire = cell.command(&["acquire", "x"]);
+    let status = acquire.stdout(full).stderr(Stdio::null()).status().expect("runs");
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(cell.run(&["get", "x"]).0, 1, "nobody holds it");
 }
 
 #[test]
