@@ -48,6 +48,18 @@ pub(crate) fn wait_until(files: &[BorrowedFd<'_>], at: Option<Duration>) -> io::
     Ok(watched.iter().take(files.len()).map(|file| !file.revents().is_empty()).collect())
 }
 
+/// Waits until then, in a thread of its own; for the rare cases.
+pub(crate) async fn moment(at: Duration) {
+    let (done, waits) = async_channel::bounded::<()>(1);
+    let wait = move || {
+        while since_boot() < at && wait_until(&[], Some(at)).is_ok() {}
+        drop(done);
+    };
+    if std::thread::Builder::new().name("moment".to_owned()).spawn(wait).is_ok() {
+        let _done = waits.recv().await;
+    }
+}
+
 /// Becomes readable at an instant, also if the machine slept through it.
 #[cfg(target_os = "linux")]
 struct Timer(OwnedFd);

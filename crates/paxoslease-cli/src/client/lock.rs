@@ -2,10 +2,12 @@
 
 use std::future::IntoFuture as _;
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use paxoslease_client::LeaseGuard;
 
+use super::alarm::{moment, since_boot};
 use super::campaign::{Patience, win};
 use super::connect;
 use super::events::Events;
@@ -27,14 +29,22 @@ pub(crate) fn run(args: LockArgs) -> anyhow::Result<Verdict> {
     ended.map(Verdict::Code)
 }
 
-/// Gives a lease back once its work has ended, unless a signal comes first: nobody has to wait for
-/// a cell that does not answer, and the lease is over in time anyhow.
+/// How long a cell may take to confirm when somebody is impatient.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Gives a lease back once its work has ended. Who asks for the end meanwhile does not have to wait
+/// for long: the lease is over in time anyhow.
 pub(super) fn give_back(lease: LeaseGuard, events: &Events, is_well: bool) {
     if !lease.is_held() {
         return;
     }
     let released = pollster::block_on(async {
-        match select(pin!(lease.release()), pin!(events.signal())).await {
+        let impatient = async {
+            events.signal().await;
+            // It may have come before a byte of the release was sent.
+            moment(since_boot() + FLUSH).await;
+        };
+        match select(pin!(lease.release()), pin!(impatient)).await {
             Either::Left((released, _)) => released,
             Either::Right(_) => Ok(()),
         }
