@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 use paxoslease::{ConfigError, LoadError, StartError as Node, TlsError};
 use paxoslease_server::StartError::Node as Server;
+use signal_hook::consts::SIGINT;
 
 use crate::args::{Args, Command};
 
@@ -34,15 +35,24 @@ fn main() -> ExitCode {
     match run(Args::parse()) {
         Ok(Verdict::Well) => ExitCode::SUCCESS,
         Ok(Verdict::InvariantBroke) => ExitCode::from(3),
-        Ok(Verdict::Code(code)) => ExitCode::from(code),
+        Ok(Verdict::Code(code)) => by_itself_or_interrupted(code),
         Err(error) => {
             let (text, code) = explain(&error);
-            if !text.is_empty() {
-                output::to_stderr(&format!("error: {text}\n"));
+            if text.is_empty() {
+                return by_itself_or_interrupted(code);
             }
+            output::to_stderr(&format!("error: {text}\n"));
             ExitCode::from(code)
         }
     }
+}
+
+/// A shell leaves its loop on Ctrl-C only if that is what ended the command in it.
+fn by_itself_or_interrupted(code: u8) -> ExitCode {
+    if i32::from(code) == 128 + SIGINT {
+        let _goes_on = signal_hook::low_level::emulate_default_handler(SIGINT);
+    }
+    ExitCode::from(code)
 }
 
 /// In one line, with the exit code. The library's messages are whole, ours need their causes.

@@ -1,6 +1,7 @@
 //! `lock` while all goes well: the command runs as if it had been run alone, one at a time.
 
 use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -155,6 +156,27 @@ fn signals_reach_the_whole_group_and_may_be_refused() {
         lock.stdout.until(|said| said == line);
     }
     assert_eq!(lock.end(), Some(3));
+}
+
+#[test]
+fn an_interrupted_lock_ends_the_loop_of_a_shell() {
+    let cell = Cell::start();
+    // That is what shells look at, and not at the code.
+    let status = cell.command(&["lock", "x", "--", "sh", "-c", "kill -INT $$"]).status();
+    assert_eq!(status.expect("runs").signal(), Some(2));
+}
+
+#[test]
+fn impatience_does_not_keep_a_lease_from_being_given_back() {
+    let cell = Cell::start();
+    let (lock, _child) = holder(&cell, &[]);
+    let end = Onlooker::new(&lock.id().to_string());
+    while !end.has_ended() {
+        lock.signal(Signal::INT);
+        lock.signal(Signal::WINCH);
+    }
+    assert_eq!(lock.end(), Some(128 + 2));
+    assert_eq!(cell.run(&["get", "x"]).0, 1, "nobody holds it");
 }
 
 #[test]

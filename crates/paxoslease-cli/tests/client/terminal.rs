@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -68,7 +69,8 @@ impl Terminal {
     }
 
     fn end(mut self) -> Option<i32> {
-        self.session.wait().expect("it is ours").code()
+        let status = self.session.wait().expect("it is ours");
+        status.code().or_else(|| Some(128 + status.signal()?))
     }
 }
 

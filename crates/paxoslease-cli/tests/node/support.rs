@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -106,10 +107,11 @@ impl Process {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
-    /// Its exit code, after a signal or by itself.
+    /// Its exit code, after a signal or by itself, as shells count.
     pub(crate) fn end(mut self) -> Option<i32> {
         self.stderr.rest();
-        self.child.wait().expect("it has closed its end").code()
+        let status = self.child.wait().expect("it has closed its end");
+        status.code().or_else(|| Some(128 + status.signal()?))
     }
 }
 
