@@ -129,8 +129,15 @@ fn text(answers: &[Answer], statuses: &[&Status]) -> String {
         "RENEWED/S",
         "RELEASED/S",
     ]);
+    // Below the table, so that it fits a terminal.
+    let mut reasons = String::new();
     for member in members(answers) {
         table.push(row(&member));
+        if let Member { id, state: State::Down(problem), .. } = member
+            && !problem.is_empty()
+        {
+            let _ = writeln!(reasons, "node {id} is down: {}", plain(problem));
+        }
     }
     for answer in answers {
         if let Err(error) = &answer.said {
@@ -142,11 +149,13 @@ fn text(answers: &[Answer], statuses: &[&Status]) -> String {
             let mut row = [const { String::new() }; 9];
             row[0] = "?".to_owned();
             row[1].clone_from(&answer.endpoint);
-            row[2] = format!("no answer: {problem}");
+            row[2] = "no answer".to_owned();
             table.push(row);
+            let _ = writeln!(reasons, "{} does not answer: {problem}", answer.endpoint);
         }
     }
     text += &table.take();
+    text += &reasons;
     for status in statuses {
         for wanted in &status.waiting {
             let (node, name) = (status.node, quoted(&wanted.name));
@@ -170,6 +179,7 @@ fn row(member: &Member<'_>) -> [String; 9] {
             None if !status.ready => "votes, but reaches no majority".to_owned(),
             None => "votes".to_owned(),
         },
+        (State::Down(_), _) => "down".to_owned(),
         (state, _) => state.to_string(),
     };
     let number = |value: fn(&Status) -> u64| status.map_or(String::new(), |s| value(s).to_string());

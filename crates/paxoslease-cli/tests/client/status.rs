@@ -76,9 +76,11 @@ fn without_a_majority_it_is_said_who_is_missing_and_every_command_exits_69() {
         }
     };
     for endpoint in &cell.endpoints[1..] {
-        assert!(text.contains(&format!("?\t{endpoint}\tno answer: ")), "{text}");
+        assert!(text.contains(&format!("?\t{endpoint}\tno answer\t")), "{text}");
+        assert!(text.contains(&format!("\n{endpoint} does not answer: ")), "{text}");
     }
     assert!(stderr.contains("; node 3: down"), "{stderr}");
+    assert!(text.contains(&format!("\n3\t{}\tdown\t", cell.port(3, "peers"))), "{text}");
     let (code, stdout, _) = cell.run(&["status", "--json"]);
     let all: Value = serde_json::from_str(&stdout).expect("a line of JSON");
     assert_eq!((code, &all["ready"]), (69, &json!(false)));
