@@ -43,11 +43,12 @@
 //! # When nodes and connections fail
 //! A client keeps one connection, to the first endpoint that answers, and moves to the next when
 //! it breaks, stalls, or its node has no majority. Renewals, releases and questions under way are
-//! asked again there: any node can serve them. A renewal that is not answered within about a tenth
-//! of the ttl is tried at another node, so that one that is frozen or cut off costs no lease. A wait
-//! goes on at the new node, at the end of its queue, and outlasts a cell that is without a majority
-//! for a while. If the answer that granted a lease was lost with its connection, nobody knows of that
-//! tenure any more: the name looks held, by this client's own holder text, until its ttl is over.
+//! asked again there: any node can serve them. A renewal that is not answered within about a
+//! tenth of the ttl is tried at another node, so that one that is frozen or cut off costs no
+//! lease. A wait goes on at the new node, at the end of its queue, and outlasts a cell that is
+//! without a majority for a while. If the answer that granted a lease was lost with its
+//! connection, nobody knows of that tenure any more: the name looks held, by this client's own
+//! holder text, until its ttl is over.
 
 mod acquire;
 mod builder;
