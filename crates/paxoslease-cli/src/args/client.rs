@@ -191,7 +191,7 @@ pub(crate) struct WishArgs {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
 
-    /// Who is shown as the holder [default: user@host:pid]
+    /// Who is shown as the holder, if not user@host:pid
     #[arg(long, value_name = "TEXT")]
     pub(crate) holder: Option<String>,
 }
