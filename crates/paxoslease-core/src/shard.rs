@@ -5,6 +5,7 @@
 //! received), carries what [`Shard::poll_transmit`] returns, acts on [`Shard::poll_event`], and
 //! calls [`Shard::handle_timeout`] no earlier than [`Shard::poll_timeout`] says.
 
+mod hints;
 mod view;
 
 pub use view::Snapshot;
@@ -16,12 +17,12 @@ use core::time::Duration;
 
 use crate::acceptor::{Acceptor, Refusal, SnapshotLease};
 use crate::contender::Want;
-use crate::outbox::{Body, Event, Outbox, Sighting, To, Token, Transmit};
+use crate::outbox::{Body, Event, Outbox, To, Token, Transmit};
 use crate::proposer::{Env, Proposer, Renewal};
 use crate::record::{Ceilings, Record};
 use crate::rules::Rule;
 use crate::{
-    Ballot, Config, Hint, Holder, Instant, Label, MemberSet, Message, Name, NodeId, Reply, Request,
+    Ballot, Config, Holder, Instant, Label, MemberSet, Message, Name, NodeId, Reply, Request,
     Tenure, Ttl, TtlError,
 };
 
@@ -393,29 +394,6 @@ impl Shard {
         refused
     }
 
-    /// A name may be free. The undoing of a lost round, where somebody else holds it, frees
-    /// nothing.
-    fn note_freed(&mut self, now: Instant, from: NodeId, request: Request<'_>) {
-        let Request::Release { name, .. } = request else { return };
-        if self.live_tenure(now, name).is_some() {
-            return;
-        }
-        let turns = self.turns(name, from);
-        let nodes_before = self.nodes_before(&turns);
-        self.with_proposer(now, |proposer, env| {
-            proposer.on_freed(env, now, name, (false, nodes_before));
-        });
-        self.tell_freed(name, &turns);
-    }
-
-    /// A name is somebody else's.
-    fn note_taken(&mut self, now: Instant, request: Request<'_>) {
-        let Request::Propose { name, .. } = request else { return };
-        if let Some(by) = self.lease(now, name) {
-            self.with_proposer(now, |proposer, env| proposer.on_taken(env, &by));
-        }
-    }
-
     /// The acceptor's answer; none for now when it waits for the disk.
     fn ask_acceptor(
         &mut self,
@@ -460,27 +438,6 @@ impl Shard {
         }
         self.with_proposer(now, |proposer, env| proposer.handle_reply(env, now, member, reply));
         Ok(())
-    }
-
-    fn handle_hint(&mut self, now: Instant, hint: Hint<'_>) {
-        match hint {
-            Hint::Held { name, seen } => {
-                if self.watched {
-                    let label = Label::new(name, seen.holder);
-                    let (tenure, remaining) = (seen.tenure, seen.remaining);
-                    self.out.emit(Event::HeldHint(Sighting { tenure, remaining, label }));
-                }
-            }
-            Hint::Freed { name } => {
-                if self.watched {
-                    self.out.emit(Event::FreedHint(Label::new(name, Holder::NONE)));
-                }
-                self.with_proposer(now, |proposer, env| {
-                    // Which turn it is, only acceptors know; some of them have theirs first.
-                    proposer.on_freed(env, now, name, (false, 1));
-                });
-            }
-        }
     }
 
     /// Time passed. Not calling it costs time, never safety.
@@ -567,52 +524,8 @@ impl Shard {
         }
     }
 
-    /// Whether anybody could care that a name is free.
-    fn somebody_waits(&self) -> bool {
-        self.proposer.waiters() > 0 || self.acceptor.as_ref().is_some_and(Acceptor::turned_away)
-    }
-
     fn live_tenure(&self, now: Instant, name: Name<'_>) -> Option<Tenure> {
         self.register(name)?.live(now).map(|live| live.tenure)
-    }
-
-    fn turns(&mut self, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
-        let Some(acceptor) = &mut self.acceptor else { return Vec::new() };
-        let waits_here = self.proposer.wants(name).then_some(self.config.node);
-        acceptor.turns(name, from, waits_here)
-    }
-
-    /// How many nodes have their turn before this one; all of them if it was not turned away.
-    fn nodes_before(&self, turns: &[NodeId]) -> usize {
-        turns.iter().position(|node| *node == self.config.node).unwrap_or(turns.len())
-    }
-
-    /// Acceptors see the Release itself; nodes that only propose are told.
-    fn tell_freed(&mut self, name: Name<'_>, turns: &[NodeId]) {
-        for node in turns {
-            if self.config.cell.member(*node).is_none() {
-                let label = Label::new(name, Holder::NONE);
-                self.out.send(To::Node(*node), Body::Freed { label });
-            }
-        }
-    }
-
-    fn watch_request(&mut self, now: Instant, request: Request<'_>, answer: Option<&Body>) {
-        if !self.watched {
-            return;
-        }
-        let event = match (request, answer) {
-            (Request::Propose { name, .. }, Some(Body::Accept { .. })) => {
-                self.lease(now, name).map(Event::HeldHint)
-            }
-            (Request::Release { name, .. }, Some(Body::Released { held: true, .. })) => {
-                Some(Event::FreedHint(Label::new(name, Holder::NONE)))
-            }
-            _ => None,
-        };
-        if let Some(event) = event {
-            self.out.emit(event);
-        }
     }
 
     /// The next message to send.

@@ -190,12 +190,12 @@ impl Table {
         (self.chunks.len().saturating_sub(1) * CHUNK_SLOTS + last) as u32
     }
 
-    /// Bytes on the heap. Walks the index's segments: for a metric, not for every message.
     /// Bytes of texts too long for their entries.
     pub(crate) const fn spilled_bytes(&self) -> usize {
         self.spilled_bytes
     }
 
+    /// Bytes on the heap. Walks the index's segments: for a metric, not for every message.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.index.heap_bytes()
             + self.chunks.capacity() * size_of::<Chunk>()

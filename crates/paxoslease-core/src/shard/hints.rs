@@ -1,0 +1,106 @@
+//! What a shard makes of names that come free or are taken elsewhere: whose turn it is, whom to
+//! tell, what watchers hear (protocol section 7). Hints, all of it: losing any costs time only.
+
+use alloc::vec::Vec;
+
+use super::Shard;
+use crate::acceptor::Acceptor;
+use crate::outbox::{Body, Event, Sighting, To};
+use crate::{Hint, Holder, Instant, Label, Name, NodeId, Request};
+
+impl Shard {
+    pub(super) fn handle_hint(&mut self, now: Instant, hint: Hint<'_>) {
+        match hint {
+            Hint::Held { name, seen } => {
+                if self.watched {
+                    let label = Label::new(name, seen.holder);
+                    let (tenure, remaining) = (seen.tenure, seen.remaining);
+                    self.out.emit(Event::HeldHint(Sighting { tenure, remaining, label }));
+                }
+            }
+            Hint::Freed { name } => {
+                if self.watched {
+                    self.out.emit(Event::FreedHint(Label::new(name, Holder::NONE)));
+                }
+                self.with_proposer(now, |proposer, env| {
+                    // Which turn it is, only acceptors know; some of them have theirs first.
+                    proposer.on_freed(env, now, name, (false, 1));
+                });
+            }
+        }
+    }
+
+    /// A name may be free. The undoing of a lost round, where somebody else holds it, frees
+    /// nothing.
+    pub(super) fn note_freed(&mut self, now: Instant, from: NodeId, request: Request<'_>) {
+        let Request::Release { name, .. } = request else { return };
+        if self.live_tenure(now, name).is_some() {
+            return;
+        }
+        let turns = self.turns(name, from);
+        let nodes_before = self.nodes_before(&turns);
+        self.with_proposer(now, |proposer, env| {
+            proposer.on_freed(env, now, name, (false, nodes_before));
+        });
+        self.tell_freed(name, &turns);
+    }
+
+    /// A name is somebody else's.
+    pub(super) fn note_taken(&mut self, now: Instant, request: Request<'_>) {
+        let Request::Propose { name, .. } = request else { return };
+        if self.proposer.wants(name)
+            && let Some(by) = self.lease(now, name)
+        {
+            self.with_proposer(now, |proposer, env| proposer.on_taken(env, &by));
+        }
+    }
+
+    /// Whether anybody could care that a name is free.
+    pub(super) fn somebody_waits(&self) -> bool {
+        self.proposer.waiters() > 0 || self.acceptor.as_ref().is_some_and(Acceptor::turned_away)
+    }
+
+    pub(super) fn turns(&mut self, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
+        let Some(acceptor) = &mut self.acceptor else { return Vec::new() };
+        let waits_here = self.proposer.wants(name).then_some(self.config.node);
+        acceptor.turns(name, from, waits_here)
+    }
+
+    /// How many nodes have their turn before this one; all of them if it was not turned away.
+    pub(super) fn nodes_before(&self, turns: &[NodeId]) -> usize {
+        turns.iter().position(|node| *node == self.config.node).unwrap_or(turns.len())
+    }
+
+    /// Acceptors see the Release itself; nodes that only propose are told.
+    pub(super) fn tell_freed(&mut self, name: Name<'_>, turns: &[NodeId]) {
+        for node in turns {
+            if self.config.cell.member(*node).is_none() {
+                let label = Label::new(name, Holder::NONE);
+                self.out.send(To::Node(*node), Body::Freed { label });
+            }
+        }
+    }
+
+    pub(super) fn watch_request(
+        &mut self,
+        now: Instant,
+        request: Request<'_>,
+        answer: Option<&Body>,
+    ) {
+        if !self.watched {
+            return;
+        }
+        let event = match (request, answer) {
+            (Request::Propose { name, .. }, Some(Body::Accept { .. })) => {
+                self.lease(now, name).map(Event::HeldHint)
+            }
+            (Request::Release { name, .. }, Some(Body::Released { held: true, .. })) => {
+                Some(Event::FreedHint(Label::new(name, Holder::NONE)))
+            }
+            _ => None,
+        };
+        if let Some(event) = event {
+            self.out.emit(event);
+        }
+    }
+}
