@@ -29,7 +29,8 @@ pub struct Config {
     pub backoff_min: Duration,
     /// The longest such pause.
     pub backoff_max: Duration,
-    /// How much nodes spread out when a lease they all wait for is freed.
+    /// The longest a node leaves another to take its turn when a lease is freed, and how much
+    /// nodes spread out when one runs out.
     pub stagger_max: Duration,
     /// How long an idle entry is kept at least, so that ballots in flight meet their promises.
     pub reclaim_after: Duration,
