@@ -1,0 +1,103 @@
+//! Lease services that people use, as real cells of processes on loopback, put under the same
+//! load. Whatever is compared is asked through [`Service`]; how it is spoken to is nobody else's
+//! business.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use paxoslease_load::{Extent, Shares, Workload};
+
+use crate::process::Process;
+
+/// A service whose processes run, and whom a load can be put on.
+pub trait Service {
+    /// What tables call it, such as `Redlock, 3 Redis`.
+    fn name(&self) -> &'static str;
+
+    /// What its program calls its version.
+    ///
+    /// # Errors
+    /// When the program does not say.
+    fn version(&self) -> Result<String>;
+
+    /// In what its settings differ from the defaults, for the page.
+    fn settings(&self) -> String;
+
+    /// Its members, in order. One that was killed stays in its place.
+    fn members(&self) -> &[Process];
+
+    /// Whether a load of this kind can be put on it at all.
+    fn can(&self, load: &Load) -> bool;
+
+    /// Puts a load on it and waits for the end.
+    ///
+    /// # Errors
+    /// When nobody answers or something is answered that is no answer. Operations that fail are
+    /// counted instead.
+    fn run(&mut self, load: &Load) -> Result<Loaded>;
+
+    /// The member whose death hurts most: the leader where there is one. `None` where the death
+    /// of one is the death of all.
+    ///
+    /// # Errors
+    /// When the service does not say who leads.
+    fn first_to_kill(&self) -> Result<Option<usize>>;
+
+    /// Starts a member that was killed and waits until it serves.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    fn restart(&mut self, member: usize) -> Result<()>;
+}
+
+/// What is asked of a service.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// What is asked.
+    pub workload: Workload,
+    /// Which members are spoken to.
+    pub target: Target,
+    /// To each server that a client of this service would speak to, never more than in flight.
+    pub connections: u32,
+    /// Operations under way; in a hand-over, clients.
+    pub in_flight: u32,
+    /// When it ends.
+    pub extent: Extent,
+    /// Operations due per second.
+    pub rate: Option<f64>,
+    /// How long leases are to last.
+    pub ttl: Duration,
+    /// What every name begins with.
+    pub names: String,
+    /// Runs before anything counts.
+    pub warmup: Duration,
+}
+
+/// Which members a load goes to, where that is the client's choice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// All connections to the same one.
+    One,
+    /// Connections to every one in turn.
+    Spread,
+}
+
+/// What came of a load.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// Pairs, renewals or holdings that succeeded.
+    pub operations: u64,
+    /// The same per second; in a hand-over, those that changed the client.
+    pub per_second: f64,
+    /// Operations that failed, and why the last one did.
+    pub failures: u64,
+    /// In the service's words.
+    pub last_error: Option<String>,
+    /// From asking for a lease to having given it back (or of a renewal), in nanoseconds.
+    pub latency: Histogram<u64>,
+    /// How evenly a name went around.
+    pub shares: Option<Shares>,
+    /// The longest time in which nothing succeeded.
+    pub longest_gap: Duration,
+}
