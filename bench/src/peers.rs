@@ -10,8 +10,9 @@ use paxoslease_load::{Extent, Shares, Workload};
 
 use crate::process::Process;
 
-/// A service whose processes run, and whom a load can be put on.
-pub trait Service {
+/// A service whose processes run, and whom loads can be put on: several at once too, from threads
+/// of their own, and while a member dies.
+pub trait Service: Sync {
     /// What tables call it, such as `Redlock, 3 Redis`.
     fn name(&self) -> &'static str;
 
@@ -35,7 +36,7 @@ pub trait Service {
     /// # Errors
     /// When nobody answers or something is answered that is no answer. Operations that fail are
     /// counted instead.
-    fn run(&mut self, load: &Load) -> Result<Loaded>;
+    fn run(&self, load: &Load) -> Result<Loaded>;
 
     /// The member whose death hurts most: the leader where there is one. `None` where the death
     /// of one is the death of all.
