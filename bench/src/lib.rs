@@ -1,6 +1,12 @@
-//! What the benchmarks share: clocks, and figures for people and for machines.
+//! What the benchmarks share: clocks, processes, services to compare, and figures for people and
+//! for machines.
 
 pub mod clock;
+pub mod cores;
+pub mod page;
+pub mod peers;
+pub mod plot;
+pub mod process;
 pub mod report;
 
 /// The examples of the README compile: here, where node and client can be seen together.

@@ -1,14 +1,12 @@
-//! The processes that are compared. They are killed by their ids when dropped, also after a
-//! failure, and their folders go with them.
+//! The processes that are compared, and how they are started.
 
-use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use paxoslease_bench::clock::{now, sleep};
+use paxoslease_bench::process::{Folder, Process, free_ports, paxoslease_beside_this};
 use paxoslease_load::{Dialect, Extent, Plan, Workload};
 
 const NODES: u16 = 3;
@@ -37,8 +35,8 @@ impl Redis {
         let [port] = free_ports()?;
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-        command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(&folder.0);
-        let process = [Process::spawn(command, &folder.0.join("log"))
+        command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(folder.path());
+        let process = [Process::spawn(command, &folder.join("log"))
             .context("is redis-server installed? On Debian: apt-get install redis-server")?];
         let endpoint = format!("127.0.0.1:{port}");
         let server = Self { endpoint, process, _folder: folder };
@@ -63,7 +61,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn start(binary: Option<PathBuf>, spin: &str) -> Result<Self> {
-        let binary = binary.map_or_else(beside_this, Ok)?;
+        let binary = binary.map_or_else(paxoslease_beside_this, Ok)?;
         let folder = Folder::new("cell")?;
         let peers: [u16; NODES as usize] = free_ports()?;
         let clients: [u16; NODES as usize] = free_ports()?;
@@ -79,8 +77,8 @@ impl Cell {
             for (peer, port) in (1..).zip(peers) {
                 command.args(["--peer", &format!("{peer}=127.0.0.1:{port}")]);
             }
-            command.arg("--data-dir").arg(folder.0.join(node.to_string()));
-            let log = folder.0.join(format!("{node}.log"));
+            command.arg("--data-dir").arg(folder.join(node.to_string()));
+            let log = folder.join(format!("{node}.log"));
             nodes.push(Process::spawn(command, &log)?);
         }
         let endpoints: Vec<String> =
@@ -100,13 +98,6 @@ impl Server for Cell {
     }
 }
 
-/// The binary that was built with this one.
-fn beside_this() -> Result<PathBuf> {
-    let path = std::env::current_exe()?.with_file_name("paxoslease");
-    ensure!(path.is_file(), "no {}; build it: cargo build --release", path.display());
-    Ok(path)
-}
-
 /// Waits until a lease can be taken and released there.
 fn await_service(endpoint: &str, dialect: Dialect) -> Result<()> {
     let began_at = now();
@@ -123,80 +114,5 @@ fn await_service(endpoint: &str, dialect: Dialect) -> Result<()> {
             bail!("{endpoint} did not come up: {problem}");
         }
         sleep(Duration::from_millis(10));
-    }
-}
-
-/// Ports where nobody listened a moment ago.
-fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let mut listeners = Vec::new();
-    for _ in 0..N {
-        listeners.push(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
-    }
-    let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
-    }
-    Ok(ports)
-}
-
-/// One process; killed when dropped.
-pub(crate) struct Process {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Process {
-    fn spawn(mut command: Command, log: &Path) -> Result<Self> {
-        let file = File::create(log)?;
-        command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
-        let program = command.get_program().to_string_lossy().into_owned();
-        let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
-        Ok(Self { child, log: log.to_owned() })
-    }
-
-    /// How long it ran so far, in user and kernel mode.
-    fn cpu(&self) -> Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
-            .with_context(|| format!("a process is gone: {}", self.said()))?;
-        // What follows the name, which may itself hold anything.
-        let fields = stat.rsplit_once(')').context("no name in stat")?.1.split_whitespace();
-        let ticks: Vec<&str> = fields.skip(11).take(2).collect();
-        let ticks: u64 = ticks.iter().map(|ticks| ticks.parse().unwrap_or(0)).sum::<u64>();
-        Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
-    }
-
-    /// The end of what it wrote.
-    fn said(&self) -> String {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().rev().take(5).collect();
-        lines.into_iter().rev().map(|line| format!("{line}\n")).collect()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _gone = self.child.kill();
-        let _gone = self.child.wait();
-    }
-}
-
-/// Removed in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(what: &str) -> Result<Self> {
-        let name = format!("paxoslease-bench-{}-{what}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("cannot remove {}: {error}", self.0.display());
-        }
     }
 }
