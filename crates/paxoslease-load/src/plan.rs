@@ -89,6 +89,9 @@ pub enum Workload {
         /// Which share, 0 to 1.
         hot_share: f64,
     },
+    /// Acquire, every name once and in the order of their numbers, and let them be: they are
+    /// held until their ttl is over.
+    Fill,
 }
 
 impl Workload {
@@ -100,6 +103,7 @@ impl Workload {
             Self::Renew { .. } => "renew",
             Self::Handover => "handover",
             Self::Mixed { .. } => "mixed",
+            Self::Fill => "fill",
         }
     }
 
@@ -110,6 +114,7 @@ impl Workload {
             Self::Pairs | Self::Mixed { .. } => "pairs",
             Self::Renew { .. } => "renewals",
             Self::Handover => "hand-overs",
+            Self::Fill => "leases",
         }
     }
 }
@@ -123,7 +128,9 @@ impl Plan {
     ) -> Self {
         let (connections, in_flight) = match workload {
             Workload::Handover => (16, 16),
-            Workload::Pairs | Workload::Renew { .. } | Workload::Mixed { .. } => (4, 64),
+            Workload::Pairs | Workload::Renew { .. } | Workload::Mixed { .. } | Workload::Fill => {
+                (4, 64)
+            }
         };
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
@@ -236,9 +243,8 @@ mod tests {
     #[test]
     fn what_every_workload_begins_with_is_a_load() {
         let mixed = Workload::Mixed { hot_names: 4, hot_share: 0.1 };
-        for workload in
-            [Workload::Pairs, Workload::Renew { leases: 1000 }, Workload::Handover, mixed]
-        {
+        let renew = Workload::Renew { leases: 1000 };
+        for workload in [Workload::Pairs, renew, Workload::Handover, mixed, Workload::Fill] {
             assert_eq!(wrong(workload, |_| {}), None, "{workload:?}");
         }
     }

@@ -67,7 +67,7 @@ pub(crate) struct Session {
     begun: u64,
     /// Fences of the leases that are renewed; zero for one that is not held.
     leases: Vec<u64>,
-    /// The lease whose turn it is.
+    /// The lease whose turn it is; when filling, the name.
     cursor: usize,
     /// Tokens handed out so far.
     tokens: u64,
@@ -279,6 +279,7 @@ impl Session {
                 self.leases[number as usize] = fence;
                 self.finish(slot, now);
             }
+            Workload::Fill => self.succeeded(slot, now),
             Workload::Pairs | Workload::Mixed { .. } | Workload::Handover => {
                 if self.workload == Workload::Handover {
                     self.note(|tally| tally.grant(slot as u32));
@@ -389,6 +390,11 @@ impl Session {
                 }
             }
             Workload::Pairs => self.take_name(slot, 0),
+            Workload::Fill => {
+                self.slots[slot].number = self.cursor as u32;
+                self.cursor += 1;
+                Step::Acquire
+            }
             Workload::Mixed { hot_names, hot_share } => {
                 let drawn = self.rng.bits();
                 if (drawn as f64) < hot_share * u64::MAX as f64 {

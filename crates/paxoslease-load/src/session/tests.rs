@@ -274,6 +274,19 @@ fn leases_are_taken_first_then_renewed_in_turn_and_given_back() {
 }
 
 #[test]
+fn filling_takes_every_name_once_and_gives_none_back() {
+    let mut play = Play::new(Workload::Fill, |plan| {
+        (plan.in_flight, plan.connections, plan.extent) = (4, 2, Extent::Count(25));
+    });
+    let report = play.run().expect("a willing server");
+    assert_eq!((report.operations, report.failures()), (25, 0));
+    let names: Vec<_> = (0..25).map(|number| format!("load/{number:09}").into_bytes()).collect();
+    assert!(play.server.held.keys().eq(&names), "{:?}", play.server.held.keys());
+    assert_eq!(play.asked("LEASE.ACQUIRE"), 25);
+    assert_eq!(report.latency.keys().copied().collect::<Vec<_>>(), ["acquire"]);
+}
+
+#[test]
 fn a_lease_that_is_lost_is_an_error_and_taken_anew() {
     let mut play = Play::new(Workload::Renew { leases: 4 }, |plan| {
         (plan.in_flight, plan.connections, plan.extent) = (4, 1, Extent::Count(40));
