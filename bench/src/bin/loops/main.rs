@@ -4,7 +4,6 @@
 //!
 //! Left out: `io_uring`. It has no safe interface that is well kept and needs no `unsafe` of ours.
 
-mod cores;
 mod link;
 mod own;
 mod pair;

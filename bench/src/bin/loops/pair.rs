@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use paxoslease_bench::clock::{now, process_time};
+use paxoslease_bench::cores;
 use serde_json::{Value, json};
 
-use crate::cores::{stay_on, two_cores};
 use crate::link::Link;
 use crate::{Conn, Loop};
 
@@ -40,11 +40,11 @@ pub(crate) struct Ask {
 
 /// Starts both processes and puts together what they say.
 pub(crate) fn measure(kind: Loop, in_flight: usize) -> Result<Sample> {
-    let cores = two_cores();
+    let cores = cores::all();
     let process = |task: &str, core: usize| -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([task, kind.name()]).stdout(Stdio::piped());
-        if let Some(cores) = cores {
+        if cores.len() > 1 {
             command.arg("--core").arg(cores[core].to_string());
         }
         Ok(command)
@@ -74,7 +74,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// The server's process: until the client closes its connections.
 pub(crate) fn serve(kind: Loop, core: Option<usize>) -> Result<()> {
-    core.map_or(Ok(()), stay_on)?;
+    core.map_or(Ok(()), cores::stay_on)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     println!("{}", listener.local_addr()?);
     let mut conns = Vec::new();
@@ -92,7 +92,7 @@ pub(crate) fn serve(kind: Loop, core: Option<usize>) -> Result<()> {
 impl Ask {
     /// The client's process: for a while.
     pub(crate) fn run(self) -> Result<()> {
-        self.core.map_or(Ok(()), stay_on)?;
+        self.core.map_or(Ok(()), cores::stay_on)?;
         let mut streams = Vec::new();
         for _ in 0..CONNECTIONS {
             let stream = TcpStream::connect(self.address)?;

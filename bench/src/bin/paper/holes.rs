@@ -4,11 +4,10 @@
 //! The stories are written here; whether an invariant breaks, and which, comes from the run.
 
 use anyhow::ensure;
+use paxoslease_bench::page::Page;
 use paxoslease_sim::baseline::{Naive, Paper};
 use paxoslease_sim::scenario::Scenario;
 use paxoslease_sim::{Check, PaxosLease, Report, diagram};
-
-use crate::page::Page;
 
 /// One hole.
 struct Hole {

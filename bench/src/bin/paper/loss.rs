@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use paxoslease_bench::page::Page;
+use paxoslease_bench::plot::{Axis, Chart, Series};
 use paxoslease_sim::{Algorithm, Clock, Link, Setup};
 
-use crate::page::Page;
-use crate::plot::{Axis, Chart, Series};
 use crate::sample::{Sample, in_millis, in_percent, millis};
 use crate::worlds::{
     Contestant, Experiment, LINK, LINK_IN_WORDS, assert_unbroken, setup, since, started,

@@ -10,8 +10,6 @@ mod holes;
 mod loss;
 mod memory;
 mod messages;
-mod page;
-mod plot;
 mod recovery;
 mod round_trips;
 mod sample;
@@ -20,8 +18,7 @@ mod worlds;
 use std::path::PathBuf;
 
 use clap::Parser;
-
-use crate::page::Page;
+use paxoslease_bench::page::Page;
 
 /// Measures the paper's claims in the simulator
 #[derive(Parser)]
@@ -52,7 +49,7 @@ is made. Nothing here says how fast the code is; `cargo xtask bench core` does.
 
 fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
-    let mut page = Page::new(INTRODUCTION);
+    let mut page = Page::new("paper.md", "cargo xtask paper", INTRODUCTION);
     for (what, section) in [
         ("contention", contention::section as fn(&mut Page) -> anyhow::Result<()>),
         ("round trips", round_trips::section),

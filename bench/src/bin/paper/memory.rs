@@ -1,10 +1,9 @@
 //! Bytes per lease in an acceptor.
 
+use paxoslease_bench::page::Page;
 use paxoslease_core::{
     Ballot, Cell, Config, Drift, Holder, Instant, Message, Name, NodeId, Request, Shard, Start, Ttl,
 };
-
-use crate::page::Page;
 
 const LEASES: [u32; 3] = [10_000, 100_000, 1_000_000];
 const HOLDER: &str = "holder-of-leases";

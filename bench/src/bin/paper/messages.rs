@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use paxoslease_bench::page::Page;
+use paxoslease_bench::plot::{Axis, Chart, Look, Marker, Series};
 use paxoslease_sim::{Algorithm, Clock, Link, Setup, World};
 
-use crate::page::Page;
-use crate::plot::{Axis, Chart, Look, Marker, Series};
 use crate::worlds::{Contestant, Experiment, assert_unbroken, setup, since, started};
 
 const MEMBERS: [u16; 5] = [1, 3, 5, 7, 9];

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use paxoslease_bench::page::Page;
+use paxoslease_bench::plot::{Axis, Chart, Series};
 use paxoslease_sim::trace::TrueTime;
 use paxoslease_sim::{Algorithm, ClientId, Clock, Rng, World};
 
-use crate::page::Page;
-use crate::plot::{Axis, Chart, Series};
 use crate::sample::{Sample, in_millis, millis};
 use crate::worlds::{
     Contestant, Experiment, LINK_IN_WORDS, assert_unbroken, setup, since, started,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use paxoslease_bench::page::Page;
+use paxoslease_bench::plot::{Axis, Chart, Series, panels};
 use paxoslease_sim::trace::What;
 use paxoslease_sim::{Algorithm, Keep, Setup};
 
 use crate::contention::AtOnce;
-use crate::page::Page;
-use crate::plot::{Axis, Chart, Series, panels};
 use crate::sample::in_percent;
 use crate::worlds::{Contestant, Experiment, LINK_IN_WORDS, setup};
 

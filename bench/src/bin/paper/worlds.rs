@@ -3,12 +3,11 @@
 use std::num::NonZero;
 use std::time::Duration;
 
+use paxoslease_bench::plot::{Look, Marker};
 use paxoslease_core::{Cell, Drift, NodeId, Ttl};
 use paxoslease_sim::baseline::{Naive, Paper};
 use paxoslease_sim::trace::TrueTime;
 use paxoslease_sim::{Algorithm, Link, PaxosLease, Setup, World};
-
-use crate::plot::{Look, Marker};
 
 /// M, in milliseconds.
 const MAX_LEASE: u32 = 60_000;

@@ -1,4 +1,4 @@
-//! The page being written, and the files that belong to it.
+//! A measured page being written, and the files that belong to it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,28 +7,34 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 /// Text so far, and pictures by their path beside it.
-pub(crate) struct Page {
+#[derive(Debug)]
+pub struct Page {
+    name: &'static str,
+    /// What writes it anew.
+    command: &'static str,
     text: String,
     pictures: BTreeMap<String, String>,
 }
 
 impl Page {
-    pub(crate) fn new(introduction: &str) -> Self {
-        Self { text: introduction.to_owned(), pictures: BTreeMap::new() }
+    /// A page that begins with these words.
+    #[must_use]
+    pub fn new(name: &'static str, command: &'static str, introduction: &str) -> Self {
+        Self { name, command, text: introduction.to_owned(), pictures: BTreeMap::new() }
     }
 
     /// A heading of a section.
-    pub(crate) fn heading(&mut self, text: &str) {
+    pub fn heading(&mut self, text: &str) {
         writeln!(self.text, "\n## {text}").expect("a String takes every text");
     }
 
     /// A heading within a section.
-    pub(crate) fn subheading(&mut self, text: &str) {
+    pub fn subheading(&mut self, text: &str) {
         writeln!(self.text, "\n### {text}").expect("a String takes every text");
     }
 
     /// A paragraph, in lines as long as those of the other documents.
-    pub(crate) fn say(&mut self, text: &str) {
+    pub fn say(&mut self, text: &str) {
         self.put(&wrapped(text));
     }
 
@@ -37,24 +43,27 @@ impl Page {
     }
 
     /// A list, an item each.
-    pub(crate) fn list(&mut self, items: &[String]) {
+    pub fn list(&mut self, items: &[String]) {
         let items = items.iter().map(|item| wrapped(&format!("- {item}")).replace('\n', "\n  "));
         self.put(&items.collect::<Vec<_>>().join("\n"));
     }
 
     /// A picture with the words that stand for it where it cannot be seen.
-    pub(crate) fn picture(&mut self, path: &str, words: &str, svg: String) {
+    pub fn picture(&mut self, path: &str, words: &str, svg: String) {
         self.put(&format!("![{words}]({path})"));
         self.keep(path, svg);
     }
 
     /// A picture the text links to.
-    pub(crate) fn keep(&mut self, path: &str, svg: String) {
+    pub fn keep(&mut self, path: &str, svg: String) {
         self.pictures.insert(path.to_owned(), svg);
     }
 
     /// A table; the first column is text, the others are figures.
-    pub(crate) fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
+    ///
+    /// # Panics
+    /// When a row has more cells or fewer than the head.
+    pub fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
         let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
         let mut table = line(head);
         table += &format!("|---|{}\n", "---:|".repeat(head.len() - 1));
@@ -67,10 +76,14 @@ impl Page {
 
     fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         let pictures = self.pictures.iter().map(|(path, svg)| (path.as_str(), svg.as_str()));
-        pictures.chain([("paper.md", self.text.as_str())])
+        pictures.chain([(self.name, self.text.as_str())])
     }
 
-    pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         for (path, text) in self.files() {
             let path = folder.join(path);
             let parent = path.parent().unwrap_or(folder);
@@ -82,14 +95,17 @@ impl Page {
         Ok(())
     }
 
-    /// Whether the folder holds exactly this; says what differs.
-    pub(crate) fn check(&self, folder: &Path) -> anyhow::Result<()> {
+    /// Whether the folder holds exactly this.
+    ///
+    /// # Errors
+    /// When it does not; says what differs.
+    pub fn check(&self, folder: &Path) -> anyhow::Result<()> {
         let differs = |(path, text): &(&str, &str)| {
             std::fs::read_to_string(folder.join(path)).ok().as_deref() != Some(text)
         };
         let stale: Vec<&str> = self.files().filter(differs).map(|(path, _)| path).collect();
         if !stale.is_empty() {
-            bail!("out of date, `cargo xtask paper` writes them anew: {}", stale.join(", "));
+            bail!("out of date, `{}` writes them anew: {}", self.command, stale.join(", "));
         }
         Ok(())
     }
@@ -127,8 +143,8 @@ mod tests {
 
     #[test]
     fn a_check_tells_which_file_is_out_of_date() {
-        let folder = std::env::temp_dir().join(format!("paper-{}", std::process::id()));
-        let mut page = Page::new("# Title\n");
+        let folder = std::env::temp_dir().join(format!("page-{}", std::process::id()));
+        let mut page = Page::new("a.md", "make a", "# Title\n");
         page.picture("plots/a.svg", "a", "<svg/>".to_owned());
         page.write(&folder).expect("a writable folder");
         page.check(&folder).expect("just written");

@@ -1,5 +1,7 @@
-//! Line plots as SVG: white background, labelled axes, and a legend beside the lines, never on
-//! them. Series differ in marker and dash as well as in colour.
+//! Plots as SVG: white background, so that they can be read on any page, labelled axes, and a legend
+//! beside the lines, never on them. Series differ in marker and dash as well as in colour.
+
+mod bars;
 
 use std::ops::Range;
 
@@ -7,6 +9,8 @@ use anyhow::anyhow;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::*;
+
+pub use bars::{Bar, Bars};
 
 const HEIGHT: u32 = 420;
 const PANEL_WIDTH: u32 = 620;
@@ -18,30 +22,42 @@ const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
 
 /// What stands at every point of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Marker {
+pub enum Marker {
+    /// A disc.
     Circle,
+    /// A square on its side.
     Square,
+    /// A triangle on its base.
     Triangle,
+    /// A square on its corner.
     Diamond,
 }
 
 /// How a line is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Look {
-    pub(crate) colour: (u8, u8, u8),
-    pub(crate) marker: Marker,
+pub struct Look {
+    /// Red, green and blue.
+    pub colour: (u8, u8, u8),
+    /// At every point.
+    pub marker: Marker,
     /// Dashed, with hollow markers.
-    pub(crate) dashed: bool,
+    pub dashed: bool,
 }
 
 impl Look {
-    pub(crate) const fn dashed_if(self, dashed: bool) -> Self {
+    /// The same, dashed or not.
+    #[must_use]
+    pub const fn dashed_if(self, dashed: bool) -> Self {
         Self { dashed, ..self }
     }
 
-    fn stroke(self) -> ShapeStyle {
+    const fn paint(self) -> RGBColor {
         let (r, g, b) = self.colour;
-        RGBColor(r, g, b).stroke_width(2)
+        RGBColor(r, g, b)
+    }
+
+    fn stroke(self) -> ShapeStyle {
+        self.paint().stroke_width(2)
     }
 
     /// The marker's corners around the origin, in pixels.
@@ -62,27 +78,51 @@ impl Look {
 }
 
 /// A line.
-pub(crate) struct Series {
-    pub(crate) name: String,
-    pub(crate) points: Vec<(f64, f64)>,
-    pub(crate) look: Look,
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// In the legend.
+    pub name: String,
+    /// In order.
+    pub points: Vec<(f64, f64)>,
+    /// How it is drawn.
+    pub look: Look,
 }
 
 /// An axis from its first tick to its last.
-#[derive(Clone)]
-pub(crate) struct Axis {
+#[derive(Clone, Debug)]
+pub struct Axis {
     label: &'static str,
     ticks: Vec<f64>,
     log: bool,
+    name: fn(f64) -> String,
 }
 
 impl Axis {
-    pub(crate) fn even(label: &'static str, ticks: impl Into<Vec<f64>>) -> Self {
-        Self { label, ticks: ticks.into(), log: false }
+    /// Steps of the same length.
+    pub fn even(label: &'static str, ticks: impl Into<Vec<f64>>) -> Self {
+        Self { label, ticks: ticks.into(), log: false, name: short }
     }
 
-    pub(crate) fn log(label: &'static str, ticks: impl Into<Vec<f64>>) -> Self {
-        Self { label, ticks: ticks.into(), log: true }
+    /// Steps of the same factor.
+    pub fn log(label: &'static str, ticks: impl Into<Vec<f64>>) -> Self {
+        Self { log: true, ..Self::even(label, ticks) }
+    }
+
+    /// A power of ten at either end and each between, so that all of these are on it.
+    pub fn decades(label: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
+        let logs: Vec<f64> =
+            values.into_iter().filter(|value| *value > 0.0).map(f64::log10).collect();
+        let first = logs.iter().copied().fold(f64::INFINITY, f64::min).min(6.0).floor() as i32;
+        let last = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max).max(-3.0).ceil() as i32;
+        let ticks: Vec<f64> = (first..=last.max(first + 1)).map(|ten| 10_f64.powi(ten)).collect();
+        Self::log(label, ticks)
+    }
+
+    /// Shares of all, from half of them to all but one in ten thousand, each nine as far from the
+    /// next. Points are at one divided by the share that is left.
+    pub fn nines(label: &'static str) -> Self {
+        let name = |left: f64| format!("{} %", (1.0 - 1.0 / left) * 100.0);
+        Self { name, ..Self::log(label, [2.0, 10.0, 100.0, 1000.0, 10_000.0]) }
     }
 
     fn ends(&self) -> (f64, f64) {
@@ -117,21 +157,39 @@ impl Ranged for Axis {
 }
 
 impl ValueFormatter<f64> for Axis {
-    fn format(value: &f64) -> String {
-        value.to_string()
+    fn format_ext(&self, value: &f64) -> String {
+        (self.name)(*value)
+    }
+}
+
+/// With as few digits as an axis needs.
+fn short(value: f64) -> String {
+    match value {
+        1e6.. => format!("{} M", value / 1e6),
+        1e4.. => format!("{} k", value / 1e3),
+        _ => value.to_string(),
     }
 }
 
 /// A plot.
-pub(crate) struct Chart {
-    pub(crate) title: String,
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
-    pub(crate) series: Vec<Series>,
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    /// From left to right.
+    pub x: Axis,
+    /// From bottom to top.
+    pub y: Axis,
+    /// What is drawn, and told in the legend.
+    pub series: Vec<Series>,
 }
 
 impl Chart {
-    pub(crate) fn svg(self) -> anyhow::Result<String> {
+    /// As a file of its own.
+    ///
+    /// # Errors
+    /// When it cannot be drawn.
+    pub fn svg(self) -> anyhow::Result<String> {
         panels(&[self])
     }
 
@@ -181,7 +239,10 @@ impl Chart {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Plots beside each other, with the legend of the first for all.
-pub(crate) fn panels(charts: &[Chart]) -> anyhow::Result<String> {
+///
+/// # Errors
+/// When they cannot be drawn.
+pub fn panels(charts: &[Chart]) -> anyhow::Result<String> {
     let count = charts.len() as u32;
     let each = if count == 1 { PANEL_WIDTH } else { PANELS_WIDTH };
     let mut svg = String::new();
