@@ -44,6 +44,12 @@ pub struct Report {
     pub latency: BTreeMap<&'static str, Latency>,
     /// How evenly a name went around.
     pub shares: Option<Shares>,
+    /// The longest time in which nothing succeeded, in milliseconds.
+    pub longest_gap_ms: f64,
+    /// How long whole operations took, from when one was due to its last answer, in nanoseconds:
+    /// everything the percentiles leave out.
+    #[serde(skip)]
+    pub whole_nanos: Histogram<u64>,
 }
 
 impl Report {

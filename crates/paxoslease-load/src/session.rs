@@ -90,6 +90,8 @@ struct Slot {
     round: u32,
     /// Of the grant; before it, the token asked with.
     fence: u64,
+    /// When the operation under way was due.
+    began_at: Duration,
     /// When the request under way should have been sent.
     due_at: Duration,
 }
@@ -115,6 +117,7 @@ impl Session {
             number: 0,
             round: 0,
             fence: 0,
+            began_at: Duration::ZERO,
             due_at: Duration::ZERO,
         };
         let leases = if let Workload::Renew { leases } = plan.workload { leases } else { 0 };
@@ -311,7 +314,8 @@ impl Session {
     }
 
     fn succeeded(&mut self, slot: usize, now: Duration) {
-        self.note(|tally| tally.operations += 1);
+        let took = now.saturating_sub(self.slots[slot].began_at);
+        self.note(|tally| tally.succeeded(now, took));
         self.finish(slot, now);
     }
 
@@ -375,6 +379,7 @@ impl Session {
     }
 
     fn begin(&mut self, slot: usize, due_at: Duration) {
+        self.slots[slot].began_at = due_at;
         self.slots[slot].due_at = due_at;
         let step = match self.workload {
             Workload::Renew { .. } => {

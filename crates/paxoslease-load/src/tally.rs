@@ -37,6 +37,11 @@ pub(crate) struct Tally {
     pub(crate) last_error: String,
     errors: Vec<(String, u64)>,
     nanos: [Histogram<u64>; 3],
+    /// Of whole operations, from when one was due.
+    whole_nanos: Histogram<u64>,
+    /// When something succeeded last, or when it began to count.
+    succeeded_at: Duration,
+    longest_gap: Duration,
     /// Of the name that goes around, by client.
     grants: Vec<u64>,
     holder: Option<u32>,
@@ -55,6 +60,9 @@ impl Tally {
             last_error: String::new(),
             errors: Vec::new(),
             nanos: std::array::from_fn(|_| histogram()),
+            whole_nanos: histogram(),
+            succeeded_at: Duration::ZERO,
+            longest_gap: Duration::ZERO,
             grants: vec![0; clients as usize],
             holder: None,
         }
@@ -62,6 +70,32 @@ impl Tally {
 
     pub(crate) fn time(&mut self, kind: Kind, took: Duration) {
         self.nanos[kind as usize].saturating_record(took.as_nanos() as u64);
+    }
+
+    /// It counts from now on.
+    pub(crate) fn begin(&mut self, now: Duration) {
+        self.succeeded_at = now;
+    }
+
+    /// An operation that took so long succeeded.
+    pub(crate) fn succeeded(&mut self, now: Duration, took: Duration) {
+        self.operations += 1;
+        self.whole_nanos.saturating_record(took.as_nanos() as u64);
+        self.end_gap(now);
+    }
+
+    /// Nothing has succeeded since the last, and now something has, or it is the end.
+    pub(crate) fn end_gap(&mut self, now: Duration) {
+        self.longest_gap = self.longest_gap.max(now.saturating_sub(self.succeeded_at));
+        self.succeeded_at = now;
+    }
+
+    pub(crate) fn longest_gap(&self) -> Duration {
+        self.longest_gap
+    }
+
+    pub(crate) fn whole_nanos(&self) -> &Histogram<u64> {
+        &self.whole_nanos
     }
 
     /// One client was granted the name that all want.
@@ -140,6 +174,22 @@ mod tests {
         }
         assert_eq!(tally.shares(), Shares { clients: 3, handovers: 2, max: 4, min: 0 });
         assert!(tally.shares().ratio().is_infinite());
+    }
+
+    #[test]
+    fn the_longest_gap_may_be_the_first_or_the_last() {
+        let ms = Duration::from_millis;
+        let gap = |successes: &[u64], end: u64| {
+            let mut tally = Tally::new(0);
+            tally.begin(ms(100));
+            successes.iter().for_each(|at| tally.succeeded(ms(*at), ms(1)));
+            tally.end_gap(ms(end));
+            tally.longest_gap()
+        };
+        assert_eq!(gap(&[150, 160, 170], 180), ms(50));
+        assert_eq!(gap(&[110, 160, 170], 180), ms(50));
+        assert_eq!(gap(&[110, 120, 130], 180), ms(50));
+        assert_eq!(gap(&[], 150), ms(50));
     }
 
     #[test]

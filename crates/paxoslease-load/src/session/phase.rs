@@ -70,6 +70,7 @@ impl Session {
             }
             Phase::Warming { from } if now >= from + self.warmup => {
                 self.begun = u64::from(self.busy);
+                self.tally.begin(now);
                 self.phase = Phase::Measuring { from: now };
             }
             Phase::Measuring { from } if self.extent.is_over(now.saturating_sub(from)) => {
@@ -93,6 +94,7 @@ impl Session {
     pub(super) fn end_measuring(&mut self, now: Duration) {
         let Phase::Measuring { from } = self.phase else { return };
         self.measured = (now.saturating_sub(from), self.pace.behind(now));
+        self.tally.end_gap(now);
         self.phase = Phase::Draining;
         self.cursor = 0;
         self.heard_at = now;
@@ -203,6 +205,8 @@ impl Session {
             unanswered: u64::from(self.busy),
             latency: self.tally.latency(),
             shares: is_handover.then(|| self.tally.shares()),
+            longest_gap_ms: self.tally.longest_gap().as_secs_f64() * 1e3,
+            whole_nanos: self.tally.whole_nanos().clone(),
         }
     }
 }

@@ -184,6 +184,10 @@ fn a_count_of_pairs_is_exactly_that_many_on_names_of_their_own() {
     assert_eq!(names.len(), 100);
     assert_eq!(report.latency["acquire"].count, 100);
     assert_eq!(report.latency["release"].count, 100);
+    // A pair is two answers, each a millisecond away; nothing else was ever waited for.
+    assert_eq!(report.whole_nanos.len(), 100);
+    assert!((report.whole_nanos.max() as f64 / 2e6 - 1.0).abs() < 0.01, "{report:?}");
+    assert!((report.longest_gap_ms - 2.0).abs() < 1e-9, "{}", report.longest_gap_ms);
 }
 
 #[test]
