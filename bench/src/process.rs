@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -13,7 +14,8 @@ use anyhow::{Context, Result, ensure};
 /// One process; killed when dropped.
 #[derive(Debug)]
 pub struct Process {
-    child: Child,
+    id: u32,
+    child: Mutex<Child>,
     log: PathBuf,
 }
 
@@ -28,13 +30,17 @@ impl Process {
         command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
-        Ok(Self { child, log: log.to_owned() })
+        Ok(Self { id: child.id(), child: Mutex::new(child), log: log.to_owned() })
     }
 
     /// What the system calls it.
     #[must_use]
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.id
+    }
+
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().expect("nobody panics while holding it")
     }
 
     /// How long it ran so far, in user and kernel mode.
@@ -71,17 +77,19 @@ impl Process {
     ///
     /// # Errors
     /// When the system does not say.
-    pub fn is_running(&mut self) -> Result<bool> {
-        Ok(self.child.try_wait()?.is_none())
+    pub fn is_running(&self) -> Result<bool> {
+        Ok(self.child().try_wait()?.is_none())
     }
 
-    /// Kills it as `kill -9` does, and waits until it is gone.
+    /// Kills it as `kill -9` does, and waits until it is gone. One that is gone already is no
+    /// matter.
     ///
     /// # Errors
     /// When the system does not let us.
-    pub fn kill(&mut self) -> Result<()> {
-        self.child.kill()?;
-        self.child.wait()?;
+    pub fn kill(&self) -> Result<()> {
+        let mut child = self.child();
+        child.kill()?;
+        child.wait()?;
         Ok(())
     }
 
@@ -89,9 +97,10 @@ impl Process {
     ///
     /// # Errors
     /// When it ends otherwise than well.
-    pub fn stop(&mut self) -> Result<()> {
-        drop(self.child.stdin.take());
-        let status = self.child.wait()?;
+    pub fn stop(&self) -> Result<()> {
+        let mut child = self.child();
+        drop(child.stdin.take());
+        let status = child.wait()?;
         ensure!(status.success(), "it did not stop well: {}", self.said());
         Ok(())
     }
@@ -108,9 +117,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be gone already.
-        let _gone = self.child.kill();
-        let _gone = self.child.wait();
+        let _gone = self.kill();
     }
 }
 
