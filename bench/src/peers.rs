@@ -2,12 +2,18 @@
 //! load. Whatever is compared is asked through [`Service`]; how it is spoken to is nobody else's
 //! business.
 
+mod ours;
+mod redis;
+mod resp;
+
 use std::time::Duration;
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use paxoslease_load::{Extent, Shares, Workload};
 
+pub use self::ours::{Ours, OursSettings};
+pub use self::redis::{Persistence, Redis};
 use crate::process::Process;
 
 /// A service whose processes run, and whom loads can be put on: several at once too, from threads

@@ -1,0 +1,170 @@
+//! A cell of three nodes of ours, each a process of its own.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use paxoslease_load::Dialect;
+
+use super::resp::{await_service, printed, run};
+use super::{Load, Loaded, Service, Target};
+use crate::process::{Folder, Process, free_ports, paxoslease_beside_this};
+
+const NODES: usize = 3;
+
+/// How nodes of ours are started.
+#[derive(Clone, Debug)]
+pub struct OursSettings {
+    /// What tables call the cell.
+    pub name: &'static str,
+    /// The binary `paxoslease`; `None` for the one beside the program that runs.
+    pub binary: Option<PathBuf>,
+    /// How long threads look for work before they sleep, such as `50us`.
+    pub spin: String,
+    /// Further options of `paxoslease serve`, such as `--limit` and `leases=10000000`.
+    pub options: Vec<String>,
+    /// Whether nodes listen for HTTP, where their metrics are.
+    pub has_http: bool,
+}
+
+impl Default for OursSettings {
+    fn default() -> Self {
+        Self {
+            name: "PaxosLease",
+            binary: None,
+            spin: "0s".to_owned(),
+            options: Vec::new(),
+            has_http: false,
+        }
+    }
+}
+
+/// A cell of three nodes.
+#[derive(Debug)]
+pub struct Ours {
+    settings: OursSettings,
+    binary: PathBuf,
+    peers: [u16; NODES],
+    clients: [u16; NODES],
+    http: [u16; NODES],
+    nodes: Vec<Process>,
+    folder: Folder,
+}
+
+impl Ours {
+    /// Starts a cell and waits until every node serves.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn start(settings: OursSettings) -> Result<Self> {
+        let mut cell = Self::spawn(settings)?;
+        for node in 0..NODES {
+            cell.await_node(node)?;
+        }
+        Ok(cell)
+    }
+
+    /// Starts a cell and does not wait, for those who measure how long that takes.
+    ///
+    /// # Errors
+    /// When there is no such program.
+    pub fn spawn(settings: OursSettings) -> Result<Self> {
+        let binary = settings.binary.clone().map_or_else(paxoslease_beside_this, Ok)?;
+        let folder = Folder::new("cell")?;
+        let (peers, clients, http) = (free_ports()?, free_ports()?, free_ports()?);
+        let nodes = Vec::new();
+        let mut cell = Self { settings, binary, peers, clients, http, nodes, folder };
+        for node in 0..NODES {
+            let mut command = cell.command(node);
+            command.arg("--new-cell");
+            let process = Process::spawn(command, &cell.log(node))?;
+            cell.nodes.push(process);
+        }
+        Ok(cell)
+    }
+
+    /// Where clients reach each node.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<String> {
+        self.clients.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    /// Where each node answers HTTP, if it does.
+    #[must_use]
+    pub fn http_endpoints(&self) -> Vec<String> {
+        self.http.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    fn log(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("{}.log", node + 1))
+    }
+
+    fn command(&self, node: usize) -> Command {
+        let mut command = Command::new(&self.binary);
+        // It stops when its stdin is closed: no node outlives a benchmark that was killed.
+        command.args(["serve", "--with-parent", "--shards", "1", "--spin", &self.settings.spin]);
+        command.args(["--node", &(node + 1).to_string()]);
+        command.args(["--listen-clients", &format!("127.0.0.1:{}", self.clients[node])]);
+        let http = format!("127.0.0.1:{}", self.http[node]);
+        command.args(["--listen-http", if self.settings.has_http { &http } else { "off" }]);
+        for (peer, port) in (1..).zip(self.peers) {
+            command.args(["--peer", &format!("{peer}=127.0.0.1:{port}")]);
+        }
+        command.arg("--data-dir").arg(self.folder.join((node + 1).to_string()));
+        command.args(&self.settings.options);
+        command
+    }
+
+    fn await_node(&mut self, node: usize) -> Result<()> {
+        await_service(&self.endpoints()[node], Dialect::Paxoslease)
+            .with_context(|| self.nodes.iter().map(Process::said).collect::<String>())
+    }
+}
+
+impl Service for Ours {
+    fn name(&self) -> &'static str {
+        self.settings.name
+    }
+
+    fn version(&self) -> Result<String> {
+        let mut command = Command::new(&self.binary);
+        command.arg("--version");
+        let text = printed(command)?;
+        Ok(text.split_whitespace().nth(1).context("no version")?.to_owned())
+    }
+
+    fn settings(&self) -> String {
+        let options: String =
+            self.settings.options.iter().map(|option| format!(" {option}")).collect();
+        format!("--shards 1 --spin {}{options}", self.settings.spin)
+    }
+
+    fn members(&self) -> &[Process] {
+        &self.nodes
+    }
+
+    fn can(&self, _: &Load) -> bool {
+        true
+    }
+
+    fn run(&self, load: &Load) -> Result<Loaded> {
+        let endpoints = self.endpoints();
+        let endpoints = match load.target {
+            Target::One => &endpoints[..1],
+            Target::Spread => &endpoints[..],
+        };
+        run(load, Dialect::Paxoslease, endpoints)
+    }
+
+    /// Nobody leads, so one is as good as another; the first is left alone because it is the one
+    /// that [`Target::One`] speaks to.
+    fn first_to_kill(&self) -> Result<Option<usize>> {
+        Ok(Some(NODES - 1))
+    }
+
+    fn restart(&mut self, member: usize) -> Result<()> {
+        self.nodes[member].kill()?;
+        self.nodes[member] = Process::spawn(self.command(member), &self.log(member))?;
+        self.await_node(member)
+    }
+}
