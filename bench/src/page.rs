@@ -74,6 +74,12 @@ impl Page {
         self.put(&table);
     }
 
+    /// What was written so far, without the pictures.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         let pictures = self.pictures.iter().map(|(path, svg)| (path.as_str(), svg.as_str()));
         pictures.chain([(self.name, self.text.as_str())])

@@ -121,7 +121,7 @@ impl Axis {
     /// Shares of all, from half of them to all but one in ten thousand, each nine as far from the
     /// next. Points are at one divided by the share that is left.
     pub fn nines(label: &'static str) -> Self {
-        let name = |left: f64| format!("{} %", (1.0 - 1.0 / left) * 100.0);
+        let name = |left: f64| format!("p{}", 100.0 - 100.0 / left);
         Self { name, ..Self::log(label, [2.0, 10.0, 100.0, 1000.0, 10_000.0]) }
     }
 

@@ -2,13 +2,18 @@
 //!
 //! Versions are not pinned: these tools judge the code, they do not become part of it.
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use crate::invocation::{Invocation, cargo};
 
 /// Where libraries of other languages go; the tests that use them look there.
 const PYTHON_FOLDER: &str = "target/clients/python";
 const NODE_FOLDER: &str = "target/clients/node";
+
+/// It changes the system, so it is for root.
+const APT: &str = "apt-get";
+/// Where Debian puts it.
+const ZOOKEEPER_JAR: &str = "/usr/share/java/zookeeper.jar";
 
 /// Something a fresh machine may lack.
 #[derive(Clone, Copy)]
@@ -21,6 +26,8 @@ pub(crate) enum Tool {
     Nightly,
     /// What the service is compared with.
     Redis,
+    Etcd,
+    ZooKeeper,
     /// The clients that the service is tested with, and what installs them.
     RedisCli,
     Pip,
@@ -36,7 +43,9 @@ impl Tool {
             return Ok(());
         }
         let remedy = self.remedy();
-        remedy.run().with_context(|| format!("a tool is missing: `{}` fails", self.probe()))
+        let missing = || format!("a tool is missing: `{}` fails", self.probe());
+        ensure!(!remedy.runs(APT) || is_root(), "{}; as root:\n  {remedy}", missing());
+        remedy.run().with_context(missing)
     }
 
     fn probe(self) -> Invocation {
@@ -48,6 +57,11 @@ impl Tool {
             Self::Fuzz => cargo(["fuzz", "--version"]),
             Self::Nightly => cargo(["+nightly", "--version"]),
             Self::Redis => Invocation::new("redis-server", ["--version"]),
+            Self::Etcd => Invocation::new("etcd", ["--version"]),
+            // Which of the two is missing does not matter: the package brings both.
+            Self::ZooKeeper => {
+                Invocation::new("java", ["-cp", ZOOKEEPER_JAR, "org.apache.zookeeper.Version"])
+            }
             Self::RedisCli => Invocation::new("redis-cli", ["--version"]),
             Self::Pip => Invocation::new("python3", ["-m", "pip", "--version"]),
             Self::RedisPy => {
@@ -66,6 +80,9 @@ impl Tool {
             Self::Deny => cargo(["install", "cargo-deny", "--locked"]),
             Self::Fuzz => cargo(["install", "cargo-fuzz", "--locked"]),
             Self::Redis => apt("redis-server"),
+            Self::Etcd => apt("etcd-server"),
+            // Its sibling `zookeeperd` would add nothing but a service that starts by itself.
+            Self::ZooKeeper => apt("zookeeper"),
             Self::RedisCli => apt("redis-tools"),
             Self::Pip => apt("python3-pip"),
             Self::RedisPy => Invocation::new(
@@ -85,5 +102,10 @@ impl Tool {
 }
 
 fn apt(package: &str) -> Invocation {
-    Invocation::new("apt-get", ["install", "--yes", package])
+    Invocation::new(APT, ["install", "--yes", "--no-install-recommends", package])
+}
+
+/// Where nobody can tell, the remedy itself will.
+fn is_root() -> bool {
+    Invocation::new("id", ["-u"]).stdout().map_or(true, |id| id.trim() == "0")
 }

@@ -42,6 +42,11 @@ impl Invocation {
         self
     }
 
+    /// Whether it is this program that it runs.
+    pub(crate) fn runs(&self, program: &str) -> bool {
+        self.program == program
+    }
+
     /// Shows the command, runs it with our own terminal, and fails when it does.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         eprintln!("$ {self}");

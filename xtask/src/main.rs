@@ -78,6 +78,8 @@ enum Suite {
     Loops,
     /// Cells of three processes: latency, throughput, renewals, failures, memory
     Node,
+    /// Beside Redis, Redlock, ZooKeeper and etcd; installs them, and writes docs/benchmarks.md
+    Peers,
     /// A cell of three processes beside one Redis server, under the same load
     Service,
 }
@@ -88,6 +90,7 @@ impl Suite {
             Self::Core => "core",
             Self::Loops => "loops",
             Self::Node => "node",
+            Self::Peers => "peers",
             Self::Service => "service",
         }
     }
@@ -120,8 +123,13 @@ fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Recording { binary } => recording::run(binary),
         Task::Bench { suite, args } => {
-            if let Suite::Service = suite {
-                Tool::Redis.ensure()?;
+            let peers: &[Tool] = match suite {
+                Suite::Core | Suite::Loops | Suite::Node => &[],
+                Suite::Service => &[Tool::Redis],
+                Suite::Peers => &[Tool::Redis, Tool::Etcd, Tool::ZooKeeper],
+            };
+            if !peers.is_empty() {
+                peers.iter().try_for_each(|tool| tool.ensure())?;
                 cargo(["build", "--release", "-p", "paxoslease-cli"]).run()?;
             }
             let command = cargo(["run", "--release", "-p", "paxoslease-bench", "--bin"]);

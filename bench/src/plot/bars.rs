@@ -6,11 +6,11 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Axis, FONT, GRID, INK, Look, failed};
 
-const WIDTH: i32 = 920;
+const WIDTH: i32 = 960;
 const BAR_HEIGHT: i32 = 30;
 const BAR_STEP: i32 = 42;
 const NAME_WIDTH: i32 = 285;
-const VALUE_WIDTH: i32 = 120;
+const VALUE_WIDTH: i32 = 190;
 const HEAD: i32 = 62;
 const FOOT: i32 = 62;
 

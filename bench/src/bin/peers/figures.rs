@@ -1,0 +1,254 @@
+//! What was measured, as plain data: written as JSON beside the page, and all that the page is
+//! made of. Nothing here measures or draws.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use paxoslease_bench::peers::Loaded;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::case::Case;
+use crate::machine::Machine;
+use crate::side::Side;
+
+/// The shares of all operations whose latency is kept.
+pub(crate) const QUANTILES: [f64; 9] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999];
+/// Digits that count; the others are noise.
+const DIGITS: usize = 5;
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    pub(crate) machine: Machine,
+    pub(crate) method: Method,
+    pub(crate) services: Vec<Described>,
+    pub(crate) rows: Vec<Row>,
+    /// Turns that came to nothing, and why.
+    pub(crate) troubles: Vec<String>,
+}
+
+/// How much was measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Method {
+    pub(crate) rounds: u32,
+    pub(crate) turn_ms: u64,
+    pub(crate) warmup_ms: u64,
+}
+
+/// A service in its own words.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Described {
+    pub(crate) side: Side,
+    pub(crate) version: String,
+    pub(crate) settings: String,
+}
+
+/// One load on one side, round after round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) side: Side,
+    #[serde(flatten)]
+    pub(crate) case: Case,
+    pub(crate) turns: Vec<Turn>,
+}
+
+/// What one turn came to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Turn {
+    pub(crate) round: u32,
+    pub(crate) per_second: f64,
+    /// Of all processes of the service, per operation.
+    pub(crate) cpu_us: f64,
+    /// At each of [`QUANTILES`].
+    pub(crate) latency_us: Vec<f64>,
+    /// How often the unluckiest client had the name, and the luckiest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shares: Option<[u64; 2]>,
+    pub(crate) failures: u64,
+}
+
+impl Turn {
+    pub(crate) fn new(round: u32, loaded: &Loaded, cpu_us: f64) -> Self {
+        let at = |quantile| rounded(loaded.latency.value_at_quantile(quantile) as f64 / 1e3);
+        Self {
+            round,
+            per_second: rounded(loaded.per_second),
+            cpu_us: rounded(cpu_us),
+            latency_us: QUANTILES.map(at).to_vec(),
+            shares: loaded.shares.map(|shares| [shares.min, shares.max]),
+            failures: loaded.failures,
+        }
+    }
+}
+
+impl Figures {
+    pub(crate) fn read(text: &str) -> Result<Self> {
+        serde_json::from_str(text).context("not the figures of this program")
+    }
+
+    /// As JSON with a line for everything of which there are many.
+    pub(crate) fn to_json(&self) -> Result<String> {
+        let Value::Object(fields) = serde_json::to_value(self)? else {
+            unreachable!("a struct is an object");
+        };
+        let fields = fields.iter().map(|(key, value)| {
+            let mut text = String::new();
+            match value {
+                Value::Array(items) if !items.is_empty() => {
+                    let items: Vec<String> = items.iter().map(Value::to_string).collect();
+                    write!(text, "\"{key}\": [\n{}\n]", items.join(",\n"))
+                }
+                other => write!(text, "\"{key}\": {other}"),
+            }
+            .expect("a String takes every text");
+            text
+        });
+        Ok(format!("{{\n{}\n}}\n", fields.collect::<Vec<_>>().join(",\n")))
+    }
+
+    pub(crate) fn add(&mut self, side: Side, case: Case, turn: Turn) {
+        match self.rows.iter_mut().find(|row| (row.side, row.case) == (side, case)) {
+            Some(row) => row.turns.push(turn),
+            None => self.rows.push(Row { side, case, turns: vec![turn] }),
+        }
+    }
+
+    pub(crate) fn row(&self, side: Side, case: Case) -> Option<&Row> {
+        self.rows.iter().find(|row| (row.side, row.case) == (side, case))
+    }
+
+    /// Those that were measured, in the order of the tables.
+    pub(crate) fn sides(&self) -> Vec<Side> {
+        Side::ALL.into_iter().filter(|side| self.rows.iter().any(|row| row.side == *side)).collect()
+    }
+
+    /// How one compares with another within each round.
+    pub(crate) fn ratio(
+        &self,
+        one: (Side, Case),
+        other: (Side, Case),
+        figure: impl Fn(&Turn) -> f64,
+    ) -> Option<Spread> {
+        let (one, other) = (self.row(one.0, one.1)?, self.row(other.0, other.1)?);
+        let ratios = one.turns.iter().filter_map(|turn| {
+            let same_round = other.turns.iter().find(|other| other.round == turn.round)?;
+            Some(figure(turn) / figure(same_round))
+        });
+        Spread::of(ratios.collect())
+    }
+
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (&Row, u64)> {
+        let failures = |row: &Row| row.turns.iter().map(|turn| turn.failures).sum::<u64>();
+        self.rows.iter().map(move |row| (row, failures(row))).filter(|(_, count)| *count > 0)
+    }
+}
+
+impl Row {
+    pub(crate) fn spread(&self, figure: impl Fn(&Turn) -> f64) -> Option<Spread> {
+        Spread::of(self.turns.iter().map(figure).collect())
+    }
+
+    pub(crate) fn median(&self, figure: impl Fn(&Turn) -> f64) -> f64 {
+        self.spread(figure).map_or(f64::NAN, |spread| spread.median)
+    }
+
+    /// How many times as often the luckiest client had the name as the unluckiest, in the median.
+    pub(crate) fn unevenness(&self) -> Option<f64> {
+        let ratios = self.turns.iter().filter_map(|turn| turn.shares);
+        let ratios = ratios.map(|[min, max]| max as f64 / min as f64);
+        Spread::of(ratios.collect()).map(|spread| spread.median)
+    }
+}
+
+/// What several rounds came to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Spread {
+    pub(crate) low: f64,
+    pub(crate) median: f64,
+    pub(crate) high: f64,
+}
+
+impl Spread {
+    /// Least, median and greatest; of an even number the median lies between two.
+    pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_unstable_by(f64::total_cmp);
+        let (low, high) = (*values.first()?, *values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len().is_multiple_of(2) {
+            f64::midpoint(values[middle - 1], values[middle])
+        } else {
+            values[middle]
+        };
+        Some(Self { low, median, high })
+    }
+}
+
+/// Without the digits that are noise.
+pub(crate) fn rounded(value: f64) -> f64 {
+    format!("{value:.*e}", DIGITS - 1).parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::What;
+
+    fn turn(round: u32, per_second: f64) -> Turn {
+        let latency_us = QUANTILES.to_vec();
+        Turn { round, per_second, cpu_us: 1.5, latency_us, shares: Some([0, 7]), failures: 2 }
+    }
+
+    fn figures() -> Figures {
+        let mut figures = Figures {
+            machine: Machine::default(),
+            method: Method { rounds: 3, turn_ms: 1000, warmup_ms: 200 },
+            services: Vec::new(),
+            rows: Vec::new(),
+            troubles: vec!["none to speak of".to_owned()],
+        };
+        let case = Case::new(What::Handovers, 16);
+        // The machine slows down from round to round; the ratio does not change.
+        for (round, speed) in [(0, 100.0), (1, 50.0), (2, 10.0)] {
+            figures.add(Side::Ours, case.spread(), turn(round, speed * 2.0));
+            figures.add(Side::Redis, case, turn(round, speed));
+        }
+        figures
+    }
+
+    #[test]
+    fn sides_are_compared_round_by_round() {
+        let (figures, case) = (figures(), Case::new(What::Handovers, 16));
+        let ratio =
+            figures.ratio((Side::Ours, case.spread()), (Side::Redis, case), |turn| turn.per_second);
+        assert_eq!(ratio, Some(Spread { low: 2.0, median: 2.0, high: 2.0 }));
+        assert_eq!(figures.ratio((Side::Etcd, case), (Side::Redis, case), |_| 1.0), None);
+        assert_eq!(figures.sides(), [Side::Redis, Side::Ours]);
+    }
+
+    #[test]
+    fn a_client_that_never_had_the_name_makes_shares_infinitely_uneven() {
+        let row = figures().rows.remove(0);
+        assert!(row.unevenness().is_some_and(f64::is_infinite));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_a_line_for_each_row() {
+        let json = figures().to_json().expect("plain data");
+        let again = Figures::read(&json).expect("just written").to_json().expect("plain data");
+        assert_eq!(json, again);
+        assert_eq!(json.lines().filter(|line| line.contains("per_second")).count(), 2);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_two() {
+        let spread = Spread::of(vec![4.0, 1.0, 2.0, 3.0]).expect("some");
+        assert_eq!((spread.low, spread.median, spread.high), (1.0, 2.5, 4.0));
+        assert_eq!(Spread::of(Vec::new()), None);
+    }
+
+    #[test]
+    fn digits_that_are_noise_are_dropped() {
+        assert_eq!([rounded(123_456.789), rounded(0.001_234_567)], [123_460.0, 0.001_234_6]);
+    }
+}

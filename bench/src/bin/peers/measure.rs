@@ -1,0 +1,180 @@
+//! Rounds and turns: who is put under which load when. Only one service is under load at a time,
+//! every round begins with another, and those that would be busy on their own are stopped by
+//! signal until it is their turn.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use indicatif::ProgressBar;
+use paxoslease_bench::clock::{now, sleep};
+use paxoslease_bench::cores::Busy;
+use paxoslease_bench::peers::Service;
+use paxoslease_bench::process::Process;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::case::{Case, What};
+use crate::figures::{Described, Figures, Turn};
+use crate::side::Side;
+
+/// A service that was stopped finds itself anew: connections, leaders, sessions.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+const SETTLE_TURN: Duration = Duration::from_millis(300);
+/// The first time, so that what is compiled while it runs has been.
+const FIRST_TURNS: u32 = 10;
+const LATER_TURNS: u32 = 2;
+
+/// How much to measure.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) rounds: u32,
+    pub(crate) span: Duration,
+    pub(crate) warmup: Duration,
+    pub(crate) cases: Vec<Case>,
+}
+
+/// A service that runs, or rests.
+pub(crate) struct Running {
+    pub(crate) side: Side,
+    pub(crate) service: Box<dyn Service>,
+    /// How often to put it under load before anything counts.
+    settle_turns: u32,
+}
+
+impl Running {
+    pub(crate) fn new(side: Side, service: Box<dyn Service>) -> Result<Self> {
+        let settle_turns = if side.is_restless() { FIRST_TURNS } else { 1 };
+        let running = Self { side, service, settle_turns };
+        running.rest()?;
+        Ok(running)
+    }
+
+    pub(crate) fn described(&self) -> Result<Described> {
+        Ok(Described {
+            side: self.side,
+            version: self.service.version()?,
+            settings: self.service.settings(),
+        })
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        if !self.side.is_restless() {
+            return Ok(());
+        }
+        for member in self.service.members() {
+            let pid = i32::try_from(member.id()).ok().and_then(Pid::from_raw);
+            kill_process(pid.context("no such process")?, signal)?;
+        }
+        Ok(())
+    }
+
+    fn rest(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Continues it and puts it under load until all is well again.
+    fn wake(&mut self) -> Result<()> {
+        self.signal(Signal::CONT)?;
+        let began_at = now();
+        let later = if self.side.is_restless() { LATER_TURNS } else { 0 };
+        let mut turns_left = std::mem::replace(&mut self.settle_turns, later);
+        let load = Case::new(What::Pairs, 64).load(SETTLE_TURN, Duration::ZERO);
+        while turns_left > 0 {
+            let problem = match self.service.run(&load) {
+                Ok(loaded) if loaded.failures == 0 && loaded.operations > 0 => {
+                    turns_left -= 1;
+                    continue;
+                }
+                Ok(loaded) => loaded.last_error.unwrap_or_default(),
+                Err(error) => format!("{error:#}"),
+            };
+            if began_at.elapsed() > SETTLE_MAX {
+                let problem = anyhow!(problem);
+                return Err(problem.context(format!("{}: nobody serves", self.side.title())));
+            }
+            sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// One turn: the load, and what the processes ran meanwhile.
+    fn turn(&self, case: Case, round: u32, plan: &Plan) -> Result<Turn> {
+        // Both sides alike: nobody has to be woken, whoever is asked.
+        let _awake = if case.what == What::Awake { Busy::on_all()? } else { Vec::new() };
+        let load = case.load(plan.span, plan.warmup);
+        let before = self.cpu()?;
+        let loaded = self.service.run(&load)?;
+        let cpu = self.cpu()? - before;
+        // What ran before anything counted took its share, too.
+        let counted = case.lasts(plan.span).as_secs_f64();
+        let share = counted / (counted + plan.warmup.as_secs_f64());
+        let cpu_us = cpu.as_secs_f64() * 1e6 * share / loaded.operations.max(1) as f64;
+        Ok(Turn::new(round, &loaded, cpu_us))
+    }
+
+    fn cpu(&self) -> Result<Duration> {
+        self.service.members().iter().map(Process::cpu).sum()
+    }
+}
+
+/// Those that take turns for every load; one that has to be continued first is alone.
+fn groups(services: Vec<Running>) -> Vec<Vec<Running>> {
+    let (restless, calm): (Vec<_>, Vec<_>) =
+        services.into_iter().partition(|running| running.side.is_restless());
+    let alone = restless.into_iter().map(|running| vec![running]);
+    std::iter::once(calm).chain(alone).filter(|group| !group.is_empty()).collect()
+}
+
+/// How many turns there are.
+pub(crate) fn turns(plan: &Plan, sides: &[Side]) -> u64 {
+    let of = |side: &Side| plan.cases.iter().filter(|case| side.takes(**case)).count() as u64;
+    u64::from(plan.rounds) * sides.iter().map(of).sum::<u64>()
+}
+
+/// Measures everything, into `figures`.
+pub(crate) fn run(
+    plan: &Plan,
+    services: Vec<Running>,
+    figures: &mut Figures,
+    bar: &ProgressBar,
+) -> Result<()> {
+    let mut groups = groups(services);
+    for round in 0..plan.rounds {
+        for group in &mut groups {
+            if let Err(error) = wake(group, bar) {
+                bar.println(format!("{error:#}"));
+                figures.troubles.push(format!("round {}: {error}", round + 1));
+                continue;
+            }
+            for case in &plan.cases {
+                for turn in 0..group.len() {
+                    let running = &group[(round as usize + turn) % group.len()];
+                    if !running.side.takes(*case) {
+                        continue;
+                    }
+                    bar.set_message(format!("{}: {case}", running.side.title()));
+                    match running.turn(*case, round, plan) {
+                        Ok(turn) => figures.add(running.side, *case, turn),
+                        Err(error) => {
+                            let turn = format!("{}: {case}", running.side.title());
+                            bar.println(format!("{turn}: {error:#}"));
+                            figures.troubles.push(format!("round {}, {turn}", round + 1));
+                        }
+                    }
+                    bar.inc(1);
+                }
+            }
+            group.iter().try_for_each(Running::rest)?;
+        }
+        // Every round begins with another side, so that none always follows the same.
+        groups.rotate_left(1);
+    }
+    Ok(())
+}
+
+fn wake(group: &mut [Running], bar: &ProgressBar) -> Result<()> {
+    for running in group {
+        bar.set_message(format!("{}: getting ready", running.side.title()));
+        running.wake()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! What was to be reached, and whether it was. A goal that is missed says so.
+
+use paxoslease_bench::page::Page;
+
+use super::numbers::{count, three_digits, unevenness};
+use super::speed::per_second;
+use crate::case::{Case, What};
+use crate::figures::{Figures, Turn};
+use crate::side::Side;
+
+/// What a figure should be.
+#[derive(Clone, Copy)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// A figure beside its bound, as a cell of the table.
+struct Cell {
+    value: f64,
+    bound: Bound,
+    shown: fn(f64) -> String,
+}
+
+impl Cell {
+    fn is_met(&self) -> bool {
+        match self.bound {
+            Bound::AtLeast(min) => self.value >= min,
+            Bound::AtMost(max) => self.value <= max,
+        }
+    }
+
+    fn text(&self) -> String {
+        let verdict = if self.is_met() { "met" } else { "**missed**" };
+        format!("{}, {verdict}", (self.shown)(self.value))
+    }
+}
+
+/// A line of the table: what, the goal in words, and how the cell that blocks and the one that
+/// spins fare. Where a goal is about one of them, the other has no figure.
+struct Line {
+    what: String,
+    goal: String,
+    blocking: Option<Cell>,
+    spinning: Option<Cell>,
+}
+
+pub(crate) fn section(page: &mut Page, figures: &Figures) {
+    let lines: Vec<Line> = lines(figures)
+        .into_iter()
+        .filter(|line| line.blocking.is_some() || line.spinning.is_some())
+        .collect();
+    if lines.is_empty() {
+        return;
+    }
+    page.heading("Goals");
+    let cells = || lines.iter().flat_map(|line| [&line.blocking, &line.spinning]).flatten();
+    let (all, met) = (cells().count(), cells().filter(|cell| cell.is_met()).count());
+    page.say(&format!(
+        "What this service is to reach on a machine with two cores, load included. {met} of {all} \
+         figures do. *Blocking* is a cell whose threads sleep when there is nothing to do, as is \
+         the default; *spinning* one whose threads look for work a little longer before they do. \
+         Factors are medians of those within a round; ZooKeeper and etcd are counted with \
+         whichever is faster for them, one member or all."
+    ));
+    let text = |cell: &Option<Cell>| cell.as_ref().map(Cell::text).unwrap_or_default();
+    let rows: Vec<Vec<String>> = lines
+        .iter()
+        .map(|line| {
+            vec![line.what.clone(), line.goal.clone(), text(&line.blocking), text(&line.spinning)]
+        })
+        .collect();
+    page.table(&["load", "goal", "blocking", "spinning"], &rows);
+}
+
+fn lines(figures: &Figures) -> Vec<Line> {
+    let factor = |what: &str, case: Case, peer: Side, times: f64| {
+        let cell = |side| {
+            let peer = (peer, best(figures, peer, case.to_one())?);
+            let value = figures.ratio((side, case), peer, per_second)?.median;
+            Some(Cell { value, bound: Bound::AtLeast(times), shown: three_digits })
+        };
+        Line {
+            what: what.to_owned(),
+            goal: format!("at least {times} x {}", plain(peer)),
+            blocking: cell(Side::Ours),
+            spinning: cell(Side::OursSpinning),
+        }
+    };
+    let pairs = |in_flight| Case::new(What::Pairs, in_flight);
+    let mut lines = vec![
+        factor("pairs, 512 in flight, one node", pairs(512), Side::Redis, 1.5),
+        factor("pairs, 512 in flight, spread", pairs(512).spread(), Side::Redis, 2.0),
+        factor("pairs, 512 in flight, one node", pairs(512), Side::Redlock, 4.0),
+        factor("pairs, 512 in flight, one node", pairs(512), Side::ZooKeeper, 20.0),
+        factor("pairs, 512 in flight, one node", pairs(512), Side::Etcd, 50.0),
+        factor("pairs, 64 in flight, one node", pairs(64), Side::Redis, 1.3),
+        factor("pairs, 64 in flight, cores awake", Case::new(What::Awake, 64), Side::Redis, 1.0),
+    ];
+    for clients in [64, 512] {
+        let what = format!("pairs, {clients} clients with a connection each");
+        let case = Case::new(What::OwnConnections, clients);
+        lines.push(factor(&what, case, Side::Redis, 1.0));
+    }
+    for (in_flight, times) in [(64, 2.0), (512, 4.0)] {
+        let what = format!("renewals, {in_flight} in flight");
+        lines.push(factor(&what, Case::new(What::Renewals, in_flight), Side::Redis, times));
+    }
+    lines.extend(alone(figures));
+    lines.extend(handovers(figures));
+    lines
+}
+
+/// One client and nobody else: the median of a pair.
+fn alone(figures: &Figures) -> [Line; 2] {
+    let case = Case::new(What::Pairs, 1);
+    let median = |turn: &Turn| turn.latency_us[0];
+    let cell = |side, peer, max| {
+        let value = figures.ratio((side, case), (peer, case), median)?.median;
+        Some(Cell { value, bound: Bound::AtMost(max), shown: three_digits })
+    };
+    let what = "1 in flight, median of a pair";
+    [
+        Line {
+            what: what.to_owned(),
+            goal: "at most 1.2 x Redlock; 0.5 x spinning".to_owned(),
+            blocking: cell(Side::Ours, Side::Redlock, 1.2),
+            spinning: cell(Side::OursSpinning, Side::Redlock, 0.5),
+        },
+        Line {
+            what: what.to_owned(),
+            goal: "at most a tenth of etcd".to_owned(),
+            blocking: cell(Side::Ours, Side::Etcd, 0.1),
+            spinning: cell(Side::OursSpinning, Side::Etcd, 0.1),
+        },
+    ]
+}
+
+fn handovers(figures: &Figures) -> [Line; 3] {
+    let case = Case::new(What::Handovers, 16);
+    let what = || "hand-overs, 16 clients on one name".to_owned();
+    let rate = |side, min| {
+        let value = figures.row(side, case)?.median(per_second);
+        Some(Cell { value, bound: Bound::AtLeast(min), shown: count })
+    };
+    let shares = |side| {
+        let value = figures.row(side, case)?.unevenness()?;
+        Some(Cell { value, bound: Bound::AtMost(1.5), shown: unevenness })
+    };
+    let factor = |side| {
+        let peer = (Side::ZooKeeper, best(figures, Side::ZooKeeper, case)?);
+        let value = figures.ratio((side, case), peer, per_second)?.median;
+        Some(Cell { value, bound: Bound::AtLeast(20.0), shown: three_digits })
+    };
+    [
+        Line {
+            what: what(),
+            goal: "at least 12 k/s; 25 k/s spinning".to_owned(),
+            blocking: rate(Side::Ours, 12e3),
+            spinning: rate(Side::OursSpinning, 25e3),
+        },
+        Line {
+            what: what(),
+            goal: "luckiest at most 1.5 x unluckiest".to_owned(),
+            blocking: shares(Side::Ours),
+            spinning: shares(Side::OursSpinning),
+        },
+        Line {
+            what: what(),
+            goal: "at least 20 x ZooKeeper".to_owned(),
+            blocking: factor(Side::Ours),
+            spinning: factor(Side::OursSpinning),
+        },
+    ]
+}
+
+/// To one member or to all, whichever is faster for this service.
+fn best(figures: &Figures, side: Side, case: Case) -> Option<Case> {
+    let speed = |case: &Case| figures.row(side, *case).map(|row| row.median(per_second));
+    let cases = [case, case.spread()].into_iter().filter(|case| speed(case).is_some());
+    cases.max_by(|one, other| speed(one).unwrap_or(0.0).total_cmp(&speed(other).unwrap_or(0.0)))
+}
+
+/// As the goals call it.
+const fn plain(side: Side) -> &'static str {
+    match side {
+        Side::Redis | Side::RedisSaving => "one Redis",
+        Side::Redlock => "Redlock",
+        Side::Ours | Side::OursSpinning => "ours",
+        Side::ZooKeeper | Side::ZooKeeperInMemory => "ZooKeeper",
+        Side::Etcd | Side::EtcdInMemory => "etcd",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_that_is_missed_says_so() {
+        let cell = |value, bound| Cell { value, bound, shown: three_digits }.text();
+        assert_eq!(cell(1.5, Bound::AtLeast(1.5)), "1.50, met");
+        assert_eq!(cell(1.49, Bound::AtLeast(1.5)), "1.49, **missed**");
+        assert_eq!(cell(f64::INFINITY, Bound::AtMost(1.5)), "inf, **missed**");
+    }
+}

@@ -1,0 +1,169 @@
+//! How it was measured, on what, and what the figures do not say.
+
+use paxoslease_bench::page::Page;
+
+use super::numbers::three_digits;
+use crate::case::{CONNECTIONS, Case, HANDOVER_SPANS, What};
+use crate::figures::Figures;
+use crate::side::Side;
+
+pub(crate) fn how_to_read(page: &mut Page, figures: &Figures) {
+    let rounds = figures.method.rounds;
+    page.say(&format!(
+        "Everything shares {} cores: the service with all its members, and the load. So the figures \
+         say what the same work costs on the same machine, not what a cell on machines of its own \
+         reaches. A figure is the median of {rounds} rounds with the least and the greatest of them \
+         behind it; *beside Redis* is the factor within each round, so that a machine that is slower \
+         for a while is slower for both.",
+        figures.machine.cores,
+    ));
+    if let Some(promises) = promises(figures) {
+        page.say(&promises);
+    }
+}
+
+/// What is compared is not the same thing, and this says in what it differs.
+fn promises(figures: &Figures) -> Option<String> {
+    let is_there = |side| figures.sides().contains(&side);
+    let redis = is_there(Side::Redis).then_some(
+        "One Redis loses every lock when it dies, and its clients are safe only as long as it \
+         does not.",
+    );
+    let redlock = is_there(Side::Redlock).then_some(
+        "Redlock survives the death of one server, but relies on clocks and gives no fence.",
+    );
+    let logs = (is_there(Side::Etcd) || is_there(Side::ZooKeeper)).then_some(
+        "etcd and ZooKeeper write every change to the disks of a majority before they answer, \
+         because they keep data, too; leases would not need that, and ours does not do it.",
+    );
+    let parts: Vec<&str> = [redis, redlock, logs].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("They do not promise the same. {}", parts.join(" ")))
+}
+
+pub(crate) fn section(page: &mut Page, figures: &Figures) {
+    method(page, figures);
+    services(page, figures);
+    machine(page, figures);
+    caveats(page, figures);
+}
+
+fn method(page: &mut Page, figures: &Figures) {
+    let method = &figures.method;
+    page.heading("Method");
+    page.list(&[
+        "`cargo xtask bench peers` installs what is missing, builds, starts every cell as real \
+         processes on loopback with ports and folders of their own, and ends them by their ids."
+            .to_owned(),
+        "The load is one thread in one process, whoever is asked. It reads what a connection has, \
+         answers from slots that each have one operation under way, and writes once; the clients \
+         of all services are built that way, pipelined alike."
+            .to_owned(),
+        format!(
+            "Only one service is under load at a time. Each turn runs {} ms before anything \
+             counts, then {} ms that do, {HANDOVER_SPANS} times as long for hand-overs. Every round begins with \
+             another service.",
+            method.warmup_ms, method.turn_ms,
+        ),
+        "ZooKeeper and etcd talk among themselves even when nobody asks, so their processes are \
+         stopped (SIGSTOP) while others are measured, and put under load after SIGCONT until all \
+         is well, before anything counts. The first time that takes several seconds, so that the \
+         JVM has compiled what it is going to run."
+            .to_owned(),
+        format!(
+            "A pair is a lease taken and given back. Redis: `SET key token NX PX ms` and a script \
+             that compares the token and deletes. Redlock: the same on three servers, granted by \
+             a majority in time. ZooKeeper: create and delete of an ephemeral node. etcd: a \
+             transaction that puts the key if it is absent, on a lease that was granted before, \
+             and one that deletes it. ttl {} s throughout.",
+            crate::case::TTL.as_secs(),
+        ),
+        "Hand-overs in ZooKeeper and etcd follow their own recipes: sequential nodes, or keys by \
+         revision, each client watching the one before it."
+            .to_owned(),
+    ]);
+}
+
+fn services(page: &mut Page, figures: &Figures) {
+    page.heading("Versions and settings");
+    page.say(
+        "Defaults, but for what is said here. Variants of a service have its fastest settings that \
+         somebody could want, or its defaults where the fastest ones are compared above.",
+    );
+    let rows: Vec<Vec<String>> = figures
+        .services
+        .iter()
+        .map(|service| {
+            let title = service.side.title().to_owned();
+            vec![title, service.version.clone(), service.settings.clone()]
+        })
+        .collect();
+    page.table(&["service", "version", "settings"], &rows);
+}
+
+fn machine(page: &mut Page, figures: &Figures) {
+    let machine = &figures.machine;
+    page.heading("Machine");
+    let kind = if machine.virtualised { "A virtual machine with" } else { "A machine with" };
+    page.say(&format!(
+        "{kind} {} cores of {}, {} GiB of memory, {}, Linux {}. The load average before the run was \
+         {}; {} % of the time during it was given to other guests of the host.",
+        machine.cores,
+        machine.processor,
+        machine.memory_gib,
+        machine.system,
+        machine.kernel,
+        three_digits(machine.load_before),
+        three_digits(machine.stolen_percent),
+    ));
+}
+
+fn caveats(page: &mut Page, figures: &Figures) {
+    page.heading("Caveats");
+    let mut caveats = vec![
+        format!(
+            "Loopback has no distance. Between machines a lease costs at least one round trip more \
+             than with one Redis, and of {} cores shared by all, the load takes its part.",
+            figures.machine.cores,
+        ),
+        format!(
+            "{CONNECTIONS} connections with much in flight are how a service is loaded that \
+             leases for many; a program with one lease is nearer to *1 in flight* or *a \
+             connection each*."
+        ),
+        "Spinning trades processor time for wake-ups. On a machine with as few cores as this one it \
+         also takes time from the load generator, so that it can be slower where all cores have \
+         work."
+            .to_owned(),
+        "The disk of a virtual machine decides what etcd and ZooKeeper reach with their defaults; on \
+         tmpfs they wait for no disk, and would lose what they promise to keep."
+            .to_owned(),
+        "The clients are our own, written for this comparison, because clients of as many libraries \
+         would have been compared instead."
+            .to_owned(),
+    ];
+    let failures: Vec<String> = figures
+        .failures()
+        .map(|(row, count)| format!("{}, {}: {count}", row.side.title(), row.case))
+        .collect();
+    if !failures.is_empty() {
+        caveats.push(format!(
+            "Operations that failed over all rounds, not counted above: {}.",
+            failures.join("; ")
+        ));
+    }
+    if !figures.troubles.is_empty() {
+        let troubles = figures.troubles.join("; ");
+        caveats.push(format!("Turns that came to nothing and are missing: {troubles}."));
+    }
+    let has_polling = [Side::Redis, Side::Redlock]
+        .iter()
+        .any(|side| figures.row(*side, Case::new(What::Handovers, 16)).is_some());
+    if has_polling {
+        caveats.push(
+            "Redis and Redlock could be polled more seldom or more often than every millisecond, for \
+             less or more of their processors' time; lock libraries wait longer."
+                .to_owned(),
+        );
+    }
+    page.list(&caveats);
+}
