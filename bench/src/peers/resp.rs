@@ -40,7 +40,8 @@ pub(super) fn await_service(endpoint: &str, dialect: Dialect) -> Result<()> {
     let mut plan = Plan::new([endpoint], Workload::Pairs);
     (plan.dialect, plan.extent, plan.warmup) = (dialect, Extent::Count(1), Duration::ZERO);
     (plan.in_flight, plan.connections) = (1, 1);
-    plan.names = "ready/".to_owned();
+    // A cell may be told to grant nothing longer.
+    (plan.names, plan.ttl) = ("ready/".to_owned(), Duration::from_millis(500));
     await_until(endpoint, || match paxoslease_load::run(&plan, &mut |_| {}) {
         Ok(report) if report.operations == 1 => Ok(()),
         Ok(report) => bail!(report.last_error.unwrap_or_default()),
