@@ -1,0 +1,203 @@
+//! What becomes of the services when there is much of something, or something goes wrong: many
+//! leases held, renewed and expiring, a member that dies, a start, a neighbour that takes a core.
+//!
+//! Each part starts processes of its own with what it needs of them, measures in its own rounds
+//! and returns plain rows. What is made of them is the page's business.
+
+mod failover;
+mod growth;
+mod memory;
+mod metrics;
+mod neighbour;
+mod renewed;
+mod stalls;
+mod start;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+use paxoslease_bench::peers::{Load, Ours, OursSettings, Service, Target};
+use paxoslease_bench::process::Process;
+use paxoslease_load::{Extent, Workload};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::failover::Clients;
+pub(crate) use self::renewed::Latency;
+pub(crate) use self::stalls::Phase;
+pub(crate) use self::start::After;
+use crate::side::Side;
+
+/// So long that nothing ends during a run.
+const HELD_FOR: Duration = Duration::from_secs(3600);
+/// Requests under way while leases are taken.
+const FILL_IN_FLIGHT: u32 = 512;
+const CONNECTIONS: u32 = 4;
+
+/// One kind of measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Part {
+    Memory,
+    Growth,
+    Renewed,
+    Stalls,
+    Failover,
+    Start,
+    Neighbour,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Memory,
+        Self::Growth,
+        Self::Renewed,
+        Self::Stalls,
+        Self::Failover,
+        Self::Start,
+        Self::Neighbour,
+    ];
+}
+
+/// What `--only` is looked for in.
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Memory => "memory per held lease",
+            Self::Growth => "CPU per pair while leases are held",
+            Self::Renewed => "pairs beside leases that are renewed",
+            Self::Stalls => "stalls with many leases",
+            Self::Failover => "fail-over",
+            Self::Start => "start",
+            Self::Neighbour => "beside a busy neighbour",
+        })
+    }
+}
+
+/// How much to measure, and of whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) paxoslease: PathBuf,
+    /// Those who are not asked for are not started.
+    pub(crate) sides: Vec<Side>,
+    pub(crate) parts: Vec<Part>,
+    /// Fewer rounds, fewer leases.
+    pub(crate) quick: bool,
+}
+
+/// All that was measured. What was not asked for is empty.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    pub(crate) memory: Vec<memory::Row>,
+    pub(crate) growth: Vec<growth::Row>,
+    pub(crate) renewed: Vec<renewed::Row>,
+    pub(crate) stalls: Vec<stalls::Row>,
+    pub(crate) failover: Vec<failover::Row>,
+    pub(crate) start: Vec<start::Row>,
+    pub(crate) neighbour: Vec<neighbour::Row>,
+}
+
+/// Where a measurement says what it is doing, for people.
+pub(crate) type Told<'a> = &'a dyn Fn(&str);
+
+/// Measures one part after the other, into `figures`. A part that fails is a trouble, which
+/// is told, and leaves no rows.
+pub(crate) fn measure(
+    plan: &Plan,
+    figures: &mut Figures,
+    told: Told<'_>,
+    trouble: &mut dyn FnMut(String),
+) {
+    for part in &plan.parts {
+        let measured = match part {
+            Part::Memory => memory::measure(plan, told).map(|rows| figures.memory = rows),
+            Part::Growth => growth::measure(plan, told).map(|rows| figures.growth = rows),
+            Part::Renewed => renewed::measure(plan, told).map(|rows| figures.renewed = rows),
+            Part::Stalls => stalls::measure(plan, told).map(|rows| figures.stalls = rows),
+            Part::Failover => failover::measure(plan, told).map(|rows| figures.failover = rows),
+            Part::Start => start::measure(plan, told).map(|rows| figures.start = rows),
+            Part::Neighbour => neighbour::measure(plan, told).map(|rows| figures.neighbour = rows),
+        };
+        if let Err(error) = measured {
+            trouble(format!("{part}: {error:#}"));
+        }
+    }
+}
+
+impl Plan {
+    fn pick<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    /// Those of `wanted` that are asked for.
+    fn among(&self, wanted: &[Side]) -> Vec<Side> {
+        wanted.iter().copied().filter(|side| self.sides.contains(side)).collect()
+    }
+
+    /// Starts a service; of ours, with this as the longest lease.
+    fn start(&self, side: Side, max_lease: Duration) -> Result<Box<dyn Service>> {
+        if side.is_ours() {
+            Ok(Box::new(self.start_ours(side, max_lease)?))
+        } else {
+            side.start(&self.paxoslease)
+        }
+    }
+
+    /// A cell of ours whose metrics can be read.
+    fn start_ours(&self, side: Side, max_lease: Duration) -> Result<Ours> {
+        Ours::start(self.settings_of_ours(side, max_lease))
+    }
+
+    fn settings_of_ours(&self, side: Side, max_lease: Duration) -> OursSettings {
+        let max_lease = format!("{}ms", max_lease.as_millis());
+        let mut settings = side.settings_of_ours(&self.paxoslease);
+        settings.options.extend(["--max-lease".to_owned(), max_lease]);
+        settings.has_http = true;
+        settings
+    }
+}
+
+/// Pairs in a closed loop, as elsewhere on the page.
+fn pairs(in_flight: u32, span: Duration) -> Load {
+    Load {
+        workload: Workload::Pairs,
+        target: Target::One,
+        connections: CONNECTIONS.min(in_flight),
+        in_flight,
+        extent: Extent::Lasting(span),
+        rate: None,
+        ttl: Duration::from_secs(15),
+        names: "pairs/".to_owned(),
+        warmup: Duration::ZERO,
+    }
+}
+
+/// Takes so many leases of 23-byte names that nobody has taken yet, and leaves them held. The
+/// last one cannot be over before all are.
+fn fill(service: &dyn Service, series: u32, leases: u32) -> Result<()> {
+    let load = Load {
+        workload: Workload::Fill,
+        extent: Extent::Count(u64::from(leases)),
+        ttl: HELD_FOR,
+        names: format!("held/series/{series:02}"),
+        ..pairs(FILL_IN_FLIGHT.min(leases), HELD_FOR)
+    };
+    let filled = service.run(&load)?;
+    ensure!(
+        filled.operations == u64::from(leases),
+        "{} of {leases} leases taken: {}",
+        filled.operations,
+        filled.last_error.unwrap_or_default()
+    );
+    Ok(())
+}
+
+/// What all members ran so far.
+fn cpu(service: &dyn Service) -> Result<Duration> {
+    service.members().iter().map(Process::cpu).sum()
+}
+
+fn millis(span: Duration) -> f64 {
+    crate::figures::rounded(span.as_secs_f64() * 1e3)
+}

@@ -1,0 +1,74 @@
+//! What a held lease costs each member in resident memory, taken through the service itself.
+//!
+//! What a member occupied under a small load before is subtracted. A service that collects
+//! garbage, or keeps a history, occupies more than it needs: that is what it costs, too.
+
+use anyhow::Result;
+use paxoslease_bench::peers::{Load, Service};
+use paxoslease_bench::process::Process;
+use paxoslease_load::{Extent, Workload};
+use serde::{Deserialize, Serialize};
+
+use super::{HELD_FOR, Plan, Told, fill, pairs};
+use crate::figures::rounded;
+use crate::side::Side;
+
+const MANY: [u32; 3] = [100_000, 1_000_000, 10_000_000];
+/// Of these alone ten million are asked.
+const MOST: [Side; 2] = [Side::Ours, Side::Redis];
+/// They take minutes and gigabytes for what others take in seconds.
+const FEWEST: [Side; 2] = [Side::ZooKeeper, Side::Etcd];
+const SIDES: [Side; 5] = [Side::Redis, Side::Redlock, Side::Ours, Side::ZooKeeper, Side::Etcd];
+
+/// So many leases on one side.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) side: Side,
+    pub(crate) leases: u32,
+    /// Per lease, of every member.
+    pub(crate) bytes: Vec<f64>,
+}
+
+pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for side in plan.among(&SIDES) {
+        let steps = if FEWEST.contains(&side) || plan.quick {
+            &MANY[..1]
+        } else if MOST.contains(&side) {
+            &MANY[..]
+        } else {
+            &MANY[..2]
+        };
+        let service = plan.start(side, HELD_FOR)?;
+        if !service.can(&Load { workload: Workload::Fill, ..pairs(1, HELD_FOR) }) {
+            continue;
+        }
+        settle(&*service)?;
+        let before = resident(&*service)?;
+        let mut held = 0;
+        for (series, leases) in (0..).zip(steps) {
+            told(&format!("{}: {leases} leases held", side.title()));
+            fill(&*service, series, leases - held)?;
+            held = *leases;
+            let after = resident(&*service)?;
+            let each = before
+                .iter()
+                .zip(after)
+                .map(|(before, after)| rounded((after as f64 - *before as f64) / f64::from(held)));
+            rows.push(Row { side, leases: held, bytes: each.collect() });
+        }
+    }
+    Ok(rows)
+}
+
+/// Buffers and the like are there after a load over few names.
+fn settle(service: &dyn Service) -> Result<()> {
+    let workload = Workload::Renew { leases: super::FILL_IN_FLIGHT };
+    let extent = Extent::Count(u64::from(20 * super::FILL_IN_FLIGHT));
+    let load = Load { workload, extent, ..pairs(super::FILL_IN_FLIGHT, HELD_FOR) };
+    service.run(&load).map(drop)
+}
+
+fn resident(service: &dyn Service) -> Result<Vec<u64>> {
+    service.members().iter().map(Process::rss).collect()
+}

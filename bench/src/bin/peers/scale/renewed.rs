@@ -1,0 +1,135 @@
+//! Many leases held and renewed, each at a third of its ttl, while other clients acquire and
+//! release at a rate. Both loads are due at fixed times, and a pair's latency counts from when it
+//! was due: what waits behind a stall shows.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
+use paxoslease_bench::clock::sleep;
+use paxoslease_bench::peers::{Persistence, Redis};
+use paxoslease_load::{Dialect, Extent, Report, Workload};
+use serde::{Deserialize, Serialize};
+
+use super::{HELD_FOR, Plan, Told};
+use crate::figures::rounded;
+use crate::side::Side;
+
+const LEASES: u32 = 1_000_000;
+const QUICK_LEASES: u32 = 100_000;
+const TTL: Duration = Duration::from_secs(30);
+const PAIRS_PER_SECOND: f64 = 10_000.0;
+const WARMUP: Duration = Duration::from_secs(1);
+const SIDES: [Side; 3] = [Side::Redis, Side::Ours, Side::OursSpinning];
+/// From the first renewal to the last, longer than the pairs that run beside them.
+const AROUND: Duration = Duration::from_secs(3);
+const IN_FLIGHT: u32 = 512;
+
+/// One side.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) side: Side,
+    pub(crate) leases: u32,
+    pub(crate) ttl_ms: u64,
+    /// Those that were due, and those that came about.
+    pub(crate) renewals_due_per_second: f64,
+    pub(crate) renewals_per_second: f64,
+    pub(crate) pairs_due_per_second: f64,
+    pub(crate) pairs_per_second: f64,
+    /// Of a pair when nothing else happens.
+    pub(crate) alone: Latency,
+    /// Of a pair beside the renewals.
+    pub(crate) beside: Latency,
+    /// Renewals and pairs that failed.
+    pub(crate) failures: u64,
+}
+
+/// From when it was due to when it was done, in microseconds.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p99_9_us: f64,
+    pub(crate) max_us: f64,
+}
+
+impl Latency {
+    pub(super) fn of(nanos: &Histogram<u64>) -> Self {
+        let at = |quantile| rounded(nanos.value_at_quantile(quantile) as f64 / 1e3);
+        Self { p50_us: at(0.5), p99_us: at(0.99), p99_9_us: at(0.999), max_us: at(1.0) }
+    }
+}
+
+pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for side in plan.among(&SIDES) {
+        told(&format!("{}: many leases renewed, pairs beside", side.title()));
+        let measured = if side.is_ours() {
+            let cell = plan.start_ours(side, HELD_FOR)?;
+            row(plan, side, Dialect::Paxoslease, &cell.endpoints()[0])
+        } else {
+            let redis = Redis::start(Persistence::Nothing)?;
+            row(plan, side, Dialect::Redis, redis.endpoint())
+        };
+        rows.push(measured?);
+    }
+    Ok(rows)
+}
+
+fn row(plan: &Plan, side: Side, dialect: Dialect, endpoint: &str) -> Result<Row> {
+    let leases = plan.pick(QUICK_LEASES, LEASES);
+    let span = Duration::from_secs(plan.pick(3, 15));
+    let load = |workload, rate| {
+        let mut load = paxoslease_load::Plan::new([endpoint], workload);
+        (load.dialect, load.ttl, load.rate) = (dialect, TTL, Some(rate));
+        (load.in_flight, load.connections) = (IN_FLIGHT, super::CONNECTIONS);
+        load
+    };
+    let mut pairs = load(Workload::Pairs, PAIRS_PER_SECOND);
+    (pairs.extent, pairs.warmup) = (Extent::Lasting(span), WARMUP);
+    pairs.names = "pairs/".to_owned();
+    let alone = paxoslease_load::run(&pairs, &mut |_| {})?;
+
+    let due = 3.0 * f64::from(leases) / TTL.as_secs_f64();
+    let mut renewals = load(Workload::Renew { leases }, due);
+    (renewals.extent, renewals.warmup) = (Extent::Lasting(span + AROUND), WARMUP);
+    renewals.names = "held/series/00".to_owned();
+    let (renewed, beside) = at_once(&renewals, &pairs)?;
+    Ok(Row {
+        side,
+        leases,
+        ttl_ms: TTL.as_millis() as u64,
+        renewals_due_per_second: rounded(due),
+        renewals_per_second: rounded(renewed.per_second),
+        pairs_due_per_second: PAIRS_PER_SECOND,
+        pairs_per_second: rounded(beside.per_second),
+        alone: Latency::of(&alone.whole_nanos),
+        beside: Latency::of(&beside.whole_nanos),
+        failures: renewed.failures() + beside.failures(),
+    })
+}
+
+/// Begins the second load when the first has taken its leases and renews them.
+fn at_once(
+    renewals: &paxoslease_load::Plan,
+    pairs: &paxoslease_load::Plan,
+) -> Result<(Report, Report)> {
+    let is_renewing = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let renewing = scope.spawn(|| {
+            paxoslease_load::run(renewals, &mut |progress| {
+                is_renewing.fetch_or(progress.doing == "measuring", Ordering::Relaxed);
+            })
+        });
+        while !is_renewing.load(Ordering::Relaxed) && !renewing.is_finished() {
+            sleep(Duration::from_millis(10));
+        }
+        let beside = paxoslease_load::run(pairs, &mut |_| {});
+        let renewed = renewing.join().ok().context("the load panicked")?;
+        let (renewed, beside) = (renewed?, beside?);
+        ensure!(renewed.operations > 0, "nothing was renewed");
+        Ok((renewed, beside))
+    })
+}
