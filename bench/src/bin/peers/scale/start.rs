@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use paxoslease_bench::clock::{now, sleep};
-use paxoslease_bench::peers::{Ours, Service};
+use paxoslease_bench::peers::{Load, Ours, Service};
 use serde::{Deserialize, Serialize};
 
-use super::{HELD_FOR, Plan, Told, fill, metrics, millis};
+use super::{HELD_FOR, Plan, Told, fill, metrics, millis, pairs};
 use crate::side::Side;
 
 const SIDES: [Side; 5] = [Side::Ours, Side::Redis, Side::Redlock, Side::ZooKeeper, Side::Etcd];
 /// What a member that was killed waits for.
 const MAX_LEASE: Duration = Duration::from_secs(2);
 const VOTES_MAX: Duration = Duration::from_secs(60);
+const IN_FLIGHT: u32 = 16;
+const LOADED_FOR: Duration = Duration::from_millis(500);
 const LEASES: u32 = 1_000_000;
 const QUICK_LEASES: u32 = 100_000;
 /// The last, as in a fail-over: the others go on.
@@ -87,7 +89,11 @@ fn of_ours(plan: &Plan, after: After, max_lease: Duration, held: u32, turns: u32
     for _ in 0..turns {
         match after {
             After::Stop => cell.members()[MEMBER].stop()?,
-            After::Kill | After::Nothing => cell.members()[MEMBER].kill()?,
+            After::Kill | After::Nothing => {
+                // Without leases of late there would be nothing to wait for.
+                cell.run(&Load { ttl: max_lease, ..pairs(IN_FLIGHT, LOADED_FOR) })?;
+                cell.members()[MEMBER].kill()?;
+            }
         }
         let began_at = now();
         cell.restart(MEMBER)?;
