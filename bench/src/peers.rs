@@ -2,9 +2,16 @@
 //! load. Whatever is compared is asked through [`Service`]; how it is spoken to is nobody else's
 //! business.
 
+mod engine;
+mod etcd;
+mod measure;
+mod names;
 mod ours;
 mod redis;
+mod redlock;
 mod resp;
+mod wire;
+mod zookeeper;
 
 use std::time::Duration;
 
@@ -12,9 +19,12 @@ use anyhow::Result;
 use hdrhistogram::Histogram;
 use paxoslease_load::{Extent, Shares, Workload};
 
+pub use self::etcd::Etcd;
 pub use self::ours::{Ours, OursSettings};
 pub use self::redis::{Persistence, Redis};
-use crate::process::Process;
+pub use self::redlock::Redlock;
+pub use self::zookeeper::{ZooKeeper, ZooKeeperSettings};
+use crate::process::{Folder, Process};
 
 /// A service whose processes run, and whom loads can be put on: several at once too, from threads
 /// of their own, and while a member dies.
@@ -90,6 +100,32 @@ pub enum Target {
     Spread,
 }
 
+/// Where a service that logs before it answers puts its log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Storage {
+    /// On the disk where temporary files are, with every sync it asks for.
+    Disk,
+    /// On a file system in memory, where a sync costs nothing: as fast as it gets without giving
+    /// up its protocol, but what was promised dies with the machine.
+    Memory,
+}
+
+impl Storage {
+    fn folder(self, what: &str) -> Result<Folder> {
+        match self {
+            Self::Disk => Folder::new(what),
+            Self::Memory => Folder::in_memory(what),
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Disk => "log synced to disk, as is the default",
+            Self::Memory => "log on tmpfs, lost with the machine",
+        }
+    }
+}
+
 /// What came of a load.
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -107,4 +143,24 @@ pub struct Loaded {
     pub shares: Option<Shares>,
     /// The longest time in which nothing succeeded.
     pub longest_gap: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four in flight on two connections, after ten milliseconds that do not count.
+    pub(super) fn load(workload: Workload, extent: Extent) -> Load {
+        Load {
+            workload,
+            target: Target::One,
+            connections: 2,
+            in_flight: 4,
+            extent,
+            rate: None,
+            ttl: Duration::from_secs(15),
+            names: "load/".to_owned(),
+            warmup: Duration::from_millis(10),
+        }
+    }
 }

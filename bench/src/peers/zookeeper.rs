@@ -1,0 +1,196 @@
+//! An ensemble of three ZooKeeper servers, and ephemeral nodes as locks.
+//!
+//! A pair creates a node that lives as long as its session, and deletes it. A renewal is a ping,
+//! which renews all of a session's nodes at once: there is no other. A lock that is waited for
+//! follows ZooKeeper's own recipe: a sequential node, and a watch on the one before. How long a
+//! session lasts without a ping is for the ensemble to decide: two to twenty of its ticks.
+
+mod client;
+mod jute;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use self::client::Client;
+use super::engine::Engine;
+use super::resp::await_until;
+use super::wire::converse;
+use super::{Load, Loaded, Service, Storage, Target};
+use crate::process::{Folder, Process, free_ports};
+
+const SERVERS: usize = 3;
+/// Where Debian puts it.
+const JAR: &str = "/usr/share/java/zookeeper.jar";
+const CONFIGURATION: &str = "/etc/zookeeper/conf";
+const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// How ZooKeeper's servers are started.
+#[derive(Clone, Debug)]
+pub struct ZooKeeperSettings {
+    /// Where its log is synced to.
+    pub storage: Storage,
+    /// The most memory that objects of a server may take, as `java -Xmx` takes it.
+    pub heap: String,
+}
+
+impl Default for ZooKeeperSettings {
+    /// As ZooKeeper's own script does.
+    fn default() -> Self {
+        Self { storage: Storage::Disk, heap: "1000m".to_owned() }
+    }
+}
+
+/// An ensemble of three.
+#[derive(Debug)]
+pub struct ZooKeeper {
+    settings: ZooKeeperSettings,
+    clients: [u16; SERVERS],
+    servers: Vec<Process>,
+    folder: Folder,
+}
+
+impl ZooKeeper {
+    /// Starts an ensemble and waits until every server leads or follows.
+    ///
+    /// # Errors
+    /// When it is not installed or does not come up.
+    pub fn start(settings: ZooKeeperSettings) -> Result<Self> {
+        let is_installed = Path::new(JAR).exists();
+        ensure!(is_installed, "no {JAR}; on Debian: apt-get install zookeeperd");
+        let folder = settings.storage.folder("zookeeper")?;
+        let ports: [u16; 3 * SERVERS] = free_ports()?;
+        let clients = std::array::from_fn(|server| ports[server]);
+        let mut ensemble = Self { settings, clients, servers: Vec::new(), folder };
+        for server in 0..SERVERS {
+            ensemble.configure(server, &ports[SERVERS..])?;
+        }
+        for server in 0..SERVERS {
+            ensemble.servers.push(ensemble.spawn(server)?);
+        }
+        for server in 0..SERVERS {
+            ensemble.await_server(server)?;
+        }
+        Ok(ensemble)
+    }
+
+    fn configure(&self, server: usize, ports: &[u16]) -> Result<()> {
+        let folder = self.folder.join(server.to_string());
+        fs::create_dir(&folder)?;
+        fs::write(folder.join("myid"), (server + 1).to_string())?;
+        let peers: String = (1..)
+            .zip(ports.chunks(2))
+            .map(|(peer, ports)| format!("server.{peer}=127.0.0.1:{}:{}\n", ports[0], ports[1]))
+            .collect();
+        // The first three are what it is shipped with. A benchmark has more connections from one
+        // address than it usually lets in, and three servers cannot share a port for people.
+        let text = format!(
+            "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir={}\nclientPort={}\n\
+             clientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n{peers}",
+            folder.display(),
+            self.clients[server],
+        );
+        Ok(fs::write(folder.join("zoo.cfg"), text)?)
+    }
+
+    fn spawn(&self, server: usize) -> Result<Process> {
+        let folder = self.folder.join(server.to_string());
+        let mut command = Command::new("java");
+        command.arg(format!("-Xmx{}", self.settings.heap));
+        command.args(["-cp", &format!("{CONFIGURATION}:{JAR}")]);
+        command.arg("-Dzookeeper.root.logger=WARN,CONSOLE");
+        command.arg(MAIN).arg(folder.join("zoo.cfg"));
+        Process::spawn(command, &folder.join("log")).context("is a Java runtime installed?")
+    }
+
+    fn address(&self, server: usize) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.clients[server]))
+    }
+
+    fn await_server(&self, server: usize) -> Result<()> {
+        await_until("a ZooKeeper server", || self.status(server))
+            .with_context(|| self.servers[server].said())?;
+        Ok(())
+    }
+
+    /// What a server says of itself, once it is part of the ensemble.
+    fn status(&self, server: usize) -> Result<String> {
+        let mut stream = TcpStream::connect(self.address(server))?;
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        stream.write_all(b"srvr")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        ensure!(text.contains("Mode:"), "it does not serve: {text}");
+        Ok(text)
+    }
+
+    fn leader(&self) -> Result<usize> {
+        let leads =
+            |server: &usize| self.status(*server).is_ok_and(|text| text.contains("Mode: leader"));
+        (0..SERVERS).find(leads).context("nobody leads")
+    }
+}
+
+impl Service for ZooKeeper {
+    fn name(&self) -> &'static str {
+        match self.settings.storage {
+            Storage::Disk => "ZooKeeper",
+            Storage::Memory => "ZooKeeper on tmpfs",
+        }
+    }
+
+    fn version(&self) -> Result<String> {
+        let status = self.status(self.leader()?)?;
+        let version = status.split(": ").nth(1).context("no version")?;
+        Ok(version.split(['-', ',']).next().unwrap_or_default().to_owned())
+    }
+
+    fn settings(&self) -> String {
+        let storage = self.settings.storage.text();
+        let heap = &self.settings.heap;
+        format!("{storage}, -Xmx{heap}, maxClientCnxns=0; sessions last 4 to 40 s")
+    }
+
+    fn members(&self) -> &[Process] {
+        &self.servers
+    }
+
+    fn can(&self, load: &Load) -> bool {
+        load.rate.is_none()
+    }
+
+    /// One is the leader, which decides without asking the way.
+    fn run(&self, load: &Load) -> Result<Loaded> {
+        ensure!(self.can(load), "{} cannot be asked at a rate", self.name());
+        let first = match load.target {
+            Target::One => self.leader()?,
+            Target::Spread => 0,
+        };
+        let client = Client::new(load);
+        let addresses = (0..client.connections()).map(|link| {
+            let turn = if load.target == Target::Spread { link } else { 0 };
+            let servers = (0..SERVERS).map(|server| (first + turn + server) % SERVERS);
+            servers.map(|server| self.address(server)).collect()
+        });
+        let addresses = addresses.collect();
+        let mut engine = Engine::new(client, load);
+        converse(addresses, &mut engine)?;
+        Ok(engine.loaded())
+    }
+
+    fn first_to_kill(&self) -> Result<Option<usize>> {
+        self.leader().map(Some)
+    }
+
+    fn restart(&mut self, member: usize) -> Result<()> {
+        self.servers[member].kill()?;
+        self.servers[member] = self.spawn(member)?;
+        self.await_server(member)
+    }
+}

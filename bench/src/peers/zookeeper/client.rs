@@ -1,0 +1,371 @@
+//! The client's side of ZooKeeper, without sockets: sessions, ephemeral nodes, and the recipe for
+//! locks that are waited for.
+//!
+//! A connection is a session, and clients share sessions as threads of a program do. Requests are
+//! pipelined; a session's answers come in the order of its requests.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use paxoslease_load::Workload;
+
+use super::super::Load;
+use super::super::engine::{Ask, Links, Outcome, Protocol};
+use super::super::names::Spelling;
+use super::jute::{self, NO_NODE, NODE_EXISTS, Node, OK, PING_XID, Reader, Said, Session};
+
+/// A request that is no client's, but part of the greeting.
+const NOBODY: u32 = u32::MAX;
+/// The digits that the ensemble puts behind the names of sequential nodes.
+const SEQUENCE_LEN: usize = 10;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Down,
+    /// The session is not confirmed.
+    Connecting,
+    /// The nodes above ours are made.
+    Greeting,
+    Ready,
+    /// Said goodbye.
+    Closing,
+}
+
+#[derive(Debug)]
+struct Link {
+    state: State,
+    session: Session,
+    /// Whose answers are to come, and their numbers.
+    asked: VecDeque<(u32, i32)>,
+    xid: i32,
+}
+
+/// What a client waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Idle,
+    Create,
+    Delete,
+    Ping,
+    /// Its node in the queue for the lock.
+    Enqueue,
+    /// Who is in the queue.
+    List,
+    /// Whether the one before is still there.
+    Watch,
+    /// The notification that it is not.
+    Wait,
+}
+
+#[derive(Clone, Debug)]
+struct Waiter {
+    step: Step,
+    /// Its node in the queue.
+    own: Vec<u8>,
+    /// The node before.
+    watched: Vec<u8>,
+    /// Whether the notification came before the answer that promised it.
+    is_gone: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    timeout_ms: i32,
+    spelling: Spelling,
+    /// Nodes that must exist before ours can.
+    parents: Vec<Vec<u8>>,
+    /// The parent of the queue, in a hand-over.
+    queue: Option<Vec<u8>>,
+    links: Links,
+    connections: Vec<Link>,
+    waiters: Vec<Waiter>,
+    outcomes: VecDeque<(u32, Outcome)>,
+    is_closing: bool,
+}
+
+impl Client {
+    pub(super) fn new(load: &Load) -> Self {
+        let connections = load.connections.min(load.in_flight);
+        let prefix = format!("/{}", load.names);
+        let slashes = prefix.match_indices('/').map(|(place, _)| place).skip(1);
+        let mut parents: Vec<Vec<u8>> =
+            slashes.map(|place| prefix.as_bytes()[..place].to_vec()).collect();
+        let queue =
+            (load.workload == Workload::Handover).then(|| format!("{prefix}lock").into_bytes());
+        parents.extend(queue.clone());
+        let link = |_| Link {
+            state: State::Down,
+            session: Session::default(),
+            asked: VecDeque::new(),
+            xid: 0,
+        };
+        let waiter =
+            Waiter { step: Step::Idle, own: Vec::new(), watched: Vec::new(), is_gone: false };
+        Self {
+            timeout_ms: i32::try_from(load.ttl.as_millis()).unwrap_or(i32::MAX),
+            spelling: Spelling::new(&prefix),
+            parents,
+            queue,
+            links: Links::new(connections as usize),
+            connections: (0..connections).map(link).collect(),
+            waiters: vec![waiter; load.in_flight as usize],
+            outcomes: VecDeque::new(),
+            is_closing: false,
+        }
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    fn link(&self, client: u32) -> usize {
+        client as usize % self.connections.len()
+    }
+
+    /// Sends a request whose answer is this client's.
+    fn send(&mut self, link: usize, client: u32, put: impl FnOnce(&mut Vec<u8>, i32)) {
+        let Link { asked, xid, .. } = &mut self.connections[link];
+        *xid = (*xid + 1) & i32::MAX;
+        asked.push_back((client, *xid));
+        put(self.links.say(link), *xid);
+    }
+
+    fn enter(&mut self, client: u32, step: Step) {
+        let link = self.link(client);
+        self.waiters[client as usize].step = step;
+        let queue = self.queue.clone().unwrap_or_default();
+        match step {
+            Step::Enqueue => {
+                let path = [queue.as_slice(), b"/c-"].concat();
+                self.send(link, client, |out, xid| {
+                    jute::put_create(out, xid, &path, Node::Sequential);
+                });
+            }
+            Step::List => self.send(link, client, |out, xid| jute::put_children(out, xid, &queue)),
+            Step::Watch => {
+                self.waiters[client as usize].is_gone = false;
+                let path = self.waiters[client as usize].watched.clone();
+                self.send(link, client, |out, xid| jute::put_exists(out, xid, &path));
+            }
+            Step::Delete => {
+                let path = self.waiters[client as usize].own.clone();
+                self.send(link, client, |out, xid| jute::put_delete(out, xid, &path));
+            }
+            Step::Ping => {
+                self.connections[link].asked.push_back((client, PING_XID));
+                jute::put_ping(self.links.say(link));
+            }
+            Step::Create => {
+                let path = self.waiters[client as usize].own.clone();
+                self.send(link, client, |out, xid| {
+                    jute::put_create(out, xid, &path, Node::Ephemeral);
+                });
+            }
+            Step::Idle | Step::Wait => {}
+        }
+    }
+
+    fn come_to(&mut self, client: u32, outcome: Outcome) {
+        self.waiters[client as usize].step = Step::Idle;
+        self.outcomes.push_back((client, outcome));
+    }
+
+    fn answered(&mut self, client: u32, error: i32, mut body: Reader<'_>) -> Result<()> {
+        let step = self.waiters[client as usize].step;
+        match (step, error) {
+            (Step::Create | Step::Delete | Step::Ping, OK) => self.come_to(client, Outcome::Yes),
+            (Step::Create, NODE_EXISTS) | (Step::Delete, NO_NODE) => {
+                self.come_to(client, Outcome::No);
+            }
+            (Step::Enqueue, OK) => {
+                self.waiters[client as usize].own = body.bytes()?.to_vec();
+                self.enter(client, Step::List);
+            }
+            (Step::List, OK) => self.listed(client, body)?,
+            (Step::Watch, OK) if !self.waiters[client as usize].is_gone => {
+                self.enter(client, Step::Wait);
+            }
+            (Step::Watch, OK | NO_NODE) => self.enter(client, Step::List),
+            (step, error) => bail!("ZooKeeper answers {step:?} with error {error}"),
+        }
+        Ok(())
+    }
+
+    /// The first in the queue has the lock, and every other one watches the one before.
+    fn listed(&mut self, client: u32, mut body: Reader<'_>) -> Result<()> {
+        let Waiter { own, watched, .. } = &mut self.waiters[client as usize];
+        let own = sequence(own)?;
+        let mut before: Option<&[u8]> = None;
+        for _ in 0..body.int()? {
+            let name = body.bytes()?;
+            let number = sequence(name)?;
+            if number < own && before.is_none_or(|last| sequence(last).is_ok_and(|l| l < number)) {
+                before = Some(name);
+            }
+        }
+        let Some(before) = before else {
+            self.come_to(client, Outcome::Yes);
+            return Ok(());
+        };
+        watched.clear();
+        watched.extend_from_slice(self.queue.as_deref().unwrap_or_default());
+        watched.push(b'/');
+        watched.extend_from_slice(before);
+        self.enter(client, Step::Watch);
+        Ok(())
+    }
+
+    fn notified(&mut self, link: usize, path: &[u8]) {
+        for client in (link..self.waiters.len()).step_by(self.connections.len()) {
+            let waiter = &mut self.waiters[client];
+            if waiter.watched != path {
+                continue;
+            }
+            match waiter.step {
+                Step::Wait => self.enter(client as u32, Step::List),
+                Step::Watch => waiter.is_gone = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn greet(&mut self, link: usize, message: &[u8]) -> Result<()> {
+        let (session, _) = jute::connected(message)?;
+        if session.id == 0 {
+            // The old session is over; a new one begins on the next connection.
+            self.connections[link].session = Session::default();
+            self.connections[link].state = State::Down;
+            return Ok(());
+        }
+        self.connections[link].session = session;
+        self.connections[link].state = State::Greeting;
+        for parent in self.parents.clone() {
+            self.send(link, NOBODY, |out, xid| {
+                jute::put_create(out, xid, &parent, Node::Persistent);
+            });
+        }
+        self.end_greeting(link);
+        Ok(())
+    }
+
+    fn end_greeting(&mut self, link: usize) {
+        let Link { state, asked, .. } = &mut self.connections[link];
+        if *state == State::Greeting && asked.is_empty() {
+            *state = State::Ready;
+        }
+    }
+
+    fn hear(&mut self, link: usize, message: &[u8]) -> Result<()> {
+        if self.connections[link].state == State::Connecting {
+            return self.greet(link, message);
+        }
+        let (xid, error, body) = match jute::said(message)? {
+            Said::Notification { path } => {
+                self.notified(link, path);
+                return Ok(());
+            }
+            Said::Answer { xid, error, body } => (xid, error, body),
+        };
+        let asked = self.connections[link].asked.pop_front();
+        let (client, expected) = asked.context("an answer to nothing")?;
+        ensure!(xid == expected, "answer {xid} where {expected} was to come");
+        if client != NOBODY {
+            return self.answered(client, error, body);
+        }
+        let is_known = self.is_closing || matches!(error, OK | NODE_EXISTS);
+        ensure!(is_known, "ZooKeeper answers the greeting with error {error}");
+        if self.is_closing {
+            self.connections[link].state = State::Down;
+        }
+        self.end_greeting(link);
+        Ok(())
+    }
+}
+
+impl Protocol for Client {
+    const CLOSE_RELEASES: bool = true;
+
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+
+    fn connected(&mut self, link: usize) {
+        if self.is_closing {
+            return;
+        }
+        self.links.clear(link);
+        self.connections[link].state = State::Connecting;
+        let out = self.links.say(link);
+        jute::put_connect(out, &self.connections[link].session, self.timeout_ms);
+    }
+
+    fn lost(&mut self, link: usize, _: Duration) {
+        self.links.clear(link);
+        let connection = &mut self.connections[link];
+        connection.state = State::Down;
+        connection.asked.clear();
+        if self.queue.is_some() {
+            // Nobody knows which of its nodes are in the queue, so they go with the session.
+            connection.session = Session::default();
+        }
+        for client in (link..self.waiters.len()).step_by(self.connections.len()) {
+            if self.waiters[client].step != Step::Idle {
+                self.come_to(client as u32, Outcome::Failed("disconnected"));
+            }
+        }
+    }
+
+    fn received(&mut self, link: usize, bytes: &[u8], _: Duration) -> Result<usize> {
+        let mut read = 0;
+        while let Some(message) = jute::whole(&bytes[read..])? {
+            self.hear(link, message)?;
+            read += 4 + message.len();
+        }
+        Ok(read)
+    }
+
+    fn is_ready(&self, client: u32) -> bool {
+        self.connections[self.link(client)].state == State::Ready
+    }
+
+    fn ask(&mut self, client: u32, ask: Ask, number: u32, _: u64, _: Duration) {
+        let step = match (ask, &self.queue) {
+            (Ask::Acquire, Some(_)) => Step::Enqueue,
+            (Ask::Release, Some(_)) => Step::Delete,
+            // Renews whatever belongs to the session.
+            (Ask::Renew, _) => Step::Ping,
+            (Ask::Acquire | Ask::Release, None) => {
+                let own = &mut self.waiters[client as usize].own;
+                own.clear();
+                own.extend_from_slice(self.spelling.of(number));
+                if ask == Ask::Acquire { Step::Create } else { Step::Delete }
+            }
+        };
+        self.enter(client, step);
+    }
+
+    fn next_outcome(&mut self) -> Option<(u32, Outcome)> {
+        self.outcomes.pop_front()
+    }
+
+    fn close(&mut self) {
+        self.is_closing = true;
+        for link in 0..self.connections.len() {
+            if self.connections[link].state == State::Ready {
+                self.connections[link].state = State::Closing;
+                self.send(link, NOBODY, jute::put_close);
+            }
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.connections.iter().all(|link| link.state != State::Closing)
+    }
+}
+
+/// The number behind the name of a sequential node.
+fn sequence(name: &[u8]) -> Result<u64> {
+    let digits = name.len().checked_sub(SEQUENCE_LEN).context("a name without a number")?;
+    Ok(std::str::from_utf8(&name[digits..])?.parse()?)
+}
