@@ -18,6 +18,8 @@ const PANELS_WIDTH: u32 = 330;
 const LEGEND_WIDTH: u32 = 300;
 const FONT: &str = "Helvetica, Arial, sans-serif";
 const INK: RGBColor = RGBColor(0x1f, 0x29, 0x33);
+/// More lines would not be counted by anybody.
+const STEPS_MAX: f64 = 6.0;
 const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
 
 /// What stands at every point of a line.
@@ -116,6 +118,17 @@ impl Axis {
         let last = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max).max(-3.0).ceil() as i32;
         let ticks: Vec<f64> = (first..=last.max(first + 1)).map(|ten| 10_f64.powi(ten)).collect();
         Self::log(label, ticks)
+    }
+
+    /// Even steps from nothing to beyond all of these, in round numbers.
+    pub fn from_zero(label: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
+        let most = values.into_iter().fold(f64::MIN_POSITIVE, f64::max);
+        let ten = 10_f64.powf((most / STEPS_MAX).log10().floor());
+        let mut steps = [1.0, 2.0, 5.0].into_iter().map(|digit| digit * ten);
+        let step = steps.find(|step| most / step <= STEPS_MAX).unwrap_or(10.0 * ten);
+        let last = (most / step).ceil() as u32;
+        let ticks: Vec<f64> = (0..=last).map(|tick| f64::from(tick) * step).collect();
+        Self::even(label, ticks)
     }
 
     /// Shares of all, from half of them to all but one in ten thousand, each nine as far from the

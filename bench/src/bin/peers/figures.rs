@@ -1,8 +1,6 @@
 //! What was measured, as plain data: written as JSON beside the page, and all that the page is
 //! made of. Nothing here measures or draws.
 
-use std::fmt::Write as _;
-
 use anyhow::{Context, Result};
 use paxoslease_bench::peers::Loaded;
 use serde::{Deserialize, Serialize};
@@ -10,6 +8,7 @@ use serde_json::Value;
 
 use crate::case::Case;
 use crate::machine::Machine;
+use crate::scale;
 use crate::side::Side;
 
 /// The shares of all operations whose latency is kept.
@@ -26,6 +25,7 @@ pub(crate) struct Figures {
     pub(crate) rows: Vec<Row>,
     /// Turns that came to nothing, and why.
     pub(crate) troubles: Vec<String>,
+    pub(crate) scale: Option<scale::Figures>,
 }
 
 /// How much was measured.
@@ -89,22 +89,7 @@ impl Figures {
 
     /// As JSON with a line for everything of which there are many.
     pub(crate) fn to_json(&self) -> Result<String> {
-        let Value::Object(fields) = serde_json::to_value(self)? else {
-            unreachable!("a struct is an object");
-        };
-        let fields = fields.iter().map(|(key, value)| {
-            let mut text = String::new();
-            match value {
-                Value::Array(items) if !items.is_empty() => {
-                    let items: Vec<String> = items.iter().map(Value::to_string).collect();
-                    write!(text, "\"{key}\": [\n{}\n]", items.join(",\n"))
-                }
-                other => write!(text, "\"{key}\": {other}"),
-            }
-            .expect("a String takes every text");
-            text
-        });
-        Ok(format!("{{\n{}\n}}\n", fields.collect::<Vec<_>>().join(",\n")))
+        Ok(in_lines(&serde_json::to_value(self)?) + "\n")
     }
 
     pub(crate) fn add(&mut self, side: Side, case: Case, turn: Turn) {
@@ -116,6 +101,11 @@ impl Figures {
 
     pub(crate) fn row(&self, side: Side, case: Case) -> Option<&Row> {
         self.rows.iter().find(|row| (row.side, row.case) == (side, case))
+    }
+
+    /// Whether anybody was asked any of these.
+    pub(crate) fn has(&self, cases: &[(&str, Case)]) -> bool {
+        cases.iter().any(|(_, case)| self.rows.iter().any(|row| row.case == *case))
     }
 
     /// Those that were measured, in the order of the tables.
@@ -184,6 +174,22 @@ impl Spread {
     }
 }
 
+/// Fields of objects within objects, and what is in their lists, on lines of their own.
+fn in_lines(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields =
+                fields.iter().map(|(key, value)| format!("\"{key}\": {}", in_lines(value)));
+            format!("{{\n{}\n}}", fields.collect::<Vec<_>>().join(",\n"))
+        }
+        Value::Array(items) if !items.is_empty() => {
+            let items: Vec<String> = items.iter().map(Value::to_string).collect();
+            format!("[\n{}\n]", items.join(",\n"))
+        }
+        other => other.to_string(),
+    }
+}
+
 /// Without the digits that are noise.
 pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.*e}", DIGITS - 1).parse().unwrap_or(value)
@@ -206,6 +212,7 @@ mod tests {
             services: Vec::new(),
             rows: Vec::new(),
             troubles: vec!["none to speak of".to_owned()],
+            scale: None,
         };
         let case = Case::new(What::Handovers, 16);
         // The machine slows down from round to round; the ratio does not change.

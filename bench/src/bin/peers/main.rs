@@ -10,6 +10,8 @@ mod interrupt;
 mod machine;
 mod measure;
 mod page;
+mod progress;
+mod scale;
 mod side;
 
 use std::fs;
@@ -18,13 +20,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use paxoslease_bench::{cores, process};
 
 use crate::case::Case;
-use crate::figures::{Figures, Method};
+use crate::figures::Figures;
 use crate::machine::{Machine, Ticks};
 use crate::measure::{Plan, Running};
+use crate::progress::Progress;
+use crate::scale::Part;
 use crate::side::{Family, Side};
 
 /// Beside the page, in its folder of plots.
@@ -45,7 +48,7 @@ struct Cli {
     /// Measures nothing; writes the page from the figures that are there
     #[arg(long)]
     render: bool,
-    /// Only loads whose title contains this, and nothing about scale
+    /// Only loads and parts whose title contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Only these beside ours
@@ -97,41 +100,48 @@ fn main() -> Result<()> {
 
 impl Cli {
     fn measure(&self) -> Result<Figures> {
-        let plan = self.plan();
-        let sides: Vec<Side> = Side::ALL.into_iter().filter(|side| self.wants(*side)).collect();
-        let bar = progress(measure::turns(&plan, &sides));
         let (mut machine, ticks) = (Machine::here(), Ticks::now());
-        let binary = self.paxoslease.clone().map_or_else(process::paxoslease_beside_this, Ok)?;
-        let mut services = Vec::new();
-        for side in sides {
-            bar.set_message(format!("{}: starting", side.title()));
-            let service = side.start(&binary).with_context(|| side.title())?;
-            services.push(Running::new(side, service)?);
-        }
-        let described = services.iter().map(Running::described).collect::<Result<_>>()?;
-        let method = Method {
-            rounds: plan.rounds,
-            turn_ms: plan.span.as_millis() as u64,
-            warmup_ms: plan.warmup.as_millis() as u64,
-        };
+        let (plan, scale) = (self.plan(), self.scale()?);
+        let parts = scale.parts.iter().map(|part| progress::expected(*part, self.quick));
+        let progress = Progress::new(plan.expected(&scale.sides) + parts.sum());
         let mut figures = Figures {
             machine: Machine::default(),
-            method,
-            services: described,
+            method: plan.method(),
+            services: Vec::new(),
             rows: Vec::new(),
             troubles: Vec::new(),
+            scale: None,
         };
-        measure::run(&plan, services, &mut figures, &bar)?;
-        bar.finish_and_clear();
+        if !plan.cases.is_empty() {
+            let services = start(&scale, &progress)?;
+            figures.services = services.iter().map(|running| running.described.clone()).collect();
+            measure::run(&plan, services, &mut figures, &progress)?;
+        }
+        if !scale.parts.is_empty() {
+            figures.scale = Some(at_scale(&scale, &mut figures.troubles, &progress));
+        }
+        progress.finish();
         machine.stolen_percent = figures::rounded(ticks.stolen_percent());
         figures.machine = machine;
         Ok(figures)
     }
 
+    fn scale(&self) -> Result<scale::Plan> {
+        Ok(scale::Plan {
+            paxoslease: self.paxoslease.clone().map_or_else(process::paxoslease_beside_this, Ok)?,
+            sides: Side::ALL.into_iter().filter(|side| self.wants(*side)).collect(),
+            parts: Part::ALL.into_iter().filter(|part| self.means(&part.to_string())).collect(),
+            quick: self.quick,
+        })
+    }
+
+    fn means(&self, title: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| title.contains(only))
+    }
+
     fn plan(&self) -> Plan {
         let (rounds, span, warmup) = if self.quick { (2, 250, 100) } else { (5, 1000, 250) };
-        let only = self.only.as_deref().unwrap_or_default();
-        let is_meant = |case: &Case| case.to_string().contains(only);
+        let is_meant = |case: &Case| self.means(&case.to_string());
         Plan {
             rounds: self.rounds.unwrap_or(rounds),
             span: Duration::from_millis(span),
@@ -148,13 +158,29 @@ impl Cli {
     }
 }
 
-/// On a terminal only.
-fn progress(turns: u64) -> ProgressBar {
-    let style = "{elapsed_precise} [{bar:30}] {pos}/{len}, {eta} left  {wide_msg}";
-    let style = ProgressStyle::with_template(style).expect("a template that was tried");
-    let bar = ProgressBar::new(turns).with_style(style.progress_chars("=> "));
-    bar.enable_steady_tick(Duration::from_millis(500));
-    bar
+/// Starts everything that takes turns.
+fn start(scale: &scale::Plan, progress: &Progress) -> Result<Vec<Running>> {
+    let start = |side: &Side| {
+        progress.at(&format!("{}: starting", side.title()));
+        let service = side.start(&scale.paxoslease).with_context(|| side.title())?;
+        Running::new(*side, service)
+    };
+    scale.sides.iter().map(start).collect()
+}
+
+/// One part after the other; what comes to nothing is a trouble.
+fn at_scale(plan: &scale::Plan, troubles: &mut Vec<String>, progress: &Progress) -> scale::Figures {
+    let mut figures = scale::Figures::default();
+    for part in &plan.parts {
+        progress.at(&part.to_string());
+        let plan = scale::Plan { parts: vec![*part], ..plan.clone() };
+        scale::measure(&plan, &mut figures, &|doing| progress.at(doing), &mut |trouble| {
+            progress.note(&trouble);
+            troubles.push(part.to_string());
+        });
+        progress.done(progress::expected(*part, plan.quick));
+    }
+    figures
 }
 
 /// Writes the page from the figures beside it.

@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use indicatif::ProgressBar;
 use paxoslease_bench::clock::{now, sleep};
 use paxoslease_bench::cores::Busy;
 use paxoslease_bench::peers::Service;
@@ -13,7 +12,8 @@ use paxoslease_bench::process::Process;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::case::{Case, What};
-use crate::figures::{Described, Figures, Turn};
+use crate::figures::{Described, Figures, Method, Turn};
+use crate::progress::Progress;
 use crate::side::Side;
 
 /// A service that was stopped finds itself anew: connections, leaders, sessions.
@@ -34,26 +34,22 @@ pub(crate) struct Plan {
 
 /// A service that runs, or rests.
 pub(crate) struct Running {
-    pub(crate) side: Side,
-    pub(crate) service: Box<dyn Service>,
+    side: Side,
+    service: Box<dyn Service>,
+    pub(crate) described: Described,
     /// How often to put it under load before anything counts.
     settle_turns: u32,
 }
 
 impl Running {
+    /// Asks it who it is before it may have to rest.
     pub(crate) fn new(side: Side, service: Box<dyn Service>) -> Result<Self> {
+        let (version, settings) = (service.version()?, service.settings());
+        let described = Described { side, version, settings };
         let settle_turns = if side.is_restless() { FIRST_TURNS } else { 1 };
-        let running = Self { side, service, settle_turns };
+        let running = Self { side, service, described, settle_turns };
         running.rest()?;
         Ok(running)
-    }
-
-    pub(crate) fn described(&self) -> Result<Described> {
-        Ok(Described {
-            side: self.side,
-            version: self.service.version()?,
-            settings: self.service.settings(),
-        })
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
@@ -124,10 +120,28 @@ fn groups(services: Vec<Running>) -> Vec<Vec<Running>> {
     std::iter::once(calm).chain(alone).filter(|group| !group.is_empty()).collect()
 }
 
-/// How many turns there are.
-pub(crate) fn turns(plan: &Plan, sides: &[Side]) -> u64 {
-    let of = |side: &Side| plan.cases.iter().filter(|case| side.takes(**case)).count() as u64;
-    u64::from(plan.rounds) * sides.iter().map(of).sum::<u64>()
+impl Plan {
+    pub(crate) fn method(&self) -> Method {
+        Method {
+            rounds: self.rounds,
+            turn_ms: self.span.as_millis() as u64,
+            warmup_ms: self.warmup.as_millis() as u64,
+        }
+    }
+
+    /// How long a turn takes, without what goes before it.
+    fn turn(&self, case: Case) -> Duration {
+        self.warmup + case.lasts(self.span)
+    }
+
+    /// How long all turns take together.
+    pub(crate) fn expected(&self, sides: &[Side]) -> Duration {
+        let of = |side: &Side| -> Duration {
+            let cases = self.cases.iter().filter(|case| side.takes(**case));
+            cases.map(|case| self.turn(*case)).sum()
+        };
+        self.rounds * sides.iter().map(of).sum::<Duration>()
+    }
 }
 
 /// Measures everything, into `figures`.
@@ -135,13 +149,13 @@ pub(crate) fn run(
     plan: &Plan,
     services: Vec<Running>,
     figures: &mut Figures,
-    bar: &ProgressBar,
+    progress: &Progress,
 ) -> Result<()> {
     let mut groups = groups(services);
     for round in 0..plan.rounds {
         for group in &mut groups {
-            if let Err(error) = wake(group, bar) {
-                bar.println(format!("{error:#}"));
+            if let Err(error) = wake(group, progress) {
+                progress.note(&format!("{error:#}"));
                 figures.troubles.push(format!("round {}: {error}", round + 1));
                 continue;
             }
@@ -151,16 +165,16 @@ pub(crate) fn run(
                     if !running.side.takes(*case) {
                         continue;
                     }
-                    bar.set_message(format!("{}: {case}", running.side.title()));
+                    progress.at(&format!("{}: {case}", running.side.title()));
                     match running.turn(*case, round, plan) {
                         Ok(turn) => figures.add(running.side, *case, turn),
                         Err(error) => {
                             let turn = format!("{}: {case}", running.side.title());
-                            bar.println(format!("{turn}: {error:#}"));
+                            progress.note(&format!("{turn}: {error:#}"));
                             figures.troubles.push(format!("round {}, {turn}", round + 1));
                         }
                     }
-                    bar.inc(1);
+                    progress.done(plan.turn(*case));
                 }
             }
             group.iter().try_for_each(Running::rest)?;
@@ -171,9 +185,9 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn wake(group: &mut [Running], bar: &ProgressBar) -> Result<()> {
+fn wake(group: &mut [Running], progress: &Progress) -> Result<()> {
     for running in group {
-        bar.set_message(format!("{}: getting ready", running.side.title()));
+        progress.at(&format!("{}: getting ready", running.side.title()));
         running.wake()?;
     }
     Ok(())

@@ -4,6 +4,7 @@
 mod goals;
 mod method;
 mod numbers;
+mod scale;
 mod speed;
 
 use anyhow::Result;
@@ -31,6 +32,9 @@ pub(crate) fn page(figures: &Figures) -> Result<Page> {
     speed::renewals(&mut page, figures);
     speed::handovers(&mut page, figures)?;
     speed::cost(&mut page, figures);
+    if let Some(measured) = &figures.scale {
+        scale::sections(&mut page, measured)?;
+    }
     method::section(&mut page, figures);
     Ok(page)
 }

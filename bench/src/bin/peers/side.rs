@@ -4,7 +4,10 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use paxoslease_bench::peers::{Ours, OursSettings, Persistence, Redis, Service};
+use paxoslease_bench::peers::{
+    Etcd, Ours, OursSettings, Persistence, Redis, Redlock, Service, Storage, ZooKeeper,
+    ZooKeeperSettings,
+};
 use paxoslease_bench::plot::{Look, Marker};
 use serde::{Deserialize, Serialize};
 
@@ -122,11 +125,18 @@ impl Side {
     pub(crate) fn start(self, paxoslease: &Path) -> Result<Box<dyn Service>> {
         Ok(match self {
             Self::Redis => Box::new(Redis::start(Persistence::Nothing)?),
+            Self::Redlock => Box::new(Redlock::start::<3>()?),
+            Self::ZooKeeper => Box::new(ZooKeeper::start(ZooKeeperSettings::default())?),
+            Self::ZooKeeperInMemory => Box::new(ZooKeeper::start(ZooKeeperSettings {
+                storage: Storage::Memory,
+                ..ZooKeeperSettings::default()
+            })?),
             Self::RedisSaving => Box::new(Redis::start(Persistence::Snapshots)?),
             Self::Ours | Self::OursSpinning => {
                 Box::new(Ours::start(self.settings_of_ours(paxoslease))?)
             }
-            _ => anyhow::bail!("not yet"),
+            Self::Etcd => Box::new(Etcd::start(Storage::Disk)?),
+            Self::EtcdInMemory => Box::new(Etcd::start(Storage::Memory)?),
         })
     }
 

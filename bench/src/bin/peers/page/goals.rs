@@ -2,7 +2,8 @@
 
 use paxoslease_bench::page::Page;
 
-use super::numbers::{count, three_digits, unevenness};
+use super::numbers::{count, micros, three_digits, unevenness};
+use super::scale;
 use super::speed::per_second;
 use crate::case::{Case, What};
 use crate::figures::{Figures, Turn};
@@ -108,6 +109,9 @@ fn lines(figures: &Figures) -> Vec<Line> {
     }
     lines.extend(alone(figures));
     lines.extend(handovers(figures));
+    if let Some(measured) = &figures.scale {
+        lines.extend(at_scale(measured));
+    }
     lines
 }
 
@@ -171,6 +175,50 @@ fn handovers(figures: &Figures) -> [Line; 3] {
             blocking: factor(Side::Ours),
             spinning: factor(Side::OursSpinning),
         },
+    ]
+}
+
+/// What is about many leases, or about what goes wrong.
+fn at_scale(measured: &crate::scale::Figures) -> [Line; 5] {
+    let at_most = |value: Option<f64>, max, shown| {
+        value.map(|value| Cell { value, bound: Bound::AtMost(max), shown })
+    };
+    let millis = |value: f64| micros(value * 1e3);
+    let line = |what: &str, goal: &str, blocking, spinning| Line {
+        what: what.to_owned(),
+        goal: goal.to_owned(),
+        blocking,
+        spinning,
+    };
+    let gap = |side| at_most(scale::gap_max_ms(measured, side), 50.0, millis);
+    let worst = scale::worst_beside_neighbour(measured);
+    let worst = worst.map(|value| Cell { value, bound: Bound::AtLeast(0.9), shown: three_digits });
+    [
+        line(
+            "memory per held lease and node",
+            "at most 88 bytes",
+            at_most(scale::bytes_max(measured), 88.0, three_digits),
+            None,
+        ),
+        line(
+            "CPU per pair, however many leases are held",
+            "dearest at most 1.2 x cheapest",
+            at_most(scale::cost_growth(measured, Side::Ours), 1.2, three_digits),
+            None,
+        ),
+        line(
+            "many leases taken, renewed, expired",
+            "no turn of a shard over 10 ms",
+            at_most(scale::longest_turn_ms(measured), 10.0, millis),
+            None,
+        ),
+        line(
+            "`kill -9` of a node",
+            "longest gap at most 50 ms",
+            gap(Side::Ours),
+            gap(Side::OursSpinning),
+        ),
+        line("one core taken by a neighbour", "at least 0.9 x blocking", None, worst),
     ]
 }
 

@@ -27,7 +27,8 @@ pub(crate) fn three_digits(value: f64) -> String {
     match value.abs() {
         99.95.. => format!("{value:.0}"),
         9.995.. => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        0.095.. | 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
     }
 }
 
@@ -55,5 +56,6 @@ mod tests {
             [5.432, 99.99, 1_500.0, 2_345_678.0].map(micros),
             ["5.43 us", "100 us", "1.50 ms", "2.35 s"]
         );
+        assert_eq!([0.0, 0.0123, 0.5].map(three_digits), ["0.00", "0.0123", "0.50"]);
     }
 }

@@ -48,6 +48,9 @@ pub(crate) fn headline(page: &mut Page, figures: &Figures) -> Result<()> {
 }
 
 pub(crate) fn pairs(page: &mut Page, figures: &Figures) -> Result<()> {
+    if figures.rows.is_empty() {
+        return Ok(());
+    }
     page.heading("Taking and giving back");
     page.say(&format!(
         "Acquire and release of a name that nobody else wants, a new one every time. Clients share \
@@ -59,30 +62,52 @@ pub(crate) fn pairs(page: &mut Page, figures: &Figures) -> Result<()> {
     rates(page, figures, &[("1 in flight", case(1)), ("64", case(64)), ("512", case(512))]);
     rates(page, figures, &[("64, spread", case(64).spread()), ("512, spread", case(512).spread())]);
     curve(page, figures)?;
-    page.subheading("A connection for each client");
-    page.say(
+    let own = |in_flight| Case::new(What::OwnConnections, in_flight);
+    part(
+        page,
+        figures,
+        "A connection for each client",
         "As programs do that have one lease to take: every operation in flight has a connection of \
          its own, so that nothing can be sent together.",
+        &[("64 clients", own(64)), ("512 clients", own(512))],
     );
-    let own = |in_flight| Case::new(What::OwnConnections, in_flight);
-    rates(page, figures, &[("64 clients", own(64)), ("512 clients", own(512))]);
-    page.subheading("With cores that never sleep");
-    page.say(
+    part(
+        page,
+        figures,
+        "With cores that never sleep",
         "Much of a small load is the waking of sleeping cores. Here a loop in the scheduler's idle \
          class runs on each, for everybody alike: nobody has to wait for it, but no core goes to \
          sleep.",
+        &[("64 in flight", Case::new(What::Awake, 64))],
     );
-    rates(page, figures, &[("64 in flight", Case::new(What::Awake, 64))]);
-    page.subheading("A tenth contended");
-    page.say(&format!(
-        "One pair in ten wants one of the same {HOT_NAMES} names. Who finds it held is told so and \
-         goes on; only pairs that succeeded count."
-    ));
-    rates(page, figures, &[("64 in flight", Case::new(What::Mixed, 64))]);
+    part(
+        page,
+        figures,
+        "A tenth contended",
+        &format!(
+            "One pair in ten wants one of the same {HOT_NAMES} names. Who finds it held is told so \
+             and goes on; only pairs that succeeded count."
+        ),
+        &[("64 in flight", Case::new(What::Mixed, 64))],
+    );
     Ok(())
 }
 
+/// A part of a section, if it was measured.
+fn part(page: &mut Page, figures: &Figures, title: &str, words: &str, cases: &[(&str, Case)]) {
+    if figures.has(cases) {
+        page.subheading(title);
+        page.say(words);
+        rates(page, figures, cases);
+    }
+}
+
 pub(crate) fn renewals(page: &mut Page, figures: &Figures) {
+    let case = |in_flight| Case::new(What::Renewals, in_flight);
+    let cases = [("64 in flight", case(64)), ("512 in flight", case(512))];
+    if !figures.has(&cases) {
+        return;
+    }
     page.heading("Renewals");
     page.say(&format!(
         "{LEASES} leases are held and renewed in turn. A renewal of ours or of Redis extends one \
@@ -90,11 +115,20 @@ pub(crate) fn renewals(page: &mut Page, figures: &Figures) {
          of ZooKeeper is a ping, which renews a whole session with all that it holds. Their \
          figures are therefore another kind of work, and stand here to be seen, not to be divided."
     ));
-    let case = |in_flight| Case::new(What::Renewals, in_flight);
-    rates(page, figures, &[("64 in flight", case(64)), ("512 in flight", case(512))]);
+    rates(page, figures, &cases);
 }
 
 pub(crate) fn handovers(page: &mut Page, figures: &Figures) -> Result<()> {
+    let case = |clients| Case::new(What::Handovers, clients);
+    let cases = [
+        ("16 clients", case(16)),
+        ("16, spread", case(16).spread()),
+        ("128 clients", case(128)),
+        ("128, spread", case(128).spread()),
+    ];
+    if !figures.has(&cases) {
+        return Ok(());
+    }
     page.heading("One name from hand to hand");
     page.say(
         "Every client wants the same name, gives it back at once and wants it again, each over a \
@@ -103,13 +137,6 @@ pub(crate) fn handovers(page: &mut Page, figures: &Figures) -> Result<()> {
          queue, so their clients ask again every millisecond. *Shares* is how many times as often \
          the luckiest client had the name as the unluckiest, within a turn.",
     );
-    let case = |clients| Case::new(What::Handovers, clients);
-    let cases = [
-        ("16 clients", case(16)),
-        ("16, spread", case(16).spread()),
-        ("128 clients", case(128)),
-        ("128, spread", case(128).spread()),
-    ];
     let mut head = vec![String::new()];
     for (name, _) in cases {
         head.extend([format!("{name}: hand-overs/s"), "shares".to_owned()]);
@@ -150,14 +177,17 @@ pub(crate) fn handovers(page: &mut Page, figures: &Figures) -> Result<()> {
 }
 
 pub(crate) fn latency(page: &mut Page, figures: &Figures) -> Result<()> {
+    let case = |in_flight| Case::new(What::Pairs, in_flight);
+    let cases = [("1 in flight", case(1)), ("64", case(64)), ("512", case(512))];
+    if !figures.has(&cases) {
+        return Ok(());
+    }
     page.heading("Latency");
     page.say(
         "From asking for a lease to having given it back, both answers included, as the client's \
          clock saw it. Percentiles are medians over the rounds; one that too few operations lie \
          beyond is left out.",
     );
-    let case = |in_flight| Case::new(What::Pairs, in_flight);
-    let cases = [("1 in flight", case(1)), ("64", case(64)), ("512", case(512))];
     let mut head = vec![String::new()];
     for (name, _) in cases {
         head.extend(["p50", "p99", "p99.9"].map(|percentile| format!("{name}: {percentile}")));
@@ -200,11 +230,6 @@ pub(crate) fn latency(page: &mut Page, figures: &Figures) -> Result<()> {
 }
 
 pub(crate) fn cost(page: &mut Page, figures: &Figures) {
-    page.heading("What it costs");
-    page.say(
-        "Processor time of all of a service's processes together, user and kernel, per operation. \
-         The load generator's is not in it.",
-    );
     let cases = [
         ("pair, 1 in flight", Case::new(What::Pairs, 1)),
         ("pair, 64", Case::new(What::Pairs, 64)),
@@ -212,6 +237,14 @@ pub(crate) fn cost(page: &mut Page, figures: &Figures) {
         ("renewal, 64", Case::new(What::Renewals, 64)),
         ("renewal, 512", Case::new(What::Renewals, 512)),
     ];
+    if !figures.has(&cases) {
+        return;
+    }
+    page.heading("What it costs");
+    page.say(
+        "Processor time of all of a service's processes together, user and kernel, per operation. \
+         The load generator's is not in it.",
+    );
     let mut head = vec![""];
     head.extend(cases.iter().map(|(name, _)| *name));
     let rows = figures.sides().into_iter().filter_map(|side| {
@@ -226,6 +259,9 @@ pub(crate) fn cost(page: &mut Page, figures: &Figures) {
 
 /// Rates with their range, and what they are beside one Redis under the same load.
 fn rates(page: &mut Page, figures: &Figures, cases: &[(&str, Case)]) {
+    if !figures.has(cases) {
+        return;
+    }
     let mut head = vec![String::new()];
     for (name, case) in cases {
         let unit = if case.what == What::Renewals { "renewals/s" } else { "pairs/s" };
