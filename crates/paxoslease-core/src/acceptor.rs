@@ -4,9 +4,10 @@
 //! It answers and forgets: no timers, no messages of its own. Names cost one table entry each; a
 //! sweep reclaims idle ones a little at a time.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 
 use crate::outbox::{Body, Sighting};
 use crate::record::Ceilings;
@@ -84,11 +85,30 @@ pub struct SnapshotLease<'a> {
 /// How many names can have nodes to tell when they are freed; more costs only time.
 const WANTED_MAX: usize = 4096;
 
+/// A name that was released is forgotten after this many round trips: by then whatever was
+/// proposed in ignorance of the ballots it has seen has arrived.
+const RECLAIM_ROUND_TRIPS: u32 = 4;
+/// And not before this: a round trip may take longer than it did.
+const RECLAIM_MIN: Duration = Duration::from_millis(20);
+
+/// A name was released, and nothing was promised since if that is still what it promised.
+#[derive(Clone, Copy, Debug)]
+struct Freed {
+    slot: Slot,
+    promised: Ballot,
+    at: Instant,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Acceptor {
     table: Table,
     floor: Ballot,
     quarantine_until: Instant,
+    /// Names to forget soon, in order of time: those that come and go are few at a time, however
+    /// many stay, and few enough to be near.
+    freed: VecDeque<Freed>,
+    /// How soon; `None` as long as round trips are not known.
+    reclaim_soon: Option<Duration>,
     /// Other nodes that were turned away from a name because of its lease.
     wanted: BTreeMap<Slot, Vec<NodeId>>,
     sweep_next: u32,
@@ -102,6 +122,8 @@ impl Acceptor {
             table: Table::new(seed),
             floor,
             quarantine_until,
+            freed: VecDeque::new(),
+            reclaim_soon: None,
             wanted: BTreeMap::new(),
             sweep_next: 0,
             swept_at: Instant::ZERO,
@@ -231,7 +253,12 @@ impl Acceptor {
             Request::Release { name, tenure } => {
                 let held = self.table.find(name).is_some_and(|slot| {
                     self.table.unmark(slot);
-                    self.table.entry_mut(slot).register.release(config.rules, now, tenure)
+                    let register = &mut self.table.entry_mut(slot).register;
+                    let held = register.release(config.rules, now, tenure);
+                    if held {
+                        self.freed.push_back(Freed { slot, promised: register.promised, at: now });
+                    }
+                    held
                 });
                 Ok(Some(Body::Released { tenure, held }))
             }
@@ -381,9 +408,38 @@ impl Acceptor {
         Some(Sighting { tenure: live.tenure, remaining, label: entry.label.clone() })
     }
 
-    /// A7: looks at some slots and reclaims those that stayed idle for a whole pass, folding what
-    /// they promised into the floor. The next pass begins `reclaim_after` after the last one ended.
+    /// The longest round trip to any peer.
+    pub(crate) fn set_round_trip(&mut self, round_trip: Duration) {
+        self.reclaim_soon = Some(round_trip.saturating_mul(RECLAIM_ROUND_TRIPS).max(RECLAIM_MIN));
+    }
+
+    /// A7: forgets what was released a few round trips ago, and looks at some slots for others to
+    /// forget.
     pub(crate) fn sweep(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        slots_max: u32,
+        expired: impl FnMut(&Label, Tenure),
+    ) {
+        let after = config.reclaim_after.min(self.reclaim_soon.unwrap_or(Duration::MAX));
+        for _ in 0..slots_max {
+            let Some(Freed { slot, promised, at }) = self.freed.front().copied() else { break };
+            if now < at.after(after) {
+                break;
+            }
+            self.freed.pop_front();
+            let entry = self.table.get(slot).filter(|entry| entry.register.promised == promised);
+            if entry.is_some_and(|entry| entry.register.live(now).is_none()) {
+                self.reclaim(config, slot);
+            }
+        }
+        self.sweep_slots(config, now, slots_max, expired);
+    }
+
+    /// Reclaims entries that stayed idle for a whole pass. The next pass begins `reclaim_after`
+    /// after the last one ended.
+    fn sweep_slots(
         &mut self,
         config: &Config,
         now: Instant,
@@ -414,11 +470,16 @@ impl Acceptor {
                 self.table.mark(slot);
                 continue;
             }
-            let entry = self.table.remove(slot);
-            self.wanted.remove(&slot);
-            if config.rules.on(Rule::ReclaimFoldsIntoFloor) {
-                self.floor = self.floor.max(entry.register.promised);
-            }
+            self.reclaim(config, slot);
+        }
+    }
+
+    /// A7: what it promised is folded into the floor.
+    fn reclaim(&mut self, config: &Config, slot: Slot) {
+        let entry = self.table.remove(slot);
+        self.wanted.remove(&slot);
+        if config.rules.on(Rule::ReclaimFoldsIntoFloor) {
+            self.floor = self.floor.max(entry.register.promised);
         }
     }
 }

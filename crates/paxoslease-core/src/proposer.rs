@@ -63,11 +63,8 @@ const ROUND_TRIPS_PER_ATTEMPT: u32 = 8;
 /// What a wake-up is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Wake {
-    Round(Ballot),
     Contender(ContenderId),
     Want(ContenderId, Token),
-    Release(Tenure),
-    Inspection(u64),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -107,8 +104,13 @@ pub(crate) struct Proposer {
     inspections: HashMap<u64, Inspection, FixedState>,
     inspections_begun: u64,
     contenders: Contenders,
-    /// Of rounds, releases and inspections: one attempt ahead at most.
-    timers: Timers<Wake>,
+    /// How many of the rounds are renewals.
+    renewals: usize,
+    /// When rounds, releases and inspections are given up or tried again, by kind: each kind is
+    /// armed with much the same timeout.
+    round_ends: Timers<Ballot>,
+    release_ends: Timers<Tenure>,
+    inspection_ends: Timers<u64>,
     /// Of contenders and their wants: as far ahead as clients care to wait.
     waits: Timers<Wake>,
     rng: Rng,
@@ -129,7 +131,10 @@ impl Proposer {
             inspections: HashMap::with_hasher(FixedState::with_seed(seed)),
             inspections_begun: 0,
             contenders: Contenders::new(seed),
-            timers: Timers::new(),
+            renewals: 0,
+            round_ends: Timers::new(),
+            release_ends: Timers::new(),
+            inspection_ends: Timers::new(),
             waits: Timers::new(),
             rng: Rng::seeded(seed),
             round_trip: None,
@@ -281,25 +286,34 @@ impl Proposer {
 
     /// Wakes whatever is due.
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>, now: Instant) {
-        while let Some(wake) = self.timers.pop(now).or_else(|| self.waits.pop(now)) {
-            match wake {
-                Wake::Round(ballot) => match self.rounds.get(&ballot).map(|f| &f.owner) {
-                    Some(Owner::Contender(id)) => {
-                        let id = *id;
-                        self.note_timeout(env.config);
-                        let round = &self.rounds[&ballot].round;
-                        let verdict = round.held_by(env.rules(), env.cell());
-                        self.lost(env, now, ballot, id, verdict, None);
-                    }
-                    Some(Owner::Renewal(_)) => self.renewal_timed_out(env, now, ballot),
-                    None => {}
-                },
-                Wake::Contender(id) => self.try_again(env, now, id),
-                Wake::Want(id, token) => self.out_of_patience(env, now, id, token),
-                Wake::Release(tenure) => self.release_timed_out(env, now, tenure),
-                Wake::Inspection(query) => self.inspection_timed_out(env, query),
+        while let Some(ballot) = self.round_ends.pop(now) {
+            match self.rounds.get(&ballot).map(|flight| &flight.owner) {
+                Some(Owner::Contender(id)) => {
+                    let id = *id;
+                    self.note_timeout(env.config);
+                    let round = &self.rounds[&ballot].round;
+                    let verdict = round.held_by(env.rules(), env.cell());
+                    self.lost(env, now, ballot, id, verdict, None);
+                }
+                Some(Owner::Renewal(_)) => self.renewal_timed_out(env, now, ballot),
+                None => {}
             }
         }
+        while let Some(tenure) = self.release_ends.pop(now) {
+            self.release_timed_out(env, now, tenure);
+        }
+        while let Some(query) = self.inspection_ends.pop(now) {
+            self.inspection_timed_out(env, query);
+        }
+        while let Some(wake) = self.waits.pop(now) {
+            match wake {
+                Wake::Contender(id) => self.try_again(env, now, id),
+                Wake::Want(id, token) => self.out_of_patience(env, now, id, token),
+            }
+        }
+        let Self { rounds, releases, round_ends, release_ends, .. } = self;
+        round_ends.forget(|ballot| !rounds.contains_key(&ballot));
+        release_ends.forget(|tenure| !releases.contains_key(&tenure));
     }
 
     /// Wakes a contender or one of its wants then, by what the contender says already. Those who
@@ -326,10 +340,13 @@ impl Proposer {
     }
 
     pub(crate) fn next_wake_at(&self) -> Option<Instant> {
-        match (self.timers.next_at(), self.waits.next_at()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let ends = [
+            self.round_ends.next_at(),
+            self.release_ends.next_at(),
+            self.inspection_ends.next_at(),
+            self.waits.next_at(),
+        ];
+        ends.into_iter().flatten().min()
     }
 
     pub(crate) fn rounds(&self) -> impl Iterator<Item = &Round> {
@@ -371,7 +388,7 @@ impl Proposer {
 
     /// Whether anybody here wants a name.
     pub(crate) fn wants(&self, name: Name<'_>) -> bool {
-        self.contenders.find(name).is_some()
+        self.contenders.wants() > 0 && self.contenders.find(name).is_some()
     }
 
     pub(crate) const fn waiters(&self) -> usize {

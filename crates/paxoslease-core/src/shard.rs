@@ -302,8 +302,8 @@ impl Shard {
         }
         let give_up_at = now.after(patience.min(self.config.cell.max_lease().as_duration()));
         let label = Label::new(name, Holder::NONE);
-        let frees =
-            self.somebody_waits() && self.live_tenure(now, name).is_none_or(|live| live == tenure);
+        let frees = self.somebody_wants(name)
+            && self.live_tenure(now, name).is_none_or(|live| live == tenure);
         let own = self.config.node;
         let turns = if frees { self.turns(name, own) } else { Vec::new() };
         let nodes_before = self.nodes_before(&turns);
@@ -387,10 +387,8 @@ impl Shard {
             Err(refusal) => Err(refusal),
         };
         // Also a node that does not vote yet has those who wait.
-        if self.somebody_waits() {
-            self.note_freed(now, from, request);
-            self.note_taken(now, request);
-        }
+        self.note_freed(now, from, request);
+        self.note_taken(now, request);
         refused
     }
 
@@ -560,6 +558,14 @@ impl Shard {
     pub fn set_reachable(&mut self, now: Instant, reachable: MemberSet) {
         let silent = self.config.cell.everyone().without(reachable);
         self.with_proposer(now, |proposer, env| proposer.set_silent(env, now, silent));
+    }
+
+    /// The longest round trip to any peer, as far as the network knows. A hint that lets the
+    /// acceptor forget released names soon; until told, it waits for `reclaim_after`.
+    pub fn set_round_trip(&mut self, longest: Duration) {
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.set_round_trip(longest);
+        }
     }
 
     /// A peer's counter, as every frame carries it: keeps counters in step and saves Rejects.

@@ -4,7 +4,8 @@
 //! cache line; longer texts spill to the heap. Texts travel as bytes known to be UTF-8, because
 //! cutting a `str` out of a label costs a check of its encoding, and only people need one.
 
-use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::num::NonZeroU8;
 
@@ -153,14 +154,13 @@ pub struct Label(Repr);
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
     Inline { name_len: NonZeroU8, holder_len: u8, bytes: [u8; INLINE_MAX] },
-    Spilled(Box<Spilled>),
+    /// Name and holder after each other. Shared, because labels are copied at every step of a
+    /// request, and only the short ones for nothing.
+    Spilled { name_len: u16, bytes: Arc<[u8]> },
 }
 
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Spilled {
-    name: Box<[u8]>,
-    holder: Box<[u8]>,
-}
+/// What an [`Arc`] keeps beside the bytes: its two counts.
+const SHARED_BYTES: usize = 2 * size_of::<usize>();
 
 impl Label {
     /// Copies both texts.
@@ -176,7 +176,11 @@ impl Label {
                 Self(Repr::Inline { name_len, holder_len: holder.len() as u8, bytes })
             }
             _ => {
-                Self(Repr::Spilled(Box::new(Spilled { name: name.into(), holder: holder.into() })))
+                let mut bytes = Vec::with_capacity(inline_len);
+                bytes.extend_from_slice(name);
+                bytes.extend_from_slice(holder);
+                let name_len = u16::try_from(name.len()).expect("a name's bound is far below");
+                Self(Repr::Spilled { name_len, bytes: bytes.into() })
             }
         }
     }
@@ -186,7 +190,7 @@ impl Label {
     pub fn name(&self) -> Name<'_> {
         match &self.0 {
             Repr::Inline { name_len, bytes, .. } => Name(&bytes[..usize::from(name_len.get())]),
-            Repr::Spilled(spilled) => Name(&spilled.name),
+            Repr::Spilled { name_len, bytes } => Name(&bytes[..usize::from(*name_len)]),
         }
     }
 
@@ -198,7 +202,7 @@ impl Label {
                 let start = usize::from(name_len.get());
                 Holder(&bytes[start..start + usize::from(*holder_len)])
             }
-            Repr::Spilled(spilled) => Holder(&spilled.holder),
+            Repr::Spilled { name_len, bytes } => Holder(&bytes[usize::from(*name_len)..]),
         }
     }
 
@@ -213,9 +217,7 @@ impl Label {
     pub(crate) fn heap_bytes(&self) -> usize {
         match &self.0 {
             Repr::Inline { .. } => 0,
-            Repr::Spilled(spilled) => {
-                size_of::<Spilled>() + spilled.name.len() + spilled.holder.len()
-            }
+            Repr::Spilled { bytes, .. } => SHARED_BYTES + bytes.len(),
         }
     }
 }

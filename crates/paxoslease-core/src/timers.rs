@@ -1,8 +1,8 @@
 //! Wake-ups in order of time, made for the common case: almost every round is armed with the same
 //! timeout, so its wake-up belongs at the end of a queue.
 //!
-//! No single wake-up is ever removed but by firing: whoever is woken checks whether there is still
-//! something to do. A late wake-up costs time, never safety.
+//! No single wake-up is removed but by firing or at the head of the queue: whoever is woken checks
+//! whether there is still something to do. A late wake-up costs time, never safety.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use core::cmp::Reverse;
@@ -45,6 +45,16 @@ impl<K: Ord + Copy> Timers<K> {
             self.in_order.pop_front().map(|(_, key)| key)
         } else {
             self.out_of_order.pop().map(|Reverse((_, key))| key)
+        }
+    }
+
+    /// Drops wake-ups that would be for nothing, as far as they are at the head of the queue.
+    /// Rounds end about in the order they began, so the queue stays as short as what is in flight.
+    pub(crate) fn forget(&mut self, is_stale: impl Fn(K) -> bool) {
+        while let Some((_, key)) = self.in_order.front()
+            && is_stale(*key)
+        {
+            self.in_order.pop_front();
         }
     }
 

@@ -546,6 +546,7 @@ fn a_release_asked_for_again_and_again_is_bounded_like_any_other() {
         assert!(matches!(cell.answers(token)[..], [Event::Released { held: true, .. }]));
     }
     cell.release(1, 5, held);
+    cell.settle();
     assert!(matches!(cell.answers(5)[..], [Event::Released { held: false, .. }]));
 }
 

@@ -424,6 +424,9 @@ impl Driver {
     }
 
     fn publish(&mut self, now: Instant) {
+        if let Some(round_trip) = self.peers.longest_round_trip() {
+            self.shard.set_round_trip(round_trip);
+        }
         self.counters.publish(&self.shard);
         if self.peers.identity.shard.index() == 0 {
             for (peer, rtt) in self.peers.round_trips() {

@@ -49,7 +49,7 @@ impl Proposer {
         let round = Round::new(env.rules(), env.cell(), now, (ballot, tenure), ttl, phase);
         let attempt_ends_at = now.after(self.attempt_timeout(env.config));
         let wake_at = attempt_ends_at.min(round.ends_at).min(deadline.max(now));
-        self.timers.push(wake_at, Wake::Round(ballot));
+        self.round_ends.push(wake_at, ballot);
         self.rounds.insert(ballot, InFlight { round, owner: Owner::Contender(id) });
         env.broadcast(body);
     }

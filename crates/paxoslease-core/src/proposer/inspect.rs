@@ -1,6 +1,6 @@
 //! Asking a quorum what it stores. A hint by the time it is answered; changes nothing.
 
-use super::{Env, Proposer, Wake};
+use super::{Env, Proposer};
 use crate::outbox::{Body, Sighting, Token};
 use crate::{Event, Instant, Label, MemberSet, Seen};
 
@@ -19,7 +19,7 @@ impl Proposer {
         let inspection =
             Inspection { token, label: label.clone(), answered: MemberSet::EMPTY, accepted: None };
         self.inspections.insert(query, inspection);
-        self.timers.push(now.after(env.config.attempt_timeout), Wake::Inspection(query));
+        self.inspection_ends.push(now.after(env.config.attempt_timeout), query);
         env.broadcast(Body::Inspect { label, query });
     }
 

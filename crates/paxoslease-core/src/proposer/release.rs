@@ -2,12 +2,12 @@
 //!
 //! The holder has dropped its belief before it asked. A release is repeated until a majority
 //! confirmed it or the lease would have expired anyway; a release that timed out is still one.
-//! It is remembered for one attempt longer, so that a renewal in flight here cannot bring the
-//! tenure back. Undoing a void round (P4) is a release that nobody waits for.
+//! While a renewal is in flight here it is remembered for one attempt longer, so that none can
+//! bring the tenure back. Undoing a void round (P4) is a release that nobody waits for.
 
 use alloc::vec::Vec;
 
-use super::{Env, Proposer, Wake};
+use super::{Env, Proposer};
 use crate::outbox::{Body, To, Token};
 use crate::{Event, Instant, Label, MemberSet, Tenure};
 
@@ -87,7 +87,7 @@ impl Proposer {
         {
             self.releases_open -= 1 + before.also.len();
         }
-        self.timers.push(now.after(env.config.attempt_timeout), Wake::Release(tenure));
+        self.release_ends.push(now.after(env.config.attempt_timeout), tenure);
     }
 
     pub(super) fn is_released(&self, tenure: Tenure) -> bool {
@@ -128,6 +128,10 @@ impl Proposer {
         if enough {
             self.releases_open -= releasing.answer(env, true);
         }
+        // Once everybody confirmed, all that was said before of this tenure was heard, too.
+        if self.renewals == 0 && releasing.confirmed.contains(env.cell().everyone()) {
+            self.releases.remove(&tenure);
+        }
     }
 
     pub(super) fn release_timed_out(&mut self, env: &mut Env<'_>, now: Instant, tenure: Tenure) {
@@ -135,7 +139,7 @@ impl Proposer {
         if !releasing.answered && now < releasing.give_up_at {
             let silent = env.cell().everyone().without(releasing.confirmed);
             let label = releasing.label.clone();
-            self.timers.push(now.after(env.config.attempt_timeout), Wake::Release(tenure));
+            self.release_ends.push(now.after(env.config.attempt_timeout), tenure);
             return env.send(silent, Body::Release { label, tenure });
         }
         self.releases_open -= releasing.answer(env, false);

@@ -2,7 +2,7 @@
 //!
 //! A failed renewal leaves everything as it was: it is never undone, since its tenure may be held.
 
-use super::{Env, InFlight, Owner, Proposer, Wake};
+use super::{Env, InFlight, Owner, Proposer};
 use crate::outbox::{Body, Token};
 use crate::round::{Phase, Round, Step};
 use crate::rules::Rule;
@@ -41,7 +41,8 @@ impl Proposer {
         let round =
             Round::new(env.rules(), env.cell(), now, (ballot, tenure), ttl, Phase::Renewing);
         let wake_at = now.after(env.config.attempt_timeout).min(round.ends_at);
-        self.timers.push(wake_at, Wake::Round(ballot));
+        self.round_ends.push(wake_at, ballot);
+        self.renewals += 1;
         self.rounds.insert(ballot, InFlight { round, owner: Owner::Renewal(renewal) });
         env.broadcast(Body::Renew { label, tenure, ballot, ttl });
     }
@@ -55,7 +56,7 @@ impl Proposer {
         let Round { tenure, ttl, started_at, refused, .. } = *round;
         let token = renewal.token;
         if self.is_released(tenure) {
-            self.rounds.remove(&ballot);
+            self.forget_renewal(ballot);
             return env.out.emit(Event::NotHeld { token, tenure });
         }
         env.out.emit(Event::Renewed { token, tenure, ttl, started_at });
@@ -83,20 +84,14 @@ impl Proposer {
 
     /// So many acceptors do not have the tenure that no majority can renew it: it is over.
     fn not_held(&mut self, env: &mut Env<'_>, ballot: Ballot) {
-        let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.remove(&ballot)
-        else {
-            return;
-        };
+        let Some((round, renewal)) = self.forget_renewal(ballot) else { return };
         self.undo_renewal(env, &round, &renewal);
         env.out.emit(Event::NotHeld { token: renewal.token, tenure: round.tenure });
     }
 
     /// No majority in time. Tries again under a fresh ballot while the client's time lasts.
     pub(super) fn renewal_failed(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
-        let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.remove(&ballot)
-        else {
-            return;
-        };
+        let Some((round, renewal)) = self.forget_renewal(ballot) else { return };
         self.undo_renewal(env, &round, &renewal);
         if now < renewal.deadline {
             self.renew(env, now, renewal, round.tenure, round.ttl);
@@ -122,7 +117,7 @@ impl Proposer {
             let silent = env.cell().everyone().without(round.accepted).without(round.refused);
             self.heal(env, ballot, silent);
         }
-        self.rounds.remove(&ballot);
+        self.forget_renewal(ballot);
     }
 
     /// P5: with the ballot and ttl of the renewal that won.
@@ -150,8 +145,17 @@ impl Proposer {
         let Some(InFlight { round, .. }) = self.rounds.get(&ballot) else { return };
         let answered = round.accepted.with(round.refused);
         if round.phase == Phase::Renewed && answered.contains(env.cell().everyone()) {
-            self.rounds.remove(&ballot);
+            self.forget_renewal(ballot);
         }
+    }
+
+    fn forget_renewal(&mut self, ballot: Ballot) -> Option<(Round, Renewal)> {
+        let InFlight { round, owner: Owner::Renewal(renewal) } = self.rounds.remove(&ballot)?
+        else {
+            unreachable!("a ballot belongs to one round, and a round to one owner");
+        };
+        self.renewals -= 1;
+        Some((round, renewal))
     }
 
     /// P8 forbids it; this is what the mutant does.

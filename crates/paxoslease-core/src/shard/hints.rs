@@ -34,7 +34,7 @@ impl Shard {
     /// nothing.
     pub(super) fn note_freed(&mut self, now: Instant, from: NodeId, request: Request<'_>) {
         let Request::Release { name, .. } = request else { return };
-        if self.live_tenure(now, name).is_some() {
+        if !self.somebody_wants(name) || self.live_tenure(now, name).is_some() {
             return;
         }
         let turns = self.turns(name, from);
@@ -56,8 +56,8 @@ impl Shard {
     }
 
     /// Whether anybody could care that a name is free.
-    pub(super) fn somebody_waits(&self) -> bool {
-        self.proposer.waiters() > 0 || self.acceptor.as_ref().is_some_and(Acceptor::turned_away)
+    pub(super) fn somebody_wants(&self, name: Name<'_>) -> bool {
+        self.proposer.wants(name) || self.acceptor.as_ref().is_some_and(Acceptor::turned_away)
     }
 
     pub(super) fn turns(&mut self, name: Name<'_>, from: NodeId) -> Vec<NodeId> {

@@ -45,6 +45,7 @@ fn the_holder_stops_believing_before_the_release_is_sent() {
     assert!(!belief.is_held(cell.now));
     assert!(matches!(cell.answers(2)[..], [Event::NotHeld { .. }]), "{:?}", cell.answers(2));
     cell.renew(1, 4, held, TTL);
+    cell.settle();
     assert!(matches!(cell.answers(4)[..], [Event::NotHeld { .. }]), "nor can it be renewed");
 }
 
@@ -136,6 +137,7 @@ fn a_release_asked_for_twice_is_answered_twice_and_done_once() {
     assert_eq!(cell.sent, 2);
     cell.settle();
     cell.release(1, 4, held);
+    cell.settle();
     for token in 2..=4 {
         let answers = cell.answers(token);
         assert!(matches!(answers[..], [Event::Released { confirmed: true, .. }]), "{token}");

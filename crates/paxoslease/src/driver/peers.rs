@@ -359,6 +359,12 @@ impl Peers {
         })
     }
 
+    /// The longest of them; `None` while one is not known yet.
+    pub(crate) fn longest_round_trip(&self) -> Option<Duration> {
+        let up = self.list.iter().filter(|peer| peer.is_up());
+        up.map(|peer| peer.rtt).try_fold(Duration::ZERO, |longest, rtt| Some(longest.max(rtt?)))
+    }
+
     /// What is still to be sent, over all peers.
     pub(crate) fn unsent(&self) -> usize {
         self.list.iter().map(|peer| peer.writer.finished().len()).sum()
