@@ -64,9 +64,20 @@ impl Page {
     /// # Panics
     /// When a row has more cells or fewer than the head.
     pub fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
+        self.aligned(&format!("|---|{}", "---:|".repeat(head.len() - 1)), head, rows);
+    }
+
+    /// A table of text.
+    ///
+    /// # Panics
+    /// When a row has more cells or fewer than the head.
+    pub fn listing(&mut self, head: &[&str], rows: &[Vec<String>]) {
+        self.aligned(&format!("|{}", "---|".repeat(head.len())), head, rows);
+    }
+
+    fn aligned(&mut self, rule: &str, head: &[&str], rows: &[Vec<String>]) {
         let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
-        let mut table = line(head);
-        table += &format!("|---|{}\n", "---:|".repeat(head.len() - 1));
+        let mut table = format!("{}{rule}\n", line(head));
         for row in rows {
             assert_eq!(row.len(), head.len(), "a cell for every column");
             table += &line(&row.iter().map(String::as_str).collect::<Vec<_>>());

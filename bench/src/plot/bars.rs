@@ -73,6 +73,7 @@ impl Bars {
                 if !bar.look.dashed {
                     area.draw(&Rectangle::new(corners, paint.filled())).map_err(failed)?;
                 } else {
+                    area.draw(&Rectangle::new(corners, WHITE.filled())).map_err(failed)?;
                     area.draw(&Rectangle::new(corners, paint.mix(0.25).filled()))
                         .map_err(failed)?;
                     area.draw(&Rectangle::new(corners, paint.stroke_width(2))).map_err(failed)?;

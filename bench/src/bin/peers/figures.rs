@@ -92,6 +92,26 @@ impl Figures {
         Ok(in_lines(&serde_json::to_value(self)?) + "\n")
     }
 
+    /// Keeps what was not measured again. Turns belong together, since sides are compared round
+    /// by round; a part about scale stands for itself.
+    pub(crate) fn complete_from(&mut self, earlier: Self) {
+        let has_rows = !self.rows.is_empty();
+        if !has_rows {
+            (self.method, self.services, self.rows) =
+                (earlier.method, earlier.services, earlier.rows);
+        }
+        let measured = self.scale.as_ref().map(scale::Figures::parts).unwrap_or_default();
+        let is_missing = |part: &scale::Part| !measured.contains(part);
+        let is_kept = |trouble: &String| {
+            let part = scale::Part::ALL.into_iter().find(|part| part.to_string() == *trouble);
+            part.map_or(!has_rows, |part| is_missing(&part))
+        };
+        self.troubles.extend(earlier.troubles.into_iter().filter(is_kept));
+        if let Some(earlier) = earlier.scale {
+            self.scale.get_or_insert_default().complete_from(earlier);
+        }
+    }
+
     pub(crate) fn add(&mut self, side: Side, case: Case, turn: Turn) {
         match self.rows.iter_mut().find(|row| (row.side, row.case) == (side, case)) {
             Some(row) => row.turns.push(turn),

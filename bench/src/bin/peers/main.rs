@@ -42,7 +42,7 @@ struct Cli {
     /// Fewer and shorter turns: less than five minutes, and nothing is written
     #[arg(long)]
     quick: bool,
-    /// Writes the page in spite of `--quick`, `--only` or `--peers`
+    /// Writes the page in spite of `--quick`, `--only` or `--peers`; keeps what is not measured
     #[arg(long)]
     write: bool,
     /// Measures nothing; writes the page from the figures that are there
@@ -84,14 +84,17 @@ fn main() -> Result<()> {
         return render(&cli.folder);
     }
     interrupt::watch()?;
-    let figures = cli.measure()?;
-    let json = figures.to_json()?;
+    let mut figures = cli.measure()?;
     if let Some(path) = &cli.json {
-        write(path, &json)?;
+        write(path, &figures.to_json()?)?;
     }
     let is_whole = !cli.quick && cli.only.is_none() && cli.peers.is_none();
     if is_whole || cli.write {
-        write(&cli.folder.join(FIGURES), &json)?;
+        let path = cli.folder.join(FIGURES);
+        if !is_whole && let Ok(earlier) = fs::read_to_string(&path) {
+            figures.complete_from(Figures::read(&earlier)?);
+        }
+        write(&path, &figures.to_json()?)?;
         return render(&cli.folder);
     }
     print!("{}", page::page(&figures)?.text());

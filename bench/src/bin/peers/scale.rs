@@ -98,6 +98,38 @@ pub(crate) struct Figures {
     pub(crate) neighbour: Vec<neighbour::Row>,
 }
 
+impl Figures {
+    /// Those that were measured.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let has_rows = |part: &Part| match part {
+            Part::Memory => !self.memory.is_empty(),
+            Part::Growth => !self.growth.is_empty(),
+            Part::Renewed => !self.renewed.is_empty(),
+            Part::Stalls => !self.stalls.is_empty(),
+            Part::Failover => !self.failover.is_empty(),
+            Part::Start => !self.start.is_empty(),
+            Part::Neighbour => !self.neighbour.is_empty(),
+        };
+        Part::ALL.into_iter().filter(has_rows).collect()
+    }
+
+    /// Takes the parts that were not measured from an earlier run.
+    pub(crate) fn complete_from(&mut self, earlier: Self) {
+        let measured = self.parts();
+        for part in Part::ALL.into_iter().filter(|part| !measured.contains(part)) {
+            match part {
+                Part::Memory => self.memory.clone_from(&earlier.memory),
+                Part::Growth => self.growth.clone_from(&earlier.growth),
+                Part::Renewed => self.renewed.clone_from(&earlier.renewed),
+                Part::Stalls => self.stalls.clone_from(&earlier.stalls),
+                Part::Failover => self.failover.clone_from(&earlier.failover),
+                Part::Start => self.start.clone_from(&earlier.start),
+                Part::Neighbour => self.neighbour.clone_from(&earlier.neighbour),
+            }
+        }
+    }
+}
+
 /// Where a measurement says what it is doing, for people.
 pub(crate) type Told<'a> = &'a dyn Fn(&str);
 

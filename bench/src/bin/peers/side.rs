@@ -93,6 +93,11 @@ impl Side {
         matches!(self, Self::ZooKeeper | Self::ZooKeeperInMemory | Self::Etcd | Self::EtcdInMemory)
     }
 
+    /// Whether a renewal is the same as ours: of one lease, by those who decide.
+    pub(crate) const fn renews_one(self) -> bool {
+        !self.is_restless()
+    }
+
     /// Whether clients may choose a member; Redlock's speak to all.
     const fn has_choice(self) -> bool {
         match self {

@@ -71,7 +71,7 @@ pub(crate) fn section(page: &mut Page, figures: &Figures) {
             vec![line.what.clone(), line.goal.clone(), text(&line.blocking), text(&line.spinning)]
         })
         .collect();
-    page.table(&["load", "goal", "blocking", "spinning"], &rows);
+    page.listing(&["load", "goal", "blocking", "spinning"], &rows);
 }
 
 fn lines(figures: &Figures) -> Vec<Line> {

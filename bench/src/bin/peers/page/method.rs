@@ -2,7 +2,6 @@
 
 use paxoslease_bench::page::Page;
 
-use super::numbers::three_digits;
 use crate::case::{CONNECTIONS, Case, HANDOVER_SPANS, What};
 use crate::figures::Figures;
 use crate::side::Side;
@@ -97,7 +96,7 @@ fn services(page: &mut Page, figures: &Figures) {
             vec![title, service.version.clone(), service.settings.clone()]
         })
         .collect();
-    page.table(&["service", "version", "settings"], &rows);
+    page.listing(&["service", "version", "settings"], &rows);
 }
 
 fn machine(page: &mut Page, figures: &Figures) {
@@ -106,14 +105,14 @@ fn machine(page: &mut Page, figures: &Figures) {
     let kind = if machine.virtualised { "A virtual machine with" } else { "A machine with" };
     page.say(&format!(
         "{kind} {} cores of {}, {} GiB of memory, {}, Linux {}. The load average before the run was \
-         {}; {} % of the time during it was given to other guests of the host.",
+         {:.1}; {:.1} % of the time during it was given to other guests of the host.",
         machine.cores,
         machine.processor,
         machine.memory_gib,
         machine.system,
         machine.kernel,
-        three_digits(machine.load_before),
-        three_digits(machine.stolen_percent),
+        machine.load_before,
+        machine.stolen_percent,
     ));
 }
 

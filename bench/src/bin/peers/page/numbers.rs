@@ -32,9 +32,19 @@ pub(crate) fn three_digits(value: f64) -> String {
     }
 }
 
-/// The median, and between what the rounds were.
+/// The median, and between what the rounds were if that can be told apart.
 pub(crate) fn with_range(spread: Spread, shown: fn(f64) -> String) -> String {
-    format!("{} ({} to {})", shown(spread.median), shown(spread.low), shown(spread.high))
+    let [low, median, high] = [spread.low, spread.median, spread.high].map(shown);
+    if low == high { median } else { format!("{median} ({low} to {high})") }
+}
+
+/// A factor beside Redis, the other way around where it would have too many noughts.
+pub(crate) fn beside_redis(ratio: f64) -> String {
+    if ratio < 0.1 {
+        format!("Redis / {}", three_digits(1.0 / ratio))
+    } else {
+        format!("{} x Redis", three_digits(ratio))
+    }
 }
 
 /// How uneven shares are, or that somebody had none.

@@ -4,7 +4,7 @@ use anyhow::Result;
 use paxoslease_bench::page::Page;
 use paxoslease_bench::plot::{Axis, Bar, Bars, Chart, Series, panels};
 
-use super::numbers::{count, micros, three_digits, unevenness, with_range};
+use super::numbers::{beside_redis, count, micros, three_digits, unevenness, with_range};
 use crate::case::{CONNECTIONS, Case, HOT_NAMES, LEASES, SPREAD_CONNECTIONS, What};
 use crate::figures::{Figures, QUANTILES, Row, Turn};
 use crate::side::Side;
@@ -28,7 +28,7 @@ pub(crate) fn headline(page: &mut Page, figures: &Figures) -> Result<()> {
             let value = figures.row(side, case)?.median(per_second);
             let ratio = figures.ratio((side, case), (Side::Redis, case.to_one()), per_second);
             let text = match ratio.filter(|_| side != Side::Redis) {
-                Some(ratio) => format!("{} ({} x Redis)", count(value), three_digits(ratio.median)),
+                Some(ratio) => format!("{} ({})", count(value), beside_redis(ratio.median)),
                 None => count(value),
             };
             Some(Bar { name, value, text, look: side.look() })
@@ -112,8 +112,8 @@ pub(crate) fn renewals(page: &mut Page, figures: &Figures) {
     page.say(&format!(
         "{LEASES} leases are held and renewed in turn. A renewal of ours or of Redis extends one \
          lease. One of etcd is a keep-alive of one lease, which its leader answers from memory; one \
-         of ZooKeeper is a ping, which renews a whole session with all that it holds. Their \
-         figures are therefore another kind of work, and stand here to be seen, not to be divided."
+         of ZooKeeper is a ping, which renews a whole session with all that it holds. That \
+         is another kind of work, so their figures have no factor."
     ));
     rates(page, figures, &cases);
 }
@@ -272,6 +272,7 @@ fn rates(page: &mut Page, figures: &Figures, cases: &[(&str, Case)]) {
             let rate = figures.row(side, *case).and_then(|row| row.spread(per_second));
             let redis = (Side::Redis, case.to_one());
             let ratio = figures.ratio((side, *case), redis, per_second);
+            let ratio = ratio.filter(|_| case.what != What::Renewals || side.renews_one());
             [
                 rate.map(|rate| with_range(rate, count)).unwrap_or_default(),
                 match ratio {
