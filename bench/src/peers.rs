@@ -2,6 +2,7 @@
 //! load. Whatever is compared is asked through [`Service`]; how it is spoken to is nobody else's
 //! business.
 
+mod check;
 mod engine;
 mod etcd;
 mod measure;
@@ -19,6 +20,7 @@ use anyhow::Result;
 use hdrhistogram::Histogram;
 use paxoslease_load::{Extent, Shares, Workload};
 
+pub use self::check::check;
 pub use self::etcd::Etcd;
 pub use self::ours::{Ours, OursSettings};
 pub use self::redis::{Persistence, Redis};

@@ -194,3 +194,6 @@ impl Service for ZooKeeper {
         self.await_server(member)
     }
 }
+
+#[cfg(test)]
+mod tests;
