@@ -223,7 +223,7 @@ mod tests {
     fn a_create_is_what_the_protocol_says() {
         let mut out = Vec::new();
         put_create(&mut out, 7, b"/a", Node::Ephemeral);
-        let mut expected = vec![0, 0, 0, 53, 0, 0, 0, 7, 0, 0, 0, 1];
+        let mut expected = vec![0, 0, 0, 49, 0, 0, 0, 7, 0, 0, 0, 1];
         expected.extend(b"\0\0\0\x02/a\0\0\0\0");
         expected.extend(b"\0\0\0\x01\0\0\0\x1f\0\0\0\x05world\0\0\0\x06anyone");
         expected.extend([0, 0, 0, 1]);
