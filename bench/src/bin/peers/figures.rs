@@ -1,6 +1,8 @@
 //! What was measured, as plain data: written as JSON beside the page, and all that the page is
 //! made of. Nothing here measures or draws.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use paxoslease_bench::peers::Loaded;
 use serde::{Deserialize, Serialize};
@@ -60,6 +62,8 @@ pub(crate) struct Turn {
     pub(crate) per_second: f64,
     /// Of all processes of the service, per operation.
     pub(crate) cpu_us: f64,
+    /// Of the load generator, per operation.
+    pub(crate) load_cpu_us: f64,
     /// At each of [`QUANTILES`].
     pub(crate) latency_us: Vec<f64>,
     /// How often the unluckiest client had the name, and the luckiest.
@@ -69,12 +73,16 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    pub(crate) fn new(round: u32, loaded: &Loaded, cpu_us: f64) -> Self {
+    /// CPU time is that of the service and that of the load, while all of it counted.
+    pub(crate) fn new(round: u32, loaded: &Loaded, [service, load]: [Duration; 2]) -> Self {
+        let operations = loaded.operations.max(1) as f64;
+        let each = |cpu: Duration| rounded(cpu.as_secs_f64() * 1e6 / operations);
         let at = |quantile| rounded(loaded.latency.value_at_quantile(quantile) as f64 / 1e3);
         Self {
             round,
             per_second: rounded(loaded.per_second),
-            cpu_us: rounded(cpu_us),
+            cpu_us: each(service),
+            load_cpu_us: each(load),
             latency_us: QUANTILES.map(at).to_vec(),
             shares: loaded.shares.map(|shares| [shares.min, shares.max]),
             failures: loaded.failures,
@@ -222,7 +230,8 @@ mod tests {
 
     fn turn(round: u32, per_second: f64) -> Turn {
         let latency_us = QUANTILES.to_vec();
-        Turn { round, per_second, cpu_us: 1.5, latency_us, shares: Some([0, 7]), failures: 2 }
+        let shares = Some([0, 7]);
+        Turn { round, per_second, cpu_us: 1.5, load_cpu_us: 1.0, latency_us, shares, failures: 2 }
     }
 
     fn figures() -> Figures {
@@ -265,6 +274,22 @@ mod tests {
         let again = Figures::read(&json).expect("just written").to_json().expect("plain data");
         assert_eq!(json, again);
         assert_eq!(json.lines().filter(|line| line.contains("per_second")).count(), 2);
+    }
+
+    #[test]
+    fn what_is_not_measured_again_is_kept_and_its_troubles_with_it() {
+        let mut again = figures();
+        (again.rows, again.troubles) = (Vec::new(), vec!["start".to_owned()]);
+        let mut earlier = figures();
+        earlier.troubles.push("memory per held lease".to_owned());
+        again.complete_from(earlier.clone());
+        assert_eq!(again.rows.len(), 2);
+        assert_eq!(again.troubles, ["start", "none to speak of", "memory per held lease"]);
+        let mut anew = figures();
+        anew.rows.truncate(1);
+        anew.troubles.clear();
+        anew.complete_from(earlier);
+        assert_eq!((anew.rows.len(), anew.troubles), (1, vec!["memory per held lease".to_owned()]));
     }
 
     #[test]

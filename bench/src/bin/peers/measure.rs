@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use paxoslease_bench::clock::{now, sleep};
+use paxoslease_bench::clock::{now, process_time, sleep};
 use paxoslease_bench::cores::Busy;
-use paxoslease_bench::peers::Service;
+use paxoslease_bench::peers::{Service, check};
 use paxoslease_bench::process::Process;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -42,8 +42,10 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Asks it who it is before it may have to rest.
+    /// Makes sure that it does what is going to be measured, and asks it who it is, before it may
+    /// have to rest.
     pub(crate) fn new(side: Side, service: Box<dyn Service>) -> Result<Self> {
+        check(&*service)?;
         let (version, settings) = (service.version()?, service.settings());
         let described = Described { side, version, settings };
         let settle_turns = if side.is_restless() { FIRST_TURNS } else { 1 };
@@ -97,14 +99,14 @@ impl Running {
         // Both sides alike: nobody has to be woken, whoever is asked.
         let _awake = if case.what == What::Awake { Busy::on_all()? } else { Vec::new() };
         let load = case.load(plan.span, plan.warmup);
-        let before = self.cpu()?;
+        let before = [self.cpu()?, process_time()];
         let loaded = self.service.run(&load)?;
-        let cpu = self.cpu()? - before;
+        let after = [self.cpu()?, process_time()];
         // What ran before anything counted took its share, too.
         let counted = case.lasts(plan.span).as_secs_f64();
-        let share = counted / (counted + plan.warmup.as_secs_f64());
-        let cpu_us = cpu.as_secs_f64() * 1e6 * share / loaded.operations.max(1) as f64;
-        Ok(Turn::new(round, &loaded, cpu_us))
+        let share = counted / plan.turn(case).as_secs_f64();
+        let cpu = std::array::from_fn(|of| (after[of] - before[of]).mul_f64(share));
+        Ok(Turn::new(round, &loaded, cpu))
     }
 
     fn cpu(&self) -> Result<Duration> {

@@ -54,8 +54,9 @@ fn method(page: &mut Page, figures: &Figures) {
          processes on loopback with ports and folders of their own, and ends them by their ids."
             .to_owned(),
         "The load is one thread in one process, whoever is asked. It reads what a connection has, \
-         answers from slots that each have one operation under way, and writes once; the clients \
-         of all services are built that way, pipelined alike."
+         answers from slots that each have one operation under way, and writes once, pipelined alike \
+         for all. Only etcd's clients are tasks of a runtime on that one thread, because gRPC needs \
+         one."
             .to_owned(),
         format!(
             "Only one service is under load at a time. Each turn runs {} ms before anything \
@@ -136,8 +137,8 @@ fn caveats(page: &mut Page, figures: &Figures) {
         "The disk of a virtual machine decides what etcd and ZooKeeper reach with their defaults; on \
          tmpfs they wait for no disk, and would lose what they promise to keep."
             .to_owned(),
-        "The clients are our own, written for this comparison, because clients of as many libraries \
-         would have been compared instead."
+        "The clients are our own, written for this comparison; with those of the usual libraries, the \
+         libraries would have been compared."
             .to_owned(),
     ];
     let failures: Vec<String> = figures

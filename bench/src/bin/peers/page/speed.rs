@@ -242,15 +242,19 @@ pub(crate) fn cost(page: &mut Page, figures: &Figures) {
     }
     page.heading("What it costs");
     page.say(
-        "Processor time of all of a service's processes together, user and kernel, per operation. \
-         The load generator's is not in it.",
+        "Processor time per operation, user and kernel: of all of a service's processes together, \
+         and, behind the plus, of the load generator. etcd's clients speak gRPC, which takes more of \
+         their own core than the others' protocols do.",
     );
     let mut head = vec![""];
     head.extend(cases.iter().map(|(name, _)| *name));
     let rows = figures.sides().into_iter().filter_map(|side| {
         let cells = cases.iter().map(|(_, case)| {
-            let spread = figures.row(side, *case).and_then(|row| row.spread(|turn| turn.cpu_us));
-            spread.map(|spread| micros(spread.median)).unwrap_or_default()
+            let cost = |row: &Row| {
+                let load = row.median(|turn| turn.load_cpu_us);
+                format!("{} + {}", micros(row.median(|turn| turn.cpu_us)), micros(load))
+            };
+            figures.row(side, *case).map(cost).unwrap_or_default()
         });
         some(side.title(), cells)
     });
