@@ -1,5 +1,5 @@
-//! Plots as SVG: white background, so that they can be read on any page, labelled axes, and a legend
-//! beside the lines, never on them. Series differ in marker and dash as well as in colour.
+//! Plots as SVG: white background, so that they can be read on any page, labelled axes, and a
+//! legend beside the lines, never on them. Series differ in marker and dash as well as in colour.
 
 mod bars;
 

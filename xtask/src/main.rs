@@ -80,8 +80,6 @@ enum Suite {
     Node,
     /// Beside Redis, Redlock, ZooKeeper and etcd; installs them, and writes docs/benchmarks.md
     Peers,
-    /// A cell of three processes beside one Redis server, under the same load
-    Service,
 }
 
 impl Suite {
@@ -91,7 +89,6 @@ impl Suite {
             Self::Loops => "loops",
             Self::Node => "node",
             Self::Peers => "peers",
-            Self::Service => "service",
         }
     }
 }
@@ -125,7 +122,6 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench { suite, args } => {
             let peers: &[Tool] = match suite {
                 Suite::Core | Suite::Loops | Suite::Node => &[],
-                Suite::Service => &[Tool::Redis],
                 Suite::Peers => &[Tool::Redis, Tool::Etcd, Tool::ZooKeeper],
             };
             if !peers.is_empty() {

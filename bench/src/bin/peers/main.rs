@@ -199,3 +199,17 @@ fn write(path: &Path, text: &str) -> Result<()> {
     }
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_what_its_figures_make_it() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let json = fs::read_to_string(folder.join(FIGURES)).expect("the figures of the page");
+        let figures = Figures::read(&json).expect("figures");
+        assert_eq!(figures.to_json().expect("plain data"), json);
+        page::page(&figures).expect("a page").check(&folder).expect("up to date");
+    }
+}

@@ -234,8 +234,7 @@ pub(crate) fn cost(page: &mut Page, figures: &Figures) {
         ("pair, 1 in flight", Case::new(What::Pairs, 1)),
         ("pair, 64", Case::new(What::Pairs, 64)),
         ("pair, 512", Case::new(What::Pairs, 512)),
-        ("renewal, 64", Case::new(What::Renewals, 64)),
-        ("renewal, 512", Case::new(What::Renewals, 512)),
+        ("pair, a connection each, 64", Case::new(What::OwnConnections, 64)),
     ];
     if !figures.has(&cases) {
         return;
