@@ -19,6 +19,8 @@ use super::{Load, Loaded};
 /// How long a client that polls waits before it tries again, as the product's generator does with
 /// Redis. Libraries wait longer, Redlock's two hundred milliseconds, and hand over less often.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
+/// How long to wait for servers that are not needed, since one may be dead.
+const OPENING_MAX: Duration = Duration::from_secs(1);
 /// For how long nothing may come of anything, once it no longer counts.
 const PATIENCE_IN_THE_END: Duration = Duration::from_secs(5);
 
@@ -59,6 +61,9 @@ pub(super) trait Protocol {
     /// Whether this client can ask anything.
     fn is_ready(&self, client: u32) -> bool;
 
+    /// Whether every connection is there, also those that clients can do without.
+    fn is_whole(&self) -> bool;
+
     /// Asks something about the lease of this number, with a token of the client's choice.
     fn ask(&mut self, client: u32, ask: Ask, number: u32, token: u64, now: Duration);
 
@@ -68,7 +73,7 @@ pub(super) trait Protocol {
     /// Says goodbye where that is the custom.
     fn close(&mut self);
 
-    /// Whether that was heard.
+    /// Whether that was heard, and everything else that was asked.
     fn is_closed(&self) -> bool;
 }
 
@@ -293,7 +298,8 @@ impl<P: Protocol> Engine<P> {
         match self.phase {
             Phase::Opening => {
                 let mut clients = 0..self.clients.len() as u32;
-                if clients.all(|client| self.protocol.is_ready(client)) {
+                let is_whole = self.protocol.is_whole() || now >= OPENING_MAX;
+                if is_whole && clients.all(|client| self.protocol.is_ready(client)) {
                     self.phase = Phase::Filling;
                 }
             }
@@ -313,9 +319,7 @@ impl<P: Protocol> Engine<P> {
             {
                 self.phase = Phase::Closing;
                 // What was filled is to stay.
-                if self.workload == Workload::Fill {
-                    self.phase = Phase::Done;
-                } else {
+                if self.workload != Workload::Fill {
                     self.protocol.close();
                 }
             }

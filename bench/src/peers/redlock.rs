@@ -327,6 +327,10 @@ impl Protocol for Client {
         2 * (0..self.servers).filter(is_up).count() > self.servers
     }
 
+    fn is_whole(&self) -> bool {
+        (0..self.asked.len()).all(|link| self.is_up(link))
+    }
+
     fn ask(&mut self, client: u32, ask: Ask, number: u32, token: u64, now: Duration) {
         let aim = match ask {
             Ask::Acquire => Aim::Acquire,
@@ -344,8 +348,9 @@ impl Protocol for Client {
 
     fn close(&mut self) {}
 
+    /// A majority has decided everything, but the others are to hear of it too.
     fn is_closed(&self) -> bool {
-        true
+        self.asked.iter().flatten().all(VecDeque::is_empty)
     }
 }
 

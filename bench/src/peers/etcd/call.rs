@@ -1,5 +1,6 @@
 //! Calls to etcd, over channels that are one connection each.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::stream;
@@ -11,9 +12,12 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-/// How long an answer may take: longer than an election, and less than the seven seconds after
-/// which etcd itself gives up what it had passed to a leader that died.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// How long an answer may take at least, and up to twice as long: less than the seven seconds
+/// after which etcd itself gives up what it had passed to a leader that died.
+const ANSWER_MAX: Duration = Duration::from_millis(500);
+/// Calls that were lost together come again one after the other, so that one of them finds the
+/// new leader soon: every one of so many waits a little longer than the one before.
+const STAGGERED: u32 = 16;
 
 /// A connection to this port, once it is used.
 pub(super) fn channel(port: u16) -> Result<Channel, tonic::transport::Error> {
@@ -30,13 +34,15 @@ where
     Q: Message + Send + 'static,
     A: Message + Default + Send + 'static,
 {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
     let mut grpc = Grpc::new(channel.clone());
     let answer = async {
         grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
         let path = PathAndQuery::from_static(path);
         grpc.unary(Request::new(question), path, ProstCodec::<Q, A>::default()).await
     };
-    let answer = tokio::time::timeout(ANSWER_MAX, answer).await;
+    let turn = CALLS.fetch_add(1, Ordering::Relaxed) % STAGGERED;
+    let answer = tokio::time::timeout(ANSWER_MAX + ANSWER_MAX / STAGGERED * turn, answer).await;
     Ok(answer.map_err(|_| Status::deadline_exceeded("no answer in time"))??.into_inner())
 }
 

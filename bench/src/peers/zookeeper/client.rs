@@ -329,6 +329,10 @@ impl Protocol for Client {
         self.connections[self.link(client)].state == State::Ready
     }
 
+    fn is_whole(&self) -> bool {
+        self.connections.iter().all(|link| link.state == State::Ready)
+    }
+
     fn ask(&mut self, client: u32, ask: Ask, number: u32, _: u64, _: Duration) {
         let step = match (ask, &self.queue) {
             (Ask::Acquire, Some(_)) => Step::Enqueue,
