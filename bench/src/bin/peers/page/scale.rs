@@ -293,9 +293,10 @@ fn start(page: &mut Page, scale: &Figures) {
                 After::Kill => "a member after `kill -9`",
                 After::Stop => "a member after a clean stop",
             };
-            let held = (row.held > 0)
-                .then(|| format!(", {} leases held", count(f64::from(row.held))))
-                .unwrap_or_default();
+            let held = match row.held {
+                0 => String::new(),
+                held => format!(", {} leases held", count(f64::from(held))),
+            };
             let what = format!("{}, {after}{held}", row.side.title());
             vec![what, spread(&row.serves_ms), spread(&row.votes_ms)]
         })
