@@ -8,6 +8,7 @@ pub mod peers;
 pub mod plot;
 pub mod process;
 pub mod report;
+pub mod rigs;
 
 /// The examples of the README compile: here, where node and client can be seen together.
 #[cfg(doctest)]

@@ -105,11 +105,6 @@ impl Report {
         self.0.push(section);
     }
 
-    /// Adds sections.
-    pub fn extend(&mut self, sections: impl IntoIterator<Item = Section>) {
-        self.0.extend(sections);
-    }
-
     /// For machines: sections by their keys.
     #[must_use]
     pub fn to_json(&self) -> Value {

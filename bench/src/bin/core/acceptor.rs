@@ -1,78 +1,19 @@
 //! One acceptor with millions of live leases: what each takes, how long the longest pause is
 //! while the table grows, and what a Renew costs when nothing is in the cache.
 //!
-//! Leases arrive as peers' Propose requests and every reply is taken, as a node would do it.
+//! Leases arrive as a peer's Propose requests.
 
 use std::time::Duration;
 
 use paxoslease_bench::clock;
 use paxoslease_bench::report::{Goal, Section};
-use paxoslease_core::{
-    Ballot, Cell, Config, Drift, Holder, Instant, Message, NodeId, Request, Shard, Start, Tenure,
-    Ttl,
-};
+use paxoslease_bench::rigs::acceptor::{Asked, scattered};
+use paxoslease_bench::rigs::names::Names;
 
 use crate::memory::{Heap, resident_bytes};
-use crate::names::{HOLDER, Names};
 
 /// Requests between two readings of the thread's clock, which costs a system call.
 const BATCH: u32 = 64;
-const NOW: Instant = Instant::from_nanos(1_000_000_000);
-
-/// An acceptor and the peer that asks it.
-pub(crate) struct Asked {
-    shard: Shard,
-    peer: NodeId,
-    counter: u64,
-    ttl: Ttl,
-}
-
-impl Asked {
-    pub(crate) fn new() -> Self {
-        let [node, peer, third] = [1, 2, 3].map(|id| NodeId::new(id).expect("a node id"));
-        let ttl = Ttl::from_millis(600_000).expect("not zero");
-        let drift = Drift::new(1000, Duration::from_millis(1)).expect("in bounds");
-        let cell = Cell::new(&[node, peer, third], ttl, drift).expect("a cell");
-        let start = Start::NewCell { counter: 0, disk: false };
-        let shard = Shard::start(Config::new(node, cell, 7), NOW, start);
-        Self { shard, peer, counter: 0, ttl }
-    }
-
-    /// The first proposals have the tenures 1, 2, 3, ... of the peer.
-    fn next_ballot(&mut self) -> Ballot {
-        self.counter += 1;
-        Ballot::new(self.counter, self.peer)
-    }
-
-    pub(crate) fn propose(&mut self, names: &Names, at: usize) {
-        let holder = Holder::new(HOLDER).expect("in bounds");
-        let (ballot, ttl) = (self.next_ballot(), self.ttl);
-        self.ask(Request::Propose { name: names.get(at), ballot, ttl, holder });
-    }
-
-    /// Renews the lease that came as the `nth` proposal, counted from zero.
-    pub(crate) fn renew(&mut self, names: &Names, at: usize, nth: u32) {
-        let begun_by = Ballot::new(u64::from(nth) + 1, self.peer);
-        let tenure = Tenure::of(begun_by).expect("a node's ballot names a tenure");
-        let (ballot, ttl) = (self.next_ballot(), self.ttl);
-        self.ask(Request::Renew { name: names.get(at), tenure, ballot, ttl });
-    }
-
-    fn ask(&mut self, request: Request<'_>) {
-        let handled = self.shard.handle_message(NOW, self.peer, Message::Request(request));
-        assert_eq!(handled, Ok(()));
-        std::hint::black_box(self.shard.poll_transmit().expect("every request is answered"));
-    }
-}
-
-/// Numbers below `count`, scattered and the same in every run.
-pub(crate) fn scattered(count: u32) -> impl Iterator<Item = u32> {
-    (1_u64..).map(move |n| {
-        let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        (((mixed >> 32) * u64::from(count)) >> 32) as u32
-    })
-}
 
 /// What a run of single operations took.
 #[derive(Default)]
@@ -124,14 +65,14 @@ pub(crate) fn measure(leases: u32) -> Section {
         names.refill(first..end);
         growing.batch(end - first, |at| asked.propose(&names, at));
     }
-    assert_eq!(asked.shard.entries(), leases as usize);
+    assert_eq!(asked.shard().entries(), leases as usize);
 
     let each = |bytes: usize| bytes as f64 / f64::from(leases);
     let heap = Heap::now().bytes - heap_before.bytes;
     section.goal("heap, counted in the allocator", each(heap), "bytes/lease", Goal::AtMost(88.0));
     section.figure(
         "heap, as the acceptor reports",
-        each(asked.shard.acceptor_bytes()),
+        each(asked.shard().acceptor_bytes()),
         "bytes/lease",
     );
     if let (Some(before), Some(after)) = (resident_before, resident_bytes()) {

@@ -7,32 +7,49 @@ use paxoslease_core::Name;
 const LEN: usize = 16;
 
 /// What every holder calls itself: as long as the figures are given for.
-pub(crate) const HOLDER: &str = "holder-of-leases";
+pub const HOLDER: &str = "holder-of-leases";
 
 /// Some names in one buffer.
-#[derive(Default)]
-pub(crate) struct Names(String);
+#[derive(Default, Debug)]
+pub struct Names(String);
 
 impl Names {
-    pub(crate) fn of(numbers: impl IntoIterator<Item = u32>) -> Self {
+    /// A name for each number.
+    pub fn of(numbers: impl IntoIterator<Item = u32>) -> Self {
         let mut names = Self::default();
         names.refill(numbers);
         names
     }
 
     /// Names anew, in the same memory.
-    pub(crate) fn refill(&mut self, numbers: impl IntoIterator<Item = u32>) {
+    ///
+    /// # Panics
+    /// Never: a string takes everything.
+    pub fn refill(&mut self, numbers: impl IntoIterator<Item = u32>) {
         self.0.clear();
         for number in numbers {
             write!(self.0, "lease/{number:010}").expect("a string takes everything");
         }
     }
 
-    pub(crate) fn get(&self, at: usize) -> Name<'_> {
+    /// The name at a place, counted from zero.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Name<'_> {
         Name::new(&self.0[at * LEN..(at + 1) * LEN]).expect("16 bytes are within bounds")
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.0.len() / LEN
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
