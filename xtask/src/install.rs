@@ -24,6 +24,7 @@ pub(crate) enum Tool {
     Deny,
     Fuzz,
     Nightly,
+    Valgrind,
     /// What the service is compared with.
     Redis,
     Etcd,
@@ -56,6 +57,7 @@ impl Tool {
             Self::Deny => cargo(["deny", "--version"]),
             Self::Fuzz => cargo(["fuzz", "--version"]),
             Self::Nightly => cargo(["+nightly", "--version"]),
+            Self::Valgrind => Invocation::new("valgrind", ["--version"]),
             Self::Redis => Invocation::new("redis-server", ["--version"]),
             Self::Etcd => Invocation::new("etcd", ["--version"]),
             // Which of the two is missing does not matter: the package brings both.
@@ -79,6 +81,7 @@ impl Tool {
             Self::Nextest => cargo(["install", "cargo-nextest", "--locked"]),
             Self::Deny => cargo(["install", "cargo-deny", "--locked"]),
             Self::Fuzz => cargo(["install", "cargo-fuzz", "--locked"]),
+            Self::Valgrind => apt("valgrind"),
             Self::Redis => apt("redis-server"),
             Self::Etcd => apt("etcd-server"),
             // Its sibling `zookeeperd` would add nothing but a service that starts by itself.

@@ -5,6 +5,7 @@
 
 mod fuzz;
 mod install;
+mod instructions;
 mod invocation;
 mod recording;
 mod test;
@@ -53,6 +54,15 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Counts the instructions of the hot paths and compares them with bench/instructions.toml
+    Instructions {
+        /// Records the counts instead
+        #[arg(long)]
+        record: bool,
+        /// Shows where the instructions of one path go, by function, and compares nothing
+        #[arg(long, value_name = "PATH", conflicts_with = "record")]
+        show: Option<String>,
+    },
     /// Plays the README's quick start in real terminals and writes docs/quickstart.svg
     Recording {
         /// A release build of `paxoslease` to use instead of building one
@@ -69,13 +79,15 @@ enum Task {
     },
 }
 
-/// What there is to benchmark: each is a binary of that name in `bench/`.
+/// What there is to benchmark: each but `micro` is a binary of that name in `bench/`.
 #[derive(Clone, Copy, ValueEnum)]
 enum Suite {
     /// The protocol core and codec on one thread, and bytes per lease
     Core,
     /// The node's event loop beside others, with the same frames between two processes
     Loops,
+    /// Small pieces, one layer after another: core, frames between nodes, RESP
+    Micro,
     /// Cells of three processes: latency, throughput, renewals, failures, memory
     Node,
     /// Beside Redis, Redlock, ZooKeeper and etcd; installs them, and writes docs/benchmarks.md
@@ -83,13 +95,19 @@ enum Suite {
 }
 
 impl Suite {
-    const fn binary(self) -> &'static str {
-        match self {
+    /// What runs it.
+    fn command(self) -> Invocation {
+        let binary = match self {
             Self::Core => "core",
             Self::Loops => "loops",
+            Self::Micro => {
+                let bench = cargo(["bench", "-p", "paxoslease-bench", "--bench", "core"]);
+                return bench.arg("--bench").arg("wire").arg("--bench").arg("resp").arg("--");
+            }
             Self::Node => "node",
             Self::Peers => "peers",
-        }
+        };
+        cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", binary, "--"])
     }
 }
 
@@ -118,19 +136,18 @@ fn run(task: Task) -> anyhow::Result<()> {
             let command = command.arg("--").arg("docs");
             if check { command.arg("--check").run() } else { command.run() }
         }
+        Task::Instructions { record, show } => instructions::run(record, show),
         Task::Recording { binary } => recording::run(binary),
         Task::Bench { suite, args } => {
             let peers: &[Tool] = match suite {
-                Suite::Core | Suite::Loops | Suite::Node => &[],
+                Suite::Core | Suite::Loops | Suite::Micro | Suite::Node => &[],
                 Suite::Peers => &[Tool::Redis, Tool::Etcd, Tool::ZooKeeper],
             };
             if !peers.is_empty() {
                 peers.iter().try_for_each(|tool| tool.ensure())?;
                 cargo(["build", "--release", "-p", "paxoslease-cli"]).run()?;
             }
-            let command = cargo(["run", "--release", "-p", "paxoslease-bench", "--bin"]);
-            let command = command.arg(suite.binary()).arg("--");
-            args.into_iter().fold(command, Invocation::arg).run()
+            args.into_iter().fold(suite.command(), Invocation::arg).run()
         }
     }
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use crate::install::Tool;
 use crate::invocation::{Invocation, cargo};
-use crate::tidy;
+use crate::{instructions, tidy};
 
 struct Step {
     title: &'static str,
@@ -80,6 +80,7 @@ fn steps() -> Vec<Step> {
                     .arg("--check"),
             ],
         ),
+        step("instructions", &[instructions::TOOL], vec![instructions::command()]),
         step(
             "docs",
             &[],

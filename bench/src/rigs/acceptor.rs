@@ -52,13 +52,11 @@ impl Asked {
         asked
     }
 
-    /// One with a lease on each of these names, of which the first so many have expired.
+    /// One on which a lease on each of these names has expired.
     #[must_use]
-    pub fn with_expired(names: &Names, expired: usize) -> Self {
+    pub fn with_expired(names: &Names) -> Self {
         let mut asked = Self::new();
-        for at in 0..names.len() {
-            asked.propose_for(names, at, if at < expired { SHORT } else { LONG });
-        }
+        (0..names.len()).for_each(|at| asked.propose_for(names, at, SHORT));
         asked.now = asked.now.after(2 * SHORT.as_duration());
         asked
     }

@@ -1,0 +1,80 @@
+//! What the hot paths cost in instructions, held against the record of what they cost before.
+//!
+//! Counted by callgrind, so it is the same on a busy machine and a quiet one, and a part of the
+//! tests. Seeds are fixed, and so is the processor that callgrind pretends to be.
+
+mod callgrind;
+mod path;
+mod record;
+mod worst;
+
+use std::sync::Mutex;
+use std::thread;
+
+use anyhow::{Result, ensure};
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::callgrind::Profile;
+use crate::path::Path;
+use crate::record::{Counts, Record};
+
+/// Counts the instructions of the hot paths and compares them with the record
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    task: Option<Task>,
+    /// Record the counts instead of comparing them
+    #[arg(long)]
+    record: bool,
+    /// Show where the instructions of one path go, by function, and compare nothing
+    #[arg(long, value_name = "PATH", conflicts_with = "record")]
+    show: Option<Path>,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Runs one path and prints nothing: what valgrind counts
+    #[command(hide = true)]
+    Run { path: Path },
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    if let Some(Task::Run { path }) = cli.task {
+        return path.run();
+    }
+    if let Some(path) = cli.show {
+        let profile = Profile::of(path)?;
+        print!("{}", profile.by_function()?);
+        return Ok(());
+    }
+    let counts = count_all()?;
+    if cli.record {
+        return Record::of(counts).write();
+    }
+    let comparison = Record::read()?.compare(&counts);
+    print!("{comparison}");
+    ensure!(!comparison.is_worse(), "{}", record::ADVICE);
+    Ok(())
+}
+
+/// As many at a time as there are cores; the longest first.
+fn count_all() -> Result<Counts> {
+    let mut paths = Path::value_variants().to_vec();
+    paths.sort_by_key(|path| *path == Path::InsertWorst);
+    let (paths, counts) = (Mutex::new(paths), Mutex::new(Counts::new()));
+    let work = || -> Result<()> {
+        loop {
+            let Some(path) = paths.lock().expect("nobody panics").pop() else { return Ok(()) };
+            let count = Profile::of(path)?.total.round() as u64;
+            counts.lock().expect("nobody panics").insert(path.name(), count);
+        }
+    };
+    let workers = thread::available_parallelism()?.get();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("nobody panics"))
+    })?;
+    Ok(counts.into_inner().expect("nobody panics"))
+}
