@@ -13,7 +13,7 @@ use crate::outbox::{Body, Sighting};
 use crate::record::Ceilings;
 use crate::register::{Answer, Register};
 use crate::rules::Rule;
-use crate::table::{Slot, Table};
+use crate::table::{FORESEEN, Slot, Table};
 use crate::{Ballot, Config, Holder, Instant, Label, Name, NodeId, Request, Tenure, Ttl};
 
 /// Why a peer's message was dropped. Nothing was changed.
@@ -89,7 +89,14 @@ const WANTED_MAX: usize = 4096;
 /// proposed in ignorance of the ballots it has seen has arrived.
 const RECLAIM_ROUND_TRIPS: u32 = 4;
 /// And not before this: a round trip may take longer than it did.
-const RECLAIM_MIN: Duration = Duration::from_millis(20);
+const RECLAIM_MIN: Duration = Duration::from_millis(5);
+
+/// As many as that are forgotten soon; more are left to the sweep.
+const FREED_MAX: usize = 1 << 18;
+
+/// Slots to look at for every name that comes, so that those that expire leave as fast: a pass is
+/// over before names are half as many again.
+const SWEPT_PER_NAME: u32 = 4;
 
 /// A name was released, and nothing was promised since if that is still what it promised.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +119,8 @@ pub(crate) struct Acceptor {
     /// Other nodes that were turned away from a name because of its lease.
     wanted: BTreeMap<Slot, Vec<NodeId>>,
     sweep_next: u32,
+    /// Slots to look at because of names that came and were not released: they expire some time.
+    owed: u32,
     /// When a slot was last looked at.
     swept_at: Instant,
 }
@@ -126,6 +135,7 @@ impl Acceptor {
             reclaim_soon: None,
             wanted: BTreeMap::new(),
             sweep_next: 0,
+            owed: 0,
             swept_at: Instant::ZERO,
         }
     }
@@ -255,7 +265,7 @@ impl Acceptor {
                     self.table.unmark(slot);
                     let register = &mut self.table.entry_mut(slot).register;
                     let held = register.release(config.rules, now, tenure);
-                    if held {
+                    if held && self.freed.len() < FREED_MAX {
                         self.freed.push_back(Freed { slot, promised: register.promised, at: now });
                     }
                     held
@@ -295,6 +305,7 @@ impl Acceptor {
                 return Err(Refusal::TableFull);
             }
             self.table.insert(Label::new(name, holder.unwrap_or_default()), register);
+            self.owed = self.owed.saturating_add(SWEPT_PER_NAME);
             return Ok(Some(match answer {
                 Answer::Promise => Body::Promise { ballot, accepted: None },
                 _ => Body::Accept { ballot },
@@ -422,38 +433,63 @@ impl Acceptor {
         slots_max: u32,
         expired: impl FnMut(&Label, Tenure),
     ) {
+        self.sweep_freed(config, now, slots_max);
+        let looked_at = self.sweep_slots(config, now, slots_max, expired);
+        self.owed = self.owed.saturating_sub(looked_at);
+    }
+
+    /// As [`Self::sweep`], but looks only at as many slots as there is reason to.
+    pub(crate) fn sweep_owed(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        slots_max: u32,
+        expired: impl FnMut(&Label, Tenure),
+    ) {
+        self.sweep_freed(config, now, slots_max);
+        let slots = self.owed.min(slots_max);
+        self.owed -= self.sweep_slots(config, now, slots, expired);
+    }
+
+    fn sweep_freed(&mut self, config: &Config, now: Instant, names_max: u32) {
         let after = config.reclaim_after.min(self.reclaim_soon.unwrap_or(Duration::MAX));
-        for _ in 0..slots_max {
-            let Some(Freed { slot, promised, at }) = self.freed.front().copied() else { break };
-            if now < at.after(after) {
-                break;
+        let is_over = |freed: &Freed| now >= freed.at.after(after);
+        for place in 0..names_max as usize {
+            if place.is_multiple_of(FORESEEN) && self.table.is_large() {
+                let over = self.freed.iter().take(FORESEEN).take_while(|freed| is_over(freed));
+                let entries = over.filter_map(|freed| self.table.get(freed.slot));
+                self.table.foresee(entries.map(|entry| entry.label.name().as_bytes()));
             }
-            self.freed.pop_front();
+            let Some(Freed { slot, promised, .. }) =
+                self.freed.pop_front_if(|freed| is_over(freed))
+            else {
+                return;
+            };
             let entry = self.table.get(slot).filter(|entry| entry.register.promised == promised);
             if entry.is_some_and(|entry| entry.register.live(now).is_none()) {
                 self.reclaim(config, slot);
+                self.owed = self.owed.saturating_sub(SWEPT_PER_NAME);
             }
         }
-        self.sweep_slots(config, now, slots_max, expired);
     }
 
     /// Reclaims entries that stayed idle for a whole pass. The next pass begins `reclaim_after`
-    /// after the last one ended.
+    /// after the last one ended. Says how many slots it looked at.
     fn sweep_slots(
         &mut self,
         config: &Config,
         now: Instant,
         slots_max: u32,
         mut expired: impl FnMut(&Label, Tenure),
-    ) {
-        for _ in 0..slots_max {
+    ) -> u32 {
+        for looked_at in 0..slots_max {
             if self.sweep_next >= self.table.slot_count() {
                 if now < self.swept_at.after(config.reclaim_after) {
-                    return;
+                    return looked_at;
                 }
                 self.sweep_next = 0;
                 if self.table.is_empty() {
-                    return;
+                    return looked_at;
                 }
             }
             self.swept_at = now;
@@ -472,6 +508,7 @@ impl Acceptor {
             }
             self.reclaim(config, slot);
         }
+        slots_max
     }
 
     /// A7: what it promised is folded into the floor.

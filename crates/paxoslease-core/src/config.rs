@@ -32,7 +32,8 @@ pub struct Config {
     /// The longest a node leaves another to take its turn when a lease is freed, and how much
     /// nodes spread out when one runs out.
     pub stagger_max: Duration,
-    /// How long an idle entry is kept at least, so that ballots in flight meet their promises.
+    /// How long an idle entry is kept, so that ballots in flight meet their promises; one that was
+    /// released goes after a few round trips, if these are known and that is sooner.
     pub reclaim_after: Duration,
     /// Bounds on memory.
     pub limits: Limits,

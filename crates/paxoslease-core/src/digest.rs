@@ -1,7 +1,9 @@
 //! The identity of a shard's protocol state, for checkers that explore many: two shards with the
 //! same digest behave alike from here on.
 //!
-//! Counters for metrics, memory layout and stale wake-ups do not count. Sets of acceptors are
+//! Counters for metrics, memory layout and stale wake-ups do not count, nor does how soon released
+//! names are forgotten: that is allowed at any time, and two sweeps without a pause between them,
+//! which is how a checker reclaims, forget all of them anyway. Sets of acceptors are
 //! written as a permutation of the acceptors sees them, so that a checker can treat states that
 //! differ only in which acceptor is which as one.
 

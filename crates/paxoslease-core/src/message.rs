@@ -206,7 +206,20 @@ impl Message<'_> {
     }
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    /// The resource it is about.
+    #[must_use]
+    pub const fn name(&self) -> Name<'a> {
+        match self {
+            Self::Prepare { name, .. }
+            | Self::Propose { name, .. }
+            | Self::Renew { name, .. }
+            | Self::Heal { name, .. }
+            | Self::Release { name, .. }
+            | Self::Inspect { name, .. } => *name,
+        }
+    }
+
     /// The round it belongs to; a Release and an Inspect belong to none.
     #[must_use]
     pub const fn ballot(&self) -> Option<Ballot> {

@@ -106,8 +106,8 @@ pub(crate) struct Proposer {
     contenders: Contenders,
     /// How many of the rounds are renewals.
     renewals: usize,
-    /// When rounds, releases and inspections are given up or tried again, by kind: each kind is
-    /// armed with much the same timeout.
+    /// When rounds, releases and inspections are given up or tried again, by kind: most of a kind
+    /// are armed with the same timeout, and few come out of order.
     round_ends: Timers<Ballot>,
     release_ends: Timers<Tenure>,
     inspection_ends: Timers<u64>,

@@ -446,15 +446,20 @@ impl Shard {
     /// A7, R2: housekeeping, a bounded bit at a time. Call it now and then.
     pub fn sweep(&mut self, now: Instant, slots_max: u32) {
         if let Some(acceptor) = &mut self.acceptor {
-            let (watched, out) = (self.watched, &mut self.out);
-            acceptor.sweep(&self.config, now, slots_max, |label, tenure| {
-                if watched {
-                    out.emit(Event::ExpiredHint { label: label.clone(), tenure });
-                }
-            });
+            let expired = told_if(self.watched, &mut self.out);
+            acceptor.sweep(&self.config, now, slots_max, expired);
             let quarantined = acceptor.is_quarantined(now);
             self.ceilings.turn_window(self.config.rules, now, quarantined);
             self.request_write();
+        }
+    }
+
+    /// A7: as much of the housekeeping as keeps pace with what was asked since. Call it between
+    /// sweeps while much is asked.
+    pub fn keep_up(&mut self, now: Instant, slots_max: u32) {
+        if let Some(acceptor) = &mut self.acceptor {
+            let expired = told_if(self.watched, &mut self.out);
+            acceptor.sweep_owed(&self.config, now, slots_max, expired);
         }
     }
 
@@ -568,6 +573,16 @@ impl Shard {
         }
     }
 
+    /// These names, as their bytes, will be asked for next. Saves waiting for memory where there
+    /// are very many; changes nothing.
+    pub fn foresee<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
+        if let Some(acceptor) = &self.acceptor
+            && acceptor.table().is_large()
+        {
+            acceptor.table().foresee(names);
+        }
+    }
+
     /// A peer's counter, as every frame carries it: keeps counters in step and saves Rejects.
     pub fn observe_counter(&mut self, counter: u64) {
         self.proposer.observe(counter);
@@ -578,5 +593,14 @@ impl Shard {
     #[must_use]
     pub const fn counter(&self) -> u64 {
         self.proposer.counter()
+    }
+}
+
+/// What becomes of a lease that is seen to have expired.
+fn told_if(watched: bool, out: &mut Outbox) -> impl FnMut(&Label, Tenure) {
+    move |label, tenure| {
+        if watched {
+            out.emit(Event::ExpiredHint { label: label.clone(), tenure });
+        }
     }
 }

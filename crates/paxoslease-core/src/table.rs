@@ -99,6 +99,26 @@ impl Table {
         self.index.find(self.hash(name), |slot| self.entry(slot).label.name() == name)
     }
 
+    /// Whether entries are so many that they are far from the processor.
+    pub(crate) fn is_large(&self) -> bool {
+        self.len >= LARGE
+    }
+
+    /// Brings near what looking up these names will touch. The ways to them are independent, so
+    /// that many go at a time, where looking up one after the other waits for each.
+    pub(crate) fn foresee<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
+        let mut names = names.into_iter();
+        loop {
+            let mut hashes = [0; FORESEEN];
+            let pairs = hashes.iter_mut().zip(names.by_ref());
+            let len = pairs.map(|(hash, name)| *hash = self.hash_bytes(name)).count();
+            self.index.touch(&hashes[..len]);
+            if len < FORESEEN {
+                return;
+            }
+        }
+    }
+
     /// Adds an entry, unmarked. Its name must not be there yet.
     pub(crate) fn insert(&mut self, label: Label, register: Register) -> Slot {
         debug_assert!(self.find(label.name()).is_none(), "{label:?} is there already");
@@ -204,8 +224,12 @@ impl Table {
     }
 
     fn hash(&self, name: Name<'_>) -> u32 {
+        self.hash_bytes(name.as_bytes())
+    }
+
+    fn hash_bytes(&self, name: &[u8]) -> u32 {
         let mut hasher = FoldHasher::with_seed(self.seed, &self.seed_shared);
-        hasher.write(name.as_bytes());
+        hasher.write(name);
         hasher.finish() as u32
     }
 
@@ -250,6 +274,11 @@ impl fmt::Debug for Table {
         f.debug_set().entries(slots.filter_map(|slot| self.get(slot))).finish()
     }
 }
+
+/// An index of this many entries outgrows a core's own caches.
+const LARGE: usize = 1 << 16;
+/// Names that are brought near together: more than a processor waits for at a time.
+pub(crate) const FORESEEN: usize = 64;
 
 /// Slots per chunk, 256 KiB of entries.
 const CHUNK_SLOTS: usize = 4096;

@@ -38,6 +38,10 @@ use tally::{Limit, Tally};
 /// A client that takes nothing for this long, while there is something for it, is given up.
 const SLOW_READER_AFTER: Duration = Duration::from_secs(60);
 
+/// Requests looked at before they are carried out. More may be read at once, but who asks for pages
+/// of lists is answered one by one, and must not have all of them read for each.
+const FORESEEN_MAX: usize = 256;
+
 /// What the sessions of all shards share.
 struct House {
     cell: String,
@@ -262,6 +266,14 @@ impl FrontEnd for Sessions {
         let Some(Some(session)) = self.sessions.get_mut(conn.index()) else { return bytes.len() };
         let common = &mut self.common;
         common.tally.touch(desk.now());
+        let mut ahead = bytes;
+        let names = std::iter::from_fn(|| {
+            let (request, len) = Request::parse(ahead).ok()??;
+            ahead = &ahead[len..];
+            // Of every command about a lease, that is its name; of others it is a name nobody has.
+            Some(request.arg(1).unwrap_or_default())
+        });
+        desk.foresee(names.take(FORESEEN_MAX));
         let mut consumed = 0;
         while !session.is_closing {
             match Request::parse(&bytes[consumed..]) {
@@ -377,7 +389,8 @@ impl FrontEnd for Sessions {
 
     fn flush(&mut self, desk: &mut Desk<'_>) {
         let mut dirty = std::mem::take(&mut self.common.dirty);
-        for index in dirty.drain(..) {
+        // Backwards: where a lease changes hands, its new holder is told before the old one.
+        for index in dirty.drain(..).rev() {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
             if !session.flush(&mut self.common, desk) {
                 desk.close(session.conn);

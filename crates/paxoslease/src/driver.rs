@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use paxoslease_core::{Event, Instant, Name, NodeId, Record, Refusal, Shard, Sighting, Snapshot};
+use paxoslease_core::{
+    Event, Instant, Message, Name, NodeId, Record, Refusal, Shard, Sighting, Snapshot,
+};
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
 use counters::{Counters, Drop};
@@ -37,10 +39,10 @@ use crate::watch::{Change, Subscription};
 
 /// How often metrics are handed on and entries are swept, without load.
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
-/// Entries looked at per housekeeping, and per message received: idle entries leave as fast as
-/// new ones come.
-const SWEPT_IDLE: u32 = 4096;
-const SWEPT_PER_MESSAGE: u32 = 2;
+/// Entries looked at per housekeeping, at most.
+const SWEPT_MAX: u32 = 4096;
+/// After this many messages names may have come and gone that are not worth keeping so long.
+const MESSAGES_PER_SWEEP: u32 = 1024;
 const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 /// How long a node that leaves waits for its last releases to be confirmed.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
@@ -207,10 +209,14 @@ impl Driver {
             return Err(format!("it is node {from} and sent as node {}", header.sender));
         }
         self.shard.observe_counter(header.counter);
+        self.shard.foresee(messages.clone().filter_map(|message| match message {
+            Ok(Message::Request(request)) => Some(request.name().as_bytes()),
+            _ => None,
+        }));
         for message in messages {
             let message = message.map_err(|error| format!("bad message: {error}"))?;
             self.counters.received(&message);
-            self.messages_since_sweep += SWEPT_PER_MESSAGE;
+            self.messages_since_sweep += 1;
             if let Err(refusal) = self.shard.handle_message(now, from, message)
                 && refusal == Refusal::BallotExhausting
             {
@@ -260,13 +266,14 @@ impl Driver {
                 Due::Lose => self.lose(now, slot),
             }
         }
-        if now >= self.housekeeping_at || self.messages_since_sweep >= SWEPT_IDLE {
-            let idle = now >= self.housekeeping_at;
-            let slots = if idle { SWEPT_IDLE } else { self.messages_since_sweep };
-            self.shard.sweep(now, slots);
+        if now >= self.housekeeping_at {
+            self.shard.sweep(now, SWEPT_MAX);
             self.messages_since_sweep = 0;
             self.housekeeping_at = now.after(HOUSEKEEPING);
             self.note_quarantine(now);
+        } else if self.messages_since_sweep >= MESSAGES_PER_SWEEP {
+            self.shard.keep_up(now, SWEPT_MAX);
+            self.messages_since_sweep = 0;
         }
         if now >= self.publish_at {
             let last_at = std::mem::replace(&mut self.published_at, now);
@@ -424,7 +431,9 @@ impl Driver {
     }
 
     fn publish(&mut self, now: Instant) {
-        if let Some(round_trip) = self.peers.longest_round_trip() {
+        let cell = self.shard.config().cell;
+        if let Some(round_trip) = self.peers.longest_round_trip(|node| cell.member(node).is_some())
+        {
             self.shard.set_round_trip(round_trip);
         }
         self.counters.publish(&self.shard);

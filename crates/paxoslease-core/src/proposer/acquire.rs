@@ -103,15 +103,26 @@ impl Proposer {
     ) {
         self.void(env, now, ballot);
         let still_racing = self.rounds.contains_key(&ballot);
-        // A tenure that is being released here is over as soon as the Release arrives.
-        let verdict = verdict.filter(|(tenure, _)| !self.is_released(*tenure));
+        let released = verdict.is_some_and(|(tenure, _)| self.is_released(tenure));
         let Some(contender) = self.contenders.get_mut(id) else { return };
         if still_racing {
             return;
         }
+        // A tenure that is being released here is over as soon as the Release arrives, and so is
+        // one whose Release came here before the answers that still tell of it: the next round
+        // comes behind it. Only once, for a Release may be lost.
+        let is_over = released || (verdict.is_some() && contender.freed);
+        if is_over && contender.splits == 0 && now < contender.first.deadline {
+            contender.splits = 1;
+            self.race(env, now, id);
+            // It may overtake a Release that comes from elsewhere; the next one gives that time.
+            if let Some(contender) = self.contenders.get_mut(id) {
+                contender.freed = true;
+            }
+            return;
+        }
         contender.contested = true;
-        // So is one whose Release came here before the answers that still tell of it.
-        let verdict = verdict.filter(|_| !contender.freed);
+        let verdict = verdict.filter(|_| !is_over);
         let Some((tenure, free_at)) = verdict else {
             return self.back_off(env, now, id);
         };

@@ -1,7 +1,8 @@
 //! From hash to slot: extendible hashing.
 //!
 //! The top bits of a hash choose, through a directory, one of many small segments; within a segment
-//! the low bits choose where linear probing starts. A full segment is split on its own, so that
+//! the low bits choose the cache line where linear probing starts: in a large table nearly every
+//! search is over within the line it fetched. A full segment is split on its own, so that
 //! growing never moves more than one segment and now and then the directory, which is tiny.
 //!
 //! Knows hashes and slots only: whether a slot holds the wanted name is the caller's to say. Never
@@ -35,7 +36,18 @@ impl Index {
     /// The first slot under `hash` that `is_wanted`.
     pub(super) fn find(&self, hash: u32, is_wanted: impl Fn(Slot) -> bool) -> Option<Slot> {
         let segment = self.segments.get(self.segment_of(hash))?;
-        segment.position(hash, is_wanted).map(|at| segment.pairs[at].slot)
+        segment.position(hash, is_wanted).map(|at| segment.pair(at).slot)
+    }
+
+    /// Loads the places where looking for these hashes begins, and does nothing with them.
+    pub(super) fn touch(&self, hashes: &[u32]) {
+        let seen = hashes.iter().fold(0, |seen, &hash| {
+            let segment = self.segments.get(self.segment_of(hash));
+            seen ^ segment
+                .filter(|segment| segment.places() > 0)
+                .map_or(0, |segment| segment.pair(segment.home(hash)).hash)
+        });
+        core::hint::black_box(seen);
     }
 
     /// Adds a pair that is not there yet.
@@ -58,7 +70,7 @@ impl Index {
 
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.segments.iter().map(|segment| size_of_val(&*segment.pairs)).sum::<usize>()
+        self.segments.iter().map(|segment| size_of_val(&*segment.lines)).sum::<usize>()
             + self.segments.capacity() * size_of::<Segment>()
             + self.directory.capacity() * size_of::<u32>()
     }
@@ -76,7 +88,7 @@ impl Index {
     fn make_room(&mut self, hash: u32) {
         let id = self.segment_of(hash);
         let segment = &self.segments[id];
-        let splits = segment.pairs.len() >= SPLIT_PAIRS
+        let splits = segment.places() >= SPLIT_PAIRS
             && (segment.depth < self.depth
                 || self.directory.len() <= DIRECTORY_SPREAD * self.segments.len());
         if splits {
@@ -137,11 +149,20 @@ impl Pair {
     }
 }
 
-/// All pairs whose hashes share their top `depth` bits. The number of places is zero or a power of
-/// two; one at least stays empty, so that probing ends.
+/// Pairs in a cache line.
+const LINE: usize = 8;
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([Pair; LINE]);
+
+const _: () = assert!(size_of::<Line>() == 64, "a line is a cache line");
+
+/// All pairs whose hashes share their top `depth` bits. The number of lines is zero or a power of
+/// two; one place at least stays empty, so that probing ends.
 #[derive(Clone, Default)]
 struct Segment {
-    pairs: Box<[Pair]>,
+    lines: Box<[Line]>,
     len: usize,
     depth: u32,
 }
@@ -150,64 +171,90 @@ impl Segment {
     /// For `len` pairs and a quarter more, so that a fresh half of a split does not double at once.
     fn with_room(len: usize, depth: u32) -> Self {
         let len_max = len + len / 4 + 1;
-        let places = (len_max * 16).div_ceil(13).next_power_of_two().max(4);
-        Self { pairs: vec![Pair::EMPTY; places].into_boxed_slice(), len: 0, depth }
+        let places = (len_max * 16).div_ceil(13).next_power_of_two().max(LINE);
+        let lines = vec![Line([Pair::EMPTY; LINE]); places / LINE].into_boxed_slice();
+        Self { lines, len: 0, depth }
+    }
+
+    const fn places(&self) -> usize {
+        self.lines.len() * LINE
+    }
+
+    /// Where probing for a hash starts, in a segment that has places.
+    const fn home(&self, hash: u32) -> usize {
+        hash as usize & (self.places() - 1) & !(LINE - 1)
+    }
+
+    const fn after(&self, at: usize) -> usize {
+        (at + 1) & (self.places() - 1)
+    }
+
+    /// How far it is from one place on to another.
+    const fn distance(&self, from: usize, to: usize) -> usize {
+        to.wrapping_sub(from) & (self.places() - 1)
+    }
+
+    const fn pair(&self, at: usize) -> Pair {
+        self.lines[at / LINE].0[at % LINE]
+    }
+
+    const fn pair_mut(&mut self, at: usize) -> &mut Pair {
+        &mut self.lines[at / LINE].0[at % LINE]
     }
 
     /// 13 of 16 places: beyond that probing grows long.
-    fn is_full(&self) -> bool {
-        self.len >= self.pairs.len() * 13 / 16
+    const fn is_full(&self) -> bool {
+        self.len >= self.places() * 13 / 16
     }
 
     fn occupied(&self) -> impl Iterator<Item = Pair> {
-        self.pairs.iter().copied().filter(|pair| !pair.is_empty())
+        let pairs = self.lines.iter().flat_map(|line| line.0);
+        pairs.filter(|pair| !pair.is_empty())
     }
 
     fn position(&self, hash: u32, is_wanted: impl Fn(Slot) -> bool) -> Option<usize> {
-        let mask = self.pairs.len().checked_sub(1)?;
-        let mut at = hash as usize & mask;
+        if self.lines.is_empty() {
+            return None;
+        }
+        let mut at = self.home(hash);
         loop {
-            let pair = self.pairs[at];
+            let pair = self.pair(at);
             if pair.is_empty() {
                 return None;
             }
             if pair.hash == hash && is_wanted(pair.slot) {
                 return Some(at);
             }
-            at = (at + 1) & mask;
+            at = self.after(at);
         }
     }
 
     fn insert(&mut self, pair: Pair) {
-        let mask = self.pairs.len() - 1;
-        let mut at = pair.hash as usize & mask;
-        while !self.pairs[at].is_empty() {
-            at = (at + 1) & mask;
+        let mut at = self.home(pair.hash);
+        while !self.pair(at).is_empty() {
+            at = self.after(at);
         }
-        self.pairs[at] = pair;
+        *self.pair_mut(at) = pair;
         self.len += 1;
     }
 
     /// Closes the gap by moving later pairs back, so that no tombstones pile up.
     fn remove(&mut self, hash: u32, slot: Slot) {
         let mut gap = self.position(hash, |other| other == slot).expect("every entry is indexed");
-        let mask = self.pairs.len() - 1;
         let mut at = gap;
         loop {
-            at = (at + 1) & mask;
-            let pair = self.pairs[at];
+            at = self.after(at);
+            let pair = self.pair(at);
             if pair.is_empty() {
                 break;
             }
             // Moving to the gap is allowed unless the pair's probing starts after the gap.
-            let from_home = at.wrapping_sub(pair.hash as usize) & mask;
-            let from_gap = at.wrapping_sub(gap) & mask;
-            if from_home >= from_gap {
-                self.pairs[gap] = pair;
+            if self.distance(self.home(pair.hash), at) >= self.distance(gap, at) {
+                *self.pair_mut(gap) = pair;
                 gap = at;
             }
         }
-        self.pairs[gap] = Pair::EMPTY;
+        *self.pair_mut(gap) = Pair::EMPTY;
         self.len -= 1;
     }
 }
@@ -281,7 +328,7 @@ mod tests {
         for number in 0..100_000_u32 {
             index.insert(number.wrapping_mul(0x9e37_79b9), Slot(number));
         }
-        assert!(index.segments.iter().all(|segment| segment.pairs.len() <= SPLIT_PAIRS));
+        assert!(index.segments.iter().all(|segment| segment.places() <= SPLIT_PAIRS));
         let len: usize = index.segments.iter().map(|segment| segment.len).sum();
         assert_eq!(len, 100_000);
     }

@@ -33,6 +33,7 @@ pub(super) enum Command {
 #[derive(Debug)]
 pub(super) struct Spec {
     pub(super) command: Command,
+    pub(super) name: &'static str,
     pub(super) usage: &'static str,
     summary: &'static str,
     /// How many arguments it takes, its own name included.
@@ -45,7 +46,11 @@ const fn spec(
     usage: &'static str,
     summary: &'static str,
 ) -> Spec {
-    Spec { command, usage, summary, args }
+    let mut name_len = 0;
+    while name_len < usage.len() && usage.as_bytes()[name_len] != b' ' {
+        name_len += 1;
+    }
+    Spec { command, name: usage.split_at(name_len).0, usage, summary, args }
 }
 
 /// As many as a request lets one reach.
@@ -132,11 +137,7 @@ pub(super) static SPECS: [Spec; 19] = [
 impl Spec {
     /// The command of this name, in whatever case.
     pub(super) fn find(name: &[u8]) -> Option<&'static Self> {
-        SPECS.iter().find(|spec| spec.name().as_bytes().eq_ignore_ascii_case(name))
-    }
-
-    pub(super) fn name(&self) -> &'static str {
-        self.usage.split_once(' ').map_or(self.usage, |(name, _)| name)
+        SPECS.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
     }
 
     pub(super) fn takes(&self, args: usize) -> bool {
@@ -171,7 +172,7 @@ impl Spec {
     fn put_info(&self, out: &mut Vec<u8>) {
         let has_name = self.usage.split(' ').nth(1) == Some("name");
         put_array(out, 10);
-        put_bulk(out, self.name().to_ascii_lowercase().as_bytes());
+        put_bulk(out, self.name.to_ascii_lowercase().as_bytes());
         put_integer(out, self.arity());
         put_array(out, 1);
         put_simple(out, &"fast");
@@ -184,12 +185,12 @@ impl Spec {
     }
 
     fn put_docs(&self, protocol: Protocol, out: &mut Vec<u8>) {
-        put_bulk(out, self.name().to_ascii_lowercase().as_bytes());
+        put_bulk(out, self.name.to_ascii_lowercase().as_bytes());
         protocol.put_map(out, 3);
         put_bulk(out, b"summary");
         put_bulk(out, self.summary.as_bytes());
         put_bulk(out, b"group");
-        put_bulk(out, if self.name().contains('.') { b"lease" } else { b"connection" });
+        put_bulk(out, if self.name.contains('.') { b"lease" } else { b"connection" });
         put_bulk(out, b"arguments");
         let arguments: Vec<Argument> = self.arguments().collect();
         put_array(out, arguments.len());
@@ -243,11 +244,11 @@ pub(super) fn put_commands(args: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>
         put_integer(out, SPECS.len() as i64);
     } else if is("LIST") {
         put_array(out, SPECS.len());
-        SPECS.iter().for_each(|spec| put_bulk(out, spec.name().to_ascii_lowercase().as_bytes()));
+        SPECS.iter().for_each(|spec| put_bulk(out, spec.name.to_ascii_lowercase().as_bytes()));
     } else if is("DOCS") {
         let is_asked = |spec: &&Spec| {
             let mut names = names.iter();
-            names.len() == 0 || names.any(|name| spec.name().as_bytes().eq_ignore_ascii_case(name))
+            names.len() == 0 || names.any(|name| spec.name.as_bytes().eq_ignore_ascii_case(name))
         };
         protocol.put_map(out, SPECS.iter().filter(is_asked).count());
         SPECS.iter().filter(is_asked).for_each(|spec| spec.put_docs(protocol, out));
@@ -264,8 +265,8 @@ mod tests {
     #[test]
     fn every_command_is_found_in_any_case_and_has_its_own_place() {
         for (place, spec) in SPECS.iter().enumerate() {
-            assert_eq!(spec.command as usize, place, "{}", spec.name());
-            for name in [spec.name().to_ascii_lowercase(), spec.name().to_ascii_uppercase()] {
+            assert_eq!(spec.command as usize, place, "{}", spec.name);
+            for name in [spec.name.to_ascii_lowercase(), spec.name.to_ascii_uppercase()] {
                 assert_eq!(
                     Spec::find(name.as_bytes()).map(|found| found.command),
                     Some(spec.command)

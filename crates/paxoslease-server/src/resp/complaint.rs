@@ -23,7 +23,7 @@ pub(super) enum Complaint<'a> {
     Http,
     #[error(
         "ERR wrong number of arguments for '{}'; expected: {}",
-        .0.name().to_ascii_lowercase(), .0.usage
+        .0.name.to_ascii_lowercase(), .0.usage
     )]
     WrongNumber(&'static Spec),
     #[error("ERR '{}' does not belong there; expected: {}", Shown(.0), .1)]

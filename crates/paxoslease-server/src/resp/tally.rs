@@ -117,7 +117,7 @@ impl Tally {
         for spec in &SPECS {
             let count = std::mem::take(&mut self.commands[spec.command as usize]);
             if worth_it(count) {
-                let command = spec.name().to_ascii_lowercase();
+                let command = spec.name.to_ascii_lowercase();
                 counter!("paxoslease_commands_total", "command" => command).increment(count);
             }
         }

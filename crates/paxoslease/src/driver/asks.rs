@@ -32,6 +32,7 @@ impl Driver {
     /// Puts a question. Answered by [`Self::take_answers`].
     pub(crate) fn ask(&mut self, now: Instant, from: Routed, ask: Ask<'_>) {
         let token = from.token(ask.kind());
+        self.messages_since_sweep += 1;
         let refused = match ask {
             Ask::Acquire { .. } | Ask::Try { .. } | Ask::Renew { .. } | Ask::Inspect { .. }
                 if self.is_leaving() =>
@@ -94,6 +95,11 @@ impl Driver {
     fn begin(&mut self, now: Instant, acquire: Acquire<'_>) -> Option<CommandError> {
         let refused = self.shard.acquire(now, acquire).err();
         refused.inspect(|_| self.counters.acquired(Outcome::Refused))
+    }
+
+    /// These names will be asked for next.
+    pub(crate) fn foresee<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
+        self.shard.foresee(names);
     }
 
     /// The listing begins at a shard this node does not have.

@@ -359,10 +359,19 @@ impl Peers {
         })
     }
 
-    /// The longest of them; `None` while one is not known yet.
-    pub(crate) fn longest_round_trip(&self) -> Option<Duration> {
+    /// The longest time in which a peer's ballots come after others it has not heard of: a round
+    /// trip, or a heartbeat where the peer is no member and hears of others by that alone. `None`
+    /// while one is not known yet.
+    pub(crate) fn longest_round_trip(
+        &self,
+        is_member: impl Fn(NodeId) -> bool,
+    ) -> Option<Duration> {
         let up = self.list.iter().filter(|peer| peer.is_up());
-        up.map(|peer| peer.rtt).try_fold(Duration::ZERO, |longest, rtt| Some(longest.max(rtt?)))
+        up.map(|peer| {
+            let heard = if is_member(peer.node) { Duration::ZERO } else { self.manners.heartbeat };
+            peer.rtt.map(|rtt| rtt.max(heard))
+        })
+        .try_fold(Duration::ZERO, |longest, rtt| Some(longest.max(rtt?)))
     }
 
     /// What is still to be sent, over all peers.

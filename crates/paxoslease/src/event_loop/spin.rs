@@ -1,8 +1,8 @@
 //! Adaptive spinning: looking again and again for a while before blocking saves the wake-up, as
 //! long as something comes soon and nobody else needs the core.
 //!
-//! Looking in vain, and finding on return from `yield` that somebody else ran, both make it pause,
-//! longer each time; success ends the pauses.
+//! Looking in vain makes it pause, longer each time, and so does a `yield` to somebody who keeps the
+//! core for longer than it may look; success ends the pauses.
 
 use std::thread;
 use std::time::Duration;
@@ -11,8 +11,6 @@ use paxoslease_core::Instant;
 
 use crate::clock::Clock;
 
-/// A `yield` that takes this long gave the core to somebody who needed it.
-const YIELDED: Duration = Duration::from_micros(25);
 /// The most waits that are not begun by spinning.
 const PAUSE_MAX: u32 = 1024;
 
@@ -52,21 +50,17 @@ impl Spin {
         events: &mut E,
         mut ready: impl FnMut(&mut E) -> bool,
     ) -> bool {
-        let mut looked_at = clock.now();
-        let until = looked_at.after(self.most).min(wake_at.max(now));
+        let until = clock.now().after(self.most).min(wake_at.max(now));
         loop {
             if ready(events) {
                 self.pause = 1;
                 return true;
             }
             thread::yield_now();
-            let again_at = clock.now();
-            let yielded = again_at.since(looked_at) > YIELDED;
-            if yielded || again_at >= until {
+            if clock.now() >= until {
                 self.failed();
                 return false;
             }
-            looked_at = again_at;
         }
     }
 
