@@ -8,7 +8,8 @@
 mod link;
 mod phase;
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use paxoslease_core::Rng;
@@ -24,7 +25,8 @@ use crate::tally::{Kind, Tally, first_word};
 
 /// Names that pairs go through before they begin again, so that a long load has a bound.
 const NAMES: u32 = 1_000_000;
-/// How long a client of Redis waits before it tries again, as lock libraries do.
+/// How long a client of Redis waits before it tries again, give or take a half. Lock libraries
+/// wait longer, and hand over less often.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 /// For how long nobody may answer: longer than a server makes anyone wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -59,8 +61,8 @@ pub(crate) struct Session {
     slots: Vec<Slot>,
     links: Vec<Link>,
     free: VecDeque<u32>,
-    /// Clients that try again, in the order of when.
-    retries: VecDeque<(Duration, u32)>,
+    /// Clients that try again, the first one at the top.
+    retries: BinaryHeap<Reverse<(Duration, u32)>>,
     /// Slots that are not free.
     busy: u32,
     /// Operations begun since it counts.
@@ -136,7 +138,7 @@ impl Session {
             slots: (0..plan.in_flight).map(slot).collect(),
             links: (0..plan.connections).map(|_| Link::new(per_link as usize)).collect(),
             free: (0..plan.in_flight).collect(),
-            retries: VecDeque::with_capacity(plan.in_flight as usize),
+            retries: BinaryHeap::with_capacity(plan.in_flight as usize),
             busy: 0,
             begun: 0,
             leases: vec![0; leases as usize],
@@ -303,7 +305,9 @@ impl Session {
             }
             (Workload::Handover, Dialect::Redis) if self.phase.is_running() => {
                 self.slots[slot].step = Step::Retry;
-                self.retries.push_back((now + RETRY_AFTER, slot as u32));
+                // Clients that met once are not to meet again and again.
+                let after = RETRY_AFTER / 2 + self.rng.below(RETRY_AFTER);
+                self.retries.push(Reverse((now + after, slot as u32)));
             }
             _ => {
                 self.note(|tally| tally.held += 1);
@@ -358,11 +362,11 @@ impl Session {
     /// Begins what is due. To be called whenever something came, and at [`Session::wake_at`].
     pub(crate) fn pump(&mut self, now: Duration) -> Result<(), Failure> {
         self.advance(now)?;
-        while let Some((at, slot)) = self.retries.front().copied() {
+        while let Some(Reverse((at, slot))) = self.retries.peek().copied() {
             if at > now {
                 break;
             }
-            self.retries.pop_front();
+            self.retries.pop();
             self.ask(slot as usize, Step::Acquire);
         }
         while let Some(slot) = self.free.front().copied() {

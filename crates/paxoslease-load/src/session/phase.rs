@@ -98,7 +98,7 @@ impl Session {
         self.phase = Phase::Draining;
         self.cursor = 0;
         self.heard_at = now;
-        while let Some((_, slot)) = self.retries.pop_front() {
+        while let Some(Reverse((_, slot))) = self.retries.pop() {
             self.finish(slot as usize, now);
         }
     }
@@ -155,7 +155,7 @@ impl Session {
         };
         let may_begin = self.phase.is_running() && !self.free.is_empty() && self.has_budget();
         let due_at = self.pace.next_at().filter(|_| may_begin);
-        let retry_at = self.retries.front().map(|(at, _)| *at);
+        let retry_at = self.retries.peek().map(|Reverse((at, _))| *at);
         let silent_at = self.owes_answer().then_some(self.heard_at + PATIENCE);
         [phase_ends_at, due_at, retry_at, silent_at].into_iter().flatten().min()
     }
