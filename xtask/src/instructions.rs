@@ -1,7 +1,8 @@
 //! Holds the instructions of the hot paths against their record, `bench/instructions.toml`.
 //!
 //! What is counted and how it is compared is the benchmark's own; here is only how it is run, the
-//! same for people and in the tests. Nothing of it depends on time.
+//! same for people and in the tests. No verdict is about time; what comes by the clock moves two of
+//! the counts a little, well within the tolerance.
 
 use crate::install::Tool;
 use crate::invocation::{Invocation, cargo};

@@ -21,6 +21,8 @@ const OPENING: &str = "\
 /// What a count may be off by, in percent: other versions of libc, and in a daemon what comes by
 /// the clock.
 const TOLERANCE: f64 = 3.0;
+/// And in instructions, since of a short path a few are many percent.
+const TOLERANCE_MIN: u64 = 8;
 /// Whether the most expensive insert copies what it makes room for is up to what else is on the
 /// heap. A stall would be ten times as much.
 const TOLERANCE_WORST: f64 = 100.0;
@@ -107,9 +109,11 @@ impl Line {
     fn verdict(&self) -> Verdict {
         let worst = self.path == Path::InsertWorst.name();
         let tolerance = if worst { TOLERANCE_WORST } else { TOLERANCE };
+        let is_near = matches!(self.counts, (Some(before), Some(now))
+            if before.abs_diff(now) <= TOLERANCE_MIN);
         match (self.counts, self.change()) {
-            (_, Some(change)) if change > tolerance => Verdict::Worse,
-            (_, Some(change)) if change < -tolerance => Verdict::Better,
+            (_, Some(change)) if change > tolerance && !is_near => Verdict::Worse,
+            (_, Some(change)) if change < -tolerance && !is_near => Verdict::Better,
             (_, Some(_)) => Verdict::Same,
             ((None, _), None) => Verdict::New,
             ((Some(_), _), None) => Verdict::Gone,
@@ -178,6 +182,14 @@ mod tests {
         let words: Vec<_> = line.split_whitespace().collect();
         assert_eq!(words, ["pair", "1000", "1031", "+3.1%", "WORSE"]);
         assert!(!compared(&[("pair", 1030), ("renewal", 500)]).is_worse());
+    }
+
+    #[test]
+    fn a_few_instructions_of_a_short_path_are_no_change() {
+        let record = Record::of(counts(&[("reply", 100)]));
+        assert!(!record.compare(&counts(&[("reply", 108)])).is_worse());
+        assert!(record.compare(&counts(&[("reply", 109)])).is_worse());
+        assert!(!record.compare(&counts(&[("reply", 92)])).to_string().contains("gain"));
     }
 
     #[test]
