@@ -6,7 +6,7 @@
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// What the command line of a binary calls [`keep_busy`].
 pub const BUSY: &str = "busy";
@@ -77,6 +77,17 @@ impl Busy {
         };
         command.args([BUSY, &core.to_string()]).stdin(Stdio::piped());
         Ok(Self(command.spawn().with_context(|| format!("cannot keep core {core} busy"))?))
+    }
+
+    /// Makes sure that it still runs: whoever may not choose a class of the scheduler is gone at
+    /// once.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn check(&mut self) -> Result<()> {
+        let ended = self.0.try_wait()?;
+        ensure!(ended.is_none(), "what was to keep a core busy has ended");
+        Ok(())
     }
 
     /// One on every core, for what nobody else wants.

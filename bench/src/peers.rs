@@ -31,7 +31,7 @@ use crate::process::{Folder, Process};
 /// A service whose processes run, and whom loads can be put on: several at once too, from threads
 /// of their own, and while a member dies.
 pub trait Service: Sync {
-    /// What tables call it, such as `Redlock, 3 Redis`.
+    /// What errors call it, such as `Redlock`.
     fn name(&self) -> &'static str;
 
     /// What its program calls its version.
@@ -45,9 +45,6 @@ pub trait Service: Sync {
 
     /// Its members, in order. One that was killed stays in its place.
     fn members(&self) -> &[Process];
-
-    /// Whether a load of this kind can be put on it at all.
-    fn can(&self, load: &Load) -> bool;
 
     /// Puts a load on it and waits for the end.
     ///
@@ -83,8 +80,6 @@ pub struct Load {
     pub in_flight: u32,
     /// When it ends.
     pub extent: Extent,
-    /// Operations due per second.
-    pub rate: Option<f64>,
     /// How long leases are to last.
     pub ttl: Duration,
     /// What every name begins with.
@@ -159,7 +154,6 @@ mod tests {
             connections: 2,
             in_flight: 4,
             extent,
-            rate: None,
             ttl: Duration::from_secs(15),
             names: "load/".to_owned(),
             warmup: Duration::from_millis(10),

@@ -1,15 +1,37 @@
 //! Processes that a benchmark starts, their folders and their ports. A process is killed by its
-//! id when dropped, also after a failure, and a folder goes with whoever owns it.
+//! id when dropped, also after a failure, and a folder goes with whoever owns it. All that run are
+//! known by their ids, so that an interrupt can end them, too.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Those that run, or are dead and not yet waited for: nobody else can have such an id.
+static IDS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+fn ids() -> MutexGuard<'static, BTreeSet<u32>> {
+    IDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills all that run, and keeps others from being started: the end of this process is near.
+pub fn end_all() {
+    let ids = ids();
+    for id in ids.iter() {
+        let pid = i32::try_from(*id).ok().and_then(Pid::from_raw);
+        // It may be dead already.
+        let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
+    }
+    // Whoever starts or ends one waits for this, and then for nothing any more.
+    std::mem::forget(ids);
+}
 
 /// One process; killed when dropped.
 #[derive(Debug)]
@@ -29,7 +51,10 @@ impl Process {
         let file = File::options().create(true).append(true).open(log)?;
         command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
         let program = command.get_program().to_string_lossy().into_owned();
+        let mut ids = ids();
         let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
+        ids.insert(child.id());
+        drop(ids);
         Ok(Self { id: child.id(), child: Mutex::new(child), log: log.to_owned() })
     }
 
@@ -73,23 +98,17 @@ impl Process {
             .with_context(|| format!("a process is gone: {}", self.said()))
     }
 
-    /// Whether it has not ended.
-    ///
-    /// # Errors
-    /// When the system does not say.
-    pub fn is_running(&self) -> Result<bool> {
-        Ok(self.child().try_wait()?.is_none())
-    }
-
     /// Kills it as `kill -9` does, and waits until it is gone. One that is gone already is no
     /// matter.
     ///
     /// # Errors
     /// When the system does not let us.
     pub fn kill(&self) -> Result<()> {
+        let mut ids = ids();
         let mut child = self.child();
         child.kill()?;
         child.wait()?;
+        ids.remove(&self.id);
         Ok(())
     }
 
@@ -98,6 +117,8 @@ impl Process {
     /// # Errors
     /// When it ends otherwise than well.
     pub fn stop(&self) -> Result<()> {
+        // It ends with its input, also when ours is the end.
+        ids().remove(&self.id);
         let mut child = self.child();
         drop(child.stdin.take());
         let status = child.wait()?;

@@ -59,7 +59,6 @@ fn run(
         connections: 3,
         in_flight: 6,
         extent: Extent::Count(count),
-        rate: None,
         ttl: TTL,
         names: names.to_owned(),
         warmup: Duration::ZERO,

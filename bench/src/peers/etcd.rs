@@ -14,6 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 
 use self::call::{call, channel};
+use self::client::CLIENT_TTL;
 use self::messages::{StatusRequest, StatusResponse};
 use super::resp::await_until;
 use super::{Load, Loaded, Service, Storage, Target};
@@ -50,12 +51,6 @@ impl Etcd {
             cluster.await_member(member)?;
         }
         Ok(cluster)
-    }
-
-    /// Where clients reach each member.
-    #[must_use]
-    pub fn endpoints(&self) -> Vec<String> {
-        self.clients.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
     fn spawn(&self, member: usize) -> Result<Process> {
@@ -114,20 +109,16 @@ impl Service for Etcd {
     }
 
     fn settings(&self) -> String {
-        self.storage.text().to_owned()
+        let ttl = CLIENT_TTL.as_secs();
+        format!("{}; clients' own leases last {ttl} s", self.storage.text())
     }
 
     fn members(&self) -> &[Process] {
         &self.members
     }
 
-    fn can(&self, load: &Load) -> bool {
-        load.rate.is_none()
-    }
-
     /// One is the leader, to whom all others would only pass it on.
     fn run(&self, load: &Load) -> Result<Loaded> {
-        ensure!(self.can(load), "{} cannot be asked at a rate", self.name());
         let mut ports = self.clients;
         let used = match load.target {
             Target::One => {

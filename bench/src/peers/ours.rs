@@ -15,8 +15,6 @@ const NODES: usize = 3;
 /// How nodes of ours are started.
 #[derive(Clone, Debug)]
 pub struct OursSettings {
-    /// What tables call the cell.
-    pub name: &'static str,
     /// The binary `paxoslease`; `None` for the one beside the program that runs.
     pub binary: Option<PathBuf>,
     /// How long threads look for work before they sleep, such as `50us`.
@@ -29,13 +27,7 @@ pub struct OursSettings {
 
 impl Default for OursSettings {
     fn default() -> Self {
-        Self {
-            name: "PaxosLease",
-            binary: None,
-            spin: "0s".to_owned(),
-            options: Vec::new(),
-            has_http: false,
-        }
+        Self { binary: None, spin: "0s".to_owned(), options: Vec::new(), has_http: false }
     }
 }
 
@@ -57,18 +49,6 @@ impl Ours {
     /// # Errors
     /// When it does not come up.
     pub fn start(settings: OursSettings) -> Result<Self> {
-        let mut cell = Self::spawn(settings)?;
-        for node in 0..NODES {
-            cell.await_node(node)?;
-        }
-        Ok(cell)
-    }
-
-    /// Starts a cell and does not wait, for those who measure how long that takes.
-    ///
-    /// # Errors
-    /// When there is no such program.
-    pub fn spawn(settings: OursSettings) -> Result<Self> {
         let binary = settings.binary.clone().map_or_else(paxoslease_beside_this, Ok)?;
         let folder = Folder::new("cell")?;
         let (peers, clients, http) = (free_ports()?, free_ports()?, free_ports()?);
@@ -79,6 +59,9 @@ impl Ours {
             command.arg("--new-cell");
             let process = Process::spawn(command, &cell.log(node))?;
             cell.nodes.push(process);
+        }
+        for node in 0..NODES {
+            cell.await_node(node)?;
         }
         Ok(cell)
     }
@@ -123,7 +106,7 @@ impl Ours {
 
 impl Service for Ours {
     fn name(&self) -> &'static str {
-        self.settings.name
+        "PaxosLease"
     }
 
     fn version(&self) -> Result<String> {
@@ -134,17 +117,14 @@ impl Service for Ours {
     }
 
     fn settings(&self) -> String {
+        let http = if self.settings.has_http { "" } else { " --listen-http off" };
         let options: String =
             self.settings.options.iter().map(|option| format!(" {option}")).collect();
-        format!("--shards 1 --spin {}{options}", self.settings.spin)
+        format!("--shards 1 --spin {}{http}{options}", self.settings.spin)
     }
 
     fn members(&self) -> &[Process] {
         &self.nodes
-    }
-
-    fn can(&self, _: &Load) -> bool {
-        true
     }
 
     fn run(&self, load: &Load) -> Result<Loaded> {

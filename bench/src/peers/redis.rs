@@ -73,10 +73,6 @@ impl Service for Redis {
         &self.process
     }
 
-    fn can(&self, _: &Load) -> bool {
-        true
-    }
-
     fn run(&self, load: &Load) -> Result<Loaded> {
         run(load, Dialect::Redis, &[self.endpoint().to_owned()])
     }

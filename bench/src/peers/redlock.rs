@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use paxoslease_wire::resp::{Value, put_array, put_bulk, put_bulk_integer, put_command};
 
 use self::votes::{Votes, validity};
@@ -60,11 +60,7 @@ impl Redlock {
 
 impl Service for Redlock {
     fn name(&self) -> &'static str {
-        match self.servers.len() {
-            3 => "Redlock, 3 Redis",
-            5 => "Redlock, 5 Redis",
-            _ => "Redlock",
-        }
+        "Redlock"
     }
 
     fn version(&self) -> Result<String> {
@@ -79,12 +75,7 @@ impl Service for Redlock {
         &self.processes
     }
 
-    fn can(&self, load: &Load) -> bool {
-        load.rate.is_none()
-    }
-
     fn run(&self, load: &Load) -> Result<Loaded> {
-        ensure!(self.can(load), "{} cannot be asked at a rate", self.name());
         let client = Client::new(load, self.servers.len());
         let mut addresses = Vec::new();
         for server in &self.servers {

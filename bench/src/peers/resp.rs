@@ -19,7 +19,6 @@ pub(super) fn run(load: &Load, dialect: Dialect, endpoints: &[String]) -> Result
     plan.connections = load.connections.min(load.in_flight);
     plan.in_flight = load.in_flight;
     plan.extent = load.extent;
-    plan.rate = load.rate;
     plan.ttl = load.ttl;
     plan.names.clone_from(&load.names);
     plan.warmup = load.warmup;

@@ -63,7 +63,7 @@ impl ZooKeeper {
     /// When it is not installed or does not come up.
     pub fn start(settings: ZooKeeperSettings) -> Result<Self> {
         let is_installed = Path::new(JAR).exists();
-        ensure!(is_installed, "no {JAR}; on Debian: apt-get install zookeeperd");
+        ensure!(is_installed, "no {JAR}; on Debian: apt-get install zookeeper");
         let folder = settings.storage.folder("zookeeper")?;
         let ports: [u16; 3 * SERVERS] = free_ports()?;
         let clients = std::array::from_fn(|server| ports[server]);
@@ -161,13 +161,8 @@ impl Service for ZooKeeper {
         &self.servers
     }
 
-    fn can(&self, load: &Load) -> bool {
-        load.rate.is_none()
-    }
-
     /// One is the leader, which decides without asking the way.
     fn run(&self, load: &Load) -> Result<Loaded> {
-        ensure!(self.can(load), "{} cannot be asked at a rate", self.name());
         let first = match load.target {
             Target::One => self.leader()?,
             Target::Spread => 0,

@@ -96,6 +96,12 @@ impl Case {
         headline && !self.spread
     }
 
+    /// Whether a service that takes long to find itself anew is asked for it: the curve has fewer
+    /// points then.
+    pub(crate) fn is_coarse(self) -> bool {
+        self.what != What::Pairs || QUICK_CURVE.contains(&self.in_flight)
+    }
+
     /// How long it counts, where one turn is to take `span`.
     pub(crate) fn lasts(self, span: Duration) -> Duration {
         if self.what == What::Handovers { span * HANDOVER_SPANS } else { span }
@@ -124,7 +130,6 @@ impl Case {
             connections: connections.min(self.in_flight),
             in_flight: self.in_flight,
             extent: Extent::Lasting(self.lasts(span)),
-            rate: None,
             ttl: TTL,
             names: "peers/".to_owned(),
             warmup,

@@ -18,14 +18,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use paxoslease_bench::{cores, process};
 
 use crate::case::Case;
 use crate::figures::Figures;
 use crate::machine::{Machine, Ticks};
-use crate::measure::{Plan, Running};
+use crate::measure::{Plan, QUICK_SETTLE, Running, SETTLE};
 use crate::progress::Progress;
 use crate::scale::Part;
 use crate::side::{Family, Side};
@@ -42,7 +42,7 @@ struct Cli {
     /// Fewer and shorter turns: less than five minutes, and nothing is written
     #[arg(long)]
     quick: bool,
-    /// Writes the page in spite of `--quick`, `--only` or `--peers`; keeps what is not measured
+    /// Writes the page in spite of `--quick`, or of `--only` some of the parts about scale
     #[arg(long)]
     write: bool,
     /// Measures nothing; writes the page from the figures that are there
@@ -84,6 +84,7 @@ fn main() -> Result<()> {
         return render(&cli.folder);
     }
     interrupt::watch()?;
+    cli.refuse_to_mix()?;
     let mut figures = cli.measure()?;
     if let Some(path) = &cli.json {
         write(path, &figures.to_json()?)?;
@@ -102,6 +103,19 @@ fn main() -> Result<()> {
 }
 
 impl Cli {
+    /// Sides are compared within a round, so loads are written all together or not at all. Parts
+    /// about scale have rounds of their own, and keep the rest of the page.
+    fn refuse_to_mix(&self) -> Result<()> {
+        let meant = self.plan().cases.len();
+        let is_some = meant > 0 && meant < case::all(self.quick).len();
+        ensure!(
+            !self.write || (self.peers.is_none() && !is_some),
+            "--write would mix loads or peers of different runs, which are compared round by round; \
+             leave out --peers, and --only unless it means parts about scale alone"
+        );
+        Ok(())
+    }
+
     fn measure(&self) -> Result<Figures> {
         let (mut machine, ticks) = (Machine::here(), Ticks::now());
         let (plan, scale) = (self.plan(), self.scale()?);
@@ -143,12 +157,13 @@ impl Cli {
     }
 
     fn plan(&self) -> Plan {
-        let (rounds, span, warmup) = if self.quick { (2, 250, 100) } else { (5, 1000, 250) };
+        let (rounds, span, warmup) = if self.quick { (2, 200, 80) } else { (3, 1000, 250) };
         let is_meant = |case: &Case| self.means(&case.to_string());
         Plan {
             rounds: self.rounds.unwrap_or(rounds),
             span: Duration::from_millis(span),
             warmup: Duration::from_millis(warmup),
+            settle: if self.quick { QUICK_SETTLE } else { SETTLE },
             cases: case::all(self.quick).into_iter().filter(is_meant).collect(),
         }
     }

@@ -19,9 +19,19 @@ use crate::side::Side;
 /// A service that was stopped finds itself anew: connections, leaders, sessions.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 const SETTLE_TURN: Duration = Duration::from_millis(300);
-/// The first time, so that what is compiled while it runs has been.
-const FIRST_TURNS: u32 = 10;
-const LATER_TURNS: u32 = 2;
+/// The first time on a JVM, so that what is compiled while it runs has been.
+pub(crate) const SETTLE: Duration = Duration::from_secs(8);
+pub(crate) const QUICK_SETTLE: Duration = Duration::from_secs(2);
+/// Every other time of those that were stopped.
+const RESETTLE: Duration = Duration::from_millis(600);
+/// What is going to be asked, a little of each.
+const SETTLE_CASES: [Case; 5] = [
+    Case::new(What::Pairs, 64),
+    Case::new(What::Pairs, 512),
+    Case::new(What::OwnConnections, 64),
+    Case::new(What::Handovers, 16),
+    Case::new(What::Pairs, 1),
+];
 
 /// How much to measure.
 #[derive(Clone, Debug)]
@@ -29,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) rounds: u32,
     pub(crate) span: Duration,
     pub(crate) warmup: Duration,
+    /// Of a JVM, once.
+    pub(crate) settle: Duration,
     pub(crate) cases: Vec<Case>,
 }
 
@@ -37,8 +49,8 @@ pub(crate) struct Running {
     side: Side,
     service: Box<dyn Service>,
     pub(crate) described: Described,
-    /// How often to put it under load before anything counts.
-    settle_turns: u32,
+    /// Whether it was under load since it was started.
+    is_settled: bool,
 }
 
 impl Running {
@@ -48,8 +60,7 @@ impl Running {
         check(&*service)?;
         let (version, settings) = (service.version()?, service.settings());
         let described = Described { side, version, settings };
-        let settle_turns = if side.is_restless() { FIRST_TURNS } else { 1 };
-        let running = Self { side, service, described, settle_turns };
+        let running = Self { side, service, described, is_settled: false };
         running.rest()?;
         Ok(running)
     }
@@ -70,16 +81,17 @@ impl Running {
     }
 
     /// Continues it and puts it under load until all is well again.
-    fn wake(&mut self) -> Result<()> {
+    fn wake(&mut self, plan: &Plan) -> Result<()> {
         self.signal(Signal::CONT)?;
         let began_at = now();
-        let later = if self.side.is_restless() { LATER_TURNS } else { 0 };
-        let mut turns_left = std::mem::replace(&mut self.settle_turns, later);
-        let load = Case::new(What::Pairs, 64).load(SETTLE_TURN, Duration::ZERO);
-        while turns_left > 0 {
-            let problem = match self.service.run(&load) {
+        let mut left = self.settles_for(plan);
+        self.is_settled = true;
+        let mut cases = SETTLE_CASES.iter().cycle();
+        while !left.is_zero() {
+            let case = cases.next().expect("an endless round");
+            let problem = match self.service.run(&case.load(SETTLE_TURN, Duration::ZERO)) {
                 Ok(loaded) if loaded.failures == 0 && loaded.operations > 0 => {
-                    turns_left -= 1;
+                    left = left.saturating_sub(case.lasts(SETTLE_TURN));
                     continue;
                 }
                 Ok(loaded) => loaded.last_error.unwrap_or_default(),
@@ -94,14 +106,24 @@ impl Running {
         Ok(())
     }
 
+    /// How long it is put under load before anything counts.
+    fn settles_for(&self, plan: &Plan) -> Duration {
+        match (self.side.is_restless(), self.is_settled) {
+            (true, false) if self.side.is_on_jvm() => plan.settle,
+            (false, true) => Duration::ZERO,
+            (true, _) | (false, false) => RESETTLE,
+        }
+    }
+
     /// One turn: the load, and what the processes ran meanwhile.
     fn turn(&self, case: Case, round: u32, plan: &Plan) -> Result<Turn> {
         // Both sides alike: nobody has to be woken, whoever is asked.
-        let _awake = if case.what == What::Awake { Busy::on_all()? } else { Vec::new() };
+        let mut awake = if case.what == What::Awake { Busy::on_all()? } else { Vec::new() };
         let load = case.load(plan.span, plan.warmup);
         let before = [self.cpu()?, process_time()];
         let loaded = self.service.run(&load)?;
         let after = [self.cpu()?, process_time()];
+        awake.iter_mut().try_for_each(Busy::check)?;
         // What ran before anything counted took its share, too.
         let counted = case.lasts(plan.span).as_secs_f64();
         let share = counted / plan.turn(case).as_secs_f64();
@@ -142,7 +164,8 @@ impl Plan {
             let cases = self.cases.iter().filter(|case| side.takes(**case));
             cases.map(|case| self.turn(*case)).sum()
         };
-        self.rounds * sides.iter().map(of).sum::<Duration>()
+        let settling = sides.iter().filter(|side| side.is_on_jvm()).count() as u32 * self.settle;
+        self.rounds * sides.iter().map(of).sum::<Duration>() + settling
     }
 }
 
@@ -156,7 +179,7 @@ pub(crate) fn run(
     let mut groups = groups(services);
     for round in 0..plan.rounds {
         for group in &mut groups {
-            if let Err(error) = wake(group, progress) {
+            if let Err(error) = wake(group, plan, progress) {
                 progress.note(&format!("{error:#}"));
                 figures.troubles.push(format!("round {}: {error}", round + 1));
                 continue;
@@ -187,10 +210,10 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn wake(group: &mut [Running], progress: &Progress) -> Result<()> {
+fn wake(group: &mut [Running], plan: &Plan, progress: &Progress) -> Result<()> {
     for running in group {
         progress.at(&format!("{}: getting ready", running.side.title()));
-        running.wake()?;
+        running.wake(plan)?;
     }
     Ok(())
 }

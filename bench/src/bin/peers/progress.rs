@@ -42,13 +42,13 @@ impl Progress {
 /// About how long a part takes.
 pub(crate) fn expected(part: Part, quick: bool) -> Duration {
     let (brief, whole) = match part {
-        Part::Memory => (10, 90),
-        Part::Growth => (30, 150),
-        Part::Renewed => (20, 100),
-        Part::Stalls => (40, 240),
-        Part::Failover => (40, 240),
-        Part::Start => (20, 60),
-        Part::Neighbour => (15, 60),
+        Part::Memory => (15, 100),
+        Part::Growth => (10, 110),
+        Part::Renewed => (25, 85),
+        Part::Stalls => (25, 155),
+        Part::Failover => (45, 215),
+        Part::Start => (25, 60),
+        Part::Neighbour => (8, 60),
     };
     Duration::from_secs(if quick { brief } else { whole })
 }

@@ -18,16 +18,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use clap::ValueEnum;
 use paxoslease_bench::peers::{Load, Ours, OursSettings, Service, Target};
 use paxoslease_bench::process::Process;
 use paxoslease_load::{Extent, Workload};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::failover::Clients;
+pub(crate) use self::failover::{Clients, MAX_LEASE as FAILOVER_MAX_LEASE, TTL as FAILOVER_TTL};
 pub(crate) use self::renewed::Latency;
 pub(crate) use self::stalls::Phase;
-pub(crate) use self::start::After;
+pub(crate) use self::start::{After, MAX_LEASE as START_MAX_LEASE};
 use crate::side::Side;
 
 /// So long that nothing ends during a run.
@@ -37,7 +36,7 @@ const FILL_IN_FLIGHT: u32 = 512;
 const CONNECTIONS: u32 = 4;
 
 /// One kind of measurement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
     Memory,
     Growth,
@@ -198,7 +197,6 @@ fn pairs(in_flight: u32, span: Duration) -> Load {
         connections: CONNECTIONS.min(in_flight),
         in_flight,
         extent: Extent::Lasting(span),
-        rate: None,
         ttl: Duration::from_secs(15),
         names: "pairs/".to_owned(),
         warmup: Duration::ZERO,

@@ -93,6 +93,11 @@ impl Side {
         matches!(self, Self::ZooKeeper | Self::ZooKeeperInMemory | Self::Etcd | Self::EtcdInMemory)
     }
 
+    /// What it runs is compiled while it runs, so it needs a while before it is at its best.
+    pub(crate) const fn is_on_jvm(self) -> bool {
+        matches!(self, Self::ZooKeeper | Self::ZooKeeperInMemory)
+    }
+
     /// Whether a renewal is the same as ours: of one lease, by those who decide.
     pub(crate) const fn renews_one(self) -> bool {
         !self.is_restless()
@@ -112,7 +117,9 @@ impl Side {
     }
 
     pub(crate) fn takes(self, case: Case) -> bool {
-        (!self.is_variant() || case.is_headline()) && (!case.spread || self.has_choice())
+        (!self.is_variant() || case.is_headline())
+            && (!self.is_restless() || case.is_coarse())
+            && (!case.spread || self.has_choice())
     }
 
     pub(crate) const fn look(self) -> Look {

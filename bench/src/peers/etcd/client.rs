@@ -33,7 +33,7 @@ const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
 /// A client's own lease outlives the load. Keeping it alive would cost etcd a little more.
-const CLIENT_TTL: Duration = Duration::from_secs(3600);
+pub(super) const CLIENT_TTL: Duration = Duration::from_secs(3600);
 /// After a failure, so that failures do not become the load.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -333,7 +333,9 @@ impl Shared {
             let Some(before) = answer.kvs.into_iter().next() else { return Ok(()) };
             let revision = answer.header.unwrap_or_default().revision;
             let watcher = &self.watchers[channel % self.watchers.len()];
-            watcher.wait_for_deletion(client, before.key, revision).await?;
+            // It existed at this revision, so what deletes it comes later. From here on, because
+            // etcd looks at watches that begin in its past only every 100 ms.
+            watcher.wait_for_deletion(client, before.key, revision + 1).await?;
         }
     }
 }

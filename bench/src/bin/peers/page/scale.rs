@@ -1,13 +1,17 @@
 //! The sections about many leases, and about what goes wrong: figures of parts that each have
 //! rounds of their own.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use paxoslease_bench::page::Page;
 use paxoslease_bench::plot::{Axis, Chart, Series};
 
 use super::numbers::{count, micros, three_digits, with_range};
 use crate::figures::Spread;
-use crate::scale::{After, Clients, Figures, Latency, Phase};
+use crate::scale::{
+    After, Clients, FAILOVER_MAX_LEASE, FAILOVER_TTL, Figures, Latency, Phase, START_MAX_LEASE,
+};
 use crate::side::Side;
 
 pub(crate) fn sections(page: &mut Page, scale: &Figures) -> Result<()> {
@@ -44,10 +48,10 @@ pub(crate) fn longest_turn_ms(scale: &Figures) -> Option<f64> {
     many.flat_map(|row| row.longest_turn_ms.iter().copied()).max_by(f64::total_cmp)
 }
 
-/// The longest gap of all turns, of clients that did not lose their own node alone.
-pub(crate) fn gap_max_ms(scale: &Figures, side: Side) -> Option<f64> {
+/// The longest gap of all turns, of those clients who all lose their node or of the others.
+pub(crate) fn gap_max_ms(scale: &Figures, side: Side, lose_their_node: bool) -> Option<f64> {
     let rows = scale.failover.iter().filter(|row| row.side == side);
-    let rows = rows.filter(|row| row.clients != Clients::OfVictim);
+    let rows = rows.filter(|row| (row.clients == Clients::OfVictim) == lose_their_node);
     rows.flat_map(|row| row.gaps_ms.iter().copied()).max_by(f64::total_cmp)
 }
 
@@ -107,7 +111,8 @@ fn growth(page: &mut Page, scale: &Figures) -> Result<()> {
         "Pairs with 512 in flight, while so many other leases are held that nobody touches; \
          processor time of all of a service's processes per pair. Every number of leases has a \
          service of its own, and they take turns, so that a machine that gets slower does not \
-         look like growth.",
+         look like growth. Only Redis and ours: Redlock is three times the first, and ZooKeeper and \
+         etcd would take too long to fill.",
     );
     let held_by = |side| scale.growth.iter().filter(move |row| row.side == side);
     let sides: Vec<Side> =
@@ -161,7 +166,8 @@ fn renewed(page: &mut Page, scale: &Figures) {
         "{} leases with a ttl of {} s are held and renewed, each at a third of it, while other clients \
          take and give back {} leases a second. Both are due at fixed times, and the latency of a \
          pair counts from when it was due, so that a stall delays all that were due meanwhile; \
-         *alone* is the same without the renewals.",
+         *alone* is the same without the renewals. Only Redis and ours can do it here: one of \
+         ZooKeeper's pings renews a whole session, and etcd takes fewer pairs a second at best.",
         count(f64::from(first.leases)),
         three_digits(first.ttl_ms as f64 / 1e3),
         count(first.pairs_due_per_second),
@@ -174,7 +180,7 @@ fn renewed(page: &mut Page, scale: &Figures) {
         .iter()
         .flat_map(|row| {
             let title = row.side.title();
-            let none = [String::new(), count(row.pairs_per_second)];
+            let none = [String::new(), count(row.pairs_alone_per_second)];
             let rates = [count(row.renewals_per_second), count(row.pairs_per_second)];
             [(format!("{title}, alone"), none, &row.alone), (title.to_owned(), rates, &row.beside)]
                 .map(|(title, rates, latency)| {
@@ -235,12 +241,16 @@ fn failover(page: &mut Page, scale: &Figures) {
         return;
     }
     page.heading("When a member dies");
-    page.say(
+    page.say(&format!(
         "`kill -9` of a member in the middle of a load of 16 pairs in flight: the leader where \
          there is one, otherwise any. The longest time in which nobody succeeded, beside the \
          longest of an equal load in which nobody died; each the median of several turns, with the \
-         least and the greatest.",
-    );
+         least and the greatest. Nodes of ours have `--max-lease {}`, so that the dead one soon \
+         votes again for the next turn, and leases last {} ms; neither shortens the gap, since \
+         every pair takes a new name and nobody waits for a lease of the dead.",
+        seconds(FAILOVER_MAX_LEASE),
+        FAILOVER_TTL.as_millis(),
+    ));
     let rows: Vec<Vec<String>> = scale
         .failover
         .iter()
@@ -274,12 +284,14 @@ fn start(page: &mut Page, scale: &Figures) {
         return;
     }
     page.heading("Starts");
-    page.say(
-        "From the start of all members with empty folders until each has granted a lease, and from \
-         the restart of one until it grants again. A node of ours that was killed serves clients at once, but \
-         votes again only after the longest lease there may be, since it may have forgotten one; \
-         one that was stopped cleanly left a snapshot and need not wait.",
-    );
+    page.say(&format!(
+        "From the start of all members with empty folders until clients of each have taken a lease \
+         and given it back, and from the restart of one until they have again. A node of ours that \
+         was killed serves clients at once, but votes again only after the longest lease there may \
+         be, since it may have forgotten one: `--max-lease`, here {}. One that was stopped cleanly \
+         left a snapshot and need not wait.",
+        seconds(START_MAX_LEASE),
+    ));
     let spread = |values: &[f64]| {
         let spread = Spread::of(values.iter().map(|millis| millis * 1e3).collect());
         spread.map(|spread| with_range(spread, micros)).unwrap_or_default()
@@ -334,6 +346,11 @@ fn neighbour(page: &mut Page, scale: &Figures) {
         &["", "blocking, per second", "spinning, per second", "spinning beside blocking"],
         &rows,
     );
+}
+
+/// As options take it.
+fn seconds(span: Duration) -> String {
+    format!("{}s", span.as_secs())
 }
 
 /// Round by round.

@@ -24,12 +24,12 @@ const IN_FLIGHT: u32 = 16;
 /// A multiple of three members.
 const CONNECTIONS: u32 = 6;
 /// Short, so that a member of ours that was killed votes again soon.
-const MAX_LEASE: Duration = Duration::from_secs(1);
-const TTL: Duration = Duration::from_millis(900);
+pub(crate) const MAX_LEASE: Duration = Duration::from_secs(1);
+pub(crate) const TTL: Duration = Duration::from_millis(900);
 const BEFORE: Duration = Duration::from_millis(700);
 const AFTER: Duration = Duration::from_millis(1300);
 /// Those who elect a leader need seconds for it.
-const AFTER_LEADER: Duration = Duration::from_secs(9);
+const AFTER_LEADER: Duration = Duration::from_secs(6);
 const RECOVERED_MAX: Duration = Duration::from_secs(60);
 
 /// Whose clients.
@@ -61,11 +61,13 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
         let is_led = matches!(side, Side::ZooKeeper | Side::Etcd);
-        let turns = if is_led { plan.pick(1, 3) } else { plan.pick(2, 8) };
+        let turns = if is_led { 3 } else { 4 };
+        let turns = plan.pick(1, turns);
         let after = if is_led { AFTER_LEADER } else { AFTER };
         if side.is_ours() {
             let mut cell = plan.start_ours(side, MAX_LEASE)?;
-            for clients in [Clients::All, Clients::OfSurvivor, Clients::OfVictim] {
+            let kinds = [Clients::All, Clients::OfSurvivor, Clients::OfVictim];
+            for clients in kinds.into_iter().take(plan.pick(1, kinds.len())) {
                 let mut row = Row::new(side, clients);
                 for turn in 1..=turns {
                     told(&format!("{}: fail-over, turn {turn} of {turns}", side.title()));

@@ -13,11 +13,11 @@ use crate::figures::rounded;
 use crate::side::Side;
 
 const HELD: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
-const QUICK_POINTS: usize = 4;
+const QUICK_POINTS: usize = 3;
 const SIDES: [Side; 2] = [Side::Redis, Side::Ours];
 const IN_FLIGHT: u32 = 512;
-const SPAN: Duration = Duration::from_secs(2);
-const WARMUP: Duration = Duration::from_millis(500);
+const SPAN: Duration = Duration::from_secs(1);
+const WARMUP: Duration = Duration::from_millis(250);
 
 /// So many leases held on one side.
 #[derive(Clone, Debug, Serialize, Deserialize)]

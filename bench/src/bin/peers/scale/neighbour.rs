@@ -20,7 +20,8 @@ const CASES: [Case; 4] = [
 ];
 const MAX_LEASE: Duration = Duration::from_secs(60);
 const SPAN: Duration = Duration::from_secs(1);
-const WARMUP: Duration = Duration::from_millis(300);
+const QUICK_SPAN: Duration = Duration::from_millis(250);
+const WARMUP: Duration = Duration::from_millis(250);
 
 /// One load, round by round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,13 +38,13 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
     let blocking = plan.start(Side::Ours, MAX_LEASE)?;
     let spinning = plan.start(Side::OursSpinning, MAX_LEASE)?;
     let taken = *cores::all().last().context("cannot tell which cores there are")?;
-    let _neighbour = Busy::on(taken, Want::Share)?;
+    let mut neighbour = Busy::on(taken, Want::Share)?;
     let mut rows: Vec<Row> =
         CASES.map(|case| Row { case, blocking: Vec::new(), spinning: Vec::new() }).into();
-    for round in 0..plan.pick(2, 6) {
+    for round in 0..plan.pick(1, 4) {
         for row in &mut rows {
             told(&format!("{}, beside a busy neighbour", row.case));
-            let load = row.case.load(SPAN, WARMUP);
+            let load = row.case.load(plan.pick(QUICK_SPAN, SPAN), WARMUP);
             // Every other round begins with the other.
             for turn in 0..2 {
                 let (service, figures) = if (round + turn) % 2 == 0 {
@@ -55,5 +56,6 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
             }
         }
     }
+    neighbour.check()?;
     Ok(rows)
 }

@@ -38,6 +38,7 @@ pub(crate) struct Row {
     pub(crate) renewals_per_second: f64,
     pub(crate) pairs_due_per_second: f64,
     pub(crate) pairs_per_second: f64,
+    pub(crate) pairs_alone_per_second: f64,
     /// Of a pair when nothing else happens.
     pub(crate) alone: Latency,
     /// Of a pair beside the renewals.
@@ -80,7 +81,7 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
 
 fn row(plan: &Plan, side: Side, dialect: Dialect, endpoint: &str) -> Result<Row> {
     let leases = plan.pick(QUICK_LEASES, LEASES);
-    let span = Duration::from_secs(plan.pick(3, 15));
+    let span = Duration::from_secs(plan.pick(1, 8));
     let load = |workload, rate| {
         let mut load = paxoslease_load::Plan::new([endpoint], workload);
         (load.dialect, load.ttl, load.rate) = (dialect, TTL, Some(rate));
@@ -105,6 +106,7 @@ fn row(plan: &Plan, side: Side, dialect: Dialect, endpoint: &str) -> Result<Row>
         renewals_per_second: rounded(renewed.per_second),
         pairs_due_per_second: PAIRS_PER_SECOND,
         pairs_per_second: rounded(beside.per_second),
+        pairs_alone_per_second: rounded(alone.per_second),
         alone: Latency::of(&alone.whole_nanos),
         beside: Latency::of(&beside.whole_nanos),
         failures: renewed.failures() + beside.failures(),

@@ -25,15 +25,17 @@ use crate::side::Side;
 const LEASES: u32 = 10_000_000;
 const QUICK_LEASES: u32 = 1_000_000;
 const FEW_LEASES: u32 = 1_000;
-const FEW_FOR: Duration = Duration::from_secs(10);
+const FEW_FOR: Duration = Duration::from_secs(5);
+const QUICK_FEW_FOR: Duration = Duration::from_secs(2);
 const IN_FLIGHT: u32 = 512;
 /// Nothing expires but what is to.
 const MAX_LEASE: Duration = Duration::from_secs(600);
 /// Longer than it takes to take them all.
-const EXPIRES_AFTER: Duration = Duration::from_secs(60);
-const QUICK_EXPIRES_AFTER: Duration = Duration::from_secs(8);
+const EXPIRES_AFTER: Duration = Duration::from_secs(45);
+const QUICK_EXPIRES_AFTER: Duration = Duration::from_secs(6);
 /// In which what expired is looked at and forgotten, a little at a time.
-const SWEEPS_FOR: Duration = Duration::from_secs(20);
+const SWEEPS_FOR: Duration = Duration::from_secs(10);
+const QUICK_SWEEPS_FOR: Duration = Duration::from_secs(3);
 const PROBES_PER_SECOND: f64 = 1000.0;
 /// More than can be due while an answer takes a tenth of a second.
 const PROBES_MAX: u32 = 102;
@@ -89,7 +91,7 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
 
     told("few leases under load");
     let mut load = load_on(&cell, Workload::Renew { leases: FEW_LEASES });
-    load.extent = Extent::Lasting(FEW_FOR);
+    load.extent = Extent::Lasting(plan.pick(QUICK_FEW_FOR, FEW_FOR));
     probe.during(FEW_LEASES, |phase| run(&load, phase, [Phase::Few; 3]))?;
 
     told(&format!("{leases} leases taken, renewed, given back"));
@@ -105,7 +107,7 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
     probe.during(leases, |phase| {
         let report = run(&load, phase, [Phase::TakingAgain; 3])?;
         phase.store(Phase::Expiring as u8, Ordering::Relaxed);
-        sleep(load.ttl + SWEEPS_FOR);
+        sleep(load.ttl + plan.pick(QUICK_SWEEPS_FOR, SWEEPS_FOR));
         Ok(report)
     })?;
     Ok(probe.seen.into_iter().map(Seen::row).collect())

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use paxoslease_bench::clock::{now, sleep};
-use paxoslease_bench::peers::{Load, Ours, Service};
+use paxoslease_bench::peers::{Load, Ours, Service, Target};
+use paxoslease_load::Extent;
 use serde::{Deserialize, Serialize};
 
 use super::{HELD_FOR, Plan, Told, fill, metrics, millis, pairs};
@@ -14,7 +15,8 @@ use crate::side::Side;
 
 const SIDES: [Side; 5] = [Side::Ours, Side::Redis, Side::Redlock, Side::ZooKeeper, Side::Etcd];
 /// What a member that was killed waits for.
-const MAX_LEASE: Duration = Duration::from_secs(2);
+pub(crate) const MAX_LEASE: Duration = Duration::from_secs(2);
+const GRANTS_MAX: Duration = Duration::from_secs(60);
 const VOTES_MAX: Duration = Duration::from_secs(60);
 const IN_FLIGHT: u32 = 16;
 const LOADED_FOR: Duration = Duration::from_millis(500);
@@ -54,12 +56,13 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
         told(&format!("{}: starts", side.title()));
         let turns = match side {
             Side::ZooKeeper | Side::Etcd => plan.pick(1, 3),
-            _ => plan.pick(2, 5),
+            _ => plan.pick(1, 5),
         };
         let mut cold = Row::new(side, After::Nothing, 0);
         for _ in 0..turns {
             let began_at = now();
-            let _service = plan.start(side, MAX_LEASE)?;
+            let service = plan.start(side, MAX_LEASE)?;
+            await_grants(&*service)?;
             cold.serves_ms.push(millis(began_at.elapsed()));
         }
         rows.push(cold);
@@ -97,11 +100,30 @@ fn of_ours(plan: &Plan, after: After, max_lease: Duration, held: u32, turns: u32
         }
         let began_at = now();
         cell.restart(MEMBER)?;
+        await_grants(&cell)?;
         row.serves_ms.push(millis(began_at.elapsed()));
         await_vote(&cell)?;
         row.votes_ms.push(millis(began_at.elapsed()));
     }
     Ok(row)
+}
+
+/// Waits until clients of every member have taken a lease and given it back, each one.
+fn await_grants(service: &dyn Service) -> Result<()> {
+    let members = service.members().len() as u32;
+    let load = Load {
+        target: Target::Spread,
+        connections: members,
+        extent: Extent::Count(u64::from(members)),
+        ttl: MAX_LEASE,
+        ..pairs(members, LOADED_FOR)
+    };
+    let began_at = now();
+    while !service.run(&load).is_ok_and(|loaded| loaded.failures == 0) {
+        ensure!(began_at.elapsed() < GRANTS_MAX, "{} grants nothing", service.name());
+        sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 fn await_vote(cell: &Ours) -> Result<()> {
@@ -120,6 +142,7 @@ fn of_peer(plan: &Plan, side: Side, turns: u32) -> Result<Row> {
         service.members()[MEMBER].kill()?;
         let began_at = now();
         service.restart(MEMBER)?;
+        await_grants(&*service)?;
         row.serves_ms.push(millis(began_at.elapsed()));
     }
     Ok(row)
