@@ -520,3 +520,41 @@ impl Acceptor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cell, Drift};
+
+    #[test]
+    fn names_released_beyond_the_bound_are_left_to_the_sweep() {
+        let node = NodeId::new(1).unwrap();
+        let ttl = Ttl::from_millis(10_000).unwrap();
+        let cell = Cell::new(&[node], ttl, Drift::NONE).unwrap();
+        let config = Config::new(node, cell, 1);
+        let mut ceilings = Ceilings::none(Instant::ZERO);
+        let mut acceptor = Acceptor::new(1, Ballot::ZERO, Instant::ZERO);
+        acceptor.set_round_trip(Duration::ZERO);
+        let gone = Freed { slot: Slot::new(u32::MAX), promised: Ballot::ZERO, at: Instant::ZERO };
+        acceptor.freed.extend(core::iter::repeat_n(gone, FREED_MAX - 1));
+        for (counter, text) in [(1, "remembered"), (2, "left")] {
+            let (name, ballot) = (Name::new(text).unwrap(), Ballot::new(counter, node));
+            let tenure = Tenure::of(ballot).unwrap();
+            let propose = Request::Propose { name, ballot, ttl, holder: Holder::NONE };
+            for request in [propose, Request::Release { name, tenure }] {
+                let now = Instant::ZERO;
+                acceptor.answer(&config, &mut ceilings, now, node, request).expect("room");
+            }
+        }
+        assert_eq!((acceptor.freed.len(), acceptor.table.len()), (FREED_MAX, 2));
+        let mut now = Instant::ZERO.after(RECLAIM_MIN);
+        acceptor.sweep_freed(&config, now, u32::MAX);
+        assert_eq!((acceptor.freed.len(), acceptor.table.len()), (0, 1));
+        assert!(acceptor.table.find(Name::new("left").unwrap()).is_some());
+        for _ in 0..2 {
+            acceptor.sweep(&config, now, 100, |_, _| panic!("it was released"));
+            now = now.after(config.reclaim_after);
+        }
+        assert_eq!(acceptor.table.len(), 0);
+    }
+}

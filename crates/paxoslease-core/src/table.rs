@@ -452,6 +452,36 @@ mod tests {
     }
 
     #[test]
+    fn foreseeing_looks_at_all_names_and_changes_nothing() {
+        let mut table = Table::new(7);
+        for entries in [0, 1, 1000] {
+            for number in table.len() as u64..entries {
+                table.insert(label(&name_of(number), HOLDER), register(number));
+            }
+            let before = (format!("{table:?}"), table.heap_bytes());
+            for count in [0, 1, FORESEEN, FORESEEN + 1, 2 * FORESEEN] {
+                let texts: Vec<String> = (0..count as u64).map(name_of).collect();
+                let mut names = texts.iter().map(String::as_bytes);
+                table.foresee(&mut names);
+                assert_eq!(names.len(), 0, "{count} names for {entries} entries");
+            }
+            assert_eq!((format!("{table:?}"), table.heap_bytes()), before);
+        }
+    }
+
+    #[test]
+    fn a_long_label_is_counted_once_as_long_as_it_is_there() {
+        let mut table = Table::new(7);
+        let long = label(&"n".repeat(512), &"h".repeat(256));
+        let slot = table.insert(long.clone(), register(1));
+        assert_eq!(table.spilled_bytes(), long.heap_bytes());
+        table.relabel(slot, long.clone());
+        assert_eq!(table.spilled_bytes(), long.heap_bytes());
+        table.remove(slot);
+        assert_eq!(table.spilled_bytes(), 0);
+    }
+
+    #[test]
     fn slots_do_not_depend_on_the_seed() {
         let mut tables = [Table::new(1), Table::new(u64::MAX)];
         for number in 0..2000 {

@@ -153,10 +153,17 @@ pub struct Label(Repr);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
-    Inline { name_len: NonZeroU8, holder_len: u8, bytes: [u8; INLINE_MAX] },
+    Inline {
+        name_len: NonZeroU8,
+        holder_len: u8,
+        bytes: [u8; INLINE_MAX],
+    },
     /// Name and holder after each other. Shared, because labels are copied at every step of a
     /// request, and only the short ones for nothing.
-    Spilled { name_len: u16, bytes: Arc<[u8]> },
+    Spilled {
+        name_len: u16,
+        bytes: Arc<[u8]>,
+    },
 }
 
 /// What an [`Arc`] keeps beside the bytes: its two counts.
@@ -260,6 +267,32 @@ mod tests {
         assert!(Holder::new("").is_ok());
         let long = "x".repeat(257);
         assert_eq!(Holder::new(&long), Err(TextError::TooLong { len: 257, max: 256 }));
+    }
+
+    fn label(name: &str, holder: &str) -> Label {
+        Label::new(Name::new(name).unwrap(), Holder::new(holder).unwrap())
+    }
+
+    #[test]
+    fn the_longest_texts_are_given_back_and_counted_with_their_counts() {
+        let (name, holder) = ("n".repeat(512), "h".repeat(256));
+        let label = label(&name, &holder);
+        assert_eq!((label.name().as_str(), label.holder().as_str()), (&*name, &*holder));
+        assert_eq!(label.heap_bytes(), 512 + 256 + 2 * size_of::<usize>());
+    }
+
+    #[test]
+    fn long_labels_are_equal_only_where_both_texts_are() {
+        let name = "x".repeat(100);
+        assert_eq!(label(&name, "y"), label(&name, "y"));
+        assert_ne!(label(&name, "y"), label(&name, "z"));
+        assert_ne!(label(&name, "x"), label(&name[..99], "xx"), "the same bytes, cut elsewhere");
+    }
+
+    #[test]
+    fn copies_of_a_long_label_share_its_texts() {
+        let (label, name) = (label(&"x".repeat(100), "y"), Label::name);
+        assert_eq!(name(&label).as_bytes().as_ptr(), name(&label.clone()).as_bytes().as_ptr());
     }
 
     proptest! {

@@ -74,6 +74,25 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
+    #[test]
+    fn only_stale_wake_ups_at_the_head_of_the_queue_are_forgotten() {
+        let at = Instant::from_nanos;
+        let mut timers = Timers::new();
+        for key in [1, 2, 3, 4] {
+            timers.push(at(key), key);
+        }
+        timers.push(at(0), 0);
+        timers.forget(|key| key != 3);
+        assert_eq!((timers.len(), timers.next_at()), (3, Some(at(0))), "0, 3 and 4 are left");
+        timers.forget(|_| false);
+        let fired: Vec<u64> = core::iter::from_fn(|| timers.pop(at(9))).collect();
+        assert_eq!(fired, [0, 3, 4]);
+        timers.forget(|_| true);
+        timers.push(at(5), 5);
+        timers.forget(|_| true);
+        assert_eq!((timers.len(), timers.next_at()), (0, None));
+    }
+
     proptest! {
         #[test]
         fn keys_fire_in_order_of_time_and_none_early(

@@ -5,7 +5,7 @@ mod cell;
 
 use core::time::Duration;
 
-use cell::{NAME, TTL, TestCell, ballot, name, node, prepare, propose, wish};
+use cell::{NAME, TTL, TestCell, ballot, name, node, prepare, propose, tenure, ttl, wish};
 use paxoslease_core::*;
 
 const NO_WAIT: Duration = Duration::ZERO;
@@ -294,4 +294,175 @@ fn whoever_was_turned_away_from_a_reclaimed_name_is_simply_forgotten() {
     cell.shard(1).release(now, Token(4), name("another"), held, TTL).expect("room");
     cell.collect();
     assert!(!cell.letters.iter().any(|letter| letter.kind() == "Freed"));
+}
+
+/// Proposes and releases at acceptor 1, as node 2 would.
+fn come_and_go(cell: &mut TestCell, counter: u64) {
+    come_and_go_as(cell, NAME, counter);
+}
+
+fn come_and_go_as(cell: &mut TestCell, text: &str, counter: u64) {
+    let (name, ballot, tenure) = (name(text), ballot(counter, 2), tenure(counter, 2));
+    let propose = Request::Propose { name, ballot, ttl: ttl(TTL), holder: Holder::NONE };
+    assert_eq!(cell.ask(1, 2, propose).expect("an answer").kind(), "Accept");
+    cell.ask(1, 2, Request::Release { name, tenure }).expect("an answer");
+}
+
+fn keep_up(cell: &mut TestCell, id: u16, slots_max: u32) {
+    let now = cell.clock(id);
+    cell.shard(id).keep_up(now, slots_max);
+}
+
+#[test]
+fn a_released_name_is_reclaimed_after_four_round_trips_and_not_before() {
+    for (trip, after) in [(NO_WAIT, 5 * MS), (MS, 5 * MS), (2 * MS, 8 * MS), (50 * MS, 200 * MS)] {
+        for housekeeping in [sweep, keep_up] {
+            let mut cell = TestCell::new(3, 0);
+            cell.shard(1).set_round_trip(trip);
+            come_and_go(&mut cell, 7);
+            let promised = cell.register(1).promised;
+            cell.pass(after - MS);
+            housekeeping(&mut cell, 1, 100);
+            assert_eq!(cell.shard(1).entries(), 1, "not before {after:?}");
+            cell.pass(MS);
+            housekeeping(&mut cell, 1, 100);
+            assert_eq!(cell.shard(1).entries(), 0, "after {after:?}");
+            assert_eq!(cell.shard(1).floor(), Some(promised), "A7");
+            let late = cell.ask(1, 3, propose(ballot(6, 3))).expect("an answer");
+            assert_eq!(late.kind(), "Reject");
+            assert_eq!(cell.shard(1).entries(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_released_name_waits_for_reclaim_after_while_round_trips_are_unknown_or_long() {
+    for trip in [None, Some(Duration::from_secs(60))] {
+        let mut cell = TestCell::new(3, 0);
+        if let Some(trip) = trip {
+            cell.shard(1).set_round_trip(trip);
+        }
+        come_and_go(&mut cell, 7);
+        cell.pass(Duration::from_millis(999));
+        keep_up(&mut cell, 1, 100);
+        assert_eq!(cell.shard(1).entries(), 1);
+        cell.pass(MS);
+        keep_up(&mut cell, 1, 100);
+        assert_eq!(cell.shard(1).entries(), 0);
+    }
+}
+
+#[test]
+fn a_released_name_that_was_promised_or_taken_again_stays() {
+    for again in [prepare(ballot(8, 3)), propose(ballot(8, 3))] {
+        let mut cell = TestCell::new(3, 0);
+        cell.shard(1).set_round_trip(MS);
+        come_and_go(&mut cell, 7);
+        cell.ask(1, 3, again).expect("an answer");
+        let floor = cell.shard(1).floor();
+        cell.pass(100 * MS);
+        keep_up(&mut cell, 1, 100);
+        assert_eq!(cell.shard(1).entries(), 1, "{again:?}");
+        assert_eq!(cell.register(1).promised, ballot(8, 3));
+        assert_eq!(cell.shard(1).floor(), floor);
+    }
+}
+
+#[test]
+fn the_pause_begins_with_the_last_release() {
+    let mut cell = TestCell::new(3, 0);
+    cell.shard(1).set_round_trip(MS);
+    come_and_go(&mut cell, 7);
+    cell.pass(4 * MS);
+    come_and_go(&mut cell, 8);
+    cell.pass(4 * MS);
+    keep_up(&mut cell, 1, 100);
+    assert_eq!(cell.shard(1).entries(), 1);
+    cell.pass(MS);
+    keep_up(&mut cell, 1, 100);
+    assert_eq!(cell.shard(1).entries(), 0);
+}
+
+#[test]
+fn other_names_in_the_slots_of_released_ones_stay() {
+    let mut cell = TestCell::new(3, 0);
+    let prepare = |text, counter| Request::Prepare { name: name(text), ballot: ballot(counter, 2) };
+    come_and_go(&mut cell, 1);
+    come_and_go_as(&mut cell, "another", 2);
+    come_and_go(&mut cell, 3);
+    // All are due together, by either way, but only so many at a time: the first slot is swept
+    // before its release is looked at.
+    sweep(&mut cell, 1, 2);
+    cell.pass(Duration::from_secs(1));
+    sweep(&mut cell, 1, 1);
+    sweep(&mut cell, 1, 1);
+    assert_eq!(cell.shard(1).entries(), 0);
+    cell.ask(1, 2, prepare("this", 11)).expect("an answer");
+    cell.ask(1, 2, prepare("that", 12)).expect("an answer");
+    keep_up(&mut cell, 1, 100);
+    assert_eq!(cell.shard(1).entries(), 2);
+}
+
+#[test]
+fn keeping_up_looks_at_slots_only_because_of_names_that_came_and_stayed() {
+    let mut cell = TestCell::new(3, 0);
+    cell.shard(1).set_round_trip(MS);
+    cell.shard(1).set_watched(true);
+    let heard = |cell: &mut TestCell| {
+        cell.collect();
+        cell.events.iter().filter(|(_, event)| matches!(event, Event::ExpiredHint { .. })).count()
+    };
+    cell.ask(1, 2, propose(ballot(1, 2))).expect("an answer");
+    // Whatever is looked at because of this name is looked at while it is live.
+    for _ in 0..8 {
+        cell.pass(Duration::from_secs(1));
+        keep_up(&mut cell, 1, 100);
+    }
+    cell.pass(Duration::from_secs(2));
+    for counter in 2..50 {
+        come_and_go_as(&mut cell, "another", counter);
+        cell.pass(5 * MS);
+        keep_up(&mut cell, 1, 100);
+        assert_eq!((cell.shard(1).entries(), heard(&mut cell)), (1, 0));
+    }
+    let stays = Request::Prepare { name: name("one that stays"), ballot: ballot(50, 2) };
+    cell.ask(1, 2, stays).expect("an answer");
+    for _ in 0..2 {
+        cell.pass(Duration::from_secs(1));
+        keep_up(&mut cell, 1, 100);
+    }
+    assert_eq!(heard(&mut cell), 1);
+}
+
+#[test]
+fn names_that_expire_leave_as_fast_as_others_come() {
+    const LIVE: u64 = 1000;
+    let mut cell = TestCell::with(1, 0, |config| config.reclaim_after = NO_WAIT);
+    let mut most = 0;
+    for token in 0..20 * LIVE {
+        let text = format!("job/{token}");
+        let now = cell.now;
+        let wish = Acquire { name: name(&text), ..wish(token, NO_WAIT, LIVE as u32 * MS) };
+        cell.shard(1).acquire(now, wish).expect("in bounds");
+        cell.now = cell.now.after(MS);
+        if token % 64 == 0 {
+            let now = cell.now;
+            cell.shard(1).keep_up(now, 4096);
+        }
+        most = most.max(cell.shard(1).entries() as u64);
+    }
+    assert!(most <= 2 * LIVE + LIVE / 4, "{most} names for {LIVE} leases");
+}
+
+#[test]
+fn nothing_is_left_to_wake_up_for_once_everything_is_answered() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(1, 2, held, TTL);
+    cell.settle();
+    cell.release(1, 3, held);
+    assert!(cell.shard(1).poll_timeout().is_some(), "the release may be lost");
+    cell.settle();
+    cell.pass(NO_WAIT);
+    assert_eq!(cell.shard(1).poll_timeout(), None);
 }

@@ -259,6 +259,64 @@ fn a_release_that_overtakes_the_news_of_its_holder_is_not_missed() {
     assert!(cell.granted(2).is_some(), "well before the ttl: {:?}", cell.events);
 }
 
+/// Node 2 wants what node 1 holds, was turned away, and does not know yet. Gives what it will hear.
+fn turned_away(cell: &mut TestCell) -> Vec<cell::Letter> {
+    for letter in cell.take(|letter| letter.kind() == "Propose") {
+        cell.deliver(&letter).expect("an acceptor");
+    }
+    let news = cell.take(|letter| letter.kind() == "Reject");
+    assert_eq!(news.len(), 2, "both tell of the holder");
+    news
+}
+
+#[test]
+fn an_acquire_that_lost_to_a_tenure_released_meanwhile_races_again_at_once() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.acquire(1, 2, WAIT);
+    let news = turned_away(&mut cell);
+    cell.release(1, 3, held);
+    for letter in news {
+        cell.deliver(&letter).expect("an answer");
+    }
+    cell.settle();
+    assert!(cell.granted(2).is_some(), "no time has passed: {:?}", cell.events);
+}
+
+#[test]
+fn whoever_races_again_and_overtakes_the_release_backs_off_and_does_not_sleep_out_the_ttl() {
+    let mut cell = TestCell::new(3, 1);
+    let held = cell.held_by(1, 1);
+    cell.acquire(2, 2, WAIT);
+    let rounds = |cell: &mut TestCell| {
+        let counts = cell.shard(2).round_counts();
+        counts.direct + counts.prepared
+    };
+    let first = turned_away(&mut cell);
+    // The Release comes from node 4, and to node 2 first.
+    cell.release(4, 3, held);
+    let late = cell.take(|letter| letter.kind() == "Release" && letter.to != node(2));
+    cell.settle();
+    assert_eq!(rounds(&mut cell), 1);
+    for letter in first {
+        cell.deliver(&letter).expect("an answer");
+    }
+    assert_eq!(rounds(&mut cell), 2, "at once");
+    let second = turned_away(&mut cell);
+    for letter in second {
+        cell.deliver(&letter).expect("an answer");
+    }
+    assert_eq!((rounds(&mut cell), cell.shard(2).rounds().count()), (2, 0), "only once");
+    let backoff_max = cell.shard(2).config().backoff_max;
+    let wake_at = cell.shard(2).poll_timeout().expect("it tries again");
+    assert!(wake_at <= cell.now.after(backoff_max), "and not when the lease would have ended");
+    for letter in late {
+        cell.deliver(&letter).expect("an acceptor");
+    }
+    run(&mut cell, backoff_max);
+    assert!(cell.granted(2).is_some(), "{:?}", cell.events);
+}
+
 #[test]
 fn nodes_take_turns_in_the_order_they_were_turned_away_and_only_one_tries() {
     let mut cell = TestCell::new(3, 0);

@@ -216,26 +216,30 @@ impl Segment {
         if self.lines.is_empty() {
             return None;
         }
-        let mut at = self.home(hash);
+        let mut line = self.home(hash) / LINE;
         loop {
-            let pair = self.pair(at);
-            if pair.is_empty() {
-                return None;
+            for (place, pair) in self.lines[line].0.iter().enumerate() {
+                if pair.is_empty() {
+                    return None;
+                }
+                if pair.hash == hash && is_wanted(pair.slot) {
+                    return Some(line * LINE + place);
+                }
             }
-            if pair.hash == hash && is_wanted(pair.slot) {
-                return Some(at);
-            }
-            at = self.after(at);
+            line = (line + 1) & (self.lines.len() - 1);
         }
     }
 
     fn insert(&mut self, pair: Pair) {
-        let mut at = self.home(pair.hash);
-        while !self.pair(at).is_empty() {
-            at = self.after(at);
-        }
-        *self.pair_mut(at) = pair;
+        let mut line = self.home(pair.hash) / LINE;
         self.len += 1;
+        loop {
+            if let Some(place) = self.lines[line].0.iter_mut().find(|place| place.is_empty()) {
+                *place = pair;
+                return;
+            }
+            line = (line + 1) & (self.lines.len() - 1);
+        }
     }
 
     /// Closes the gap by moving later pairs back, so that no tombstones pile up.
@@ -273,6 +277,26 @@ mod tests {
             false
         });
         found.into_inner()
+    }
+
+    #[test]
+    fn a_line_is_full_before_the_next_one_is_begun() {
+        let mut segment = Segment::with_room(2 * LINE, 0);
+        for hash in (8..=16).rev() {
+            segment.insert(Pair { hash, slot: Slot(hash) });
+        }
+        let hashes = |line: usize| segment.lines[line].0.map(|pair| pair.hash);
+        assert_eq!(hashes(1), [15, 14, 13, 12, 11, 10, 9, 8]);
+        assert_eq!(segment.pair(2 * LINE).hash, 16);
+    }
+
+    #[test]
+    fn an_index_without_places_can_be_touched() {
+        let mut index = Index::default();
+        index.touch(&[0, u32::MAX]);
+        index.segments.push(Segment::default());
+        index.touch(&[0, u32::MAX]);
+        assert_eq!(index.find(0, |_| true), None);
     }
 
     #[test]

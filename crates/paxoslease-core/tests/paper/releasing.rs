@@ -144,6 +144,61 @@ fn a_release_asked_for_twice_is_answered_twice_and_done_once() {
     }
 }
 
+/// What asking again for a release brings about: messages, unless it is remembered.
+fn released_again(cell: &mut TestCell, token: u64, held: Tenure) -> usize {
+    let before = cell.sent;
+    cell.release(1, token, held);
+    cell.sent - before
+}
+
+/// Section 7, P6: a renewal in flight when its tenure is released neither counts nor heals, however
+/// late its answers are: the release is remembered as long as everybody's word is not enough.
+#[test]
+fn a_release_is_remembered_while_a_renewal_is_in_flight() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(1, 2, held, TTL);
+    for letter in cell.take(|letter| letter.to == node(2)) {
+        cell.deliver(&letter).expect("renewed there");
+    }
+    let accept = cell.take(|letter| letter.kind() == "Accept");
+    let late = cell.take(|letter| letter.kind() == "Renew");
+    cell.release(1, 3, held);
+    cell.settle();
+    assert!(matches!(cell.answers(3)[..], [Event::Released { confirmed: true, .. }]));
+    assert_eq!(released_again(&mut cell, 4, held), 0, "remembered, though all confirmed");
+    for letter in accept.iter().chain(&late) {
+        cell.deliver(letter).expect("fine");
+    }
+    cell.settle();
+    assert!(matches!(cell.answers(2)[..], [Event::NotHeld { .. }]), "{:?}", cell.answers(2));
+    assert_eq!((cell.live(1), cell.live(2), cell.live(3)), (None, None, None));
+    run(&mut cell, 100 * MS);
+    assert_ne!(released_again(&mut cell, 5, held), 0, "forgotten after an attempt");
+}
+
+/// Section 7, P6: without a renewal there is nothing to remember it for but those who have not
+/// confirmed it.
+#[test]
+fn a_release_is_forgotten_once_everybody_confirmed_it() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(1, 2, held, TTL);
+    cell.settle();
+    cell.release(1, 3, held);
+    for letter in cell.take(|letter| letter.kind() == "Release") {
+        cell.deliver(&letter).expect("released there");
+    }
+    let late = cell.take(|letter| letter.from == node(3));
+    cell.settle();
+    assert!(matches!(cell.answers(3)[..], [Event::Released { confirmed: true, .. }]));
+    assert_eq!(released_again(&mut cell, 4, held), 0, "somebody has not confirmed");
+    for letter in &late {
+        cell.deliver(letter).expect("fine");
+    }
+    assert_ne!(released_again(&mut cell, 5, held), 0, "everybody has");
+}
+
 /// Section 8: independent instances per resource: leases, promises and ballots of one name mean
 /// nothing for another.
 #[test]

@@ -384,3 +384,68 @@ impl Peers {
 pub(crate) fn kind_of(frame: &[u8]) -> Result<FrameKind, String> {
     FrameKind::of(frame).map_err(|error| format!("it sent something that is no frame: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paxoslease_core::{Drift, Ttl};
+
+    const HEARTBEAT: Duration = Duration::from_millis(100);
+    const MS: Duration = Duration::from_millis(1);
+
+    fn node(id: u16) -> NodeId {
+        NodeId::new(id).expect("a node id")
+    }
+
+    /// Node 1's peers in a cell of three; node 4, which only proposes, has been here too.
+    fn peers() -> Peers {
+        let members = [1, 2, 3].map(node);
+        let cell = Cell::new(&members, Ttl::MAX, Drift::NONE).expect("valid");
+        let shard = ShardId::new(0, 1).expect("the only one");
+        let identity = Identity { cell_name: "test".into(), cell, node: node(1), boot: 1, shard };
+        let manners = Manners { heartbeat: HEARTBEAT, peer_timeout: HEARTBEAT, queue_bytes_max: 0 };
+        let addresses = members.map(|node| (node, String::new()));
+        let mut peers = Peers::new(identity, manners, addresses, 1, Instant::ZERO);
+        peers.add(Peer::new(node(1), node(4), None, false, Instant::ZERO));
+        peers
+    }
+
+    fn up(peers: &mut Peers, id: u16, rtt: Option<Duration>) {
+        let place = peers.place_of(node(id)).expect("a peer");
+        peers.list[place].up(Instant::ZERO, ConnId(place), 1);
+        peers.list[place].rtt = rtt;
+    }
+
+    fn longest(peers: &Peers) -> Option<Duration> {
+        let cell = peers.identity.cell;
+        peers.longest_round_trip(|node| cell.member(node).is_some())
+    }
+
+    #[test]
+    fn the_longest_round_trip_is_unknown_while_that_of_anybody_who_is_up_is() {
+        let mut peers = peers();
+        assert_eq!(longest(&peers), Some(Duration::ZERO), "nobody is up");
+        up(&mut peers, 2, None);
+        assert_eq!(longest(&peers), None);
+        up(&mut peers, 2, Some(2 * MS));
+        assert_eq!(longest(&peers), Some(2 * MS), "whoever is down sends nothing");
+        up(&mut peers, 3, None);
+        assert_eq!(longest(&peers), None);
+        up(&mut peers, 3, Some(MS));
+        assert_eq!(longest(&peers), Some(2 * MS));
+    }
+
+    #[test]
+    fn where_somebody_is_up_who_is_no_member_it_is_a_heartbeat_at_least() {
+        let mut peers = peers();
+        up(&mut peers, 2, Some(2 * MS));
+        up(&mut peers, 4, None);
+        assert_eq!(longest(&peers), None);
+        up(&mut peers, 4, Some(MS));
+        assert_eq!(longest(&peers), Some(HEARTBEAT));
+        up(&mut peers, 4, Some(2 * HEARTBEAT));
+        assert_eq!(longest(&peers), Some(2 * HEARTBEAT));
+        up(&mut peers, 3, Some(3 * HEARTBEAT));
+        assert_eq!(longest(&peers), Some(3 * HEARTBEAT));
+    }
+}
