@@ -157,7 +157,7 @@ impl Cli {
     }
 
     fn plan(&self) -> Plan {
-        let (rounds, span, warmup) = if self.quick { (2, 200, 80) } else { (3, 1000, 250) };
+        let (rounds, span, warmup) = if self.quick { (1, 300, 100) } else { (3, 1000, 250) };
         let is_meant = |case: &Case| self.means(&case.to_string());
         Plan {
             rounds: self.rounds.unwrap_or(rounds),

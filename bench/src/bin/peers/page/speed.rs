@@ -57,8 +57,8 @@ pub(crate) fn pairs(page: &mut Page, figures: &Figures) -> Result<()> {
          {CONNECTIONS} connections; *spread* is {SPREAD_CONNECTIONS} connections over all members, \
          where clients have the choice. Redlock's clients speak to all three servers anyway, over \
          {CONNECTIONS} connections to each. With one in flight, it can be faster than a single \
-         Redis: it waits for the first two of three answers, and what three servers do keeps the \
-         cores from sleeping in between."
+         Redis: much of that time goes into waking cores that sleep, and three servers at work keep \
+         them awake."
     ));
     let case = |in_flight| Case::new(What::Pairs, in_flight);
     rates(page, figures, &[("1 in flight", case(1)), ("64", case(64)), ("512", case(512))]);
