@@ -421,7 +421,7 @@ fn keeping_up_looks_at_slots_only_because_of_names_that_came_and_stayed() {
     cell.pass(Duration::from_secs(2));
     for counter in 2..50 {
         come_and_go_as(&mut cell, "another", counter);
-        cell.pass(5 * MS);
+        cell.pass(100 * MS);
         keep_up(&mut cell, 1, 100);
         assert_eq!((cell.shard(1).entries(), heard(&mut cell)), (1, 0));
     }
