@@ -1,8 +1,8 @@
 //! Adaptive spinning: looking again and again for a while before blocking saves the wake-up, as
 //! long as something comes soon and nobody else needs the core.
 //!
-//! Looking in vain makes it pause, longer each time, and so does a `yield` to somebody who keeps the
-//! core for longer than it may look; success ends the pauses.
+//! Looking in vain makes it pause, longer each time, and so does a `yield` to somebody who keeps
+//! the core for longer than it may look; success ends the pauses.
 
 use std::thread;
 use std::time::Duration;
