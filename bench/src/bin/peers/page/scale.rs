@@ -244,8 +244,8 @@ fn failover(page: &mut Page, scale: &Figures) {
     page.say(&format!(
         "`kill -9` of a member in the middle of a load of 16 pairs in flight: the leader where \
          there is one, otherwise any. The longest time in which nobody succeeded, beside the \
-         longest of an equal load in which nobody died; each the median of several turns, with the \
-         least and the greatest. Nodes of ours have `--max-lease {}`, so that the dead one soon \
+         longest of an equal load in which nobody died; each the median of its turns, with the \
+         least and the greatest where there were several. Nodes of ours have `--max-lease {}`, so that the dead one soon \
          votes again for the next turn, and leases last {} ms; neither shortens the gap, since \
          every pair takes a new name and nobody waits for a lease of the dead.",
         seconds(FAILOVER_MAX_LEASE),
