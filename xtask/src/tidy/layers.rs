@@ -25,6 +25,8 @@ const LAYERS: &[Layer] = &[
     Layer { name: "paxoslease-server", below: BELOW_THE_SERVER, pure: false },
     Layer { name: "paxoslease-cli", below: EVERY_LIBRARY, pure: false },
     Layer { name: "paxoslease-bench", below: EVERY_LIBRARY, pure: false },
+    // Processes are started and ended the way the benchmarks do it.
+    Layer { name: "paxoslease-chaos", below: BELOW_CHAOS, pure: false },
     Layer { name: "paxoslease-fuzz", below: EVERY_LIBRARY, pure: false },
     Layer { name: "xtask", below: &[], pure: false },
 ];
@@ -36,6 +38,15 @@ const BELOW_THE_CLIENT: &[&str] = &["paxoslease-core", "paxoslease-wire"];
 // The client is seen by the server's tests only: neither is any use without the other.
 const BELOW_THE_SERVER: &[&str] =
     &["paxoslease-core", "paxoslease-wire", "paxoslease", "paxoslease-client"];
+
+const BELOW_CHAOS: &[&str] = &[
+    "paxoslease-core",
+    "paxoslease-wire",
+    "paxoslease-sim",
+    "paxoslease",
+    "paxoslease-client",
+    "paxoslease-bench",
+];
 
 const EVERY_LIBRARY: &[&str] = &[
     "paxoslease-core",
