@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::error::StartError;
+use crate::tls::Tls;
 
 /// The port nodes listen on for clients.
 const PORT: u16 = 7400;
@@ -16,7 +17,9 @@ pub struct Builder {
     pub(crate) endpoints: Vec<String>,
     pub(crate) request_timeout: Duration,
     pub(crate) connect_timeout: Duration,
+    pub(crate) tls: Option<Tls>,
     pub(crate) token: Option<String>,
+    pub(crate) token_in_clear: bool,
     pub(crate) name: Option<String>,
 }
 
@@ -26,7 +29,9 @@ impl Default for Builder {
             endpoints: Vec::new(),
             request_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_millis(500),
+            tls: None,
             token: None,
+            token_in_clear: false,
             name: None,
         }
     }
@@ -55,9 +60,24 @@ impl Builder {
         self
     }
 
-    /// The token to authenticate with. Never shown.
+    /// Speaks TLS, and nothing else: a node without it is none. Without this, connections are in
+    /// clear.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// The token to authenticate with, said first on every connection. Never shown, and never sent
+    /// in clear to another machine unless [`Self::token_in_clear`] says so.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
+        self
+    }
+
+    /// Sends the token to other machines without TLS too: for networks where nobody listens, such
+    /// as a tunnel. Whoever reads it can use it.
+    pub const fn token_in_clear(mut self) -> Self {
+        self.token_in_clear = true;
         self
     }
 
@@ -84,12 +104,15 @@ impl Builder {
 /// Secrets are not for logs.
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { endpoints, request_timeout, connect_timeout, token, name } = self;
+        let Self { endpoints, request_timeout, connect_timeout, tls, token, token_in_clear, name } =
+            self;
         f.debug_struct("Builder")
             .field("endpoints", endpoints)
             .field("request_timeout", request_timeout)
             .field("connect_timeout", connect_timeout)
+            .field("tls", tls)
             .field("token", &token.as_ref().map(|_| "(secret)"))
+            .field("token_in_clear", token_in_clear)
             .field("name", name)
             .finish()
     }

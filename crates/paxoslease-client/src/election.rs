@@ -163,8 +163,8 @@ pub struct Observer {
 
 impl Observer {
     /// Waits for a change and says who leads now, if anybody is known to; `None` once the client
-    /// is shut down. The first answer comes as soon as a node was asked. Changes nobody waited for
-    /// are skipped: it is always the latest. Cancel-safe.
+    /// is shut down, or no endpoint trusts it. The first answer comes as soon as a node was asked.
+    /// Changes nobody waited for are skipped: it is always the latest. Cancel-safe.
     pub async fn next(&mut self) -> Option<Option<Leader>> {
         self.seen.changed().await.ok()?;
         Some(self.seen.borrow_and_update().clone())

@@ -235,11 +235,13 @@ impl Engine {
     }
 
     /// No endpoint could be reached. What was never sent fails at once, what was may be tried
-    /// again while it has time; guards go on trying as long as they hold.
+    /// again while it has time; guards go on trying as long as they hold. Who is not trusted will
+    /// not be in a moment either, so then nobody but guards tries again.
     pub(crate) fn unreachable(&mut self, now: Instant, error: &AskError) {
         for ask in std::mem::take(&mut self.pending) {
             let keep = match &ask.question {
                 Question::RenewGuard(slot, tenure) => self.guards.get_mut(*slot, *tenure).is_some(),
+                _ if error.is_lack_of_trust() => false,
                 Question::Acquire(id) => self.wishes.outlasts(*id, now, ask.was_sent),
                 _ => ask.was_sent && now < ask.give_up_at,
             };

@@ -31,9 +31,21 @@ pub enum AskError {
     /// The node is at one of its limits.
     #[error("at a limit: {0}")]
     Busy(String),
-    /// The token is missing, unknown, or not good for this.
-    #[error("access denied: {0}; check the token and what it may do")]
+    /// The token is missing or unknown.
+    #[error("not authenticated: {0}; check the token")]
+    Unauthenticated(String),
+    /// The token is not good for this.
+    #[error("access denied: {0}; check what the token may do")]
     Denied(String),
+    /// A node and this client do not agree on TLS, or one does not trust the other. Nothing was
+    /// asked.
+    #[error("no TLS with {endpoint}: {problem}; check the CA, the certificates and the endpoint")]
+    Tls {
+        /// Which node.
+        endpoint: String,
+        /// What went wrong.
+        problem: String,
+    },
     /// The name is out of bounds.
     #[error("bad name: {0}")]
     Name(String),
@@ -123,6 +135,15 @@ pub enum StartError {
     /// The thread of the client could not be started.
     #[error("cannot start the client's thread: {0}")]
     Thread(String),
+}
+
+impl AskError {
+    /// Whether asking again is in vain until somebody changes a certificate, a token or the
+    /// endpoints.
+    #[must_use]
+    pub const fn is_lack_of_trust(&self) -> bool {
+        matches!(self, Self::Unauthenticated(_) | Self::Denied(_) | Self::Tls { .. })
+    }
 }
 
 /// Who holds it, for the text of an error.

@@ -40,6 +40,13 @@
 //! [`Election::leader`] are hints: what nodes said a moment ago. Show them; build no decision that
 //! must be safe on them.
 //!
+//! # Who may ask
+//! [`Builder::tls`] encrypts, and makes sure that it is the cell that answers; [`Builder::token`]
+//! says who asks. Nodes say which of them they want. [`AskError::Unauthenticated`],
+//! [`AskError::Denied`] and [`AskError::Tls`] are told at once and to everybody who waits, since
+//! trying again is in vain; only guards go on for as long as their leases last, because one node
+//! that was set up wrongly need not cost a lease.
+//!
 //! # When nodes and connections fail
 //! A client keeps one connection, to the first endpoint that answers, and moves to the next when
 //! it breaks, stalls, or its node has no majority. Renewals, releases and questions under way are
@@ -67,6 +74,7 @@ mod onlookers;
 mod route;
 mod status;
 mod ticket;
+mod tls;
 mod watch;
 
 pub use acquire::{Acquire, Acquiring, Detached};
@@ -79,4 +87,5 @@ pub use lease::{LeaseGuard, LeaseState};
 pub use list::List;
 pub use pollster::block_on;
 pub use status::{PeerStatus, Rates, Status, Value, Wanted};
+pub use tls::{Tls, TlsError};
 pub use watch::{Change, Sighting, Watch};

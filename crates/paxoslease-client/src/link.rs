@@ -1,8 +1,12 @@
 //! Connections: dialling a node, greeting it, and talking to it where one question follows the
 //! other. What is asked and what it means is for others.
 
+mod stream;
+
 use std::cell::RefCell;
+use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use paxoslease_wire::resp::{RespError, Value};
@@ -12,6 +16,12 @@ use tokio::time::timeout;
 use crate::builder::Builder;
 use crate::engine::speech::{Greeting, Refusal, put_hello};
 use crate::error::AskError;
+use crate::tls;
+use stream::{Stream, TlsStream};
+
+/// What a TLS alert begins with, which is what whoever expects TLS says to whoever does not speak
+/// it.
+const TLS_ALERT: &[u8] = &[21, 3];
 
 /// How much is read at once.
 const READ_LEN: usize = 64 * 1024;
@@ -31,13 +41,25 @@ pub(crate) enum LinkError {
     #[error("the connection was closed")]
     Closed,
     #[error("{0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+    #[error("{0}")]
+    Tls(String),
     #[error("it does not speak RESP: {0}")]
     Resp(#[from] RespError),
     #[error("no answer in time")]
     Timeout,
     #[error("{0}")]
     Refused(AskError),
+}
+
+impl From<io::Error> for LinkError {
+    fn from(error: io::Error) -> Self {
+        let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+        match cause.map(tls::explain) {
+            Some(problem) => Self::Tls(problem),
+            None => Self::Io(error),
+        }
+    }
 }
 
 impl LinkError {
@@ -79,9 +101,14 @@ impl Dialler {
             Err(LinkError::Resp(error)) => {
                 return Err(AskError::Protocol(format!("{endpoint}: {error}")));
             }
+            Err(LinkError::Tls(problem)) => {
+                return Err(AskError::Tls { endpoint: endpoint.to_owned(), problem });
+            }
             Err(LinkError::Refused(error)) => return Err(error),
             Err(error) if error.is_silence() => {
-                "it closed the connection without a greeting, as a port for peers does".to_owned()
+                "it closed the connection without a greeting, as a port for peers does, or one \
+                 with TLS"
+                    .to_owned()
             }
             Err(error) => error.to_string(),
         };
@@ -91,9 +118,19 @@ impl Dialler {
     async fn greet(&self, endpoint: &str) -> Result<(Link, Greeting), LinkError> {
         let stream = TcpStream::connect(endpoint).await?;
         stream.set_nodelay(true)?;
+        let Builder { token, name, tls, token_in_clear, .. } = &self.config;
+        let stream = match tls {
+            Some(tls) => {
+                let conn = tls.connection(endpoint).map_err(LinkError::Tls)?;
+                Stream::Tls(Box::new(TlsStream::begin(conn, stream).await?))
+            }
+            None if token.is_some() && !token_in_clear && is_exposed(stream.peer_addr()?) => {
+                return Err(LinkError::Tls("without TLS others could read the token".to_owned()));
+            }
+            None => Stream::Plain(stream),
+        };
         let mut link = Link { stream, inbox: Vec::new() };
         let mut out = Vec::new();
-        let Builder { token, name, .. } = &self.config;
         let (before, after) = put_hello(&mut out, token.as_deref(), name.as_deref());
         link.send(&out).await?;
         for _ in 0..before {
@@ -117,31 +154,44 @@ impl Dialler {
     }
 }
 
+/// Whether what is sent there in clear may be read on the way.
+fn is_exposed(address: SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
+}
+
 /// A node that asks for no token refuses one with a word of its own, and goes on.
 fn check_auth(reply: Value<'_>) -> Result<(), LinkError> {
     let Value::Error(text) = reply else { return Ok(()) };
     match Refusal::new(text) {
-        Refusal::Final(error @ AskError::Denied(_)) => Err(LinkError::Refused(error)),
+        Refusal::Final(error @ (AskError::Unauthenticated(_) | AskError::Denied(_))) => {
+            Err(LinkError::Refused(error))
+        }
         _ => Ok(()),
     }
 }
 
 /// A connection that was made.
-#[derive(Debug)]
 pub(crate) struct Link {
-    stream: TcpStream,
+    stream: Stream,
     /// What was received and not used yet.
     inbox: Vec<u8>,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
 }
 
 impl Link {
     /// Sends all of it.
     pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> Result<(), LinkError> {
         while !bytes.is_empty() {
-            self.stream.writable().await?;
-            match self.stream.try_write(bytes) {
+            match self.stream.write(bytes) {
                 Ok(sent) => bytes = &bytes[sent..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stream.writable().await?;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -151,23 +201,18 @@ impl Link {
     /// Sends what there is room for, and removes it.
     pub(crate) fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), LinkError> {
         while !out.is_empty() {
-            match self.stream.try_write(out) {
+            match self.stream.write(out) {
                 Ok(sent) => drop(out.drain(..sent)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(self.stream.flush()?)
     }
 
     /// Waits until something can be received, or sent if that is wanted. Cancel-safe.
     pub(crate) async fn ready(&self, to_send: bool) -> Result<(), LinkError> {
-        let mut interest = tokio::io::Interest::READABLE;
-        if to_send {
-            interest |= tokio::io::Interest::WRITABLE;
-        }
-        self.stream.ready(interest).await?;
-        Ok(())
+        Ok(self.stream.ready(to_send).await?)
     }
 
     /// Takes in what is there, and lets `use_up` say how much of all that is unused it used.
@@ -176,7 +221,7 @@ impl Link {
         use_up: impl FnOnce(&[u8]) -> Result<usize, RespError>,
     ) -> Result<(), LinkError> {
         self.inbox.reserve(READ_LEN);
-        match self.stream.try_read_buf(&mut self.inbox) {
+        match self.stream.read(&mut self.inbox) {
             Ok(0) => return Err(LinkError::Closed),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -193,12 +238,20 @@ impl Link {
         read: impl FnOnce(Value<'_>) -> T,
     ) -> Result<T, LinkError> {
         loop {
-            if let Some((value, len)) = Value::parse(&self.inbox)? {
-                let read = read(value);
-                self.inbox.drain(..len);
-                return Ok(read);
+            match Value::parse(&self.inbox) {
+                Ok(Some((value, len))) => {
+                    let read = read(value);
+                    self.inbox.drain(..len);
+                    return Ok(read);
+                }
+                Ok(None) => {}
+                Err(_) if self.inbox.starts_with(TLS_ALERT) => {
+                    return Err(LinkError::Tls("it speaks TLS on this port".to_owned()));
+                }
+                Err(error) => return Err(error.into()),
             }
-            self.stream.readable().await?;
+            self.stream.flush()?;
+            self.stream.ready(false).await?;
             self.take_in(|_| Ok(0))?;
         }
     }
@@ -210,5 +263,24 @@ impl Link {
         read: impl FnOnce(Value<'_>) -> T,
     ) -> Result<T, LinkError> {
         timeout(span, self.receive(read)).await.unwrap_or(Err(LinkError::Timeout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_on_this_machine_is_not_exposed() {
+        for (address, expected) in [
+            ("127.0.0.1:7400", false),
+            ("127.8.0.1:7400", false),
+            ("[::1]:7400", false),
+            ("[::ffff:127.0.0.1]:7400", false),
+            ("10.0.0.1:7400", true),
+            ("[fe80::1]:7400", true),
+        ] {
+            assert_eq!(is_exposed(address.parse().expect(address)), expected, "{address}");
+        }
     }
 }

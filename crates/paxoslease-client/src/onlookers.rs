@@ -88,23 +88,36 @@ trait Onlooker {
     fn tick(&mut self, out: &mut Vec<u8>);
 }
 
-/// Follows a prefix at one node after the other, for ever.
+/// Follows a prefix at one node after the other, for ever, or until none of them trusts us.
 async fn follow(dialler: &Dialler, first: usize, prefix: &str, mut onlooker: impl Onlooker) {
     let endpoints = &dialler.config.endpoints;
     let mut pause = PAUSE;
+    let mut refusals = 0;
     for endpoint in endpoints.iter().cycle().skip(first) {
-        let problem = match dialler.dial(endpoint).await {
+        let error = match dialler.dial(endpoint).await {
             Ok((link, _)) => {
                 let heard = follow_at(link, endpoint, prefix, &mut onlooker, &mut pause).await;
-                let Err(error) = heard;
-                format!("{endpoint}: {error}")
+                match heard {
+                    Err(LinkError::Refused(error)) => error,
+                    Err(error) => {
+                        let (endpoints, problem) = (vec![endpoint.clone()], error.to_string());
+                        AskError::Unreachable { endpoints, problem }
+                    }
+                }
             }
-            Err(AskError::Unreachable { problem, .. }) => format!("{endpoint}: {problem}"),
-            Err(error) => error.to_string(),
+            Err(error) => error,
         };
+        refusals = if error.is_lack_of_trust() { refusals + 1 } else { 0 };
+        let is_over = refusals == endpoints.len();
         // Once is enough, until it goes well again.
-        if pause == PAUSE {
-            onlooker.disconnected(problem);
+        if pause == PAUSE || is_over {
+            onlooker.disconnected(match error {
+                AskError::Unreachable { problem, .. } => format!("{endpoint}: {problem}"),
+                error => error.to_string(),
+            });
+        }
+        if is_over {
+            return;
         }
         sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);

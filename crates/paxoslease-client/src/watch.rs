@@ -56,7 +56,8 @@ pub enum Change {
         /// Whose hints follow.
         endpoint: String,
     },
-    /// The connection broke, or none could be made; the watch goes on trying.
+    /// The connection broke, or none could be made; the watch goes on trying, unless nobody trusts
+    /// this client.
     Disconnected {
         /// What went wrong.
         problem: String,
@@ -74,7 +75,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The next change; `None` once the client is shut down. Cancel-safe.
+    /// The next change; `None` once the client is shut down, or no endpoint trusts it, which the
+    /// last [`Change::Disconnected`] said. Cancel-safe.
     pub async fn next(&mut self) -> Option<Change> {
         if let Some(missed) = self.missed() {
             return Some(missed);

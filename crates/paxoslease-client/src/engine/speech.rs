@@ -120,7 +120,8 @@ impl Refusal {
             "STOPPING" => Self::Stopping,
             "NAME" => Self::Final(AskError::Name(rest)),
             "BUSY" => Self::Final(AskError::Busy(rest)),
-            "NOAUTH" | "NOPERM" | "WRONGPASS" => Self::Final(AskError::Denied(rest)),
+            "NOAUTH" | "WRONGPASS" => Self::Final(AskError::Unauthenticated(rest)),
+            "NOPERM" => Self::Final(AskError::Denied(rest)),
             _ => Self::Final(AskError::Protocol(text.into_owned())),
         }
     }

@@ -90,9 +90,11 @@ impl Wished {
     /// has it: then it was not refused for being held.
     pub(super) fn holder_unknown(self, error: AskError) {
         match error {
-            AskError::Busy(_) | AskError::Denied(_) | AskError::Name(_) | AskError::Protocol(_) => {
-                self.held(None);
-            }
+            AskError::Busy(_)
+            | AskError::Unauthenticated(_)
+            | AskError::Denied(_)
+            | AskError::Name(_)
+            | AskError::Protocol(_) => self.held(None),
             error => self.fail(error.into()),
         }
     }

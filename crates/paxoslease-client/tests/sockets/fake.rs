@@ -1,12 +1,14 @@
 //! A node that is a script: it greets as nodes do, and answers each request as it is told to.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use paxoslease_wire::resp::Request;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// What a node does about a request.
 pub(crate) enum Say {
@@ -41,7 +43,16 @@ impl Fake {
         cell: &str,
         script: impl Fn(&[&str]) -> Say + Send + Sync + 'static,
     ) -> Self {
-        Self::serve(cell, None, Arc::new(script))
+        Self::serve(cell, None, None, Arc::new(script))
+    }
+
+    /// One that speaks TLS, and may want to hear a token first.
+    pub(crate) fn with_tls(
+        tls: Arc<ServerConfig>,
+        token: Option<&str>,
+        script: impl Fn(&[&str]) -> Say + Send + Sync + 'static,
+    ) -> Self {
+        Self::serve("c", Some(tls), token.map(str::to_owned), Arc::new(script))
     }
 
     /// One that wants to hear this first.
@@ -50,7 +61,25 @@ impl Fake {
         token: &str,
         script: impl Fn(&[&str]) -> Say + Send + Sync + 'static,
     ) -> Self {
-        Self::serve(cell, Some(token.to_owned()), Arc::new(script))
+        Self::serve(cell, None, Some(token.to_owned()), Arc::new(script))
+    }
+
+    /// One that wants to hear this first, until that is good for nothing any more.
+    pub(crate) fn guarded(
+        token: &str,
+        is_revoked: &Arc<AtomicBool>,
+        script: impl Fn(&[&str]) -> Say + Send + Sync + 'static,
+    ) -> Self {
+        let (token, is_revoked) = (token.to_owned(), Arc::clone(is_revoked));
+        let (greeting, script) = (greeting("c"), Arc::new(script));
+        Self::accept(move |stream, heard, _| {
+            let is_good = !is_revoked.load(Ordering::Relaxed);
+            let token = if is_good { token.clone() } else { "none".to_owned() };
+            let (greeting, script) = (greeting.clone(), Arc::clone(&script) as Script);
+            let socket = stream.try_clone().expect("another handle");
+            Conversation { greeting, token: Some(token), script, heard }.run(stream);
+            let _gone = socket.shutdown(Shutdown::Both);
+        })
     }
 
     /// One that accepts and says nothing.
@@ -68,12 +97,13 @@ impl Fake {
         })
     }
 
-    fn serve(cell: &str, token: Option<String>, script: Script) -> Self {
-        let len = cell.len();
-        let greeting = format!(
-            "%5\r\n+server\r\n+paxoslease\r\n+cell\r\n${len}\r\n{cell}\r\n+node\r\n:1\r\n\
-             +clock_drift_ppm\r\n:1000\r\n+clock_granularity_us\r\n:1000\r\n"
-        );
+    fn serve(
+        cell: &str,
+        tls: Option<Arc<ServerConfig>>,
+        token: Option<String>,
+        script: Script,
+    ) -> Self {
+        let greeting = greeting(cell);
         Self::accept(move |stream, heard, _| {
             let conversation = Conversation {
                 greeting: greeting.clone(),
@@ -81,7 +111,15 @@ impl Fake {
                 script: Arc::clone(&script),
                 heard,
             };
-            conversation.run(stream);
+            let socket = stream.try_clone().expect("another handle");
+            match &tls {
+                None => conversation.run(stream),
+                Some(tls) => {
+                    let conn = ServerConnection::new(Arc::clone(tls)).expect("a connection");
+                    conversation.run(StreamOwned::new(conn, stream));
+                }
+            }
+            let _gone = socket.shutdown(Shutdown::Both);
         })
     }
 
@@ -151,6 +189,14 @@ impl Drop for Fake {
     }
 }
 
+fn greeting(cell: &str) -> String {
+    let len = cell.len();
+    format!(
+        "%5\r\n+server\r\n+paxoslease\r\n+cell\r\n${len}\r\n{cell}\r\n+node\r\n:1\r\n\
+         +clock_drift_ppm\r\n:1000\r\n+clock_granularity_us\r\n:1000\r\n"
+    )
+}
+
 struct Conversation {
     greeting: String,
     token: Option<String>,
@@ -159,7 +205,7 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn run(mut self, mut stream: TcpStream) {
+    fn run(mut self, mut stream: impl Read + Write) {
         let (mut inbox, mut buffer) = (Vec::new(), [0; 4096]);
         loop {
             while let Some((request, len)) = Request::parse(&inbox).expect("well formed") {
@@ -170,10 +216,7 @@ impl Conversation {
                 match self.answer(&words) {
                     Say::Bytes(bytes) if stream.write_all(&bytes).is_ok() => {}
                     Say::Nothing => {}
-                    Say::Bytes(_) | Say::Close => {
-                        let _gone = stream.shutdown(Shutdown::Both);
-                        return;
-                    }
+                    Say::Bytes(_) | Say::Close => return,
                 }
             }
             match stream.read(&mut buffer) {

@@ -1,6 +1,7 @@
 //! The client over real sockets, against nodes that are scripts: dead, late, lying, closing.
 
 mod fake;
+mod trust;
 
 use std::time::Duration;
 
@@ -111,7 +112,7 @@ fn a_token_is_said_first_and_never_shown() {
     for denied in [builder.clone().token("guess"), builder] {
         let client = denied.start().expect("a client");
         let error = client.get_blocking("x").expect_err("denied");
-        assert!(matches!(error, AskError::Denied(_)), "{error:?}");
+        assert!(matches!(error, AskError::Unauthenticated(_)), "{error:?}");
         let shown = format!("{error} {error:?} {client:?}");
         assert!(!shown.contains("guess"), "{shown}");
     }

@@ -1,0 +1,309 @@
+//! TLS to nodes: whom to trust, who this client is, and what went wrong in words that help.
+//!
+//! TLS 1.3 only, with the cell's own CA and nothing of the system's: a certificate that the whole
+//! web trusts says nothing about a cell. Files are read once. Deliberately absent: any process-wide
+//! state, since the program may use rustls itself, and a way to skip the check of a certificate.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::TLS13;
+use rustls::{AlertDescription as Alert, CertificateError, Error, InconsistentKeys};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+/// How a client speaks TLS: the CA that signed the nodes' certificates and, where nodes ask for
+/// one, a certificate of its own.
+///
+/// ```no_run
+/// use paxoslease_client::{Client, Tls};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let tls = Tls::from_ca_file("ca.pem")?.with_identity_files("me.pem", "me-key.pem")?;
+/// let client = Client::builder().endpoints("db1:7400,db2:7400,db3:7400").tls(tls).start()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Tls {
+    roots: Arc<RootCertStore>,
+    config: Arc<ClientConfig>,
+    server_name: Option<ServerName<'static>>,
+    has_identity: bool,
+}
+
+/// Why certificates or a key cannot be used. They were only read: nothing was changed or started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file is missing or may not be read.
+    #[error("cannot read {}: {source}; expected a PEM file", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No certificate where one belongs.
+    #[error("no certificate in {place}: expected PEM with BEGIN CERTIFICATE")]
+    NoCertificate {
+        /// The file, or what was given instead.
+        place: String,
+    },
+    /// No private key where one belongs.
+    #[error("no private key in {place}: expected PEM with BEGIN PRIVATE KEY, not encrypted")]
+    NoKey {
+        /// The file, or what was given instead.
+        place: String,
+    },
+    /// What was given cannot be used.
+    #[error("{place} cannot be used: {reason}; make or copy it anew")]
+    Unusable {
+        /// The file, or what was given instead.
+        place: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Certificate and key belong to different pairs.
+    #[error(
+        "the key in {key} is not that of the certificate in {cert}: use the pair made together"
+    )]
+    KeyMismatch {
+        /// Where the certificate is.
+        cert: String,
+        /// Where the key is.
+        key: String,
+    },
+    /// A name that no certificate can have.
+    #[error("{name:?} is no name of a server: expected one of its certificate, or an IP address")]
+    ServerName {
+        /// As it was given.
+        name: String,
+    },
+}
+
+impl Tls {
+    /// Trusts nodes whose certificates this CA signed; several may stand in one text.
+    ///
+    /// # Errors
+    /// When that is no PEM with a certificate.
+    pub fn from_ca_pem(ca: &[u8]) -> Result<Self, TlsError> {
+        Self::trusting(ca, "the given CA")
+    }
+
+    /// As [`Self::from_ca_pem`], from a file.
+    ///
+    /// # Errors
+    /// Also when the file cannot be read.
+    pub fn from_ca_file(ca: impl AsRef<Path>) -> Result<Self, TlsError> {
+        let ca = ca.as_ref();
+        Self::trusting(&read(ca)?, &ca.display().to_string())
+    }
+
+    /// Shows this certificate to nodes that ask for one, with the key that belongs to it.
+    ///
+    /// # Errors
+    /// When they are no such PEM, or no pair.
+    pub fn with_identity_pem(self, cert: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        self.identified_by((cert, "the given certificate"), (key, "the given key"))
+    }
+
+    /// As [`Self::with_identity_pem`], from files.
+    ///
+    /// # Errors
+    /// Also when a file cannot be read.
+    pub fn with_identity_files(
+        self,
+        cert: impl AsRef<Path>,
+        key: impl AsRef<Path>,
+    ) -> Result<Self, TlsError> {
+        let (cert, key) = (cert.as_ref(), key.as_ref());
+        let places = [cert, key].map(|path| path.display().to_string());
+        self.identified_by((&read(cert)?, &places[0]), (&read(key)?, &places[1]))
+    }
+
+    /// Expects this name in the nodes' certificates instead of the host of the endpoint: for
+    /// tunnels and forwarded ports.
+    ///
+    /// # Errors
+    /// When no certificate can have such a name.
+    pub fn with_server_name(mut self, name: &str) -> Result<Self, TlsError> {
+        let parsed = ServerName::try_from(name.to_owned());
+        let parsed = parsed.map_err(|_| TlsError::ServerName { name: name.to_owned() })?;
+        self.server_name = Some(parsed);
+        Ok(self)
+    }
+
+    fn trusting(ca: &[u8], place: &str) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(ca, place)? {
+            roots.add(certificate).map_err(|error| unusable(place, error.to_string()))?;
+        }
+        let roots = Arc::new(roots);
+        let config = builder(&roots).with_no_client_auth();
+        Ok(Self { config: finish(config), roots, server_name: None, has_identity: false })
+    }
+
+    fn identified_by(
+        mut self,
+        (cert, cert_place): (&[u8], &str),
+        (key, key_place): (&[u8], &str),
+    ) -> Result<Self, TlsError> {
+        let chain = certificates(cert, cert_place)?;
+        let secret = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
+            pem::Error::NoItemsFound => TlsError::NoKey { place: key_place.to_owned() },
+            other => damaged(key_place, &other),
+        })?;
+        let provider = ring::default_provider();
+        let identity =
+            CertifiedKey::from_der(chain, secret, &provider).map_err(|error| match error {
+                Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                    TlsError::KeyMismatch { cert: cert_place.to_owned(), key: key_place.to_owned() }
+                }
+                Error::InvalidCertificate(why) => unusable(cert_place, why.to_string()),
+                _ => unusable(key_place, "it is no RSA, ECDSA or Ed25519 key".to_owned()),
+            })?;
+        let resolver = Arc::new(SingleCertAndKey::from(identity));
+        self.config = finish(builder(&self.roots).with_client_cert_resolver(resolver));
+        self.has_identity = true;
+        Ok(self)
+    }
+
+    /// The calling side of a connection to this endpoint. Nothing is sent yet.
+    pub(crate) fn connection(&self, endpoint: &str) -> Result<ClientConnection, String> {
+        let name = match &self.server_name {
+            Some(name) => name.clone(),
+            None => {
+                let host = host(endpoint);
+                let name = ServerName::try_from(host.to_owned());
+                name.map_err(|_| format!("no certificate can be for the host {host:?}"))?
+            }
+        };
+        ClientConnection::new(Arc::clone(&self.config), name).map_err(|error| explain(&error))
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { roots, config: _, server_name, has_identity } = self;
+        f.debug_struct("Tls")
+            .field("roots", &roots.len())
+            .field("has_identity", has_identity)
+            .field("server_name", server_name)
+            .finish()
+    }
+}
+
+type ConfigBuilder = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
+
+fn builder(roots: &Arc<RootCertStore>) -> ConfigBuilder {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&TLS13])
+        .expect("ring has cipher suites for TLS 1.3")
+        .with_root_certificates(Arc::clone(roots))
+}
+
+/// A resumed session would skip the look at the certificate.
+fn finish(mut config: ClientConfig) -> Arc<ClientConfig> {
+    config.resumption = Resumption::disabled();
+    Arc::new(config)
+}
+
+/// Without the port, and without the brackets of an IPv6 address.
+fn host(endpoint: &str) -> &str {
+    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+fn certificates(pem: &[u8], place: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| damaged(place, &error))?;
+    if found.is_empty() {
+        return Err(TlsError::NoCertificate { place: place.to_owned() });
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(path).map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })
+}
+
+/// The parser's own words would quote the file, and the file may be a private key.
+fn damaged(place: &str, error: &pem::Error) -> TlsError {
+    let reason = match error {
+        pem::Error::MissingSectionEnd { .. } => "a PEM section has no END line",
+        pem::Error::IllegalSectionStart { .. } => "a PEM section has a malformed BEGIN line",
+        pem::Error::Base64Decode(_) => "a PEM section is not base64",
+        _ => "it is not PEM",
+    };
+    unusable(place, reason.to_owned())
+}
+
+fn unusable(place: &str, reason: String) -> TlsError {
+    TlsError::Unusable { place: place.to_owned(), reason }
+}
+
+/// What went wrong in the words of somebody who has to set it right.
+pub(crate) fn explain(error: &Error) -> String {
+    use CertificateError as Cert;
+    match error {
+        // A bad signature is what a CA of the same name with another key leads to.
+        Error::InvalidCertificate(Cert::UnknownIssuer | Cert::BadSignature) => {
+            "the node's certificate is not signed by the CA that this client trusts".to_owned()
+        }
+        Error::InvalidCertificate(why) => format!("the node's certificate is refused: {why}"),
+        Error::AlertReceived(alert) => {
+            let why = match alert {
+                Alert::CertificateRequired => "it wants a certificate of this client",
+                Alert::UnknownCA | Alert::DecryptError => {
+                    "its CA has not signed this client's certificate"
+                }
+                Alert::CertificateExpired => {
+                    "by its clock this client's certificate has expired or is not valid yet"
+                }
+                Alert::UnsupportedCertificate => {
+                    "this client's certificate must allow client authentication"
+                }
+                _ => "its own log says why",
+            };
+            format!("the node refused the connection: {why} (TLS alert {alert:?})")
+        }
+        Error::InvalidMessage(_) => "it does not speak TLS on this port".to_owned(),
+        other => format!("TLS failed: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_for_the_host_without_its_port() {
+        for (endpoint, expected) in
+            [("db1.example:7400", "db1.example"), ("10.0.0.1:1", "10.0.0.1"), ("[::1]:7400", "::1")]
+        {
+            assert_eq!(host(endpoint), expected);
+            assert!(ServerName::try_from(host(endpoint)).is_ok());
+        }
+    }
+
+    #[test]
+    fn what_is_no_pem_is_named_and_never_quoted() {
+        let text = |error: TlsError| format!("{error} {error:?}");
+        let error = text(Tls::from_ca_pem(b"hush").expect_err("no PEM"));
+        assert!(error.contains("no certificate in the given CA") && !error.contains("hush"));
+        let broken = b"-----BEGIN CERTIFICATE-----\nhu!sh\n-----END CERTIFICATE-----\n";
+        let error = text(Tls::from_ca_pem(broken).expect_err("no base64"));
+        assert!(error.contains("not base64") && !error.contains("hu!sh"), "{error}");
+        let error = text(Tls::from_ca_file("/nonexistent/ca.pem").expect_err("no file"));
+        assert!(error.contains("/nonexistent/ca.pem"), "{error}");
+    }
+}

@@ -1,0 +1,212 @@
+//! Who is trusted: TLS in both directions, tokens, and what is said when trust is lacking.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use paxoslease_client::{AcquireError, AskError, Builder, Change, Client, Election, Tls};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::TLS13;
+
+use crate::fake::{Fake, Say};
+use crate::{DEAD, TTL, willing};
+
+/// The authority of a cell.
+struct Ca(CertifiedIssuer<'static, KeyPair>);
+
+impl Ca {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        Self(CertifiedIssuer::self_signed(params, key).expect("signed"))
+    }
+
+    /// A certificate for these names, and its key.
+    fn issue(&self, names: &[&str]) -> (String, String) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(names).expect("names");
+        let certificate = params.signed_by(&key, &self.0).expect("signed");
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    /// A node for these names; one that wants to see the client's certificate too, if `mutual`.
+    fn server(&self, names: &[&str], mutual: bool) -> Arc<ServerConfig> {
+        let (certificate, key) = self.issue(names);
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM");
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("PEM");
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_protocol_versions(&[&TLS13]).expect("known");
+        let builder = if mutual {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add(self.0.der().clone()).expect("a root");
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().expect("a verifier"))
+        } else {
+            builder.with_no_client_auth()
+        };
+        Arc::new(builder.with_single_cert(vec![certificate], key).expect("a pair"))
+    }
+
+    /// How a client trusts it.
+    fn trusted(&self) -> Tls {
+        Tls::from_ca_pem(self.0.pem().as_bytes()).expect("a CA")
+    }
+}
+
+fn builder(endpoints: &[&str]) -> Builder {
+    let patience = Duration::from_secs(10);
+    Client::builder().endpoints(&endpoints.join(",")).connect_timeout(patience)
+}
+
+/// What a client set up so hears.
+fn refused(builder: Builder) -> AskError {
+    let client = builder.start().expect("a client");
+    client.get_blocking("x").expect_err("no trust")
+}
+
+#[track_caller]
+fn assert_tls(error: &AskError, expected: &str) {
+    let AskError::Tls { problem, .. } = error else { panic!("{error:?}") };
+    assert!(problem.contains(expected), "{problem}");
+}
+
+#[test]
+fn a_node_whose_certificate_the_ca_signed_is_trusted_by_address_and_by_name() {
+    let ca = Ca::new();
+    let node = Fake::with_tls(ca.server(&["127.0.0.1"], false), Some("hush"), willing);
+    let client = builder(&[node.endpoint()]).tls(ca.trusted()).token("hush");
+    let client = client.start().expect("a client");
+    let lease = client.acquire("x", TTL).blocking().expect("granted");
+    lease.release_blocking().expect("confirmed");
+    let tunnelled = Fake::with_tls(ca.server(&["node-1.paxoslease"], false), None, willing);
+    let tls = ca.trusted().with_server_name("node-1.paxoslease").expect("a name");
+    let client = builder(&[tunnelled.endpoint()]).tls(tls).start().expect("a client");
+    assert_eq!(client.get_blocking("x"), Ok(None));
+}
+
+#[test]
+fn much_goes_both_ways_under_tls() {
+    let ca = Ca::new();
+    let page = |count: usize| {
+        let entry = "%4\r\n+name\r\n+x\r\n+holder\r\n+me\r\n+fence\r\n:1025\r\n+ttl_ms\r\n:900\r\n";
+        format!("*2\r\n+0\r\n*{count}\r\n{}", entry.repeat(count))
+    };
+    let node =
+        Fake::with_tls(ca.server(&["127.0.0.1"], false), None, move |request| match request[0] {
+            "LEASE.LIST" => Say::line(&page(20_000)),
+            _ => willing(request),
+        });
+    let client = builder(&[node.endpoint()]).tls(ca.trusted()).start().expect("a client");
+    let mut list = client.list("");
+    let mut count = 0;
+    while list.next_blocking().expect("answered").is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 20_000, "more than a megabyte in one answer");
+    let holder = "h".repeat(256);
+    std::thread::scope(|scope| {
+        for number in 0..256 {
+            let (client, holder) = (&client, &holder);
+            scope.spawn(move || {
+                let name = format!("{number:0>512}");
+                let wish = client.try_acquire(&name, TTL).holder(holder).detached();
+                wish.blocking().expect("granted");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_node_of_another_ca_or_for_another_host_is_refused() {
+    let (ours, theirs) = (Ca::new(), Ca::new());
+    let strange = Fake::with_tls(theirs.server(&["127.0.0.1"], false), None, willing);
+    let error = refused(builder(&[strange.endpoint()]).tls(ours.trusted()));
+    assert_tls(&error, "not signed by the CA that this client trusts");
+    let other = Fake::with_tls(ours.server(&["db2.example"], false), None, willing);
+    let error = refused(builder(&[other.endpoint()]).tls(ours.trusted()).token("hush"));
+    assert_tls(&error, "certificate is refused");
+    assert!(error.to_string().contains(other.endpoint()), "{error}");
+}
+
+#[test]
+fn where_nodes_ask_for_a_certificate_only_one_of_the_ca_will_do() {
+    let (ours, theirs) = (Ca::new(), Ca::new());
+    let node = Fake::with_tls(ours.server(&["127.0.0.1"], true), None, willing);
+    let error = refused(builder(&[node.endpoint()]).tls(ours.trusted()));
+    assert_tls(&error, "it wants a certificate of this client");
+    let with = |ca: &Ca| {
+        let (cert, key) = ca.issue(&["client"]);
+        ours.trusted().with_identity_pem(cert.as_bytes(), key.as_bytes()).expect("a pair")
+    };
+    let error = refused(builder(&[node.endpoint()]).tls(with(&theirs)));
+    assert_tls(&error, "its CA has not signed this client's certificate");
+    let client = builder(&[node.endpoint()]).tls(with(&ours)).start().expect("a client");
+    assert_eq!(client.get_blocking("x"), Ok(None));
+}
+
+#[test]
+fn tls_and_none_are_told_apart_in_both_directions() {
+    let ca = Ca::new();
+    let plain = Fake::raw("-ERR no such command\r\n");
+    let error = refused(builder(&[plain.endpoint()]).tls(ca.trusted()));
+    assert_tls(&error, "it does not speak TLS on this port");
+    let secure = Fake::raw("\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{32}");
+    assert_tls(&refused(builder(&[secure.endpoint()])), "it speaks TLS on this port");
+    let closing = Fake::start("c", |_| Say::Close);
+    closing.stop();
+    let error = refused(builder(&[closing.endpoint()]).tls(ca.trusted()));
+    assert!(matches!(error, AskError::Unreachable { .. }), "a dead node is dead: {error:?}");
+}
+
+#[test]
+fn a_key_that_is_not_the_certificates_is_refused_before_anything_runs() {
+    let ca = Ca::new();
+    let ((cert, _), (_, key)) = (ca.issue(&["a"]), ca.issue(&["b"]));
+    let error = ca.trusted().with_identity_pem(cert.as_bytes(), key.as_bytes());
+    let text = error.expect_err("no pair").to_string();
+    assert!(text.contains("use the pair made together"), "{text}");
+    assert!(ca.trusted().with_server_name("no name").is_err());
+}
+
+#[test]
+fn a_wait_ends_when_nobody_trusts_this_client_any_more_and_a_lease_lasts_as_long_as_it_can() {
+    let is_revoked = Arc::new(AtomicBool::new(false));
+    let revoked = Arc::clone(&is_revoked);
+    let node = Fake::guarded("hush", &is_revoked, move |request| match request[0] {
+        _ if revoked.load(Ordering::Relaxed) => Say::Close,
+        "LEASE.ACQUIRE" if request[1] == "held" => Say::line("+QUEUED\r\n"),
+        _ => willing(request),
+    });
+    let client = builder(&[DEAD, node.endpoint()]).token("hush").start().expect("a client");
+    let lease = client.acquire("ours", TTL).blocking().expect("granted");
+    let waiter = {
+        let client = client.clone();
+        std::thread::spawn(move || client.acquire("held", TTL).blocking())
+    };
+    while !node.heard().starts_with("LEASE.ACQUIRE held") {}
+    is_revoked.store(true, Ordering::Relaxed);
+    // The connection breaks, and the token is no good for another.
+    assert!(client.get_blocking("x").is_err());
+    let error = waiter.join().expect("no panic").expect_err("no trust");
+    assert!(matches!(error, AcquireError::Ask(AskError::Unauthenticated(_))), "{error:?}");
+    assert!(lease.is_held(), "nobody else can have it yet");
+}
+
+#[test]
+fn a_watch_and_an_observer_end_when_nobody_trusts_this_client() {
+    let node = Fake::with_token("c", "hush", willing);
+    let client = builder(&[node.endpoint()]).token("guess").start().expect("a client");
+    let mut watch = client.watch("");
+    let Some(Change::Disconnected { problem }) = watch.next_blocking() else { panic!("refused") };
+    assert!(problem.contains("no such token"), "{problem}");
+    assert_eq!(watch.next_blocking(), None);
+    assert_eq!(Election::new(&client, "boss").observe().next_blocking(), None);
+}
