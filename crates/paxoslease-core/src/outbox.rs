@@ -4,6 +4,7 @@
 //! taken by polling. A broadcast is kept once, with the set of members it is for.
 
 use alloc::collections::VecDeque;
+use core::mem;
 use core::time::Duration;
 
 use crate::{
@@ -306,18 +307,24 @@ impl Outbox {
         }
     }
 
-    /// The next request that is also for this node's own acceptor, which is taken off its
-    /// addressees.
-    pub(crate) fn next_for(&mut self, own: MemberSet) -> Option<Body> {
+    /// Lends the next request that is also for this node's own acceptor, which is taken off its
+    /// addressees. To be [put back](Self::put_back): moving it twice costs less than a copy.
+    pub(crate) fn take_for(&mut self, own: MemberSet) -> Option<(usize, Body)> {
         while let Some(transmit) = self.transmits.get_mut(self.offered) {
+            let place = self.offered;
             self.offered += 1;
             if let To::Members(set) = transmit.to
                 && set.contains(own)
             {
                 transmit.to = To::Members(set.without(own));
-                return Some(transmit.body.clone());
+                let lent = Body::Accept { ballot: Ballot::ZERO };
+                return Some((place, mem::replace(&mut transmit.body, lent)));
             }
         }
         None
+    }
+
+    pub(crate) fn put_back(&mut self, place: usize, body: Body) {
+        self.transmits[place].body = body;
     }
 }

@@ -195,7 +195,7 @@ impl Proposer {
         member: MemberSet,
         reply: Reply<'_>,
     ) {
-        let (rules, cell) = (env.rules(), env.config.cell);
+        let (rules, cell) = (env.rules(), &env.config.cell);
         match reply {
             Reply::Promise { ballot, accepted } => {
                 let Some(flight) = self.rounds.get_mut(&ballot) else { return };
@@ -206,16 +206,18 @@ impl Proposer {
                             return;
                         }
                         note_foreign(&mut flight.round, now, member, &seen);
-                        flight.round.on_refusal(rules, &cell, self.silent, member)
+                        flight.round.on_refusal(rules, cell, self.silent, member)
                     }
-                    _ => flight.round.on_promise(rules, &cell, now, member),
+                    _ => flight.round.on_promise(rules, cell, now, member),
                 };
                 self.step(env, now, ballot, step, accepted);
             }
             Reply::Accept { ballot } => {
                 let Some(flight) = self.rounds.get_mut(&ballot) else { return };
-                let step = flight.round.on_accept(rules, &cell, now, member);
-                self.step(env, now, ballot, step, None);
+                let step = flight.round.on_accept(rules, cell, now, member);
+                if step != Step::Wait || flight.round.is_done(cell) {
+                    self.step(env, now, ballot, step, None);
+                }
             }
             Reply::Reject { ballot, promised, accepted } => {
                 self.observe(promised.counter());
@@ -223,7 +225,7 @@ impl Proposer {
                 if let Some(seen) = accepted {
                     note_foreign(&mut flight.round, now, member, &seen);
                 }
-                let step = flight.round.on_refusal(rules, &cell, self.silent, member);
+                let step = flight.round.on_refusal(rules, cell, self.silent, member);
                 self.step(env, now, ballot, step, accepted);
             }
             Reply::NotHeld { ballot, promised } => {
@@ -249,7 +251,7 @@ impl Proposer {
         let Some(flight) = self.rounds.get(&ballot) else { return };
         match (step, &flight.owner) {
             (Step::Wait, Owner::Contender(_)) => {}
-            (Step::Wait, Owner::Renewal(_)) => self.forget_if_all_renewed(env, ballot),
+            (Step::Wait, Owner::Renewal(_)) => self.forget_if_done(env, ballot),
             (Step::Propose, Owner::Contender(id)) => self.propose(env, ballot, *id),
             (Step::Won, Owner::Contender(id)) => self.granted(env, now, ballot, *id),
             (Step::Lost, Owner::Contender(id)) => {

@@ -197,6 +197,13 @@ impl Round {
         if lost && !self.refused.is_empty() { Step::Lost } else { Step::Wait }
     }
 
+    /// Whether it was a renewal that a majority granted, and everybody has answered: nothing is
+    /// left to heal.
+    pub(crate) fn is_done(&self, cell: &Cell) -> bool {
+        let answered = self.accepted.with(self.refused);
+        self.phase == Phase::Renewed && answered.contains(cell.everyone())
+    }
+
     /// How long each of its round trips took, now that it is decided: a prepared round has two.
     pub(crate) fn round_trip(&self, now: Instant) -> Duration {
         let round_trips = if self.open.is_empty() { 1 } else { 2 };

@@ -103,6 +103,8 @@ macro_rules! env {
 #[derive(Clone, Debug)]
 pub struct Shard {
     config: Config,
+    /// This node among the members, if it is one.
+    own: Option<MemberSet>,
     /// `None` in a node that only proposes.
     acceptor: Option<Acceptor>,
     proposer: Proposer,
@@ -179,12 +181,13 @@ impl Shard {
         } else {
             Ballot::ZERO
         };
-        let is_member = config.cell.member(config.node).is_some();
-        let acceptor = is_member.then(|| Acceptor::new(config.seed, floor, quarantine_until));
+        let own = config.cell.member(config.node);
+        let acceptor = own.map(|_| Acceptor::new(config.seed, floor, quarantine_until));
         let counter = if config.rules.on(Rule::CounterStartsAtCeiling) { counter } else { 0 };
         let proposer = Proposer::new(config.seed, counter);
         let mut shard = Self {
             config,
+            own,
             acceptor,
             proposer,
             ceilings,
@@ -271,11 +274,11 @@ impl Shard {
     /// The name with the holder text the asker gave, or else the one stored here.
     fn known_label(&self, now: Instant, name: Name<'_>, holder: Holder<'_>, t: Tenure) -> Label {
         if holder == Holder::NONE
-            && let Some(acceptor) = &self.acceptor
-            && let Some(known) = acceptor.sighting(now, name)
-            && known.tenure == t
+            && let Some(table) = self.acceptor.as_ref().map(Acceptor::table)
+            && let Some(stored) = table.find(name).map(|slot| table.entry(slot))
+            && stored.register.live(now).is_some_and(|live| live.tenure == t)
         {
-            return known.label;
+            return stored.label.clone();
         }
         Label::new(name, holder)
     }
@@ -490,11 +493,12 @@ impl Shard {
         run: impl FnOnce(&mut Proposer, &mut Env<'_>) -> T,
     ) -> T {
         let result = run(&mut self.proposer, &mut env!(self));
-        if let Some(own) = self.own_member() {
-            while let Some(body) = self.out.next_for(own) {
+        if let Some(own) = self.own {
+            while let Some((place, body)) = self.out.take_for(own) {
                 if let Some(request) = body.request() {
                     self.ask_own(now, request);
                 }
+                self.out.put_back(place, body);
             }
         }
         self.request_write();
@@ -502,7 +506,7 @@ impl Shard {
     }
 
     fn ask_own(&mut self, now: Instant, request: Request<'_>) {
-        let Some(own) = self.own_member() else { return };
+        let Some(own) = self.own else { return };
         match self.ask_acceptor(now, self.config.node, request) {
             Ok(Some(body)) => {
                 if let Message::Reply(reply) = body.message() {
@@ -512,11 +516,6 @@ impl Shard {
             Ok(None) => {}
             Err(refusal) => self.drops[refusal as usize] += 1,
         }
-    }
-
-    fn own_member(&self) -> Option<MemberSet> {
-        self.acceptor.as_ref()?;
-        self.config.cell.member(self.config.node)
     }
 
     fn request_write(&mut self) {

@@ -50,19 +50,24 @@ impl<'a> Name<'a> {
     /// # Errors
     /// When the text is empty or too long.
     pub const fn new(text: &'a str) -> Result<Self, TextError> {
-        match text.len() {
-            0 => Err(TextError::Empty),
-            len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
-            _ => Ok(Self(text.as_bytes())),
-        }
+        Self::bounded(text.as_bytes())
     }
 
     /// Checks the bounds and the encoding.
     ///
     /// # Errors
     /// When the bytes are no UTF-8, none, or too many.
+    #[inline]
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, TextError> {
-        Self::new(core::str::from_utf8(bytes).map_err(|_| TextError::NotUtf8)?)
+        if is_utf8(bytes) { Self::bounded(bytes) } else { Err(TextError::NotUtf8) }
+    }
+
+    const fn bounded(bytes: &'a [u8]) -> Result<Self, TextError> {
+        match bytes.len() {
+            0 => Err(TextError::Empty),
+            len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
+            _ => Ok(Self(bytes)),
+        }
     }
 
     /// The text, for people. Checks the encoding; [`Self::as_bytes`] is free.
@@ -105,18 +110,23 @@ impl<'a> Holder<'a> {
     /// # Errors
     /// When the text is too long.
     pub const fn new(text: &'a str) -> Result<Self, TextError> {
-        match text.len() {
-            len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
-            _ => Ok(Self(text.as_bytes())),
-        }
+        Self::bounded(text.as_bytes())
     }
 
     /// Checks the bound and the encoding.
     ///
     /// # Errors
     /// When the bytes are no UTF-8 or too many.
+    #[inline]
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, TextError> {
-        Self::new(core::str::from_utf8(bytes).map_err(|_| TextError::NotUtf8)?)
+        if is_utf8(bytes) { Self::bounded(bytes) } else { Err(TextError::NotUtf8) }
+    }
+
+    const fn bounded(bytes: &'a [u8]) -> Result<Self, TextError> {
+        match bytes.len() {
+            len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
+            _ => Ok(Self(bytes)),
+        }
     }
 
     /// The text, for people. Checks the encoding; [`Self::as_bytes`] is free.
@@ -227,6 +237,12 @@ impl Label {
             Repr::Spilled { bytes, .. } => SHARED_BYTES + bytes.len(),
         }
     }
+}
+
+/// Almost every text is ASCII, which costs a fraction of the whole check to see.
+#[inline]
+fn is_utf8(bytes: &[u8]) -> bool {
+    bytes.is_ascii() || core::str::from_utf8(bytes).is_ok()
 }
 
 const fn utf8(bytes: &[u8]) -> &str {

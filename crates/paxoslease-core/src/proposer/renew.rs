@@ -61,16 +61,16 @@ impl Proposer {
         }
         env.out.emit(Event::Renewed { token, tenure, ttl, started_at });
         self.heal(env, ballot, refused);
-        self.forget_if_all_renewed(env, ballot);
+        self.forget_if_done(env, ballot);
     }
 
     pub(super) fn on_not_held(&mut self, env: &mut Env<'_>, member: MemberSet, ballot: Ballot) {
-        let (rules, cell) = (env.rules(), env.config.cell);
+        let (rules, cell) = (env.rules(), &env.config.cell);
         let Some(InFlight { round, owner: Owner::Renewal(_) }) = self.rounds.get_mut(&ballot)
         else {
             return;
         };
-        let step = round.on_refusal(rules, &cell, MemberSet::EMPTY, member);
+        let step = round.on_refusal(rules, cell, MemberSet::EMPTY, member);
         let won = round.phase == Phase::Renewed;
         if won || !rules.on(Rule::HealOnlyAfterMajority) {
             self.heal(env, ballot, member);
@@ -78,7 +78,7 @@ impl Proposer {
         if step == Step::Lost && !won {
             self.not_held(env, ballot);
         } else if won {
-            self.forget_if_all_renewed(env, ballot);
+            self.forget_if_done(env, ballot);
         }
     }
 
@@ -140,11 +140,8 @@ impl Proposer {
         env.send(members, Body::Heal { label, tenure, ballot: heal_ballot, ttl });
     }
 
-    /// Once everybody has answered, nothing is left to heal.
-    pub(super) fn forget_if_all_renewed(&mut self, env: &mut Env<'_>, ballot: Ballot) {
-        let Some(InFlight { round, .. }) = self.rounds.get(&ballot) else { return };
-        let answered = round.accepted.with(round.refused);
-        if round.phase == Phase::Renewed && answered.contains(env.cell().everyone()) {
+    pub(super) fn forget_if_done(&mut self, env: &mut Env<'_>, ballot: Ballot) {
+        if self.rounds.get(&ballot).is_some_and(|flight| flight.round.is_done(env.cell())) {
             self.forget_renewal(ballot);
         }
     }
