@@ -12,6 +12,7 @@ mod asks;
 mod command;
 mod complaint;
 mod execute;
+mod halves;
 mod output;
 pub(crate) mod pace;
 mod pattern;
@@ -30,6 +31,7 @@ use paxoslease_wire::resp::{Request, put_error};
 
 use asks::{Asks, Owner};
 use complaint::Complaint;
+use halves::Halves;
 use pace::Pace;
 use reply::put_stopping;
 use session::Session;
@@ -37,6 +39,9 @@ use tally::{Limit, Tally};
 
 /// A client that takes nothing for this long, while there is something for it, is given up.
 const SLOW_READER_AFTER: Duration = Duration::from_secs(60);
+
+/// A client that has not finished a request this long after it began is given up.
+const HALF_REQUEST_AFTER: Duration = Duration::from_secs(30);
 
 /// Requests looked at before they are carried out. More may be read at once, but who asks for pages
 /// of lists is answered one by one, and must not have all of them read for each.
@@ -53,6 +58,8 @@ struct House {
     limits: Limits,
     /// [`SLOW_READER_AFTER`], but in tests.
     slow_reader_after: Duration,
+    /// [`HALF_REQUEST_AFTER`], but in tests.
+    half_request_after: Duration,
     connections: AtomicUsize,
     ids: AtomicU64,
 }
@@ -68,6 +75,7 @@ impl House {
             clock_granularity: config.clock_granularity,
             limits: config.limits,
             slow_reader_after: SLOW_READER_AFTER,
+            half_request_after: HALF_REQUEST_AFTER,
             connections: AtomicUsize::new(0),
             ids: AtomicU64::new(0),
         }
@@ -87,6 +95,7 @@ struct Sessions {
     /// How many there are.
     count: usize,
     common: Common,
+    halves: Halves,
     /// When to look for clients that do not read.
     look_at: Option<Instant>,
 }
@@ -176,6 +185,7 @@ impl Sessions {
         Self {
             sessions: Vec::new(),
             count: 0,
+            halves: Halves::new(house.half_request_after),
             common: Common {
                 house,
                 asks: Asks::default(),
@@ -194,6 +204,7 @@ impl Sessions {
     fn end(&mut self, desk: &mut Desk<'_>, index: usize) {
         let Some(session) = self.sessions.get_mut(index).and_then(Option::take) else { return };
         self.count -= 1;
+        self.halves.forget(index);
         let common = &mut self.common;
         common.house.connections.fetch_sub(1, Ordering::Relaxed);
         common.tally.touch(desk.now());
@@ -201,6 +212,18 @@ impl Sessions {
             common.unwatched_by(desk, session.conn);
         }
         session.end(common, desk);
+    }
+
+    /// Gives up clients that do not come to the end of a request.
+    fn look_for_halves(&mut self, desk: &mut Desk<'_>) {
+        let (common, patience) = (&mut self.common, self.halves.patience);
+        for index in self.halves.overdue(desk.now()) {
+            let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
+            tracing::debug!(client = session.address, "a client does not finish a request");
+            common.tally.limited(desk.now(), Limit::HalfRequest, 1);
+            session.complain(common, &Complaint::Half(patience));
+            session.hang_up(common, desk);
+        }
     }
 
     /// Gives up clients that have read nothing for long.
@@ -274,11 +297,15 @@ impl FrontEnd for Sessions {
             Some(request.arg(1).unwrap_or_default())
         });
         desk.foresee(names.take(FORESEEN_MAX));
-        let mut consumed = 0;
+        let (mut request, mut consumed) = (Request::EMPTY, 0);
         while !session.is_closing {
-            match Request::parse(&bytes[consumed..]) {
-                Ok(None) => return consumed,
-                Ok(Some((request, len))) => {
+            match request.read(&bytes[consumed..]) {
+                Ok(None) => {
+                    let is_half = consumed < bytes.len();
+                    self.halves.heard(conn.index(), desk.now(), consumed > 0, is_half);
+                    return consumed;
+                }
+                Ok(Some(len)) => {
                     consumed += len;
                     session.execute(common, desk, &request);
                 }
@@ -294,6 +321,7 @@ impl FrontEnd for Sessions {
                 session.hold(common, desk);
                 // What was said may have left already by the time the turn ends.
                 session.touch(common);
+                self.halves.forget(conn.index());
                 return consumed;
             }
         }
@@ -378,6 +406,7 @@ impl FrontEnd for Sessions {
 
     fn tick(&mut self, desk: &mut Desk<'_>) {
         let now = desk.now();
+        self.look_for_halves(desk);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_for_slow_readers(desk);
         }
@@ -404,7 +433,7 @@ impl FrontEnd for Sessions {
 
     fn next_at(&self) -> Option<Instant> {
         let publish_at = self.common.tally.publish_at();
-        publish_at.into_iter().chain(self.look_at).min()
+        publish_at.into_iter().chain(self.look_at).chain(self.halves.look_at()).min()
     }
 
     fn leave(&mut self, desk: &mut Desk<'_>) {
@@ -440,6 +469,26 @@ mod tests {
         let node = Node::start_with(config, Some(peers), service);
         let node = paxoslease::block_on(node).expect("starts");
         (node, TcpStream::connect(address).expect("connects"))
+    }
+
+    #[test]
+    fn a_client_that_never_finishes_a_request_is_told_and_given_up() {
+        let peers = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = peers.local_addr().expect("bound").to_string();
+        let config = Config::new("test", 1).peer(1, address).ephemeral().shards(1);
+        let mut house = House::new(&config);
+        house.half_request_after = Duration::from_millis(20);
+        let house = Arc::new(house);
+        let (_node, mut client) = impatient(&house, config, peers);
+        client.write_all(b"PING\r\n*2\r\n$4\r\nECHO\r\n$1\r\n").expect("sends");
+        let mut heard = String::new();
+        client.read_to_string(&mut heard).expect("closed in good order");
+        let expected = "+PONG\r\n-ERR the request was not finished 20ms after it began; send it at \
+                        once, the connection is closed\r\n";
+        assert_eq!(heard, expected);
+        while house.connections.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
     }
 
     #[test]

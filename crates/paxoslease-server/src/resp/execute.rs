@@ -418,8 +418,13 @@ fn patience(bytes: &[u8]) -> Result<Duration, Complaint<'_>> {
         .ok_or(Complaint::Number(bytes, expected))
 }
 
+/// Digits only, as RESP writes numbers; the standard library reads them from a `str` only.
 fn decimal(bytes: &[u8]) -> Option<u64> {
-    std::str::from_utf8(bytes).ok()?.parse().ok()
+    let (first, rest) = bytes.split_first()?;
+    let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
+    rest.iter().try_fold(digit(first)?, |number, byte| {
+        number.checked_mul(10)?.checked_add(digit(byte)?)
+    })
 }
 
 /// What a client may call itself: it is also the holder of what it acquires.

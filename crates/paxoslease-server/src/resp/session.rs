@@ -211,13 +211,11 @@ impl Session {
 
     /// Moves replies that are due from those expected to those on their way.
     fn catch_up(&mut self, common: &mut Common, desk: &Desk<'_>) {
-        while let Some(Expected { protocol, state }) = self.expected.pop_front() {
+        let is_due = |expected: &mut Expected| !matches!(expected.state, State::Pending(_));
+        while let Some(Expected { protocol, state }) = self.expected.pop_front_if(is_due) {
             let out = &mut self.output.bytes;
             match state {
-                State::Pending(_) => {
-                    self.expected.push_front(Expected { protocol, state });
-                    break;
-                }
+                State::Pending(_) => unreachable!("what is pending is not due"),
                 State::Bytes(bytes) => {
                     self.kept -= bytes.len();
                     out.extend_from_slice(&bytes);

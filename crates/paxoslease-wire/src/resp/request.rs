@@ -17,7 +17,8 @@ impl<'a> Request<'a> {
     /// has more; further ones are counted, so that a wrong number can be called wrong.
     pub const REACHABLE: usize = REACHABLE;
 
-    const EMPTY: Self = Self { reachable: [&[]; REACHABLE], len: 0 };
+    /// One that asks nothing.
+    pub const EMPTY: Self = Self { reachable: [&[]; REACHABLE], len: 0 };
 
     /// Reads the first request of a stream and says how many bytes it took; `None` when it is not
     /// whole yet. An empty one, which Redis clients may send, has no arguments and asks nothing.
@@ -27,12 +28,24 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// When the bytes are no request, or one above a bound.
-    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, RespError> {
+        let mut request = Self::EMPTY;
+        let len = request.read(bytes)?;
+        Ok(len.map(|len| (request, len)))
+    }
+
+    /// As [`Self::parse`], over whatever this was before: a request is large to move. What it is
+    /// after `None` or an error says nothing.
+    ///
+    /// # Errors
+    /// When the bytes are no request, or one above a bound.
+    #[inline]
+    pub fn read(&mut self, bytes: &'a [u8]) -> Result<Option<usize>, RespError> {
+        self.len = 0;
         match bytes.first() {
             None => Ok(None),
-            Some(b'*') => whole(Self::array(bytes)),
-            Some(_) => whole(Self::inline(bytes)),
+            Some(b'*') => whole(self.array(bytes)),
+            Some(_) => whole(self.inline(bytes)),
         }
     }
 
@@ -63,37 +76,41 @@ impl<'a> Request<'a> {
         &self.reachable[..self.len.min(REACHABLE)]
     }
 
-    fn array(bytes: &'a [u8]) -> Result<(Self, usize), Stop> {
+    fn array(&mut self, bytes: &'a [u8]) -> Result<usize, Stop> {
         let mut scan = Scan::new(bytes, REQUEST_LEN_MAX);
         scan.byte()?;
         let count = scan.number()?;
         if count > ARGUMENTS_MAX as i64 {
             return Err(RespError::TooManyArguments.into());
         }
-        let mut request = Self::EMPTY;
         for _ in 0..count {
-            match scan.byte()? {
-                b'$' => {}
-                found => return Err(RespError::UnexpectedType { expected: b'$', found }.into()),
-            }
-            let len = scan.len()?.ok_or(RespError::Length(-1))?;
-            request.push(scan.string(len)?)?;
+            let len = match scan.short_bulk() {
+                Some(len) => len,
+                None => Self::bulk(&mut scan)?,
+            };
+            self.push(scan.string(len)?)?;
         }
-        Ok((request, scan.at()))
+        Ok(scan.at())
     }
 
-    fn inline(bytes: &'a [u8]) -> Result<(Self, usize), Stop> {
+    fn bulk(scan: &mut Scan<'a>) -> Result<usize, Stop> {
+        match scan.byte()? {
+            b'$' => Ok(scan.len()?.ok_or(RespError::Length(-1))?),
+            found => Err(RespError::UnexpectedType { expected: b'$', found }.into()),
+        }
+    }
+
+    fn inline(&mut self, bytes: &'a [u8]) -> Result<usize, Stop> {
         let window = &bytes[..bytes.len().min(LINE_LEN_MAX)];
         let Some(len) = window.iter().position(|byte| *byte == b'\n') else {
             let is_too_long = window.len() == LINE_LEN_MAX;
             return Err(if is_too_long { RespError::LineTooLong.into() } else { Stop::More });
         };
-        let mut request = Self::EMPTY;
         let words = window[..len].split(u8::is_ascii_whitespace);
         for word in words.filter(|word| !word.is_empty()) {
-            request.push(word)?;
+            self.push(word)?;
         }
-        Ok((request, len + 1))
+        Ok(len + 1)
     }
 
     #[inline]

@@ -104,6 +104,23 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// The length of a string of less than a hundred bytes, as almost all are: read at a glance.
+    /// `None`, and nothing read, when it is anything else.
+    #[inline]
+    pub(super) fn short_bulk(&mut self) -> Option<usize> {
+        let digit = |byte: u8| byte.is_ascii_digit().then(|| usize::from(byte - b'0'));
+        let (len, header_len) = match *self.bytes.get(self.at..)? {
+            [b'$', ones, b'\r', b'\n', ..] => (digit(ones)?, 4),
+            [b'$', tens, ones, b'\r', b'\n', ..] => (10 * digit(tens)? + digit(ones)?, 5),
+            _ => return None,
+        };
+        if self.at + header_len > self.len_max {
+            return None;
+        }
+        self.at += header_len;
+        Some(len)
+    }
+
     /// So many bytes and the end of their line.
     #[inline]
     pub(super) fn string(&mut self, len: usize) -> Result<&'a [u8], Stop> {
