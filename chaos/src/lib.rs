@@ -4,4 +4,12 @@
 //! the host's clock; the checker proves afterwards that no two beliefs met. Nothing here is
 //! shipped.
 
+pub mod cell;
+pub mod crowd;
+pub mod directed;
+pub mod check;
 pub mod log;
+pub mod nemesis;
+pub mod network;
+pub mod run;
+pub mod schedule;

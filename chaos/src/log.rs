@@ -133,6 +133,8 @@ pub enum What {
         client: String,
         /// What was held.
         name: String,
+        /// The answer to which of this client's requests.
+        attempt: u64,
         /// The tenure.
         fence: u64,
         /// Why.
@@ -144,6 +146,8 @@ pub enum What {
         client: String,
         /// What is free.
         name: String,
+        /// The answer to which of this client's requests it was.
+        attempt: u64,
         /// The tenure that is over.
         fence: u64,
     },
@@ -219,6 +223,8 @@ pub struct Belief {
     pub from: Nanos,
     /// Until when it believes, if nothing more is heard.
     pub until: Nanos,
+    /// How often the tenure was renewed so far.
+    pub renewals: u64,
 }
 
 /// What a client tries.
@@ -429,7 +435,16 @@ mod tests {
 
     fn belief(until: Nanos) -> Belief {
         let (client, name) = ("c1".to_owned(), "a".to_owned());
-        Belief { client, kind: Kind::Lock, name, attempt: 1, fence: 1025, from: 5, until }
+        Belief {
+            client,
+            kind: Kind::Lock,
+            name,
+            attempt: 1,
+            fence: 1025,
+            from: 5,
+            until,
+            renewals: 0,
+        }
     }
 
     /// A folder that is gone afterwards.

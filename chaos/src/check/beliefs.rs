@@ -1,0 +1,96 @@
+//! At most one belief at a time, and fences that rise from each to the next.
+
+use std::collections::BTreeMap;
+
+use super::{Rule, Tenure, Violation, spoken};
+
+/// Of tenures in the order in which they began.
+pub(super) fn violations(tenures: &[Tenure]) -> Vec<Violation> {
+    let mut by_name: BTreeMap<&str, Vec<&Tenure>> = BTreeMap::new();
+    for tenure in tenures {
+        by_name.entry(&tenure.name).or_default().push(tenure);
+    }
+    let mut found = Vec::new();
+    for tenures in by_name.values() {
+        let believed: Vec<&Tenure> =
+            tenures.iter().copied().filter(|tenure| tenure.is_believed()).collect();
+        overlaps(&believed, &mut found);
+        falls(&believed, &mut found);
+        shared(tenures, &mut found);
+    }
+    found
+}
+
+/// Each belief against whoever before it believed longest: if any met it, that one did.
+fn overlaps(believed: &[&Tenure], found: &mut Vec<Violation>) {
+    let mut longest: Option<&Tenure> = None;
+    for second in believed {
+        if let Some(first) = longest
+            && second.from < first.to
+        {
+            let both = first.to.min(second.to) - second.from;
+            let text = format!(
+                "{} held {:?} in [{}, {}) with fence {}, {} in [{}, {}) with fence {}: both for \
+                 {both} ns ({})",
+                first.client,
+                first.name,
+                first.from,
+                first.to,
+                first.fence,
+                second.client,
+                second.from,
+                second.to,
+                second.fence,
+                spoken(both),
+            );
+            found.push(proven(Rule::OneHolder, first, second, text));
+        }
+        if longest.is_none_or(|first| first.to < second.to) {
+            longest = Some(second);
+        }
+    }
+}
+
+/// Each fence against the greatest before it.
+fn falls(believed: &[&Tenure], found: &mut Vec<Violation>) {
+    let mut greatest: Option<&Tenure> = None;
+    for later in believed {
+        if let Some(earlier) = greatest
+            && later.fence < earlier.fence
+        {
+            let text = format!(
+                "{} held {:?} from {} with fence {}, {} from {} with the lower fence {}",
+                earlier.client,
+                earlier.name,
+                earlier.from,
+                earlier.fence,
+                later.client,
+                later.from,
+                later.fence,
+            );
+            found.push(proven(Rule::FencesRise, earlier, later, text));
+        }
+        if greatest.is_none_or(|earlier| earlier.fence <= later.fence) {
+            greatest = Some(later);
+        }
+    }
+}
+
+/// A fence belongs to one answer to one client, even if the answer came too late to be believed.
+fn shared(tenures: &[&Tenure], found: &mut Vec<Violation>) {
+    let mut owners: BTreeMap<u64, &Tenure> = BTreeMap::new();
+    for tenure in tenures {
+        if let Some(owner) = owners.insert(tenure.fence, tenure) {
+            let text = format!(
+                "both {} and {} were granted {:?} with fence {}",
+                owner.client, tenure.client, tenure.name, tenure.fence,
+            );
+            found.push(proven(Rule::FencesAreUnique, owner, tenure, text));
+        }
+    }
+}
+
+fn proven(rule: Rule, first: &Tenure, second: &Tenure, text: String) -> Violation {
+    let evidence = first.evidence.iter().chain(&second.evidence).cloned().collect();
+    Violation { rule, name: first.name.clone(), at: second.from, text, evidence }
+}

@@ -1,0 +1,83 @@
+//! When something was broken, and when nothing was.
+
+use std::collections::BTreeMap;
+
+use crate::log::{Event, Nanos, Phase, What};
+
+/// A fault, from its begin to its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FaultSpan {
+    /// Which.
+    pub id: u64,
+    /// The kind.
+    pub what: String,
+    /// To whom.
+    pub whom: String,
+    /// When it began.
+    pub from: Nanos,
+    /// When it ended; the end of the run if it never did.
+    pub to: Nanos,
+    /// Whether nothing else was broken meanwhile.
+    pub is_alone: bool,
+}
+
+/// All faults of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Health {
+    /// By their begin.
+    pub faults: Vec<FaultSpan>,
+}
+
+impl Health {
+    pub(super) fn of(events: &[Event], last: Nanos) -> Self {
+        let mut faults: BTreeMap<u64, FaultSpan> = BTreeMap::new();
+        for event in events {
+            let What::Fault { id, what, whom, phase } = &event.what else { continue };
+            match phase {
+                Phase::Begin => {
+                    let (what, whom) = (what.clone(), whom.clone());
+                    let fault =
+                        FaultSpan { id: *id, what, whom, from: event.at, to: last, is_alone: true };
+                    faults.entry(*id).or_insert(fault);
+                }
+                Phase::End => {
+                    if let Some(fault) = faults.get_mut(id) {
+                        fault.to = event.at;
+                    }
+                }
+            }
+        }
+        let mut faults: Vec<FaultSpan> = faults.into_values().collect();
+        faults.sort_by_key(|fault| (fault.from, fault.id));
+        let spans: Vec<(Nanos, Nanos)> = faults.iter().map(|f| (f.from, f.to)).collect();
+        for (place, fault) in faults.iter_mut().enumerate() {
+            let meets = |(from, to): (Nanos, Nanos)| from <= fault.to && fault.from <= to;
+            let others = spans.iter().enumerate().filter(|(other, _)| *other != place);
+            fault.is_alone = !others.into_iter().any(|(_, span)| meets(*span));
+        }
+        Self { faults }
+    }
+
+    /// Whether nothing was broken at any time from `from` to `to`, both included.
+    #[must_use]
+    pub fn is_well(&self, from: Nanos, to: Nanos) -> bool {
+        !self.faults.iter().any(|fault| fault.from <= to && from <= fault.to)
+    }
+
+    /// The stretches within `span` in which nothing was broken.
+    #[must_use]
+    pub fn well(&self, span: (Nanos, Nanos)) -> Vec<(Nanos, Nanos)> {
+        let mut stretches = Vec::new();
+        let mut from = span.0;
+        for fault in &self.faults {
+            if from < fault.from {
+                stretches.push((from, fault.from));
+            }
+            from = from.max(fault.to);
+        }
+        if from < span.1 {
+            stretches.push((from, span.1));
+        }
+        stretches
+    }
+}

@@ -1,0 +1,92 @@
+//! Who asked for what, and what the answer was.
+
+use std::collections::BTreeMap;
+
+use crate::log::{Ask, Deed, Event, Nanos, What};
+
+/// A request for a lease, and its answer if one came.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) ask: Ask,
+    /// When it was about to leave.
+    pub(super) asked_at: Nanos,
+    pub(super) answer: Answer,
+    /// The question and the answer, as they were logged.
+    pub(super) evidence: Vec<Event>,
+    /// When its client was heard of last, about anything.
+    pub(super) heard_at: Nanos,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    None,
+    Granted { at: Nanos },
+    Denied { at: Nanos, by: Option<u64> },
+    Failed { at: Nanos },
+}
+
+impl Request {
+    pub(super) const fn answered_at(&self) -> Option<Nanos> {
+        match self.answer {
+            Answer::None => None,
+            Answer::Granted { at } | Answer::Denied { at, .. } | Answer::Failed { at } => Some(at),
+        }
+    }
+}
+
+/// All requests, by when they left.
+pub(super) fn collect(events: &[Event]) -> Vec<Request> {
+    let mut requests: BTreeMap<(&str, u64), Request> = BTreeMap::new();
+    let mut heard: BTreeMap<&str, Nanos> = BTreeMap::new();
+    for event in events {
+        let (client, attempt, answer) = match &event.what {
+            What::Asked(ask) => {
+                heard.insert(&ask.client, event.at);
+                let request = Request {
+                    ask: ask.clone(),
+                    asked_at: event.at,
+                    answer: Answer::None,
+                    evidence: vec![event.clone()],
+                    heard_at: event.at,
+                };
+                requests.entry((&ask.client, ask.attempt)).or_insert(request);
+                continue;
+            }
+            What::Denied { ask, asked_at: _, fence } => {
+                (&ask.client, ask.attempt, Answer::Denied { at: event.at, by: *fence })
+            }
+            What::Failed { client, attempt, deed: Deed::Acquire, .. } => {
+                (client, *attempt, Answer::Failed { at: event.at })
+            }
+            What::Held(belief) => {
+                (&belief.client, belief.attempt, Answer::Granted { at: belief.from })
+            }
+            What::Began { client, .. }
+            | What::Failed { client, .. }
+            | What::Ended { client, .. }
+            | What::ReleaseAcknowledged { client, .. } => {
+                heard.insert(client, event.at);
+                continue;
+            }
+            What::Write { .. } | What::Fault { .. } | What::Healed { .. } | What::Node { .. } => {
+                continue;
+            }
+        };
+        heard.insert(client, event.at);
+        let Some(request) = requests.get_mut(&(client.as_str(), attempt)) else { continue };
+        if request.answer == Answer::None {
+            request.answer = answer;
+            request.evidence.push(event.clone());
+            // The client knows best when its request left.
+            if let What::Denied { asked_at, .. } = &event.what {
+                request.asked_at = *asked_at;
+            }
+        }
+    }
+    let mut requests: Vec<Request> = requests.into_values().collect();
+    for request in &mut requests {
+        request.heard_at = heard[request.ask.client.as_str()];
+    }
+    requests.sort_by_key(|request| request.asked_at);
+    requests
+}

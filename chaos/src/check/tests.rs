@@ -1,0 +1,299 @@
+//! Each check fails when it should, and only then.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::log::{Ask, Belief, Deed, End, Kind, Phase, What};
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// A run, told event by event.
+#[derive(Default)]
+struct Story(Vec<Event>);
+
+impl Story {
+    fn tell(mut self, at: Nanos, what: What) -> Self {
+        self.0.push(Event { at, what });
+        self
+    }
+
+    fn asked(self, client: &str, attempt: u64, at: Nanos, wait_ms: u64) -> Self {
+        self.tell(at, What::Asked(ask(client, attempt, wait_ms)))
+    }
+
+    /// Believed from the first instant to the second.
+    fn held(self, client: &str, attempt: u64, fence: u64, from: Nanos, until: Nanos) -> Self {
+        let belief = Belief {
+            client: client.to_owned(),
+            kind: Kind::Resp,
+            name: "a".to_owned(),
+            attempt,
+            fence,
+            from,
+            until,
+            renewals: 0,
+        };
+        self.tell(from, What::Held(belief))
+    }
+
+    fn ended(self, client: &str, fence: u64, at: Nanos, why: End) -> Self {
+        let (client, name) = (client.to_owned(), "a".to_owned());
+        self.tell(at, What::Ended { client, name, attempt: 1, fence, why })
+    }
+
+    fn released(self, client: &str, fence: u64, at: Nanos) -> Self {
+        let (client, name) = (client.to_owned(), "a".to_owned());
+        self.tell(at, What::ReleaseAcknowledged { client, name, attempt: 1, fence })
+    }
+
+    fn denied(self, client: &str, attempt: u64, (asked_at, at): (Nanos, Nanos), by: u64) -> Self {
+        let ask = ask(client, attempt, 0);
+        let fence = (by > 0).then_some(by);
+        self.asked(client, attempt, asked_at, 0).tell(at, What::Denied { ask, asked_at, fence })
+    }
+
+    fn write(self, client: &str, fence: u64, at: Nanos, accepted: bool) -> Self {
+        let (client, name) = (client.to_owned(), "a".to_owned());
+        self.tell(at, What::Write { client, name, fence, accepted, highest: 0 })
+    }
+
+    fn fault(self, id: u64, from: Nanos, to: Nanos) -> Self {
+        let fault = |phase| {
+            let (what, whom) = ("kill".to_owned(), "node 1".to_owned());
+            What::Fault { id, what, whom, phase }
+        };
+        self.tell(from, fault(Phase::Begin)).tell(to, fault(Phase::End))
+    }
+
+    fn judge(mut self) -> Verdict {
+        self.0.sort_by_key(|event| event.at);
+        judge(&self.0, Bounds::default())
+    }
+
+    fn rules(self) -> Vec<Rule> {
+        self.judge().violations.iter().map(|violation| violation.rule).collect()
+    }
+}
+
+fn ask(client: &str, attempt: u64, wait_ms: u64) -> Ask {
+    let (client, name) = (client.to_owned(), "a".to_owned());
+    Ask { client, kind: Kind::Resp, name, attempt, ttl_ms: 1000, wait_ms }
+}
+
+fn story() -> Story {
+    Story::default()
+}
+
+#[test]
+fn beliefs_that_meet_are_found_to_the_nanosecond() {
+    let verdict = story().held("x", 1, 1, 10, 20).held("y", 1, 2, 17, 30).judge();
+    let [violation] = &verdict.violations[..] else { panic!("{:?}", verdict.violations) };
+    assert_eq!(violation.rule, Rule::OneHolder);
+    assert!(violation.text.contains("[10, 20)"), "{}", violation.text);
+    assert!(violation.text.contains("[17, 30)"), "{}", violation.text);
+    assert!(violation.text.contains("both for 3 ns"), "{}", violation.text);
+    assert_eq!(violation.evidence.len(), 2);
+    assert_eq!(story().held("x", 1, 1, 10, 20).held("y", 1, 2, 20, 30).rules(), []);
+}
+
+#[test]
+fn a_renewal_extends_a_belief_and_an_end_cuts_it() {
+    let renewed = || story().held("x", 1, 1, 10, 20).held("x", 1, 1, 10, 40);
+    assert_eq!(renewed().held("y", 1, 2, 30, 50).rules(), [Rule::OneHolder]);
+    let ended = renewed().ended("x", 1, 30, End::Released);
+    assert_eq!(ended.held("y", 1, 2, 30, 50).rules(), []);
+    let late = renewed().ended("x", 1, 31, End::Lost);
+    assert_eq!(late.held("y", 1, 2, 30, 50).rules(), [Rule::OneHolder]);
+}
+
+#[test]
+fn a_crash_frees_nothing() {
+    let crashed = story().held("x", 1, 1, 10, 40).ended("x", 1, 20, End::Crashed);
+    assert_eq!(crashed.held("y", 1, 2, 30, 50).rules(), [Rule::OneHolder]);
+}
+
+#[test]
+fn a_long_belief_meets_more_than_its_neighbour() {
+    let met = story().held("x", 1, 1, 10, 90).held("y", 1, 2, 20, 30).held("z", 1, 3, 40, 50);
+    assert_eq!(met.rules(), [Rule::OneHolder, Rule::OneHolder]);
+}
+
+#[test]
+fn fences_rise_from_belief_to_belief() {
+    let falls = story().held("x", 1, 5, 10, 20).held("y", 1, 4, 30, 40).held("z", 1, 6, 50, 60);
+    assert_eq!(falls.rules(), [Rule::FencesRise]);
+    // Granted before, heard of after: no belief, so no place in the order.
+    let late = story().held("x", 1, 5, 10, 20).held("y", 1, 4, 30, 30);
+    assert_eq!(late.rules(), []);
+}
+
+#[test]
+fn a_fence_belongs_to_one_grant() {
+    let shared = story().held("x", 1, 5, 10, 20).held("y", 1, 5, 30, 40);
+    assert_eq!(shared.rules(), [Rule::FencesAreUnique]);
+    let again = story().held("x", 1, 5, 10, 20).held("x", 2, 5, 30, 40);
+    assert_eq!(again.rules(), [Rule::FencesAreUnique]);
+    let late = story().held("x", 1, 5, 10, 20).held("y", 1, 5, 30, 30);
+    assert_eq!(late.rules(), [Rule::FencesAreUnique]);
+}
+
+#[test]
+fn a_stale_write_that_was_taken_is_found() {
+    let writes = |accepted| {
+        let held = story().held("x", 1, 1, 10, 20).held("y", 1, 2, 30, 40);
+        held.write("x", 1, 15, true).write("y", 2, 35, true).write("x", 1, 36, accepted)
+    };
+    assert_eq!(writes(true).rules(), [Rule::StaleWritesAreRefused]);
+    assert_eq!(writes(false).rules(), []);
+}
+
+#[test]
+fn a_holder_that_may_not_write_is_found() {
+    let held = || story().held("x", 1, 1, 10, 20).held("y", 1, 2, 30, 40);
+    let refused = held().write("y", 2, 35, true).write("y", 2, 36, false);
+    assert_eq!(refused.rules(), [Rule::HoldersMayWrite], "refused for no reason");
+    let raced = held().write("y", 2, 12, true).write("x", 1, 15, false);
+    assert_eq!(raced.rules(), [Rule::HoldersMayWrite], "refused because another was first");
+}
+
+#[test]
+fn a_denial_by_a_tenure_that_was_given_back_is_found() {
+    let released = || {
+        let held = story().asked("x", 1, 5, 0).held("x", 1, 1, 10, 40);
+        held.ended("x", 1, 20, End::Released).released("x", 1, 25)
+    };
+    assert_eq!(released().denied("y", 1, (26, 27), 1).rules(), [Rule::ReleasesAreKept]);
+    assert_eq!(released().denied("y", 1, (24, 27), 1).rules(), [], "asked before");
+    assert_eq!(released().denied("y", 1, (26, 27), 9).rules(), [], "somebody else's");
+}
+
+#[test]
+fn a_denial_that_nobody_explains_is_found_where_nothing_is_broken() {
+    let released = || {
+        let held = story().asked("x", 1, 20 * SECOND, 0).held("x", 1, 1, 20 * SECOND, 30 * SECOND);
+        held.ended("x", 1, 21 * SECOND, End::Released).released("x", 1, 22 * SECOND)
+    };
+    let denied = |story: Story| story.denied("y", 1, (23 * SECOND, 24 * SECOND), 0).rules();
+    assert_eq!(denied(released()), [Rule::ReleasesAreKept]);
+    assert_eq!(denied(released().fault(1, 5 * SECOND, 14 * SECOND)), []);
+    let other = released().asked("z", 1, 22 * SECOND, 0);
+    assert_eq!(denied(other.held("z", 1, 2, 23 * SECOND, 24 * SECOND)), [], "z held it");
+    let failed = What::Failed {
+        client: "z".to_owned(),
+        name: "a".to_owned(),
+        attempt: 1,
+        deed: Deed::Acquire,
+        why: "no answer".to_owned(),
+    };
+    let left = released().asked("z", 1, 15 * SECOND, 0).tell(19 * SECOND, failed);
+    assert_eq!(denied(left), [], "z may have left something behind");
+}
+
+#[test]
+fn a_name_given_back_that_a_waiter_does_not_get_is_found() {
+    let waited = |granted: Nanos| {
+        let held = story().asked("x", 1, 20 * SECOND, 0).held("x", 1, 1, 20 * SECOND, 30 * SECOND);
+        let released = held.ended("x", 1, 21 * SECOND, End::Released).released("x", 1, 22 * SECOND);
+        let waits = released.asked("y", 1, 20 * SECOND, 60_000);
+        waits.held("y", 1, 2, granted * SECOND, 40 * SECOND).ended("y", 2, 41 * SECOND, End::Lost)
+    };
+    assert_eq!(waited(30).rules(), [Rule::ReleasedIsAvailable]);
+    assert_eq!(waited(24).rules(), []);
+    assert_eq!(waited(30).fault(1, 13 * SECOND, 14 * SECOND).rules(), []);
+    let asked_by_the_dead = waited(30).asked("z", 1, 21 * SECOND, 0);
+    assert_eq!(asked_by_the_dead.rules(), [], "z may have left something behind");
+}
+
+#[test]
+fn a_name_that_is_not_granted_after_healing_is_found() {
+    let healed = |granted: Nanos| {
+        let asked = story().fault(1, 1, 5).tell(10, What::Healed { bound: 20 });
+        let asked = asked.asked("x", 1, 12, 60_000).held("x", 1, 1, granted, 90);
+        asked.ended("x", 1, 95, End::Expired)
+    };
+    assert_eq!(healed(40).rules(), [Rule::HealedIsGranted]);
+    assert_eq!(healed(30).rules(), []);
+    assert_eq!(healed(40).fault(2, 25, 26).rules(), [], "broken again");
+    let nobody_asked = story().fault(1, 1, 5).tell(10, What::Healed { bound: 20 });
+    assert_eq!(nobody_asked.asked("x", 1, 29, 0).held("x", 1, 1, 40, 90).rules(), []);
+    assert_eq!(healed(30).judge().healings, (1, 1));
+}
+
+#[test]
+fn gaps_are_told_by_kind_of_fault() {
+    let verdict = story().held("x", 1, 1, 10, 20).fault(1, 30, 50).held("y", 1, 2, 60, 70).judge();
+    let kinds: Vec<_> = verdict.gaps.iter().map(|gaps| gaps.what.as_deref()).collect();
+    assert_eq!(kinds, [None, Some("kill")]);
+    let gap = verdict.gaps[1].longest_alone().expect("one fault, alone");
+    assert_eq!((gap.from, gap.to, gap.span), (30, 60, 30));
+}
+
+/// A lawful life of one name: tenures that follow each other, with fences that rise.
+fn lawful() -> impl Strategy<Value = Vec<(Nanos, Nanos, u64)>> {
+    let step = (1..50_u64, 1..100_u64, 1..9_u64);
+    prop::collection::vec(step, 2..12).prop_map(|steps| {
+        let (mut at, mut fence) = (0, 0);
+        let mut tenures = Vec::new();
+        for (pause, span, rise) in steps {
+            at += pause;
+            fence += rise;
+            tenures.push((at, at + span, fence));
+            at += span;
+        }
+        tenures
+    })
+}
+
+fn told(tenures: &[(Nanos, Nanos, u64)]) -> Story {
+    tenures.iter().enumerate().fold(story(), |story, (place, (from, until, fence))| {
+        let client = format!("c{place}");
+        story.held(&client, 1, *fence, *from, *until).write(&client, *fence, *from, true)
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_lawful_run_has_no_violation(tenures in lawful()) {
+        prop_assert_eq!(told(&tenures).rules(), []);
+    }
+
+    #[test]
+    fn two_beliefs_that_meet_anywhere_are_found(
+        spans in prop::collection::vec((0..200_u64, 0..40_u64), 1..12),
+    ) {
+        let met = spans.iter().enumerate().any(|(place, (from, span))| {
+            let meets = |(other, long): &(u64, u64)| {
+                let ends = (from + span).min(other + long);
+                *from.max(other) < ends
+            };
+            spans[place + 1..].iter().any(meets)
+        });
+        let tenures: Vec<_> = spans.iter().map(|(from, span)| (*from, from + span)).collect();
+        let story = tenures.iter().enumerate().fold(story(), |story, (place, (from, until))| {
+            story.held(&format!("c{place}"), 1, place as u64 + 1, *from, *until)
+        });
+        prop_assert_eq!(story.rules().contains(&Rule::OneHolder), met);
+    }
+
+    #[test]
+    fn any_belief_made_longer_than_lawful_is_found(
+        tenures in lawful(), which in any::<prop::sample::Index>(), more in 1..1000_u64,
+    ) {
+        let mut tenures = tenures;
+        let which = which.index(tenures.len() - 1);
+        tenures[which].1 = tenures[which + 1].0 + more;
+        prop_assert!(told(&tenures).rules().contains(&Rule::OneHolder));
+    }
+
+    #[test]
+    fn any_two_fences_swapped_are_found(
+        tenures in lawful(), which in any::<prop::sample::Index>(),
+    ) {
+        let mut tenures = tenures;
+        let which = which.index(tenures.len() - 1);
+        (tenures[which].2, tenures[which + 1].2) = (tenures[which + 1].2, tenures[which].2);
+        let rules = told(&tenures).rules();
+        prop_assert!(rules.contains(&Rule::FencesRise), "{:?}", rules);
+        prop_assert!(rules.contains(&Rule::StaleWritesAreRefused), "{:?}", rules);
+    }
+}
