@@ -35,14 +35,27 @@ pub(crate) struct Clock(Source);
 #[derive(Clone, Debug)]
 enum Source {
     System,
+    /// As the machine's, but too fast by these parts per million.
+    #[cfg(feature = "chaos")]
+    Off(i64),
     #[cfg(any(test, feature = "test-util"))]
     ByHand(Arc<AtomicU64>),
 }
 
 impl Clock {
     /// The machine's own.
+    #[cfg(not(feature = "chaos"))]
     pub(crate) const fn system() -> Self {
         Self(Source::System)
+    }
+
+    /// The machine's own, or one that is off.
+    #[cfg(feature = "chaos")]
+    pub(crate) fn system() -> Self {
+        match crate::chaos::clock_ppm() {
+            0 => Self(Source::System),
+            ppm => Self(Source::Off(ppm)),
+        }
     }
 
     /// One that shows these nanoseconds, for simulated cells.
@@ -54,15 +67,19 @@ impl Clock {
     /// The time now.
     pub(crate) fn now(&self) -> Instant {
         match &self.0 {
-            Source::System => {
-                let reading = clock_gettime(CLOCK);
-                let (secs, nanos) = (reading.tv_sec as u64, reading.tv_nsec as u64);
-                Instant::from_nanos(secs * 1_000_000_000 + nanos)
-            }
+            Source::System => Instant::from_nanos(system_nanos()),
+            #[cfg(feature = "chaos")]
+            Source::Off(ppm) => Instant::from_nanos(crate::chaos::scaled(system_nanos(), *ppm)),
             #[cfg(any(test, feature = "test-util"))]
             Source::ByHand(nanos) => Instant::from_nanos(nanos.load(Ordering::SeqCst)),
         }
     }
+}
+
+fn system_nanos() -> u64 {
+    let reading = clock_gettime(CLOCK);
+    let (secs, nanos) = (reading.tv_sec as u64, reading.tv_nsec as u64);
+    secs * 1_000_000_000 + nanos
 }
 
 /// R5: where ballots begin when no record says how far they went: the wall clock in ms << 10.

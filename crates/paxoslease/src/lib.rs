@@ -33,6 +33,8 @@
 mod acquire;
 mod blocking;
 mod board;
+#[cfg(feature = "chaos")]
+mod chaos;
 mod clock;
 mod command;
 mod config;

@@ -111,6 +111,8 @@ impl Running {
         service: Option<Service>,
     ) -> Result<(Node, Self), StartError> {
         let settings = config.settings()?;
+        #[cfg(feature = "chaos")]
+        let settings = crate::chaos::with_rules(settings);
         let tls = settings.tls.as_ref().map(|tls| {
             let context = TlsContext::load(&tls.cert, &tls.key, &tls.ca)?;
             context.check_node(settings.node)?;
