@@ -4,6 +4,7 @@
 //! node works with are the checked settings of `settings.rs`. Names are not resolved here, no file
 //! but the configuration is opened, and nothing is read from the environment.
 
+mod access;
 mod address;
 mod duration;
 mod error;
@@ -18,9 +19,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub use access::{Access, NamePattern, PatternError, TokenHash, TokenHashError, UnknownVerb, Verb};
 pub use address::AddressError;
 pub use duration::{DurationError, parse_duration};
-pub use error::{ConfigError, LoadError, UnknownRole};
+pub use error::{ConfigError, LoadError, UnknownClientTls, UnknownRole};
 pub use file::TomlError;
 pub(crate) use settings::Settings;
 
@@ -28,13 +30,14 @@ pub(crate) use settings::Settings;
 ///
 /// ```
 /// use std::time::Duration;
-/// use paxoslease::Config;
+/// use paxoslease::{Config, Tls};
 ///
 /// let config = Config::new("prod-eu", 1)
 ///     .peer(1, "10.0.0.1:7401")
 ///     .peer(2, "10.0.0.2:7401")
 ///     .peer(3, "10.0.0.3:7401")
 ///     .listen("0.0.0.0:7401")
+///     .tls(Tls::new("node-1.pem", "node-1.key", "ca.pem"))
 ///     .max_lease(Duration::from_secs(30))
 ///     .data_dir("/var/lib/paxoslease")
 ///     .shards(2);
@@ -53,6 +56,10 @@ pub(crate) use settings::Settings;
 ///     3 = "10.0.0.3:7401"
 ///     [listen]
 ///     peers = "0.0.0.0:7401"
+///     [tls]
+///     cert = "node-1.pem"
+///     key = "node-1.key"
+///     ca = "ca.pem"
 ///     "#,
 /// )?;
 /// assert_eq!(config, same);
@@ -80,8 +87,11 @@ pub struct Config {
     /// Where the stable record is kept. Without it, exclusion across a restart rests on the wall
     /// clock (R5), and every start waits for `max_lease` before it votes.
     pub data_dir: Option<PathBuf>,
-    /// Certificates for mutual TLS between peers; without it, peers speak in clear.
+    /// Certificates for TLS; without it, everybody speaks in clear.
     pub tls: Option<Tls>,
+    /// Which tokens clients of the daemon may do what with. If there are none, whoever can connect
+    /// may do everything.
+    pub access: Vec<Access>,
     /// How many threads share the names, 1 to 256; one per core if not said. All nodes must agree.
     pub shards: Option<u16>,
     /// For how long a shard may look for work before it sleeps: lower latency for idle cycles.
@@ -146,9 +156,12 @@ pub struct Listen {
     pub clients: Option<String>,
     /// For people, by the daemon; an embedded node has none.
     pub http: Option<String>,
+    /// The caller vouches for the network: bytes in clear may leave this machine. Without this, a
+    /// node that would speak in clear to anywhere but loopback does not start.
+    pub allow_plaintext: bool,
 }
 
-/// PEM files for mutual TLS 1.3 between peers; once set, peers without it are refused.
+/// PEM files for TLS 1.3. Between peers it is mutual, and once set, peers without it are refused.
 ///
 /// A node's certificate must be valid for its own DNS name: `node-3.paxoslease` for node 3. If it
 /// restricts its use, it must allow both server and client authentication, since nodes dial each
@@ -160,14 +173,56 @@ pub struct Tls {
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Who signs the certificates of the cell's nodes.
+    /// Who signs the certificates of the cell's nodes, and those of its clients.
     pub ca: PathBuf,
+    /// How clients of the daemon are spoken to.
+    pub clients: ClientTls,
+}
+
+/// How the daemon speaks to its clients, by RESP and by HTTP.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ClientTls {
+    /// In clear.
+    #[default]
+    Off,
+    /// In TLS: clients know whom they talk to.
+    Server,
+    /// In TLS, and clients need a certificate of the authority too.
+    Mutual,
+}
+
+impl fmt::Display for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Server => "server",
+            Self::Mutual => "mutual",
+        })
+    }
+}
+
+impl FromStr for ClientTls {
+    type Err = UnknownClientTls;
+
+    fn from_str(text: &str) -> Result<Self, UnknownClientTls> {
+        let known = [Self::Off, Self::Server, Self::Mutual];
+        let found = known.into_iter().find(|way| way.to_string() == text);
+        found.ok_or_else(|| UnknownClientTls { text: text.to_owned() })
+    }
 }
 
 impl Tls {
-    /// All three are needed.
+    /// All three are needed. Clients are spoken to in clear.
     pub fn new(cert: impl Into<PathBuf>, key: impl Into<PathBuf>, ca: impl Into<PathBuf>) -> Self {
-        Self { cert: cert.into(), key: key.into(), ca: ca.into() }
+        let clients = ClientTls::default();
+        Self { cert: cert.into(), key: key.into(), ca: ca.into(), clients }
+    }
+
+    /// Sets [`Self::clients`](field@Self::clients).
+    #[must_use]
+    pub const fn clients(mut self, clients: ClientTls) -> Self {
+        self.clients = clients;
+        self
     }
 }
 
@@ -285,6 +340,7 @@ impl Config {
             clock_granularity: Duration::from_millis(1),
             data_dir: None,
             tls: None,
+            access: Vec::new(),
             shards: None,
             spin: Duration::ZERO,
             new_cell: false,
@@ -354,6 +410,13 @@ impl Config {
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
+        self
+    }
+
+    /// Sets [`Listen::allow_plaintext`]: bytes in clear may leave this machine.
+    #[must_use]
+    pub const fn allow_plaintext(mut self) -> Self {
+        self.listen.allow_plaintext = true;
         self
     }
 

@@ -7,6 +7,7 @@
 mod clients;
 mod conn;
 mod conns;
+mod crew;
 mod listener;
 mod resolve;
 mod spin;
@@ -21,7 +22,8 @@ use paxoslease_core::{Instant, NodeId, Snapshot};
 
 pub(crate) use clients::Clients;
 pub(crate) use conns::Conns;
-use conns::{CLIENTS, Crew, LISTENER, WAKER};
+use conns::{CLIENTS, LISTENER, WAKER};
+use crew::Crew;
 pub(crate) use listener::Listener;
 use spin::Spin;
 
@@ -121,6 +123,7 @@ impl EventLoop {
         let mut now = self.clock.now();
         loop {
             let wake_at = self.driver.next_at().min(self.clients.next_at());
+            let wake_at = wake_at.min(self.conns.next_at());
             let done_at = self.wait(&mut events, &mut spin, now, wake_at);
             self.driver.worked(done_at.since(now));
             pauses.expect_back_by(wake_at.max(now));

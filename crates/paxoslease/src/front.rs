@@ -10,6 +10,7 @@
 mod asks;
 mod desk;
 mod remote;
+mod seldom;
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -23,10 +24,11 @@ pub(crate) use asks::{Ask, Kind, Letter, Outgoing, Post, Routed};
 pub use desk::Desk;
 pub(crate) use remote::Waiting;
 pub use remote::{Asking, Remote};
+pub use seldom::Seldom;
 
 /// What a node is given to serve clients.
 pub struct Service {
-    /// Where clients connect, if they can.
+    /// Where clients connect, if they can. In TLS, if the configuration says so.
     pub clients: Option<TcpListener>,
     /// Makes the front-end of a shard, for each shard once.
     pub front: Box<dyn FnMut(u16) -> Box<dyn FrontEnd> + Send>,
@@ -97,6 +99,11 @@ pub trait FrontEnd: Send {
 
     /// Whether there is nothing left to tell anybody, after [`Self::leave`].
     fn is_done(&self) -> bool;
+
+    /// What to say to a client that does not speak TLS where it must, before it is sent away.
+    fn not_tls(&self) -> &'static [u8] {
+        b""
+    }
 }
 
 /// What came of a question.

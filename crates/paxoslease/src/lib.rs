@@ -59,8 +59,9 @@ mod world;
 pub use acquire::{Acquire, Acquiring};
 pub use blocking::block_on;
 pub use config::{
-    AddressError, Config, ConfigError, DurationError, Limits, Listen, LoadError, Role, Timing, Tls,
-    TomlError, UnknownRole, parse_duration,
+    Access, AddressError, ClientTls, Config, ConfigError, DurationError, Limits, Listen, LoadError,
+    NamePattern, PatternError, Role, Timing, Tls, TokenHash, TokenHashError, TomlError,
+    UnknownClientTls, UnknownRole, UnknownVerb, Verb, parse_duration,
 };
 pub use error::{AcquireError, AskError, ReleaseError};
 pub use lease::{LeaseGuard, LeaseState};

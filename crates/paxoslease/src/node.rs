@@ -20,11 +20,12 @@ use crate::blocking::block_on;
 use crate::board::{Board, join};
 use crate::clock::Clock;
 use crate::command::Command;
-use crate::config::{Config, Settings};
+use crate::config::{Config, Settings, Tls};
 use crate::error::AskError;
 use crate::front::{Service, Waiting};
 use crate::status::Status;
 use crate::ticket::{Ticket, TicketPool};
+use crate::tls::{CurrentTls, TlsError};
 use crate::watch::{self, Sighting, Watch};
 
 /// A node of a cell: acceptor and proposer, or proposer only, on threads of its own.
@@ -52,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) board: Arc<Board>,
     /// Those elsewhere who wait for an answer.
     pub(crate) waiting: Arc<Waiting>,
+    pub(crate) tls: CurrentTls,
     pub(crate) stopped: Arc<Stopped>,
 }
 
@@ -100,6 +102,7 @@ impl Shared {
             no_ticket: Arc::new(Ticket::new()),
             board,
             waiting: Arc::default(),
+            tls: CurrentTls::default(),
             stopped: Arc::default(),
         }
     }
@@ -241,6 +244,21 @@ impl Node {
             answer.await.map_err(|_| AskError::Stopped)?;
         }
         Ok(())
+    }
+
+    /// Reads certificates and keys again, for connections to come; those that stand go on as they
+    /// are. The files may be others than before. A node without TLS goes on without.
+    ///
+    /// # Errors
+    /// When a file cannot be used. Then nothing is changed.
+    pub fn reload_tls(&self, files: &Tls) -> Result<(), TlsError> {
+        self.shared.tls.reload(files, self.shared.settings.node)
+    }
+
+    /// How to answer clients in TLS as of now, on sockets that are not this node's. For daemons.
+    #[must_use]
+    pub fn tls_for_clients(&self) -> Option<Arc<rustls::ServerConfig>> {
+        self.shared.tls.for_clients()
     }
 
     /// Which node this is.

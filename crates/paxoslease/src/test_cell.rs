@@ -59,7 +59,7 @@ impl TestCell {
     /// When a cell cannot have so many members.
     #[must_use]
     pub fn new(members: u16) -> Self {
-        let mut config = Config::new("test", 1).shards(1).ephemeral();
+        let mut config = Config::new("test", 1).shards(1).ephemeral().allow_plaintext();
         for id in 1..=members {
             config = config.peer(id, format!("node-{id}:7401"));
         }

@@ -1,12 +1,15 @@
-//! Mutual TLS between peers: certificates, and who they speak for.
+//! TLS, mutual between peers and as configured with clients: certificates, and who they speak for.
 //!
 //! A node is known by its certificate: node 3's is valid for the DNS name `node-3.paxoslease` and
 //! signed by the cell's own CA. The dialer demands that name from whom it calls; the acceptor
 //! learns from the Hello whom it talks to and then asks [`Stream::peer_is`]. TLS 1.3 only, and a
 //! full handshake each time: a resumed session would skip the look at the certificate.
 //!
-//! Deliberately absent: revocation lists (a cell replaces its CA instead), a reload of changed
-//! files, and any process-wide state, since the service that embeds a node may use rustls itself.
+//! Files can be read again while everything runs: connections that stand keep what they were made
+//! with, new ones get what is [`CurrentTls`].
+//!
+//! Deliberately absent: revocation lists (a cell replaces its CA instead), and any process-wide
+//! state, since the service that embeds a node may use rustls itself.
 
 mod stream;
 #[cfg(test)]
@@ -15,7 +18,7 @@ mod tests;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use mio::net::TcpStream;
 use paxoslease_core::NodeId;
@@ -23,13 +26,18 @@ use rustls::client::{Resumption, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, NoServerSessionStorage, ParsedCertificate};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, InconsistentKeys, RootCertStore, ServerConfig};
 use rustls::{ServerConnection, SupportedProtocolVersion};
 
-pub(crate) use stream::{Stream, TlsStream};
+pub(crate) use stream::Stream;
+use stream::{OtherEnd, TlsStream};
+
+use crate::config::{ClientTls, Tls};
 
 const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13];
 
@@ -96,21 +104,22 @@ pub enum TlsError {
 }
 
 /// This node's identity and the CA that it trusts, ready for any number of connections.
-#[derive(Clone)]
 pub(crate) struct TlsContext {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    /// How to answer clients, unless that is in clear.
+    clients: Option<Arc<ServerConfig>>,
     identity: Arc<CertifiedKey>,
     cert: PathBuf,
 }
 
 impl TlsContext {
     /// Reads this node's certificate chain, its key and the CA of the cell, all PEM.
-    pub(crate) fn load(cert: &Path, key: &Path, ca: &Path) -> Result<Self, TlsError> {
+    pub(crate) fn load(files: &Tls) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
-        let identity = Arc::new(identity(&provider, cert, key)?);
+        let identity = Arc::new(identity(&provider, &files.cert, &files.key)?);
         let resolver = Arc::new(SingleCertAndKey::from(Arc::clone(&identity)));
-        let roots = Arc::new(roots(ca)?);
+        let roots = Arc::new(roots(&files.ca)?);
 
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(VERSIONS)
@@ -122,16 +131,27 @@ impl TlsContext {
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
             .build()
             .expect("there is a root, and no revocation list to be wrong");
-        let mut server = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(VERSIONS)
-            .expect("ring has cipher suites for TLS 1.3")
-            .with_client_cert_verifier(verifier)
-            .with_cert_resolver(resolver);
-        server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.send_tls13_tickets = 0;
-
-        let (client, server) = (Arc::new(client), Arc::new(server));
-        Ok(Self { client, server, identity, cert: cert.to_owned() })
+        let server = |verifier: Arc<dyn ClientCertVerifier>| {
+            let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+                .with_protocol_versions(VERSIONS)
+                .expect("ring has cipher suites for TLS 1.3")
+                .with_client_cert_verifier(verifier)
+                .with_cert_resolver(Arc::clone(&resolver) as _);
+            server.session_storage = Arc::new(NoServerSessionStorage {});
+            server.send_tls13_tickets = 0;
+            Arc::new(server)
+        };
+        Ok(Self {
+            client: Arc::new(client),
+            clients: match files.clients {
+                ClientTls::Off => None,
+                ClientTls::Server => Some(server(Arc::new(NoClientAuth))),
+                ClientTls::Mutual => Some(server(Arc::clone(&verifier))),
+            },
+            server: server(verifier),
+            identity,
+            cert: files.cert.clone(),
+        })
     }
 
     /// Whether the loaded certificate is `node`'s: better said at the start than by every peer.
@@ -146,14 +166,85 @@ impl TlsContext {
     pub(crate) fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
         let conn = ClientConnection::new(Arc::clone(&self.client), server_name(node))
             .map_err(|error| stream::explain(&error))?;
-        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp))))
+        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, OtherEnd::Peer))))
     }
 
     /// The called side of a connection. Who called is known, and checked, with its Hello.
     pub(crate) fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
         let conn = ServerConnection::new(Arc::clone(&self.server))
             .map_err(|error| stream::explain(&error))?;
-        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp))))
+        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, OtherEnd::Peer))))
+    }
+
+    /// The called side of a client's connection, in clear if that is how clients are spoken to.
+    /// One that does not begin with TLS where it must is told `not_tls`.
+    fn accept_client(&self, tcp: TcpStream, not_tls: &'static [u8]) -> io::Result<Stream> {
+        let Some(server) = &self.clients else { return Ok(Stream::Plain(tcp)) };
+        let conn =
+            ServerConnection::new(Arc::clone(server)).map_err(|error| stream::explain(&error))?;
+        let client = OtherEnd::Client { not_tls, is_new: true };
+        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, client))))
+    }
+}
+
+/// What new connections are made with: nothing but sockets, or the latest certificates.
+#[derive(Clone, Default)]
+pub(crate) struct CurrentTls(Option<Arc<RwLock<Arc<TlsContext>>>>);
+
+impl CurrentTls {
+    /// Reads the files, if there are any.
+    pub(crate) fn load(files: Option<&Tls>, node: NodeId) -> Result<Self, TlsError> {
+        let Some(files) = files else { return Ok(Self(None)) };
+        let context = TlsContext::load(files)?;
+        context.check_node(node)?;
+        Ok(Self(Some(Arc::new(RwLock::new(Arc::new(context))))))
+    }
+
+    /// Reads the files again, for connections to come. If any cannot be used, nothing changes.
+    pub(crate) fn reload(&self, files: &Tls, node: NodeId) -> Result<(), TlsError> {
+        let Some(current) = &self.0 else { return Ok(()) };
+        let context = TlsContext::load(files)?;
+        context.check_node(node)?;
+        *current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(context);
+        Ok(())
+    }
+
+    fn current(&self) -> Option<Arc<TlsContext>> {
+        let current = self.0.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(&current))
+    }
+
+    /// As [`TlsContext::dial`], or in clear.
+    pub(crate) fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
+        match self.current() {
+            Some(tls) => tls.dial(tcp, node),
+            None => Ok(Stream::Plain(tcp)),
+        }
+    }
+
+    /// As [`TlsContext::accept`], or in clear.
+    pub(crate) fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
+        match self.current() {
+            Some(tls) => tls.accept(tcp),
+            None => Ok(Stream::Plain(tcp)),
+        }
+    }
+
+    /// As [`TlsContext::accept_client`], or in clear.
+    pub(crate) fn accept_client(
+        &self,
+        tcp: TcpStream,
+        not_tls: &'static [u8],
+    ) -> io::Result<Stream> {
+        match self.current() {
+            Some(tls) => tls.accept_client(tcp, not_tls),
+            None => Ok(Stream::Plain(tcp)),
+        }
+    }
+
+    /// How to answer clients on sockets that are not this node's.
+    pub(crate) fn for_clients(&self) -> Option<Arc<ServerConfig>> {
+        self.current()?.clients.clone()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paxoslease::{Config, ConfigError, LoadError, Role, Tls};
+use paxoslease::{Access, ClientTls, Config, ConfigError, LoadError, Role, Tls, TokenHash, Verb};
 
 const WHOLE: &str = r#"
 cell = "prod-eu"
@@ -24,11 +24,24 @@ spin = "50us"
 peers = "0.0.0.0:7401"
 clients = "0.0.0.0:7400"
 http = "127.0.0.1:0"
+allow_plaintext = true
 
 [tls]
 cert = "cert.pem"
 key = "key.pem"
 ca = "ca.pem"
+clients = "mutual"
+
+[[access]]
+name = "ci"
+token_sha256 = "0101010101010101010101010101010101010101010101010101010101010101"
+names = ["jobs/*", "deploy"]
+may = ["acquire", "read", "admin"]
+
+[[access]]
+token_sha256 = "0202020202020202020202020202020202020202020202020202020202020202"
+names = ["*"]
+may = ["read"]
 
 [timing]
 request_timeout = "3s"
@@ -47,7 +60,8 @@ acquires_per_second = 1_000
 "#;
 
 fn cell() -> Config {
-    Config::new("north", 1).peer(1, "a:7401").peer(2, "b:7401").peer(3, "c:7401")
+    let config = Config::new("north", 1).peer(1, "a:7401").peer(2, "b:7401").peer(3, "c:7401");
+    config.allow_plaintext()
 }
 
 #[test]
@@ -59,13 +73,21 @@ fn every_key_is_read() {
         .max_lease(Duration::from_secs(90))
         .data_dir("/var/lib/paxoslease")
         .listen("0.0.0.0:7401")
-        .tls(Tls::new("cert.pem", "key.pem", "ca.pem"))
+        .tls(Tls::new("cert.pem", "key.pem", "ca.pem").clients(ClientTls::Mutual))
+        .allow_plaintext()
         .shards(16)
         .spin(Duration::from_micros(50));
     expected.clock_drift_ppm = 200;
     expected.clock_granularity = Duration::from_millis(4);
     expected.listen.clients = Some("0.0.0.0:7400".to_owned());
     expected.listen.http = Some("127.0.0.1:0".to_owned());
+    let pattern = |text: &str| text.parse().expect("a pattern");
+    let all = [Verb::Acquire, Verb::Read, Verb::Admin];
+    let names = ["jobs/*", "deploy"].map(pattern);
+    let mut ci = Access::new(TokenHash::new([1; 32]), names, all);
+    ci.name = Some("ci".to_owned());
+    let anybody = Access::new(TokenHash::new([2; 32]), [pattern("*")], [Verb::Read]);
+    expected.access = vec![ci, anybody];
     expected.timing.request_timeout = Duration::from_secs(3);
     expected.timing.attempt_timeout = Duration::from_millis(250);
     expected.timing.heartbeat = Duration::from_secs(1);
@@ -156,10 +178,99 @@ fn a_text_that_is_wrong_is_told_where_and_how() {
              4294967295",
         ),
         ("cell = 'x'\ncell = 'y'", "line 2: duplicate key, in `cell = 'y'`"),
+        (
+            "[tls]\nclients = 'server'",
+            "line 2: `tls.cert` is missing; give `cert`, `key` and `ca`, or none",
+        ),
+        (
+            "[tls]\nclients = 'on'",
+            "line 2: `tls.clients`: \"on\" is no way to speak to clients; expected off, server or \
+             mutual",
+        ),
+        (
+            "[listen]\nallow_plaintext = 'yes'",
+            "line 2: `listen.allow_plaintext` is the text \"yes\"; expected true or false, without \
+             quotes",
+        ),
     ];
     for (text, message) in cases {
         let error = Config::from_toml(text).expect_err(text);
         assert_eq!(error.to_string(), message, "{text}");
+    }
+}
+
+/// An entry of access with one line changed or left out.
+fn access(changed: &str) -> String {
+    let hash = "token_sha256 = '0101010101010101010101010101010101010101010101010101010101010101'";
+    let lines = [hash, "names = ['jobs/*']", "may = ['read']"];
+    let key = changed.split(' ').next().expect("a word");
+    let kept = lines.map(|line| if line.starts_with(key) { changed } else { line });
+    format!("cell = 'x'\n[[access]]\n{}", kept.join("\n"))
+}
+
+#[test]
+fn an_entry_of_access_that_is_wrong_is_told_where_and_how() {
+    assert!(Config::from_toml(&access("-")).is_ok());
+    let cases = [
+        (access("token_sha256"), "line 3: "),
+        ("[[access]]\nnames = ['x']".to_owned(), "line 1: `access.token_sha256` is missing; "),
+        (access("names = []"), "line 2: `access.names` is missing or empty; write names = "),
+        (access("may = []"), "line 2: `access.may` is missing or empty; write may = "),
+        (access("names = 'x'"), "line 4: `access.names` is the text \"x\"; expected a list"),
+        (access("names = ['a*b']"), "line 4: `access.names`: a pattern is a name, or a prefix"),
+        (access("names = [1]"), "line 4: `access.names`: the number 1 is in the list; expected a"),
+        (access("may = ['write']"), "line 5: `access.may`: \"write\" is nothing that a token may"),
+        (
+            "[[access]]\ntoken = 'x'".to_owned(),
+            "line 2: unknown key `access.token`; the nearest known key is `access.token_sha256`",
+        ),
+        ("[access]\nname = 'x'".to_owned(), "line 2: an entry of access is written `[[access]]`"),
+        (
+            "access = 1".to_owned(),
+            "line 1: `access` is the number 1; expected tables, `[[access]]`",
+        ),
+        ("access = [1]".to_owned(), "line 1: `access` is an array; expected tables, `[[access]]`"),
+    ];
+    for (text, message) in cases {
+        let error = Config::from_toml(&text).expect_err(&text).to_string();
+        assert!(error.starts_with(message), "{error} in {text}");
+    }
+}
+
+#[test]
+fn a_token_in_place_of_its_hash_is_not_repeated() {
+    for line in ["token_sha256 = 'hunter2'", "token_sha256 = hunter2", "token_sha256 = ['hunter2']"]
+    {
+        let error = Config::from_toml(&access(line)).expect_err(line).to_string();
+        assert!(error.starts_with("line 3: ") && !error.contains("hunter2"), "{error}");
+    }
+    let config = Config::from_toml(&access("-")).expect("valid");
+    assert!(!format!("{config:?}").contains("0101"), "{config:?}");
+}
+
+#[test]
+fn speaking_in_clear_beyond_this_machine_has_to_be_allowed() {
+    let loopback = || Config::new("north", 1).peer(1, "127.0.0.1:7401").peer(2, "localhost:7402");
+    assert_eq!(loopback().check(), Ok(()));
+    let listening = |change: fn(&mut Config)| {
+        let mut config = loopback();
+        change(&mut config);
+        config
+    };
+    let tls = |clients| Tls::new("cert.pem", "key.pem", "ca.pem").clients(clients);
+    for (config, key) in [
+        (loopback().peer(2, "10.0.0.2:7401"), "`peers.2` is \"10.0.0.2:7401\", not a loopback"),
+        (loopback().listen("0.0.0.0:7401"), "`listen.peers`"),
+        (listening(|config| config.listen.clients = Some("[::]:1".to_owned())), "`listen.clients`"),
+        (listening(|config| config.listen.http = Some("10.0.0.1:1".to_owned())), "`listen.http`"),
+    ] {
+        let refused = config.check().expect_err(key).to_string();
+        assert!(refused.starts_with(key), "{refused}");
+        assert!(refused.contains("`listen.allow_plaintext` (--insecure-plaintext)"), "{refused}");
+        assert_eq!(config.clone().allow_plaintext().check(), Ok(()));
+        assert_eq!(config.clone().tls(tls(ClientTls::Server)).check(), Ok(()));
+        let is_for_peers = key.contains("peers");
+        assert_eq!(config.tls(tls(ClientTls::Off)).check().is_ok(), is_for_peers, "{key}");
     }
 }
 

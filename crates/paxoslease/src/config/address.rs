@@ -77,6 +77,14 @@ impl Address {
         Ok(Self { host, port })
     }
 
+    /// Whether what is sent there stays on this machine, as far as its spelling tells.
+    pub(super) fn is_loopback(&self) -> bool {
+        match &self.host {
+            Host::Ip(ip, _) => ip.to_canonical().is_loopback(),
+            Host::Name(name) => name == "localhost",
+        }
+    }
+
     /// Reads an address that others connect to.
     pub(super) fn parse_peer(text: &str) -> Result<Self, AddressError> {
         let address = Self::parse(text)?;
@@ -127,6 +135,18 @@ mod tests {
         ];
         for (text, error) in cases {
             assert_eq!(Address::parse_peer(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        let is_loopback = |text| Address::parse(text).expect("an address").is_loopback();
+        for text in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "LocalHost:1"]
+        {
+            assert!(is_loopback(text), "{text}");
+        }
+        for text in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "[::ffff:10.0.0.1]:1", "localhost.x:1"] {
+            assert!(!is_loopback(text), "{text}");
         }
     }
 

@@ -44,6 +44,14 @@ pub struct UnknownRole {
     pub text: String,
 }
 
+/// A text that says no way to speak to clients.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{text:?} is no way to speak to clients; expected off, server or mutual")]
+pub struct UnknownClientTls {
+    /// The text.
+    pub text: String,
+}
+
 /// Why a node cannot start with a configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
@@ -116,6 +124,20 @@ pub enum ConfigError {
         second: String,
         /// The address, as the second has it.
         address: String,
+    },
+    /// Bytes in clear would leave this machine.
+    #[error(
+        "`{key}` is {address:?}, not a loopback address, and what is said there would be in clear \
+             for everybody on the way to read and change; {remedy}, or set \
+             `listen.allow_plaintext` (--insecure-plaintext) on a network that you trust"
+    )]
+    Plaintext {
+        /// Where.
+        key: String,
+        /// The address.
+        address: String,
+        /// What to do instead.
+        remedy: &'static str,
     },
     /// A proposer is to listen for peers.
     #[error(

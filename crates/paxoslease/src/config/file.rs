@@ -13,7 +13,9 @@ use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Config, Limits, Role, Tls, parse_duration};
+use super::{
+    Access, ClientTls, Config, Limits, NamePattern, Role, Tls, TokenHash, Verb, parse_duration,
+};
 
 /// What is wrong with a configuration as a text, and where.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -49,6 +51,8 @@ fn read_table(text: &str) -> Result<Spanned<DeTable<'_>>, TomlError> {
     DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(text.len(), |span| span.start);
         let source = text.lines().nth(line_at(text, offset) - 1).unwrap_or_default().trim();
+        // Errors end up in logs, and somebody may have written the token itself.
+        let source = if source.contains("token") { "token_sha256 = ..." } else { source };
         TomlError::at(text, offset, format!("{}, in `{source}`", error.message()))
     })
 }
@@ -72,16 +76,20 @@ pub(super) fn parse(text: &str) -> Result<Config, TomlError> {
     document.read("listen.peers", &mut config.listen.peers)?;
     document.read("listen.clients", &mut config.listen.clients)?;
     document.read("listen.http", &mut config.listen.http)?;
+    document.read("listen.allow_plaintext", &mut config.listen.allow_plaintext)?;
     let tls_at = document.first_of("tls.");
     let (mut cert, mut key, mut ca) = (None::<PathBuf>, None::<PathBuf>, None::<PathBuf>);
     document.read("tls.cert", &mut cert)?;
     document.read("tls.key", &mut key)?;
     document.read("tls.ca", &mut ca)?;
+    let mut clients = None;
+    document.read("tls.clients", &mut clients)?;
     document.read("timing.request_timeout", &mut config.timing.request_timeout)?;
     document.read("timing.attempt_timeout", &mut config.timing.attempt_timeout)?;
     document.read("timing.heartbeat", &mut config.timing.heartbeat)?;
     document.read("timing.peer_timeout", &mut config.timing.peer_timeout)?;
     document.read_limits(&mut config.limits)?;
+    document.read_access(&mut config.access)?;
     document.finish()?;
     // After the unknown keys: that one is misspelt is the better thing to be told.
     let missing = |key| {
@@ -89,8 +97,10 @@ pub(super) fn parse(text: &str) -> Result<Config, TomlError> {
         Err(TomlError::at(text, tls_at.unwrap_or(0), problem))
     };
     config.tls = match (cert, key, ca) {
-        (Some(cert), Some(key), Some(ca)) => Some(Tls { cert, key, ca }),
-        (None, None, None) => None,
+        (Some(cert), Some(key), Some(ca)) => {
+            Some(Tls { cert, key, ca, clients: clients.unwrap_or_default() })
+        }
+        (None, None, None) if clients.unwrap_or_default() == ClientTls::Off => None,
         (None, _, _) => return missing("cert"),
         (_, None, _) => return missing("key"),
         (_, _, None) => return missing("ca"),
@@ -192,6 +202,47 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
+    fn read_access(&mut self, access: &mut Vec<Access>) -> Result<(), TomlError> {
+        self.known.push("access");
+        if let Some(offset) = self.first_of("access.") {
+            let problem = "an entry of access is written `[[access]]`, in two brackets".to_owned();
+            return Err(TomlError::at(self.text, offset, problem));
+        }
+        let Some(Entry { offset, value }) = self.entries.remove("access") else { return Ok(()) };
+        let at = |offset, problem| Err(TomlError::at(self.text, offset, problem));
+        let entries = value.as_array().into_iter().flatten();
+        let tables = entries.map(|entry| Some((entry.span().start, entry.get_ref().as_table()?)));
+        let Some(tables) = tables.collect::<Option<Vec<_>>>().filter(|_| value.is_array()) else {
+            let what = describe(value);
+            return at(offset, format!("`access` is {what}; expected tables, `[[access]]`"));
+        };
+        for (offset, table) in tables {
+            let mut entry =
+                Document { text: self.text, entries: BTreeMap::new(), known: Vec::new() };
+            entry.flatten("access.", table);
+            let (mut name, mut token) = (None, None::<TokenHash>);
+            let (mut names, mut may) = (Vec::<NamePattern>::new(), Vec::<Verb>::new());
+            entry.read("access.name", &mut name)?;
+            entry.read("access.token_sha256", &mut token)?;
+            entry.read("access.names", &mut names)?;
+            entry.read("access.may", &mut may)?;
+            entry.finish()?;
+            let Some(token) = token else {
+                let problem = "`access.token_sha256` is missing; give the SHA-256 of a token";
+                return at(offset, problem.to_owned());
+            };
+            if names.is_empty() || may.is_empty() {
+                let key = if names.is_empty() { "names" } else { "may" };
+                let example = if names.is_empty() { "\"jobs/*\"" } else { "\"acquire\", \"read\"" };
+                let problem =
+                    format!("`access.{key}` is missing or empty; write {key} = [{example}]");
+                return at(offset, problem);
+            }
+            access.push(Access { name, token_sha256: token, names, may });
+        }
+        Ok(())
+    }
+
     /// Where the first key of a table begins.
     fn first_of(&self, prefix: &str) -> Option<usize> {
         let keys = self.entries.iter().filter(|(key, _)| key.starts_with(prefix));
@@ -225,10 +276,11 @@ impl<'a> Document<'a> {
     }
 }
 
-/// How unlike two keys are. The right name in the wrong table is near.
+/// How unlike two keys are. The right name in the wrong table is near, and so is a part of it.
 fn far(key: &str, known: &str) -> usize {
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    edits(key, known).min(edits(&last(key), &last(known)) + 1)
+    let begun = if known.starts_with(key) { 2 } else { usize::MAX };
+    edits(key, known).min(edits(&last(key), &last(known)) + 1).min(begun)
 }
 
 /// How many characters must be inserted, removed or replaced to get from one text to the other
@@ -307,6 +359,46 @@ impl FromToml for Role {
         let role = value.as_str().and_then(|text| text.parse().ok());
         role.ok_or_else(|| Problem::Unlike("\"member\" or \"proposer\"".to_owned()))
     }
+}
+
+impl FromToml for bool {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
+        value.as_bool().ok_or_else(|| Problem::Unlike("true or false, without quotes".to_owned()))
+    }
+}
+
+impl<T: FromToml> FromToml for Vec<T> {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
+        let expected = || Problem::Unlike("a list in brackets".to_owned());
+        let read = |item: &Spanned<DeValue<'_>>| match T::from_toml(item.get_ref()) {
+            Err(Problem::Unlike(expected)) => {
+                let what = describe(item.get_ref());
+                Err(Problem::Bad(format!("{what} is in the list; expected {expected}")))
+            }
+            read => read,
+        };
+        value.as_array().ok_or_else(expected)?.iter().map(read).collect()
+    }
+}
+
+/// What can be read from a text; its error says what was expected.
+macro_rules! from_toml_text {
+    ($($kind:ty => $expected:literal),*) => {$(
+        impl FromToml for $kind {
+            fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
+                let expected = || Problem::Unlike($expected.to_owned());
+                let text = value.as_str().ok_or_else(expected)?;
+                text.parse::<Self>().map_err(|error| Problem::Bad(error.to_string()))
+            }
+        }
+    )*};
+}
+
+from_toml_text! {
+    ClientTls => "\"off\", \"server\" or \"mutual\"",
+    NamePattern => "a pattern in quotes, such as \"jobs/*\"",
+    TokenHash => "64 hexadecimal digits in quotes",
+    Verb => "\"acquire\", \"read\" or \"admin\""
 }
 
 macro_rules! from_toml_number {

@@ -13,7 +13,7 @@ use paxoslease_core::{Cell, Drift, NodeId, Rules, Ttl};
 use paxoslease_wire::CellName;
 
 use super::address::Address;
-use super::{Config, ConfigError, Limits, Listen, Role, Timing, Tls};
+use super::{ClientTls, Config, ConfigError, Limits, Listen, Role, Timing, Tls};
 
 /// The most threads that can share the names.
 pub(super) const SHARDS_MAX: u16 = 256;
@@ -91,6 +91,7 @@ impl Config {
         let node = self.checked_node()?;
         let members = self.checked_members(node)?;
         self.check_listen()?;
+        self.check_plaintext()?;
         let ids: Vec<NodeId> = members.keys().copied().collect();
         let max_lease = Ttl::from_duration(self.max_lease).filter(|ttl| *ttl >= Ttl::MIN);
         let max_lease = max_lease.ok_or(ConfigError::MaxLease { max_lease: self.max_lease })?;
@@ -179,6 +180,36 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Whoever would speak in clear beyond this machine has to say so.
+    fn check_plaintext(&self) -> Result<(), ConfigError> {
+        const PEERS: &str = "give all nodes certificates by `[tls]` cert, key and ca";
+        const CLIENTS: &str = "set `[tls]` with clients = \"server\" or \"mutual\"";
+        if self.listen.allow_plaintext {
+            return Ok(());
+        }
+        let mut in_clear = Vec::new();
+        if self.tls.is_none() {
+            let listen = self.listen.peers.iter().map(|at| ("listen.peers".to_owned(), &**at));
+            in_clear.extend(listen.map(|at| (at, PEERS)));
+            let peers = self.peers.iter().map(|(id, at)| (format!("peers.{id}"), &**at));
+            in_clear.extend(peers.map(|at| (at, PEERS)));
+        }
+        if self.tls.as_ref().is_none_or(|tls| tls.clients == ClientTls::Off) {
+            let listen = &self.listen;
+            let listens = [("clients", listen.for_clients()), ("http", listen.for_http())];
+            let listens = listens.into_iter().filter_map(|(name, at)| Some((name, at?)));
+            let listens = listens.map(|(name, at)| (format!("listen.{name}"), at));
+            in_clear.extend(listens.map(|at| (at, CLIENTS)));
+        }
+        let leaves = |address| !Address::parse(address).is_ok_and(|at| at.is_loopback());
+        match in_clear.into_iter().find(|((_, address), _)| leaves(address)) {
+            None => Ok(()),
+            Some(((key, address), remedy)) => {
+                Err(ConfigError::Plaintext { key, address: address.to_owned(), remedy })
+            }
+        }
     }
 
     fn check_paths(&self) -> Result<(), ConfigError> {
@@ -286,7 +317,8 @@ mod tests {
     use super::*;
 
     fn config() -> Config {
-        Config::new("north", 2).peer(1, "a:7401").peer(2, "b:7401").peer(3, "c:7401").shards(3)
+        let config = Config::new("north", 2).peer(1, "a:7401").peer(2, "b:7401");
+        config.peer(3, "c:7401").shards(3).allow_plaintext()
     }
 
     fn node(id: u16) -> NodeId {

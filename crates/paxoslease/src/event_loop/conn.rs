@@ -40,6 +40,8 @@ pub(super) struct Conn {
     pub(super) listed: bool,
     pub(super) writable: bool,
     pub(super) closed: Option<String>,
+    /// It ended over its TLS handshake.
+    pub(super) refused: bool,
 }
 
 /// Whom a connection is for.
@@ -47,6 +49,8 @@ pub(super) struct Conn {
 pub(super) enum Kind {
     Peer,
     Client,
+    /// A client of whom nobody knows any more: it is only sent the rest of what TLS made of it.
+    Leaving,
 }
 
 /// How far it is to the end of what a client says. A peer that says no more is gone.
@@ -60,7 +64,15 @@ pub(super) enum End {
 impl Conn {
     /// Whether to read now.
     pub(super) fn may_read(&self) -> bool {
-        self.readable && (!self.held || self.in_sight) && !self.is_full()
+        self.readable
+            && (!self.held || self.in_sight)
+            && !self.is_full()
+            && self.kind != Kind::Leaving
+    }
+
+    /// Whether reading it may cost what a TLS handshake costs.
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.pending && self.stream.as_ref().is_some_and(Stream::is_handshaking)
     }
 
     /// Whether a client has said as much as is kept of it.
@@ -75,7 +87,7 @@ impl Conn {
             return;
         }
         let room = match self.kind {
-            Kind::Client => self.input.room(CLIENT_INPUT, CLIENT_INPUT_MAX),
+            Kind::Client | Kind::Leaving => self.input.room(CLIENT_INPUT, CLIENT_INPUT_MAX),
             Kind::Peer => self.input.room(INPUT_MIN, INPUT_MAX),
         };
         let room_len = room.len();
@@ -85,7 +97,7 @@ impl Conn {
                 match (self.kind, self.end) {
                     (Kind::Peer, _) => self.closed = Some("it closed the connection".to_owned()),
                     (Kind::Client, End::Ahead) => (self.ending, self.end) = (true, End::Read),
-                    (Kind::Client, End::Read | End::Told) => {}
+                    (Kind::Client, End::Read | End::Told) | (Kind::Leaving, _) => {}
                 }
             }
             Ok(len) => {
@@ -98,6 +110,7 @@ impl Conn {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => self.readable = false,
             Err(error) => {
                 self.readable = false;
+                self.refused = self.pending && error.kind() == io::ErrorKind::InvalidData;
                 self.closed = Some(error.to_string());
             }
         }

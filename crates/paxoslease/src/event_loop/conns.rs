@@ -1,7 +1,7 @@
 //! The connections of one shard's thread, to peers and to clients: what is read ahead, what is
 //! broken, what belongs to another shard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,12 +14,14 @@ use paxoslease_core::{Instant, NodeId};
 use slab::Slab;
 use socket2::{SockRef, TcpKeepalive};
 
+use super::Post;
 use super::conn::{CLIENT_INPUT, Conn, End, Input, Kind};
+use super::crew::Crew;
 use super::resolve::{Asks, resolve};
-use super::{Clients, Post};
-use crate::driver::{ConnId, Driver, Sockets};
+use crate::driver::{ConnId, Sockets};
+use crate::front::Seldom;
 use crate::mailbox::Mailbox;
-use crate::tls::{Stream, TlsContext};
+use crate::tls::{CurrentTls, Stream};
 
 pub(super) const WAKER: Token = Token(usize::MAX);
 pub(super) const LISTENER: Token = Token(usize::MAX - 1);
@@ -29,47 +31,11 @@ const SPARE_INPUTS_MAX: usize = 256;
 /// The kernel's own check of an idle connection, behind the heartbeats of ours.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// Who is told of what happens to connections.
-pub(super) struct Crew<'a> {
-    pub(super) driver: &'a mut Driver,
-    pub(super) clients: &'a mut Clients,
-}
-
-impl Crew<'_> {
-    fn accepted(&mut self, conns: &mut Conns, now: Instant, kind: Kind, id: ConnId) {
-        match kind {
-            Kind::Peer => self.driver.accepted(conns, now, id),
-            Kind::Client => self.clients.accepted(self.driver, conns, now, id),
-        }
-    }
-
-    fn received(
-        &mut self,
-        conns: &mut Conns,
-        now: Instant,
-        kind: Kind,
-        (id, bytes): (ConnId, &[u8]),
-    ) -> usize {
-        match kind {
-            Kind::Peer => self.driver.received(conns, now, id, bytes),
-            Kind::Client => self.clients.received(self.driver, conns, now, (id, bytes)),
-        }
-    }
-
-    fn writable(&mut self, conns: &mut Conns, now: Instant, kind: Kind, id: ConnId) {
-        match kind {
-            Kind::Peer => self.driver.writable(conns, id),
-            Kind::Client => self.clients.writable(self.driver, conns, now, id),
-        }
-    }
-
-    fn closed(&mut self, conns: &mut Conns, now: Instant, kind: Kind, id: ConnId, why: &str) {
-        match kind {
-            Kind::Peer => self.driver.closed(now, id, why),
-            Kind::Client => self.clients.closed(self.driver, conns, now, id),
-        }
-    }
-}
+/// How long a client may take for its TLS handshake, and for reading the last that it is sent.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// TLS handshakes that go on in one turn. Each costs more than thousands of requests do, and those
+/// of others must not wait for a flood of them.
+const HANDSHAKES_PER_TURN: usize = 8;
 
 /// How a peer's name is looked up: one at a time, since a name server may take its time.
 #[derive(Default)]
@@ -84,7 +50,14 @@ pub(crate) struct Conns {
     registry: Registry,
     slab: Slab<Conn>,
     serials: u64,
-    tls: Option<Arc<TlsContext>>,
+    tls: CurrentTls,
+    /// What to say to a client that does not speak TLS where it must.
+    not_tls: &'static [u8],
+    /// The clock, as it was read for this turn.
+    now: Instant,
+    /// Clients that are to have got over their handshake by then, or to be gone; the first first.
+    deadlines: VecDeque<(Instant, ConnId, u64)>,
+    refusals: Seldom,
     /// By shard, to hand connections over.
     pub(super) mailboxes: Vec<Arc<Mailbox<Post>>>,
     own: usize,
@@ -106,7 +79,7 @@ pub(crate) struct Conns {
 impl Conns {
     pub(crate) fn new(
         registry: Registry,
-        tls: Option<Arc<TlsContext>>,
+        (tls, not_tls): (CurrentTls, &'static [u8]),
         mailboxes: Vec<Arc<Mailbox<Post>>>,
         own: usize,
     ) -> Self {
@@ -115,6 +88,10 @@ impl Conns {
             slab: Slab::new(),
             serials: 0,
             tls,
+            not_tls,
+            now: Instant::ZERO,
+            deadlines: VecDeque::new(),
+            refusals: Seldom::default(),
             mailboxes,
             own,
             lookups: BTreeMap::new(),
@@ -146,6 +123,7 @@ impl Conns {
             listed: false,
             writable: false,
             closed: None,
+            refused: false,
         }))
     }
 
@@ -160,16 +138,13 @@ impl Conns {
     }
 
     pub(super) fn accepted(&mut self, tcp: TcpStream) {
-        let stream = match &self.tls {
-            None => Ok(Stream::Plain(tcp)),
-            Some(tls) => tls.accept(tcp),
-        };
-        let Ok(stream) = stream else { return };
+        let Ok(stream) = self.tls.accept(tcp) else { return };
         self.add(stream, Kind::Peer);
     }
 
     pub(super) fn accepted_client(&mut self, tcp: TcpStream) {
-        self.add(Stream::Plain(tcp), Kind::Client);
+        let Ok(stream) = self.tls.accept_client(tcp, self.not_tls) else { return };
+        self.add(stream, Kind::Client);
     }
 
     fn add(&mut self, stream: Stream, kind: Kind) {
@@ -228,10 +203,17 @@ impl Conns {
 
     /// Reads once from every connection that may have something.
     pub(super) fn read_ready(&mut self) {
+        let mut handshakes = 0;
         for index in &self.ready {
             if let Some(conn) = self.slab.get_mut(*index)
                 && conn.may_read()
             {
+                if conn.is_handshaking() {
+                    handshakes += 1;
+                    if handshakes > HANDSHAKES_PER_TURN {
+                        continue;
+                    }
+                }
                 if conn.kind == Kind::Client && conn.input.bytes.is_empty() {
                     conn.input.bytes = self.spare_inputs.pop().unwrap_or_default();
                 }
@@ -243,11 +225,16 @@ impl Conns {
     /// Shows the driver what was read, who came and who went.
     pub(super) fn deliver(&mut self, crew: &mut Crew<'_>, now: Instant) {
         self.turn_again = false;
-        for conn in std::mem::take(&mut self.fresh) {
-            if let Some(kind) = self.slab.get(conn.0).map(|conn| conn.kind) {
-                crew.accepted(self, now, kind, conn);
+        self.now = now;
+        for id in std::mem::take(&mut self.fresh) {
+            let Some(conn) = self.slab.get(id.0) else { continue };
+            let kind = conn.kind;
+            if kind == Kind::Client && conn.is_handshaking() {
+                self.deadlines.push_back((now.after(HANDSHAKE_MAX), id, conn.serial));
             }
+            crew.accepted(self, now, kind, id);
         }
+        self.look_at_deadlines();
         let spare = std::mem::take(&mut self.spare);
         let mut ready = std::mem::replace(&mut self.ready, spare);
         for index in ready.drain(..) {
@@ -261,8 +248,44 @@ impl Conns {
         self.spare = ready;
     }
 
+    /// When a client has taken too long over its beginning or its end.
+    pub(super) fn next_at(&self) -> Instant {
+        self.deadlines.front().map_or(Instant::MAX, |(at, ..)| *at)
+    }
+
+    fn look_at_deadlines(&mut self) {
+        while let Some((_, id, serial)) = self.deadlines.pop_front_if(|(at, ..)| *at <= self.now) {
+            let Some(conn) = self.slab.get_mut(id.0).filter(|conn| conn.serial == serial) else {
+                continue;
+            };
+            if conn.kind == Kind::Leaving {
+                self.slab.remove(id.0);
+            } else if conn.is_handshaking() {
+                conn.closed = Some(format!("its TLS handshake took more than {HANDSHAKE_MAX:?}"));
+                conn.refused = true;
+                self.list(id.0);
+            }
+        }
+    }
+
+    /// Counts a client that did not get through its handshake, and tells of it now and then.
+    fn refuse(&mut self, from: Option<SocketAddr>, why: &str) {
+        metrics::counter!("paxoslease_refused_total", "reason" => "tls").increment(1);
+        if let Some(count) = self.refusals.again(self.now) {
+            let from = from.map(|from| from.to_string());
+            tracing::warn!(from, count, "clients were refused over TLS, the last because {why}");
+        }
+    }
+
     fn advance(&mut self, crew: &mut Crew<'_>, now: Instant, id: ConnId) {
         let conn = &mut self.slab[id.0];
+        if conn.kind == Kind::Leaving {
+            // Whether it is told all or is gone, that is the end of it.
+            if conn.flush().is_err() || !conn.stream.as_ref().is_some_and(Stream::wants_write) {
+                self.slab.remove(id.0);
+            }
+            return;
+        }
         if conn.pending {
             match conn.connect() {
                 Ok(true) => {
@@ -289,7 +312,11 @@ impl Conns {
         if let Some(conn) = self.slab.get_mut(id.0)
             && let Some(why) = conn.closed.take()
         {
-            self.slab.remove(id.0);
+            let conn = self.slab.remove(id.0);
+            if conn.refused && kind == Kind::Client {
+                let from = conn.stream.and_then(|stream| stream.tcp().peer_addr().ok());
+                self.refuse(from, &why);
+            }
             crew.closed(self, now, kind, id, &why);
         }
     }
@@ -377,9 +404,9 @@ impl Conns {
             return;
         };
         let node = conn.node;
-        let stream = outcome.and_then(TcpStream::connect).and_then(|tcp| match (&self.tls, node) {
-            (Some(tls), Some(node)) => tls.dial(tcp, node),
-            _ => Ok(Stream::Plain(tcp)),
+        let stream = outcome.and_then(TcpStream::connect).and_then(|tcp| match node {
+            Some(node) => self.tls.dial(tcp, node),
+            None => Ok(Stream::Plain(tcp)),
         });
         let connected = stream.and_then(|stream| {
             self.slab[id.0].stream = Some(stream);
@@ -441,10 +468,18 @@ impl Sockets for Conns {
     }
 
     fn close(&mut self, id: ConnId) {
-        if let Some(mut conn) = self.slab.try_remove(id.0)
-            && let Some(stream) = &mut conn.stream
-        {
+        let Some(conn) = self.slab.get_mut(id.0) else { return };
+        let mut unsent = false;
+        if let Some(stream) = &mut conn.stream {
             stream.close_notify();
+            unsent = stream.wants_write() && !stream.is_handshaking();
+        }
+        // What a client was told may still be on its way through TLS, as it would be in the kernel.
+        if unsent && conn.kind == Kind::Client {
+            (conn.kind, conn.held) = (Kind::Leaving, false);
+            self.deadlines.push_back((self.now.after(HANDSHAKE_MAX), id, conn.serial));
+        } else {
+            self.slab.remove(id.0);
         }
     }
 

@@ -24,7 +24,7 @@ use crate::event_loop::{Clients, Conns, EventLoop, Listener, Post, mailbox};
 use crate::front::{FrontEnd, Service, Waiting};
 use crate::mailbox::Mailbox;
 use crate::stable::{Folder, RecordWriter, StableError, Startup, Wishes};
-use crate::tls::{TlsContext, TlsError};
+use crate::tls::{CurrentTls, TlsError};
 
 /// Why a node did not start. Nothing runs. Nothing was changed on disk, unless the system refused a
 /// thread at the very last: then the snapshot of the last stop is used up, and the next start waits
@@ -113,12 +113,7 @@ impl Running {
         let settings = config.settings()?;
         #[cfg(feature = "chaos")]
         let settings = crate::chaos::with_rules(settings);
-        let tls = settings.tls.as_ref().map(|tls| {
-            let context = TlsContext::load(&tls.cert, &tls.key, &tls.ca)?;
-            context.check_node(settings.node)?;
-            Ok::<_, TlsError>(Arc::new(context))
-        });
-        let tls = tls.transpose()?;
+        let tls = CurrentTls::load(settings.tls.as_ref(), settings.node)?;
         let wishes = Wishes {
             new_cell: settings.new_cell,
             reset: settings.reset_stable_record,
@@ -162,7 +157,7 @@ impl Running {
             settings: &settings,
             startup: &startup,
             clock: &clock,
-            tls,
+            tls: tls.clone(),
             boot,
             seed,
             mailboxes: &mailboxes,
@@ -183,7 +178,7 @@ impl Running {
         let shards = spawn(node, loops, &mailboxes, recorder.as_ref())?;
         let doors = mailboxes.iter().map(door).collect();
         let mut shared = Shared::new(settings, clock, doors, default_holder(), board);
-        shared.waiting = Arc::clone(&waiting);
+        (shared.waiting, shared.tls) = (Arc::clone(&waiting), tls);
         let stopped = Arc::clone(&shared.stopped);
         Ok((Node { shared: Arc::new(shared) }, Self { node, shards, writer, waiting, stopped }))
     }
@@ -269,7 +264,7 @@ struct Maker<'a> {
     settings: &'a Settings,
     startup: &'a Startup,
     clock: &'a Clock,
-    tls: Option<Arc<TlsContext>>,
+    tls: CurrentTls,
     boot: u64,
     seed: u64,
     mailboxes: &'a [Arc<Mailbox<Post>>],
@@ -296,8 +291,10 @@ impl Maker<'_> {
             self.clock,
             Arc::clone(self.board),
         );
+        let not_tls = front.as_ref().map_or(&b""[..], |front| front.not_tls());
+        let tls = (self.tls.clone(), not_tls);
         Ok(EventLoop {
-            conns: Conns::new(registry, self.tls.clone(), self.mailboxes.to_vec(), index),
+            conns: Conns::new(registry, tls, self.mailboxes.to_vec(), index),
             poll,
             driver,
             mailbox: Arc::clone(&self.mailboxes[index]),

@@ -1,4 +1,4 @@
-//! A peer connection that may or may not be encrypted, for a loop that does not care which.
+//! A connection that may or may not be encrypted, for a loop that does not care which.
 //!
 //! Never blocks, and expects edge-triggered events: read until `WouldBlock`, then `flush`, since a
 //! read may have produced handshake bytes, key updates or an alert. Both directions are bounded:
@@ -20,11 +20,11 @@ pub(super) const CIPHERTEXT_MAX: usize = 64 * 1024;
 /// Two TLS records: rustls alone would ask the system for 4 KiB at a time.
 const INBOUND_LEN: usize = 32 * 1024;
 
-/// A connection to a peer.
+/// A connection to a peer or a client.
 pub(crate) enum Stream {
     /// Without TLS: straight to the socket.
     Plain(TcpStream),
-    /// With mutual TLS.
+    /// With TLS.
     Tls(Box<TlsStream>),
 }
 
@@ -109,24 +109,48 @@ impl Stream {
     }
 }
 
+/// Whom a TLS connection is with.
+pub(super) enum OtherEnd {
+    Peer,
+    /// Clients are many and mostly idle, so their buffer goes whenever it is empty.
+    Client {
+        /// What to say to one that does not speak TLS.
+        not_tls: &'static [u8],
+        /// Nothing has come yet.
+        is_new: bool,
+    },
+}
+
+/// The first byte of every TLS connection: the kind of its first record.
+const HANDSHAKE: u8 = 0x16;
+
 /// One side of a TLS connection and its socket.
 pub(crate) struct TlsStream {
     pub(super) conn: Connection,
     tcp: TcpStream,
-    inbound: Box<[u8]>,
+    other: OtherEnd,
+    inbound: Vec<u8>,
     /// The part of `inbound` that rustls has not seen yet.
     unseen: Range<usize>,
 }
 
 impl TlsStream {
-    pub(super) fn new(mut conn: Connection, tcp: TcpStream) -> Self {
+    pub(super) fn new(mut conn: Connection, tcp: TcpStream, other: OtherEnd) -> Self {
         conn.set_buffer_limit(Some(CIPHERTEXT_MAX));
-        Self { conn, tcp, inbound: vec![0; INBOUND_LEN].into_boxed_slice(), unseen: 0..0 }
+        Self { conn, tcp, other, inbound: Vec::new(), unseen: 0..0 }
+    }
+
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.fill(buf);
+        if self.unseen.is_empty() && matches!(self.other, OtherEnd::Client { .. }) {
+            self.inbound = Vec::new();
+        }
+        read
     }
 
     /// Fills `buf` as far as the socket allows. A peer cannot keep this busy with records that
     /// carry nothing (invariant 7): rustls ends the connection after a few.
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+    fn fill(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         let mut drained = false;
         loop {
@@ -147,10 +171,12 @@ impl TlsStream {
                 if drained && filled > 0 {
                     return Ok(filled);
                 }
+                self.inbound.resize(INBOUND_LEN, 0);
                 match self.tcp.read(&mut self.inbound) {
                     Ok(count) => {
                         drained = count < self.inbound.len();
                         self.unseen = 0..count;
+                        self.greet(count)?;
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                     Err(_) if filled > 0 => return Ok(filled),
@@ -161,6 +187,18 @@ impl TlsStream {
         }
     }
 
+    /// Looks at how a client begins.
+    fn greet(&mut self, count: usize) -> io::Result<()> {
+        let OtherEnd::Client { not_tls, is_new } = &mut self.other else { return Ok(()) };
+        if std::mem::take(is_new) && count > 0 && self.inbound[0] != HANDSHAKE {
+            // As far as the socket takes it at once, and a new one has room.
+            let _told = self.tcp.write(not_tls);
+            let problem = "it does not speak TLS, which this port demands";
+            return Err(io::Error::new(ErrorKind::InvalidData, problem));
+        }
+        Ok(())
+    }
+
     /// Lets rustls have what was read; nothing at all is how it learns of the end.
     fn decrypt(&mut self) -> io::Result<()> {
         let seen = self.conn.read_tls(&mut &self.inbound[self.unseen.clone()])?;
@@ -168,7 +206,10 @@ impl TlsStream {
         if let Err(error) = self.conn.process_new_packets() {
             // The alert that tells the peer why; the reason given here is the one that counts.
             let _ = self.flush();
-            return Err(explain(&error));
+            return Err(match self.other {
+                OtherEnd::Peer => explain(&error),
+                OtherEnd::Client { .. } => io::Error::new(ErrorKind::InvalidData, error),
+            });
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use rustls::ClientConfig;
 
 use super::stream::CIPHERTEXT_MAX;
 use super::{Stream, TlsContext, TlsError};
+use crate::config::Tls;
 
 fn node(id: u16) -> NodeId {
     NodeId::new(id).expect("a node id")
@@ -79,7 +80,7 @@ impl Ca {
         let cas: String = trusted.iter().map(|ca| ca.0.pem()).collect();
         let [cert, key, ca] = [("cert", cert), ("key", key), ("ca", cas)]
             .map(|(name, text)| folder.file(name, &text));
-        TlsContext::load(&cert, &key, &ca).expect("good files")
+        TlsContext::load(&Tls::new(cert, key, ca)).expect("good files")
     }
 
     fn context(&self, id: u16) -> TlsContext {
@@ -395,7 +396,7 @@ fn what_waits_for_a_peer_that_never_reads_is_bounded() {
 }
 
 fn refusal(cert: &Path, key: &Path, ca: &Path) -> String {
-    match TlsContext::load(cert, key, ca) {
+    match TlsContext::load(&Tls::new(cert, key, ca)) {
         Ok(_) => panic!("loaded"),
         Err(error) => error.to_string(),
     }
@@ -431,7 +432,7 @@ fn a_file_that_cannot_be_used_is_named_with_the_reason() {
     ] {
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
     }
-    assert!(TlsContext::load(&cert, &key, &ca).is_ok());
+    assert!(TlsContext::load(&Tls::new(cert, key, ca)).is_ok());
 }
 
 #[test]

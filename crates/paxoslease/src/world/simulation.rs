@@ -50,8 +50,8 @@ impl Setup {
 
     /// The configuration of a node; those after the members only propose.
     pub(crate) fn config(&self, id: u16) -> Config {
-        let mut config =
-            Config::new("world", id).max_lease(self.max_lease).shards(self.shards).ephemeral();
+        let config = Config::new("world", id).max_lease(self.max_lease).shards(self.shards);
+        let mut config = config.ephemeral().allow_plaintext();
         config.clock_drift_ppm = self.drift_ppm;
         for member in 1..=self.members {
             config = config.peer(member, address(member));

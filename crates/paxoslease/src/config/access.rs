@@ -1,0 +1,221 @@
+//! Who may do what: the entries of `[[access]]`.
+//!
+//! Plain data. A token itself never comes here, only its SHA-256, and not even that is shown by
+//! `Debug`. Comparing what a client sends is for the daemon, which knows the clients.
+
+use std::fmt;
+use std::str::FromStr;
+
+use paxoslease_core::Name;
+use thiserror::Error;
+
+/// What the bearer of a token may do, and with which names.
+///
+/// A token may have several entries, and then may do what any of them allows: read everything, but
+/// acquire only under one prefix, for example.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Access {
+    /// What to call the bearer in errors and logs.
+    pub name: Option<String>,
+    /// The SHA-256 of the token.
+    pub token_sha256: TokenHash,
+    /// The names that this is about.
+    pub names: Vec<NamePattern>,
+    /// What may be done with them.
+    pub may: Vec<Verb>,
+}
+
+impl Access {
+    /// An entry without a name for its bearer.
+    pub fn new(
+        token_sha256: TokenHash,
+        names: impl IntoIterator<Item = NamePattern>,
+        may: impl IntoIterator<Item = Verb>,
+    ) -> Self {
+        let (names, may) = (names.into_iter().collect(), may.into_iter().collect());
+        Self { name: None, token_sha256, names, may }
+    }
+}
+
+/// Something that a token may allow. None of these includes another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Verb {
+    /// To take, keep and give back leases.
+    Acquire,
+    /// To see who holds them.
+    Read,
+    /// To see how the cell and its nodes are.
+    Admin,
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Acquire => "acquire",
+            Self::Read => "read",
+            Self::Admin => "admin",
+        })
+    }
+}
+
+/// A text that says nothing a token could allow.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{text:?} is nothing that a token may do; expected \"acquire\", \"read\" or \"admin\"")]
+pub struct UnknownVerb {
+    text: String,
+}
+
+impl FromStr for Verb {
+    type Err = UnknownVerb;
+
+    fn from_str(text: &str) -> Result<Self, UnknownVerb> {
+        let known = [Self::Acquire, Self::Read, Self::Admin];
+        let verb = known.into_iter().find(|verb| verb.to_string() == text);
+        verb.ok_or_else(|| UnknownVerb { text: text.to_owned() })
+    }
+}
+
+/// The SHA-256 of a token. `Debug` does not show it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    /// From its bytes.
+    #[must_use]
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenHash")
+    }
+}
+
+/// Not the SHA-256 of anything. The text is not repeated: it may be the token itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error(
+    "expected the SHA-256 of the token as 64 hexadecimal digits, as `printf %s \"$TOKEN\" | \
+     sha256sum` prints; never the token itself"
+)]
+pub struct TokenHashError;
+
+impl FromStr for TokenHash {
+    type Err = TokenHashError;
+
+    fn from_str(text: &str) -> Result<Self, TokenHashError> {
+        let mut bytes = [0; 32];
+        if text.len() != 2 * bytes.len() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(TokenHashError);
+        }
+        for (place, byte) in bytes.iter_mut().enumerate() {
+            let digits = &text[2 * place..2 * place + 2];
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| TokenHashError)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// One name, or all that begin with a prefix. No more is offered, so that nobody can ask for work
+/// without bound.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamePattern {
+    text: Box<str>,
+    is_prefix: bool,
+}
+
+/// Not a pattern: no text, too long, or a star elsewhere than at its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("a pattern is a name, or a prefix of names that ends in '*', such as jobs/*")]
+pub struct PatternError;
+
+impl NamePattern {
+    /// Whether a name is meant.
+    #[must_use]
+    pub fn fits(&self, name: &str) -> bool {
+        if self.is_prefix { name.starts_with(&*self.text) } else { *name == *self.text }
+    }
+
+    /// Whether any name that begins with `prefix` can be meant.
+    #[must_use]
+    pub fn meets(&self, prefix: &str) -> bool {
+        self.text.starts_with(prefix) || self.fits(prefix)
+    }
+
+    /// The prefix, unless it is one name.
+    #[must_use]
+    pub fn prefix(&self) -> Option<&str> {
+        self.is_prefix.then_some(&*self.text)
+    }
+}
+
+impl FromStr for NamePattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let (text, is_prefix) = match text.strip_suffix('*') {
+            Some(prefix) => (prefix, true),
+            None => (text, false),
+        };
+        let is_sound = (is_prefix || !text.is_empty()) && text.len() <= Name::LEN_MAX;
+        if is_sound && !text.contains('*') {
+            Ok(Self { text: text.into(), is_prefix })
+        } else {
+            Err(PatternError)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> NamePattern {
+        text.parse().expect("sound")
+    }
+
+    #[test]
+    fn a_star_at_the_end_makes_a_prefix() {
+        assert!(pattern("*").fits("anything"));
+        assert!(pattern("jobs/*").fits("jobs/nightly"));
+        assert!(!pattern("jobs/*").fits("job"));
+        assert!(pattern("jobs").fits("jobs"));
+        assert!(!pattern("jobs").fits("jobs/nightly"));
+    }
+
+    #[test]
+    fn a_pattern_meets_prefixes_that_it_narrows_and_that_narrow_it() {
+        assert!(pattern("jobs/*").meets("") && pattern("jobs/*").meets("jobs/night"));
+        assert!(pattern("jobs/*").meets("jobs/") && !pattern("jobs/*").meets("other/"));
+        assert!(pattern("jobs").meets("jo") && pattern("jobs").meets("jobs"));
+        assert!(!pattern("jobs").meets("jobs/"));
+    }
+
+    #[test]
+    fn what_would_be_another_kind_of_pattern_elsewhere_is_refused() {
+        for text in ["", "*x", "a*b*", "**", &"x".repeat(600)] {
+            assert_eq!(text.parse::<NamePattern>(), Err(PatternError), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_hash_has_64_digits_and_does_not_show_them() {
+        let digits = "00ff".repeat(16);
+        let hash: TokenHash = digits.parse().expect("a hash");
+        assert_eq!(&hash.as_bytes()[..4], [0, 0xff, 0, 0xff]);
+        assert_eq!(digits.to_uppercase().parse(), Ok(hash));
+        assert_eq!(format!("{hash:?}"), "TokenHash");
+        for text in ["", &digits[1..], &format!("{digits}0"), &digits.replace('f', "+")] {
+            assert_eq!(text.parse::<TokenHash>(), Err(TokenHashError));
+        }
+        assert_eq!("é".repeat(32).parse::<TokenHash>(), Err(TokenHashError));
+    }
+}
