@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -96,6 +96,28 @@ impl Process {
     fn proc(&self, what: &str) -> Result<String> {
         fs::read_to_string(format!("/proc/{}/{what}", self.id()))
             .with_context(|| format!("a process is gone: {}", self.said()))
+    }
+
+    /// Sends it a signal; one that has ended gets none.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        // Nobody has waited for it yet, so the id is still its own.
+        let mut child = self.child();
+        let pid = i32::try_from(self.id).ok().and_then(Pid::from_raw);
+        match (child.try_wait()?, pid) {
+            (None, Some(pid)) => Ok(kill_process(pid, signal)?),
+            (None, None) | (Some(_), _) => Ok(()),
+        }
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// When the system does not know.
+    pub fn ended(&self) -> Result<Option<ExitStatus>> {
+        Ok(self.child().try_wait()?)
     }
 
     /// Kills it as `kill -9` does, and waits until it is gone. One that is gone already is no
