@@ -1,0 +1,87 @@
+//! Schedules that are no matter of luck: each makes the harm of one missing rule all but certain
+//! (docs/protocol.md, section 8), and does none to a cell that keeps it.
+//!
+//! A rule without a schedule of its own is tried with a drawn one.
+
+use std::time::Duration;
+
+use crate::nemesis::{Fault, Shape};
+use crate::network::Place;
+use crate::schedule::{Entry, Plan, Round, Schedule};
+
+/// What a directed run needs besides its schedule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Directed {
+    /// What is broken when.
+    pub schedule: Schedule,
+    /// How far the cell allows clocks to be off, if not as usual.
+    pub drift_ppm: Option<u32>,
+    /// How far the nodes' clocks are off, the same for all.
+    pub clocks_ppm: i64,
+}
+
+/// The clocks that the schedule against drift lets the nodes have: as fast as is allowed.
+const DRIFT_PPM: u32 = 100_000;
+
+/// The schedule that finds a rule missing, if there is one.
+#[must_use]
+pub fn schedule(rule: &str, plan: &Plan) -> Option<Directed> {
+    let lease = plan.max_lease;
+    let everyone: Vec<u16> = (1..=plan.nodes).collect();
+    let plain = |rounds| {
+        let schedule = Schedule { rounds, bound: plan.bound() };
+        Directed { schedule, drift_ppm: None, clocks_ppm: 0 }
+    };
+    let directed = match rule {
+        // Whoever holds goes on believing, while acceptors that forgot it are asked by others.
+        "QuarantineCoversLongestTtl" | "CounterStartsAtCeiling" | "FloorStartsAtCeiling" => {
+            let kill = |_| vec![entry(Fault::Kill(everyone.clone()), lease / 4, lease / 40)];
+            plain((0..4).map(kill).map(|entries| round(entries, lease)).collect())
+        }
+        // Contention is enough.
+        "ProposeRefusesForeign" => plain(vec![round(Vec::new(), 5 * lease)]),
+        // Every node is alone, and each would be enough.
+        "QuorumIsMajority" => {
+            let cut = |id: &u16| entry(Fault::Cut(Shape::Isolate(*id)), lease / 4, 2 * lease);
+            plain(vec![round(everyone.iter().map(cut).collect(), lease)])
+        }
+        // A holder that cannot renew believes up to the very end.
+        "BeliefKeepsDriftMargin" => Directed {
+            drift_ppm: Some(DRIFT_PPM),
+            clocks_ppm: i64::from(DRIFT_PPM) - 1,
+            ..plain(silenced(plan))
+        },
+        _ => return None,
+    };
+    Some(directed)
+}
+
+/// Clocks that are further off than the cell allows: by a fifth.
+#[must_use]
+pub fn outside_the_drift(plan: &Plan) -> Directed {
+    let schedule = Schedule { rounds: silenced(plan), bound: plan.bound() };
+    Directed { schedule, drift_ppm: None, clocks_ppm: 200_000 }
+}
+
+/// One group of clients after another reaches no node, while the others want what it holds.
+fn silenced(plan: &Plan) -> Vec<Round> {
+    let lease = plan.max_lease;
+    let groups = (1..=plan.groups).cycle().take(2 * usize::from(plan.groups));
+    let silence = groups.map(|group| {
+        let cut = |node| {
+            let shape = Shape::Both(Place::Clients(group), Place::Node(node));
+            entry(Fault::Cut(shape), lease / 2, 2 * lease)
+        };
+        round((1..=plan.nodes).map(cut).collect(), lease)
+    });
+    silence.collect()
+}
+
+fn entry(fault: Fault, begin_at: Duration, len: Duration) -> Entry {
+    Entry { fault, begin_at, end_at: begin_at + len }
+}
+
+fn round(entries: Vec<Entry>, least: Duration) -> Round {
+    let len = entries.iter().map(|entry| entry.end_at).max().unwrap_or_default();
+    Round { entries, len: len.max(least) }
+}

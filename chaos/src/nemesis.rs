@@ -1,0 +1,329 @@
+//! What can be broken. A [`Fault`] is a value that says what and whom; [`Fault::begin`] breaks it in
+//! an [`Arena`], [`Fault::end`] mends it.
+//!
+//! What a fault does to the network is a pure function of the faults in force ([`weather`]), so
+//! that any number of them can overlap and end in any order. Deliberately lacks time and chance:
+//! those are the schedule's.
+
+mod arena;
+
+use std::time::Duration;
+
+pub use arena::Arena;
+
+use crate::network::{Delay, Place, Way, Weather};
+
+/// Something that is broken for a while.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// Processes that end without a word, and are started again.
+    Kill(Vec<u16>),
+    /// Processes that are asked to stop, and are started again.
+    Stop(Vec<u16>),
+    /// As `Stop`, one after another, perhaps with another binary.
+    Roll {
+        /// Whose turn it is.
+        node: u16,
+        /// Whether the other binary is started.
+        upgrade: bool,
+    },
+    /// Processes that stand still, and go on as if nothing had been.
+    Pause(Vec<u16>),
+    /// A client that stands still.
+    PauseClient(u16),
+    /// A client that ends without a word, and is started again.
+    KillClient(u16),
+    /// A partition.
+    Cut(Shape),
+    /// A partition that comes and goes.
+    Flap(Shape),
+    /// Packets that are lost.
+    Lose {
+        /// On the way to whom.
+        whom: Vec<Place>,
+        /// How many in a thousand.
+        permille: u32,
+    },
+    /// Packets that are late, and overtake each other.
+    Delay {
+        /// On the way to and from whom.
+        whom: Vec<Place>,
+        /// How late.
+        delay: Delay,
+    },
+    /// A clock that runs at another rate, from a clean restart to the next.
+    Clock {
+        /// Whose.
+        node: u16,
+        /// Too fast by this.
+        ppm: i64,
+    },
+    /// A data folder without room.
+    FullDisk(u16),
+    /// A data folder in which nothing can be made.
+    ReadOnly(u16),
+    /// No further file or connection can be opened.
+    FewFiles(u16),
+    /// Hardly any further memory can be had, and a node that needs it dies.
+    LittleMemory(u16),
+}
+
+/// Who is cut off from whom.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// A node from all others; clients still reach it.
+    Isolate(u16),
+    /// Nodes from nodes: `len` of them, from `first` on in a circle, from the rest.
+    Halves {
+        /// All of them.
+        nodes: u16,
+        /// The first of one side.
+        first: u16,
+        /// How many are on that side.
+        len: u16,
+    },
+    /// A node that hears nobody.
+    Deaf(u16),
+    /// A node that nobody hears.
+    Mute(u16),
+    /// One way between two.
+    OneWay(Place, Place),
+    /// Both ways between two.
+    Both(Place, Place),
+    /// Each node hears only its neighbours; of three, only the one before it.
+    Ring(u16),
+}
+
+impl Shape {
+    fn ways(&self, places: &[Place]) -> Vec<Way> {
+        let nodes = || places.iter().copied().filter(|place| matches!(place, Place::Node(_)));
+        let pairs = || nodes().flat_map(|a| nodes().map(move |b| (a, b))).filter(|(a, b)| a != b);
+        let at = |place: Place| match place {
+            Place::Node(id) | Place::Clients(id) => id,
+        };
+        match *self {
+            Self::Isolate(id) => {
+                pairs().filter(|(a, b)| [*a, *b].contains(&Place::Node(id))).collect()
+            }
+            Self::Halves { nodes, first, len } => {
+                let is_in = |place: Place| (at(place) + nodes - first) % nodes < len;
+                pairs().filter(|(a, b)| is_in(*a) != is_in(*b)).collect()
+            }
+            Self::Deaf(id) => pairs().filter(|(_, b)| *b == Place::Node(id)).collect(),
+            Self::Mute(id) => pairs().filter(|(a, _)| *a == Place::Node(id)).collect(),
+            Self::OneWay(from, to) => vec![(from, to)],
+            Self::Both(one, other) => vec![(one, other), (other, one)],
+            Self::Ring(count) => {
+                let hears = |(a, b): &Way| {
+                    let ahead = (at(*b) + count - at(*a)) % count;
+                    ahead == 1 || (count > 3 && ahead == count - 1)
+                };
+                pairs().filter(|way| !hears(way)).collect()
+            }
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Isolate(id) => format!("node {id} from the other nodes"),
+            Self::Halves { nodes, first, len } => {
+                let side = (0..*len).map(|step| (first - 1 + step) % nodes + 1);
+                let side: Vec<String> = side.map(|id| id.to_string()).collect();
+                format!("nodes {} from the rest", side.join(", "))
+            }
+            Self::Deaf(id) => format!("node {id} hears no node"),
+            Self::Mute(id) => format!("no node hears node {id}"),
+            Self::OneWay(from, to) => format!("{to} does not hear {from}"),
+            Self::Both(one, other) => format!("{one} and {other}"),
+            Self::Ring(3) => "each node hears only the one before it".to_owned(),
+            Self::Ring(_) => "each node hears only its neighbours".to_owned(),
+        }
+    }
+}
+
+impl Fault {
+    /// Every kind there is.
+    pub const KINDS: [&'static str; 20] = [
+        "kill -9",
+        "kill -9 of all",
+        "clean restart",
+        "clean restart of all",
+        "rolling restart",
+        "rolling upgrade",
+        "pause",
+        "pause of all",
+        "pause of a client",
+        "kill -9 of a client",
+        "partition",
+        "one-way partition",
+        "flapping partition",
+        "packet loss",
+        "delay and reordering",
+        "clock rate",
+        "full disk",
+        "read-only disk",
+        "few file descriptors",
+        "little memory",
+    ];
+
+    /// As reports count it.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Kill(nodes) if nodes.len() > 1 => "kill -9 of all",
+            Self::Kill(_) => "kill -9",
+            Self::Stop(nodes) if nodes.len() > 1 => "clean restart of all",
+            Self::Stop(_) => "clean restart",
+            Self::Roll { upgrade: false, .. } => "rolling restart",
+            Self::Roll { upgrade: true, .. } => "rolling upgrade",
+            Self::Pause(nodes) if nodes.len() > 1 => "pause of all",
+            Self::Pause(_) => "pause",
+            Self::PauseClient(_) => "pause of a client",
+            Self::KillClient(_) => "kill -9 of a client",
+            Self::Cut(Shape::Deaf(_) | Shape::Mute(_) | Shape::OneWay(..)) => "one-way partition",
+            Self::Cut(_) => "partition",
+            Self::Flap(_) => "flapping partition",
+            Self::Lose { .. } => "packet loss",
+            Self::Delay { .. } => "delay and reordering",
+            Self::Clock { .. } => "clock rate",
+            Self::FullDisk(_) => "full disk",
+            Self::ReadOnly(_) => "read-only disk",
+            Self::FewFiles(_) => "few file descriptors",
+            Self::LittleMemory(_) => "little memory",
+        }
+    }
+
+    /// To whom, and how badly.
+    #[must_use]
+    pub fn whom(&self) -> String {
+        let millis = Duration::as_millis;
+        match self {
+            Self::Kill(nodes) | Self::Stop(nodes) | Self::Pause(nodes) => {
+                places(nodes.iter().copied().map(Place::Node))
+            }
+            Self::PauseClient(client) | Self::KillClient(client) => format!("client {client}"),
+            Self::Cut(shape) | Self::Flap(shape) => shape.name(),
+            Self::Lose { whom, permille } => {
+                format!("{permille} in a thousand to {}", places(whom.iter().copied()))
+            }
+            Self::Delay { whom, delay } => format!(
+                "{} to {} ms at {}",
+                millis(&delay.least),
+                millis(&(delay.least + delay.spread)),
+                places(whom.iter().copied())
+            ),
+            Self::Clock { node, ppm } => format!("node {node}, {ppm:+} ppm"),
+            Self::Roll { node, .. }
+            | Self::FullDisk(node)
+            | Self::ReadOnly(node)
+            | Self::FewFiles(node)
+            | Self::LittleMemory(node) => format!("node {node}"),
+        }
+    }
+
+    /// The nodes whose processes, limits or folders it changes: no other fault may at that time.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u16> {
+        match self {
+            Self::Kill(nodes) | Self::Stop(nodes) | Self::Pause(nodes) => nodes.clone(),
+            Self::Roll { node, .. }
+            | Self::Clock { node, .. }
+            | Self::FullDisk(node)
+            | Self::ReadOnly(node)
+            | Self::FewFiles(node)
+            | Self::LittleMemory(node) => vec![*node],
+            Self::PauseClient(_)
+            | Self::KillClient(_)
+            | Self::Cut(_)
+            | Self::Flap(_)
+            | Self::Lose { .. }
+            | Self::Delay { .. } => Vec::new(),
+        }
+    }
+}
+
+fn places(places: impl Iterator<Item = Place>) -> String {
+    places.map(|place| place.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// The weather under all faults that are in force: of two that say different things of one place,
+/// the worse.
+pub fn weather<'a>(faults: impl Iterator<Item = &'a Fault>, places: &[Place]) -> Weather {
+    let mut weather = Weather::default();
+    for fault in faults {
+        match fault {
+            Fault::Cut(shape) | Fault::Flap(shape) => weather.cut.extend(shape.ways(places)),
+            Fault::Lose { whom, permille } => {
+                for place in whom {
+                    let worse = weather.loss.entry(*place).or_default();
+                    *worse = (*worse).max(*permille);
+                }
+            }
+            Fault::Delay { whom, delay } => {
+                for place in whom {
+                    let worse = weather.delay.entry(*place).or_insert(*delay);
+                    worse.least = worse.least.max(delay.least);
+                    worse.spread = worse.spread.max(delay.spread);
+                }
+            }
+            Fault::Kill(_)
+            | Fault::Stop(_)
+            | Fault::Roll { .. }
+            | Fault::Pause(_)
+            | Fault::PauseClient(_)
+            | Fault::KillClient(_)
+            | Fault::Clock { .. }
+            | Fault::FullDisk(_)
+            | Fault::ReadOnly(_)
+            | Fault::FewFiles(_)
+            | Fault::LittleMemory(_) => {}
+        }
+    }
+    weather
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn five() -> Vec<Place> {
+        (1..=5).map(Place::Node).chain([Place::Clients(1)]).collect()
+    }
+
+    fn ways(shape: &Shape) -> Vec<(u16, u16)> {
+        let id = |place| match place {
+            Place::Node(id) => id,
+            Place::Clients(group) => 100 + group,
+        };
+        shape.ways(&five()).into_iter().map(|(a, b)| (id(a), id(b))).collect()
+    }
+
+    #[test]
+    fn each_shape_cuts_exactly_what_it_says() {
+        assert_eq!(ways(&Shape::Isolate(2)).len(), 8);
+        let halves = ways(&Shape::Halves { nodes: 5, first: 4, len: 3 });
+        assert_eq!(halves.len(), 2 * 3 * 2, "4, 5, 1 from 2, 3: both ways");
+        assert!(halves.contains(&(1, 2)) && halves.contains(&(3, 5)) && !halves.contains(&(4, 1)));
+        assert_eq!(ways(&Shape::Deaf(3)), [(1, 3), (2, 3), (4, 3), (5, 3)]);
+        assert_eq!(ways(&Shape::Mute(3)), [(3, 1), (3, 2), (3, 4), (3, 5)]);
+        let ring = ways(&Shape::Ring(5));
+        assert_eq!(ring.len(), 10);
+        assert!(!ring.contains(&(1, 2)) && !ring.contains(&(1, 5)) && ring.contains(&(1, 3)));
+        let three: Vec<Place> = (1..=3).map(Place::Node).collect();
+        assert_eq!(Shape::Ring(3).ways(&three).len(), 3, "each hears one, not two");
+        assert_eq!(ways(&Shape::Both(Place::Clients(1), Place::Node(2))), [(101, 2), (2, 101)]);
+    }
+
+    #[test]
+    fn faults_that_overlap_add_up_and_the_end_of_one_leaves_the_other() {
+        let one = Fault::Cut(Shape::Deaf(1));
+        let two = Fault::Cut(Shape::Isolate(1));
+        let loss = |permille| Fault::Lose { whom: vec![Place::Node(1)], permille };
+        let places = five();
+        let both = weather([&one, &two, &loss(10), &loss(20)].into_iter(), &places);
+        assert_eq!(both.cut.len(), 8);
+        assert_eq!(both.loss[&Place::Node(1)], 20);
+        assert_eq!(weather([&one].into_iter(), &places).cut.len(), 4);
+        assert_eq!(weather([].into_iter(), &places), Weather::default());
+    }
+}

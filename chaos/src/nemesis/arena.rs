@@ -1,0 +1,140 @@
+//! Where faults happen: the network, the nodes and the clients of one run, what is broken in them
+//! now, and the log of it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+
+use super::{Fault, weather};
+use crate::cell::Cell;
+use crate::crowd::Crowd;
+use crate::log::{Log, Phase, What};
+use crate::network::{Network, Place};
+
+/// How many files a node can still open when there are few: enough for one write, not for clients.
+const FILES_LEFT: u64 = 1;
+/// How many bytes a node can still have when there is little memory.
+const BYTES_LEFT: u64 = 256 * 1024;
+
+/// Everything that can be broken.
+pub struct Arena {
+    /// Who hears whom.
+    pub network: Box<dyn Network>,
+    /// The nodes.
+    pub cell: Cell,
+    /// The clients.
+    pub crowd: Crowd,
+    /// What happens to all of them.
+    pub log: Log,
+    /// All places of the network.
+    pub places: Vec<Place>,
+    /// What is broken now, by the id it has in the log.
+    pub broken: BTreeMap<u64, Fault>,
+}
+
+impl Arena {
+    /// Breaks something, which is written down just before.
+    ///
+    /// # Errors
+    /// When it cannot be broken: the harness is at fault, or the machine.
+    pub fn begin(&mut self, id: u64, fault: &Fault) -> Result<()> {
+        self.note(id, fault, Phase::Begin)?;
+        self.broken.insert(id, fault.clone());
+        fault.begin(self).with_context(|| format!("{}, {}", fault.kind(), fault.whom()))
+    }
+
+    /// Mends it again, which is written down just after.
+    ///
+    /// # Errors
+    /// When a node does not do what it is asked to, or the machine does not.
+    pub fn end(&mut self, id: u64) -> Result<()> {
+        let Some(fault) = self.broken.remove(&id) else { return Ok(()) };
+        let ended = fault.end(self);
+        ended.with_context(|| format!("the end of {}, {}", fault.kind(), fault.whom()))?;
+        self.note(id, &fault, Phase::End)
+    }
+
+    fn note(&mut self, id: u64, fault: &Fault, phase: Phase) -> Result<()> {
+        let (what, whom) = (fault.kind().to_owned(), fault.whom());
+        Ok(self.log.write(What::Fault { id, what, whom, phase })?)
+    }
+
+    fn set_weather(&mut self) -> Result<()> {
+        self.network.set(&weather(self.broken.values(), &self.places))
+    }
+
+    fn start(&mut self, node: u16) -> Result<()> {
+        self.cell.start(node, &*self.network, &mut self.log)
+    }
+
+    fn stop(&mut self, nodes: &[u16]) -> Result<()> {
+        nodes.iter().try_for_each(|id| self.cell.ask_to_stop(*id))?;
+        nodes.iter().try_for_each(|id| self.cell.await_stop(*id, &mut self.log))
+    }
+}
+
+impl Fault {
+    fn begin(&self, arena: &mut Arena) -> Result<()> {
+        match self {
+            Self::Kill(nodes) => {
+                nodes.iter().try_for_each(|id| arena.cell.kill(*id, &mut arena.log))
+            }
+            Self::Stop(nodes) => arena.stop(nodes),
+            Self::Roll { node, upgrade } => {
+                arena.stop(&[*node])?;
+                if *upgrade {
+                    arena.cell.upgrade(*node);
+                }
+                Ok(())
+            }
+            Self::Pause(nodes) => nodes.iter().try_for_each(|id| arena.cell.pause(*id, true)),
+            Self::PauseClient(client) => arena.crowd.pause(*client, true),
+            Self::KillClient(client) => arena.crowd.kill(*client),
+            Self::Cut(_) | Self::Flap(_) | Self::Lose { .. } | Self::Delay { .. } => {
+                arena.set_weather()
+            }
+            Self::Clock { node, ppm } => {
+                arena.stop(&[*node])?;
+                arena.cell.set_clock(*node, Some(*ppm));
+                arena.start(*node)
+            }
+            Self::FullDisk(node) => arena.cell.disk(*node).map_or(Ok(()), |disk| disk.fill(true)),
+            Self::ReadOnly(node) => {
+                arena.cell.disk(*node).map_or(Ok(()), |disk| disk.protect(true))
+            }
+            Self::FewFiles(node) => arena.cell.limit_files(*node, Some(FILES_LEFT)),
+            Self::LittleMemory(node) => arena.cell.limit_memory(*node, Some(BYTES_LEFT)),
+        }
+    }
+
+    fn end(&self, arena: &mut Arena) -> Result<()> {
+        match self {
+            Self::Kill(nodes) | Self::Stop(nodes) => {
+                nodes.iter().try_for_each(|id| arena.start(*id))
+            }
+            Self::Roll { node, .. } => arena.start(*node),
+            Self::Pause(nodes) => nodes.iter().try_for_each(|id| arena.cell.pause(*id, false)),
+            Self::PauseClient(client) => arena.crowd.pause(*client, false),
+            Self::KillClient(client) => arena.crowd.start(*client, &*arena.network),
+            Self::Cut(_) | Self::Flap(_) | Self::Lose { .. } | Self::Delay { .. } => {
+                arena.set_weather()
+            }
+            Self::Clock { node, .. } => {
+                arena.stop(&[*node])?;
+                arena.cell.set_clock(*node, None);
+                arena.start(*node)
+            }
+            Self::FullDisk(node) => arena.cell.disk(*node).map_or(Ok(()), |disk| disk.fill(false)),
+            Self::ReadOnly(node) => {
+                arena.cell.disk(*node).map_or(Ok(()), |disk| disk.protect(false))
+            }
+            Self::FewFiles(node) => arena.cell.limit_files(*node, None),
+            Self::LittleMemory(node) => {
+                // It may have died of it; one that did not is left alone.
+                arena.cell.look(&mut arena.log)?;
+                arena.cell.limit_memory(*node, None)?;
+                arena.start(*node)
+            }
+        }
+    }
+}

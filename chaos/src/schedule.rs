@@ -1,0 +1,283 @@
+//! What will be broken, when, and for how long: drawn from a seed, whole, before anything runs.
+//! The same seed and the same shape of a cell give the same schedule.
+//!
+//! A schedule is a sequence of rounds. In each, faults overlap as they were drawn; then everything
+//! is mended, and the cell has a stated time to grant every name again. Deliberately lacks any
+//! knowledge of processes: [`crate::nemesis`] does what is written here.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use paxoslease_sim::Rng;
+
+use crate::nemesis::{Fault, Shape};
+use crate::network::{Delay, Place};
+
+/// What a schedule is drawn for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Draws everything.
+    pub seed: u64,
+    /// Nodes 1 to this.
+    pub nodes: u16,
+    /// Groups of clients 1 to this.
+    pub groups: u16,
+    /// Client processes 1 to this.
+    pub clients: u16,
+    /// The longest lease.
+    pub max_lease: Duration,
+    /// How far clocks may be off, in parts per million.
+    pub drift_ppm: u32,
+    /// Whether nodes have data folders of their own that can be filled and protected.
+    pub has_disks: bool,
+    /// Whether there is another binary to upgrade to.
+    pub has_upgrade: bool,
+}
+
+/// One fault, from when to when, counted from the begin of its round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What is broken.
+    pub fault: Fault,
+    /// When it begins.
+    pub begin_at: Duration,
+    /// When it is mended.
+    pub end_at: Duration,
+}
+
+/// Faults that overlap, and then peace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// By their begin.
+    pub entries: Vec<Entry>,
+    /// When all are mended.
+    pub len: Duration,
+}
+
+/// Everything that will be broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// One after another.
+    pub rounds: Vec<Round>,
+    /// How long after each round the cell has to grant every name again.
+    pub bound: Duration,
+}
+
+impl Plan {
+    /// After everything was mended, a node that was killed waits as long as the longest lease and
+    /// its drift, while whatever was held last runs out; peers find each other within seconds, and
+    /// clients ask again.
+    #[must_use]
+    pub fn bound(&self) -> Duration {
+        2 * self.max_lease + Duration::from_secs(5)
+    }
+
+    /// Rounds until `len` is over, at least one.
+    #[must_use]
+    pub fn draw(&self, len: Duration) -> Schedule {
+        let mut rng = Rng::new(self.seed, 0x5c4e);
+        let bound = self.bound();
+        let mut rounds = Vec::new();
+        let mut total = Duration::ZERO;
+        while total < len || rounds.is_empty() {
+            let round = self.round(&mut rng, rounds.len());
+            total += round.len + bound;
+            rounds.push(round);
+        }
+        Schedule { rounds, bound }
+    }
+
+    fn round(&self, rng: &mut Rng, number: usize) -> Round {
+        let lease = self.max_lease.as_millis() as u64;
+        // Every third round has a single fault, so that its effect can be seen alone.
+        let count = if number.is_multiple_of(3) { 1 } else { rng.between(2, 5) };
+        let mut taken: BTreeSet<Place> = BTreeSet::new();
+        let mut entries: Vec<Entry> = Vec::new();
+        // Some draws meet a place that is taken; a bounded number of further ones will not.
+        for _ in 0..count * 4 {
+            if entries.len() as u64 >= count {
+                break;
+            }
+            let (faults, claims) = self.fault(rng);
+            if claims.iter().any(|place| taken.contains(place)) {
+                continue;
+            }
+            taken.extend(claims);
+            let mut at = rng.millis(0, lease);
+            for (fault, len, rest) in faults {
+                entries.push(Entry { fault, begin_at: at, end_at: at + len });
+                at += len + rest;
+            }
+        }
+        entries.sort_by_key(|entry| entry.begin_at);
+        let len = entries.iter().map(|entry| entry.end_at).max().unwrap_or_default();
+        Round { entries, len }
+    }
+
+    /// One nemesis: its faults one after another, each with its length and the rest after it, and
+    /// the places whose processes it needs for itself.
+    fn fault(&self, rng: &mut Rng) -> (Vec<(Fault, Duration, Duration)>, Vec<Place>) {
+        let lease = self.max_lease.as_millis() as u64;
+        let short = rng.millis(100, lease);
+        let long = rng.millis(lease, 3 * lease);
+        let node = rng.between(1, u64::from(self.nodes)) as u16;
+        let everyone: Vec<u16> = (1..=self.nodes).collect();
+        let places = |nodes: &[u16]| nodes.iter().copied().map(Place::Node).collect::<Vec<_>>();
+        let alone = |fault, len| vec![(fault, len, Duration::ZERO)];
+        let minority = || vec![Place::Node(node)];
+        match rng.below(20) {
+            0 | 1 => (alone(Fault::Kill(vec![node]), short), minority()),
+            2 => (alone(Fault::Kill(everyone.clone()), short), places(&everyone)),
+            3 => (alone(Fault::Stop(vec![node]), short), minority()),
+            4 => (alone(Fault::Stop(everyone.clone()), short), places(&everyone)),
+            5 => {
+                let upgrade = self.has_upgrade;
+                let steps = everyone.iter().map(|id| {
+                    let pause = Duration::from_millis(lease / 4);
+                    (Fault::Roll { node: *id, upgrade }, Duration::from_millis(50), pause)
+                });
+                (steps.collect(), places(&everyone))
+            }
+            6 => (alone(Fault::Pause(vec![node]), long), minority()),
+            7 => (alone(Fault::Pause(everyone.clone()), long), places(&everyone)),
+            8 => {
+                let client = rng.between(1, u64::from(self.clients)) as u16;
+                (alone(Fault::PauseClient(client), long), Vec::new())
+            }
+            9 => {
+                let client = rng.between(1, u64::from(self.clients)) as u16;
+                (alone(Fault::KillClient(client), short), Vec::new())
+            }
+            10 | 11 => (alone(Fault::Cut(self.shape(rng)), long), Vec::new()),
+            12 => {
+                let shape = self.shape(rng);
+                let (on, off) = (rng.millis(100, lease / 2), rng.millis(50, lease / 2));
+                let flap = |_| (Fault::Flap(shape.clone()), on, off);
+                ((0..rng.between(3, 6)).map(flap).collect(), Vec::new())
+            }
+            13 => {
+                let whom = self.some_places(rng);
+                (
+                    alone(Fault::Lose { whom, permille: rng.between(20, 400) as u32 }, long),
+                    Vec::new(),
+                )
+            }
+            14 | 15 => {
+                let least = rng.millis(1, lease / 8);
+                // A wide spread reorders, a narrow one only delays.
+                let spread = rng.millis(0, lease / 4);
+                let fault =
+                    Fault::Delay { whom: self.some_places(rng), delay: Delay { least, spread } };
+                (alone(fault, long), Vec::new())
+            }
+            16 => {
+                let most = i64::from(self.drift_ppm);
+                let ppm = rng.between(0, 2 * most as u64) as i64 - most;
+                (alone(Fault::Clock { node, ppm }, long), minority())
+            }
+            17 if self.has_disks => (alone(Fault::FullDisk(node), long), minority()),
+            18 if self.has_disks => (alone(Fault::ReadOnly(node), long), minority()),
+            17 | 19 => (alone(Fault::FewFiles(node), long), minority()),
+            _ => (alone(Fault::LittleMemory(node), long), minority()),
+        }
+    }
+
+    fn some_places(&self, rng: &mut Rng) -> Vec<Place> {
+        let all = self.all_places();
+        if rng.chance(300) {
+            return all;
+        }
+        let first = rng.pick(&all);
+        let second = rng.pick(&all);
+        if first == second { vec![first] } else { vec![first, second] }
+    }
+
+    fn all_places(&self) -> Vec<Place> {
+        let nodes = (1..=self.nodes).map(Place::Node);
+        nodes.chain((1..=self.groups).map(Place::Clients)).collect()
+    }
+
+    fn shape(&self, rng: &mut Rng) -> Shape {
+        let node = rng.between(1, u64::from(self.nodes)) as u16;
+        let other = 1 + (node - 1 + rng.between(1, u64::from(self.nodes) - 1) as u16) % self.nodes;
+        let group = rng.between(1, u64::from(self.groups)) as u16;
+        match rng.below(8) {
+            0 => Shape::Isolate(node),
+            1 => Shape::Halves { nodes: self.nodes, first: node, len: self.nodes.div_ceil(2) },
+            2 => Shape::Deaf(node),
+            3 => Shape::Mute(node),
+            4 => Shape::OneWay(Place::Node(node), Place::Node(other)),
+            5 => Shape::Ring(self.nodes),
+            6 => Shape::Both(Place::Clients(group), Place::Node(node)),
+            _ => Shape::OneWay(Place::Node(node), Place::Clients(group)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(seed: u64, nodes: u16) -> Plan {
+        Plan {
+            seed,
+            nodes,
+            groups: 2,
+            clients: 8,
+            max_lease: Duration::from_secs(2),
+            drift_ppm: 1000,
+            has_disks: true,
+            has_upgrade: true,
+        }
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn the_same_seed_draws_the_same_schedule_and_another_seed_another() {
+        assert_eq!(plan(7, 3).draw(HOUR), plan(7, 3).draw(HOUR));
+        assert_ne!(plan(7, 3).draw(HOUR), plan(8, 3).draw(HOUR));
+        assert_ne!(plan(7, 3).draw(HOUR), plan(7, 5).draw(HOUR));
+    }
+
+    #[test]
+    fn a_longer_schedule_begins_like_a_shorter_one() {
+        let (short, long) = (plan(3, 5).draw(HOUR / 60), plan(3, 5).draw(HOUR));
+        assert_eq!(short.rounds[..], long.rounds[..short.rounds.len()]);
+        assert!(long.rounds.len() > short.rounds.len());
+    }
+
+    #[test]
+    fn every_kind_of_fault_is_drawn_and_every_shape_of_partition() {
+        let rounds = plan(1, 5).draw(10 * HOUR).rounds;
+        let entries = || rounds.iter().flat_map(|round| &round.entries);
+        let kinds: BTreeSet<&str> = entries().map(|entry| entry.fault.kind()).collect();
+        assert_eq!(kinds, Fault::KINDS.into_iter().collect());
+        let shapes: BTreeSet<String> = entries()
+            .filter_map(|entry| match &entry.fault {
+                Fault::Cut(shape) => {
+                    format!("{shape:?}").split(['(', ' ']).next().map(String::from)
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(shapes.len(), 7, "{shapes:?}");
+    }
+
+    #[test]
+    fn no_process_has_two_faults_that_would_undo_each_other() {
+        for round in plan(2, 3).draw(10 * HOUR).rounds {
+            let mut busy: Vec<(u16, Duration, Duration)> = Vec::new();
+            for entry in &round.entries {
+                for node in entry.fault.processes() {
+                    let meets = |(other, begin, end): &(u16, Duration, Duration)| {
+                        *other == node && entry.begin_at < *end && *begin < entry.end_at
+                    };
+                    assert!(!busy.iter().any(meets), "{round:?}");
+                    busy.push((node, entry.begin_at, entry.end_at));
+                }
+            }
+            assert!(round.entries.iter().all(|entry| entry.end_at <= round.len));
+        }
+    }
+}
