@@ -3,6 +3,7 @@
 mod bench;
 mod client;
 mod node;
+mod trust;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -20,6 +21,7 @@ pub(crate) use client::{
     WatchArgs, WatchdogArgs, WishArgs,
 };
 pub(crate) use node::{DevArgs, LogArgs, LogFormat, ServeArgs};
+pub(crate) use trust::{CertsArgs, Host, TokenArgs, TrustArgs};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -64,6 +66,10 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// Put a cell under load, and say how it fares
     Bench(Box<BenchArgs>),
+    /// Make certificates for a small cell and its clients
+    Certs(CertsArgs),
+    /// Make a token for a client, and what to write into the nodes' configuration
+    Token(TokenArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Print the manual page

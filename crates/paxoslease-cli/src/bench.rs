@@ -12,6 +12,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use paxoslease_load::{Extent, Latency, LoadError, Plan, Progress, Report, Workload};
 
 use crate::args::{Args, BenchArgs, WorkloadKind};
+use crate::client::Failure;
+use crate::trust::Trust;
 use crate::{Verdict, output};
 
 /// Nothing at all succeeded.
@@ -62,9 +64,13 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
 
 fn plan(args: &BenchArgs) -> anyhow::Result<Plan> {
     let workload = workload(args);
+    let trust = Trust::load(&args.trust)?;
+    if trust.tls.is_some() {
+        return Err(Failure::usage("--tls-ca: a load is in clear so far").into());
+    }
     let mut plan = Plan::new(args.endpoints.clone(), workload);
     plan.dialect = args.dialect;
-    plan.token.clone_from(&args.token);
+    plan.token = trust.token;
     if let Some(in_flight) = args.inflight {
         plan.in_flight = in_flight;
         let is_handover = workload == Workload::Handover;

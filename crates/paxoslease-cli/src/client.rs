@@ -20,11 +20,12 @@ mod text;
 mod watch;
 mod watchdog;
 
-use paxoslease_client::{Builder, Client};
+use paxoslease_client::Client;
 
 pub(crate) use self::failure::Failure;
 use crate::Verdict;
 use crate::args::{CellArgs, ClientCommand};
+use crate::trust::Trust;
 
 pub(crate) fn run(command: ClientCommand) -> anyhow::Result<Verdict> {
     match command {
@@ -45,6 +46,6 @@ pub(crate) fn run(command: ClientCommand) -> anyhow::Result<Verdict> {
 /// Nothing is sent before the first question.
 fn connect(args: &CellArgs) -> Result<Client, Failure> {
     let builder = Client::builder().endpoints(&args.endpoints.join(","));
-    let builder = args.token.iter().fold(builder, Builder::token);
+    let builder = Trust::load(&args.trust)?.apply(builder);
     builder.start().map_err(|error| Failure::usage(error.to_string()))
 }

@@ -2,7 +2,7 @@
 //!
 //! 0: all well. 1: something outside failed, such as a disk. 2: bad usage (clap's own code) or a
 //! bad configuration. 3: an invariant broke in a simulation. 69: no cell that could serve. 75: a
-//! lease was lost. 77: access denied. `lock` and `elect` exit with the code of what they ran.
+//! lease was lost. 77: access denied, or no trust. `lock` and `elect` exit with the code of what they ran.
 
 mod args;
 mod bench;
@@ -13,6 +13,7 @@ mod output;
 mod serve;
 mod signals;
 mod sim;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -84,6 +85,8 @@ fn run(args: Args) -> anyhow::Result<Verdict> {
         Some(Command::Client(command)) => return client::run(*command),
         Some(Command::Sim(args)) => return sim::run(args),
         Some(Command::Bench(args)) => return bench::run(*args),
+        Some(Command::Certs(args)) => return trust::certs::run(args),
+        Some(Command::Token(args)) => return trust::token::run(args),
         Some(Command::Completions(args)) => {
             let mut script = Vec::new();
             clap_complete::generate(args.shell, &mut definition, "paxoslease", &mut script);

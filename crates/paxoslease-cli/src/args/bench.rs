@@ -6,6 +6,8 @@ use clap::ValueEnum;
 use paxoslease::parse_duration;
 use paxoslease_load::Dialect;
 
+use super::trust::TrustArgs;
+
 const HELP: &str = "\
 A cell under load:
   paxoslease bench                                 64 requests in flight, for ten seconds
@@ -22,7 +24,7 @@ The load comes from one thread; on the machine of the cell it takes its share of
 Exit code: 0 when it ran to its end;
   2   bad usage, such as a ttl above the cell's longest
   69  no node could be reached, or nothing at all succeeded
-  77  access denied";
+  77  access denied, or no trust: TLS or the token failed";
 
 /// Options of `bench`.
 #[derive(clap::Args, Debug)]
@@ -41,9 +43,9 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "NAME", default_value = "paxoslease", value_parser = parse_dialect)]
     pub(crate) dialect: Dialect,
 
-    /// A token, or the password of a Redis server
-    #[arg(long, value_name = "TOKEN", env = "PAXOSLEASE_TOKEN", hide_env_values = true)]
-    pub(crate) token: Option<String>,
+    /// The token is the password of a Redis server
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 
     /// How many requests are under way at once; of `handover`, how many clients there are
     /// [default: 64; of `handover`: 16]

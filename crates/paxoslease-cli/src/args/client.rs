@@ -9,6 +9,8 @@ use std::time::Duration;
 use clap::{Subcommand, ValueEnum};
 use paxoslease::parse_duration;
 
+use super::trust::TrustArgs;
+
 const LOCK_USAGE: &str = "paxoslease lock [OPTIONS] <NAME> [--] <CMD> [ARGS]...";
 
 const LOCK_HELP: &str = "\
@@ -18,7 +20,7 @@ Examples:
   paxoslease lock -w 30s -E 9 db/migrate -- ./migrate    give up after 30 s, with exit code 9
 
 CMD runs in a process group of its own, with PAXOSLEASE_NAME and PAXOSLEASE_FENCE in its
-environment. The lease is renewed while CMD runs and given back when CMD ends. What CMD leaves
+environment, and without a token unless --pass-token says so. The lease is renewed while CMD runs and given back when CMD ends. What CMD leaves
 behind in the background when it ends by itself is not covered: it runs on without the lease.
 SIGINT, SIGTERM, SIGHUP, SIGQUIT and their like are passed on to the group; if CMD ends after one
 that asks for it, the lease is held until all it started has ended, or was killed after --grace.
@@ -37,7 +39,7 @@ Exit code: that of CMD, 128+n if signal n ended it, 126 or 127 if it cannot be r
   2   bad usage, such as a ttl above the cell's longest
   69  no node could be reached, or no majority of the cell answered
   75  the lease was lost, and CMD was ended
-  77  access denied";
+  77  access denied, or no trust: TLS or the token failed";
 
 const ELECT_USAGE: &str = "\
 paxoslease elect [OPTIONS] <NAME> [[--] <CMD> [ARGS]...]
@@ -57,7 +59,7 @@ be run;
   2   bad usage, such as a ttl above the cell's longest
   69  no node could be reached, or no majority of the cell answered
   75  the leadership was lost: start again to be a candidate again
-  77  access denied";
+  77  access denied, or no trust: TLS or the token failed";
 
 const ACQUIRE_HELP: &str = "\
 Example:
@@ -73,7 +75,7 @@ Exit code: 0 when it was granted;
   1   somebody else holds it and there was no waiting, or in vain; -E sets another
   2   bad usage, such as a ttl above the cell's longest
   69  no node could be reached, or no majority of the cell answered
-  77  access denied";
+  77  access denied, or no trust: TLS or the token failed";
 
 const RENEW_HELP: &str = "\
 Only for a tenure that was granted to you: a fence seen in `get` or `list` is for looking. The new
@@ -84,7 +86,7 @@ Exit code: 0 when it was renewed;
   1   that tenure is over: acquire anew, for a new fence
   2   bad usage, such as a ttl above the cell's longest
   69  no node could be reached, or no majority of the cell answered; it lasts as long as before
-  77  access denied";
+  77  access denied, or no trust: TLS or the token failed";
 
 const RELEASE_HELP: &str = "\
 Only for a tenure that was granted to you, after its work has stopped. Nothing is printed unless
@@ -94,7 +96,7 @@ Exit code: 0 when it was given back;
   1   that tenure was over before, so there was nothing to give back
   2   bad usage
   69  nobody confirmed: it is free when its ttl is over
-  77  access denied";
+  77  access denied, or no trust: TLS or the token failed";
 
 const GET_HELP: &str = "\
 A hint: what a majority of the cell said a moment ago. Only the holder knows that it holds.
@@ -104,7 +106,7 @@ Exit code: 0 when somebody holds it;
   1   nobody holds it
   2   bad usage
   69  no node could be reached, or no majority of the cell answered
-  77  access denied";
+  77  access denied, or no trust: TLS or the token failed";
 
 const LIST_HELP: &str = "\
 Hints, as one node sees them, in no order; what comes or goes meanwhile may be missing. A table on
@@ -112,7 +114,7 @@ a terminal; elsewhere name, holder, fence and time left, separated by tabs. With
 each: {\"name\", \"holder\", \"fence\", \"ttl_ms\"}, the fence as a string.
 
 Exit code: 0, also when there are none; 2 for bad usage, 69 when no node could be reached, 77 when
-access was denied.";
+access was denied or TLS failed.";
 
 const WATCH_HELP: &str = "\
 Hints, as one node sees them, until Ctrl-C. With --json, a line for each change:
@@ -124,7 +126,7 @@ Hints, as one node sees them, until Ctrl-C. With --json, a line for each change:
   {\"event\": \"disconnected\", \"problem\"}                     it goes on trying
 
 Exit code: 0 after Ctrl-C or SIGTERM; 2 for bad usage, 69 when no node could be reached to begin
-with, 77 when access was denied.";
+with, 77 when access was denied or TLS failed.";
 
 const STATUS_HELP: &str = "\
 Asks every endpoint: which nodes vote, which are down or quarantined and for how long, how much
@@ -136,7 +138,7 @@ With --json: {\"ready\", \"nodes\": [...]}, each node with \"endpoint\" and eith
 Exit code: 0 when some node reaches a majority;
   2   bad usage
   69  none does, or no node could be reached: nothing can be acquired now
-  77  access denied";
+  77  access denied, or no trust: TLS or the token failed";
 
 /// What talks to a cell.
 #[derive(Subcommand, Debug)]
@@ -175,9 +177,8 @@ pub(crate) struct CellArgs {
     #[arg(value_delimiter = ',', default_value = "127.0.0.1:7400")]
     pub(crate) endpoints: Vec<String>,
 
-    /// A token, if the cell wants one
-    #[arg(long, value_name = "TOKEN", env = "PAXOSLEASE_TOKEN", hide_env_values = true)]
-    pub(crate) token: Option<String>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }
 
 /// What to acquire, and for how long.
@@ -252,6 +253,10 @@ pub(crate) struct LockArgs {
     #[command(flatten)]
     pub(crate) cell: CellArgs,
 
+    /// Leave PAXOSLEASE_TOKEN and PAXOSLEASE_TOKEN_FILE to CMD, if it talks to the cell too
+    #[arg(long)]
+    pub(crate) pass_token: bool,
+
     /// The command to run
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
@@ -277,6 +282,10 @@ pub(crate) struct ElectArgs {
     /// Print a line of JSON instead: {"name", "fence", "holder"}
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Leave PAXOSLEASE_TOKEN and PAXOSLEASE_TOKEN_FILE to CMD, if it talks to the cell too
+    #[arg(long, requires = "command")]
+    pub(crate) pass_token: bool,
 
     /// What to run while leading
     #[arg(value_name = "CMD", trailing_var_arg = true)]

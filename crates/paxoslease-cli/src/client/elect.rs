@@ -15,7 +15,7 @@ use super::lock::give_back;
 use super::supervise::{self, Job, policy};
 use super::text::{plain, quoted};
 use crate::args::ElectArgs;
-use crate::{Verdict, output};
+use crate::{Verdict, output, trust};
 
 pub(crate) fn run(args: ElectArgs) -> anyhow::Result<Verdict> {
     let policy = policy(&args.loss, args.wish.ttl)?;
@@ -34,7 +34,9 @@ pub(crate) fn run(args: ElectArgs) -> anyhow::Result<Verdict> {
     let ended = if args.command.is_empty() {
         pollster::block_on(lead(&lease, &events)).map(|()| Verdict::Well)
     } else {
-        let job = Job { command: &args.command, policy, endpoints: client.endpoints() };
+        let environment = trust::environment(&args.cell.trust, args.pass_token);
+        let endpoints = client.endpoints();
+        let job = Job { command: &args.command, policy, endpoints, environment };
         supervise::run(&job, &lease, &events).map(Verdict::Code)
     };
     give_back(lease, &events, ended.is_ok());

@@ -17,7 +17,7 @@ const USAGE: u8 = 2;
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// EX_TEMPFAIL: the lease was lost.
 pub(crate) const LOST: u8 = 75;
-/// EX_NOPERM.
+/// EX_NOPERM: one side does not trust the other.
 const DENIED: u8 = 77;
 
 /// What went wrong, in one line, and the exit code.
@@ -42,6 +42,10 @@ impl Failure {
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(USAGE, message)
+    }
+
+    pub(crate) fn denied(message: impl Into<String>) -> Self {
+        Self::new(DENIED, message)
     }
 
     /// Somebody asked this process to end. Nothing to say, and the code a shell would show.
@@ -109,9 +113,14 @@ impl From<AskError> for Failure {
             AskError::Quarantine(problem) | AskError::Busy(problem) => {
                 Self::new(UNAVAILABLE, problem)
             }
-            AskError::Denied(problem) => {
-                Self::new(DENIED, format!("{problem}; see --token and what it may do"))
+            AskError::Unauthenticated(problem) => {
+                Self::new(DENIED, format!("{problem}; see --token-file and PAXOSLEASE_TOKEN"))
             }
+            AskError::Denied(problem) => Self::new(DENIED, problem),
+            AskError::Tls { endpoint, problem } => Self::new(
+                DENIED,
+                format!("no trust between here and {endpoint}: {}; see --tls-ca", plain(&problem)),
+            ),
             AskError::Name(problem) => Self::usage(problem),
             AskError::Protocol(problem) => Self::new(
                 UNAVAILABLE,

@@ -14,7 +14,7 @@ use super::events::Events;
 use super::failure::Failure;
 use super::supervise::{self, Job, policy};
 use crate::args::LockArgs;
-use crate::{Verdict, output};
+use crate::{Verdict, output, trust};
 
 pub(crate) fn run(args: LockArgs) -> anyhow::Result<Verdict> {
     let policy = policy(&args.loss, args.wish.ttl)?;
@@ -23,7 +23,9 @@ pub(crate) fn run(args: LockArgs) -> anyhow::Result<Verdict> {
     let patience = Patience::from(&args.wait);
     let won = win((&client, &events), &args.wish, patience, |wish| wish.into_future());
     let lease = pollster::block_on(won)?;
-    let job = Job { command: &args.command, policy, endpoints: client.endpoints() };
+    let environment = trust::environment(&args.cell.trust, args.pass_token);
+    let endpoints = client.endpoints();
+    let job = Job { command: &args.command, policy, endpoints, environment };
     let ended = supervise::run(&job, &lease, &events);
     give_back(lease, &events, ended.is_ok());
     ended.map(Verdict::Code)

@@ -42,6 +42,8 @@ pub(crate) struct Job<'a> {
     pub(crate) policy: Policy,
     /// For the command's environment.
     pub(crate) endpoints: &'a [String],
+    /// And what else is to be there, or not.
+    pub(crate) environment: Vec<(&'static str, Option<OsString>)>,
 }
 
 /// Checks `--grace` against the ttl.
@@ -95,7 +97,14 @@ fn start(job: &Job<'_>, lease: &LeaseGuard) -> io::Result<(Child, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     let Policy { on_lost, grace, margin } = job.policy;
     let on_lost = clap::ValueEnum::to_possible_value(&on_lost).expect("none is hidden");
-    let watchdog = Command::new(this_program()?)
+    let mut watchdog = Command::new(this_program()?);
+    for (name, value) in &job.environment {
+        match value {
+            Some(value) => watchdog.env(name, value),
+            None => watchdog.env_remove(name),
+        };
+    }
+    let watchdog = watchdog
         .arg0("paxoslease")
         .args(["watchdog", "--on-lost", on_lost.get_name()])
         .args(["--grace", &format!("{grace:?}"), "--margin", &format!("{margin:?}"), "--"])

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use paxoslease_client::{Change, Sighting, Watch};
+use paxoslease_client::{AskError, Change, Client, Sighting, Watch};
 use serde_json::{Value, json};
 
 use super::connect;
@@ -19,9 +19,19 @@ pub(crate) fn run(args: WatchArgs) -> anyhow::Result<Verdict> {
     let client = connect(&cell)?;
     let events = Events::begin()?;
     // A watch tries for ever; somebody at a shell wants to know that nobody is there.
-    client.status_blocking().map_err(Failure::from)?;
+    check(&client)?;
     let mut watch = client.watch(&prefix);
-    while let Some(change) = next(&mut watch, &events) {
+    let mut refusal = None;
+    while let Either::Left(change) = next(&mut watch, &events) {
+        let Some(change) = change else {
+            // It does so only if nobody trusts us any more.
+            check(&client)?;
+            let problem = refusal.unwrap_or_else(|| "the watch is over".to_owned());
+            return Err(Failure::denied(problem).into());
+        };
+        if let Change::Disconnected { problem } = &change {
+            refusal = Some(problem.clone());
+        }
         let is_read = if json {
             output::more_to_stdout(format!("{}\n", event(&change)).as_bytes())?
         } else {
@@ -34,12 +44,20 @@ pub(crate) fn run(args: WatchArgs) -> anyhow::Result<Verdict> {
     Ok(Verdict::Well)
 }
 
+/// Whether somebody answers, be it only that this is not for everybody to ask.
+fn check(client: &Client) -> Result<(), Failure> {
+    match client.status_blocking() {
+        Ok(_) | Err(AskError::Denied(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The next change, unless a signal comes first.
-fn next(watch: &mut Watch, events: &Events) -> Option<Change> {
+fn next(watch: &mut Watch, events: &Events) -> Either<Option<Change>, i32> {
     pollster::block_on(async {
         match select(pin!(watch.next()), pin!(events.signal())).await {
-            Either::Left((change, _)) => change,
-            Either::Right(_) => None,
+            Either::Left((change, _)) => Either::Left(change),
+            Either::Right((signal, _)) => Either::Right(signal),
         }
     })
 }

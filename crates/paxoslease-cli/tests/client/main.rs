@@ -11,3 +11,4 @@ mod status;
 mod support;
 mod tenure;
 mod terminal;
+mod trust;

@@ -1,0 +1,120 @@
+//! Whom a client trusts, and who it is: what options, files and the environment say of it.
+//!
+//! Secrets are read here and nowhere else, never from an argument, and are shown by nothing.
+
+pub(crate) mod certs;
+mod files;
+pub(crate) mod token;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use paxoslease_client::{Builder, Tls, TlsError};
+
+use crate::args::TrustArgs;
+use crate::client::Failure;
+
+/// Where a token may be, for whoever has no file for it.
+pub(crate) const TOKEN_VARIABLE: &str = "PAXOSLEASE_TOKEN";
+pub(crate) const TOKEN_FILE_VARIABLE: &str = "PAXOSLEASE_TOKEN_FILE";
+
+/// No token is longer.
+const TOKEN_LEN_MAX: usize = 1024;
+
+/// Whom to trust, and who one is.
+pub(crate) struct Trust {
+    pub(crate) tls: Option<Tls>,
+    pub(crate) token: Option<String>,
+    token_in_clear: bool,
+}
+
+impl Trust {
+    /// # Errors
+    /// Says which file or variable is no good. What it contains is not repeated.
+    pub(crate) fn load(args: &TrustArgs) -> Result<Self, Failure> {
+        let tls = tls(args).map_err(|error| Failure::usage(error.to_string()))?;
+        let token = match (&args.token_file, std::env::var_os(TOKEN_VARIABLE)) {
+            (Some(path), _) => Some(token_in(path)?),
+            (None, Some(text)) if !text.is_empty() => Some(
+                checked(text.into_encoded_bytes())
+                    .map_err(|problem| Failure::usage(format!("{TOKEN_VARIABLE}: {problem}")))?,
+            ),
+            (None, _) => None,
+        };
+        Ok(Self { tls, token, token_in_clear: args.insecure_plaintext })
+    }
+
+    /// Sets a client up with it.
+    pub(crate) fn apply(self, mut builder: Builder) -> Builder {
+        if let Some(tls) = self.tls {
+            builder = builder.tls(tls);
+        }
+        if let Some(token) = self.token {
+            builder = builder.token(token);
+        }
+        if self.token_in_clear { builder.token_in_clear() } else { builder }
+    }
+}
+
+fn tls(args: &TrustArgs) -> Result<Option<Tls>, TlsError> {
+    let TrustArgs { tls_ca, tls_cert, tls_key, tls_server_name, .. } = args;
+    let Some(ca) = tls_ca else { return Ok(None) };
+    let mut tls = Tls::from_ca_file(ca)?;
+    if let (Some(cert), Some(key)) = (tls_cert, tls_key) {
+        tls = tls.with_identity_files(cert, key)?;
+    }
+    if let Some(name) = tls_server_name {
+        tls = tls.with_server_name(name)?;
+    }
+    Ok(Some(tls))
+}
+
+fn token_in(path: &Path) -> Result<String, Failure> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(TOKEN_LEN_MAX as u64 + 3).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let refuse =
+        |problem: String| Failure::usage(format!("--token-file {}: {problem}", path.display()));
+    let bytes = read().map_err(|error| refuse(error.to_string()))?;
+    checked(bytes).map_err(|problem| refuse(problem.to_owned()))
+}
+
+/// A token, perhaps with the end of a line behind it.
+fn checked(mut bytes: Vec<u8>) -> Result<String, &'static str> {
+    while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+        bytes.pop();
+    }
+    if bytes.is_empty() {
+        return Err("there is no token; make one with `paxoslease token`");
+    }
+    if bytes.len() > TOKEN_LEN_MAX || !bytes.iter().all(u8::is_ascii_graphic) {
+        return Err("a token is one line of up to 1024 letters, digits and signs");
+    }
+    Ok(String::from_utf8(bytes).expect("ASCII"))
+}
+
+/// What a command that is run for a lease finds in its environment, to talk to the same cell.
+/// `None` for what it must not find there.
+pub(crate) fn environment(
+    args: &TrustArgs,
+    pass_token: bool,
+) -> Vec<(&'static str, Option<OsString>)> {
+    let TrustArgs { tls_ca, tls_cert, tls_key, tls_server_name, token_file, .. } = args;
+    let path = |path: &Option<std::path::PathBuf>| path.clone().map(OsString::from);
+    let mut variables = vec![
+        ("PAXOSLEASE_TLS_CA", path(tls_ca)),
+        ("PAXOSLEASE_TLS_CERT", path(tls_cert)),
+        ("PAXOSLEASE_TLS_KEY", path(tls_key)),
+        ("PAXOSLEASE_TLS_SERVER_NAME", tls_server_name.clone().map(OsString::from)),
+    ];
+    if pass_token {
+        variables.push((TOKEN_FILE_VARIABLE, path(token_file)));
+    } else {
+        variables.extend([(TOKEN_VARIABLE, None), (TOKEN_FILE_VARIABLE, None)]);
+    }
+    variables
+}

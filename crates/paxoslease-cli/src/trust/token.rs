@@ -1,0 +1,79 @@
+//! `paxoslease token`: a token that nobody can guess, and the entry by which nodes know it.
+
+use std::fmt::Write as _;
+use std::io::{Read as _, stdin};
+
+use anyhow::{Context as _, anyhow};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::files::{self, SECRET};
+use super::{TOKEN_LEN_MAX, checked};
+use crate::args::TokenArgs;
+use crate::client::Failure;
+use crate::{Verdict, output};
+
+/// For people and for programs that look for secrets where none belong.
+const PREFIX: &str = "plt_";
+
+pub(crate) fn run(args: TokenArgs) -> anyhow::Result<Verdict> {
+    let TokenArgs { names, may, out, hash, json } = args;
+    let token = if hash { given()? } else { made()? };
+    let digest = hex(&Sha256::digest(token.as_bytes()));
+    if let Some(path) = &out {
+        files::create(path, SECRET, &format!("{token}\n"))
+            .with_context(|| format!("cannot write {}; nothing was made", path.display()))?;
+    }
+    // Whoever has it, or a file with it, need not see it.
+    let shown = (!hash && out.is_none()).then_some(&token);
+    if json {
+        let mut all = json!({"token_sha256": digest, "names": names, "may": may});
+        if let Some(token) = shown {
+            all["token"] = token.as_str().into();
+        }
+        return output::to_stdout(&format!("{all}\n")).map(|()| Verdict::Well);
+    }
+    let mut text = String::new();
+    if let Some(token) = shown {
+        let _ = writeln!(
+            text,
+            "# For the client, as PAXOSLEASE_TOKEN or in a file. Nobody can tell it later:"
+        );
+        let _ = writeln!(text, "# {token}\n");
+    }
+    let _ = writeln!(text, "[[access]]");
+    let _ = writeln!(text, "token_sha256 = \"{digest}\"");
+    let _ = writeln!(text, "names = {}", list(&names));
+    let _ = writeln!(text, "may = {}", list(&may));
+    output::to_stdout(&text)?;
+    output::to_stderr(
+        "this entry goes into the configuration of every node; SIGHUP makes them read it\n",
+    );
+    Ok(Verdict::Well)
+}
+
+fn given() -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    stdin().take(TOKEN_LEN_MAX as u64 + 3).read_to_end(&mut bytes).context("cannot read stdin")?;
+    checked(bytes).map_err(|problem| Failure::usage(format!("stdin: {problem}")).into())
+}
+
+/// 256 bits, as letters and digits.
+fn made() -> anyhow::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow!("no randomness: {error}"))?;
+    Ok(format!("{PREFIX}{}", hex(&bytes)))
+}
+
+/// JSON writes texts as TOML reads them.
+fn list(texts: &[String]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| json!(text).to_string()).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
