@@ -2,7 +2,8 @@
 //!
 //! 0: all well. 1: something outside failed, such as a disk. 2: bad usage (clap's own code) or a
 //! bad configuration. 3: an invariant broke in a simulation. 69: no cell that could serve. 75: a
-//! lease was lost. 77: access denied, or no trust. `lock` and `elect` exit with the code of what they ran.
+//! lease was lost. 77: access denied, or no trust. `lock` and `elect` exit with the code of what
+//! they ran.
 
 mod args;
 mod bench;

@@ -69,7 +69,7 @@ pub(crate) struct TrustArgs {
     pub(crate) token_file: Option<PathBuf>,
 
     /// Send the token without TLS to other machines too, for others on the network to read
-    #[arg(long, help_heading = HEADING, conflicts_with = "tls_ca")]
+    #[arg(long, env = "PAXOSLEASE_INSECURE_PLAINTEXT", help_heading = HEADING)]
     pub(crate) insecure_plaintext: bool,
 }
 
