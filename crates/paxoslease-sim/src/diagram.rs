@@ -8,7 +8,7 @@
 
 mod labels;
 mod scene;
-mod svg;
+pub mod svg;
 mod timeline;
 
 use std::collections::BTreeMap;

@@ -35,41 +35,51 @@ orient=\"auto\"><path d=\"M0 1L10 5L0 9z\" fill=\"#3e4c59\"/></marker>\
 stroke-opacity=\"0.6\"/></pattern>";
 
 /// How many colours tenures have before they repeat; the label in the bar tells them apart.
-pub(super) const TENURE_COLOURS: usize = 6;
+pub const TENURE_COLOURS: usize = 6;
 
 /// A point of the picture.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Point {
-    pub(super) x: f64,
-    pub(super) y: f64,
+pub struct Point {
+    /// To the right.
+    pub x: f64,
+    /// Downwards.
+    pub y: f64,
 }
 
 /// Shorthand for a [`Point`].
-pub(super) const fn at(x: f64, y: f64) -> Point {
+#[must_use]
+pub const fn at(x: f64, y: f64) -> Point {
     Point { x, y }
 }
 
 /// Where a text hangs from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Anchor {
+pub enum Anchor {
+    /// From its begin.
     Start,
+    /// From its middle.
     Middle,
+    /// From its end.
     End,
 }
 
 /// The width of a text in pixels, near enough to keep texts apart.
-pub(super) fn width_of(text: &str, size: f64) -> f64 {
+#[must_use]
+pub fn width_of(text: &str, size: f64) -> f64 {
     let narrow = |c: char| matches!(c, 'i' | 'j' | 'l' | 'f' | 't' | 'r' | '.' | ',' | ' ' | ':');
     text.chars().map(|c| if narrow(c) { 0.33 } else { 0.58 }).sum::<f64>() * size
 }
 
 /// A picture being drawn.
-pub(super) struct Svg {
+#[derive(Debug)]
+pub struct Svg {
     out: String,
 }
 
 impl Svg {
-    pub(super) fn new(width: f64, height: f64, title: &str, description: &str) -> Self {
+    /// An empty picture, with what is read aloud instead of it.
+    #[must_use]
+    pub fn new(width: f64, height: f64, title: &str, description: &str) -> Self {
         let mut svg = Self { out: String::with_capacity(1 << 14) };
         svg.put(&format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
@@ -84,16 +94,20 @@ impl Svg {
         svg
     }
 
-    pub(super) fn finish(mut self) -> String {
+    /// The text of the file.
+    #[must_use]
+    pub fn finish(mut self) -> String {
         self.put("</svg>");
         self.out
     }
 
-    pub(super) fn line(&mut self, class: &str, from: Point, to: Point) {
+    /// A straight line.
+    pub fn line(&mut self, class: &str, from: Point, to: Point) {
         self.path(class, &format!("M{:.1} {:.1}L{:.1} {:.1}", from.x, from.y, to.x, to.y));
     }
 
-    pub(super) fn arrow(&mut self, class: &str, from: Point, to: Point) {
+    /// A line with a head.
+    pub fn arrow(&mut self, class: &str, from: Point, to: Point) {
         let Point { x, y } = from;
         self.put(&format!(
             "<path class=\"{class}\" marker-end=\"url(#head)\" d=\"M{x:.1} {y:.1}L{:.1} {:.1}\"/>",
@@ -101,7 +115,8 @@ impl Svg {
         ));
     }
 
-    pub(super) fn cross(&mut self, class: &str, Point { x, y }: Point, r: f64) {
+    /// Two strokes through a point.
+    pub fn cross(&mut self, class: &str, Point { x, y }: Point, r: f64) {
         let (left, right, top, bottom) = (x - r, x + r, y - r, y + r);
         self.path(
             class,
@@ -111,16 +126,18 @@ impl Svg {
         );
     }
 
-    pub(super) fn path(&mut self, class: &str, d: &str) {
+    /// Any path, in SVG's own words.
+    pub fn path(&mut self, class: &str, d: &str) {
         self.put(&format!("<path class=\"{class}\" d=\"{d}\"/>"));
     }
 
-    pub(super) fn dot(&mut self, class: &str, Point { x, y }: Point, r: f64) {
+    /// A disc.
+    pub fn dot(&mut self, class: &str, Point { x, y }: Point, r: f64) {
         self.put(&format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\"/>"));
     }
 
     /// A rectangle between two corners, with a text that shows on hovering.
-    pub(super) fn rect(&mut self, class: &str, from: Point, to: Point, hover: &str) {
+    pub fn rect(&mut self, class: &str, from: Point, to: Point, hover: &str) {
         let (width, height) = ((to.x - from.x).max(0.5), to.y - from.y);
         self.put(&format!(
             "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" \
@@ -131,7 +148,8 @@ impl Svg {
         ));
     }
 
-    pub(super) fn text(&mut self, class: &str, Point { x, y }: Point, anchor: Anchor, text: &str) {
+    /// A text that hangs from a point.
+    pub fn text(&mut self, class: &str, Point { x, y }: Point, anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "",
             Anchor::Middle => " text-anchor=\"middle\"",
@@ -144,7 +162,7 @@ impl Svg {
     }
 
     /// A text centred on a point and turned by an angle in degrees.
-    pub(super) fn turned(&mut self, class: &str, Point { x, y }: Point, angle: f64, text: &str) {
+    pub fn turned(&mut self, class: &str, Point { x, y }: Point, angle: f64, text: &str) {
         self.put(&format!(
             "<text class=\"{class}\" text-anchor=\"middle\" \
              transform=\"translate({x:.1} {y:.1}) rotate({angle:.1})\">{}</text>",
