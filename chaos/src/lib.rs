@@ -5,11 +5,14 @@
 //! shipped.
 
 pub mod cell;
+pub mod check;
+pub mod clients;
 pub mod crowd;
 pub mod directed;
-pub mod check;
 pub mod log;
 pub mod nemesis;
 pub mod network;
+pub mod report;
 pub mod run;
 pub mod schedule;
+pub mod store;
