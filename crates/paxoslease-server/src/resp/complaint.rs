@@ -2,6 +2,7 @@
 //! goes on.
 
 use std::fmt;
+use std::time::Duration;
 
 use paxoslease::TextError;
 use paxoslease_wire::resp::RespError;
@@ -87,6 +88,11 @@ pub(super) enum Complaint<'a> {
     OutOfSight,
     #[error("ERR protocol error: {0}")]
     Framing(RespError),
+    #[error(
+        "ERR the request was not finished {0:?} after it began; send it at once, the connection is \
+         closed"
+    )]
+    Half(Duration),
 }
 
 /// What a client sent, shortened and made printable.

@@ -30,10 +30,12 @@ pub(crate) enum Limit {
     SlowReader,
     /// A request longer than RESP requests may be here, or otherwise out of step.
     Framing,
+    /// A client that did not finish a request in time.
+    HalfRequest,
 }
 
 impl Limit {
-    const ALL: [(Self, &'static str); 10] = [
+    const ALL: [(Self, &'static str); 11] = [
         (Self::Connections, "connections"),
         (Self::InflightPerConnection, "inflight_per_connection"),
         (Self::AcquiresPerSecond, "acquires_per_second"),
@@ -44,6 +46,7 @@ impl Limit {
         (Self::Watch, "watch"),
         (Self::SlowReader, "slow_reader"),
         (Self::Framing, "framing"),
+        (Self::HalfRequest, "half_request"),
     ];
 
     /// The limit of a shard that an answer tells of.
