@@ -583,3 +583,18 @@ fn one_message_cannot_use_up_the_counters() {
     let now = cell.now;
     assert_eq!(cell.shard(2).handle_message(now, cell::node(1), prepare), Ok(()));
 }
+
+#[test]
+fn a_release_of_a_round_under_way_is_answered_though_the_round_is_undone() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, Duration::ZERO);
+    let guessed = cell.shard(1).rounds().next().expect("under way").tenure;
+    cell.release(1, 2, guessed);
+    // Nobody else is heard of: the round is given up, and so is the release in the end.
+    for _ in 0..200 {
+        cell.pass(Duration::from_millis(100));
+    }
+    assert_eq!(cell.answers(1), [&Event::NoQuorum { token: Token(1) }]);
+    let expected = Event::Released { token: Token(2), held: true, confirmed: false };
+    assert_eq!(cell.answers(2), [&expected]);
+}

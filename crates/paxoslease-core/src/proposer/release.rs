@@ -63,6 +63,10 @@ impl Proposer {
         tenure: Tenure,
         traces: MemberSet,
     ) {
+        if self.releases.get(&tenure).is_some_and(|releasing| !releasing.answered) {
+            // Somebody guessed it and has asked for the same: that goes on until it is answered.
+            return;
+        }
         let give_up_at = now.after(env.config.attempt_timeout.saturating_mul(UNDO_ATTEMPTS));
         let untouched = env.cell().everyone().without(traces);
         self.send_release(env, now, (None, label), tenure, untouched, give_up_at);
