@@ -103,13 +103,15 @@ impl Process {
     /// # Errors
     /// When the system does not let us.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        // Nobody has waited for it yet, so the id is still its own.
+        let mut ids = ids();
         let mut child = self.child();
-        let pid = i32::try_from(self.id).ok().and_then(Pid::from_raw);
-        match (child.try_wait()?, pid) {
-            (None, Some(pid)) => Ok(kill_process(pid, signal)?),
-            (None, None) | (Some(_), _) => Ok(()),
+        if child.try_wait()?.is_some() {
+            ids.remove(&self.id);
+            return Ok(());
         }
+        // Nobody has waited for it yet, so the id is still its own.
+        let pid = i32::try_from(self.id).ok().and_then(Pid::from_raw);
+        pid.map_or(Ok(()), |pid| Ok(kill_process(pid, signal)?))
     }
 
     /// How it ended, if it has.
@@ -117,7 +119,12 @@ impl Process {
     /// # Errors
     /// When the system does not know.
     pub fn ended(&self) -> Result<Option<ExitStatus>> {
-        Ok(self.child().try_wait()?)
+        let mut ids = ids();
+        let status = self.child().try_wait()?;
+        if status.is_some() {
+            ids.remove(&self.id);
+        }
+        Ok(status)
     }
 
     /// Kills it as `kill -9` does, and waits until it is gone. One that is gone already is no

@@ -136,6 +136,8 @@ impl Cell {
         command.args(["--listen-http", &network.listen(id, Door::Http)]);
         command.args(["--max-lease", &format!("{}ms", setup.max_lease.as_millis())]);
         command.args(["--clock-drift-ppm", &setup.drift_ppm.to_string()]);
+        // A variable, because a binary to upgrade from may not know the option.
+        command.env("PAXOSLEASE_INSECURE_PLAINTEXT", "true");
         command.env("PAXOSLEASE_CLOCK_PPM", node.ppm.to_string());
         if let Some(rule) = &setup.without_rule {
             command.env("PAXOSLEASE_WITHOUT_RULE", rule);

@@ -145,13 +145,13 @@ impl Fault {
     /// Every kind there is.
     pub const KINDS: [&'static str; 20] = [
         "kill -9",
-        "kill -9 of all",
+        "kill -9 of many",
         "clean restart",
-        "clean restart of all",
+        "clean restart of many",
         "rolling restart",
         "rolling upgrade",
         "pause",
-        "pause of all",
+        "pause of many",
         "pause of a client",
         "kill -9 of a client",
         "partition",
@@ -170,13 +170,13 @@ impl Fault {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Kill(nodes) if nodes.len() > 1 => "kill -9 of all",
+            Self::Kill(nodes) if nodes.len() > 1 => "kill -9 of many",
             Self::Kill(_) => "kill -9",
-            Self::Stop(nodes) if nodes.len() > 1 => "clean restart of all",
+            Self::Stop(nodes) if nodes.len() > 1 => "clean restart of many",
             Self::Stop(_) => "clean restart",
             Self::Roll { upgrade: false, .. } => "rolling restart",
             Self::Roll { upgrade: true, .. } => "rolling upgrade",
-            Self::Pause(nodes) if nodes.len() > 1 => "pause of all",
+            Self::Pause(nodes) if nodes.len() > 1 => "pause of many",
             Self::Pause(_) => "pause",
             Self::PauseClient(_) => "pause of a client",
             Self::KillClient(_) => "kill -9 of a client",

@@ -125,11 +125,12 @@ impl Plan {
         let places = |nodes: &[u16]| nodes.iter().copied().map(Place::Node).collect::<Vec<_>>();
         let alone = |fault, len| vec![(fault, len, Duration::ZERO)];
         let minority = || vec![Place::Node(node)];
+        let many = if rng.chance(500) { everyone.clone() } else { self.majority(node) };
         match rng.below(20) {
             0 | 1 => (alone(Fault::Kill(vec![node]), short), minority()),
-            2 => (alone(Fault::Kill(everyone.clone()), short), places(&everyone)),
+            2 => (alone(Fault::Kill(many.clone()), short), places(&many)),
             3 => (alone(Fault::Stop(vec![node]), short), minority()),
-            4 => (alone(Fault::Stop(everyone.clone()), short), places(&everyone)),
+            4 => (alone(Fault::Stop(many.clone()), short), places(&many)),
             5 => {
                 let upgrade = self.has_upgrade;
                 let steps = everyone.iter().map(|id| {
@@ -139,7 +140,7 @@ impl Plan {
                 (steps.collect(), places(&everyone))
             }
             6 => (alone(Fault::Pause(vec![node]), long), minority()),
-            7 => (alone(Fault::Pause(everyone.clone()), long), places(&everyone)),
+            7 => (alone(Fault::Pause(many.clone()), long), places(&many)),
             8 => {
                 let client = rng.between(1, u64::from(self.clients)) as u16;
                 (alone(Fault::PauseClient(client), long), Vec::new())
@@ -180,6 +181,11 @@ impl Plan {
             17 | 19 => (alone(Fault::FewFiles(node), long), minority()),
             _ => (alone(Fault::LittleMemory(node), long), minority()),
         }
+    }
+
+    /// More than half of the nodes, from this one on in a circle.
+    fn majority(&self, first: u16) -> Vec<u16> {
+        (0..=self.nodes / 2).map(|step| (first - 1 + step) % self.nodes + 1).collect()
     }
 
     fn some_places(&self, rng: &mut Rng) -> Vec<Place> {

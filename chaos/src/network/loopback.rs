@@ -160,3 +160,71 @@ fn pass((weather, changed): &(Mutex<Weather>, Condvar), (from, to): Way, rng: &m
         (guard, _) = changed.wait_timeout(guard, wait).unwrap_or_else(PoisonError::into_inner);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Place = Place::Clients(1);
+    const THERE: Place = Place::Node(1);
+
+    /// A network, a node that listens, and where clients reach it.
+    fn network() -> (Loopback, TcpListener, String) {
+        let network = Loopback::build(&[THERE, HERE], 1).expect("loopback");
+        let node = TcpListener::bind(network.listen(1, Door::Clients)).expect("its own port");
+        let address = network.address(HERE, 1, Door::Clients);
+        (network, node, address)
+    }
+
+    fn read(stream: &mut TcpStream) -> u8 {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a byte");
+        byte[0]
+    }
+
+    #[test]
+    fn bytes_pass_both_ways_and_the_end_does_too() {
+        let (_network, node, address) = network();
+        let mut client = TcpStream::connect(address).expect("the proxy accepts");
+        let (mut served, _) = node.accept().expect("passed on");
+        client.write_all(b"a").expect("written");
+        assert_eq!(read(&mut served), b'a');
+        served.write_all(b"b").expect("written");
+        assert_eq!(read(&mut client), b'b');
+        drop(served);
+        assert_eq!(client.read(&mut [0]).expect("no error"), 0);
+    }
+
+    #[test]
+    fn one_way_can_be_cut_alone_and_what_was_sent_meanwhile_arrives_after() {
+        let (mut network, node, address) = network();
+        let mut client = TcpStream::connect(address).expect("the proxy accepts");
+        let (mut served, _) = node.accept().expect("passed on");
+        let cut = Weather { cut: [(HERE, THERE)].into(), ..Weather::default() };
+        network.set(&cut).expect("set");
+        client.write_all(b"a").expect("written");
+        served.write_all(b"b").expect("written");
+        assert_eq!(read(&mut client), b'b', "the way back is open");
+        served.set_nonblocking(true).expect("a socket");
+        let nothing = served.read(&mut [0]).expect_err("the way there is not");
+        assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+        served.set_nonblocking(false).expect("a socket");
+        network.set(&Weather::default()).expect("set");
+        assert_eq!(read(&mut served), b'a');
+    }
+
+    #[test]
+    fn no_connection_is_made_over_a_way_that_is_cut() {
+        let (mut network, node, address) = network();
+        let cut = Weather { cut: [(THERE, HERE)].into(), ..Weather::default() };
+        network.set(&cut).expect("set");
+        let mut client = TcpStream::connect(address).expect("the proxy accepts");
+        node.set_nonblocking(true).expect("a socket");
+        assert!(node.accept().is_err(), "a handshake needs both ways");
+        node.set_nonblocking(false).expect("a socket");
+        network.set(&Weather::default()).expect("set");
+        let (mut served, _) = node.accept().expect("now it is passed on");
+        client.write_all(b"a").expect("written");
+        assert_eq!(read(&mut served), b'a');
+    }
+}
