@@ -10,7 +10,7 @@ use paxoslease_sim::Rng;
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::Options;
-use crate::log::{Ask, Belief, Deed, End, Log, Nanos, What, now};
+use crate::log::{Ask, Belief, Deed, End, Kind, Log, Nanos, What, now};
 use crate::store::{self, Writer};
 
 /// What to ask for, and how it ends.
@@ -70,7 +70,12 @@ impl Scene {
     pub(super) fn ask(&mut self) -> Result<Wish> {
         self.attempts += 1;
         let (rng, longest) = (&mut self.rng, self.options.ttl_max_ms);
-        let ttl_ms = rng.between(longest / 4, longest);
+        let shortest = match self.options.kind {
+            Kind::Library | Kind::Resp | Kind::Http => longest / 4,
+            // Its margin is a twentieth, and a machine this busy needs that.
+            Kind::Lock => longest / 2,
+        };
+        let ttl_ms = rng.between(shortest, longest);
         let place = rng.below(self.options.names.len() as u64) as usize;
         let wait_ms = if rng.chance(500) { 0 } else { rng.between(50, 3 * longest) };
         let hold = rng.millis(0, 2 * ttl_ms);
