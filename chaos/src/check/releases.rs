@@ -145,6 +145,12 @@ impl Name<'_> {
         }
     }
 
+    /// Whether a belief began between these instants; they are in that order.
+    fn is_granted(&self, from: Nanos, to: Nanos) -> bool {
+        let next = self.tenures.partition_point(|tenure| tenure.from < from);
+        self.tenures.get(next).is_some_and(|tenure| tenure.from <= to)
+    }
+
     fn unavailable(
         &self,
         occupied: &[Occupied],
@@ -165,7 +171,7 @@ impl Name<'_> {
             if to > last
                 || !health.is_well(from.saturating_sub(nanos(bounds.settle)), to)
                 || ghosts.meets(from, to)
-                || self.tenures.iter().any(|next| (from..=to).contains(&next.from))
+                || self.is_granted(from, to)
             {
                 continue;
             }

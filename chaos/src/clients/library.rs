@@ -4,7 +4,7 @@
 //! a belief is logged up to the last instant at which `is_held` was seen to be true, and the guard
 //! is looked at often: most often near its end, where an overlap would be.
 
-use std::future::{Future as _, IntoFuture as _};
+use std::future::IntoFuture as _;
 use std::task::{Context as Task, Waker};
 use std::time::Duration;
 
@@ -71,6 +71,9 @@ fn acquire(client: &Client, wish: &Wish) -> Option<Result<LeaseGuard, AcquireErr
 }
 
 fn hold(scene: &mut Scene, guard: LeaseGuard, mut held: Held, wish: &Wish) -> Result<()> {
+    // That it was granted, even if there is nothing left to believe.
+    let granted_at = held.belief.from;
+    scene.see(&mut held, granted_at)?;
     let mut looks = 0;
     loop {
         // The clock is read first: what is held later was held then.

@@ -184,7 +184,9 @@ impl Painter {
             );
             self.y = lines[&tenure.kind];
             let class = format!("bar t{place}");
-            self.bar(&class, (tenure.from, tenure.to), &tenure.client, &hover);
+            // The line says the kind already.
+            let who = tenure.client.rsplit('-').next().unwrap_or_default();
+            self.bar(&class, (tenure.from, tenure.to), who, &hover);
         }
         let mut before: Option<&Tenure> = None;
         for tenure in held {
