@@ -9,10 +9,9 @@ use anyhow::anyhow;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use indicatif::{ProgressBar, ProgressStyle};
-use paxoslease_load::{Extent, Latency, LoadError, Plan, Progress, Report, Workload};
+use paxoslease_load::{Extent, Latency, LoadError, Plan, Progress, Report, Secret, Workload};
 
 use crate::args::{Args, BenchArgs, WorkloadKind};
-use crate::client::Failure;
 use crate::trust::Trust;
 use crate::{Verdict, output};
 
@@ -53,6 +52,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
     error.downcast_ref().map(|error| match error {
         error if error.is_unavailable() => 69,
         LoadError::Plan(_) | LoadError::Resolve { .. } => 2,
+        LoadError::Tls { .. } => 77,
         LoadError::Refused { text, .. } => match text.split(' ').next() {
             Some("NAME" | "TTL") => 2,
             Some("NOAUTH" | "NOPERM" | "WRONGPASS") => 77,
@@ -65,12 +65,11 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
 fn plan(args: &BenchArgs) -> anyhow::Result<Plan> {
     let workload = workload(args);
     let trust = Trust::load(&args.trust)?;
-    if trust.tls.is_some() {
-        return Err(Failure::usage("--tls-ca: a load is in clear so far").into());
-    }
     let mut plan = Plan::new(args.endpoints.clone(), workload);
     plan.dialect = args.dialect;
-    plan.token = trust.token;
+    plan.tls = trust.tls;
+    plan.token = trust.token.map(Secret);
+    plan.token_in_clear = trust.token_in_clear;
     if let Some(in_flight) = args.inflight {
         plan.in_flight = in_flight;
         let is_handover = workload == Workload::Handover;

@@ -27,7 +27,7 @@ const TOKEN_LEN_MAX: usize = 1024;
 pub(crate) struct Trust {
     pub(crate) tls: Option<Tls>,
     pub(crate) token: Option<String>,
-    token_in_clear: bool,
+    pub(crate) token_in_clear: bool,
 }
 
 impl Trust {

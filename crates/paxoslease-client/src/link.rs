@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::builder::Builder;
 use crate::engine::speech::{Greeting, Refusal, put_hello};
 use crate::error::AskError;
-use crate::tls;
+use crate::tls::Tls;
 use stream::{Stream, TlsStream};
 
 /// What a TLS alert begins with, which is what whoever expects TLS says to whoever does not speak
@@ -54,8 +54,7 @@ pub(crate) enum LinkError {
 
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
-        let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
-        match cause.map(tls::explain) {
+        match Tls::explain(&error) {
             Some(problem) => Self::Tls(problem),
             None => Self::Io(error),
         }

@@ -141,6 +141,12 @@ impl Tls {
         Ok(self)
     }
 
+    /// What an error of a connection means, if it is one of TLS.
+    #[must_use]
+    pub fn explain(error: &io::Error) -> Option<String> {
+        error.get_ref().and_then(|cause| cause.downcast_ref()).map(explain)
+    }
+
     fn trusting(ca: &[u8], place: &str) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(ca, place)? {
@@ -176,8 +182,12 @@ impl Tls {
         Ok(self)
     }
 
-    /// The calling side of a connection to this endpoint. Nothing is sent yet.
-    pub(crate) fn connection(&self, endpoint: &str) -> Result<ClientConnection, String> {
+    /// The calling side of a connection to this endpoint, `host:port`, for programs with sockets of
+    /// their own. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When no certificate can be for that host.
+    pub fn connection(&self, endpoint: &str) -> Result<ClientConnection, String> {
         let name = match &self.server_name {
             Some(name) => name.clone(),
             None => {
@@ -252,7 +262,7 @@ fn unusable(place: &str, reason: String) -> TlsError {
 }
 
 /// What went wrong in the words of somebody who has to set it right.
-pub(crate) fn explain(error: &Error) -> String {
+fn explain(error: &Error) -> String {
     use CertificateError as Cert;
     match error {
         // A bad signature is what a CA of the same name with another key leads to.

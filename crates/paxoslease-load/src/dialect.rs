@@ -5,7 +5,7 @@
 
 use paxoslease_wire::resp::{Value, put_array, put_bulk, put_bulk_integer, put_command};
 
-use crate::plan::{Dialect, Plan, Workload};
+use crate::plan::{Dialect, Plan, Secret, Workload};
 
 /// How long a waiting acquire waits at the server, in milliseconds.
 const WAIT_MS: u64 = 5000;
@@ -24,7 +24,7 @@ const RENEW_SCRIPT: &[u8] =
 #[derive(Debug)]
 pub(crate) struct Speaker {
     dialect: Dialect,
-    token: Option<String>,
+    token: Option<Secret>,
     ttl_ms: u64,
     waits: bool,
     /// The prefix of all names, then room for digits.
@@ -74,7 +74,7 @@ impl Speaker {
 
     /// What a connection begins with. Says how many answers there will be.
     pub(crate) fn greet(&self, out: &mut Vec<u8>) -> u32 {
-        let token = self.token.as_deref().map(str::as_bytes);
+        let token = self.token.as_ref().map(|token| token.0.as_bytes());
         match (self.dialect, token) {
             (Dialect::Paxoslease, None) => put_command(out, &[b"HELLO", b"3"]),
             (Dialect::Paxoslease, Some(token)) => {

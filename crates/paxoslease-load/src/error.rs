@@ -44,6 +44,14 @@ pub enum LoadError {
         /// What it calls itself.
         server: String,
     },
+    /// One side does not trust the other.
+    #[error("no trust between here and {endpoint}: {problem}")]
+    Tls {
+        /// Which.
+        endpoint: String,
+        /// What went wrong.
+        problem: String,
+    },
     /// It refuses what would be asked again and again.
     #[error("{endpoint} refuses: {text}")]
     Refused {
@@ -87,7 +95,11 @@ impl LoadError {
             Self::Unreachable { .. } | Self::Silent { .. } | Self::Fill { .. } => true,
             Self::Foreign { .. } | Self::Garbled { .. } => true,
             Self::Resolve { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
-            Self::Plan(_) | Self::Refused { .. } | Self::Taken { .. } | Self::System(_) => false,
+            Self::Plan(_)
+            | Self::Tls { .. }
+            | Self::Refused { .. }
+            | Self::Taken { .. }
+            | Self::System(_) => false,
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use mio::event::Event;
 use mio::{Events, Poll, Token};
+use paxoslease_client::Tls;
 
 use self::alarm::Alarm;
 use self::socket::{Socket, Taken};
@@ -190,8 +191,23 @@ impl<'a> EventLoop<'a> {
 
     fn dial(&mut self, link: usize) -> Result<(), LoadError> {
         let ends_at = self.now() + DIAL_MAX;
-        let address = self.candidates[self.sockets[link].candidate].address;
-        match self.sockets[link].dial(address, self.poll.registry(), Token(link), ends_at) {
+        let Candidate { endpoint, address } = self.candidates[self.sockets[link].candidate];
+        let endpoint = &self.plan.endpoints[endpoint];
+        let Plan { tls, token, token_in_clear, .. } = self.plan;
+        let is_exposed = !address.ip().to_canonical().is_loopback();
+        let tls = match tls {
+            Some(tls) => tls.connection(endpoint).map(Some),
+            None if token.is_some() && is_exposed && !token_in_clear => {
+                Err("without TLS others could read the token".to_owned())
+            }
+            None => Ok(None),
+        };
+        let tls = tls.map_err(|problem| {
+            let endpoint = endpoint.clone();
+            LoadError::Tls { endpoint, problem }
+        })?;
+        let registry = self.poll.registry();
+        match self.sockets[link].dial(address, tls, registry, Token(link), ends_at) {
             Ok(()) => Ok(()),
             Err(error) => self.redial(link, error),
         }
@@ -200,6 +216,11 @@ impl<'a> EventLoop<'a> {
     /// A connection is gone or never came about: on to the next address, until all were tried and
     /// none greeted.
     fn redial(&mut self, link: usize, error: io::Error) -> Result<(), LoadError> {
+        if let Some(problem) = Tls::explain(&error) {
+            let candidate = &self.candidates[self.sockets[link].candidate];
+            let endpoint = self.plan.endpoints[candidate.endpoint].clone();
+            return Err(LoadError::Tls { endpoint, problem });
+        }
         let failures =
             if self.session.is_greeted(link) { 0 } else { self.sockets[link].failures + 1 };
         let now = self.now();

@@ -32,5 +32,5 @@ mod tally;
 
 pub use error::LoadError;
 pub use event_loop::run;
-pub use plan::{Dialect, Extent, IN_FLIGHT_MAX, Plan, PlanError, Workload};
+pub use plan::{Dialect, Extent, IN_FLIGHT_MAX, Plan, PlanError, Secret, Workload};
 pub use report::{Latency, Progress, Report, Shares};

@@ -1,7 +1,9 @@
 //! What a load is to be: plain data that may contradict itself, and a check that says how.
 
+use std::fmt;
 use std::time::Duration;
 
+use paxoslease_client::Tls;
 use serde::Serialize;
 
 /// The most requests that can be under way.
@@ -21,8 +23,12 @@ pub struct Plan {
     pub endpoints: Vec<String>,
     /// What is spoken there.
     pub dialect: Dialect,
+    /// How to speak TLS; in clear without it.
+    pub tls: Option<Tls>,
     /// A token or password, if one is asked for.
-    pub token: Option<String>,
+    pub token: Option<Secret>,
+    /// Whether it may be sent in clear to other machines.
+    pub token_in_clear: bool,
     /// What is asked.
     pub workload: Workload,
     /// How many connections; never more than requests in flight.
@@ -40,6 +46,16 @@ pub struct Plan {
     pub names: String,
     /// How long to run before anything counts.
     pub warmup: Duration,
+}
+
+/// What only the other side may see.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
 }
 
 /// When a load ends.
@@ -135,7 +151,9 @@ impl Plan {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
             dialect: Dialect::default(),
+            tls: None,
             token: None,
+            token_in_clear: false,
             workload,
             connections,
             in_flight,

@@ -1,4 +1,5 @@
-//! One connection: dialling, reading into a buffer that is used again, and writing what there is.
+//! One connection: dialling, reading into a buffer that is used again, and writing what there is;
+//! in clear, or in TLS.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
@@ -6,6 +7,7 @@ use std::time::Duration;
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use rustls::ClientConnection;
 
 /// What is read at once, and more than any answer to us takes.
 const BUFFER_LEN: usize = 64 * 1024;
@@ -13,6 +15,7 @@ const BUFFER_LEN: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: Option<TcpStream>,
+    tls: Option<Box<ClientConnection>>,
     /// Until when a connection must come about; `None` once it has.
     dial_ends_at: Option<Duration>,
     /// Which address it goes to.
@@ -35,23 +38,26 @@ pub(super) enum Taken {
 impl Socket {
     pub(super) fn new(candidate: usize) -> Self {
         let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
-        Self { stream: None, dial_ends_at: None, candidate, failures: 0, buffer, len: 0 }
+        let (stream, tls) = (None, None);
+        Self { stream, tls, dial_ends_at: None, candidate, failures: 0, buffer, len: 0 }
     }
 
     pub(super) fn dial_ends_at(&self) -> Option<Duration> {
         self.dial_ends_at
     }
 
-    /// Begins a connection; the one before is closed.
+    /// Begins a connection, in TLS if that is given; the one before is closed.
     pub(super) fn dial(
         &mut self,
         address: SocketAddr,
+        tls: Option<ClientConnection>,
         registry: &Registry,
         token: Token,
         ends_at: Duration,
     ) -> io::Result<()> {
         self.len = 0;
         self.dial_ends_at = Some(ends_at);
+        self.tls = tls.map(Box::new);
         let stream = self.stream.insert(TcpStream::connect(address)?);
         registry.register(stream, token, Interest::READABLE | Interest::WRITABLE)
     }
@@ -78,7 +84,11 @@ impl Socket {
             return Ok(Taken::All);
         };
         let room = &mut self.buffer[self.len..];
-        match stream.read(room) {
+        let read = match &mut self.tls {
+            None => stream.read(room),
+            Some(tls) => decrypt(tls, stream, room),
+        };
+        match read {
             Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the connection was closed")),
             Ok(len) => {
                 let is_full = len == room.len();
@@ -106,6 +116,9 @@ impl Socket {
         let Some(stream) = self.stream.as_mut().filter(|_| self.dial_ends_at.is_none()) else {
             return Ok(());
         };
+        if let Some(tls) = &mut self.tls {
+            return encrypt(tls, stream, out);
+        }
         while !out.is_empty() {
             match stream.write(out) {
                 Ok(len) if len == out.len() => out.clear(),
@@ -120,4 +133,64 @@ impl Socket {
         }
         Ok(())
     }
+}
+
+/// Fills the room as far as the socket allows, and sends what the handshake asks for.
+fn decrypt(
+    tls: &mut ClientConnection,
+    stream: &mut TcpStream,
+    room: &mut [u8],
+) -> io::Result<usize> {
+    let mut filled = 0;
+    loop {
+        match tls.reader().read(&mut room[filled..]) {
+            // The room is full, or the other side said goodbye.
+            Ok(0) => return Ok(filled),
+            Ok(len) => {
+                filled += len;
+                continue;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            // Gone without a goodbye.
+            Err(_) => return Ok(filled),
+        }
+        match tls.read_tls(stream) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock && filled > 0 => return Ok(filled),
+            Err(error) => return Err(error),
+        }
+        let processed = tls.process_new_packets();
+        // Also the alert that says why not.
+        let pushed = push(tls, stream);
+        processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        pushed?;
+    }
+}
+
+/// Takes as much as rustls keeps, and sends as much as the socket takes.
+fn encrypt(
+    tls: &mut ClientConnection,
+    stream: &mut TcpStream,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    loop {
+        let taken = tls.writer().write(out)?;
+        out.drain(..taken);
+        push(tls, stream)?;
+        if out.is_empty() || taken == 0 {
+            return Ok(());
+        }
+    }
+}
+
+fn push(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
+    while tls.wants_write() {
+        match tls.write_tls(stream) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
