@@ -11,15 +11,22 @@ use std::sync::mpsc::RecvTimeoutError;
 use paxoslease::Config;
 use paxoslease_server::Server;
 use sd_notify::NotifyState;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use tracing_subscriber::filter::LevelFilter;
 
 use self::report::{LOOK_EVERY, Report};
 use crate::args::ServeArgs;
-use crate::{Verdict, log, output, signals};
+use crate::signals::{self, Asked};
+use crate::{Verdict, log, output};
 
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
-    let config = plan::config(&args)?;
+    let config = match plan::config(&args) {
+        Err(error) => match error.downcast::<clap::Error>() {
+            Ok(misused) => misused.exit(),
+            Err(error) => return Err(error),
+        },
+        planned => planned?,
+    };
     if args.check {
         plan::check_files(&config)?;
         let text = if args.json { plan::json(&config) } else { plan::text(&config) };
@@ -27,7 +34,7 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
         return Ok(Verdict::Well);
     }
     log::begin(&args.log, LevelFilter::INFO)?;
-    let stop = if args.with_parent { signals::stop_with_parent()? } else { signals::stop()? };
+    let asked = signals::stop_or_reload(args.with_parent)?;
     announce(&config);
     let server = Server::start(config)?;
     for (what, address) in [("clients", server.clients()), ("http", server.http())] {
@@ -46,9 +53,12 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
                 output::to_stdout(&format!("{}\n", serde_json::to_string(&status)?))?;
             }
         }
-        match stop.recv_timeout(LOOK_EVERY) {
+        match asked.recv_timeout(LOOK_EVERY) {
             Err(RecvTimeoutError::Timeout) => {}
-            asked => break asked?,
+            asked => match asked? {
+                Asked::Stop(by) => break by,
+                Asked::Reload => reload(&server, &args),
+            },
         }
     };
     info!("{stopped_by}: stopping");
@@ -56,6 +66,19 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
     server.shutdown();
     info!("stopped");
     Ok(Verdict::Well)
+}
+
+/// Certificates and tokens anew. What cannot be used leaves everything as it was.
+fn reload(server: &Server, args: &ServeArgs) {
+    match server.reload(|| Ok(plan::config(args)?)) {
+        Ok(reloaded) => {
+            info!(access = reloaded.access, "SIGHUP: certificates and tokens were read again");
+            if reloaded.needs_restart {
+                warn!("the configuration has other changes too, which take a restart");
+            }
+        }
+        Err(error) => error!("SIGHUP: nothing was changed: {error}"),
+    }
 }
 
 /// Tells systemd, if it started this.
@@ -76,6 +99,8 @@ fn announce(config: &Config) {
         max_lease = ?config.max_lease,
         data_dir = config.data_dir.as_ref().map(|path| path.display().to_string()),
         tls = config.tls.is_some(),
+        tls_clients = config.tls.as_ref().map(|tls| tls.clients.to_string()),
+        access = config.access.len(),
         "starting"
     );
 }

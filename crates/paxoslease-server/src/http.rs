@@ -2,7 +2,8 @@
 //!
 //! [`Http`] is a thread of its own with a runtime on it, beside a node whose own threads never see
 //! one. It keeps no state of leases: whatever is asked goes to the node, and a client that goes
-//! away takes its question with it (P8). There is no TLS here and no access control yet.
+//! away takes its question with it (P8). It speaks TLS if the node's configuration has clients do
+//! so, and asks a [`Gate`] who may do what.
 
 mod cell;
 mod document;
@@ -11,6 +12,7 @@ mod input;
 mod leases;
 mod page;
 mod patient;
+mod permit;
 mod refusal;
 mod router;
 mod serve;
@@ -31,7 +33,9 @@ use tokio::sync::{oneshot, watch as signal};
 pub use router::openapi;
 pub use serve::run;
 
+use crate::Gate;
 use crate::metrics::Metrics;
+use guest::Notices;
 use refusal::Refusal;
 
 /// The longest body of a request, in bytes.
@@ -45,7 +49,7 @@ pub struct Bounds {
     pub connections: u32,
     /// Acquires of one connection, on average; what is over is refused.
     pub acquires_per_second: Option<u32>,
-    /// How long a connection may be idle, or take to send the head of a request.
+    /// How long a connection may be idle, take for its TLS handshake, or take to send the head of a request.
     pub head_timeout: Duration,
     /// How long it may take to send the body.
     pub body_timeout: Duration,
@@ -87,6 +91,7 @@ impl Http {
         node: Node,
         listener: TcpListener,
         metrics: Metrics,
+        gate: Gate,
         bounds: Bounds,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -100,7 +105,7 @@ impl Http {
             let recorder = metrics.recorder();
             let shutdown = async { drop(stopped.await) };
             ::metrics::with_local_recorder(&*recorder, || {
-                runtime.block_on(run(listener, node, metrics, bounds, shutdown));
+                runtime.block_on(run(listener, (node, gate), metrics, bounds, shutdown));
                 // Within the recorder: connections that are cut off count themselves out.
                 drop(runtime);
             });
@@ -139,6 +144,8 @@ struct App {
     node: Node,
     remote: Remote,
     metrics: Metrics,
+    gate: Gate,
+    notices: Arc<Notices>,
     document: Arc<str>,
     body_timeout: Duration,
     stopping: signal::Receiver<bool>,

@@ -6,7 +6,9 @@
 pub mod http;
 pub mod metrics;
 
+mod access;
 mod resp;
 mod server;
 
-pub use server::{Server, StartError};
+pub use access::Gate;
+pub use server::{ReloadError, Reloaded, Server, StartError};

@@ -31,7 +31,7 @@ enum Kind {
 }
 
 /// Everything this process publishes, and what it means.
-const DESCRIPTIONS: [(Kind, &str, &str); 20] = {
+const DESCRIPTIONS: [(Kind, &str, &str); 22] = {
     use Kind::{Counter as C, Gauge as G, Histogram as H};
     [
         (C, "paxoslease_acquires_total", "Acquires that ended, by result."),
@@ -55,6 +55,12 @@ const DESCRIPTIONS: [(Kind, &str, &str); 20] = {
         (G, "paxoslease_turn_seconds_max", "The longest turn of a thread since the start."),
         (C, "paxoslease_commands_total", "RESP commands that came, by command."),
         (C, "paxoslease_limited_total", "What was refused or cut off, by the limit it ran into."),
+        (C, "paxoslease_refused_total", "Clients refused over TLS, tokens or what these allow."),
+        (
+            C,
+            "paxoslease_reloads_total",
+            "Times certificates and tokens were read again, by result.",
+        ),
         (G, "paxoslease_connections", "RESP connections that are open."),
         (C, "paxoslease_http_requests_total", "HTTP requests answered, by route and status."),
         (G, "paxoslease_http_connections", "HTTP connections that are open."),

@@ -13,78 +13,46 @@ mod command;
 mod complaint;
 mod execute;
 mod halves;
+mod house;
 mod output;
 pub(crate) mod pace;
-mod pattern;
 mod reply;
 mod session;
+mod standing;
 pub(crate) mod tally;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use paxoslease::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant};
-use paxoslease::{Config, Limits};
+use paxoslease::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Seldom};
+use paxoslease::{Config, Verb};
 use paxoslease_wire::resp::{Request, put_error};
+use tokio::sync::watch;
 
+use crate::Gate;
+use crate::access::{Place, Rules};
 use asks::{Asks, Owner};
 use complaint::Complaint;
+use execute::TLS;
 use halves::Halves;
+use house::House;
 use pace::Pace;
 use reply::put_stopping;
 use session::Session;
 use tally::{Limit, Tally};
 
-/// A client that takes nothing for this long, while there is something for it, is given up.
-const SLOW_READER_AFTER: Duration = Duration::from_secs(60);
-
-/// A client that has not finished a request this long after it began is given up.
-const HALF_REQUEST_AFTER: Duration = Duration::from_secs(30);
-
 /// Requests looked at before they are carried out. More may be read at once, but who asks for pages
 /// of lists is answered one by one, and must not have all of them read for each.
 const FORESEEN_MAX: usize = 256;
 
-/// What the sessions of all shards share.
-struct House {
-    cell: String,
-    node: u16,
-    role: String,
-    max_lease: Duration,
-    clock_drift_ppm: u32,
-    clock_granularity: Duration,
-    limits: Limits,
-    /// [`SLOW_READER_AFTER`], but in tests.
-    slow_reader_after: Duration,
-    /// [`HALF_REQUEST_AFTER`], but in tests.
-    half_request_after: Duration,
-    connections: AtomicUsize,
-    ids: AtomicU64,
-}
-
-impl House {
-    fn new(config: &Config) -> Self {
-        Self {
-            cell: config.cell.clone(),
-            node: config.node,
-            role: config.role.to_string(),
-            max_lease: config.max_lease,
-            clock_drift_ppm: config.clock_drift_ppm,
-            clock_granularity: config.clock_granularity,
-            limits: config.limits,
-            slow_reader_after: SLOW_READER_AFTER,
-            half_request_after: HALF_REQUEST_AFTER,
-            connections: AtomicUsize::new(0),
-            ids: AtomicU64::new(0),
-        }
-    }
-}
-
 /// Makes the front-end of each shard.
-pub(crate) fn front_ends(config: &Config) -> impl FnMut(u16) -> Box<dyn FrontEnd> + Send + use<> {
-    let house = Arc::new(House::new(config));
+pub(crate) fn front_ends(
+    config: &Config,
+    gate: &Gate,
+) -> impl FnMut(u16) -> Box<dyn FrontEnd> + Send + use<> {
+    let house = Arc::new(House { gate: gate.clone(), ..House::new(config) });
     move |_shard| Box::new(Sessions::new(Arc::clone(&house)))
 }
 
@@ -103,6 +71,10 @@ struct Sessions {
 /// What the sessions of one shard share.
 struct Common {
     house: Arc<House>,
+    gate: watch::Receiver<Arc<Rules>>,
+    /// As they were when this thread turned last.
+    rules: Arc<Rules>,
+    notices: Seldom,
     asks: Asks,
     /// Sessions to be flushed.
     dirty: Vec<usize>,
@@ -126,8 +98,10 @@ impl Common {
     }
 
     /// The cell as this node sees it, with the same words as everywhere.
-    fn status(&self, desk: &Desk<'_>) -> serde_json::Value {
-        let mut status = serde_json::to_value(desk.status()).expect("plain numbers and texts");
+    fn status(&self, desk: &Desk<'_>, place: Option<Place>) -> serde_json::Value {
+        let mut status = desk.status();
+        status.waiting.retain(|wanted| self.rules.allows(place, Verb::Admin, &wanted.name));
+        let mut status = serde_json::to_value(status).expect("plain numbers and texts");
         if let Some(fields) = status.as_object_mut() {
             fields.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
             fields.insert("connections".to_owned(), self.connections().into());
@@ -182,12 +156,17 @@ impl Common {
 
 impl Sessions {
     fn new(house: Arc<House>) -> Self {
+        let gate = house.gate.rules();
+        let rules = Arc::clone(&gate.borrow());
         Self {
             sessions: Vec::new(),
             count: 0,
             halves: Halves::new(house.half_request_after),
             common: Common {
                 house,
+                gate,
+                rules,
+                notices: Seldom::default(),
                 asks: Asks::default(),
                 dirty: Vec::new(),
                 watchers: Vec::new(),
@@ -300,6 +279,10 @@ impl FrontEnd for Sessions {
         let (mut request, mut consumed) = (Request::EMPTY, 0);
         while !session.is_closing {
             match request.read(&bytes[consumed..]) {
+                Ok(None) if bytes[consumed..].first() == Some(&TLS) => {
+                    let complaint = session.begins_with_tls(common, desk);
+                    session.complain(common, &complaint);
+                }
                 Ok(None) => {
                     let is_half = consumed < bytes.len();
                     self.halves.heard(conn.index(), desk.now(), consumed > 0, is_half);
@@ -397,7 +380,8 @@ impl FrontEnd for Sessions {
         for place in 0..self.common.watchers.len() {
             let watcher = self.common.watchers[place];
             if let Some(Some(session)) = self.sessions.get_mut(watcher)
-                && session.patterns.iter().any(|pattern| pattern.fits(name))
+                && session.patterns.iter().any(|pattern| pattern.fits(name.as_str()))
+                && self.common.rules.allows(session.place(), Verb::Read, name.as_str())
             {
                 session.hint(&mut self.common, desk, hint);
             }
@@ -406,6 +390,11 @@ impl FrontEnd for Sessions {
 
     fn tick(&mut self, desk: &mut Desk<'_>) {
         let now = desk.now();
+        if self.common.follow_rules() {
+            for session in self.sessions.iter_mut().flatten() {
+                session.recheck(&mut self.common, desk);
+            }
+        }
         self.look_for_halves(desk);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_for_slow_readers(desk);
@@ -445,6 +434,10 @@ impl FrontEnd for Sessions {
 
     fn is_done(&self) -> bool {
         self.count == 0 && self.common.asks.is_empty()
+    }
+
+    fn not_tls(&self) -> &'static [u8] {
+        b"-ERR this port speaks TLS; connect with it, as redis-cli --tls or rediss:// do\r\n"
     }
 }
 

@@ -1,11 +1,13 @@
 //! One daemon: a node, the sockets its clients come to, and the threads behind them.
 
+use std::error::Error;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 
 use paxoslease::front::Service;
-use paxoslease::{Config, Node};
+use paxoslease::{ClientTls, Config, ConfigError, Node, TlsError};
 
+use crate::Gate;
 use crate::http::{Bounds, Http};
 use crate::metrics::Metrics;
 use crate::resp;
@@ -37,6 +39,34 @@ pub enum StartError {
     },
 }
 
+/// Why a daemon goes on with the certificates and tokens it has. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// The configuration could not be read.
+    #[error("{0:#}")]
+    Read(Box<dyn Error + Send + Sync>),
+    /// The configuration makes no sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Certificate, key or authority cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// TLS can be given other certificates while it runs, but not be turned on, off or over.
+    #[error("`[tls]` or `tls.clients` came, went or changed; that takes a restart")]
+    Restart,
+}
+
+/// What a daemon took over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Reloaded {
+    /// How many entries `[[access]]` has now.
+    pub access: usize,
+    /// Whether something else differs too, which only a restart would take over.
+    pub needs_restart: bool,
+}
+
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AddrInUse => "; is another node running there? Give it another port",
@@ -52,6 +82,10 @@ pub struct Server {
     clients: Option<SocketAddr>,
     http_at: Option<SocketAddr>,
     http: Option<Http>,
+    /// As it was at the start.
+    config: Config,
+    gate: Gate,
+    metrics: Metrics,
 }
 
 impl Server {
@@ -77,18 +111,22 @@ impl Server {
         let clients_at = clients.as_ref().and_then(address_of);
         let http_at = http.as_ref().and_then(address_of);
         let bounds = Bounds::from(&config.limits);
+        let gate = Gate::new(&config.access);
         let service = Service {
             clients,
-            front: Box::new(resp::front_ends(&config)),
+            front: Box::new(resp::front_ends(&config, &gate)),
             recorder: Some(metrics.recorder()),
         };
-        let node = paxoslease::block_on(Node::start_with(config, peers, service))?;
-        let http = http.map(|socket| Http::start(node.clone(), socket, metrics, bounds));
+        let node = paxoslease::block_on(Node::start_with(config.clone(), peers, service))?;
+        let http = http
+            .map(|socket| Http::start(node.clone(), socket, metrics.clone(), gate.clone(), bounds));
         let http = http
             .transpose()
             .map_err(|source| StartError::System { what: "a thread for HTTP", source });
         match http {
-            Ok(http) => Ok(Self { node, clients: clients_at, http_at, http }),
+            Ok(http) => {
+                Ok(Self { node, clients: clients_at, http_at, http, config, gate, metrics })
+            }
             Err(error) => {
                 node.shutdown_blocking();
                 Err(error)
@@ -112,6 +150,44 @@ impl Server {
     #[must_use]
     pub const fn http(&self) -> Option<SocketAddr> {
         self.http_at
+    }
+
+    /// Reads the configuration again, by `read`, and takes over its certificates and tokens: the
+    /// former for connections to come, the latter at once and everywhere. No connection is dropped
+    /// and no lease is lost by it. Blocks this thread for a moment.
+    ///
+    /// # Errors
+    /// When something of it cannot be used. Then nothing is changed.
+    pub fn reload(
+        &self,
+        read: impl FnOnce() -> Result<Config, Box<dyn Error + Send + Sync>>,
+    ) -> Result<Reloaded, ReloadError> {
+        let outcome = read().map_err(ReloadError::Read).and_then(|config| self.take_over(config));
+        let result = if outcome.is_ok() { "done" } else { "failed" };
+        let count = || {
+            ::metrics::counter!("paxoslease_reloads_total", "result" => result).increment(1);
+        };
+        ::metrics::with_local_recorder(&*self.metrics.recorder(), count);
+        outcome
+    }
+
+    fn take_over(&self, mut config: Config) -> Result<Reloaded, ReloadError> {
+        config.check()?;
+        let way = |config: &Config| -> Option<ClientTls> { Some(config.tls.as_ref()?.clients) };
+        if way(&config) != way(&self.config) {
+            return Err(ReloadError::Restart);
+        }
+        if let Some(files) = &config.tls {
+            self.node.reload_tls(files)?;
+        }
+        self.gate.change(&config.access);
+        // Every thread that serves clients has turned once when this is answered, and has the new
+        // rules when it turns. One that is gone serves nobody.
+        let _stopped = paxoslease::block_on(self.node.status());
+        let access = config.access.len();
+        config.tls.clone_from(&self.config.tls);
+        config.access.clone_from(&self.config.access);
+        Ok(Reloaded { access, needs_restart: config != self.config })
     }
 
     /// Stops cleanly, blocking this thread: accepts nobody any more, turns away whoever waits,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use paxoslease::{Role, parse_duration};
+use paxoslease::{ClientTls, Role, parse_duration};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 const DEV_HELP: &str = "\
@@ -22,7 +22,9 @@ paxoslease serve --config <FILE> [OPTIONS]
 const SERVE_HELP: &str = "\
 A node of three, without a file:
   paxoslease serve --node 1 --data-dir /var/lib/paxoslease \\
-      --peer 1=10.0.0.1:7401 --peer 2=10.0.0.2:7401 --peer 3=10.0.0.3:7401
+      --peer 1=10.0.0.1:7401 --peer 2=10.0.0.2:7401 --peer 3=10.0.0.3:7401 \\
+      --tls-cert node-1.pem --tls-key node-1.key --tls-ca ca.pem --tls-clients server \\
+      --listen-clients 0.0.0.0:7400 --listen-http 0.0.0.0:7402
 
 The same as a file, for `--config`:
   node     = 1
@@ -35,8 +37,14 @@ The same as a file, for `--config`:
   [listen]
   clients = \"0.0.0.0:7400\"
   http    = \"0.0.0.0:7402\"
+  [tls]
+  cert    = \"node-1.pem\"
+  key     = \"node-1.key\"
+  ca      = \"ca.pem\"
+  clients = \"server\"
 
 An option counts before its environment variable, and that before the file.
+SIGHUP has it read its certificates and the tokens of its file again; nobody is disconnected.
 SIGTERM or Ctrl-C stops the node cleanly: with a data folder it then votes at once when it starts
 again. A second one ends the process at once.
 Exit code: 0 when it was stopped, 2 for bad usage or configuration, 1 for anything else.";
@@ -133,7 +141,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", env = "PAXOSLEASE_SPIN", value_parser = parse_duration)]
     pub(crate) spin: Option<Duration>,
 
-    /// This node's certificate, as PEM; with it, peers speak mutual TLS
+    /// This node's certificate, as PEM; with it, peers speak mutual TLS, and clients as
+    /// --tls-clients says
     #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TLS_CERT")]
     pub(crate) tls_cert: Option<PathBuf>,
 
@@ -144,6 +153,17 @@ pub(crate) struct ServeArgs {
     /// Who signs the certificates of the cell, as PEM
     #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TLS_CA")]
     pub(crate) tls_ca: Option<PathBuf>,
+
+    /// How to speak to clients, by RESP and HTTP: in clear; in TLS; or in TLS with certificates of
+    /// their own [default: off]
+    #[arg(long, value_name = "HOW", env = "PAXOSLEASE_TLS_CLIENTS")]
+    #[arg(value_parser = client_tls_parser())]
+    pub(crate) tls_clients: Option<ClientTls>,
+
+    /// Let bytes in clear leave this machine: for networks that are trusted. Without this, a node
+    /// whose addresses are not all loopback, and who has no TLS for them, does not start
+    #[arg(long, env = "PAXOSLEASE_INSECURE_PLAINTEXT")]
+    pub(crate) insecure_plaintext: bool,
 
     /// A bound of the table `[limits]`, such as leases=1000000; once for each
     #[arg(long = "limit", value_name = "KEY=N", env = "PAXOSLEASE_LIMITS")]
@@ -212,6 +232,11 @@ fn parse_peer(text: &str) -> Result<(u16, String), String> {
 fn role_parser() -> impl clap::builder::TypedValueParser<Value = Role> {
     PossibleValuesParser::new(["member", "proposer"])
         .map(|role| role.parse().expect("only these two get here"))
+}
+
+fn client_tls_parser() -> impl clap::builder::TypedValueParser<Value = ClientTls> {
+    PossibleValuesParser::new(["off", "server", "mutual"])
+        .map(|how| how.parse().expect("only these three get here"))
 }
 
 /// `Targets` takes a misspelt level for a module and then logs nothing else: refused here.

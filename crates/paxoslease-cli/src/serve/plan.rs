@@ -5,7 +5,7 @@ use std::fs::File;
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use paxoslease::{Config, Role, Tls, TlsError};
+use paxoslease::{ClientTls, Config, Role, Tls, TlsError};
 use serde_json::json;
 
 use crate::args::{Args, ServeArgs};
@@ -13,7 +13,7 @@ use crate::args::{Args, ServeArgs};
 /// The name of a cell that nobody named.
 const CELL_DEFAULT: &str = "default";
 
-/// Resolves and checks it. What contradicts itself among the options ends the process.
+/// Resolves and checks it. What contradicts itself among the options is an error of usage.
 pub(super) fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     let mut config = match &args.config {
         Some(path) => Config::load(path)?,
@@ -24,7 +24,8 @@ pub(super) fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     }
     for (id, address) in &args.peers {
         if let Some(other) = config.peers.insert(*id, address.clone()) {
-            refuse(&format!("node {id} is given twice, as {other} and as {address}; drop one"));
+            let why = format!("node {id} is given twice, as {other} and as {address}; drop one");
+            return Err(misused(&why));
         }
     }
     override_with(&mut config.cell, &args.cell);
@@ -38,14 +39,15 @@ pub(super) fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     config.listen.http = args.listen_http.clone().or(config.listen.http);
     for limit in &args.limits {
         if let Err(error) = config.limits.set(limit) {
-            refuse(&format!("--limit {limit}: {}", error.problem()));
+            return Err(misused(&format!("--limit {limit}: {}", error.problem())));
         }
     }
     config.new_cell |= args.new_cell;
     config.data_dir = args.data_dir.clone().or(config.data_dir);
     config.shards = args.shards.or(config.shards);
     config.reset_stable_record |= args.reset_stable_record;
-    config.tls = tls(args, config.tls);
+    config.tls = tls(args, config.tls)?;
+    config.listen.allow_plaintext |= args.insecure_plaintext;
     config.check()?;
     Ok(config)
 }
@@ -56,27 +58,28 @@ fn override_with<T: Clone>(setting: &mut T, option: &Option<T>) {
     }
 }
 
-fn tls(args: &ServeArgs, file: Option<Tls>) -> Option<Tls> {
-    let (cert, key, ca) = match file {
-        Some(Tls { cert, key, ca, .. }) => (Some(cert), Some(key), Some(ca)),
-        None => (None, None, None),
+fn tls(args: &ServeArgs, file: Option<Tls>) -> anyhow::Result<Option<Tls>> {
+    let (cert, key, ca, clients) = match file {
+        Some(Tls { cert, key, ca, clients, .. }) => (Some(cert), Some(key), Some(ca), clients),
+        None => (None, None, None, ClientTls::Off),
     };
     let cert = args.tls_cert.clone().or(cert);
     let key = args.tls_key.clone().or(key);
     let ca = args.tls_ca.clone().or(ca);
+    let clients = args.tls_clients.unwrap_or(clients);
     match (cert, key, ca) {
-        (Some(cert), Some(key), Some(ca)) => Some(Tls::new(cert, key, ca)),
-        (None, None, None) => None,
-        _ => refuse("TLS between peers needs --tls-cert, --tls-key and --tls-ca, or none of them"),
+        (Some(cert), Some(key), Some(ca)) => Ok(Some(Tls::new(cert, key, ca).clients(clients))),
+        (None, None, None) if clients == ClientTls::Off => Ok(None),
+        _ => Err(misused("TLS needs --tls-cert, --tls-key and --tls-ca, or none of them")),
     }
 }
 
-/// In the words and with the exit code of any other bad usage.
-fn refuse(why: &str) -> ! {
+/// In the words of any other bad usage.
+fn misused(why: &str) -> anyhow::Error {
     let mut definition = Args::command();
     definition.build();
     let serve = definition.find_subcommand_mut("serve").expect("it is being run");
-    serve.error(ErrorKind::ArgumentConflict, why).exit()
+    serve.error(ErrorKind::ArgumentConflict, why).into()
 }
 
 /// Whether the files of TLS can be read. What is in them is looked at when the node starts.
@@ -113,9 +116,18 @@ pub(super) fn text(config: &Config) -> String {
         Some(address) => line("peers", &format!("on {address}, {encrypted}")),
         None => line("peers", &format!("connects to the members, {encrypted}")),
     }
-    let on = |address: Option<&str>| address.map_or("off".to_owned(), |at| format!("on {at}"));
+    let way = match config.tls.as_ref().map_or(ClientTls::Off, |tls| tls.clients) {
+        ClientTls::Off => "in clear",
+        ClientTls::Server => "TLS",
+        ClientTls::Mutual => "mutual TLS",
+    };
+    let on = |at: Option<&str>| at.map_or("off".to_owned(), |at| format!("on {at}, {way}"));
     line("clients", &on(config.listen.for_clients()));
     line("http", &on(config.listen.for_http()));
+    match config.access.len() {
+        0 => line("access", "whoever can connect may do everything"),
+        entries => line("access", &format!("by token, {entries} in [[access]]")),
+    }
     line("max lease", &format!("{max_lease:?}, clocks off by up to {clock_drift_ppm} ppm"));
     match (&config.data_dir, config.role) {
         (Some(path), _) => line("data", &path.display().to_string()),
@@ -151,6 +163,8 @@ pub(super) fn json(config: &Config) -> String {
         "clock_drift_ppm": config.clock_drift_ppm,
         "data_dir": config.data_dir,
         "tls": config.tls.is_some(),
+        "tls_clients": config.tls.as_ref().map_or(ClientTls::Off, |tls| tls.clients).to_string(),
+        "access": config.access.len(),
         "shards": config.shards,
         "new_cell": config.new_cell,
         "reset_stable_record": config.reset_stable_record,

@@ -1,5 +1,6 @@
 //! Real processes that run nodes: `dev` and `serve`.
 
+mod access;
 mod certs;
 mod dev;
 mod options;

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::support::{outcome, paxoslease, scratch};
 
-const NODE: &[&str] = &["serve", "--check", "--node=1", "--peer=1=a:1", "--peer=2=b:1"];
+const NODE: &[&str] =
+    &["serve", "--check", "--node=1", "--peer=1=a:1", "--peer=2=b:1", "--insecure-plaintext"];
 
 fn file(name: &str, text: &str) -> PathBuf {
     let path = scratch(name).join("node.toml");
@@ -26,7 +27,7 @@ fn an_option_counts_before_a_variable_and_that_before_the_file() {
          [peers]\n1 = \"file:1\"\n2 = \"file:2\"\n",
     );
     let mut command = paxoslease(&["serve", "--check", "--json", "--config", utf8(&path)]);
-    command.args(["--max-lease", "3s", "--data-dir", "/of/option"]);
+    command.args(["--max-lease", "3s", "--data-dir", "/of/option", "--insecure-plaintext"]);
     command.env("PAXOSLEASE_MAX_LEASE", "2s").env("PAXOSLEASE_SHARDS", "2");
     command.env("PAXOSLEASE_PEERS", "1=env:1,3=env:3");
     let (code, stdout, stderr) = outcome(command);
@@ -77,7 +78,7 @@ fn bad_options_exit_2_and_say_why() {
         (&["--listen-clients=nowhere"], "`listen.clients` is \"nowhere\": it has no port"),
         (&["--new-cell"], "`new_cell`"),
         (&["--reset-stable-record"], "there is no `data_dir`"),
-        (&["--tls-cert=x"], "TLS between peers needs --tls-cert, --tls-key and --tls-ca"),
+        (&["--tls-cert=x"], "TLS needs --tls-cert, --tls-key and --tls-ca"),
         (&["--log=verbose"], "expected off, error, warn, info, debug or trace"),
         (&["--tls-cert", utf8(&no_file), "--tls-key=x", "--tls-ca=x"], "cannot read "),
         (&["--config", utf8(&no_file)], "cannot read the configuration"),

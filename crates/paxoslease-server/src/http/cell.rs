@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use axum::{Extension, Json};
 use paxoslease::{PeerStatus, Role, Status};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::App;
 use super::document::{NotReady, NotTold};
+use super::permit::Permit;
 use super::refusal::{Changed, ErrorBody, Problem, Refusal};
 
 /// The cell as this node sees it.
@@ -109,8 +110,12 @@ pub(super) struct Rates {
     get, path = "/v1/cell", operation_id = "cell", tag = "hints",
     responses((status = 200, description = "The cell, as this node sees it", body = Cell), NotTold),
 )]
-pub(super) async fn cell(State(app): State<App>) -> Result<Json<Cell>, Refusal> {
-    let status = app.status().await?;
+pub(super) async fn cell(
+    State(app): State<App>,
+    Extension(permit): Extension<Permit>,
+) -> Result<Json<Cell>, Refusal> {
+    let mut status = app.status().await?;
+    status.waiting.retain(|wanted| permit.mentions(&wanted.name));
     let problem = unready(&status).map(|refusal| refusal.body());
     Ok(Json(Cell { status, problem }))
 }

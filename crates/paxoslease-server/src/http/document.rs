@@ -33,7 +33,11 @@ use super::refusal::{Changed, ErrorBody, Problem, Refusal};
             **Waiting.** A client that goes away while its acquire waits leaves the queue.\n\n\
             **Errors** are JSON with `error`, for programs, and `message`, for people. Besides \
             those listed: 404 for other paths, 405 for other methods, and 429 for connections \
-            over the limit.",
+            over the limit.\n\n\
+            **Tokens.** Where the node has an `[[access]]`, requests bring their token as \
+            `authorization: Bearer`, or as the password of `Basic`. Without one that is known they \
+            get 401 `unauthorized`; for what it does not allow, 403 `forbidden`. `/healthz`, \
+            `/readyz` and this document take none. Lists and watches show what the token may read.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
     components(schemas(ErrorBody)),

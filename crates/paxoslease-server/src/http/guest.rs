@@ -1,14 +1,20 @@
 //! Whoever is at the other end of a connection, and how fast they may go.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
 use metrics::counter;
-use paxoslease::front::Instant;
+use paxoslease::front::{Instant, Seldom};
 
 use super::Bounds;
 use super::refusal::Refusal;
 use crate::resp::pace::Pace;
+
+/// Requests without a good token on one connection; the last of them ends it.
+pub(super) const UNAUTHORIZED_MAX: u32 = 4;
 
 /// The other end of one connection. Clones are the same.
 #[derive(Clone)]
@@ -16,13 +22,25 @@ pub(super) struct Guest {
     pub(super) address: SocketAddr,
     came_at: tokio::time::Instant,
     acquires: Option<(u32, Arc<Mutex<Pace>>)>,
+    unauthorized: Arc<AtomicU32>,
 }
 
 impl Guest {
     pub(super) fn new(address: SocketAddr, bounds: &Bounds) -> Self {
         let pace = |per_second| (per_second, Arc::new(Mutex::new(Pace::new(per_second))));
         let came_at = tokio::time::Instant::now();
-        Self { address, came_at, acquires: bounds.acquires_per_second.map(pace) }
+        let acquires = bounds.acquires_per_second.map(pace);
+        Self { address, came_at, acquires, unauthorized: Arc::default() }
+    }
+
+    /// Was answered like this; one that keeps guessing has to come again for it.
+    pub(super) fn answered(&self, mut response: Response) -> Response {
+        if response.status() == StatusCode::UNAUTHORIZED
+            && self.unauthorized.fetch_add(1, Ordering::Relaxed) + 1 >= UNAUTHORIZED_MAX
+        {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
 
     /// One more acquire, if that is not too fast.
@@ -36,6 +54,25 @@ impl Guest {
         limited("acquires_per_second");
         let problem = format!("more than {per_second} acquires a second on this connection");
         Err(Refusal::Busy(problem))
+    }
+}
+
+/// When to log what anybody can bring about.
+pub(super) struct Notices {
+    since: tokio::time::Instant,
+    seldom: Mutex<Seldom>,
+}
+
+impl Notices {
+    pub(super) fn new() -> Self {
+        Self { since: tokio::time::Instant::now(), seldom: Mutex::default() }
+    }
+
+    /// As [`Seldom::again`].
+    pub(super) fn again(&self) -> Option<u64> {
+        let nanos = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut seldom = self.seldom.lock().unwrap_or_else(PoisonError::into_inner);
+        seldom.again(Instant::from_nanos(nanos))
     }
 }
 

@@ -17,6 +17,7 @@ use paxoslease::{TextError, parse_duration};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
+use super::permit::Permit;
 use super::refusal::Refusal;
 use super::{App, BODY_MAX};
 
@@ -45,6 +46,9 @@ impl FromRequestParts<App> for LeaseName {
         let path = Path::<String>::from_request_parts(parts, app).await;
         let Path(text) = path.map_err(|_| Refusal::Name(TextError::NotUtf8))?;
         let name = Name::new(&text).map_err(Refusal::Name)?;
+        if let Some(permit) = parts.extensions.get::<Permit>() {
+            permit.check(name.as_str())?;
+        }
         Ok(Self(Label::new(name, Holder::NONE)))
     }
 }

@@ -13,6 +13,7 @@ use super::App;
 use super::document::{NotAcquired, NotInspected, NotListed, NotReleased, NotRenewed};
 use super::guest::{Guest, limited};
 use super::input::{Body, Fields, FromFields, LeaseName, Parameters, required};
+use super::permit::Permit;
 use super::refusal::{Changed, Refusal, millis_down};
 use crate::resp::tally::Limit;
 
@@ -81,6 +82,7 @@ pub(super) struct Grant {
 pub(super) async fn acquire(
     State(app): State<App>,
     Extension(guest): Extension<Guest>,
+    Extension(permit): Extension<Permit>,
     name: LeaseName,
     Body(Acquire { ttl, wait, holder }): Body<Acquire>,
 ) -> Result<Json<Grant>, Refusal> {
@@ -89,7 +91,12 @@ pub(super) async fn acquire(
     guest.acquires()?;
     let asking = app.remote.acquire(name.name(), asked, ttl, wait);
     // P8: whichever way this future ends without an answer, dropping `asking` takes it back.
-    match app.unless_stopping(asking).await? {
+    let answer = tokio::select! {
+        biased;
+        answer = app.unless_stopping(asking) => answer?,
+        refusal = permit.withdrawn(name.name().as_str()) => return Err(refusal),
+    };
+    match answer {
         Answer::Granted { fence, ttl, waited } => Ok(Json(Grant {
             name: name.to_string(),
             fence: fence.to_string(),
@@ -311,16 +318,19 @@ pub(super) struct Page {
 )]
 pub(super) async fn list(
     State(app): State<App>,
+    Extension(permit): Extension<Permit>,
     Parameters(List { prefix, limit, cursor }): Parameters<List>,
 ) -> Result<Json<Page>, Refusal> {
-    let (leases, cursor) = app.page(&prefix, limit, cursor).await?;
+    permit.check_within(&prefix)?;
+    let (leases, cursor) = app.page(&permit, &prefix, limit, cursor).await?;
     Ok(Json(Page { leases, cursor: cursor.map(|cursor| cursor.to_string()) }))
 }
 
 impl App {
-    /// Leases from `cursor` on, and where to go on.
+    /// Leases from `cursor` on that may be shown, and where to go on.
     pub(super) async fn page(
         &self,
+        permit: &Permit,
         prefix: &str,
         limit: u32,
         mut cursor: Cursor,
@@ -333,7 +343,8 @@ impl App {
             }
             match self.remote.list(cursor, prefix, missing).await {
                 Answer::Listed { leases, next } => {
-                    page.extend(leases.into_iter().map(lease));
+                    let shown = |seen: &Sighting| permit.shows(seen.label.name().as_str());
+                    page.extend(leases.into_iter().filter(shown).map(lease));
                     let Some(next) = next else { return Ok((page, None)) };
                     cursor = next;
                 }

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{Html, IntoResponse};
@@ -17,6 +18,7 @@ use super::cell::unready;
 use super::document::NotListed;
 use super::input::Parameters;
 use super::leases::Lease;
+use super::permit::Permit;
 use super::refusal::Refusal;
 use super::watch::Look;
 
@@ -38,10 +40,11 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 )]
 pub(super) async fn page(
     State(app): State<App>,
+    Extension(permit): Extension<Permit>,
     Parameters(Look { prefix }): Parameters<Look>,
 ) -> Result<impl IntoResponse, Refusal> {
     let status = app.status().await?;
-    let (mut leases, next) = app.page(&prefix, ROWS_MAX, Cursor::START).await?;
+    let (mut leases, next) = app.page(&permit, &prefix, ROWS_MAX, Cursor::START).await?;
     leases.sort_by(|one, other| one.name.cmp(&other.name));
     let more = match next {
         Some(_) => "and more: narrow it down by how names begin",

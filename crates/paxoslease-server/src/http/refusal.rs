@@ -13,6 +13,9 @@ use paxoslease::{TextError, TtlError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::permit;
+use crate::access::Denied;
+
 /// Why something was not done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Refusal {
@@ -50,6 +53,10 @@ pub(super) enum Refusal {
     MediaType,
     #[error("{0}; try again later or raise the limit; nothing was changed that outlives the ttl")]
     Busy(String),
+    #[error("{}{}; nothing was changed", .0, how_to_show(.0))]
+    Denied(Denied),
+    #[error("this port speaks HTTPS; ask again with https://; nothing was changed")]
+    NotTls,
     #[error("this node is stopping; ask another; nothing was changed that outlives the ttl")]
     Stopping,
 }
@@ -140,6 +147,9 @@ pub(super) enum Code {
     MediaType,
     Busy,
     Stopping,
+    Unauthorized,
+    Forbidden,
+    Tls,
 }
 
 /// What went wrong. `message` is for people and may change; `error` is for programs and will not.
@@ -184,6 +194,9 @@ impl Refusal {
             Self::Name(_) => Code::Name,
             Self::Holder(_) => Code::Holder,
             Self::BadRequest(_) => Code::BadRequest,
+            Self::Denied(Denied::NotPermitted { .. }) => Code::Forbidden,
+            Self::Denied(Denied::NoToken | Denied::UnknownToken) => Code::Unauthorized,
+            Self::NotTls => Code::Tls,
             Self::Slow(_) => Code::Timeout,
             Self::Method { .. } => Code::MethodNotAllowed,
             Self::TooLarge { .. } => Code::TooLarge,
@@ -198,7 +211,11 @@ impl Refusal {
             Code::Held => StatusCode::CONFLICT,
             Code::NotHeld => StatusCode::GONE,
             Code::NoQuorum | Code::Quarantine | Code::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-            Code::Ttl | Code::Name | Code::Holder | Code::BadRequest => StatusCode::BAD_REQUEST,
+            Code::Ttl | Code::Name | Code::Holder | Code::BadRequest | Code::Tls => {
+                StatusCode::BAD_REQUEST
+            }
+            Code::Unauthorized => StatusCode::UNAUTHORIZED,
+            Code::Forbidden => StatusCode::FORBIDDEN,
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::Timeout => StatusCode::REQUEST_TIMEOUT,
             Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -238,7 +255,22 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        (self.status(), Json(self.body())).into_response()
+        let mut response = (self.status(), Json(self.body())).into_response();
+        if let Self::Denied(denied) = &self {
+            permit::count(denied);
+            if self.code() == Code::Unauthorized {
+                permit::challenge(response.headers_mut());
+            }
+        }
+        response
+    }
+}
+
+/// Who shows no good token is told how to.
+const fn how_to_show(denied: &Denied) -> &'static str {
+    match denied {
+        Denied::NoToken | Denied::UnknownToken => "; send it as authorization: Bearer <token>",
+        Denied::NotPermitted { .. } => "",
     }
 }
 

@@ -1,12 +1,11 @@
 //! Which path is served by whom, and what happens to every request on its way.
 //!
 //! Routes and OpenAPI document are one declaration. There are no CORS headers: pages of other
-//! origins are not to speak to a cell, and browsers keep them from it. There is no authentication
-//! either, yet; it belongs into [`every_request`], the one place that all requests pass.
+//! origins are not to speak to a cell, and browsers keep them from it.
 
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header, uri};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::{Router, http};
 use metrics::counter;
@@ -15,6 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::document::Document;
+use super::permit::authorize;
 use super::refusal::Refusal;
 use super::{App, BODY_MAX, cell, leases, page, watch};
 
@@ -52,6 +52,7 @@ pub(super) fn router(app: App) -> Router {
         })
         .fallback(async |uri: Uri| Refusal::NoSuchPath { path: uri.path().to_owned() })
         .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(from_fn_with_state(app.clone(), authorize))
         .layer(from_fn(every_request))
         .with_state(app)
 }

@@ -1,5 +1,6 @@
 //! The loop that accepts connections, and how it ends.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -13,20 +14,24 @@ use axum::response::{IntoResponse as _, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use metrics::gauge;
+use metrics::{counter, gauge};
 use paxoslease::Node;
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as signal};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tower::ServiceExt as _;
 
-use super::guest::{Guest, limited};
+use super::guest::{Guest, Notices, limited};
 use super::patient::Patient;
 use super::refusal::Refusal;
 use super::router::{count, join_name, openapi, router};
 use super::{App, Bounds};
+use crate::Gate;
 use crate::metrics::Metrics;
 
 /// The longest head of a request, in bytes: a name of 512 bytes, percent-encoded, and plenty.
@@ -45,16 +50,19 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 /// Serves a node on `listener` until `shutdown` comes to its end; then lets requests finish.
 pub async fn run(
     listener: TcpListener,
-    node: Node,
+    (node, gate): (Node, Gate),
     metrics: Metrics,
     bounds: Bounds,
     shutdown: impl Future<Output = ()>,
 ) {
     let (stop, stopping) = signal::channel(false);
+    let notices = Arc::new(Notices::new());
     let app = App {
         remote: node.remote(),
-        node,
+        node: node.clone(),
         metrics,
+        gate,
+        notices: Arc::clone(&notices),
         document: openapi().into(),
         body_timeout: bounds.body_timeout,
         stopping,
@@ -65,6 +73,8 @@ pub async fn run(
         porch: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
         bounds,
         leaving: GracefulShutdown::new(),
+        node,
+        notices,
     };
     let mut shutdown = pin!(shutdown);
     loop {
@@ -103,6 +113,9 @@ struct Doorman {
     porch: Arc<Semaphore>,
     bounds: Bounds,
     leaving: GracefulShutdown,
+    /// Knows how to speak TLS, if that is how.
+    node: Node,
+    notices: Arc<Notices>,
 }
 
 impl Doorman {
@@ -118,42 +131,118 @@ impl Doorman {
                 request.extensions_mut().insert(guest.clone());
                 request
             });
-            let service = TowerToHyperService::new(service);
-            self.serve(stream, service, self.bounds.head_timeout, Seat::new(seat));
+            self.serve((stream, from), service, self.bounds.head_timeout, Seat::new(seat));
             return;
         }
         limited("http_connections");
         if let Ok(step) = Arc::clone(&self.porch).try_acquire_owned() {
             let service = tower::service_fn(turn_away);
-            self.serve(stream, TowerToHyperService::new(service), TURNED_AWAY_TIMEOUT, step);
+            self.serve((stream, from), service, TURNED_AWAY_TIMEOUT, step);
         }
     }
 
     /// `seat` is kept for as long as the connection is.
     fn serve<S>(
         &self,
-        stream: TcpStream,
+        (stream, from): (TcpStream, SocketAddr),
         service: S,
         head_timeout: Duration,
         seat: impl Send + 'static,
     ) where
-        S: hyper::service::HttpService<Incoming, ResBody = axum::body::Body> + Send + 'static,
-        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-        S::Future: Send,
+        S: Service,
     {
-        let stream = Patient::new(stream, self.bounds.write_timeout);
+        let tls = self.node.tls_for_clients();
+        let talk = Talk { head_timeout, leaving: self.leaving.watcher() };
+        let (notices, patience) = (Arc::clone(&self.notices), self.bounds.write_timeout);
+        tokio::spawn(async move {
+            let _seat = seat;
+            let Some(tls) = tls else {
+                return talk.over(Patient::new(stream, patience), service).await;
+            };
+            let greeted = async {
+                if is_tls(&stream).await? {
+                    let stream = TlsAcceptor::from(tls).accept(Patient::new(stream, patience));
+                    Ok::<_, io::Error>(Greeted::Secured(Box::new(stream.await?)))
+                } else {
+                    Ok(Greeted::InClear(stream))
+                }
+            };
+            let problem = match tokio::time::timeout(head_timeout, greeted).await {
+                Ok(Ok(Greeted::Secured(stream))) => return talk.over(stream, service).await,
+                Ok(Ok(Greeted::InClear(stream))) => {
+                    let talk = Talk { head_timeout: TURNED_AWAY_TIMEOUT, ..talk };
+                    let stream = Patient::new(stream, TURNED_AWAY_TIMEOUT);
+                    talk.over(stream, tower::service_fn(not_tls)).await;
+                    "it does not speak TLS, which this port demands".to_owned()
+                }
+                // Whoever only looks whether the port is open is no refusal.
+                Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("its TLS handshake took more than {head_timeout:?}"),
+            };
+            counter!("paxoslease_refused_total", "reason" => "tls").increment(1);
+            if let Some(count) = notices.again() {
+                tracing::warn!(%from, count, "HTTP clients were refused, the last because {problem}");
+            }
+        });
+    }
+}
+
+/// What answers the requests of a connection.
+trait Service:
+    tower::Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + 'static
+{
+}
+
+impl<S> Service for S where
+    S: tower::Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static
+{
+}
+
+/// How a connection began.
+enum Greeted {
+    Secured(Box<TlsStream<Patient>>),
+    InClear(TcpStream),
+}
+
+/// Whether a client begins as TLS does, with a record of a handshake.
+async fn is_tls(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0];
+    match stream.peek(&mut first).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(first == [0x16]),
+    }
+}
+
+/// How to speak HTTP on a connection.
+struct Talk {
+    head_timeout: Duration,
+    leaving: Watcher,
+}
+
+impl Talk {
+    async fn over(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        service: impl Service,
+    ) {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(head_timeout)
+            .header_read_timeout(self.head_timeout)
             .max_buf_size(HEAD_MAX)
-            .serve_connection(TokioIo::new(stream), service);
-        let connection = self.leaving.watch(connection);
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "an HTTP connection broke");
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        if let Err(error) = self.leaving.watch(connection).await {
+            if error.is_parse() {
+                limited("framing");
             }
-            drop(seat);
-        });
+            tracing::debug!(%error, "an HTTP connection broke");
+        }
     }
 }
 
@@ -179,10 +268,18 @@ impl Drop for Seat {
     }
 }
 
-async fn turn_away(_: Request<Incoming>) -> Result<Response, std::convert::Infallible> {
+async fn turn_away(_: Request<Incoming>) -> Result<Response, Infallible> {
     let problem = "this node has as many HTTP connections as limits.connections allows".to_owned();
-    let mut response = Refusal::Busy(problem).into_response();
+    Ok(last_word(Refusal::Busy(problem)))
+}
+
+async fn not_tls(_: Request<Incoming>) -> Result<Response, Infallible> {
+    Ok(last_word(Refusal::NotTls))
+}
+
+fn last_word(refusal: Refusal) -> Response {
+    let mut response = refusal.into_response();
     count("none", response.status());
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    Ok(response)
+    response
 }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderName;
 use axum::response::IntoResponse;
@@ -17,6 +18,7 @@ use super::App;
 use super::document::NotListed;
 use super::input::{Fields, FromFields, Parameters};
 use super::leases::Lease;
+use super::permit::Permit;
 use super::refusal::Refusal;
 
 /// A comment this often tells both ends that the other is still there.
@@ -89,22 +91,49 @@ pub(super) enum Seen {
 )]
 pub(super) async fn watch(
     State(app): State<App>,
+    Extension(permit): Extension<Permit>,
     Parameters(Look { prefix }): Parameters<Look>,
 ) -> Result<impl IntoResponse, Refusal> {
+    permit.check_within(&prefix)?;
     let watch = app.node.watch(&prefix);
     // Answered by every shard after it began to watch, for questions are answered in order.
     app.status().await?;
-    let events = Sse::new(events(app, watch)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
+    let events = events(app, permit, prefix, watch);
+    let events = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     // Some proxies collect a response before they pass it on.
     Ok(([(HeaderName::from_static("x-accel-buffering"), "no")], events))
 }
 
-fn events(app: App, watch: Watch) -> impl Stream<Item = Result<Event, Infallible>> {
+fn events(
+    app: App,
+    permit: Permit,
+    prefix: String,
+    watch: Watch,
+) -> impl Stream<Item = Result<Event, Infallible>> {
     let begun = stream::iter([Ok(Event::default().comment("watching"))]);
-    begun.chain(stream::unfold((app, watch), async |(app, mut watch)| {
-        let change = app.unless_stopping(watch.next()).await.ok()??;
-        Some((Ok(event(change)), (app, watch)))
+    begun.chain(stream::unfold((app, watch), move |(app, mut watch)| {
+        let (permit, prefix) = (permit.clone(), prefix.clone());
+        async move {
+            loop {
+                let change = tokio::select! {
+                    biased;
+                    () = permit.blinded(&prefix) => return None,
+                    change = app.unless_stopping(watch.next()) => change.ok()??,
+                };
+                if name_of(&change).is_none_or(|name| permit.shows(name)) {
+                    return Some((Ok(event(change)), (app, watch)));
+                }
+            }
+        }
     }))
+}
+
+fn name_of(change: &Change) -> Option<&str> {
+    match change {
+        Change::Held(seen) => Some(&seen.name),
+        Change::Freed { name } | Change::Expired { name, .. } => Some(name),
+        _ => None,
+    }
 }
 
 fn event(change: Change) -> Event {

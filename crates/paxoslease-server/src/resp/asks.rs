@@ -19,6 +19,13 @@ pub(super) struct Ask {
     pub(super) notify: Option<Box<Notify>>,
 }
 
+impl Ask {
+    /// Whether it is an acquire of such a name.
+    pub(super) fn is_for(&self, which: impl Fn(&str) -> bool) -> bool {
+        self.label.as_ref().is_some_and(|label| which(label.name().as_str()))
+    }
+}
+
 /// Who hears the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {

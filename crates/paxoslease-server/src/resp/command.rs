@@ -3,6 +3,7 @@
 
 use std::ops::RangeInclusive;
 
+use paxoslease::Verb;
 use paxoslease_wire::resp::{Protocol, Request, put_array, put_bulk, put_integer, put_simple};
 
 /// What a client may ask for.
@@ -27,6 +28,32 @@ pub(super) enum Command {
     Select,
     Reset,
     Quit,
+}
+
+/// What a command takes of a client's token, where there are such.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Takes {
+    /// No token.
+    Nothing,
+    /// One, whatever it allows; lists and watches then look name by name.
+    Token,
+    /// To do this with the name that is the first argument.
+    Name(Verb),
+    /// To look after the cell.
+    Cell,
+}
+
+impl Command {
+    pub(super) const fn takes(self) -> Takes {
+        match self {
+            Self::Acquire | Self::Release | Self::Renew => Takes::Name(Verb::Acquire),
+            Self::Get => Takes::Name(Verb::Read),
+            Self::Cancel | Self::List | Self::Watch | Self::Unwatch => Takes::Token,
+            Self::Echo | Self::Client | Self::Commands | Self::Select => Takes::Token,
+            Self::Status | Self::Info => Takes::Cell,
+            Self::Ping | Self::Hello | Self::Auth | Self::Reset | Self::Quit => Takes::Nothing,
+        }
+    }
 }
 
 /// One command. In its usage, words in capitals are written as they stand, brackets are optional.
@@ -112,10 +139,15 @@ pub(super) static SPECS: [Spec; 19] = [
     spec(
         Command::Hello,
         1..=7,
-        "HELLO [protover] [AUTH username password] [SETNAME clientname]",
+        "HELLO [protover] [AUTH username token] [SETNAME clientname]",
         "Chooses RESP2 or RESP3 and says whom one is talking to",
     ),
-    spec(Command::Auth, 2..=3, "AUTH [username] password", "Says who one is"),
+    spec(
+        Command::Auth,
+        2..=3,
+        "AUTH [username] token",
+        "Shows the token by which one is known; the name is not looked at",
+    ),
     spec(
         Command::Client,
         2..=MANY,
@@ -289,7 +321,7 @@ mod tests {
         };
         let acquire = ["name", "ttl_ms", "HOLDERholder?", "WAITwait_ms?", "NOTIFYid?"];
         assert_eq!(shown(Command::Acquire), acquire);
-        let hello = ["protover?", "AUTHusername?", "password?", "SETNAMEclientname?"];
+        let hello = ["protover?", "AUTHusername?", "token?", "SETNAMEclientname?"];
         assert_eq!(shown(Command::Hello), hello);
         assert_eq!(shown(Command::Quit), [""; 0]);
     }

@@ -4,12 +4,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use paxoslease::TextError;
+use paxoslease::{PatternError, TextError};
 use paxoslease_wire::resp::RespError;
 use thiserror::Error;
 
 use super::command::Spec;
-use super::pattern::PatternError;
+use crate::access::Denied;
 
 /// Each text opens with the word that programs act on.
 #[derive(Debug, Error)]
@@ -58,8 +58,18 @@ pub(super) enum Complaint<'a> {
     TooManyPatterns(usize),
     #[error("NOPROTO unsupported protocol version; expected HELLO 2 or HELLO 3")]
     NoProtocol,
-    #[error("ERR this node asks for no password; connect without one")]
+    #[error("ERR this node asks for no token; connect without one")]
     NoPassword,
+    #[error("NOAUTH {0}; send AUTH and the token, or HELLO 3 AUTH default and the token")]
+    NoAuth(Denied),
+    #[error("NOPERM {0}")]
+    NoPerm(Denied),
+    #[error("NOAUTH the acquire was taken back, for your token does not allow it any more")]
+    Withdrawn,
+    #[error(
+        "ERR this port does not speak TLS; connect without it, or set tls.clients of this node"
+    )]
+    Tls,
     #[error("ERR acquires with NOTIFY wait on this connection and need RESP3; RESET gives them up")]
     StillNotifying,
     #[error("ERR a client's name has up to {0} printable characters and no spaces")]

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use paxoslease::front::{Cursor, Desk, Holder, Label, Name};
-use paxoslease_wire::resp::{
-    Protocol, Request, put_array, put_bulk, put_error, put_integer, put_simple,
-};
+use paxoslease::{NamePattern, PatternError};
+use paxoslease_wire::resp::{Protocol, Request, put_bulk, put_error, put_integer, put_simple};
 
 use super::Common;
 use super::asks::Notify;
 use super::command::{Command, Spec, put_commands};
 use super::complaint::Complaint;
-use super::pattern::Pattern;
 use super::reply::put_json;
 use super::session::{Session, put_ok};
 use super::tally::Limit;
@@ -23,6 +21,9 @@ const COUNT: u32 = 100;
 const COUNT_MAX: u32 = 1000;
 const NOTIFY_ID_LEN_MAX: usize = 64;
 const CLIENT_NAME_LEN_MAX: usize = 128;
+
+/// With this byte every TLS connection begins, and no command.
+pub(super) const TLS: u8 = 0x16;
 
 type Outcome<'a> = Result<(), Complaint<'a>>;
 
@@ -55,6 +56,9 @@ impl Session {
         request: &Request<'a>,
     ) -> Outcome<'a> {
         let args = &request.args()[1..];
+        if !common.rules.is_open() {
+            self.admit(common, desk, (spec.command, args))?;
+        }
         match spec.command {
             Command::Acquire => self.acquire(common, desk, spec, args),
             Command::Release => {
@@ -83,7 +87,7 @@ impl Session {
             Command::Watch => self.watch(common, desk, args[0]),
             Command::Unwatch => self.unwatch(common, desk, args.first().copied()),
             Command::Status => {
-                let status = common.status(desk);
+                let status = common.status(desk, self.place());
                 self.reply(common, |protocol, out| put_json(&status, protocol, out));
                 Ok(())
             }
@@ -95,8 +99,12 @@ impl Session {
                 self.reply(common, |_, out| put_bulk(out, args[0]));
                 Ok(())
             }
-            Command::Hello => self.hello(common, spec, args),
-            Command::Auth => Err(Complaint::NoPassword),
+            Command::Hello => self.hello(common, desk, spec, args),
+            Command::Auth => {
+                self.authenticate(common, desk, args[args.len() - 1])?;
+                self.reply(common, |_, out| put_ok(out));
+                Ok(())
+            }
             Command::Client => self.client(common, spec, args),
             Command::Commands => {
                 self.reply(common, |protocol, out| {
@@ -135,11 +143,29 @@ impl Session {
         desk: &mut Desk<'_>,
         name: &'a [u8],
     ) -> Outcome<'a> {
+        if name.first() == Some(&TLS) {
+            return Err(self.begins_with_tls(common, desk));
+        }
         if [&b"POST"[..], b"Host:"].iter().any(|known| name.eq_ignore_ascii_case(known)) {
             self.hang_up(common, desk);
             return Err(Complaint::Http);
         }
         Err(Complaint::UnknownCommand(name))
+    }
+
+    /// A client that speaks TLS where nobody does hears it in clear, as far as it can read that.
+    pub(super) fn begins_with_tls(
+        &mut self,
+        common: &mut Common,
+        desk: &mut Desk<'_>,
+    ) -> Complaint<'static> {
+        common.tally.limited(desk.now(), Limit::Framing, 1);
+        if let Some(count) = common.notices.again(desk.now()) {
+            let client = &self.address;
+            tracing::warn!(client, count, "clients speak TLS, which tls.clients would allow");
+        }
+        self.hang_up(common, desk);
+        Complaint::Tls
     }
 
     fn acquire<'a>(
@@ -205,7 +231,7 @@ impl Session {
                 return Err(Complaint::Unexpected(option[0], spec.usage));
             };
             if key.eq_ignore_ascii_case(b"MATCH") {
-                pattern = Some(Pattern::new(value).map_err(Complaint::Pattern)?);
+                pattern = Some(pattern_of(value)?);
             } else if key.eq_ignore_ascii_case(b"COUNT") {
                 let number = decimal(value).filter(|count| *count > 0);
                 let number = number.ok_or(Complaint::Number(value, "count above 0"))?;
@@ -218,6 +244,7 @@ impl Session {
             None => "",
             Some(pattern) => pattern.prefix().ok_or(Complaint::PatternNotPrefix)?,
         };
+        self.admit_within(common, desk, prefix)?;
         let ask = self.ask(common, desk, None, None)?;
         self.listing = Some(ask);
         desk.list(ask as u64, cursor, prefix, count);
@@ -230,15 +257,19 @@ impl Session {
         desk: &mut Desk<'_>,
         pattern: &'a [u8],
     ) -> Outcome<'a> {
-        let pattern = Pattern::new(pattern).map_err(Complaint::Pattern)?;
-        if !self.patterns.contains(&pattern) {
+        let watched = pattern_of(pattern)?;
+        match watched.prefix() {
+            Some(prefix) => self.admit_within(common, desk, prefix)?,
+            None => self.admit(common, desk, (Command::Get, &[pattern]))?,
+        }
+        if !self.patterns.contains(&watched) {
             if self.patterns.len() == PATTERNS_MAX {
                 return Err(Complaint::TooManyPatterns(PATTERNS_MAX));
             }
             if self.patterns.is_empty() {
                 common.watched_by(desk, self.conn);
             }
-            self.patterns.push(pattern);
+            self.patterns.push(watched);
         }
         self.reply(common, |_, out| put_ok(out));
         Ok(())
@@ -254,7 +285,7 @@ impl Session {
         match pattern {
             None => self.patterns.clear(),
             Some(pattern) => {
-                let pattern = Pattern::new(pattern).map_err(Complaint::Pattern)?;
+                let pattern = pattern_of(pattern)?;
                 self.patterns.retain(|known| *known != pattern);
             }
         }
@@ -268,6 +299,7 @@ impl Session {
     fn hello<'a>(
         &mut self,
         common: &mut Common,
+        desk: &mut Desk<'_>,
         spec: &'static Spec,
         args: &[&'a [u8]],
     ) -> Outcome<'a> {
@@ -279,11 +311,12 @@ impl Session {
             Some(_) => return Err(Complaint::NoProtocol),
         };
         let mut rest = args.get(1..).unwrap_or_default();
-        let mut name = None;
+        let (mut name, mut token) = (None, None);
         while let [key, more @ ..] = rest {
             match more {
-                [_, _, ..] if key.eq_ignore_ascii_case(b"AUTH") => {
-                    return Err(Complaint::NoPassword);
+                [_, shown, more @ ..] if key.eq_ignore_ascii_case(b"AUTH") => {
+                    token = Some(*shown);
+                    rest = more;
                 }
                 [value, more @ ..] if key.eq_ignore_ascii_case(b"SETNAME") => {
                     name = Some(client_name(value)?);
@@ -291,6 +324,9 @@ impl Session {
                 }
                 _ => return Err(Complaint::Unexpected(key, spec.usage)),
             }
+        }
+        if let Some(token) = token {
+            self.authenticate(common, desk, token)?;
         }
         if let Some(name) = name {
             self.rename(name);
@@ -339,6 +375,7 @@ impl Session {
 
     fn reset(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
         self.stop_pushes(common, desk);
+        self.forget_token();
         self.rename("");
         self.protocol = Protocol::default();
         self.reply(common, |_, out| put_simple(out, &"RESET"));
@@ -401,6 +438,11 @@ fn name(bytes: &[u8]) -> Result<Name<'_>, Complaint<'_>> {
     Name::from_bytes(bytes).map_err(Complaint::Name)
 }
 
+fn pattern_of(bytes: &[u8]) -> Result<NamePattern, Complaint<'static>> {
+    let text = std::str::from_utf8(bytes).map_err(|_| PatternError);
+    text.and_then(str::parse).map_err(Complaint::Pattern)
+}
+
 fn ttl(bytes: &[u8]) -> Result<Duration, Complaint<'_>> {
     decimal(bytes).map(Duration::from_millis).ok_or(Complaint::Ttl(bytes))
 }
@@ -422,9 +464,8 @@ fn patience(bytes: &[u8]) -> Result<Duration, Complaint<'_>> {
 fn decimal(bytes: &[u8]) -> Option<u64> {
     let (first, rest) = bytes.split_first()?;
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
-    rest.iter().try_fold(digit(first)?, |number, byte| {
-        number.checked_mul(10)?.checked_add(digit(byte)?)
-    })
+    rest.iter()
+        .try_fold(digit(first)?, |number, byte| number.checked_mul(10)?.checked_add(digit(byte)?))
 }
 
 /// What a client may call itself: it is also the holder of what it acquires.
@@ -433,37 +474,4 @@ fn client_name(bytes: &[u8]) -> Result<&str, Complaint<'_>> {
     let name = name.filter(|name| !name.contains(|c: char| c.is_control() || c.is_whitespace()));
     let name = name.filter(|name| name.len() <= CLIENT_NAME_LEN_MAX);
     name.ok_or(Complaint::ClientName(CLIENT_NAME_LEN_MAX))
-}
-
-impl super::House {
-    fn put_hello(&self, id: u64, protocol: Protocol, out: &mut Vec<u8>) {
-        let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-        protocol.put_map(out, 12);
-        let texts = [
-            ("server", "paxoslease"),
-            ("version", env!("CARGO_PKG_VERSION")),
-            ("mode", "cell"),
-            ("role", &self.role),
-            ("cell", &self.cell),
-        ];
-        for (key, text) in texts {
-            put_bulk(out, key.as_bytes());
-            put_bulk(out, text.as_bytes());
-        }
-        let numbers = [
-            ("proto", i64::from(protocol.number())),
-            ("id", id.cast_signed()),
-            ("node", i64::from(self.node)),
-            ("max_lease_ms", millis(self.max_lease)),
-            ("clock_drift_ppm", i64::from(self.clock_drift_ppm)),
-            ("clock_granularity_us", micros(self.clock_granularity)),
-        ];
-        for (key, number) in numbers {
-            put_bulk(out, key.as_bytes());
-            put_integer(out, number);
-        }
-        put_bulk(out, b"modules");
-        put_array(out, 0);
-    }
 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease::front::{Answer, ConnId, Desk, Hint};
+use paxoslease::front::{Answer, ConnId, Desk, Hint, Sighting};
+use paxoslease::{NamePattern, Verb};
 use paxoslease_wire::resp::{Protocol, put_error, put_integer, put_simple};
 
 use super::Common;
@@ -13,8 +14,8 @@ use super::asks::{Ask, AskId, Notify, Owner};
 use super::complaint::Complaint;
 use super::output::Output;
 use super::pace::Pace;
-use super::pattern::Pattern;
 use super::reply::{put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout};
+use super::standing::Standing;
 use super::tally::Limit;
 
 /// A client that leaves this much unread is not listened to until it reads.
@@ -43,7 +44,8 @@ pub(super) struct Session {
     inflight: u32,
     /// Acquires with NOTIFY by their id, whether they are tried still or wait for a push.
     notifies: BTreeMap<Arc<[u8]>, AskId>,
-    pub(super) patterns: Vec<Pattern>,
+    pub(super) patterns: Vec<NamePattern>,
+    pub(super) standing: Standing,
     missed: u64,
     pub(super) pace: Option<Pace>,
     /// A page of a list is being made: the next command waits, as pages may be large.
@@ -85,6 +87,7 @@ impl Session {
             inflight: 0,
             notifies: BTreeMap::new(),
             patterns: Vec::new(),
+            standing: Standing::default(),
             missed: 0,
             pace,
             listing: None,
@@ -164,7 +167,11 @@ impl Session {
         }
         let state = match answer {
             // A page may be large, so its bytes are counted while it waits for its turn.
-            Answer::Listed { .. } => {
+            Answer::Listed { leases, next } => {
+                let may_see = |name: &str| common.rules.allows(self.place(), Verb::Read, name);
+                let shown = |seen: &Sighting| may_see(seen.label.name().as_str());
+                let leases = leases.into_iter().filter(shown).collect();
+                let answer = Answer::Listed { leases, next };
                 let expected = self.expected.get((command - self.first) as usize);
                 let protocol = expected.map_or(self.protocol, |expected| expected.protocol);
                 common.asks.remove(ask);
@@ -372,7 +379,7 @@ impl Session {
         &mut self,
         common: &mut Common,
         desk: &mut Desk<'_>,
-        which: fn(&Ask) -> bool,
+        which: impl Fn(&Ask) -> bool,
     ) {
         for expected in &mut self.expected {
             if let State::Pending(ask) = expected.state
@@ -412,6 +419,39 @@ impl Session {
         if !std::mem::take(&mut self.patterns).is_empty() {
             common.unwatched_by(desk, self.conn);
         }
+    }
+
+    /// Takes back acquires of such names that wait for a push or are tried still. Says which of
+    /// them nothing more will be heard of.
+    pub(super) fn take_back_notifies(
+        &mut self,
+        common: &mut Common,
+        desk: &mut Desk<'_>,
+        which: impl Fn(&str) -> bool,
+    ) -> Vec<Arc<[u8]>> {
+        let mut over = Vec::new();
+        self.notifies.retain(|id, ask| {
+            if !common.asks.get(*ask).is_for(&which) {
+                return true;
+            }
+            if common.asks.take_back(desk, *ask) {
+                over.push(Arc::clone(id));
+            }
+            false
+        });
+        self.inflight -= over.len() as u32;
+        over
+    }
+
+    /// Takes back acquires of such names: what is in the scratch is the reply to them.
+    pub(super) fn take_back_acquires(
+        &mut self,
+        common: &mut Common,
+        desk: &mut Desk<'_>,
+        which: impl Fn(&str) -> bool,
+    ) {
+        self.give_up_replies(common, desk, |ask| ask.is_for(&which));
+        self.catch_up(common, desk);
     }
 
     fn forget_notifies(&mut self, common: &mut Common, desk: &mut Desk<'_>) {

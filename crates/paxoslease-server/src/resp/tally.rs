@@ -7,6 +7,7 @@ use metrics::{counter, gauge};
 use paxoslease::front::{Answer, CommandError, Instant};
 
 use super::command::{Command, SPECS};
+use crate::access::Denied;
 
 const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 
@@ -69,6 +70,7 @@ pub(super) struct Tally {
     commands: [u64; SPECS.len()],
     unknown: u64,
     limited: [u64; Limit::ALL.len()],
+    refused: [u64; Denied::REASONS.len()],
     /// `None` while there is nothing new.
     publish_at: Option<Instant>,
     /// Whether everything was published once: from then on, only what changed.
@@ -81,6 +83,7 @@ impl Tally {
             commands: [0; SPECS.len()],
             unknown: 0,
             limited: [0; Limit::ALL.len()],
+            refused: [0; Denied::REASONS.len()],
             publish_at: Some(Instant::ZERO),
             known: false,
         }
@@ -108,6 +111,12 @@ impl Tally {
         self.touch(now);
     }
 
+    /// Something was not allowed; `reason` is that of [`Denied`].
+    pub(super) fn refused(&mut self, now: Instant, reason: usize) {
+        self.refused[reason] += 1;
+        self.touch(now);
+    }
+
     pub(super) const fn publish_at(&self) -> Option<Instant> {
         self.publish_at
     }
@@ -132,6 +141,12 @@ impl Tally {
             let count = std::mem::take(&mut self.limited[limit as usize]);
             if worth_it(count) {
                 counter!("paxoslease_limited_total", "limit" => name).increment(count);
+            }
+        }
+        for (count, reason) in self.refused.iter_mut().zip(Denied::REASONS) {
+            let count = std::mem::take(count);
+            if worth_it(count) {
+                counter!("paxoslease_refused_total", "reason" => reason).increment(count);
             }
         }
         gauge!("paxoslease_connections").set(connections as f64);

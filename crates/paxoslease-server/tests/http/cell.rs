@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use paxoslease::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Service};
 use paxoslease::{Config, Node, Status};
+use paxoslease_server::Gate;
 use paxoslease_server::http::{Bounds, Http};
 use paxoslease_server::metrics::Metrics;
 use pollster::block_on;
@@ -63,7 +64,8 @@ fn start(size: usize, running: u16, with: impl Fn(Config) -> Config, bounds: Bou
         let node = block_on(starting).expect("starts");
         let socket = listen();
         let address = socket.local_addr().expect("bound");
-        let http = Http::start(node.clone(), socket, metrics, bounds).expect("starts");
+        let http =
+            Http::start(node.clone(), socket, metrics, Gate::default(), bounds).expect("starts");
         Member { node, http: Some(http), address }
     });
     let members: Vec<Member> = members.collect();

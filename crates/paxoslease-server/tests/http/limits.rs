@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
+use paxoslease_server::Gate;
 use paxoslease_server::http::{Bounds, Http};
 use paxoslease_server::metrics::Metrics;
 use serde_json::json;
@@ -78,7 +79,8 @@ fn who_waits_for_a_lease_may_take_longer_than_to_ask_for_it() {
     let mut bounds = Bounds::default();
     bounds.head_timeout = Duration::from_millis(50);
     bounds.body_timeout = Duration::from_millis(50);
-    let http = Http::start(member.node.clone(), socket, Metrics::new(), bounds).expect("starts");
+    let (metrics, gate) = (Metrics::new(), Gate::default());
+    let http = Http::start(member.node.clone(), socket, metrics, gate, bounds).expect("starts");
     assert_eq!(waiter.reply().refusal(), (409, "held".to_owned()));
     http.shutdown();
 }

@@ -1,6 +1,8 @@
 //! The connections of one shard's thread, to peers and to clients: what is read ahead, what is
 //! broken, what belongs to another shard.
 
+mod deadlines;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -31,8 +33,6 @@ const SPARE_INPUTS_MAX: usize = 256;
 /// The kernel's own check of an idle connection, behind the heartbeats of ours.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// How long a client may take for its TLS handshake, and for reading the last that it is sent.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// TLS handshakes that go on in one turn. Each costs more than thousands of requests do, and those
 /// of others must not wait for a flood of them.
 const HANDSHAKES_PER_TURN: usize = 8;
@@ -57,6 +57,8 @@ pub(crate) struct Conns {
     now: Instant,
     /// Clients that are to have got over their handshake by then, or to be gone; the first first.
     deadlines: VecDeque<(Instant, ConnId, u64)>,
+    /// How many clients are leaving.
+    leaving: usize,
     refusals: Seldom,
     /// By shard, to hand connections over.
     pub(super) mailboxes: Vec<Arc<Mailbox<Post>>>,
@@ -91,6 +93,7 @@ impl Conns {
             not_tls,
             now: Instant::ZERO,
             deadlines: VecDeque::new(),
+            leaving: 0,
             refusals: Seldom::default(),
             mailboxes,
             own,
@@ -230,7 +233,7 @@ impl Conns {
             let Some(conn) = self.slab.get(id.0) else { continue };
             let kind = conn.kind;
             if kind == Kind::Client && conn.is_handshaking() {
-                self.deadlines.push_back((now.after(HANDSHAKE_MAX), id, conn.serial));
+                self.expect(id, conn.serial);
             }
             crew.accepted(self, now, kind, id);
         }
@@ -248,41 +251,12 @@ impl Conns {
         self.spare = ready;
     }
 
-    /// When a client has taken too long over its beginning or its end.
-    pub(super) fn next_at(&self) -> Instant {
-        self.deadlines.front().map_or(Instant::MAX, |(at, ..)| *at)
-    }
-
-    fn look_at_deadlines(&mut self) {
-        while let Some((_, id, serial)) = self.deadlines.pop_front_if(|(at, ..)| *at <= self.now) {
-            let Some(conn) = self.slab.get_mut(id.0).filter(|conn| conn.serial == serial) else {
-                continue;
-            };
-            if conn.kind == Kind::Leaving {
-                self.slab.remove(id.0);
-            } else if conn.is_handshaking() {
-                conn.closed = Some(format!("its TLS handshake took more than {HANDSHAKE_MAX:?}"));
-                conn.refused = true;
-                self.list(id.0);
-            }
-        }
-    }
-
-    /// Counts a client that did not get through its handshake, and tells of it now and then.
-    fn refuse(&mut self, from: Option<SocketAddr>, why: &str) {
-        metrics::counter!("paxoslease_refused_total", "reason" => "tls").increment(1);
-        if let Some(count) = self.refusals.again(self.now) {
-            let from = from.map(|from| from.to_string());
-            tracing::warn!(from, count, "clients were refused over TLS, the last because {why}");
-        }
-    }
-
     fn advance(&mut self, crew: &mut Crew<'_>, now: Instant, id: ConnId) {
         let conn = &mut self.slab[id.0];
         if conn.kind == Kind::Leaving {
             // Whether it is told all or is gone, that is the end of it.
             if conn.flush().is_err() || !conn.stream.as_ref().is_some_and(Stream::wants_write) {
-                self.slab.remove(id.0);
+                self.left(id);
             }
             return;
         }
@@ -422,6 +396,10 @@ impl Conns {
         for (id, serial, why) in std::mem::take(&mut self.broken) {
             if let Some(conn) = self.slab.get(id.0).filter(|conn| conn.serial == serial) {
                 let kind = conn.kind;
+                if kind == Kind::Leaving {
+                    self.left(id);
+                    continue;
+                }
                 self.slab.remove(id.0);
                 crew.closed(self, now, kind, id, &why);
                 self.turn_again = true;
@@ -475,10 +453,7 @@ impl Sockets for Conns {
             unsent = stream.wants_write() && !stream.is_handshaking();
         }
         // What a client was told may still be on its way through TLS, as it would be in the kernel.
-        if unsent && conn.kind == Kind::Client {
-            (conn.kind, conn.held) = (Kind::Leaving, false);
-            self.deadlines.push_back((self.now.after(HANDSHAKE_MAX), id, conn.serial));
-        } else {
+        if !(unsent && conn.kind == Kind::Client && self.leaves(id)) {
             self.slab.remove(id.0);
         }
     }

@@ -1,0 +1,124 @@
+//! What `serve` demands before it speaks in clear, and certificates and tokens that change while it
+//! runs.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+
+use rustix::process::Signal;
+use sha2::{Digest as _, Sha256};
+
+use crate::support::{PATIENCE, Process, free_port, outcome, paxoslease, scratch};
+
+const LOOPBACK: [&str; 4] = ["serve", "--check", "--node=1", "--peer=1=127.0.0.1:7401"];
+
+#[test]
+fn beyond_loopback_a_node_speaks_in_clear_only_if_it_is_told_to() {
+    for (option, key) in [
+        ("--peer=2=10.0.0.2:7401", "`peers.2` is \"10.0.0.2:7401\""),
+        ("--listen-peers=0.0.0.0:7401", "`listen.peers` is \"0.0.0.0:7401\""),
+        ("--listen-clients=0.0.0.0:7400", "`listen.clients` is \"0.0.0.0:7400\""),
+        ("--listen-http=[::]:7402", "`listen.http` is \"[::]:7402\""),
+    ] {
+        let options = [&LOOPBACK[..], &[option]].concat();
+        let (code, stdout, stderr) = outcome(paxoslease(&options));
+        assert_eq!((code, stdout.as_str()), (2, ""), "{option}: {stderr}");
+        assert!(stderr.contains(key) && stderr.contains("--insecure-plaintext"), "{stderr}");
+        let options = [&options[..], &["--insecure-plaintext"]].concat();
+        let (code, _, stderr) = outcome(paxoslease(&options));
+        assert_eq!(code, 0, "{option}: {stderr}");
+    }
+}
+
+#[test]
+fn a_check_says_how_clients_are_spoken_to_and_who_may_do_what() {
+    let folder = scratch("access-check");
+    let config = folder.join("node.toml");
+    write(&config, 7401, &["a", "b"]);
+    let path = config.to_str().expect("UTF-8");
+    let (code, stdout, stderr) = outcome(paxoslease(&["serve", "--check", "--config", path]));
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("by token, 2 in [[access]]"), "{stdout}");
+    let tls = ["--tls-clients=mutual", "--tls-cert", path, "--tls-key", path, "--tls-ca", path];
+    let options = [&["serve", "--check", "--config", path][..], &tls].concat();
+    let (code, stdout, stderr) = outcome(paxoslease(&options));
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("127.0.0.1:0, mutual TLS"), "{stdout}");
+    let (code, _, stderr) =
+        outcome(paxoslease(&[&LOOPBACK[..], &["--tls-clients=server"]].concat()));
+    assert_eq!(code, 2);
+    assert!(stderr.contains("TLS needs --tls-cert, --tls-key and --tls-ca"), "{stderr}");
+}
+
+/// A node that knows these tokens.
+fn write(path: &Path, port: u16, tokens: &[&str]) {
+    let entries = tokens.iter().map(|token| {
+        let hash = Sha256::digest(token);
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("[[access]]\ntoken_sha256 = \"{hash}\"\nnames = [\"*\"]\nmay = [\"acquire\"]\n")
+    });
+    let entries: String = entries.collect();
+    let text = format!(
+        "cell = \"test\"\nnode = 1\nmax_lease = \"50ms\"\nshards = 1\n\
+         [peers]\n1 = \"127.0.0.1:{port}\"\n\
+         [listen]\nclients = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\n{entries}"
+    );
+    fs::write(path, text).expect("can be written");
+}
+
+/// A client that says a line and hears one.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn connect(address: &str) -> Self {
+        let socket = TcpStream::connect(address).expect("listens");
+        socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        Self(BufReader::new(socket))
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).expect("sends");
+        let mut reply = String::new();
+        self.0.read_line(&mut reply).expect("answers");
+        reply.trim_end().to_owned()
+    }
+}
+
+#[test]
+fn sighup_changes_tokens_and_a_broken_file_changes_nothing() {
+    let (folder, port) = (scratch("sighup"), free_port(1));
+    let config = folder.join("node.toml");
+    write(&config, port, &["first-token"]);
+    let process = Process::start(&["serve", "--config", config.to_str().expect("UTF-8")]);
+    let mut log = process.stderr.until(|line| line.contains("listening for clients"));
+    let line = log.last().expect("a line");
+    let (_, address) = line.rsplit_once("address=").expect("it says where");
+    let mut client = Client::connect(address);
+    let (known, ping) = (|token: &str| format!("AUTH {token}"), "PING");
+    assert_eq!(client.ask(&known("first-token")), "+OK");
+    let mut reload = |until: &str| {
+        process.signal(Signal::HUP);
+        log.extend(process.stderr.until(|line| line.contains(until)));
+    };
+
+    write(&config, port, &["second-token"]);
+    reload("certificates and tokens were read again");
+    assert!(client.ask("ECHO x").starts_with("-NOAUTH"), "that token is gone");
+    assert_eq!(client.ask(&known("second-token")), "+OK", "on the same connection");
+
+    fs::write(&config, "cell = \"test\"\n[[access]]\ntoken_sha256 = \"third-token\"\n")
+        .expect("can be written");
+    reload("nothing was changed");
+    assert_eq!(client.ask("LEASE.CANCEL x"), ":0", "as before");
+    fs::remove_file(&config).expect("it was there");
+    reload("cannot read the configuration");
+    assert_eq!(client.ask(ping), "+PONG");
+
+    process.signal(Signal::TERM);
+    log.extend(process.stderr.rest());
+    assert_eq!(process.end(), Some(0), "{log:#?}");
+    let log = log.join("\n");
+    assert!(log.contains("line 3: `access.token_sha256`"), "{log}");
+    assert!(!log.contains("-token\"") && !log.contains("third-token"), "no token in {log}");
+}

@@ -1,0 +1,279 @@
+//! Who may do what: the tokens of `[[access]]`, as they are now.
+//!
+//! A client that shows a token is known by its hash from then on; what that hash may do is looked up
+//! in the rules of the day, so a token that was taken out is worth nothing at once, on connections
+//! that stand too. No token is kept, shown or logged.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use paxoslease::{Access, NamePattern, TokenHash, Verb};
+use sha2::{Digest as _, Sha256};
+use subtle::{Choice, ConstantTimeEq as _};
+use tokio::sync::watch;
+
+/// What everybody who serves clients asks. Clones are the same.
+#[derive(Clone)]
+pub struct Gate {
+    rules: watch::Sender<Arc<Rules>>,
+}
+
+impl Gate {
+    /// With these rules; without any, whoever can connect may do everything.
+    #[must_use]
+    pub fn new(access: &[Access]) -> Self {
+        Self { rules: watch::Sender::new(Arc::new(Rules::new(access))) }
+    }
+
+    /// Other rules from now on.
+    pub(crate) fn change(&self, access: &[Access]) {
+        self.rules.send_replace(Arc::new(Rules::new(access)));
+    }
+
+    /// The rules as they are, and word of when they change.
+    pub(crate) fn rules(&self) -> watch::Receiver<Arc<Rules>> {
+        self.rules.subscribe()
+    }
+}
+
+impl Default for Gate {
+    /// Open to everybody.
+    fn default() -> Self {
+        Self::new(&[])
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gate({} tokens)", self.rules.borrow().tokens.len())
+    }
+}
+
+/// The rules of one day.
+pub(crate) struct Rules {
+    /// By their hashes.
+    tokens: Vec<(TokenHash, Bearer)>,
+}
+
+/// Who bears a token, and what that allows.
+#[derive(Default)]
+struct Bearer {
+    name: Option<String>,
+    grants: Vec<(Vec<Verb>, Vec<NamePattern>)>,
+}
+
+impl Bearer {
+    /// The names that something may be done with.
+    fn names(&self, verb: Verb) -> impl Iterator<Item = &NamePattern> {
+        let grants = self.grants.iter().filter(move |(may, _)| may.contains(&verb));
+        grants.flat_map(|(_, names)| names)
+    }
+}
+
+/// Where the rules have somebody's token; good for these rules only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place(u32);
+
+/// Why something may not be done. Each says what is missing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Denied {
+    #[error("this node asks for a token, and you have shown none that is good any more")]
+    NoToken,
+    #[error("this node does not know that token")]
+    UnknownToken,
+    #[error(
+        "{} may not {verb}{}; that takes an entry of [[access]] with {:?} in may{}",
+        .bearer.as_ref().map_or("this token".to_owned(), |name| format!("the token of {name:?}")),
+        .name.as_ref().map_or(String::new(), |name| format!(" {name:?}")),
+        .verb.to_string(),
+        if .name.is_some() { " and a fitting pattern in names" } else { "" }
+    )]
+    NotPermitted { bearer: Option<String>, verb: Verb, name: Option<String> },
+}
+
+impl Denied {
+    /// What it is counted as, in `paxoslease_refused_total`.
+    pub(crate) const REASONS: [&'static str; 3] = ["no_token", "unknown_token", "not_permitted"];
+
+    /// Its place there.
+    pub(crate) const fn reason(&self) -> usize {
+        match self {
+            Self::NoToken => 0,
+            Self::UnknownToken => 1,
+            Self::NotPermitted { .. } => 2,
+        }
+    }
+}
+
+impl Rules {
+    fn new(access: &[Access]) -> Self {
+        let mut bearers = BTreeMap::<TokenHash, Bearer>::new();
+        for Access { name, token_sha256, names, may, .. } in access {
+            let bearer = bearers.entry(*token_sha256).or_default();
+            bearer.name = bearer.name.take().or_else(|| name.clone());
+            bearer.grants.push((may.clone(), names.clone()));
+        }
+        Self { tokens: bearers.into_iter().collect() }
+    }
+
+    /// Whether whoever can connect may do everything.
+    #[inline]
+    pub(crate) const fn is_open(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// The hash of a token that is known. Takes as long whichever it is, or none.
+    pub(crate) fn recognise(&self, token: &[u8]) -> Result<TokenHash, Denied> {
+        let hash: [u8; 32] = Sha256::digest(token).into();
+        let mut known = Choice::from(0);
+        for (token, _) in &self.tokens {
+            known |= token.as_bytes().ct_eq(&hash);
+        }
+        if known.into() { Ok(TokenHash::new(hash)) } else { Err(Denied::UnknownToken) }
+    }
+
+    /// Where a token that was recognised once is now, if it is still known.
+    pub(crate) fn place(&self, hash: TokenHash) -> Option<Place> {
+        let place = self.tokens.binary_search_by_key(&hash, |(hash, _)| *hash).ok()?;
+        u32::try_from(place).ok().map(Place)
+    }
+
+    fn bearer(&self, place: Option<Place>) -> Result<&Bearer, Denied> {
+        let token = place.and_then(|Place(place)| self.tokens.get(place as usize));
+        token.map(|(_, bearer)| bearer).ok_or(Denied::NoToken)
+    }
+
+    /// Whether there is a token at all.
+    pub(crate) fn admits(&self, place: Option<Place>) -> Result<(), Denied> {
+        if self.is_open() { Ok(()) } else { self.bearer(place).map(drop) }
+    }
+
+    /// Whether something may be done with a name.
+    pub(crate) fn permits(
+        &self,
+        place: Option<Place>,
+        verb: Verb,
+        name: &str,
+    ) -> Result<(), Denied> {
+        self.permits_some(place, verb, Some(name), |pattern| pattern.fits(name))
+    }
+
+    /// As [`Self::permits`], for whoever need not know why not.
+    pub(crate) fn allows(&self, place: Option<Place>, verb: Verb, name: &str) -> bool {
+        let bearer = || self.bearer(place).ok();
+        self.is_open() || bearer().is_some_and(|b| b.names(verb).any(|names| names.fits(name)))
+    }
+
+    /// Whether something may be done with any name that begins like this.
+    pub(crate) fn permits_within(
+        &self,
+        place: Option<Place>,
+        verb: Verb,
+        prefix: &str,
+    ) -> Result<(), Denied> {
+        let name = Some(prefix).filter(|prefix| !prefix.is_empty());
+        self.permits_some(place, verb, name, |pattern| pattern.meets(prefix))
+    }
+
+    fn permits_some(
+        &self,
+        place: Option<Place>,
+        verb: Verb,
+        name: Option<&str>,
+        suits: impl Fn(&NamePattern) -> bool,
+    ) -> Result<(), Denied> {
+        if self.is_open() {
+            return Ok(());
+        }
+        let bearer = self.bearer(place)?;
+        if bearer.names(verb).any(suits) {
+            return Ok(());
+        }
+        let (name, bearer) = (name.map(str::to_owned), bearer.name.clone());
+        Err(Denied::NotPermitted { bearer, verb, name })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(token: &str) -> TokenHash {
+        TokenHash::new(Sha256::digest(token).into())
+    }
+
+    fn entry(token: &str, names: &[&str], may: &[Verb]) -> Access {
+        let names = names.iter().map(|name| name.parse().expect("a pattern"));
+        Access::new(hash(token), names, may.iter().copied())
+    }
+
+    fn rules() -> Rules {
+        let mut ci = entry("ci", &["jobs/*", "deploy"], &[Verb::Acquire]);
+        ci.name = Some("ci".to_owned());
+        Rules::new(&[ci, entry("ci", &["*"], &[Verb::Read]), entry("ops", &["*"], &[Verb::Admin])])
+    }
+
+    fn place(rules: &Rules, token: &str) -> Option<Place> {
+        rules.place(rules.recognise(token.as_bytes()).expect("known"))
+    }
+
+    #[test]
+    fn without_rules_everybody_may_do_everything() {
+        let rules = Rules::new(&[]);
+        assert!(rules.is_open() && rules.admits(None).is_ok());
+        assert_eq!(rules.permits(None, Verb::Acquire, "x"), Ok(()));
+        assert_eq!(rules.recognise(b"ci"), Err(Denied::UnknownToken));
+    }
+
+    #[test]
+    fn a_token_may_do_what_any_of_its_entries_allows_and_no_more() {
+        let rules = rules();
+        let ci = place(&rules, "ci");
+        for name in ["jobs/nightly", "deploy"] {
+            assert_eq!(rules.permits(ci, Verb::Acquire, name), Ok(()));
+        }
+        assert_eq!(rules.permits(ci, Verb::Read, "other"), Ok(()));
+        assert!(rules.permits(ci, Verb::Admin, "jobs/x").is_err(), "no verb includes another");
+        let ops = place(&rules, "ops");
+        assert_eq!(rules.permits_within(ops, Verb::Admin, ""), Ok(()));
+        assert!(rules.permits(ops, Verb::Read, "x").is_err());
+        let denied = rules.permits(ci, Verb::Acquire, "jobs").expect_err("no pattern fits");
+        assert_eq!(
+            denied.to_string(),
+            "the token of \"ci\" may not acquire \"jobs\"; that takes an entry of [[access]] with \
+             \"acquire\" in may and a fitting pattern in names"
+        );
+    }
+
+    #[test]
+    fn a_prefix_may_be_looked_at_where_some_of_its_names_may() {
+        let rules = rules();
+        let ci = place(&rules, "ci");
+        for prefix in ["", "jo", "jobs/", "jobs/a", "deploy"] {
+            assert_eq!(rules.permits_within(ci, Verb::Acquire, prefix), Ok(()), "{prefix}");
+        }
+        assert!(rules.permits_within(ci, Verb::Acquire, "other").is_err());
+    }
+
+    #[test]
+    fn whoever_shows_no_token_or_a_wrong_one_may_do_nothing() {
+        let rules = rules();
+        assert_eq!(rules.permits(None, Verb::Read, "x"), Err(Denied::NoToken));
+        assert_eq!(rules.admits(None), Err(Denied::NoToken));
+        for token in ["", "c", "ci ", "CI"] {
+            assert_eq!(rules.recognise(token.as_bytes()), Err(Denied::UnknownToken));
+        }
+        // The hash is no token.
+        assert_eq!(rules.recognise(hash("ci").as_bytes()), Err(Denied::UnknownToken));
+    }
+
+    #[test]
+    fn a_token_that_was_taken_out_has_no_place_any_more() {
+        let gate = Gate::new(&[entry("a", &["*"], &[Verb::Read])]);
+        let rules = gate.rules();
+        let known = rules.borrow().recognise(b"a").expect("known");
+        gate.change(&[entry("b", &["*"], &[Verb::Read])]);
+        assert_eq!(rules.borrow().place(known), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! Who asks, and whether they may.
+//!
+//! Every request passes [`authorize`], which knows what each route takes; a route that nobody
+//! thought of takes the most. What depends on a name is asked where the name is read, and what is
+//! listed or watched is asked name by name. Who can connect may know that the node is alive and
+//! ready, and what it could be asked; everything else takes a token once there are any.
+
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use metrics::counter;
+use paxoslease::{TokenHash, Verb};
+use tokio::sync::watch;
+
+use super::App;
+use super::guest::Guest;
+use super::refusal::Refusal;
+use crate::access::{Denied, Place, Rules};
+
+/// Routes that take nothing: for probes, and for whoever wants to know what to ask.
+pub(super) const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
+
+/// What a route takes.
+fn verb_of(route: &str) -> Option<Verb> {
+    match route {
+        open if OPEN.contains(&open) => None,
+        "/v1/leases/{name}" | "/v1/leases" | "/v1/watch" => Some(Verb::Read),
+        lease if lease.starts_with("/v1/leases/{name}/") => Some(Verb::Acquire),
+        _ => Some(Verb::Admin),
+    }
+}
+
+/// Lets requests through that may be answered, with a [`Permit`].
+pub(super) async fn authorize(
+    State(app): State<App>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let route = request.extensions().get::<MatchedPath>();
+    let Some(verb) = route.and_then(|route| verb_of(route.as_str())) else {
+        return next.run(request).await;
+    };
+    let guest = request.extensions().get::<Guest>().cloned();
+    let admitted = admit(&app, verb, request.headers());
+    let response = match admitted {
+        Ok(permit) => {
+            request.extensions_mut().insert(permit);
+            next.run(request).await
+        }
+        Err(denied) => {
+            let guest = guest.as_ref().map(|guest| guest.address.to_string());
+            if denied == Denied::UnknownToken
+                && let Some(count) = app.notices.again()
+            {
+                tracing::warn!(guest, count, "HTTP requests brought tokens that are not known");
+            }
+            Refusal::Denied(denied).into_response()
+        }
+    };
+    match guest {
+        Some(guest) => guest.answered(response),
+        None => response,
+    }
+}
+
+fn admit(app: &App, verb: Verb, headers: &HeaderMap) -> Result<Permit, Denied> {
+    let rules = app.gate.rules();
+    let now = Arc::clone(&rules.borrow());
+    let mut permit = Permit { rules, bearer: None, verb };
+    if !now.is_open() {
+        let token = token(headers).ok_or(Denied::NoToken)?;
+        permit.bearer = Some(now.recognise(&token)?);
+        // Which name will be asked later; whether it may be any is known.
+        now.permits_within(permit.place(&now), verb, "")?;
+    }
+    Ok(permit)
+}
+
+/// `Bearer` and the token; or, from browsers, `Basic` with the token as the password.
+fn token(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, credentials) = value.split_once(' ')?;
+    let credentials = credentials.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(credentials.as_bytes().to_vec());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let pair = BASE64_STANDARD.decode(credentials).ok()?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
+}
+
+/// What whoever asks may do, by the rules of the moment.
+#[derive(Clone)]
+pub(super) struct Permit {
+    rules: watch::Receiver<Arc<Rules>>,
+    bearer: Option<TokenHash>,
+    /// What this request is about.
+    verb: Verb,
+}
+
+impl Permit {
+    fn place(&self, rules: &Rules) -> Option<Place> {
+        rules.place(self.bearer?)
+    }
+
+    /// Whether this request may be about that name.
+    pub(super) fn check(&self, name: &str) -> Result<(), Refusal> {
+        self.check_for(self.verb, name).map_err(Refusal::Denied)
+    }
+
+    fn check_for(&self, verb: Verb, name: &str) -> Result<(), Denied> {
+        let rules = self.rules.borrow();
+        rules.permits(self.place(&rules), verb, name)
+    }
+
+    /// Whether there can be anything to see under a prefix.
+    pub(super) fn check_within(&self, prefix: &str) -> Result<(), Refusal> {
+        let rules = self.rules.borrow();
+        let place = self.place(&rules);
+        rules.permits_within(place, Verb::Read, prefix).map_err(Refusal::Denied)
+    }
+
+    /// Whether a name may be shown.
+    pub(super) fn shows(&self, name: &str) -> bool {
+        self.check_for(Verb::Read, name).is_ok()
+    }
+
+    /// Whether a name may be mentioned in what this request is about.
+    pub(super) fn mentions(&self, name: &str) -> bool {
+        self.check_for(self.verb, name).is_ok()
+    }
+
+    /// Comes to its end when that name is no longer allowed.
+    pub(super) async fn withdrawn(&self, name: &str) -> Refusal {
+        let check = |rules: &Rules, place| rules.permits(place, self.verb, name);
+        Refusal::Denied(self.until_denied(check).await)
+    }
+
+    /// Comes to its end when nothing under that prefix may be seen any more.
+    pub(super) async fn blinded(&self, prefix: &str) {
+        let check = |rules: &Rules, place| rules.permits_within(place, Verb::Read, prefix);
+        self.until_denied(check).await;
+    }
+
+    async fn until_denied(
+        &self,
+        check: impl Fn(&Rules, Option<Place>) -> Result<(), Denied>,
+    ) -> Denied {
+        let mut rules = self.rules.clone();
+        loop {
+            let now = Arc::clone(&rules.borrow_and_update());
+            if let Err(denied) = check(&now, self.place(&now)) {
+                return denied;
+            }
+            if rules.changed().await.is_err() {
+                // Nobody is left who could change them.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// What a browser or a client library needs to ask again with a token.
+pub(super) fn challenge(headers: &mut HeaderMap) {
+    for scheme in ["Bearer realm=\"paxoslease\"", "Basic realm=\"paxoslease\""] {
+        headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
+    }
+}
+
+/// Counts a denial.
+pub(super) fn count(denied: &Denied) {
+    let reason = Denied::REASONS[denied.reason()];
+    counter!("paxoslease_refused_total", "reason" => reason).increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_takes_what_it_is_about() {
+        let document: serde_json::Value =
+            serde_json::from_str(&super::super::openapi()).expect("JSON");
+        let routes = document["paths"].as_object().expect("paths").keys();
+        let taken: Vec<(&str, Option<Verb>)> =
+            routes.map(|route| (route.as_str(), verb_of(route))).collect();
+        let expected = [
+            ("/", Some(Verb::Admin)),
+            ("/healthz", None),
+            ("/metrics", Some(Verb::Admin)),
+            ("/openapi.json", None),
+            ("/readyz", None),
+            ("/v1/cell", Some(Verb::Admin)),
+            ("/v1/leases", Some(Verb::Read)),
+            ("/v1/leases/{name}", Some(Verb::Read)),
+            ("/v1/leases/{name}/acquire", Some(Verb::Acquire)),
+            ("/v1/leases/{name}/release", Some(Verb::Acquire)),
+            ("/v1/leases/{name}/renew", Some(Verb::Acquire)),
+            ("/v1/watch", Some(Verb::Read)),
+        ];
+        let mut taken = taken;
+        taken.sort_unstable_by_key(|(route, _)| *route);
+        assert_eq!(taken, expected);
+        assert_eq!(verb_of("/v1/other"), Some(Verb::Admin));
+    }
+
+    #[test]
+    fn a_token_comes_as_bearer_or_as_a_password() {
+        let token = |value: &'static str| {
+            let value = HeaderValue::from_static(value);
+            token(&HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
+        };
+        assert_eq!(token("Bearer s3cret").as_deref(), Some(&b"s3cret"[..]));
+        assert_eq!(token("bearer  s3cret").as_deref(), Some(&b"s3cret"[..]));
+        assert_eq!(token("Basic bWU6czpjcmV0").as_deref(), Some(&b"s:cret"[..]), "me:s:cret");
+        for other in ["s3cret", "Basic bWU=", "Basic !", "Digest s3cret", ""] {
+            assert_eq!(token(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What the sessions of all shards share: who this node is, its bounds, and its gate.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::time::Duration;
+
+use paxoslease::{Config, Limits};
+use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_integer};
+
+use crate::Gate;
+
+/// A client that takes nothing for this long, while there is something for it, is given up.
+const SLOW_READER_AFTER: Duration = Duration::from_secs(60);
+
+/// A client that has not finished a request this long after it began is given up.
+const HALF_REQUEST_AFTER: Duration = Duration::from_secs(30);
+
+/// What the sessions of all shards share.
+pub(super) struct House {
+    pub(super) cell: String,
+    pub(super) node: u16,
+    pub(super) role: String,
+    pub(super) max_lease: Duration,
+    pub(super) clock_drift_ppm: u32,
+    pub(super) clock_granularity: Duration,
+    pub(super) limits: Limits,
+    /// [`SLOW_READER_AFTER`], but in tests.
+    pub(super) slow_reader_after: Duration,
+    /// [`HALF_REQUEST_AFTER`], but in tests.
+    pub(super) half_request_after: Duration,
+    pub(super) gate: Gate,
+    pub(super) connections: AtomicUsize,
+    pub(super) ids: AtomicU64,
+}
+
+impl House {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            cell: config.cell.clone(),
+            node: config.node,
+            role: config.role.to_string(),
+            max_lease: config.max_lease,
+            clock_drift_ppm: config.clock_drift_ppm,
+            clock_granularity: config.clock_granularity,
+            limits: config.limits,
+            slow_reader_after: SLOW_READER_AFTER,
+            half_request_after: HALF_REQUEST_AFTER,
+            gate: Gate::default(),
+            connections: AtomicUsize::new(0),
+            ids: AtomicU64::new(0),
+        }
+    }
+
+    /// What `HELLO` answers.
+    pub(super) fn put_hello(&self, id: u64, protocol: Protocol, out: &mut Vec<u8>) {
+        let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        protocol.put_map(out, 12);
+        let texts = [
+            ("server", "paxoslease"),
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("mode", "cell"),
+            ("role", &self.role),
+            ("cell", &self.cell),
+        ];
+        for (key, text) in texts {
+            put_bulk(out, key.as_bytes());
+            put_bulk(out, text.as_bytes());
+        }
+        let numbers = [
+            ("proto", i64::from(protocol.number())),
+            ("id", id.cast_signed()),
+            ("node", i64::from(self.node)),
+            ("max_lease_ms", millis(self.max_lease)),
+            ("clock_drift_ppm", i64::from(self.clock_drift_ppm)),
+            ("clock_granularity_us", micros(self.clock_granularity)),
+        ];
+        for (key, number) in numbers {
+            put_bulk(out, key.as_bytes());
+            put_integer(out, number);
+        }
+        put_bulk(out, b"modules");
+        put_array(out, 0);
+    }
+}

@@ -1,0 +1,7 @@
+//! Who gets in, and how far: TLS, tokens, and both of them changed while a daemon runs.
+
+mod reload;
+mod resp;
+mod support;
+mod tls;
+mod web;

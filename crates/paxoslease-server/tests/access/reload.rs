@@ -1,0 +1,192 @@
+//! Certificates and tokens that change while connections stand and leases are held.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use paxoslease::{Access, ClientTls, Config, Verb};
+use paxoslease_server::{ReloadError, Server};
+use rustls::ClientConfig;
+
+use crate::support::{Authority, Client, Wire, ask_http, daemon, entry, metric, wait_for_metric};
+
+/// A daemon, and the configuration it was started with.
+struct Running {
+    server: Server,
+    config: Config,
+}
+
+impl Running {
+    fn start(with: impl FnOnce(Config) -> Config) -> Self {
+        let mut kept = None;
+        let server = daemon(|config| {
+            let config = with(config);
+            kept = Some(config.clone());
+            config
+        });
+        Self { server, config: kept.expect("it was configured") }
+    }
+
+    fn with_access(access: Vec<Access>) -> Self {
+        Self::start(|mut config| {
+            config.access = access;
+            config
+        })
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.config);
+        self.server.reload(|| Ok(self.config.clone())).expect("reloaded");
+    }
+}
+
+fn both() -> Vec<Access> {
+    let everything = [Verb::Acquire, Verb::Read, Verb::Admin];
+    vec![entry("old", &["*"], &everything), entry("ops", &["*"], &everything)]
+}
+
+#[test]
+fn a_token_that_was_taken_out_is_refused_on_connections_that_stand() {
+    let mut running = Running::with_access(both());
+    let (mut old, mut ops) =
+        (Client::with(&running.server, "old"), Client::with(&running.server, "ops"));
+    let fence = old.acquire("a");
+    assert_eq!(old.ask("LEASE.WATCH *"), "OK");
+    running.change(|config| config.access[0] = entry("new", &["*"], &[Verb::Acquire]));
+    assert!(old.ask("LEASE.GET a").starts_with("NOAUTH"), "refused from then on");
+    assert!(old.ask("AUTH old").starts_with("NOAUTH"));
+    assert_eq!(ops.ask(&format!("LEASE.RENEW a {fence} 15000")), "15000", "no lease is lost");
+    ops.acquire("b");
+    assert_eq!(old.ask("PING"), "PONG", "and nothing was seen of that");
+    assert_eq!(old.ask("AUTH new"), "OK", "on the same connection");
+    old.acquire("c");
+    let series = "paxoslease_reloads_total{result=\"done\"}";
+    assert_eq!(metric(&running.server, Wire::plain, series), 1.0);
+}
+
+#[test]
+fn who_waits_with_a_token_that_was_taken_out_waits_no_longer() {
+    let mut running = Running::with_access(both());
+    let address = running.server.http().expect("listens");
+    let mut ops = Client::with(&running.server, "ops");
+    ops.acquire("a");
+    let mut old = Client::with(&running.server, "old");
+    old.send("LEASE.ACQUIRE a 15000 WAIT 600000").expect("sends");
+    let mut pushed = Client::with(&running.server, "old");
+    assert!(pushed.ask("HELLO 3").contains("proto:3"));
+    assert_eq!(pushed.ask("LEASE.ACQUIRE a 15000 WAIT 600000 NOTIFY x"), "QUEUED");
+    let by_http = std::thread::spawn(move || {
+        let body = Some(r#"{"ttl":"15s","wait":"600s"}"#);
+        ask_http(Wire::plain(address), "POST /v1/leases/a/acquire", Some("old"), body)
+    });
+    let waiters = || pollster::block_on(running.server.node().status()).expect("runs").waiters;
+    while waiters() < 3 {
+        std::thread::yield_now();
+    }
+    running.change(|config| drop(config.access.remove(0)));
+    let refused = old.next().expect("an answer");
+    assert!(refused.starts_with("NOAUTH the acquire was taken back"), "{refused}");
+    assert_eq!(pushed.next().expect("a push"), "[lease.timeout x]");
+    let (status, refused) = by_http.join().expect("answered");
+    assert_eq!(status, 401, "{refused}");
+    while pollster::block_on(running.server.node().status()).expect("runs").waiters > 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_watch_by_http_ends_with_its_token() {
+    let mut running = Running::with_access(both());
+    let address = running.server.http().expect("listens");
+    let watch = std::thread::spawn(move || {
+        ask_http(Wire::plain(address), "GET /v1/watch", Some("old"), None)
+    });
+    let requests = "paxoslease_http_connections";
+    while metric(&running.server, Wire::plain, requests) < 2.0 {
+        std::thread::yield_now();
+    }
+    running.change(|config| drop(config.access.remove(0)));
+    let (status, _) = watch.join().expect("it ended");
+    assert!(status == 200 || status == 401, "it had begun, or came too late: {status}");
+}
+
+#[test]
+fn a_gate_can_be_shut_and_opened_again() {
+    let mut running = Running::with_access(Vec::new());
+    let mut client = Client::of(&running.server);
+    let fence = client.acquire("a");
+    running.change(|config| config.access = both());
+    assert!(client.ask(&format!("LEASE.RENEW a {fence} 15000")).starts_with("NOAUTH"));
+    assert_eq!(client.ask("AUTH ops"), "OK");
+    assert_eq!(client.ask(&format!("LEASE.RENEW a {fence} 15000")), "15000");
+    running.change(|config| config.access.clear());
+    client.acquire("b");
+    Client::of(&running.server).acquire("c");
+}
+
+#[test]
+fn new_connections_get_new_certificates_and_old_ones_go_on() {
+    let (before, after) = (Authority::new(), Authority::new());
+    let tls = before.files(ClientTls::Server);
+    let mut running = Running::start(|config| config.tls(tls));
+    let address = running.server.clients().expect("listens");
+    let connect =
+        |config: &Arc<ClientConfig>| Client::over(Wire::tls(address, config)).try_ask("PING");
+    let mut old = Client::over(Wire::tls(address, &before.client()));
+    let fence = old.acquire("a");
+    assert!(connect(&after.client()).is_err());
+    running.change(|config| config.tls = Some(after.files(ClientTls::Server)));
+    assert_eq!(connect(&after.client()).expect("trusted now"), "PONG");
+    assert!(connect(&before.client()).is_err(), "and the old one is gone");
+    assert_eq!(old.ask(&format!("LEASE.RENEW a {fence} 15000")), "15000");
+    let healthy = Wire::tls(running.server.http().expect("listens"), &after.client());
+    assert_eq!(ask_http(healthy, "GET /healthz", None, None).0, 200);
+}
+
+#[test]
+fn what_cannot_be_used_leaves_everything_as_it_was() {
+    let authority = Authority::new();
+    let tls = authority.files(ClientTls::Server);
+    let access = both();
+    let running = Running::start(|mut config| {
+        config.access = access;
+        config.tls(tls)
+    });
+    let Running { server, config } = &running;
+    let refuse = |change: &dyn Fn(&mut Config)| {
+        let mut changed = config.clone();
+        changed.access.clear();
+        change(&mut changed);
+        server.reload(|| Ok(changed)).expect_err("refused")
+    };
+    let no_file = server.reload(|| Err("no such file".into())).expect_err("refused");
+    assert!(matches!(no_file, ReloadError::Read(_)), "{no_file}");
+    assert!(matches!(refuse(&|config| config.tls = None), ReloadError::Restart));
+    assert!(matches!(refuse(&|config| config.shards = Some(0)), ReloadError::Config(_)));
+    let key = authority.folder.join("node.key");
+    let good = fs::read(&key).expect("a file");
+    fs::write(&key, "not a key").expect("written");
+    let broken = refuse(&|_| {});
+    assert!(matches!(broken, ReloadError::Tls(_)), "{broken}");
+    assert!(broken.to_string().contains("node.key") && !broken.to_string().contains("not a key"));
+    fs::write(&key, good).expect("written");
+
+    let trusting = authority.client();
+    let connect = |address: SocketAddr| Wire::tls(address, &trusting);
+    let mut client = Client::over(connect(server.clients().expect("listens")));
+    assert!(client.ask("LEASE.GET a").starts_with("NOAUTH"), "the gate is as it was");
+    assert_eq!(client.ask("AUTH old"), "OK");
+    wait_for_metric(server, connect, "paxoslease_reloads_total{result=\"failed\"}", 4.0);
+}
+
+#[test]
+fn what_only_a_restart_would_take_over_is_told() {
+    let running = Running::with_access(both());
+    let mut changed = running.config.clone();
+    let same = running.server.reload(|| Ok(changed.clone())).expect("reloaded");
+    assert_eq!((same.access, same.needs_restart), (2, false));
+    changed.limits.leases = 7;
+    changed.access.pop();
+    let other = running.server.reload(|| Ok(changed)).expect("reloaded");
+    assert_eq!((other.access, other.needs_restart), (1, true));
+}

@@ -1,0 +1,313 @@
+//! One daemon, an authority that signs certificates, and clients that speak TLS or do not.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use paxoslease::{Access, ClientTls, Config, Tls, TokenHash, Verb};
+use paxoslease_server::Server;
+use paxoslease_wire::resp::{Value, put_command};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use sha2::{Digest as _, Sha256};
+
+/// How long a test waits for what must come. Never what it waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A daemon that is a whole cell.
+pub(crate) fn daemon(with: impl FnOnce(Config) -> Config) -> Server {
+    let peers = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = peers.local_addr().expect("bound").to_string();
+    let mut config = Config::new("test", 1).peer(1, address).ephemeral().shards(2);
+    config.listen.clients = Some("127.0.0.1:0".to_owned());
+    config.listen.http = Some("127.0.0.1:0".to_owned());
+    let server = Server::start_on(with(config), Some(peers)).expect("starts");
+    pollster::block_on(server.node().ready()).expect("it is its own majority");
+    server
+}
+
+pub(crate) fn entry(token: &str, names: &[&str], may: &[Verb]) -> Access {
+    let names = names.iter().map(|name| name.parse().expect("a pattern"));
+    let hash = TokenHash::new(Sha256::digest(token).into());
+    let mut entry = Access::new(hash, names, may.iter().copied());
+    entry.name = Some(format!("{token}'s"));
+    entry
+}
+
+/// `jobs` may do everything under `jobs/`, `reader` may look there, `ops` may look after the cell
+/// and look at everything.
+pub(crate) fn three_tokens() -> Vec<Access> {
+    vec![
+        entry("jobs", &["jobs/*"], &[Verb::Acquire, Verb::Read]),
+        entry("reader", &["jobs/*"], &[Verb::Read]),
+        entry("ops", &["*"], &[Verb::Admin, Verb::Read]),
+    ]
+}
+
+/// A daemon with [`three_tokens`].
+pub(crate) fn guarded() -> Server {
+    daemon(|mut config| {
+        config.access = three_tokens();
+        config
+    })
+}
+
+/// What is published now of the series that begin like this.
+pub(crate) fn metric(server: &Server, connect: impl Fn(SocketAddr) -> Wire, series: &str) -> f64 {
+    let wire = connect(server.http().expect("listens"));
+    let (status, page) = ask_http(wire, "GET /metrics", Some("ops"), None);
+    assert_eq!(status, 200, "{page}");
+    let lines = page.lines().filter(|line| line.starts_with(series));
+    let values = lines.filter_map(|line| line.rsplit_once(' '));
+    values.map(|(_, value)| value.parse::<f64>().expect("a number")).sum()
+}
+
+/// Waits until [`metric`] is at least so much.
+pub(crate) fn wait_for_metric(
+    server: &Server,
+    connect: impl Fn(SocketAddr) -> Wire,
+    series: &str,
+    least: f64,
+) {
+    while metric(server, &connect, series) < least {
+        std::thread::yield_now();
+    }
+}
+
+/// An authority that signs certificates, in a folder of its own.
+pub(crate) struct Authority {
+    pub(crate) folder: PathBuf,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("paxoslease-access-{}-{count}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, format!("authority {count}"));
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::self_signed(params, key).expect("signed");
+        fs::write(folder.join("ca.pem"), issuer.pem()).expect("written");
+        Self { folder, issuer }
+    }
+
+    /// A certificate and its key, as PEM.
+    fn sign(&self, names: &[&str], expired: bool) -> (String, String) {
+        let key = KeyPair::generate().expect("a key");
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("names");
+        if expired {
+            params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+            params.not_after = rcgen::date_time_ymd(2020, 1, 2);
+        }
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    /// Files for node 1 on loopback, written anew.
+    pub(crate) fn files(&self, clients: ClientTls) -> Tls {
+        let (cert, key) = self.sign(&["node-1.paxoslease", "127.0.0.1"], false);
+        let file = |name: &str, text: &str| {
+            let path = self.folder.join(name);
+            fs::write(&path, text).expect("written");
+            path
+        };
+        let (cert, key) = (file("node.pem", &cert), file("node.key", &key));
+        Tls::new(cert, key, self.folder.join("ca.pem")).clients(clients)
+    }
+
+    /// A client that trusts this authority and shows no certificate.
+    pub(crate) fn client(&self) -> Arc<ClientConfig> {
+        Arc::new(self.trusting().with_no_client_auth())
+    }
+
+    /// A client that trusts this authority and shows a certificate of `signer`.
+    pub(crate) fn client_of(&self, signer: &Self, expired: bool) -> Arc<ClientConfig> {
+        let (cert, key) = signer.sign(&["worker-7"], expired);
+        let chain = vec![CertificateDer::from_pem_slice(cert.as_bytes()).expect("PEM")];
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("PEM");
+        let config = self.trusting().with_client_auth_cert(chain, key);
+        Arc::new(config.expect("a certificate and its key"))
+    }
+
+    fn trusting(&self) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).expect("a root");
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("TLS 1.3")
+            .with_root_certificates(roots)
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        // A folder left behind in the temporary one does no harm.
+        let _left = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// One end of a connection.
+pub(crate) enum Wire {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Wire {
+    pub(crate) fn plain(address: SocketAddr) -> Self {
+        let socket = TcpStream::connect(address).expect("connects");
+        socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        Self::Plain(socket)
+    }
+
+    /// Speaks TLS as soon as something is said.
+    pub(crate) fn tls(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
+        let Self::Plain(socket) = Self::plain(address) else { unreachable!("just made") };
+        let name = ServerName::from(address.ip());
+        let connection = ClientConnection::new(Arc::clone(config), name).expect("a client");
+        Self::Tls(Box::new(StreamOwned::new(connection, socket)))
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(into),
+            Self::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+/// A client that speaks RESP. Replies are shown as texts.
+pub(crate) struct Client {
+    wire: Wire,
+    unread: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) const fn over(wire: Wire) -> Self {
+        Self { wire, unread: Vec::new() }
+    }
+
+    pub(crate) fn of(server: &Server) -> Self {
+        Self::over(Wire::plain(server.clients().expect("listens")))
+    }
+
+    /// As [`Self::of`], with a token.
+    pub(crate) fn with(server: &Server, token: &str) -> Self {
+        let mut client = Self::of(server);
+        assert_eq!(client.ask(&format!("AUTH {token}")), "OK");
+        client
+    }
+
+    pub(crate) fn send(&mut self, command: &str) -> io::Result<()> {
+        let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        let mut bytes = Vec::new();
+        put_command(&mut bytes, &args);
+        self.wire.write_all(&bytes)?;
+        self.wire.flush()
+    }
+
+    /// What comes next, or how the connection ended.
+    pub(crate) fn next(&mut self) -> io::Result<String> {
+        loop {
+            if let Some((value, consumed)) = Value::parse(&self.unread).expect("sound") {
+                let shown = show(value);
+                self.unread.drain(..consumed);
+                return Ok(shown);
+            }
+            let mut bytes = [0; 64 * 1024];
+            match self.wire.read(&mut bytes)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                len => self.unread.extend_from_slice(&bytes[..len]),
+            }
+        }
+    }
+
+    pub(crate) fn try_ask(&mut self, command: &str) -> io::Result<String> {
+        self.send(command)?;
+        self.next()
+    }
+
+    pub(crate) fn ask(&mut self, command: &str) -> String {
+        self.try_ask(command).expect("the connection goes on")
+    }
+
+    /// Acquires what must be free, and says its fence.
+    pub(crate) fn acquire(&mut self, name: &str) -> String {
+        let granted = self.ask(&format!("LEASE.ACQUIRE {name} 15000"));
+        let fence = granted.trim_start_matches('[').split(' ').next().expect("a fence").to_owned();
+        assert!(fence.parse::<u64>().is_ok(), "{granted}");
+        fence
+    }
+}
+
+fn show(value: Value<'_>) -> String {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    match value {
+        Value::Simple(bytes) | Value::Error(bytes) | Value::Bulk(bytes) => text(bytes),
+        Value::Integer(number) => number.to_string(),
+        Value::Null => "nil".to_owned(),
+        Value::Boolean(yes) => yes.to_string(),
+        Value::Array(items) | Value::Push(items) => {
+            format!("[{}]", items.map(show).collect::<Vec<_>>().join(" "))
+        }
+        Value::Map(items) => {
+            let shown = items.pairs().map(|(key, value)| format!("{}:{}", show(key), show(value)));
+            format!("{{{}}}", shown.collect::<Vec<_>>().join(" "))
+        }
+        other => panic!("no daemon says {other:?}"),
+    }
+}
+
+/// Sends one request, with a token perhaps: status, then head and body.
+pub(crate) fn ask_http(
+    mut wire: Wire,
+    what: &str,
+    token: Option<&str>,
+    body: Option<&str>,
+) -> (u16, String) {
+    let authorization =
+        token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let body = body.unwrap_or_default();
+    let len = body.len();
+    let request = format!(
+        "{what} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {len}\r\n{authorization}\r\n{body}"
+    );
+    wire.write_all(request.as_bytes()).expect("sends");
+    wire.flush().expect("sends");
+    let mut reply = Vec::new();
+    // A daemon that closes a connection in TLS says so; in clear, what follows may cut it off.
+    let _end = wire.read_to_end(&mut reply);
+    let reply = String::from_utf8(reply).expect("text");
+    let status = reply.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("no status in {reply:?}")), reply)
+}

@@ -1,0 +1,133 @@
+//! Tokens by HTTP.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+
+use paxoslease_server::Server;
+
+use crate::support::{Client, Wire, ask_http, daemon, entry, guarded, metric, three_tokens};
+
+fn ask(server: &Server, what: &str, token: Option<&str>) -> (u16, String) {
+    ask_http(Wire::plain(server.http().expect("listens")), what, token, None)
+}
+
+fn post(server: &Server, what: &str, token: Option<&str>, body: &str) -> (u16, String) {
+    ask_http(Wire::plain(server.http().expect("listens")), what, token, Some(body))
+}
+
+const TTL: &str = r#"{"ttl":"15s"}"#;
+
+#[test]
+fn without_a_token_there_are_probes_and_the_document() {
+    let server = guarded();
+    for path in ["/healthz", "/readyz", "/openapi.json"] {
+        assert_eq!(ask(&server, &format!("GET {path}"), None).0, 200, "{path}");
+    }
+    assert_eq!(ask(&server, "GET /nowhere", None).0, 404);
+    let leases = ["/", "/metrics", "/v1/cell", "/v1/leases", "/v1/leases/jobs%2Fa", "/v1/watch"];
+    for path in leases {
+        for token in [None, Some("wrong")] {
+            let (status, reply) = ask(&server, &format!("GET {path}"), token);
+            assert_eq!(status, 401, "{path}: {reply}");
+            assert!(reply.contains("\"error\":\"unauthorized\""), "{reply}");
+            assert!(reply.contains("www-authenticate: Bearer realm=\"paxoslease\""), "{reply}");
+            assert!(reply.contains("www-authenticate: Basic realm=\"paxoslease\""), "{reply}");
+        }
+    }
+    for action in ["acquire", "renew", "release"] {
+        let what = format!("POST /v1/leases/jobs%2Fa/{action}");
+        assert_eq!(post(&server, &what, None, "not even JSON").0, 401, "before anything is read");
+    }
+    let counted = |reason: &str| {
+        metric(&server, Wire::plain, &format!("paxoslease_refused_total{{reason=\"{reason}\"}}"))
+    };
+    assert_eq!((counted("no_token"), counted("unknown_token")), (9.0, 6.0));
+}
+
+#[test]
+fn a_token_does_what_it_says_with_the_names_it_says_and_no_more() {
+    let server = guarded();
+    let acquire = "POST /v1/leases/jobs/a/acquire";
+    let (status, granted) = post(&server, acquire, Some("jobs"), TTL);
+    assert_eq!(status, 200, "{granted}");
+    assert_eq!(ask(&server, "GET /v1/leases/jobs/a", Some("reader")).0, 200);
+    for (what, token) in [
+        ("POST /v1/leases/deploy/acquire", "jobs"),
+        ("POST /v1/leases/jobs/b/acquire", "reader"),
+        ("POST /v1/leases/jobs/b/renew", "ops"),
+        ("POST /v1/leases/jobs/b/release", "reader"),
+        ("GET /v1/leases/deploy", "jobs"),
+        ("GET /v1/leases?prefix=deploy", "jobs"),
+        ("GET /v1/watch?prefix=deploy", "jobs"),
+        ("GET /v1/cell", "jobs"),
+        ("GET /metrics", "reader"),
+        ("GET /", "reader"),
+    ] {
+        let (status, reply) = post(&server, what, Some(token), TTL);
+        assert_eq!(status, 403, "{what}: {reply}");
+        assert!(reply.contains("\"error\":\"forbidden\"") && reply.contains("[[access]]"));
+    }
+    for path in ["/", "/metrics", "/v1/cell", "/v1/leases"] {
+        assert_eq!(ask(&server, &format!("GET {path}"), Some("ops")).0, 200, "{path}");
+    }
+}
+
+#[test]
+fn a_browser_may_send_the_token_as_a_password() {
+    let server = guarded();
+    let basic = |credentials: &str| {
+        let mut wire = Wire::plain(server.http().expect("listens"));
+        let head = format!("GET /v1/cell HTTP/1.0\r\nauthorization: Basic {credentials}\r\n\r\n");
+        wire.write_all(head.as_bytes()).expect("sends");
+        let mut line = String::new();
+        BufReader::new(wire).read_line(&mut line).expect("answers");
+        line
+    };
+    assert!(basic("YW55Ym9keTpvcHM=").contains(" 200 "), "anybody:ops");
+    assert!(basic("b3BzOmFueWJvZHk=").contains(" 401 "), "ops:anybody");
+}
+
+#[test]
+fn lists_watches_and_the_page_show_what_may_be_read() {
+    let server = daemon(|mut config| {
+        config.access = three_tokens();
+        config.access.push(entry("all", &["*"], &[paxoslease::Verb::Acquire]));
+        config.access.push(entry("few", &["jobs/*"], &[paxoslease::Verb::Admin]));
+        config
+    });
+    let mut wire = Wire::plain(server.http().expect("listens"));
+    let head = "GET /v1/watch HTTP/1.1\r\nhost: test\r\nauthorization: Bearer reader\r\n\r\n";
+    wire.write_all(head.as_bytes()).expect("sends");
+    let mut watched = BufReader::new(wire).lines();
+    let mut until = |text: &str| loop {
+        let line = watched.next().expect("it goes on").expect("text");
+        assert!(!line.contains("deploy"), "not for its eyes: {line}");
+        if line.contains(text) {
+            break;
+        }
+    };
+    until(": watching");
+    let mut all = Client::with(&server, "all");
+    all.acquire("deploy");
+    all.acquire("jobs/a");
+    until("jobs/a");
+    let (_, few) = ask(&server, "GET /v1/leases", Some("reader"));
+    assert!(few.contains("jobs/a") && !few.contains("deploy"), "{few}");
+    let (_, many) = ask(&server, "GET /v1/leases", Some("ops"));
+    assert!(many.contains("jobs/a") && many.contains("deploy"), "{many}");
+    let (status, page) = ask(&server, "GET /", Some("few"));
+    assert!(status == 200 && !page.contains("deploy") && !page.contains("jobs/a"), "no read");
+}
+
+#[test]
+fn who_guesses_has_to_connect_again() {
+    let server = guarded();
+    let mut wire = Wire::plain(server.http().expect("listens"));
+    let guess = "GET /v1/cell HTTP/1.1\r\nhost: test\r\nauthorization: Bearer guess\r\n\r\n";
+    wire.write_all(guess.repeat(5).as_bytes()).expect("sends");
+    let mut replies = Vec::new();
+    // The fifth was sent in vain, and may cut the connection short.
+    let _end = wire.read_to_end(&mut replies);
+    let replies = String::from_utf8(replies).expect("text");
+    let refused = replies.matches("HTTP/1.1 401").count();
+    assert_eq!(refused, 4, "the fourth was the last");
+}
