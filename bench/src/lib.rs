@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod cores;
+pub mod interrupt;
 pub mod page;
 pub mod peers;
 pub mod plot;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,6 +91,16 @@ impl Process {
         let kilobytes = line.and_then(|line| line.split_whitespace().next());
         let kilobytes: u64 = kilobytes.context("no VmRSS; has it ended?")?.parse()?;
         Ok(kilobytes * 1024)
+    }
+
+    /// How many files and sockets it has open now.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn open_files(&self) -> Result<usize> {
+        let files = fs::read_dir(format!("/proc/{}/fd", self.id()))
+            .with_context(|| format!("a process is gone: {}", self.said()))?;
+        Ok(files.count())
     }
 
     fn proc(&self, what: &str) -> Result<String> {
@@ -221,20 +231,28 @@ impl Drop for Folder {
     }
 }
 
-/// Ports where nobody listened a moment ago.
+/// Ports where nobody listens, and which for a minute the system gives to nobody but who asks for
+/// them by number.
 ///
 /// # Errors
 /// When there are not so many.
 pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let mut listeners = Vec::new();
-    for _ in 0..N {
-        listeners.push(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
-    }
     let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
+    for port in &mut ports {
+        *port = reserved_port()?;
     }
     Ok(ports)
+}
+
+/// Whoever ends a connection has to remember it for a while, and that keeps its port.
+fn reserved_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    let client = TcpStream::connect(address)?;
+    let (server, _) = listener.accept()?;
+    drop(server);
+    drop(client);
+    Ok(address.port())
 }
 
 /// The binary `paxoslease` that was built with the program that runs.
@@ -245,4 +263,19 @@ pub fn paxoslease_beside_this() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("paxoslease");
     ensure!(path.is_file(), "no {}; build it: cargo build --release", path.display());
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_ports_are_free_and_all_different_however_many_are_asked_for() {
+        let ports: BTreeSet<u16> =
+            (0..100).flat_map(|_| free_ports::<9>().expect("there are enough")).collect();
+        assert_eq!(ports.len(), 900);
+        for port in ports {
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("nobody listens there");
+        }
+    }
 }

@@ -6,7 +6,6 @@
 
 mod case;
 mod figures;
-mod interrupt;
 mod machine;
 mod measure;
 mod page;
@@ -20,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
-use paxoslease_bench::{cores, process};
+use paxoslease_bench::{cores, interrupt, process};
 
 use crate::case::Case;
 use crate::figures::Figures;

@@ -6,15 +6,19 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::Result;
-use paxoslease_bench::process;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+use crate::process;
 
 /// What a shell makes of a program that a signal ended.
 const EXIT_BASE: i32 = 128;
 
 /// From now on, in a thread of its own.
-pub(crate) fn watch() -> Result<()> {
+///
+/// # Errors
+/// When the system gives no thread or no signals.
+pub fn watch() -> Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     thread::Builder::new().name("interrupt".to_owned()).spawn(move || {
         let Some(signal) = signals.forever().next() else { return };
