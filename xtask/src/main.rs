@@ -3,6 +3,7 @@
 //! Every task is a list of ordinary commands, printed before they run, so that any one of them can
 //! be repeated by hand. What the tasks build lives elsewhere; nothing here is shipped.
 
+mod chaos;
 mod fuzz;
 mod install;
 mod instructions;
@@ -47,6 +48,19 @@ enum Task {
         /// How long to run each target
         #[arg(long, default_value_t = 60)]
         seconds: u32,
+        /// Runs this target only
+        #[arg(long)]
+        only: Option<String>,
+        /// Keeps the inputs that lead somewhere new in fuzz/corpus
+        #[arg(long)]
+        keep: bool,
+    },
+    /// Breaks cells of real processes by a seed and proves that no two clients held one lease
+    #[command(disable_help_flag = true)]
+    Chaos {
+        /// What the harness itself understands, such as `--minutes 5`, `--seed 7` or `--help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
     },
     /// Measures the paper's claims in the simulator and writes docs/paper.md with its plots
     Paper {
@@ -69,6 +83,12 @@ enum Task {
         #[arg(long)]
         binary: Option<PathBuf>,
     },
+    /// A cell under a steady load, for an hour or more: nothing may grow
+    Soak {
+        /// What the program itself understands, such as `--minutes`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Benchmarks; never part of the tests
     Bench {
         /// Which one
@@ -84,6 +104,8 @@ enum Task {
 enum Suite {
     /// The protocol core and codec on one thread, and bytes per lease
     Core,
+    /// What hostile clients and peers cost the others, and an idle connection the node
+    Hostile,
     /// The node's event loop beside others, with the same frames between two processes
     Loops,
     /// Small pieces, one layer after another: core, frames between nodes, RESP
@@ -99,6 +121,7 @@ impl Suite {
     fn command(self) -> Invocation {
         let binary = match self {
             Self::Core => "core",
+            Self::Hostile => "hostile",
             Self::Loops => "loops",
             Self::Micro => {
                 let bench = cargo(["bench", "-p", "paxoslease-bench", "--bench", "core"]);
@@ -130,7 +153,8 @@ fn run(task: Task) -> anyhow::Result<()> {
             let flag = deep.then_some("--deep").or(mutants.then_some("--mutants"));
             flag.into_iter().fold(command, Invocation::arg).run()
         }
-        Task::Fuzz { seconds } => fuzz::run(seconds),
+        Task::Fuzz { seconds, only, keep } => fuzz::run(seconds, only.as_deref(), keep),
+        Task::Chaos { args } => chaos::run(args),
         Task::Paper { check } => {
             let command = cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "paper"]);
             let command = command.arg("--").arg("docs");
@@ -138,13 +162,18 @@ fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Instructions { record, show } => instructions::run(record, show),
         Task::Recording { binary } => recording::run(binary),
+        Task::Soak { args } => {
+            cargo(["build", "--release", "-p", "paxoslease-cli"]).run()?;
+            let soak = cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "soak", "--"]);
+            args.into_iter().fold(soak, Invocation::arg).run()
+        }
         Task::Bench { suite, args } => {
             let peers: &[Tool] = match suite {
-                Suite::Core | Suite::Loops | Suite::Micro | Suite::Node => &[],
+                Suite::Core | Suite::Hostile | Suite::Loops | Suite::Micro | Suite::Node => &[],
                 Suite::Peers => &[Tool::Redis, Tool::Etcd, Tool::ZooKeeper],
             };
-            if !peers.is_empty() {
-                peers.iter().try_for_each(|tool| tool.ensure())?;
+            peers.iter().try_for_each(|tool| tool.ensure())?;
+            if matches!(suite, Suite::Hostile | Suite::Peers) {
                 cargo(["build", "--release", "-p", "paxoslease-cli"]).run()?;
             }
             args.into_iter().fold(suite.command(), Invocation::arg).run()

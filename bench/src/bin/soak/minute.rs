@@ -1,0 +1,128 @@
+//! One minute of the load, and what the nodes occupied at its end.
+
+use std::fmt;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+use paxoslease_bench::peers::{Ours, Service as _};
+use paxoslease_bench::process::Process;
+use paxoslease_load::{Extent, Plan, Report, Workload, run};
+
+const TTL: Duration = Duration::from_secs(10);
+const HOT_NAMES: u32 = 16;
+const HOT_SHARE: f64 = 0.1;
+const CONNECTIONS: u32 = 12;
+
+/// What is asked for all the time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steady {
+    pub(crate) pairs_rate: f64,
+    pub(crate) leases: u32,
+    pub(crate) renewals_rate: f64,
+}
+
+/// What one minute was like.
+#[derive(Clone, Debug)]
+pub(crate) struct Minute {
+    pub(crate) pairs: Latency,
+    pub(crate) renewals: Latency,
+    /// Operations that failed or were never answered, and one of the errors.
+    pub(crate) failures: u64,
+    pub(crate) last_error: Option<String>,
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// From when an operation was due to its last answer, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latency {
+    pub(crate) operations: u64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+}
+
+/// A node at the end of a minute.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    pub(crate) rss: u64,
+    /// Open files and sockets, once the clients have left.
+    pub(crate) files: usize,
+    /// Cores kept busy during the minute.
+    pub(crate) cores: f64,
+}
+
+impl Minute {
+    pub(crate) fn measure(cell: &Ours, steady: Steady, span: Duration) -> Result<Self> {
+        let plan = |workload, rate, names: &str| Plan {
+            rate: Some(rate),
+            names: names.to_owned(),
+            extent: Extent::Lasting(span),
+            ttl: TTL,
+            warmup: Duration::ZERO,
+            connections: CONNECTIONS,
+            ..Plan::new(cell.endpoints(), workload)
+        };
+        let mixed = Workload::Mixed { hot_names: HOT_NAMES, hot_share: HOT_SHARE };
+        let pairs = plan(mixed, steady.pairs_rate, "soak/pair/");
+        let held = Workload::Renew { leases: steady.leases };
+        let renewals = plan(held, steady.renewals_rate, "soak/held/");
+        let busy_before = busy(cell)?;
+        let [pairs, renewals] = thread::scope(|scope| {
+            [&pairs, &renewals]
+                .map(|plan| scope.spawn(|| run(plan, &mut |_progress| {})))
+                .map(|thread| thread.join().expect("a load does not panic"))
+        });
+        let (pairs, renewals) = (pairs?, renewals?);
+        let busy_after = busy(cell)?;
+        let nodes = cell.members().iter().zip(busy_before.iter().zip(&busy_after));
+        let nodes = nodes
+            .map(|(node, (before, after))| {
+                let cores = (*after - *before).as_secs_f64() / span.as_secs_f64();
+                Ok(Node { rss: node.rss()?, files: node.open_files()?, cores })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            failures: [&pairs, &renewals]
+                .iter()
+                .map(|load| load.failures() + load.unanswered)
+                .sum(),
+            pairs: Latency::of(&pairs).context("no pair succeeded")?,
+            renewals: Latency::of(&renewals).context("no renewal succeeded")?,
+            last_error: pairs.last_error.or(renewals.last_error),
+            nodes,
+        })
+    }
+}
+
+fn busy(cell: &Ours) -> Result<Vec<Duration>> {
+    cell.members().iter().map(Process::cpu).collect()
+}
+
+impl Latency {
+    fn of(load: &Report) -> Option<Self> {
+        let nanos: &Histogram<u64> = &load.whole_nanos;
+        let micros = |quantile| nanos.value_at_quantile(quantile) as f64 / 1000.0;
+        (load.operations > 0).then(|| Self {
+            operations: load.operations,
+            p50: micros(0.5),
+            p99: micros(0.99),
+        })
+    }
+}
+
+impl fmt::Display for Minute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pairs, renewals, failures, .. } = self;
+        write!(f, "pairs p50 {:.0} us, p99 {:.0} us;", pairs.p50, pairs.p99)?;
+        write!(f, " renewals p50 {:.0} us, p99 {:.0} us;", renewals.p50, renewals.p99)?;
+        let mib: Vec<String> =
+            self.nodes.iter().map(|node| format!("{:.1}", mib(node.rss))).collect();
+        let files: Vec<String> = self.nodes.iter().map(|node| node.files.to_string()).collect();
+        write!(f, " {} MiB, {} files, {failures} failures", mib.join("/"), files.join("/"))
+    }
+}
+
+pub(crate) fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}

@@ -1,0 +1,122 @@
+//! Whether anything grew: the last quarter of a run held against the first.
+//!
+//! Medians, because a machine that others use has bad minutes. The first minute is left out: a
+//! node that starts has yet to make its buffers.
+
+use crate::minute::{Minute, mib};
+
+/// As many minutes as make quarters worth comparing.
+const MINUTES_MIN: usize = 9;
+/// Memory may be this many times what it was, and this much more.
+const RSS_RATIO: f64 = 1.05;
+const RSS_SPARE: u64 = 2 << 20;
+/// Latency may be this many times what it was, and this many microseconds more.
+const LATENCY_RATIO: f64 = 1.5;
+const LATENCY_SPARE: f64 = 100.0;
+
+/// What was not as it should be, for people.
+pub(crate) fn of(minutes: &[Minute]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (minute, place) in minutes.iter().zip(1..).filter(|(minute, _)| minute.failures > 0) {
+        let error = minute.last_error.as_deref().unwrap_or("never answered");
+        complaints.push(format!("{} failures in minute {place}: {error}", minute.failures));
+    }
+    if minutes.len() < MINUTES_MIN {
+        return complaints;
+    }
+    let settled = &minutes[1..];
+    let quarter = settled.len() / 4;
+    let (first, last) = (&settled[..quarter], &settled[settled.len() - quarter..]);
+    for node in 0..settled[0].nodes.len() {
+        let rss = |minute: &Minute| minute.nodes[node].rss as f64;
+        let (before, after) = (median(first, rss), median(last, rss));
+        if after > before * RSS_RATIO + RSS_SPARE as f64 {
+            let (before, after) = (mib(before as u64), mib(after as u64));
+            complaints.push(format!("node {}: {before:.1} MiB became {after:.1}", node + 1));
+        }
+        let files = |minute: &Minute| minute.nodes[node].files as f64;
+        let (before, after) = (median(first, files), median(last, files));
+        if after > before {
+            complaints.push(format!("node {}: {before} open files became {after}", node + 1));
+        }
+    }
+    type Figure = fn(&Minute) -> f64;
+    let latencies: [(&str, Figure); 4] = [
+        ("pairs, p50", |minute| minute.pairs.p50),
+        ("pairs, p99", |minute| minute.pairs.p99),
+        ("renewals, p50", |minute| minute.renewals.p50),
+        ("renewals, p99", |minute| minute.renewals.p99),
+    ];
+    for (what, figure) in latencies {
+        let (before, after) = (median(first, figure), median(last, figure));
+        if after > before * LATENCY_RATIO + LATENCY_SPARE {
+            complaints.push(format!("{what}: {before:.0} us became {after:.0}"));
+        }
+    }
+    complaints
+}
+
+fn median(minutes: &[Minute], figure: impl Fn(&Minute) -> f64) -> f64 {
+    let mut figures: Vec<f64> = minutes.iter().map(figure).collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::minute::{Latency, Node};
+
+    /// The same for as long, but for what is done to each with its number.
+    fn run(minutes: u32, change: impl Fn(u32, &mut Minute)) -> Vec<Minute> {
+        let latency = Latency { operations: 1, p50: 200.0, p99: 900.0 };
+        let steady = Minute {
+            pairs: latency,
+            renewals: latency,
+            failures: 0,
+            last_error: None,
+            nodes: vec![Node { rss: 100 << 20, files: 20, cores: 0.5 }; 3],
+        };
+        let mut run = vec![steady; minutes as usize];
+        for (number, minute) in (0..).zip(&mut run) {
+            change(number, minute);
+        }
+        run
+    }
+
+    #[test]
+    fn what_stays_the_same_is_flat_and_so_is_what_grows_at_the_start_only() {
+        assert_eq!(of(&run(60, |_, _| {})), [""; 0]);
+        let warm = run(60, |number, minute| minute.nodes[0].rss -= u64::from(number == 0) << 26);
+        assert_eq!(of(&warm), [""; 0]);
+    }
+
+    #[test]
+    fn a_slow_leak_of_memory_is_seen() {
+        let leaky = run(60, |number, minute| minute.nodes[1].rss += u64::from(number) << 18);
+        assert_eq!(of(&leaky), ["node 2: 101.8 MiB became 112.8"]);
+    }
+
+    #[test]
+    fn a_leak_of_one_file_is_seen() {
+        let leaky = run(60, |number, minute| minute.nodes[2].files += usize::from(number > 30));
+        assert_eq!(of(&leaky), ["node 3: 20 open files became 21"]);
+    }
+
+    #[test]
+    fn latency_that_doubles_is_seen_and_one_bad_minute_is_not() {
+        let slower = run(60, |number, minute| {
+            minute.renewals.p99 *= if number > 40 { 2.0 } else { 1.0 };
+        });
+        assert_eq!(of(&slower), ["renewals, p99: 900 us became 1800"]);
+        let bad =
+            run(60, |number, minute| minute.pairs.p99 *= if number == 59 { 9.0 } else { 1.0 });
+        assert_eq!(of(&bad), [""; 0]);
+    }
+
+    #[test]
+    fn any_failure_is_told_also_in_a_short_run() {
+        let failing = run(2, |number, minute| minute.failures = u64::from(number));
+        assert_eq!(of(&failing), ["1 failures in minute 2: never answered"]);
+    }
+}
