@@ -3,9 +3,9 @@
 //! Owns every reading of it. Deliberately lacks timers: the client's thread sleeps in its own way,
 //! and being late costs a renewal, never the truth of [`crate::LeaseGuard::is_held`].
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-util"))]
 use std::sync::Arc;
-#[cfg(test)]
+#[cfg(any(test, feature = "test-util"))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use paxoslease_core::Instant;
@@ -28,7 +28,7 @@ pub(crate) struct Clock(Source);
 #[derive(Clone, Debug)]
 enum Source {
     System,
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-util"))]
     ByHand(Arc<AtomicU64>),
 }
 
@@ -39,7 +39,7 @@ impl Clock {
     }
 
     /// One that shows these nanoseconds.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-util"))]
     pub(crate) const fn by_hand(nanos: Arc<AtomicU64>) -> Self {
         Self(Source::ByHand(nanos))
     }
@@ -52,7 +52,7 @@ impl Clock {
                 let (secs, nanos) = (reading.tv_sec as u64, reading.tv_nsec as u64);
                 Instant::from_nanos(secs * 1_000_000_000 + nanos)
             }
-            #[cfg(test)]
+            #[cfg(any(test, feature = "test-util"))]
             Source::ByHand(nanos) => Instant::from_nanos(nanos.load(Ordering::SeqCst)),
         }
     }

@@ -73,6 +73,8 @@ mod list;
 mod onlookers;
 mod route;
 mod status;
+#[cfg(any(test, feature = "test-util"))]
+pub mod test_util;
 mod ticket;
 mod tls;
 mod watch;

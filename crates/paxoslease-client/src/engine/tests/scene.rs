@@ -2,22 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use paxoslease_core::{Drift, Instant};
+use paxoslease_core::Drift;
 use paxoslease_wire::resp::{Request, RespError};
-use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use crate::client::{Client, Shared};
-use crate::clock::Clock;
-use crate::command::Command;
-use crate::engine::Engine;
-use crate::engine::speech::Greeting;
-
-pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) use crate::test_util::{ByHand as Scene, REQUEST_TIMEOUT};
 
 /// A fence that some node could have issued.
 pub(super) const FENCE: u64 = 7 << 10 | 1;
@@ -26,25 +17,7 @@ pub(super) fn drift() -> Drift {
     Drift::new(1000, Duration::from_millis(1)).expect("in bounds")
 }
 
-pub(super) struct Scene {
-    nanos: Arc<AtomicU64>,
-    pub(super) engine: Engine,
-    commands: UnboundedReceiver<Command>,
-    pub(super) client: Client,
-}
-
 impl Scene {
-    /// A client with so many endpoints, connected to none.
-    pub(super) fn new(endpoints: usize) -> Self {
-        let nanos = Arc::new(AtomicU64::new(1_000_000_000));
-        let clock = Clock::by_hand(Arc::clone(&nanos));
-        let endpoints: Vec<String> = (1..=endpoints).map(|node| format!("n{node}:1")).collect();
-        let (sender, commands) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(clock.clone(), endpoints.clone(), sender));
-        let engine = Engine::new(clock, endpoints, REQUEST_TIMEOUT, 7);
-        Self { nanos, engine, commands, client: Client { shared } }
-    }
-
     pub(super) fn connected(endpoints: usize) -> Self {
         let mut scene = Self::new(endpoints);
         scene.connect();
@@ -52,40 +25,17 @@ impl Scene {
     }
 
     pub(super) fn connect(&mut self) {
-        let greeting = Greeting { cell: "c".into(), node: 1, drift: drift() };
-        self.engine.connected(self.now(), "n1:1", greeting);
-    }
-
-    pub(super) fn now(&self) -> Instant {
-        Instant::from_nanos(self.nanos.load(Ordering::SeqCst))
-    }
-
-    pub(super) fn pass(&self, span: Duration) {
-        self.nanos.fetch_add(span.as_nanos() as u64, Ordering::SeqCst);
+        self.connected_to(drift());
     }
 
     pub(super) fn pass_ms(&self, millis: u64) {
         self.pass(Duration::from_millis(millis));
     }
 
-    /// Lets the thread of the client do its work, and leave what it wants to leave.
-    pub(super) fn turn(&mut self) {
-        loop {
-            let now = self.now();
-            while let Ok(command) = self.commands.try_recv() {
-                self.engine.command(now, command);
-            }
-            self.engine.tick(now);
-            if self.commands.is_empty() {
-                return;
-            }
-        }
-    }
-
     /// What the client says now.
     pub(super) fn said(&mut self) -> Vec<String> {
         self.turn();
-        let out = std::mem::take(self.engine.out());
+        let out = self.take_said();
         let (mut rest, mut said) = (&out[..], Vec::new());
         while let Some((request, len)) = Request::parse(rest).expect("well formed") {
             let words: Vec<_> = request
