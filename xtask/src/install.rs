@@ -25,6 +25,9 @@ pub(crate) enum Tool {
     Fuzz,
     Nightly,
     Valgrind,
+    /// What cuts and joins networks.
+    Nftables,
+    Iproute,
     /// What the service is compared with.
     Redis,
     Etcd,
@@ -58,6 +61,8 @@ impl Tool {
             Self::Fuzz => cargo(["fuzz", "--version"]),
             Self::Nightly => cargo(["+nightly", "--version"]),
             Self::Valgrind => Invocation::new("valgrind", ["--version"]),
+            Self::Nftables => Invocation::new("nft", ["--version"]),
+            Self::Iproute => Invocation::new("ip", ["-Version"]),
             Self::Redis => Invocation::new("redis-server", ["--version"]),
             Self::Etcd => Invocation::new("etcd", ["--version"]),
             // Which of the two is missing does not matter: the package brings both.
@@ -82,6 +87,8 @@ impl Tool {
             Self::Deny => cargo(["install", "cargo-deny", "--locked"]),
             Self::Fuzz => cargo(["install", "cargo-fuzz", "--locked"]),
             Self::Valgrind => apt("valgrind"),
+            Self::Nftables => apt("nftables"),
+            Self::Iproute => apt("iproute2"),
             Self::Redis => apt("redis-server"),
             Self::Etcd => apt("etcd-server"),
             // Its sibling `zookeeperd` would add nothing but a service that starts by itself.
@@ -109,6 +116,6 @@ fn apt(package: &str) -> Invocation {
 }
 
 /// Where nobody can tell, the remedy itself will.
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     Invocation::new("id", ["-u"]).stdout().map_or(true, |id| id.trim() == "0")
 }

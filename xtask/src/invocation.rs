@@ -57,6 +57,13 @@ impl Invocation {
         Ok(())
     }
 
+    /// Shows the command, runs it with our own terminal, and hands over what it ended with.
+    pub(crate) fn code(&self) -> anyhow::Result<i32> {
+        eprintln!("$ {self}");
+        let status = self.command().status().with_context(|| format!("cannot start `{self}`"))?;
+        status.code().with_context(|| format!("{status}: `{self}`"))
+    }
+
     /// Runs it silently and hands over what it wrote to stdout.
     pub(crate) fn stdout(&self) -> anyhow::Result<String> {
         let Output { status, stdout, stderr } =
