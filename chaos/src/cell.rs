@@ -60,6 +60,8 @@ struct Node {
     should_run: bool,
     /// Whether a fault may end it, which is then no bug.
     may_die: bool,
+    /// What a limit was before a fault lowered it.
+    limited: Option<(Resource, Rlimit)>,
 }
 
 /// The cell.
@@ -90,6 +92,7 @@ impl Cell {
                 is_new: true,
                 should_run: false,
                 may_die: false,
+                limited: None,
             });
         }
         Ok(Self { setup, nodes, bugs: Vec::new() })
@@ -239,25 +242,47 @@ impl Cell {
     ///
     /// # Errors
     /// When the system does not let us.
-    pub fn limit_files(&mut self, id: u16, more: Option<u64>) -> Result<()> {
+    pub fn limit_files(&mut self, id: u16, more: u64) -> Result<()> {
         let Some(pid) = self.pid(id) else { return Ok(()) };
         let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero()))?.count() as u64;
-        set_limit(pid, Resource::Nofile, more.map(|more| open + more))
+        self.limit(id, pid, Resource::Nofile, open + more)
     }
 
     /// Leaves a node the memory it has, and `more` bytes. It may die of it.
     ///
     /// # Errors
     /// When the system does not let us.
-    pub fn limit_memory(&mut self, id: u16, more: Option<u64>) -> Result<()> {
-        self.node(id).may_die = more.is_some();
+    pub fn limit_memory(&mut self, id: u16, more: u64) -> Result<()> {
         let Some(pid) = self.pid(id) else { return Ok(()) };
-        let Ok(statm) = fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())) else {
-            return Ok(());
-        };
+        let statm = fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero()))?;
         let pages = statm.split_whitespace().next().and_then(|pages| pages.parse::<u64>().ok());
         let bytes = pages.context("no size in statm")? * rustix::param::page_size() as u64;
-        set_limit(pid, Resource::As, more.map(|more| bytes + more))
+        self.node(id).may_die = true;
+        self.limit(id, pid, Resource::As, bytes + more)
+    }
+
+    fn limit(&mut self, id: u16, pid: Pid, resource: Resource, most: u64) -> Result<()> {
+        let before = getrlimit(resource);
+        let limit = Rlimit { current: Some(most), maximum: before.maximum };
+        let before = set_limit(pid, resource, limit)?;
+        self.node(id).limited = before.map(|before| (resource, before));
+        Ok(())
+    }
+
+    /// Takes a limit back; a node that died of it is started by whoever calls this.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub fn unlimit(&mut self, id: u16, log: &mut Log) -> Result<()> {
+        // Before its death would be a bug again.
+        self.look(log)?;
+        let pid = self.pid(id);
+        let node = self.node(id);
+        node.may_die = false;
+        if let (Some((resource, before)), Some(pid)) = (node.limited.take(), pid) {
+            set_limit(pid, resource, before)?;
+        }
+        Ok(())
     }
 
     fn pid(&mut self, id: u16) -> Option<Pid> {
@@ -313,13 +338,11 @@ fn said(log: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(log)?).into_owned())
 }
 
-/// A limit of another process, or none but our own.
-fn set_limit(pid: Pid, resource: Resource, most: Option<u64>) -> Result<()> {
-    let own = getrlimit(resource);
-    let limit = Rlimit { current: most.or(own.current), maximum: own.maximum };
+/// Limits another process, and tells what its limit was. One that ended meanwhile had none.
+fn set_limit(pid: Pid, resource: Resource, limit: Rlimit) -> Result<Option<Rlimit>> {
     match prlimit(Some(pid), resource, limit) {
-        // It ended meanwhile.
-        Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Ok(before) => Ok(Some(before)),
+        Err(rustix::io::Errno::SRCH) => Ok(None),
         Err(error) => Err(error).context("cannot limit a node"),
     }
 }

@@ -102,8 +102,8 @@ impl Fault {
             Self::ReadOnly(node) => {
                 arena.cell.disk(*node).map_or(Ok(()), |disk| disk.protect(true))
             }
-            Self::FewFiles(node) => arena.cell.limit_files(*node, Some(FILES_LEFT)),
-            Self::LittleMemory(node) => arena.cell.limit_memory(*node, Some(BYTES_LEFT)),
+            Self::FewFiles(node) => arena.cell.limit_files(*node, FILES_LEFT),
+            Self::LittleMemory(node) => arena.cell.limit_memory(*node, BYTES_LEFT),
         }
     }
 
@@ -128,11 +128,9 @@ impl Fault {
             Self::ReadOnly(node) => {
                 arena.cell.disk(*node).map_or(Ok(()), |disk| disk.protect(false))
             }
-            Self::FewFiles(node) => arena.cell.limit_files(*node, None),
-            Self::LittleMemory(node) => {
-                // It may have died of it; one that did not is left alone.
-                arena.cell.look(&mut arena.log)?;
-                arena.cell.limit_memory(*node, None)?;
+            Self::FewFiles(node) | Self::LittleMemory(node) => {
+                arena.cell.unlimit(*node, &mut arena.log)?;
+                // It may have died for want of memory; one that did not is left alone.
                 arena.start(*node)
             }
         }
