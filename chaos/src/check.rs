@@ -143,9 +143,9 @@ fn span(events: &[Event]) -> (Nanos, Nanos) {
 pub(crate) fn spoken(nanos: Nanos) -> String {
     match nanos {
         0..10_000 => format!("{nanos} ns"),
-        10_000..10_000_000 => format!("{:.1} us", nanos as f64 / 1e3),
-        10_000_000..10_000_000_000 => format!("{:.1} ms", nanos as f64 / 1e6),
-        _ => format!("{:.1} s", nanos as f64 / 1e9),
+        10_000..10_000_000 => format!("{:.0} us", nanos as f64 / 1e3),
+        10_000_000..1_000_000_000 => format!("{:.0} ms", nanos as f64 / 1e6),
+        _ => format!("{:.2} s", nanos as f64 / 1e9),
     }
 }
 

@@ -112,7 +112,6 @@ impl Way for Http {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn text(error: ureq::Error) -> Failure {
     error.to_string()
 }

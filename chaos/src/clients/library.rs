@@ -74,7 +74,7 @@ fn hold(scene: &mut Scene, guard: LeaseGuard, mut held: Held, wish: &Wish) -> Re
     // That it was granted, even if there is nothing left to believe.
     let granted_at = held.belief.from;
     scene.see(&mut held, granted_at)?;
-    let mut looks = 0;
+    let mut looks = 0_u64;
     loop {
         // The clock is read first: what is held later was held then.
         let at = now();
@@ -88,7 +88,7 @@ fn hold(scene: &mut Scene, guard: LeaseGuard, mut held: Held, wish: &Wish) -> Re
         if at >= held.ends_at {
             break;
         }
-        if looks % LOOKS_PER_WRITE == 0 && guard.is_held() {
+        if looks.is_multiple_of(LOOKS_PER_WRITE) && guard.is_held() {
             scene.store(&held)?;
         }
         looks += 1;

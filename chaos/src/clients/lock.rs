@@ -49,7 +49,7 @@ pub(super) fn work(scene: &mut Scene) -> Result<()> {
         match status.code() {
             Some(0) => scene.rest(0, 50),
             Some(code) if code == i32::from(HELD_ELSEWHERE) => {
-                scene.denied(&wish, asked_at, None)?
+                scene.denied(&wish, asked_at, None)?;
             }
             Some(NO_QUORUM) => {
                 scene.failed(&wish.ask, Deed::Acquire, "no quorum")?;
@@ -118,7 +118,7 @@ pub(super) fn command(options: &Options) -> Result<()> {
         if belief.until >= ends_at {
             break;
         }
-        if lives % LIVES_PER_WRITE == 0 {
+        if lives.is_multiple_of(LIVES_PER_WRITE) {
             store.write(&belief.name, belief.fence)?;
         }
         lives += 1;

@@ -132,7 +132,6 @@ impl Way for Resp {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn text(error: RedisError) -> Failure {
     error.to_string()
 }

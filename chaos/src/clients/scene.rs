@@ -69,6 +69,13 @@ impl Scene {
     /// Draws what to do next, and writes down that it is asked for.
     pub(super) fn ask(&mut self) -> Result<Wish> {
         self.attempts += 1;
+        let wish = if self.rng.chance(300) { self.probe() } else { self.contend() };
+        self.log.write(What::Asked(wish.ask.clone()))?;
+        Ok(wish)
+    }
+
+    /// For a name that everybody wants.
+    fn contend(&mut self) -> Wish {
         let (rng, longest) = (&mut self.rng, self.options.ttl_max_ms);
         let shortest = match self.options.kind {
             Kind::Library | Kind::Resp | Kind::Http => longest / 4,
@@ -78,24 +85,36 @@ impl Scene {
         let ttl_ms = rng.between(shortest, longest);
         let place = rng.below(self.options.names.len() as u64) as usize;
         let wait_ms = if rng.chance(500) { 0 } else { rng.between(50, 3 * longest) };
-        let hold = rng.millis(0, 2 * ttl_ms);
+        let hold = if rng.chance(500) { rng.millis(0, 100) } else { rng.millis(0, 2 * ttl_ms) };
         let ending = match rng.below(20) {
             0 => Ending::Crash,
             1 | 2 => Ending::Abandon(rng.millis(0, 50)),
             3..6 => Ending::Forget,
             _ => Ending::Release,
         };
-        let ask = Ask {
-            client: self.options.id.clone(),
-            kind: self.options.kind,
-            name: self.options.names[place].clone(),
-            attempt: self.attempts,
-            ttl_ms,
-            wait_ms,
-        };
-        self.log.write(What::Asked(ask.clone()))?;
-        let holder = format!("{}#{}", self.options.id, self.attempts);
-        Ok(Wish { ask, holder, hold, ending })
+        let name = self.options.names[place].clone();
+        self.wish(name, (ttl_ms, wait_ms), hold, ending)
+    }
+
+    /// For a name that nobody else wants, and only for a moment: a cell that works grants it, so
+    /// the times without a grant are the cell's and not those of patient holders.
+    fn probe(&mut self) -> Wish {
+        let name = format!("own-{}", self.options.id);
+        let hold = self.rng.millis(0, 10);
+        self.wish(name, (self.options.ttl_max_ms / 4, 0), hold, Ending::Release)
+    }
+
+    fn wish(
+        &self,
+        name: String,
+        (ttl_ms, wait_ms): (u64, u64),
+        hold: Duration,
+        ending: Ending,
+    ) -> Wish {
+        let (client, kind, attempt) = (self.options.id.clone(), self.options.kind, self.attempts);
+        let holder = format!("{client}#{attempt}");
+        let ask = Ask { client, kind, name, attempt, ttl_ms, wait_ms };
+        Wish { ask, holder, hold, ending }
     }
 
     /// It was refused. `asked_at` was read before the request left.

@@ -1,5 +1,5 @@
-//! The picture: faults above, times without a grant below them, then every name with a line for
-//! each kind of client. Place tells the kind, colour only helps; where two held at once, a red
+//! The picture: faults above, times without a grant below them, then every contended name with a
+//! line for each kind of client. Place tells the kind, colour only helps; where two held at once, a red
 //! hatch says so.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use paxoslease_sim::diagram::svg::{Anchor, Svg, at, width_of};
 
 use super::Facts;
-use crate::check::{Tenure, Verdict, spoken};
+use crate::check::{Gaps, Tenure, Verdict, spoken};
 use crate::log::{Kind, Nanos};
 
 const WIDTH: f64 = 1200.0;
@@ -20,7 +20,7 @@ const LABEL: f64 = 11.5;
 /// How much time fits into the picture.
 const SPAN_MAX: Nanos = 60_000_000_000;
 /// Times without a grant that are worth a bar.
-const GAP_MIN: Nanos = 250_000_000;
+const GAP_MIN: Nanos = 500_000_000;
 
 /// A stretch of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ impl Window {
     pub fn of_interest(verdict: &Verdict) -> Self {
         let (first, last) = verdict.span;
         let gaps = verdict.gaps.iter().filter(|gaps| gaps.what.is_some());
-        let gap = gaps.filter_map(|gaps| gaps.longest()).max().map(|gap| gap.from);
+        let gap = gaps.filter_map(Gaps::longest).max().map(|gap| gap.from);
         let centre = verdict.violations.first().map(|violation| violation.at).or(gap);
         let span = SPAN_MAX.min(last - first);
         let begin = centre.unwrap_or(first).saturating_sub(span / 2);
@@ -62,7 +62,7 @@ pub(super) fn draw(facts: &Facts, verdict: &Verdict, window: Window) -> String {
     let faults: Vec<_> =
         verdict.health.faults.iter().filter(|fault| window.meets(fault.from, fault.to)).collect();
     let kinds: BTreeSet<&str> = faults.iter().map(|fault| fault.what.as_str()).collect();
-    let names: BTreeSet<&str> = verdict.tenures.iter().map(|held| held.name.as_str()).collect();
+    let names = contended(verdict);
     let alarms: Vec<_> = verdict
         .violations
         .iter()
@@ -110,6 +110,15 @@ pub(super) fn draw(facts: &Facts, verdict: &Verdict, window: Window) -> String {
     painter.svg.finish()
 }
 
+/// Names that more than one client held: the others are nobody's business.
+fn contended(verdict: &Verdict) -> BTreeSet<&str> {
+    let mut holders: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for held in &verdict.tenures {
+        holders.entry(&held.name).or_default().insert(&held.client);
+    }
+    holders.into_iter().filter(|(_, clients)| clients.len() > 1).map(|(name, _)| name).collect()
+}
+
 struct Painter {
     svg: Svg,
     window: Window,
@@ -141,7 +150,7 @@ impl Painter {
         self.svg.rect(class, at(left, self.y), at(right, self.y + BAR), hover);
         if width_of(text, LABEL) + 6.0 < right - left {
             let middle = at((left + right) / 2.0, self.y + BAR - 2.5);
-            self.svg.text("small halo", middle, Anchor::Middle, text);
+            self.svg.text("small", middle, Anchor::Middle, text);
         }
     }
 
