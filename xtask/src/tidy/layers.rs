@@ -29,6 +29,7 @@ const LAYERS: &[Layer] = &[
     // Processes are started and ended the way the benchmarks do it.
     Layer { name: "paxoslease-chaos", below: BELOW_CHAOS, pure: false },
     Layer { name: "paxoslease-fuzz", below: EVERY_LIBRARY, pure: false },
+    Layer { name: "paxoslease-fuzz-targets", below: &["paxoslease-fuzz"], pure: false },
     Layer { name: "xtask", below: &[], pure: false },
 ];
 

@@ -1,0 +1,27 @@
+//! Configurations of arbitrary text: whatever is wrong is said with a line that exists, and what
+//! is read is checked or refused with a reason. Nothing panics.
+
+use paxoslease::{Config, Limits, parse_duration};
+
+/// Whatever somebody may have written into a file, or into a flag.
+pub fn config(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match Config::from_toml(text) {
+        Ok(config) => {
+            if let Err(error) = config.check() {
+                assert!(!error.to_string().is_empty());
+            }
+        }
+        Err(error) => {
+            let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+            assert!((1..=lines).contains(&error.line()), "{error}");
+            assert!(!error.problem().is_empty());
+        }
+    }
+    if let Err(error) = Limits::default().set(text) {
+        assert!(!error.problem().is_empty());
+    }
+    if let Err(error) = parse_duration(text) {
+        assert!(!error.to_string().is_empty());
+    }
+}

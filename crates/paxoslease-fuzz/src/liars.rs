@@ -1,0 +1,434 @@
+//! One shard whose peers are all the fuzzer: every message they could send, in any order, between
+//! any commands, pauses, disk writes and restarts.
+//!
+//! Peers that lie can break every promise to holders, and that is not looked at here: [`crate::cell`]
+//! is. What must be true all the same: no panic, every bound kept, promises kept, silence while
+//! quarantined, and exactly one answer to every question in the end.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use arbitrary::{Arbitrary, Unstructured};
+use paxoslease_core::{
+    Acquire, Ballot, Cell, Config, Drift, Event, Hint, Holder, Instant, Limits, MemberSet, Message,
+    Name, NodeId, Record, Reply, Request, Seen, Shard, Start, Tenure, Token, Ttl,
+};
+
+const STEPS_MAX: usize = 512;
+const NAMES: [&str; 4] = ["a", "jobs/nightly", "jobs/hourly", LONG];
+/// Longer than what an entry holds by itself.
+const LONG: &str = "a name that is far too long to be kept in place, and so has to go to the heap";
+const LIMITS: Limits =
+    Limits { entries_max: 3, text_bytes_max: 256, rounds_max: 6, waiters_max: 5, deferred_max: 4 };
+/// The most that one call may have the shard say. A release tells everybody who waits, and a write
+/// on disk answers everything that waited for it.
+const SAID_MAX: usize = 256;
+
+#[derive(Arbitrary, Debug)]
+enum Step {
+    Hear { from: u8, said: Said },
+    Observe(Number),
+    Pass { millis: u16 },
+    Acquire { name: u8, ttl: u16, wait: u16 },
+    Abandon { which: u8 },
+    Renew { name: u8, fence: Number, ttl: u16 },
+    Release { name: u8, fence: Number, patience: u16 },
+    Inspect { name: u8 },
+    Written,
+    Sweep { slots: u8 },
+    KeepUp { slots: u8 },
+    Reachable(u8),
+    RoundTrip(u16),
+    Watched(bool),
+    Crash,
+    Restart,
+}
+
+/// A message, with numbers for whatever it is about.
+#[derive(Arbitrary, Debug)]
+enum Said {
+    Prepare { name: u8, ballot: Number },
+    Propose { name: u8, ballot: Number, ttl: u32, holder: u8 },
+    Renew { name: u8, tenure: Number, ballot: Number, ttl: u32 },
+    Heal { name: u8, tenure: Number, ballot: Number, ttl: u32, holder: u8 },
+    Release { name: u8, tenure: Number },
+    Inspect { name: u8, query: u8 },
+    Promise { ballot: Number, seen: Option<Saw> },
+    Accept { ballot: Number },
+    Reject { ballot: Number, promised: Number, seen: Option<Saw> },
+    NotHeld { ballot: Number, promised: Number },
+    Released { tenure: Number, held: bool },
+    Inspected { query: u8, seen: Option<Saw> },
+    Held { name: u8, seen: Saw },
+    Freed { name: u8 },
+}
+
+#[derive(Arbitrary, Debug)]
+struct Saw {
+    tenure: Number,
+    remaining: u32,
+    holder: u8,
+}
+
+/// A ballot, most often one that means something.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Number {
+    /// Of a round under way.
+    OfRound(u8),
+    Small {
+        counter: u8,
+        node: u8,
+    },
+    /// Near what was seen.
+    Near {
+        back: i8,
+        node: u8,
+    },
+    /// Near where counters end.
+    Huge {
+        back: u8,
+        node: u8,
+    },
+    Any(u64),
+}
+
+/// What happens to one shard among liars.
+pub fn shard(bytes: &[u8]) {
+    let mut input = Unstructured::new(bytes);
+    let Ok(disk) = bool::arbitrary(&mut input) else { return };
+    let mut victim = Victim::new(disk);
+    for _ in 0..STEPS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        let Ok(step) = Step::arbitrary(&mut input) else { break };
+        victim.step(&step);
+        victim.look();
+    }
+    victim.finish();
+}
+
+struct Victim {
+    now: Instant,
+    shard: Shard,
+    disk: bool,
+    /// What a disk holds, and what is on its way there.
+    record: Record,
+    writing: Option<Record>,
+    tokens: u64,
+    /// Questions not answered yet, and the name of each that can be abandoned.
+    open: BTreeMap<u64, Option<&'static str>>,
+    promised: [Ballot; NAMES.len()],
+}
+
+impl Victim {
+    fn new(disk: bool) -> Self {
+        let now = Instant::from_nanos(1 << 40);
+        let shard = Shard::start(config(), now, Start::NewCell { counter: 0, disk });
+        let mut victim = Self {
+            now,
+            shard,
+            disk,
+            record: Record::default(),
+            writing: None,
+            tokens: 0,
+            open: BTreeMap::new(),
+            promised: [Ballot::ZERO; NAMES.len()],
+        };
+        victim.look();
+        victim
+    }
+
+    fn step(&mut self, step: &Step) {
+        let now = self.now;
+        match *step {
+            Step::Hear { from, ref said } => self.hear(from, said),
+            Step::Observe(number) => {
+                let seen = self.ballot(number).counter();
+                self.shard.observe_counter(seen);
+            }
+            Step::Pass { millis } => self.pass(millis),
+            Step::Acquire { name, ttl, wait } => {
+                let token = self.ask(Some(name_of(name)));
+                let wish = Acquire {
+                    token,
+                    name: valid(name_of(name)),
+                    holder: Holder::NONE,
+                    ttl: Duration::from_millis(ttl.into()),
+                    wait: Duration::from_millis(wait.into()),
+                };
+                let taken = self.shard.acquire(now, wish).is_ok();
+                self.was_taken(token, taken);
+            }
+            Step::Abandon { which } => {
+                let mut open = self.open.iter().filter_map(|(id, name)| Some((*id, (*name)?)));
+                if let Some((id, name)) = open.nth(usize::from(which) % LIMITS.waiters_max)
+                    && self.shard.abandon(now, valid(name), Token(id))
+                {
+                    self.open.remove(&id);
+                }
+            }
+            Step::Renew { name, fence, ttl } => {
+                let Some(tenure) = Tenure::of(self.ballot(fence)) else { return };
+                let (token, ttl) = (self.ask(None), Duration::from_millis(ttl.into()));
+                let texts = (valid(name_of(name)), Holder::NONE);
+                let taken = self.shard.renew(now, token, texts, tenure, ttl).is_ok();
+                self.was_taken(token, taken);
+            }
+            Step::Release { name, fence, patience } => {
+                let Some(tenure) = Tenure::of(self.ballot(fence)) else { return };
+                let (token, patience) = (self.ask(None), Duration::from_millis(patience.into()));
+                let taken = self.shard.release(now, token, valid(name_of(name)), tenure, patience);
+                self.was_taken(token, taken.is_ok());
+            }
+            Step::Inspect { name } => {
+                let token = self.ask(None);
+                let taken = self.shard.inspect(now, token, valid(name_of(name))).is_ok();
+                self.was_taken(token, taken);
+            }
+            Step::Written => self.written(),
+            Step::Sweep { slots } => self.shard.sweep(now, slots.into()),
+            Step::KeepUp { slots } => self.shard.keep_up(now, slots.into()),
+            Step::Reachable(bits) => {
+                let cell = self.shard.config().cell;
+                let members = [1, 2, 3].into_iter().filter(|id| bits >> id & 1 != 0);
+                let reachable = members.filter_map(|id| cell.member(node(id)));
+                self.shard.set_reachable(now, reachable.fold(MemberSet::EMPTY, MemberSet::with));
+            }
+            Step::RoundTrip(micros) => {
+                self.shard.set_round_trip(Duration::from_micros(micros.into()));
+            }
+            Step::Watched(watched) => self.shard.set_watched(watched),
+            Step::Crash => self.start_again(None),
+            Step::Restart => {
+                let snapshot = self.shard.clone().stop(now);
+                self.start_again(snapshot.filter(|_| self.disk));
+            }
+        }
+    }
+
+    fn start_again(&mut self, snapshot: Option<paxoslease_core::Snapshot>) {
+        // Time passes, also for a node that counts by the wall clock (R5).
+        self.now = self.now.after(Duration::from_millis(1));
+        let (now, record, longest) = (self.now, self.record, max_lease());
+        self.open.clear();
+        self.writing = None;
+        let counter = self.shard.counter() + 1;
+        self.shard = match snapshot {
+            Some(snapshot) => Shard::start_from_snapshot(config(), now, record, snapshot.leases()),
+            None if self.disk => Shard::start(config(), now, Start::Crash(record)),
+            None => Shard::start(config(), now, Start::NoRecord { counter, longest, disk: false }),
+        };
+    }
+
+    fn pass(&mut self, millis: u16) {
+        self.now = self.now.after(Duration::from_millis(millis.into()));
+        self.shard.handle_timeout(self.now);
+    }
+
+    fn written(&mut self) {
+        if let Some(record) = self.writing.take() {
+            self.record = record;
+            self.shard.record_written(self.now, record);
+        }
+    }
+
+    fn ask(&mut self, name: Option<&'static str>) -> Token {
+        self.tokens += 1;
+        self.open.insert(self.tokens, name);
+        Token(self.tokens)
+    }
+
+    fn was_taken(&mut self, token: Token, taken: bool) {
+        if !taken {
+            self.open.remove(&token.0);
+        }
+    }
+
+    fn hear(&mut self, from: u8, said: &Said) {
+        let from = node(u16::from(from % 4) + 2);
+        if let Some(message) = self.message(said) {
+            // Refusals are counted by the shard, and are what liars deserve.
+            let _refused = self.shard.handle_message(self.now, from, message);
+        }
+    }
+
+    fn message(&self, said: &Said) -> Option<Message<'static>> {
+        let ballot = |number| self.ballot(number);
+        let tenure = |number| Tenure::of(self.ballot(number));
+        let name = |place| valid(name_of(place));
+        let seen = |saw: &Option<Saw>| saw.as_ref().and_then(|saw| self.seen(saw));
+        Some(match *said {
+            Said::Prepare { name: n, ballot: b } => {
+                Message::Request(Request::Prepare { name: name(n), ballot: ballot(b) })
+            }
+            Said::Propose { name: n, ballot: b, ttl, holder } => {
+                Message::Request(Request::Propose {
+                    name: name(n),
+                    ballot: ballot(b),
+                    ttl: Ttl::from_millis(ttl)?,
+                    holder: holder_of(holder),
+                })
+            }
+            Said::Renew { name: n, tenure: t, ballot: b, ttl } => {
+                Message::Request(Request::Renew {
+                    name: name(n),
+                    tenure: tenure(t)?,
+                    ballot: ballot(b),
+                    ttl: Ttl::from_millis(ttl)?,
+                })
+            }
+            Said::Heal { name: n, tenure: t, ballot: b, ttl, holder } => {
+                Message::Request(Request::Heal {
+                    name: name(n),
+                    tenure: tenure(t)?,
+                    ballot: ballot(b),
+                    ttl: Ttl::from_millis(ttl)?,
+                    holder: holder_of(holder),
+                })
+            }
+            Said::Release { name: n, tenure: t } => {
+                Message::Request(Request::Release { name: name(n), tenure: tenure(t)? })
+            }
+            Said::Inspect { name: n, query } => {
+                Message::Request(Request::Inspect { name: name(n), query: query.into() })
+            }
+            Said::Promise { ballot: b, seen: ref s } => {
+                Message::Reply(Reply::Promise { ballot: ballot(b), accepted: seen(s) })
+            }
+            Said::Accept { ballot: b } => Message::Reply(Reply::Accept { ballot: ballot(b) }),
+            Said::Reject { ballot: b, promised, seen: ref s } => Message::Reply(Reply::Reject {
+                ballot: ballot(b),
+                promised: ballot(promised),
+                accepted: seen(s),
+            }),
+            Said::NotHeld { ballot: b, promised } => {
+                Message::Reply(Reply::NotHeld { ballot: ballot(b), promised: ballot(promised) })
+            }
+            Said::Released { tenure: t, held } => {
+                Message::Reply(Reply::Released { tenure: tenure(t)?, held })
+            }
+            Said::Inspected { query, seen: ref s } => {
+                Message::Reply(Reply::Inspected { query: query.into(), accepted: seen(s) })
+            }
+            Said::Held { name: n, seen: ref s } => {
+                Message::Hint(Hint::Held { name: name(n), seen: self.seen(s)? })
+            }
+            Said::Freed { name: n } => Message::Hint(Hint::Freed { name: name(n) }),
+        })
+    }
+
+    fn seen(&self, saw: &Saw) -> Option<Seen<'static>> {
+        Some(Seen {
+            tenure: Tenure::of(self.ballot(saw.tenure))?,
+            remaining: Ttl::from_millis(saw.remaining)?,
+            holder: holder_of(saw.holder),
+        })
+    }
+
+    fn ballot(&self, number: Number) -> Ballot {
+        let node_of = |id: u8| node(u16::from(id % 5) + 1);
+        let seen = self.shard.counter();
+        match number {
+            Number::OfRound(which) => {
+                let mut rounds: Vec<Ballot> =
+                    self.shard.rounds().map(|round| round.ballot).collect();
+                rounds.sort_unstable();
+                let place = usize::from(which) % rounds.len().max(1);
+                rounds.get(place).copied().unwrap_or_default()
+            }
+            Number::Small { counter, node } => Ballot::new(counter.into(), node_of(node)),
+            Number::Near { back, node } => {
+                let counter = seen.saturating_add_signed(back.into());
+                Ballot::new(counter.min(Ballot::COUNTER_MAX), node_of(node))
+            }
+            Number::Huge { back, node } => {
+                let ends = [
+                    Ballot::COUNTER_MAX,
+                    Ballot::COUNTER_LIMIT,
+                    (seen + Ballot::COUNTER_JUMP_MAX).min(Ballot::COUNTER_MAX),
+                ];
+                let counter = ends[usize::from(back % 3)] - u64::from(back / 3);
+                Ballot::new(counter, node_of(node))
+            }
+            Number::Any(number) => Ballot::from_u64(number >> 1).expect("63 bits"),
+        }
+    }
+
+    /// Takes what the shard wants, and checks what must be true of it.
+    fn look(&mut self) {
+        let now = self.now;
+        let quarantined = !self.shard.quarantine_remaining(now).is_zero();
+        let mut said = 0;
+        while let Some(transmit) = self.shard.poll_transmit() {
+            said += 1;
+            let is_reply = matches!(transmit.message(), Message::Reply(_));
+            assert!(!(quarantined && is_reply), "A0: it answers while it is quarantined");
+        }
+        while let Some(event) = self.shard.poll_event() {
+            said += 1;
+            if let Event::Persist(record) = event {
+                assert!(self.disk && self.writing.is_none(), "one write at a time");
+                self.writing = Some(record);
+            } else if let Some(Token(token)) = event.token() {
+                assert!(self.open.remove(&token).is_some(), "{token} was answered: {event:?}");
+            }
+        }
+        assert!(said <= SAID_MAX, "{said} messages and events at once");
+        assert!(self.shard.entries() <= LIMITS.entries_max);
+        assert!(self.shard.waiters() <= LIMITS.waiters_max);
+        assert!(self.shard.rounds().count() <= LIMITS.rounds_max + LIMITS.waiters_max);
+        assert!(self.shard.counter() <= Ballot::COUNTER_LIMIT);
+        let floor = self.shard.floor().expect("a member");
+        for (name, before) in NAMES.into_iter().zip(&mut self.promised) {
+            let register = self.shard.register(valid(name)).unwrap_or_default();
+            let promised = register.promised.max(floor);
+            assert!(promised >= *before, "A7: {before:?} was promised, and now {promised:?}");
+            *before = promised;
+        }
+    }
+
+    /// Whatever the liars did, everything is answered before long.
+    fn finish(&mut self) {
+        for _ in 0..4096 {
+            if self.open.is_empty() {
+                return;
+            }
+            self.written();
+            self.look();
+            let span = self.shard.poll_timeout().map_or(Duration::ZERO, |at| at.since(self.now));
+            self.now = self.now.after(span.max(Duration::from_millis(1)));
+            self.shard.handle_timeout(self.now);
+            self.look();
+        }
+        panic!("still not answered: {:?}", self.open);
+    }
+}
+
+fn config() -> Config {
+    let members = [1, 2, 3].map(node);
+    let drift = Drift::new(1000, Duration::from_millis(1)).expect("in bounds");
+    let cell = Cell::new(&members, max_lease(), drift).expect("a cell");
+    Config { limits: LIMITS, ..Config::new(node(1), cell, 7) }
+}
+
+fn max_lease() -> Ttl {
+    Ttl::from_millis(10_000).expect("not zero")
+}
+
+fn node(id: u16) -> NodeId {
+    NodeId::new(id).expect("in bounds")
+}
+
+fn name_of(place: u8) -> &'static str {
+    NAMES[usize::from(place) % NAMES.len()]
+}
+
+fn valid(name: &'static str) -> Name<'static> {
+    Name::new(name).expect("in bounds")
+}
+
+fn holder_of(place: u8) -> Holder<'static> {
+    let texts = ["", "me", LONG];
+    Holder::new(texts[usize::from(place) % texts.len()]).expect("in bounds")
+}

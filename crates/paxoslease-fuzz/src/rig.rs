@@ -1,0 +1,81 @@
+//! A real daemon, a cell of its own, on loopback sockets: started once per process, for all bytes
+//! that come through one of its ports.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use paxoslease::Config;
+use paxoslease_server::Server;
+
+pub(crate) const CELL: &str = "fuzzed";
+pub(crate) const MAX_LEASE: Duration = Duration::from_secs(1);
+
+/// How long a reply may take before nobody waits for it any more. What is asked may well wait for
+/// a lease, so that it comes late is no fault; a bound on what one input costs.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+pub(crate) struct Rig {
+    _server: Server,
+    pub(crate) clients: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) peers: SocketAddr,
+}
+
+/// How a conversation went.
+pub(crate) struct Heard {
+    pub(crate) bytes: Vec<u8>,
+    /// Whether the other side ended it.
+    pub(crate) is_whole: bool,
+}
+
+pub(crate) fn rig() -> &'static Rig {
+    static RIG: OnceLock<Rig> = OnceLock::new();
+    RIG.get_or_init(|| {
+        let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let peers = socket.local_addr().expect("bound");
+        let mut config = Config::new(CELL, 1)
+            .peer(1, peers.to_string())
+            .max_lease(MAX_LEASE)
+            .ephemeral()
+            .shards(1);
+        config.listen.clients = Some("127.0.0.1:0".to_owned());
+        config.listen.http = Some("127.0.0.1:0".to_owned());
+        config.limits.leases = 1000;
+        let server = Server::start_on(config, Some(socket)).expect("starts");
+        paxoslease::block_on(server.node().ready()).expect("it is its own majority");
+        let clients = server.clients().expect("listens");
+        let http = server.http().expect("listens");
+        Rig { _server: server, clients, http, peers }
+    })
+}
+
+/// Whether the daemon still serves: whatever its ports were given must not have harmed it.
+#[must_use]
+pub fn is_served() -> bool {
+    let pong = converse(rig().clients, b"PING\r\n", true);
+    pong.bytes == b"+PONG\r\n"
+}
+
+/// Says all of it, and hears what comes back. `ends` says no more then.
+pub(crate) fn converse(address: SocketAddr, bytes: &[u8], ends: bool) -> Heard {
+    let mut socket = TcpStream::connect(address).expect("it listens");
+    socket.set_nodelay(true).expect("an option of every socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    socket.set_write_timeout(Some(PATIENCE)).expect("not zero");
+    // Who is sent away in the middle of a sentence cannot finish it.
+    let _sent_away = socket.write_all(bytes);
+    if ends {
+        let _sent_away = socket.shutdown(Shutdown::Write);
+    }
+    let mut heard = Heard { bytes: Vec::new(), is_whole: false };
+    match socket.read_to_end(&mut heard.bytes) {
+        Ok(_) => heard.is_whole = true,
+        // It had not read all of it when it hung up.
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+        Err(error) => panic!("loopback broke: {error}"),
+    }
+    heard
+}

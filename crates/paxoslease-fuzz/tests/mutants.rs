@@ -1,0 +1,31 @@
+//! Tests of the checks: a cell without one of its rules is caught by inputs that are mere noise.
+
+use paxoslease_core::{Rng, Rule, Rules};
+use paxoslease_fuzz::cell_by;
+
+/// The first harm that noise does.
+fn harm(rules: Rules, inputs: u64) -> Option<String> {
+    (0..inputs).find_map(|seed| {
+        let mut rng = Rng::seeded(seed);
+        let input: Vec<u8> = (0..1024).map(|_| rng.bits() as u8).collect();
+        cell_by(rules, &input).map(|violation| violation.to_string())
+    })
+}
+
+#[test]
+fn a_cell_without_a_rule_is_caught() {
+    for rule in [
+        Rule::ProposeRefusesForeign,
+        Rule::ReleaseMatchesTenure,
+        Rule::QuorumIsMajority,
+        Rule::QuarantineCoversLongestTtl,
+        Rule::ReleaseDropsBeliefFirst,
+    ] {
+        assert!(harm(Rules::without(rule), 20_000).is_some(), "nothing found without {rule:?}");
+    }
+}
+
+#[test]
+fn a_cell_with_all_rules_is_not() {
+    assert_eq!(harm(Rules::ALL, 2_000), None);
+}
