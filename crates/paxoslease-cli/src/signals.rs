@@ -1,5 +1,5 @@
-//! What signals ask for: SIGINT and SIGTERM to stop, the first kindly and the second at once; SIGHUP,
-//! of a node, to read its certificates and tokens again.
+//! What signals ask for: SIGINT and SIGTERM to stop, the first kindly and the second at once;
+//! SIGHUP, of a node, to read its certificates and tokens again.
 
 use std::process::exit;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,8 +1,8 @@
 //! Who may do what: the tokens of `[[access]]`, as they are now.
 //!
-//! A client that shows a token is known by its hash from then on; what that hash may do is looked up
-//! in the rules of the day, so a token that was taken out is worth nothing at once, on connections
-//! that stand too. No token is kept, shown or logged.
+//! A client that shows a token is known by its hash from then on; what that hash may do is looked
+//! up in the rules of the day, so a token that was taken out is worth nothing at once, on
+//! connections that stand too. No token is kept, shown or logged.
 
 use std::collections::BTreeMap;
 use std::fmt;

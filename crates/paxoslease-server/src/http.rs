@@ -49,7 +49,8 @@ pub struct Bounds {
     pub connections: u32,
     /// Acquires of one connection, on average; what is over is refused.
     pub acquires_per_second: Option<u32>,
-    /// How long a connection may be idle, take for its TLS handshake, or take to send the head of a request.
+    /// How long a connection may be idle, or take for its TLS handshake, or take to send the head
+    /// of a request.
     pub head_timeout: Duration,
     /// How long it may take to send the body.
     pub body_timeout: Duration,

@@ -95,6 +95,39 @@ fn whoever_has_no_certificate_of_the_authority_is_refused() {
 }
 
 #[test]
+fn certificates_of_another_authority_are_taken_over_while_leases_are_held() {
+    let (before, after) = (Authority::new("tls-before"), Authority::new("tls-after"));
+    let cell = cell::start(3, with_tls(&before));
+    let lease = cell.nodes[0].acquire("x", TTL).blocking().expect("granted");
+    let both = before.folder.join("both.pem");
+    let ca = |authority: &Authority| fs::read_to_string(authority.folder.join("ca.pem"));
+    let bundle = [ca(&before).expect("written"), ca(&after).expect("written")].concat();
+    fs::write(&both, bundle).expect("written");
+    let trusting_both = |mut tls: Tls| {
+        tls.ca.clone_from(&both);
+        tls
+    };
+    let proposer = |id, tls: Tls| {
+        let config = cell::config(&cell.addresses, id).role(Role::Proposer).shards(2);
+        Node::start_blocking(config.tls(trusting_both(tls))).expect("starts")
+    };
+    let early = proposer(8, after.certify(8));
+    while block_on(early.status()).expect("runs").peers.iter().all(|peer| peer.problem.is_none()) {
+        std::thread::yield_now();
+    }
+    assert!(!block_on(early.status()).expect("runs").ready, "nobody knows that authority yet");
+    for (node, id) in cell.nodes.iter().zip(1..) {
+        let other_id = node.reload_tls(&after.certify(id + 1)).expect_err("of another node");
+        assert!(other_id.to_string().contains("is not valid for node-"), "{other_id}");
+        node.reload_tls(&trusting_both(before.certify(id))).expect("good files");
+    }
+    block_on(early.ready()).expect("it is let in by and by");
+    block_on(proposer(9, after.certify(9)).ready()).expect("and so is who comes later");
+    assert!(lease.is_held(), "no connection between members was cut");
+    lease.release_blocking().expect("released");
+}
+
+#[test]
 fn a_certificate_of_another_node_does_not_start() {
     let authority = Authority::new("tls-other");
     let config = cell::config(&["127.0.0.1:1".to_owned()], 1).tls(authority.certify(2));

@@ -1,7 +1,7 @@
 //! What a session may do: by the token it showed, and by the rules of the moment.
 //!
-//! Where there are no rules, nothing here is asked. Where there are, a session keeps the hash of its
-//! token and where the rules have it, so that a command costs a look and no memory.
+//! Where there are no rules, nothing here is asked. Where there are, a session keeps the hash of
+//! its token and where the rules have it, so that a command costs a look and no memory.
 
 use std::sync::Arc;
 

@@ -167,7 +167,7 @@ fn what_libraries_ask_of_a_server_is_answered() {
     assert_eq!(info.items()[1], Reply::Null);
     let Reply::Bulk(info) = client.ask(&["INFO"]) else { panic!("no text") };
     assert!(info.contains("\r\nnode:1\r\n") && info.contains("\r\nconnected_clients:1\r\n"));
-    assert!(client.ask(&["AUTH", "secret"]).error().contains("no password"));
+    assert!(client.ask(&["AUTH", "secret"]).error().contains("no token"));
     client.send(&["QUIT"]);
     client.send(&["PING"]);
     assert_eq!(client.expect(), Reply::ok());

@@ -55,7 +55,7 @@ fn each_mistake_is_named_and_the_connection_goes_on() {
         (&["LEASE.WATCH", "*a*"], "ERR a pattern is a name, or a prefix"),
         (&["CLIENT", "KILL"], "ERR 'KILL' does not belong there"),
         (&["CLIENT", "SETNAME", "a b"], "ERR a client's name"),
-        (&["HELLO", "3", "AUTH", "a", "b"], "ERR this node asks for no password"),
+        (&["HELLO", "3", "AUTH", "a", "b"], "ERR this node asks for no token"),
         (&TOO_MANY_NAMES, "ERR wrong number of arguments for 'command'"),
         (&["COMMAND", "NONSENSE"], "ERR 'NONSENSE' does not belong there"),
     ];
