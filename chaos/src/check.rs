@@ -121,7 +121,7 @@ pub fn judge(events: &[Event], bounds: Bounds) -> Verdict {
     let span = span(events);
     let tenures = tenures::collect(events);
     let requests = requests::collect(events);
-    let health = Health::of(events, span.1);
+    let health = Health::of(events, span.1, nanos(bounds.settle));
     let mut violations = beliefs::violations(&tenures);
     violations.extend(writes::violations(events, &tenures));
     violations.extend(releases::violations(&tenures, &requests, &health, bounds, span.1));

@@ -26,7 +26,7 @@ use signal_hook::consts::{SIGINT, SIGKILL, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::log::{EXTENSION, Kind};
-use scene::Scene;
+use scene::{Manner, Scene};
 
 /// What a client is started with.
 #[derive(clap::Parser, Clone, Debug)]
@@ -117,13 +117,33 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 fn work(options: &Options) -> Result<()> {
-    let mut scene = Scene::begin(options)?;
+    let mut scene = Scene::begin(options, Manner::Contend)?;
     match options.kind {
         Kind::Library => library::work(&mut scene),
-        Kind::Resp => bare::work(&mut scene, resp::Resp::new(options)),
+        Kind::Resp => {
+            probe(options)?;
+            bare::work(&mut scene, resp::Resp::new(options))
+        }
         Kind::Http => bare::work(&mut scene, http::Http::new(options)),
         Kind::Lock => lock::work(&mut scene),
     }
+}
+
+/// A probe beside the worker, on a thread of its own; a worker whose probe fails has failed.
+fn probe(options: &Options) -> Result<()> {
+    let stem = options.log.file_stem().unwrap_or_default().to_string_lossy();
+    let log = options.log.with_file_name(format!("{stem}-probe")).with_extension(EXTENSION);
+    let options = Options { id: format!("{}.probe", options.id), log, ..options.clone() };
+    let work = move || {
+        let probed = Scene::begin(&options, Manner::Probe)
+            .and_then(|mut scene| bare::work(&mut scene, resp::Resp::new(&options)));
+        if let Err(error) = probed {
+            eprintln!("error: {error:#}");
+            exit(1);
+        }
+    };
+    thread::Builder::new().name("probe".to_owned()).spawn(work)?;
+    Ok(())
 }
 
 /// Starts workers until it is asked to stop, or whoever started it is gone.

@@ -21,7 +21,7 @@ pub struct Gap {
 /// The longest gap in each fault of a kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gaps {
-    /// The kind; `None` for the stretches in which nothing was broken.
+    /// The kind; `None` for the stretches in which nothing was broken, from their first grant on.
     pub what: Option<String>,
     /// How long it was so in all.
     pub lasted: Nanos,
@@ -53,7 +53,11 @@ impl Gaps {
 pub(super) fn by_fault(tenures: &[Tenure], health: &Health, span: (Nanos, Nanos)) -> Vec<Gaps> {
     let grants: Vec<Nanos> = tenures.iter().map(|tenure| tenure.from).collect();
     let mut kinds: BTreeMap<Option<&str>, Gaps> = BTreeMap::new();
-    let well = health.well(span).into_iter().map(|(from, to)| (None, from, to, true));
+    // What a fault leaves behind is the fault's: all is well from the next grant on.
+    let well = health.well(span).into_iter().filter_map(|(from, to)| {
+        let from = *grants.get(grants.partition_point(|at| *at < from))?;
+        (from < to).then_some((None, from, to, true))
+    });
     let faults = health
         .faults
         .iter()
@@ -62,24 +66,29 @@ pub(super) fn by_fault(tenures: &[Tenure], health: &Health, span: (Nanos, Nanos)
         let empty = || Gaps { what: what.map(str::to_owned), lasted: 0, gaps: Vec::new() };
         let kind = kinds.entry(what).or_insert_with(empty);
         kind.lasted += to - from;
-        kind.gaps.push(longest(&grants, from, to, span.1, is_alone));
+        // What follows a fault is its own; where all is well, what follows is not.
+        let end = if what.is_some() { span.1 } else { to };
+        let mut gap = longest(&grants, from, to, end);
+        let is_broken_again = |at: Nanos| at > to && at <= gap.to;
+        gap.is_alone = is_alone && !health.faults.iter().any(|fault| is_broken_again(fault.from));
+        kind.gaps.push(gap);
     }
     let mut kinds: Vec<Gaps> = kinds.into_values().collect();
     kinds.iter_mut().for_each(|kind| kind.gaps.sort_unstable());
     kinds
 }
 
-/// The longest time without a grant that began between `from` and `to`.
-fn longest(grants: &[Nanos], from: Nanos, to: Nanos, last: Nanos, is_alone: bool) -> Gap {
+/// The longest time without a grant that began between `from` and `to`, and ended by `last`.
+fn longest(grants: &[Nanos], from: Nanos, to: Nanos, last: Nanos) -> Gap {
     let first = grants.partition_point(|at| *at < from);
     let mut begin = from;
-    let mut longest = Gap { span: 0, from, to: from, is_alone };
-    for at in grants[first..].iter().copied().chain([last.max(from)]) {
-        let gap = Gap { span: at.saturating_sub(begin), from: begin, to: at, is_alone };
+    let mut longest = Gap { span: 0, from, to: from, is_alone: true };
+    for at in grants[first..].iter().map(|at| *at.min(&last)).chain([last.max(from)]) {
+        let gap = Gap { span: at.saturating_sub(begin), from: begin, to: at, is_alone: true };
         if gap.span > longest.span {
             longest = gap;
         }
-        if at > to {
+        if at > to || at == last {
             break;
         }
         begin = at;
@@ -92,7 +101,7 @@ mod tests {
     use super::*;
 
     fn gap(grants: &[Nanos], from: Nanos, to: Nanos) -> (Nanos, Nanos) {
-        let gap = longest(grants, from, to, 100, true);
+        let gap = longest(grants, from, to, 100);
         (gap.from, gap.to)
     }
 

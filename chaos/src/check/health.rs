@@ -17,7 +17,7 @@ pub struct FaultSpan {
     pub from: Nanos,
     /// When it ended; the end of the run if it never did.
     pub to: Nanos,
-    /// Whether nothing else was broken meanwhile.
+    /// Whether nothing else was broken meanwhile, nor shortly before.
     pub is_alone: bool,
 }
 
@@ -29,7 +29,8 @@ pub struct Health {
 }
 
 impl Health {
-    pub(super) fn of(events: &[Event], last: Nanos) -> Self {
+    /// What is broken within `settle` after something else may suffer from both.
+    pub(super) fn of(events: &[Event], last: Nanos, settle: Nanos) -> Self {
         let mut faults: BTreeMap<u64, FaultSpan> = BTreeMap::new();
         for event in events {
             let What::Fault { id, what, whom, phase } = &event.what else { continue };
@@ -51,7 +52,7 @@ impl Health {
         faults.sort_by_key(|fault| (fault.from, fault.id));
         let spans: Vec<(Nanos, Nanos)> = faults.iter().map(|f| (f.from, f.to)).collect();
         for (place, fault) in faults.iter_mut().enumerate() {
-            let meets = |(from, to): (Nanos, Nanos)| from <= fault.to && fault.from <= to;
+            let meets = |(from, to): (Nanos, Nanos)| from <= fault.to && fault.from <= to + settle;
             let others = spans.iter().enumerate().filter(|(other, _)| *other != place);
             fault.is_alone = !others.into_iter().any(|(_, span)| meets(*span));
         }

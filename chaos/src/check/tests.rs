@@ -226,6 +226,20 @@ fn gaps_are_told_by_kind_of_fault() {
     assert_eq!(kinds, [None, Some("kill")]);
     let gap = verdict.gaps[1].longest_alone().expect("one fault, alone");
     assert_eq!((gap.from, gap.to, gap.span), (30, 60, 30));
+    let well = verdict.gaps[0].longest().expect("two stretches");
+    assert_eq!((well.from, well.to), (10, 30), "what the fault does is not counted here");
+}
+
+#[test]
+fn a_gap_that_two_faults_share_is_nobodys_alone() {
+    let kinds = |second: Nanos| {
+        let story = story().held("x", 1, 1, 10, 20).fault(1, 30, 50).fault(2, second, second + 5);
+        let verdict = story.held("y", 1, 2, 60, 70).judge();
+        verdict.gaps[1].gaps.iter().filter(|gap| gap.is_alone).count()
+    };
+    assert_eq!(kinds(40), 0, "at once");
+    assert_eq!(kinds(55), 0, "before the next grant");
+    assert_eq!(kinds(65), 1, "after it, but too soon for the second");
 }
 
 /// A lawful life of one name: tenures that follow each other, with fences that rise.

@@ -77,9 +77,6 @@ fn is_without(rule: &str) -> bool {
     std::env::var_os("PAXOSLEASE_WITHOUT_RULE").is_some_and(|missing| missing == rule)
 }
 
-/// How long a question may take beyond what it waits for. Nodes give up after 2 s.
-const PATIENCE: Duration = Duration::from_secs(3);
-
 /// Asks, holds, gives back, for ever.
 pub(super) fn work(scene: &mut Scene, mut way: impl Way) -> Result<()> {
     loop {
@@ -90,7 +87,7 @@ pub(super) fn work(scene: &mut Scene, mut way: impl Way) -> Result<()> {
             continue;
         }
         let sent_at = now();
-        match way.acquire(&wish, PATIENCE + Duration::from_millis(wish.ask.wait_ms)) {
+        match way.acquire(&wish, scene.patience() + Duration::from_millis(wish.ask.wait_ms)) {
             Err(why) => {
                 scene.failed(&wish.ask, Deed::Acquire, why)?;
                 scene.rest(20, 200);
@@ -159,7 +156,7 @@ fn hold(
 fn release(scene: &mut Scene, way: &mut impl Way, held: &Held, wish: &Wish) -> Result<()> {
     // P6: the belief goes first.
     scene.ended(held, now().min(held.belief.until), End::Released)?;
-    match way.release(&held.belief.name, held.belief.fence, PATIENCE) {
+    match way.release(&held.belief.name, held.belief.fence, scene.patience()) {
         Ok(Tenancy::Done) => scene.released(held)?,
         Ok(Tenancy::Over) => {}
         Err(why) => scene.failed(&wish.ask, Deed::Release, why)?,

@@ -54,22 +54,36 @@ pub(super) struct Scene {
     log: Log,
     store: Writer,
     attempts: u64,
+    manner: Manner,
+}
+
+/// What a worker, or one thread of it, is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Manner {
+    /// To want what others want.
+    Contend,
+    /// To take a name that nobody else wants, for a moment, over and over: a cell that works
+    /// grants it, so the times without a grant are the cell's and not those of patient holders.
+    Probe,
 }
 
 impl Scene {
-    pub(super) fn begin(options: &Options) -> Result<Self> {
+    pub(super) fn begin(options: &Options, manner: Manner) -> Result<Self> {
         let (rng, id) = (Rng::new(options.seed, 1), options.id.clone());
         let mut log = Log::create(&options.log).context("cannot make a log")?;
         let folder = options.log.parent().context("the log has no folder")?;
         let store = Writer::connect(&store::socket(folder), &id).context("no fenced store")?;
         log.write(What::Began { client: id, kind: options.kind, seed: options.seed })?;
-        Ok(Self { options: options.clone(), rng, log, store, attempts: 0 })
+        Ok(Self { options: options.clone(), rng, log, store, attempts: 0, manner })
     }
 
     /// Draws what to do next, and writes down that it is asked for.
     pub(super) fn ask(&mut self) -> Result<Wish> {
         self.attempts += 1;
-        let wish = if self.rng.chance(300) { self.probe() } else { self.contend() };
+        let wish = match self.manner {
+            Manner::Contend => self.contend(),
+            Manner::Probe => self.probe(),
+        };
         self.log.write(What::Asked(wish.ask.clone()))?;
         Ok(wish)
     }
@@ -96,11 +110,19 @@ impl Scene {
         self.wish(name, (ttl_ms, wait_ms), hold, ending)
     }
 
-    /// For a name that nobody else wants, and only for a moment: a cell that works grants it, so
-    /// the times without a grant are the cell's and not those of patient holders.
+    /// How long an answer may take beyond what is waited for. Nodes give up after 2 s; a probe asks
+    /// another before.
+    pub(super) const fn patience(&self) -> Duration {
+        match self.manner {
+            Manner::Contend => Duration::from_secs(3),
+            Manner::Probe => Duration::from_millis(300),
+        }
+    }
+
+    /// For a name of its own.
     fn probe(&mut self) -> Wish {
         let name = format!("own-{}", self.options.id);
-        let hold = self.rng.millis(0, 10);
+        let hold = self.rng.millis(0, 50);
         self.wish(name, (self.options.ttl_max_ms / 4, 0), hold, Ending::Release)
     }
 
