@@ -2,7 +2,7 @@
 //! per event, every time in nanoseconds of the host's `CLOCK_MONOTONIC`, which all of them share
 //! and which goes on while one is stopped.
 //!
-//! Owns the events, their order on disk, and reading them back. A line is one `write`, so a
+//! Owns the events and their order on disk; [`read`] reads them back. A line is one `write`, so a
 //! process that is killed leaves at most its last line unfinished. Deliberately lacks judgement:
 //! what the events prove is for [`crate::check`].
 //!
@@ -14,14 +14,18 @@
 //! instant at which it was seen to hold, by [`Log::extend`]; where only the clock ends it (RESP
 //! and HTTP), up to the end that the clock rule gives (T2), in advance.
 
+mod reading;
+
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+
+pub use reading::{ReadError, Records, read};
 
 /// A reading of the host's `CLOCK_MONOTONIC`, in nanoseconds.
 pub type Nanos = u64;
@@ -32,6 +36,9 @@ pub fn now() -> Nanos {
     let reading = clock_gettime(ClockId::Monotonic);
     reading.tv_sec as u64 * 1_000_000_000 + reading.tv_nsec as u64
 }
+
+/// The name of a log ends in this.
+pub const EXTENSION: &str = "jsonl";
 
 /// By which way a client speaks to the cell.
 #[derive(
@@ -353,84 +360,11 @@ fn line(event: &Event) -> Vec<u8> {
     line
 }
 
-/// What all processes of a run wrote.
-#[derive(Clone, Debug, Default)]
-pub struct Records {
-    /// By time; what one process wrote at one instant stays in its order.
-    pub events: Vec<Event>,
-    /// How many files end in the middle of a line, as after a kill.
-    pub cut: u64,
-}
-
-/// Why a run's logs cannot be read. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// A file or folder cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A whole line that is no event: this is no log of this version, or it was tampered with.
-    #[error("{}:{line}: not an event: {source}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong.
-        source: serde_json::Error,
-    },
-}
-
-/// The name of a log ends in this.
-pub const EXTENSION: &str = "jsonl";
-
-/// Reads every log of a folder and merges them by time.
-///
-/// # Errors
-/// When a file cannot be read, or has a whole line that is no event.
-pub fn read(folder: &Path) -> Result<Records, ReadError> {
-    let failed = |path: &Path, source| ReadError::File { path: path.to_owned(), source };
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|error| failed(folder, error))? {
-        let path = entry.map_err(|error| failed(folder, error))?.path();
-        if path.extension().is_some_and(|extension| extension == EXTENSION) {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    let mut records = Records::default();
-    for path in paths {
-        let bytes = fs::read(&path).map_err(|error| failed(&path, error))?;
-        let (events, is_cut) = parse(&bytes).map_err(|(line, source)| ReadError::Line {
-            path: path.clone(),
-            line,
-            source,
-        })?;
-        records.events.extend(events);
-        records.cut += u64::from(is_cut);
-    }
-    records.events.sort_by_key(|event| event.at);
-    Ok(records)
-}
-
-/// The events of one file, and whether it ends in the middle of a line.
-fn parse(bytes: &[u8]) -> Result<(Vec<Event>, bool), (usize, serde_json::Error)> {
-    let mut events = Vec::new();
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-    for (place, line) in bytes[..whole].split(|byte| *byte == b'\n').enumerate() {
-        if !line.is_empty() {
-            events.push(serde_json::from_slice(line).map_err(|error| (place + 1, error))?);
-        }
-    }
-    Ok((events, whole < bytes.len()))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
     use super::*;
 
     fn belief(until: Nanos) -> Belief {
@@ -478,18 +412,6 @@ mod tests {
         assert_eq!((times, records.cut), (vec![2, 3, 4], 0));
         assert_eq!(records.events[0].what, What::Held(belief(9)));
         assert!(Log::create(&folder.0.join("one.jsonl")).is_err(), "a log is never overwritten");
-    }
-
-    #[test]
-    fn a_line_that_a_kill_cut_off_is_dropped_and_a_whole_one_that_makes_no_sense_is_an_error() {
-        let whole = line(&Event { at: 1, what: What::Held(belief(9)) });
-        for cut in 1..whole.len() {
-            let bytes = [&whole[..], &whole[..cut]].concat();
-            let (events, is_cut) = parse(&bytes).expect("the first line is whole");
-            assert_eq!((events.len(), is_cut), (1, true), "cut after {cut}");
-        }
-        let (line, _) = parse(b"{\"at\":1}\n").expect_err("no event");
-        assert_eq!(line, 1);
     }
 
     #[test]

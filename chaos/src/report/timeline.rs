@@ -150,7 +150,9 @@ impl Painter {
         self.svg.rect(class, at(left, self.y), at(right, self.y + BAR), hover);
         if width_of(text, LABEL) + 6.0 < right - left {
             let middle = at((left + right) / 2.0, self.y + BAR - 2.5);
-            self.svg.text("small", middle, Anchor::Middle, text);
+            // A hatch would run through it.
+            let class = if class.starts_with("bar") { "small" } else { "small halo" };
+            self.svg.text(class, middle, Anchor::Middle, text);
         }
     }
 
