@@ -1,7 +1,7 @@
 //! Cells of real processes, real faults, and a judge of what clients believed meanwhile.
 //!
-//! The arena (network, cell, nemeses, schedule) breaks things; the clients log what they believe with
-//! the host's clock; the checker proves afterwards that no two beliefs met. Nothing here is
+//! The arena (network, cell, nemeses, schedule) breaks things; the clients log what they believe
+//! with the host's clock; the checker proves afterwards that no two beliefs met. Nothing here is
 //! shipped.
 
 pub mod cell;

@@ -84,7 +84,7 @@ impl Name<'_> {
             .iter()
             .map(|tenure| ((tenure.client.as_str(), tenure.attempt), *tenure))
             .collect();
-        // Whatever was broken meanwhile may have held up what was on its way, and it may come still.
+        // Whatever was broken meanwhile may have held up what was on its way: it may come still.
         let delayed =
             |at: Nanos, after: Nanos| {
                 let broken = health.faults.iter().filter(|fault| fault.to >= at);

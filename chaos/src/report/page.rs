@@ -21,7 +21,7 @@ pub(super) fn page(facts: &Facts, records: &Records, verdict: &Verdict, window: 
     put(
         &mut page,
         &format!(
-            "## Who held what\n\nThe time from {} to {} after the begin. Each name has a line for each \
+            "## Who held what\n\nFrom {} to {} after the begin. Each name has a line for each \
          kind of client, so that two holders at once would stand above each other.\n\n\
          ![holders, faults and gaps](timeline.svg)\n",
             spoken(from),
@@ -77,7 +77,7 @@ fn judgement(page: &mut String, facts: &Facts, verdict: &Verdict) {
         put(
             page,
             &format!(
-                "Clocks were further off than the cell allows, so this was to be expected and is not \
+                "Clocks were further off than the cell allows, so this was expected and is not \
              counted: {} times {}.\n",
                 excused.len(),
                 excused[0].rule,

@@ -1,6 +1,6 @@
 //! The picture: faults above, times without a grant below them, then every contended name with a
-//! line for each kind of client. Place tells the kind, colour only helps; where two held at once, a red
-//! hatch says so.
+//! line for each kind of client. Place tells the kind, colour only helps; where two held at once, a
+//! red hatch says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +19,12 @@ const BAR: f64 = 13.0;
 const LABEL: f64 = 11.5;
 /// How much time fits into the picture.
 const SPAN_MAX: Nanos = 60_000_000_000;
+/// How much time is shown around a violation, where details matter.
+const SPAN_OF_VIOLATION: Nanos = 10_000_000_000;
+/// How many violations are marked, and how many times of two holders at once: a cell that is
+/// broken altogether would be nothing but red.
+const MARKED_MAX: usize = 5;
+const HATCHED_MAX: u32 = 12;
 /// Times without a grant that are worth a bar.
 const GAP_MIN: Nanos = 500_000_000;
 
@@ -39,7 +45,8 @@ impl Window {
         let gaps = verdict.gaps.iter().filter(|gaps| gaps.what.is_some());
         let gap = gaps.filter_map(Gaps::longest).max().map(|gap| gap.from);
         let centre = verdict.violations.first().map(|violation| violation.at).or(gap);
-        let span = SPAN_MAX.min(last - first);
+        let span = if verdict.violations.is_empty() { SPAN_MAX } else { SPAN_OF_VIOLATION };
+        let span = span.min(last - first);
         let begin = centre.unwrap_or(first).saturating_sub(span / 2);
         let from = begin.clamp(first, last - span);
         Self { from, to: from + span }
@@ -67,10 +74,11 @@ pub(super) fn draw(facts: &Facts, verdict: &Verdict, window: Window) -> String {
         .violations
         .iter()
         .filter(|violation| (window.from..=window.to).contains(&violation.at))
+        .take(MARKED_MAX)
         .collect();
     let lines = kinds.len() as f64 + 1.5 + names.len() as f64 * 4.6;
     let bottom = TOP + lines * LINE + 8.0;
-    let height = bottom + 46.0 + 20.0 * alarms.len().min(5) as f64;
+    let height = bottom + 46.0 + 20.0 * alarms.len() as f64;
     let title = format!("Who held what while things broke: seed {}", facts.seed);
     let caption = format!(
         "{} nodes; {} of {}; {} tenures, {} faults in this stretch; {}",
@@ -84,7 +92,7 @@ pub(super) fn draw(facts: &Facts, verdict: &Verdict, window: Window) -> String {
     let mut svg = Svg::new(WIDTH, height, &title, &caption);
     svg.text("title", at(20.0, 32.0), Anchor::Start, &title);
     svg.text("caption", at(20.0, 56.0), Anchor::Start, &caption);
-    let mut painter = Painter { svg, window, y: TOP };
+    let mut painter = Painter { svg, window, y: TOP, hatched: 0 };
     painter.grid(verdict.span.0, bottom);
     for kind in kinds {
         painter.label("small", kind);
@@ -102,7 +110,7 @@ pub(super) fn draw(facts: &Facts, verdict: &Verdict, window: Window) -> String {
         let x = window.x(violation.at);
         painter.svg.line("alarm-line", at(x, TOP - 10.0), at(x, bottom));
     }
-    for (violation, y) in alarms.iter().take(5).zip(0..) {
+    for (violation, y) in alarms.iter().zip(0..) {
         let text = format!("{} ({})", violation.rule, violation.name);
         let y = bottom + 44.0 + 20.0 * f64::from(y);
         painter.svg.text("alarm", at(LEFT, y), Anchor::Start, &text);
@@ -124,6 +132,8 @@ struct Painter {
     window: Window,
     /// The top of the line being drawn.
     y: f64,
+    /// How many times of two holders at once were marked.
+    hatched: u32,
 }
 
 impl Painter {
@@ -203,7 +213,9 @@ impl Painter {
         for tenure in held {
             if let Some(first) = before
                 && tenure.from < first.to
+                && self.hatched < HATCHED_MAX
             {
+                self.hatched += 1;
                 let (left, right) =
                     (self.window.x(tenure.from), self.window.x(first.to.min(tenure.to)));
                 let to = at(right.max(left + 3.0), top + 4.0 * LINE);
