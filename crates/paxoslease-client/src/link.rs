@@ -19,8 +19,8 @@ use crate::error::AskError;
 use crate::tls::Tls;
 use stream::{Stream, TlsStream};
 
-/// What a TLS alert begins with, which is what whoever expects TLS says to whoever does not speak
-/// it.
+/// What whoever expects TLS says to whoever does not speak it: nodes in clear, others by an alert.
+const SPEAKS_TLS: &[u8] = b"ERR this port speaks TLS";
 const TLS_ALERT: &[u8] = &[21, 3];
 
 /// How much is read at once.
@@ -135,7 +135,11 @@ impl Dialler {
         for _ in 0..before {
             link.receive(check_auth).await??;
         }
-        let greeting = link.receive(Greeting::new).await?.map_err(LinkError::Refused)?;
+        let greeting = link.receive(|reply| {
+            check_clear(reply)?;
+            Greeting::new(reply).map_err(LinkError::Refused)
+        });
+        let greeting = greeting.await??;
         for _ in 0..after {
             // A node that does not want to know our name is good enough.
             link.receive(|_| ()).await?;
@@ -158,8 +162,21 @@ fn is_exposed(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 
+fn tls_wanted() -> LinkError {
+    LinkError::Tls("it speaks TLS on this port".to_owned())
+}
+
+/// Whether a node speaks in clear.
+fn check_clear(reply: Value<'_>) -> Result<(), LinkError> {
+    match reply {
+        Value::Error(text) if text.starts_with(SPEAKS_TLS) => Err(tls_wanted()),
+        _ => Ok(()),
+    }
+}
+
 /// A node that asks for no token refuses one with a word of its own, and goes on.
 fn check_auth(reply: Value<'_>) -> Result<(), LinkError> {
+    check_clear(reply)?;
     let Value::Error(text) = reply else { return Ok(()) };
     match Refusal::new(text) {
         Refusal::Final(error @ (AskError::Unauthenticated(_) | AskError::Denied(_))) => {
@@ -244,9 +261,7 @@ impl Link {
                     return Ok(read);
                 }
                 Ok(None) => {}
-                Err(_) if self.inbox.starts_with(TLS_ALERT) => {
-                    return Err(LinkError::Tls("it speaks TLS on this port".to_owned()));
-                }
+                Err(_) if self.inbox.starts_with(TLS_ALERT) => return Err(tls_wanted()),
                 Err(error) => return Err(error.into()),
             }
             self.stream.flush()?;

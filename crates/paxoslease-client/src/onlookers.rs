@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::election::Leader;
 use crate::engine::speech::{
-    self, Push, Refusal, put_get, put_ping, put_status, put_watch, unexpected,
+    self, Push, Refusal, put_echo, put_get, put_status, put_watch, unexpected,
 };
 use crate::error::AskError;
 use crate::link::{Dialler, Link, LinkError};
@@ -22,6 +22,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long a node may be silent before it is asked for a sign of life, and as long again for it.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// What a node is asked to say. Other than for a ping, it must still trust who asks.
+const SIGN: &[u8] = b"alive";
 /// How soon to ask again after a node could not say who leads.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -150,18 +152,24 @@ async fn follow_at(
         link.send(&out).await?;
         out.clear();
         let wake_at = onlooker.next_at().map_or(silent_at, |at| at.min(silent_at));
-        let heard = link.receive(|value| match value {
-            Value::Push(items) => {
-                if let Some(Push::Change(change)) = Push::new(items) {
-                    onlooker.changed(change, &mut out);
+        let heard = link.receive(|value| {
+            match value {
+                Value::Push(items) => {
+                    if let Some(Push::Change(change)) = Push::new(items) {
+                        onlooker.changed(change, &mut out);
+                    }
+                }
+                Value::Bulk(SIGN) => {}
+                reply => {
+                    check_trust(reply)?;
+                    onlooker.answered(reply, &mut out);
                 }
             }
-            Value::Simple(b"PONG") => {}
-            reply => onlooker.answered(reply, &mut out),
+            Ok::<(), LinkError>(())
         });
         match timeout_at(wake_at, heard).await {
             Ok(heard) => {
-                heard?;
+                heard??;
                 pings = 0;
                 silent_at = Instant::now() + SILENCE_MAX;
             }
@@ -169,12 +177,23 @@ async fn follow_at(
             Err(_) if pings > 0 => return Err(LinkError::Timeout),
             Err(_) => {
                 pings += 1;
-                put_ping(&mut out);
+                put_echo(&mut out, SIGN);
                 silent_at = Instant::now() + SILENCE_MAX;
             }
         }
         onlooker.tick(&mut out);
     }
+}
+
+/// A node that trusted us need not for ever, and says so when it is asked for anything.
+fn check_trust(reply: Value<'_>) -> Result<(), LinkError> {
+    if let Value::Error(text) = reply
+        && let Refusal::Final(error) = Refusal::new(text)
+        && error.is_lack_of_trust()
+    {
+        return Err(LinkError::Refused(error));
+    }
+    Ok(())
 }
 
 struct Watcher<'a>(&'a Subscription);

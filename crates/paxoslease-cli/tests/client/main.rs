@@ -6,6 +6,7 @@ mod hold;
 mod look;
 mod lose;
 mod options;
+mod secure;
 mod status;
 #[path = "../node/support.rs"]
 mod support;

@@ -77,6 +77,10 @@ pub(crate) fn put_ping(out: &mut Vec<u8>) {
     put_command(out, &[b"PING"]);
 }
 
+pub(crate) fn put_echo(out: &mut Vec<u8>, text: &[u8]) {
+    put_command(out, &[b"ECHO", text]);
+}
+
 /// Says who is asking. The token goes first: nodes that want one say nothing else before.
 /// Returns how many replies to expect before the greeting, and after it.
 pub(crate) fn put_hello(

@@ -158,8 +158,14 @@ fn tls_and_none_are_told_apart_in_both_directions() {
     let plain = Fake::raw("-ERR no such command\r\n");
     let error = refused(builder(&[plain.endpoint()]).tls(ca.trusted()));
     assert_tls(&error, "it does not speak TLS on this port");
-    let secure = Fake::raw("\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{32}");
-    assert_tls(&refused(builder(&[secure.endpoint()])), "it speaks TLS on this port");
+    for words in ["\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{32}", "-ERR this port speaks TLS; connect so\r\n"]
+    {
+        let secure = Fake::raw(words);
+        for builder in [builder(&[secure.endpoint()]), builder(&[secure.endpoint()]).token("hush")]
+        {
+            assert_tls(&refused(builder), "it speaks TLS on this port");
+        }
+    }
     let closing = Fake::start("c", |_| Say::Close);
     closing.stop();
     let error = refused(builder(&[closing.endpoint()]).tls(ca.trusted()));
@@ -198,6 +204,24 @@ fn a_wait_ends_when_nobody_trusts_this_client_any_more_and_a_lease_lasts_as_long
     let error = waiter.join().expect("no panic").expect_err("no trust");
     assert!(matches!(error, AcquireError::Ask(AskError::Unauthenticated(_))), "{error:?}");
     assert!(lease.is_held(), "nobody else can have it yet");
+}
+
+#[test]
+fn a_watch_that_is_not_trusted_any_more_hears_so_when_it_asks_for_a_sign_of_life() {
+    let is_revoked = Arc::new(AtomicBool::new(false));
+    let revoked = Arc::clone(&is_revoked);
+    let node = Fake::guarded("hush", &is_revoked, move |request| match request[0] {
+        _ if revoked.load(Ordering::Relaxed) => Say::line("-NOAUTH not any more\r\n"),
+        _ => Say::line("+OK\r\n"),
+    });
+    let client = builder(&[node.endpoint()]).token("hush").start().expect("a client");
+    let mut watch = client.watch("");
+    let connected = Change::Connected { endpoint: node.endpoint().to_owned() };
+    assert_eq!(watch.next_blocking(), Some(connected));
+    is_revoked.store(true, Ordering::Relaxed);
+    let Some(Change::Disconnected { .. }) = watch.next_blocking() else { panic!("refused") };
+    let last = std::iter::from_fn(|| watch.next_blocking()).last();
+    assert!(matches!(last, None | Some(Change::Disconnected { .. })), "{last:?}");
 }
 
 #[test]
