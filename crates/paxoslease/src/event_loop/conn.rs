@@ -81,7 +81,7 @@ impl Conn {
     }
 
     /// Reads once. A short read has drained the socket, as far as the edge goes.
-    pub(super) fn read(&mut self) {
+    pub(super) fn read(&mut self, spare: &mut Vec<u8>) {
         let Some(stream) = &mut self.stream else { return };
         if self.pending && !matches!(stream, Stream::Tls(_)) && self.node.is_some() {
             return;
@@ -91,7 +91,7 @@ impl Conn {
             Kind::Peer => self.input.room(INPUT_MIN, INPUT_MAX),
         };
         let room_len = room.len();
-        match stream.read(room) {
+        match stream.read(room, spare) {
             Ok(0) => {
                 self.readable = false;
                 match (self.kind, self.end) {

@@ -74,6 +74,8 @@ pub(crate) struct Conns {
     handed_over: Option<(Stream, u16)>,
     /// Buffers no client needs just now.
     spare_inputs: Vec<Vec<u8>>,
+    /// What TLS connections read into, one after the other.
+    spare_tls: Vec<u8>,
     /// Something was told after everything was sent: another turn is due.
     turn_again: bool,
 }
@@ -104,6 +106,7 @@ impl Conns {
             broken: Vec::new(),
             handed_over: None,
             spare_inputs: Vec::new(),
+            spare_tls: Vec::new(),
             turn_again: false,
         }
     }
@@ -220,7 +223,11 @@ impl Conns {
                 if conn.kind == Kind::Client && conn.input.bytes.is_empty() {
                     conn.input.bytes = self.spare_inputs.pop().unwrap_or_default();
                 }
-                conn.read();
+                conn.read(&mut self.spare_tls);
+                // TLS may have come with nothing in it for anybody else.
+                if conn.kind == Kind::Client && conn.input.unread().is_empty() {
+                    keep(&mut self.spare_inputs, std::mem::take(&mut conn.input));
+                }
             }
         }
     }
@@ -323,15 +330,9 @@ impl Conns {
             // A shard that left needs no connections.
             let _left = self.mailboxes[usize::from(shard)].post(adopt);
         } else if kind == Kind::Client && input.unread().is_empty() {
-            self.spare(input);
+            keep(&mut self.spare_inputs, input);
         } else if let Some(conn) = self.slab.get_mut(id.0).filter(|conn| conn.serial == serial) {
             conn.input = input;
-        }
-    }
-
-    fn spare(&mut self, input: Input) {
-        if input.bytes.len() == CLIENT_INPUT && self.spare_inputs.len() < SPARE_INPUTS_MAX {
-            self.spare_inputs.push(input.bytes);
         }
     }
 
@@ -405,6 +406,13 @@ impl Conns {
                 self.turn_again = true;
             }
         }
+    }
+}
+
+/// Keeps an empty buffer for others.
+fn keep(spares: &mut Vec<Vec<u8>>, input: Input) {
+    if input.bytes.len() == CLIENT_INPUT && spares.len() < SPARE_INPUTS_MAX {
+        spares.push(input.bytes);
     }
 }
 

@@ -30,11 +30,12 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// Reads what has come. `Ok(0)` means closed in good order, `WouldBlock` that there is no more
-    /// for now; so does a read that left room in `buf`, except that the end may follow.
-    pub(crate) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+    /// for now; so does a read that left room in `buf`, except that the end may follow. `spare` is
+    /// memory that connections take turns with.
+    pub(crate) fn read(&mut self, buf: &mut [u8], spare: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => tcp.read(buf),
-            Self::Tls(tls) => tls.read(buf),
+            Self::Tls(tls) => tls.read(buf, spare),
         }
     }
 
@@ -112,7 +113,6 @@ impl Stream {
 /// Whom a TLS connection is with.
 pub(super) enum OtherEnd {
     Peer,
-    /// Clients are many and mostly idle, so their buffer goes whenever it is empty.
     Client {
         /// What to say to one that does not speak TLS.
         not_tls: &'static [u8],
@@ -129,6 +129,7 @@ pub(crate) struct TlsStream {
     pub(super) conn: Connection,
     tcp: TcpStream,
     other: OtherEnd,
+    /// Lent while there is something in it: idle connections are many.
     inbound: Vec<u8>,
     /// The part of `inbound` that rustls has not seen yet.
     unseen: Range<usize>,
@@ -140,10 +141,13 @@ impl TlsStream {
         Self { conn, tcp, other, inbound: Vec::new(), unseen: 0..0 }
     }
 
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, buf: &mut [u8], spare: &mut Vec<u8>) -> io::Result<usize> {
+        if self.unseen.is_empty() {
+            self.inbound = std::mem::take(spare);
+        }
         let read = self.fill(buf);
-        if self.unseen.is_empty() && matches!(self.other, OtherEnd::Client { .. }) {
-            self.inbound = Vec::new();
+        if self.unseen.is_empty() {
+            *spare = std::mem::take(&mut self.inbound);
         }
         read
     }

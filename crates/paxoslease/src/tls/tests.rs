@@ -108,20 +108,22 @@ struct End {
     heard: Vec<u8>,
     /// Takes room left in its buffer as a sign that there is no more to read.
     stops_at_room: bool,
+    spare: Vec<u8>,
     ended: Option<io::Result<()>>,
 }
 
 impl End {
     fn new(stream: Stream, says: &[u8]) -> Self {
         let says = says.to_vec();
-        Self { stream, says, said: 0, heard: Vec::new(), stops_at_room: false, ended: None }
+        let (heard, spare) = (Vec::new(), Vec::new());
+        Self { stream, says, said: 0, heard, stops_at_room: false, spare, ended: None }
     }
 
     /// One turn of a loop: read all there is, write all that fits, push the rest.
     fn turn(&mut self) -> io::Result<()> {
         let mut buf = [0; 10_000];
         loop {
-            match self.stream.read(&mut buf) {
+            match self.stream.read(&mut buf, &mut self.spare) {
                 Ok(0) => {
                     self.ended = Some(Ok(()));
                     return Ok(());
