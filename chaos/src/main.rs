@@ -53,8 +53,8 @@ struct Options {
     #[arg(long)]
     diskless: bool,
 
-    /// Switch a safety rule off, as crates/paxoslease-core/src/rules.rs spells it; the run must then
-    /// end with exit code 3
+    /// Switch a safety rule off, as crates/paxoslease-core/src/rules.rs spells it; the run must
+    /// then end with exit code 3
     #[arg(long, value_name = "RULE", conflicts_with = "directed")]
     mutant: Option<String>,
 

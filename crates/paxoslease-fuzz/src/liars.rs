@@ -1,9 +1,9 @@
 //! One shard whose peers are all the fuzzer: every message they could send, in any order, between
 //! any commands, pauses, disk writes and restarts.
 //!
-//! Peers that lie can break every promise to holders, and that is not looked at here: [`crate::cell`]
-//! is. What must be true all the same: no panic, every bound kept, promises kept, silence while
-//! quarantined, and exactly one answer to every question in the end.
+//! Peers that lie can break every promise to holders, and that is not looked at here but in
+//! [`crate::cell`]. What must be true all the same: no panic, every bound kept, promises kept,
+//! silence while quarantined, and exactly one answer to every question in the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
