@@ -44,6 +44,9 @@ const SWEPT_MAX: u32 = 4096;
 /// After this many messages names may have come and gone that are not worth keeping so long.
 const MESSAGES_PER_SWEEP: u32 = 1024;
 const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
+/// More than a greeting takes. Whoever says more before it was let in is not listened to, so that
+/// nothing much is kept for it.
+const GREETING_LEN_MAX: usize = 4096;
 /// How long a node that leaves waits for its last releases to be confirmed.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
@@ -117,7 +120,9 @@ impl Driver {
 
     /// Somebody connected.
     pub(crate) fn accepted(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId) {
-        self.peers.accepted(sockets, now, conn);
+        if self.peers.accepted(sockets, now, conn) {
+            self.counters.dropped(Drop::Refused, 1);
+        }
     }
 
     /// A dialled connection stands.
@@ -127,6 +132,10 @@ impl Driver {
 
     /// A connection broke.
     pub(crate) fn closed(&mut self, now: Instant, conn: ConnId, why: &str) {
+        if self.peers.who(conn) == Who::Guest {
+            // It never said who it is, or not in TLS.
+            self.counters.dropped(Drop::Refused, 1);
+        }
         self.peers.closed(now, conn, why);
     }
 
@@ -150,6 +159,10 @@ impl Driver {
         loop {
             let (frame, after) = match split_frame(rest) {
                 Ok(Some(split)) => split,
+                Ok(None) if rest.len() > GREETING_LEN_MAX && self.peers.speaker(conn).is_none() => {
+                    self.hang_up(sockets, now, conn, "it has more to say than a greeting");
+                    return bytes.len();
+                }
                 Ok(None) => return bytes.len() - rest.len(),
                 Err(error) => {
                     let why = format!("it sent something that is no frame: {error}");
@@ -219,7 +232,9 @@ impl Driver {
             self.messages_since_sweep += 1;
             if let Err(refusal) = self.shard.handle_message(now, from, message)
                 && refusal == Refusal::BallotExhausting
+                && self.shard.dropped(refusal).is_power_of_two()
             {
+                // Loudly, but not so often that the log is the harm.
                 tracing::error!(peer = %from, %refusal, "a broken peer would exhaust the ballots");
             }
         }
@@ -259,7 +274,8 @@ impl Driver {
     pub(crate) fn tick(&mut self, sockets: &mut impl Sockets, now: Instant) {
         self.shard.handle_timeout(now);
         let quarantine = self.shard.quarantine_remaining(now);
-        self.peers.tick(sockets, now, (self.shard.counter(), quarantine));
+        let sent_away = self.peers.tick(sockets, now, (self.shard.counter(), quarantine));
+        self.counters.dropped(Drop::Refused, sent_away);
         while let Some((slot, due)) = self.guards.due(now) {
             match due {
                 Due::Renew => self.renew(now, slot),

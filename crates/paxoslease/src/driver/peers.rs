@@ -25,6 +25,8 @@ const GUESTS_MAX: usize = 256;
 /// The first pause before dialling again; doubles up to the next.
 const REDIAL_MIN: Duration = Duration::from_millis(10);
 const REDIAL_MAX: Duration = Duration::from_millis(500);
+/// Strangers are complained of once in this time; whoever comes more often fills no log.
+const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Who a shard is and what it expects of its peers.
 #[derive(Clone, Debug)]
@@ -80,6 +82,8 @@ pub(crate) struct Peers {
     who: Vec<Who>,
     guests: Vec<(ConnId, Instant)>,
     rng: Rng,
+    /// When the next stranger may be complained of.
+    complain_at: Instant,
     next_alarm_at: Instant,
     /// Who is up has changed since somebody last asked.
     changed: bool,
@@ -107,6 +111,7 @@ impl Peers {
             who: Vec::new(),
             guests: Vec::new(),
             rng: Rng::seeded(seed),
+            complain_at: now,
             next_alarm_at: now,
             changed: true,
         };
@@ -272,11 +277,17 @@ impl Peers {
         }
     }
 
-    /// Dials, pings and gives up on whoever it is time for.
+    /// Dials, pings and gives up on whoever it is time for. Says how many guests it sent away.
     /// `own` is the counter of this node and how long it will not vote, for its peers to know.
-    pub(crate) fn tick(&mut self, sockets: &mut impl Sockets, now: Instant, own: (u64, Duration)) {
+    pub(crate) fn tick(
+        &mut self,
+        sockets: &mut impl Sockets,
+        now: Instant,
+        own: (u64, Duration),
+    ) -> u64 {
+        let mut sent_away = 0;
         if now < self.next_alarm_at {
-            return;
+            return sent_away;
         }
         let mut next_at = now.after(self.manners.heartbeat);
         for place in 0..self.list.len() {
@@ -288,9 +299,11 @@ impl Peers {
             self.guests.first().filter(|(_, since)| now >= since.after(patience)).copied()
         {
             self.hang_up(sockets, now, guest, "it did not say who it is");
+            sent_away += 1;
         }
         // A clock that stands still must not make this spin.
         self.next_alarm_at = next_at.max(now.after(Duration::from_millis(1)));
+        sent_away
     }
 
     fn tick_peer(

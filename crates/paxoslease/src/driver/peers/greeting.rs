@@ -5,7 +5,7 @@ use paxoslease_core::{Instant, NodeId};
 use paxoslease_wire::{Farewell, FrameKind, Hello};
 
 use super::peer::{Link, Peer};
-use super::{Counters, Drop, GUESTS_MAX, Peers, Who, kind_of};
+use super::{COMPLAINT_PAUSE, Counters, Drop, GUESTS_MAX, Peers, Who, kind_of};
 use crate::driver::sockets::{ConnId, Sockets};
 
 /// What became of a frame from somebody not greeted yet.
@@ -20,15 +20,22 @@ pub(crate) enum Greeted {
 }
 
 impl Peers {
-    /// Somebody connected to us.
-    pub(crate) fn accepted(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId) {
+    /// Somebody connected to us. Says whether another guest had to go for that.
+    pub(crate) fn accepted(
+        &mut self,
+        sockets: &mut impl Sockets,
+        now: Instant,
+        conn: ConnId,
+    ) -> bool {
         self.set_who(conn, Who::Guest);
         self.guests.push((conn, now));
-        if self.guests.len() > GUESTS_MAX {
+        let are_too_many = self.guests.len() > GUESTS_MAX;
+        if are_too_many {
             let (eldest, _) = self.guests[0];
             self.hang_up(sockets, now, eldest, "too many at the door");
         }
         self.next_alarm_at = self.next_alarm_at.min(now.after(self.manners.peer_timeout));
+        are_too_many
     }
 
     /// A connection we dialled stands: we greet.
@@ -65,7 +72,7 @@ impl Peers {
         };
         counters.dropped(Drop::Refused, 1);
         if let Who::Peer(place) = self.who(conn) {
-            self.complain(place, &refused);
+            self.complain(now, place, &refused);
         }
         self.hang_up(sockets, now, conn, &refused);
         Greeted::Closed
@@ -97,8 +104,8 @@ impl Peers {
                 Farewell::encode(&why, &mut farewell);
                 sockets.send(conn, &farewell);
                 if let Some(place) = self.place_of(hello.node) {
-                    self.complain(place, &format!("refused: {why}"));
-                } else {
+                    self.complain(now, place, &format!("refused: {why}"));
+                } else if self.may_complain(now) {
                     tracing::warn!(peer = %hello.node, %why, "peer refused");
                 }
                 self.hang_up(sockets, now, conn, &format!("refused: {why}"));
@@ -157,12 +164,26 @@ impl Peers {
         Ok(self.add(Peer::new(own, node, None, false, Instant::ZERO)))
     }
 
+    /// Whether a stranger is worth a line: one that comes again and again must not fill the log.
+    fn may_complain(&mut self, now: Instant) -> bool {
+        let may = now >= self.complain_at;
+        if may {
+            self.complain_at = now.after(COMPLAINT_PAUSE);
+        }
+        may
+    }
+
     /// Tells people once what is wrong with a peer, and again when it changes.
-    fn complain(&mut self, place: usize, why: &str) {
+    fn complain(&mut self, now: Instant, place: usize, why: &str) {
+        if self.list[place].is_up() {
+            if self.may_complain(now) {
+                let peer = self.list[place].node;
+                tracing::warn!(%peer, why, "somebody else who claims to be this peer refused");
+            }
+            return;
+        }
         let peer = &mut self.list[place];
-        if peer.is_up() {
-            tracing::warn!(peer = %peer.node, why, "somebody else who claims to be this peer refused");
-        } else if peer.problem.as_deref() != Some(why) {
+        if peer.problem.as_deref() != Some(why) {
             tracing::warn!(peer = %peer.node, why, "peer refused");
             peer.problem = Some(why.to_owned());
         }

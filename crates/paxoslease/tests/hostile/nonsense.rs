@@ -1,0 +1,129 @@
+//! A peer that was let in and talks nonsense: it knows how to greet, and nothing else that is true.
+
+use std::time::Duration;
+
+use paxoslease_core::{Ballot, Holder, Message, Name, Reply, Request, Ttl};
+
+use crate::support::{Drops, PROPOSER, frame, node_id, start};
+
+/// More than any cell of these tests grants.
+const LONG: u32 = 60_001;
+/// Above what nodes without a disk begin with, and below what no node believes.
+const HIGH: u64 = 1 << 52;
+
+fn ballot(counter: u64, node: u16) -> Ballot {
+    Ballot::new(counter, node_id(node))
+}
+
+fn propose(name: &str, ballot: Ballot, ttl: u32) -> Message<'_> {
+    Message::Request(Request::Propose {
+        name: Name::new(name).expect("in bounds"),
+        ballot,
+        ttl: Ttl::from_millis(ttl).expect("not zero"),
+        holder: Holder::NONE,
+    })
+}
+
+#[test]
+fn frames_that_make_no_sense_end_the_connection_and_are_counted() {
+    let cell = start(|config| config);
+    let malformed = Drops::of("malformed");
+    let mut garbled = frame(PROPOSER, [propose("x", ballot(1, PROPOSER), 1000)]);
+    let last = garbled.len() - 1;
+    garbled[last] ^= 0xff;
+    garbled[last - 1] ^= 0xff;
+    garbled.truncate(last);
+    let len = (garbled.len() - 4) as u32;
+    garbled[..4].copy_from_slice(&len.to_le_bytes());
+    let nonsense = [
+        ("garbled", garbled),
+        ("twice", cell.hello(PROPOSER, 99)),
+        ("as another", frame(2, [propose("x", ballot(1, 2), 1000)])),
+        ("too long", u32::MAX.to_le_bytes().to_vec()),
+        ("too short", vec![1, 0, 0, 0, 0]),
+        ("of no kind", vec![4, 0, 0, 0, b'P', b'L', 1, 99]),
+        ("of no magic", vec![4, 0, 0, 0, b'X', b'X', 1, 1]),
+    ];
+    let count = nonsense.len() as u64;
+    for ((what, bytes), boot) in nonsense.into_iter().zip(1..) {
+        let mut peer = cell.proposer(boot);
+        peer.say(&bytes);
+        println!("{what}");
+        peer.is_hung_up_on();
+    }
+    malformed.wait_for(count);
+    cell.serves();
+}
+
+#[test]
+fn messages_that_no_honest_node_sends_are_dropped_and_counted() {
+    let cell = start(|config| config);
+    let long = Drops::of("ttl_too_long");
+    let exhausting = Drops::of("ballot_exhausting");
+    let foreign = Drops::of("ballot_not_senders");
+    let no_member = Drops::of("not_member");
+    let count = 1000;
+    let mut peer = cell.proposer(1);
+    let mine = ballot(HIGH, PROPOSER);
+    for _ in 0..count {
+        peer.say(&frame(
+            PROPOSER,
+            [
+                propose("x", mine, LONG),
+                propose("x", ballot(Ballot::COUNTER_LIMIT + 1, PROPOSER), 1000),
+                propose("x", ballot(HIGH, 2), 1000),
+                Message::Reply(Reply::Accept { ballot: mine }),
+            ],
+        ));
+    }
+    for drops in [long, exhausting, foreign, no_member] {
+        drops.wait_for(count);
+    }
+    cell.serves();
+}
+
+#[test]
+fn a_peer_that_proposes_without_end_fills_no_more_than_the_limit() {
+    let cell = start(|mut config| {
+        config.limits.leases = 100;
+        config.limits.names_bytes = Some(16 << 10);
+        config
+    });
+    let full = Drops::of("table_full");
+    let mut peer = cell.proposer(1);
+    for number in 0..2000_u64 {
+        let name = format!("{number:0>512}");
+        peer.say(&frame(PROPOSER, [propose(&name, ballot(HIGH + number, PROPOSER), 60_000)]));
+    }
+    full.wait_for(1900);
+    let status = pollster::block_on(cell.nodes[0].status()).expect("runs");
+    assert!(status.leases <= 100, "{} names are kept", status.leases);
+    // The first node has no room left; the other two are a majority.
+    for node in &cell.nodes[1..] {
+        let lease = node.acquire("served", Duration::from_secs(10)).blocking();
+        lease.expect("granted").release_blocking().expect("released");
+    }
+}
+
+#[test]
+fn a_peer_that_asks_without_reading_answers_is_dropped_what_it_does_not_take() {
+    let cell = start(|config| config);
+    let full = Drops::of("queue_full");
+    let mut peer = cell.proposer(1);
+    // Each is answered with the holder, as long as holders may be.
+    let asks = |query| {
+        Message::Request(Request::Inspect { name: Name::new("x").expect("in bounds"), query })
+    };
+    let holder = "h".repeat(256);
+    let lease = cell.nodes[1].acquire("x", Duration::from_secs(60)).holder(&holder).blocking();
+    let _lease = lease.expect("granted");
+    let question = frame(PROPOSER, (0..1000).map(asks));
+    for _ in 0..2000 {
+        // Nobody reads, so that in the end nobody is read either; or is hung up on.
+        if !peer.say(&question) {
+            break;
+        }
+    }
+    full.wait_for(1);
+    cell.serves();
+}
