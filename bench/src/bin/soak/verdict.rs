@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_slow_leak_of_memory_is_seen() {
         let leaky = run(60, |number, minute| minute.nodes[1].rss += u64::from(number) << 18);
-        assert_eq!(of(&leaky), ["node 2: 101.8 MiB became 112.8"]);
+        assert_eq!(of(&leaky), ["node 2: 102.0 MiB became 113.2"]);
     }
 
     #[test]
