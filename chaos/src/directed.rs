@@ -34,12 +34,20 @@ pub fn schedule(rule: &str, plan: &Plan) -> Option<Directed> {
     };
     let directed = match rule {
         // Whoever holds goes on believing, while acceptors that forgot it are asked by others.
-        "QuarantineCoversLongestTtl" | "CounterStartsAtCeiling" | "FloorStartsAtCeiling" => {
-            let kill = |_| vec![entry(Fault::Kill(everyone.clone()), lease / 4, lease / 40)];
-            plain((0..4).map(kill).map(|entries| round(entries, lease)).collect())
+        "QuarantineCoversLongestTtl" => {
+            let kill = entry(Fault::Kill(everyone), lease / 4, lease / 40);
+            plain(vec![round(vec![kill], lease); 4])
         }
-        // Contention is enough.
-        "ProposeRefusesForeign" => plain(vec![round(Vec::new(), 5 * lease)]),
+        // A clean stop while they wait would let them forget the wait, too.
+        "NoSnapshotFromQuarantine" => {
+            let kill = entry(Fault::Kill(everyone.clone()), lease / 4, lease / 40);
+            let stop = entry(Fault::Stop(everyone), lease / 2, lease / 40);
+            plain(vec![round(vec![kill, stop], lease); 4])
+        }
+        // Contention is enough: somebody proposes, or undoes what was proposed, all the time.
+        "ProposeRefusesForeign" | "ReleaseMatchesTenure" => {
+            plain(vec![round(Vec::new(), 5 * lease)])
+        }
         // Every node is alone, and each would be enough.
         "QuorumIsMajority" => {
             let cut = |id: &u16| entry(Fault::Cut(Shape::Isolate(*id)), lease / 4, 2 * lease);
@@ -84,4 +92,37 @@ fn entry(fault: Fault, begin_at: Duration, len: Duration) -> Entry {
 fn round(entries: Vec<Entry>, least: Duration) -> Round {
     let len = entries.iter().map(|entry| entry.end_at).max().unwrap_or_default();
     Round { entries, len: len.max(least) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_belong_to_rules_as_the_core_spells_them() {
+        let plan = Plan {
+            seed: 1,
+            nodes: 3,
+            groups: 2,
+            clients: 8,
+            max_lease: Duration::from_secs(2),
+            drift_ppm: 1000,
+            has_disks: true,
+            has_upgrade: false,
+        };
+        let rules = paxoslease_core::Rule::ALL.map(|rule| format!("{rule:?}"));
+        let directed: Vec<&String> =
+            rules.iter().filter(|rule| schedule(rule, &plan).is_some()).collect();
+        assert_eq!(
+            directed,
+            [
+                "ProposeRefusesForeign",
+                "ReleaseMatchesTenure",
+                "BeliefKeepsDriftMargin",
+                "QuarantineCoversLongestTtl",
+                "NoSnapshotFromQuarantine",
+                "QuorumIsMajority",
+            ]
+        );
+    }
 }
