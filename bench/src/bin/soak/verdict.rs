@@ -6,7 +6,7 @@
 use crate::minute::{Minute, mib};
 
 /// As many minutes as make quarters worth comparing.
-const MINUTES_MIN: usize = 9;
+pub(crate) const MINUTES_MIN: usize = 9;
 /// Memory may be this many times what it was, and this much more.
 const RSS_RATIO: f64 = 1.05;
 const RSS_SPARE: u64 = 2 << 20;
