@@ -126,13 +126,13 @@ impl Plan {
         let alone = |fault, len| vec![(fault, len, Duration::ZERO)];
         let minority = || vec![Place::Node(node)];
         let many = if rng.chance(500) { everyone.clone() } else { self.majority(node) };
-        match rng.below(20) {
+        match rng.below(21) {
             0 | 1 => (alone(Fault::Kill(vec![node]), short), minority()),
             2 => (alone(Fault::Kill(many.clone()), short), places(&many)),
             3 => (alone(Fault::Stop(vec![node]), short), minority()),
             4 => (alone(Fault::Stop(many.clone()), short), places(&many)),
             5 => {
-                let upgrade = self.has_upgrade;
+                let upgrade = self.has_upgrade && rng.chance(500);
                 let steps = everyone.iter().map(|id| {
                     let pause = Duration::from_millis(lease / 4);
                     (Fault::Roll { node: *id, upgrade }, Duration::from_millis(50), pause)
