@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use crate::install::Tool;
 use crate::invocation::{Invocation, cargo};
-use crate::{instructions, tidy};
+use crate::{chaos, instructions, tidy};
 
 struct Step {
     title: &'static str,
@@ -18,6 +18,7 @@ struct Step {
 
 enum Work {
     Tidy,
+    Chaos,
     Commands(Vec<Invocation>),
 }
 
@@ -40,6 +41,7 @@ impl Step {
         self.tools.iter().try_for_each(|tool| tool.ensure())?;
         match &self.work {
             Work::Tidy => tidy::run(),
+            Work::Chaos => chaos::quick(),
             Work::Commands(commands) => commands.iter().try_for_each(Invocation::run),
         }
     }
@@ -69,6 +71,7 @@ fn steps() -> Vec<Step> {
             &[Tool::Nextest, Tool::RedisCli, Tool::Pip, Tool::RedisPy, Tool::Npm, Tool::Ioredis],
             vec![cargo(["nextest", "run", "--workspace"])],
         ),
+        Step { title: "chaos, for a minute", tools: &[], work: Work::Chaos },
         step("doc tests", &[], vec![cargo(["test", "--workspace", "--doc"])]),
         step(
             "measured pages",
@@ -122,7 +125,7 @@ mod tests {
 
     fn shown() -> Vec<String> {
         let commands = |step: Step| match step.work {
-            Work::Tidy => Vec::new(),
+            Work::Tidy | Work::Chaos => Vec::new(),
             Work::Commands(commands) => commands,
         };
         steps().into_iter().flat_map(commands).map(|command| command.to_string()).collect()
