@@ -240,6 +240,8 @@ impl Talk {
         if let Err(error) = self.leaving.watch(connection).await {
             if error.is_parse() {
                 limited("framing");
+            } else if error.is_timeout() {
+                limited("http_idle");
             }
             tracing::debug!(%error, "an HTTP connection broke");
         }

@@ -8,7 +8,7 @@ use paxoslease::front::{ConnId, Desk, Instant};
 use super::asks::{AskId, Asks};
 
 /// A buffer larger than this is not kept once it is empty.
-const KEPT_MAX: usize = 64 * 1024;
+const KEPT_MAX: usize = 8 * 1024;
 
 #[derive(Default)]
 pub(super) struct Output {

@@ -22,6 +22,8 @@ use super::tally::Limit;
 const UNREAD_MAX: usize = 256 * 1024;
 /// A watcher that leaves this much unread misses messages.
 const UNREAD_BY_WATCHER_MAX: usize = 64 * 1024;
+/// Room for more replies than this is not kept once none is expected.
+const EXPECTED_KEPT_MAX: usize = 128;
 
 pub(super) struct Session {
     pub(super) conn: ConnId,
@@ -38,7 +40,7 @@ pub(super) struct Session {
     expected: VecDeque<Expected>,
     /// The number of the first of them.
     first: u64,
-    /// Bytes among them.
+    /// What those among them cost that are bytes already.
     kept: usize,
     /// Questions under way, those that wait for a push included.
     inflight: u32,
@@ -112,7 +114,7 @@ impl Session {
         } else {
             common.scratch.clear();
             put(self.protocol, &mut common.scratch);
-            self.kept += common.scratch.len();
+            self.kept += cost(&common.scratch);
             let state = State::Bytes(common.scratch.as_slice().into());
             self.expected.push_back(Expected { protocol: self.protocol, state });
         }
@@ -207,7 +209,7 @@ impl Session {
         let place = (command - self.first) as usize;
         if let Some(expected) = self.expected.get_mut(place) {
             if let State::Bytes(bytes) = &state {
-                self.kept += bytes.len();
+                self.kept += cost(bytes);
             }
             expected.state = state;
         }
@@ -224,7 +226,7 @@ impl Session {
             match state {
                 State::Pending(_) => unreachable!("what is pending is not due"),
                 State::Bytes(bytes) => {
-                    self.kept -= bytes.len();
+                    self.kept -= cost(&bytes);
                     out.extend_from_slice(&bytes);
                 }
                 State::Answered(ask, answer) => {
@@ -240,6 +242,9 @@ impl Session {
                 }
             }
             self.first += 1;
+        }
+        if self.expected.is_empty() && self.expected.capacity() > EXPECTED_KEPT_MAX {
+            self.expected.shrink_to(EXPECTED_KEPT_MAX);
         }
         self.touch(common);
     }
@@ -349,7 +354,7 @@ impl Session {
         for expected in &mut self.expected {
             if let State::Answered(ask, Answer::Granted { fence, .. }) = expected.state {
                 common.asks.give_back(desk, ask, fence);
-                self.kept += common.scratch.len();
+                self.kept += cost(&common.scratch);
                 expected.state = State::Bytes(common.scratch.as_slice().into());
             }
         }
@@ -387,7 +392,7 @@ impl Session {
             {
                 common.asks.orphan(desk, ask);
                 self.inflight -= 1;
-                self.kept += common.scratch.len();
+                self.kept += cost(&common.scratch);
                 expected.state = State::Bytes(common.scratch.as_slice().into());
             }
         }
@@ -478,6 +483,11 @@ impl Session {
             common.asks.give_back(desk, ask, fence);
         }
     }
+}
+
+/// What a reply costs that waits for those before it: many short ones are more than their bytes.
+const fn cost(reply: &[u8]) -> usize {
+    reply.len() + size_of::<Expected>()
 }
 
 /// Short replies of every session.

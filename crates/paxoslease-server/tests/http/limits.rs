@@ -55,6 +55,9 @@ fn who_does_not_finish_a_request_in_time_is_given_up() {
     let cell = cell::one_with(|config| config, bounds);
     let mut silent = Raw::connect(cell.members[0].address);
     assert!(silent.is_closed());
+    let mut half = Raw::connect(cell.members[0].address);
+    half.send("GET /healthz HTTP/1.1\r\nhost: x\r\nslow: ");
+    assert!(half.is_closed());
 
     let mut bounds = Bounds::default();
     bounds.body_timeout = Duration::from_millis(50);
@@ -65,6 +68,23 @@ fn who_does_not_finish_a_request_in_time_is_given_up() {
          content-length: 20\r\n\r\n{",
     );
     assert_eq!(half.reply().refusal(), (408, "timeout".to_owned()));
+}
+
+#[test]
+fn who_asks_for_nothing_or_half_of_something_is_counted() {
+    let cell = cell::one_with(|config| config, Default::default());
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = socket.local_addr().expect("bound");
+    let mut bounds = Bounds::default();
+    bounds.head_timeout = Duration::from_millis(50);
+    let (metrics, gate) = (Metrics::new(), Gate::default());
+    let node = cell.members[0].node.clone();
+    let http = Http::start(node, socket, metrics.clone(), gate, bounds).expect("starts");
+    let (mut silent, mut half) = (Raw::connect(address), Raw::connect(address));
+    half.send("GET /healthz HTTP/1.1\r\nhost: x\r\nslow: ");
+    assert!(silent.is_closed() && half.is_closed());
+    until(|| metrics.render().contains("paxoslease_limited_total{limit=\"http_idle\"} 2"));
+    http.shutdown();
 }
 
 #[test]
