@@ -152,7 +152,8 @@ fn build(order: &Order, folder: &Path, events: &Path) -> Result<(Arena, Schedule
         None => plan.draw(order.len),
     };
     let log = Log::create(&events.join("harness").with_extension(EXTENSION))?;
-    Ok((Arena { network, cell, crowd, log, places, broken: BTreeMap::new() }, schedule))
+    let broken = BTreeMap::new();
+    Ok((Arena { network, cell, crowd, log, places, broken, stalls: 0 }, schedule))
 }
 
 /// The folder of this run, empty. One that another run left is replaced; any other is not ours.
@@ -212,10 +213,11 @@ fn wait_until(arena: &mut Arena, at: u64) -> Result<()> {
         if !arena.crowd.is_alive() {
             bail!("no client is left: {}", arena.crowd.bugs().join("; "));
         }
-        let now = now();
-        if now >= at {
+        let before = now();
+        if before >= at {
             return Ok(());
         }
-        clock::sleep(LOOK_EVERY.min(Duration::from_nanos(at - now)));
+        clock::sleep(LOOK_EVERY.min(Duration::from_nanos(at - before)));
+        arena.note_stall(before, now())?;
     }
 }

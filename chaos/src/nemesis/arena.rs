@@ -2,19 +2,25 @@
 //! now, and the log of it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
 use super::{Fault, weather};
 use crate::cell::Cell;
 use crate::crowd::Crowd;
-use crate::log::{Log, Phase, What};
+use crate::log::{Log, Nanos, Phase, What};
 use crate::network::{Network, Place};
 
 /// How many files a node can still open when there are few: enough for one write, not for clients.
 const FILES_LEFT: u64 = 1;
 /// How many bytes a node can still have when there is little memory.
 const BYTES_LEFT: u64 = 256 * 1024;
+
+/// A pause of the machine that is worth a word: some of a node's own time limits are as short.
+const STALL: Duration = Duration::from_millis(500);
+/// Stalls have ids above those of all faults that were drawn.
+const STALLS_FROM: u64 = 1_000_000;
 
 /// Everything that can be broken.
 pub struct Arena {
@@ -30,6 +36,8 @@ pub struct Arena {
     pub places: Vec<Place>,
     /// What is broken now, by the id it has in the log.
     pub broken: BTreeMap<u64, Fault>,
+    /// How many times the machine itself stood still.
+    pub stalls: u64,
 }
 
 impl Arena {
@@ -57,6 +65,24 @@ impl Arena {
     fn note(&mut self, id: u64, fault: &Fault, phase: Phase) -> Result<()> {
         let (what, whom) = (fault.kind().to_owned(), fault.whom());
         Ok(self.log.write(What::Fault { id, what, whom, phase })?)
+    }
+
+    /// What nobody drew and nobody can mend: when we ourselves, who only slept a moment, did not get
+    /// to run for long, neither did nodes and clients, and no time limit means anything.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    pub fn note_stall(&mut self, from: Nanos, to: Nanos) -> Result<()> {
+        if Duration::from_nanos(to.saturating_sub(from)) < STALL {
+            return Ok(());
+        }
+        self.stalls += 1;
+        for (at, phase) in [(from, Phase::Begin), (to, Phase::End)] {
+            let (what, whom) = ("stall of this machine".to_owned(), "everybody".to_owned());
+            self.log
+                .write_at(at, What::Fault { id: STALLS_FROM + self.stalls, what, whom, phase })?;
+        }
+        Ok(())
     }
 
     fn set_weather(&mut self) -> Result<()> {
