@@ -254,11 +254,13 @@ impl Cell {
     /// When the system does not let us.
     pub fn limit_memory(&mut self, id: u16, more: u64) -> Result<()> {
         let Some(pid) = self.pid(id) else { return Ok(()) };
-        let statm = fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero()))?;
-        let pages = statm.split_whitespace().next().and_then(|pages| pages.parse::<u64>().ok());
-        let bytes = pages.context("no size in statm")? * rustix::param::page_size() as u64;
+        // What can be written to, not what is set aside: heaps set aside far more than they use.
+        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next());
+        let kilobytes: u64 = kilobytes.context("no VmData; has it ended?")?.parse()?;
         self.node(id).may_die = true;
-        self.limit(id, pid, Resource::As, bytes + more)
+        self.limit(id, pid, Resource::Data, kilobytes * 1024 + more)
     }
 
     fn limit(&mut self, id: u16, pid: Pid, resource: Resource, most: u64) -> Result<()> {

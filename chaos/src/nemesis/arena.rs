@@ -15,7 +15,7 @@ use crate::network::{Network, Place};
 /// How many files a node can still open when there are few: enough for one write, not for clients.
 const FILES_LEFT: u64 = 1;
 /// How many bytes a node can still have when there is little memory.
-const BYTES_LEFT: u64 = 256 * 1024;
+const BYTES_LEFT: u64 = 16 * 1024;
 
 /// A pause of the machine that is worth a word: some of a node's own time limits are as short.
 const STALL: Duration = Duration::from_millis(500);
