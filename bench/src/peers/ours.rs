@@ -78,6 +78,12 @@ impl Ours {
         self.http.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
+    /// Where each node listens for its peers.
+    #[must_use]
+    pub fn peer_endpoints(&self) -> Vec<String> {
+        self.peers.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
     fn log(&self, node: usize) -> PathBuf {
         self.folder.join(format!("{}.log", node + 1))
     }

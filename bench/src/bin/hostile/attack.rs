@@ -1,0 +1,277 @@
+//! The attacks: threads that do harm at a stated pace until they are told to stop.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use paxoslease_bench::clock::sleep;
+use paxoslease_bench::peers::Ours;
+use paxoslease_core::{Ballot, Cell, Drift, Holder, Message, Name, NodeId, Request, Ttl};
+use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
+
+/// How often those attack that go by a pace.
+const PACE: Duration = Duration::from_millis(1);
+
+/// A way to do harm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Attack {
+    Slowloris,
+    Unread,
+    Gigantic,
+    Flood,
+    Junk,
+    Peer,
+}
+
+/// Attackers at work.
+pub(crate) struct Attacking {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicU64>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Attacking {
+    /// Has them stop, and says how much they did.
+    pub(crate) fn stop(self) -> Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().map_err(|_| anyhow!("an attacker panicked"))??;
+        Ok(self.done.load(Ordering::Relaxed))
+    }
+}
+
+/// What an attacker knows.
+struct Means {
+    clients: String,
+    http: String,
+    peers: String,
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicU64>,
+}
+
+impl Means {
+    fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn did(&self, count: u64) {
+        self.done.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+impl Attack {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Slowloris, Self::Unread, Self::Gigantic, Self::Flood, Self::Junk, Self::Peer];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Slowloris => "slowloris",
+            Self::Unread => "unread",
+            Self::Gigantic => "gigantic",
+            Self::Flood => "flood",
+            Self::Junk => "junk",
+            Self::Peer => "peer",
+        }
+    }
+
+    pub(crate) const fn what(self) -> &'static str {
+        match self {
+            Self::Slowloris => "1000 clients, RESP and HTTP, each a byte a second of a request",
+            Self::Unread => "50 clients that ask for echoes as fast as they can and read none",
+            Self::Gigantic => "a request of a billion arguments or half a gigabyte every ms",
+            Self::Flood => "a connection every ms that is closed at once",
+            Self::Junk => "a connection with a kilobyte of junk every ms, on each port in turn",
+            Self::Peer => "a peer that was let in and sends a frame of 50 bad messages every ms",
+        }
+    }
+
+    pub(crate) const fn unit(self) -> &'static str {
+        match self {
+            Self::Slowloris => "bytes",
+            Self::Unread => "bytes taken",
+            Self::Gigantic | Self::Flood | Self::Junk => "connections",
+            Self::Peer => "messages",
+        }
+    }
+
+    pub(crate) fn start(self, cell: &Ours) -> Result<Attacking> {
+        let (stop, done) = (Arc::default(), Arc::default());
+        let first = |endpoints: Vec<String>| endpoints.into_iter().next().expect("three nodes");
+        let means = Means {
+            clients: first(cell.endpoints()),
+            http: first(cell.http_endpoints()),
+            peers: first(cell.peer_endpoints()),
+            stop: Arc::clone(&stop),
+            done: Arc::clone(&done),
+        };
+        let run = match self {
+            Self::Slowloris => slowloris,
+            Self::Unread => unread,
+            Self::Gigantic => gigantic,
+            Self::Flood => flood,
+            Self::Junk => junk,
+            Self::Peer => peer,
+        };
+        let thread = std::thread::Builder::new().spawn(move || run(&means))?;
+        Ok(Attacking { stop, done, thread })
+    }
+}
+
+fn slowloris(means: &Means) -> Result<()> {
+    let (resp, http) =
+        (b"*2\r\n$4\r\nECHO\r\n$60000\r\n", b"GET /healthz HTTP/1.1\r\nhost: x\r\nslow: ");
+    let mut streams = Vec::new();
+    for number in 0..1000 {
+        let (address, begin) =
+            if number % 2 == 0 { (&means.clients, &resp[..]) } else { (&means.http, &http[..]) };
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(begin)?;
+        streams.push(stream);
+    }
+    // One after the other, so that each has its turn once a second.
+    while means.goes_on() {
+        for stream in &mut streams {
+            // Those that were given up are gone.
+            let said = stream.write(b"x").unwrap_or(0);
+            means.did(said as u64);
+            sleep(PACE);
+            if !means.goes_on() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn unread(means: &Means) -> Result<()> {
+    let echo = [b"*2\r\n$4\r\nECHO\r\n$8192\r\n".to_vec(), vec![b'x'; 8192], b"\r\n".to_vec()];
+    let echo = echo.concat();
+    let mut streams = Vec::new();
+    for _ in 0..50 {
+        let stream = TcpStream::connect(&means.clients)?;
+        stream.set_nonblocking(true)?;
+        // What of the echo is still to be said.
+        streams.push((stream, 0));
+    }
+    while means.goes_on() {
+        let mut taken = 0;
+        for (stream, at) in &mut streams {
+            match stream.write(&echo[*at..]) {
+                Ok(sent) => {
+                    *at = (*at + sent) % echo.len();
+                    taken += sent;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        means.did(taken as u64);
+        if taken == 0 {
+            sleep(PACE);
+        }
+    }
+    Ok(())
+}
+
+fn gigantic(means: &Means) -> Result<()> {
+    for request in [b"*1000000000\r\n".as_slice(), b"*1\r\n$536870912\r\n"].into_iter().cycle() {
+        if !means.goes_on() {
+            break;
+        }
+        refused(&means.clients, request)?;
+        means.did(1);
+        sleep(PACE);
+    }
+    Ok(())
+}
+
+/// Says so and hears it out.
+fn refused(address: &str, bytes: &[u8]) -> io::Result<()> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let _hung_up = stream.write_all(bytes);
+    let _hung_up = stream.shutdown(std::net::Shutdown::Write);
+    let mut heard = Vec::new();
+    let _reset = stream.read_to_end(&mut heard);
+    Ok(())
+}
+
+fn flood(means: &Means) -> Result<()> {
+    while means.goes_on() {
+        drop(TcpStream::connect(&means.clients)?);
+        means.did(1);
+        sleep(PACE);
+    }
+    Ok(())
+}
+
+fn junk(means: &Means) -> Result<()> {
+    let bytes: Vec<u8> =
+        (0..1024_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for address in [&means.clients, &means.http, &means.peers].into_iter().cycle() {
+        if !means.goes_on() {
+            break;
+        }
+        refused(address, &bytes)?;
+        means.did(1);
+        sleep(PACE);
+    }
+    Ok(())
+}
+
+/// Is let in as a node that only proposes, and then sends what no honest node would.
+fn peer(means: &Means) -> Result<()> {
+    const MESSAGES: u64 = 50;
+    let own = node(9);
+    let mut stream = TcpStream::connect(&means.peers)?;
+    let mut greeting = Vec::new();
+    hello(own, boot(means)).encode(&mut greeting);
+    stream.write_all(&greeting)?;
+    let mut writer = FrameWriter::new(own);
+    let bad = [Ballot::new(Ballot::COUNTER_LIMIT + 1, own), Ballot::new(1, node(2))];
+    for number in 0..MESSAGES {
+        let message = Message::Request(Request::Propose {
+            name: Name::new("behaves/0").expect("in bounds"),
+            ballot: bad[(number % 2) as usize],
+            ttl: Ttl::MIN,
+            holder: Holder::NONE,
+        });
+        anyhow::ensure!(writer.push(&message), "a frame has room for {MESSAGES}");
+    }
+    let frame = writer.finish(1).to_vec();
+    stream.set_nonblocking(false)?;
+    while means.goes_on() {
+        stream.write_all(&frame)?;
+        means.did(MESSAGES);
+        sleep(PACE);
+    }
+    Ok(())
+}
+
+/// Another one for every attack: a boot that is over is not listened to again.
+fn boot(means: &Means) -> u64 {
+    Arc::as_ptr(&means.done) as u64
+}
+
+fn hello(own: NodeId, boot: u64) -> Hello<'static> {
+    // As `paxoslease serve` has it unless told otherwise.
+    let config = paxoslease::Config::new("default", 1);
+    let drift = Drift::new(config.clock_drift_ppm, config.clock_granularity).expect("in bounds");
+    let max_lease = Ttl::from_duration(config.max_lease).expect("in bounds");
+    let members = [1, 2, 3].map(node);
+    Hello {
+        version: VERSION,
+        cell_name: CellName::new("default").expect("in bounds"),
+        cell: Cell::new(&members, max_lease, drift).expect("a cell"),
+        node: own,
+        boot,
+        shard: ShardId::WHOLE,
+    }
+}
+
+fn node(id: u16) -> NodeId {
+    NodeId::new(id).expect("in bounds")
+}

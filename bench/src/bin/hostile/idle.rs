@@ -1,0 +1,127 @@
+//! What a connection costs a node that was used once and then says nothing, in clear and with TLS.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use paxoslease_bench::clock::{now, sleep};
+use paxoslease_bench::process::{Folder, Process, free_ports, paxoslease_beside_this};
+use paxoslease_bench::report::{Goal, Section};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+const KIB: f64 = 1024.0;
+const READY_MAX: Duration = Duration::from_secs(20);
+
+/// Says little and hears little.
+const SHORT: (&str, &str) = ("PING\r\n", "+PONG\r\n");
+/// Hears the longest answer that anybody may ask for, and takes it all.
+const LONG: (&str, &str) = ("COMMAND DOCS\r\nPING\r\n", "+PONG\r\n");
+
+pub(crate) fn measure(count: usize) -> Result<Section> {
+    let mut section = Section::new("idle", format!("{count} connections that say nothing more"));
+    for (what, tls, (ask, answer)) in [
+        ("after a short answer", false, SHORT),
+        ("after a long answer", false, LONG),
+        ("with TLS, after a short answer", true, SHORT),
+        ("with TLS, after a long answer", true, LONG),
+    ] {
+        let node = Node::start(tls)?;
+        // Buffers that are there for all of them.
+        let few = node.used(100, ask, answer)?;
+        let before = node.process.rss()?;
+        let many = node.used(count, ask, answer)?;
+        let each = (node.process.rss()? as f64 - before as f64) / count as f64 / KIB;
+        drop((few, many));
+        section.goal(format!("of each, {what}"), each, "KiB", Goal::AtMost(20.0));
+    }
+    Ok(section)
+}
+
+/// A cell of one.
+struct Node {
+    process: Process,
+    address: String,
+    /// Whom to trust, where it speaks TLS.
+    trust: Option<Arc<ClientConfig>>,
+    _folder: Folder,
+}
+
+trait Stream: Read + Write {}
+impl<S: Read + Write> Stream for S {}
+
+impl Node {
+    fn start(tls: bool) -> Result<Self> {
+        let (binary, folder) = (paxoslease_beside_this()?, Folder::new("idle")?);
+        let [peers, clients] = free_ports()?;
+        let address = format!("127.0.0.1:{clients}");
+        let mut command = Command::new(&binary);
+        command.args(["serve", "--with-parent", "--new-cell", "--shards", "1", "--node", "1"]);
+        command.args(["--peer", &format!("1=127.0.0.1:{peers}"), "--listen-http", "off"]);
+        command.args(["--listen-clients", &address, "--limit", "connections=15000"]);
+        command.arg("--data-dir").arg(folder.join("data"));
+        let mut trust = None;
+        if tls {
+            let certs = folder.join("certs");
+            let mut make = Command::new(&binary);
+            let made = make.args(["certs", "--nodes", "1", "--out"]).arg(&certs).output()?;
+            ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            for (option, file) in
+                [("cert", "node-1.pem"), ("key", "node-1-key.pem"), ("ca", "ca.pem")]
+            {
+                command.arg(format!("--tls-{option}")).arg(certs.join(file));
+            }
+            command.args(["--tls-clients", "server"]);
+            trust = Some(trusting(&certs.join("ca.pem"))?);
+        }
+        let process = Process::spawn(command, &folder.join("log"))?;
+        let node = Self { process, address, trust, _folder: folder };
+        let began_at = now();
+        while let Err(error) = node.used(1, SHORT.0, SHORT.1) {
+            ensure!(began_at.elapsed() < READY_MAX, "{error:#}: {}", node.process.said());
+            sleep(Duration::from_millis(10));
+        }
+        Ok(node)
+    }
+
+    /// Connections that have asked something, and were answered.
+    fn used(&self, count: usize, ask: &str, answer: &str) -> Result<Vec<Box<dyn Stream>>> {
+        (0..count).map(|_| self.used_one(ask.as_bytes(), answer.as_bytes())).collect()
+    }
+
+    fn used_one(&self, ask: &[u8], answer: &[u8]) -> Result<Box<dyn Stream>> {
+        let tcp = TcpStream::connect(&self.address)?;
+        tcp.set_nodelay(true)?;
+        let mut stream: Box<dyn Stream> = match &self.trust {
+            None => Box::new(tcp),
+            Some(trust) => {
+                let name = ServerName::try_from("127.0.0.1")?;
+                let connection = ClientConnection::new(Arc::clone(trust), name)?;
+                Box::new(StreamOwned::new(connection, tcp))
+            }
+        };
+        stream.write_all(ask)?;
+        let (mut heard, mut bytes) = (Vec::new(), [0; 16 * 1024]);
+        while !heard.ends_with(answer) {
+            let len = stream.read(&mut bytes)?;
+            ensure!(len > 0, "it hung up after {:?}", String::from_utf8_lossy(&heard));
+            heard.extend_from_slice(&bytes[..len]);
+        }
+        Ok(stream)
+    }
+}
+
+fn trusting(ca: &std::path::Path) -> Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(ca).context("no CA was made")?)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}

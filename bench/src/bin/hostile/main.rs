@@ -1,0 +1,138 @@
+//! What hostile clients and peers cost those who behave: pairs of acquire and release at a node
+//! that is attacked, beside the same without the attack, turn by turn; and what a connection that
+//! says nothing costs the node in memory.
+//!
+//! Attackers run on the same machine, and those that keep busy take a core's time of their own from
+//! the cell: so they go at a stated pace, and the figures say how much the node itself ran.
+
+mod attack;
+mod idle;
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+use hdrhistogram::Histogram;
+use paxoslease_bench::peers::{Load, Ours, OursSettings, Service as _, Target};
+use paxoslease_bench::report::Section;
+use paxoslease_load::{Extent, Workload};
+
+use attack::Attack;
+
+/// Measures what hostile clients and peers cost the others
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    /// One attack only, by its name
+    #[arg(long)]
+    only: Option<String>,
+    /// Turns with and without each attack
+    #[arg(long, default_value_t = 5)]
+    turns: u32,
+    /// How long a turn lasts, in milliseconds
+    #[arg(long, default_value_t = 1000)]
+    turn_ms: u64,
+    /// Connections that say nothing
+    #[arg(long, default_value_t = 10_000)]
+    idle: usize,
+    /// Print a line of JSON per section instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    let show = |section: &Section| {
+        if cli.json {
+            println!("{}", section.to_json());
+        } else {
+            println!("{section}");
+        }
+    };
+    let limit = ["--limit", "connections=15000"].map(str::to_owned).to_vec();
+    let settings = OursSettings { options: limit, has_http: true, ..OursSettings::default() };
+    if cli.only.as_deref().is_none_or(|only| only == "idle") {
+        show(&idle::measure(cli.idle)?);
+    }
+    let wanted = |attack: &&Attack| cli.only.as_deref().is_none_or(|only| only == attack.name());
+    for attack in Attack::ALL.iter().filter(wanted) {
+        // A cell of its own: what one attack leaves behind is not the next one's.
+        let cell = Ours::start(settings.clone())?;
+        show(&measure(&cell, *attack, &cli)?);
+    }
+    Ok(())
+}
+
+/// One side of a comparison.
+#[derive(Default)]
+struct Side {
+    latency: Option<Histogram<u64>>,
+    operations: u64,
+    cpu: Duration,
+    failures: u64,
+}
+
+impl Side {
+    fn turn(&mut self, cell: &Ours, turn: Duration) -> Result<()> {
+        let node = &cell.members()[0];
+        let before = node.cpu()?;
+        let loaded = cell.run(&load(turn))?;
+        self.cpu += node.cpu()? - before;
+        self.operations += loaded.operations;
+        self.failures += loaded.failures;
+        match &mut self.latency {
+            Some(latency) => latency.add(&loaded.latency)?,
+            latency @ None => *latency = Some(loaded.latency),
+        }
+        Ok(())
+    }
+
+    fn micros(&self, quantile: f64) -> f64 {
+        let nanos = self.latency.as_ref().map_or(0, |latency| latency.value_at_quantile(quantile));
+        nanos as f64 / 1e3
+    }
+}
+
+fn measure(cell: &Ours, attack: Attack, cli: &Cli) -> Result<Section> {
+    let turn = Duration::from_millis(cli.turn_ms);
+    let (mut calm, mut attacked) = (Side::default(), Side::default());
+    let mut done = 0;
+    Side::default().turn(cell, turn)?;
+    for _ in 0..cli.turns {
+        calm.turn(cell, turn)?;
+        let attacking = attack.start(cell)?;
+        attacked.turn(cell, turn)?;
+        done += attacking.stop()?;
+    }
+    ensure!(calm.failures + attacked.failures == 0, "pairs failed under {}", attack.name());
+    let mut section = Section::new(attack.name(), format!("{}: {}", attack.name(), attack.what()));
+    for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
+        let (before, after) = (calm.micros(quantile), attacked.micros(quantile));
+        section.figure(format!("{name} of a pair without"), before, "us");
+        section.figure(format!("{name} of a pair beside it"), after, "us");
+        section.figure(format!("{name}, how many times"), after / before, "");
+    }
+    let pairs = |side: &Side| side.operations as f64 / (turn * cli.turns).as_secs_f64();
+    section.figure("pairs a second without", pairs(&calm), "");
+    section.figure("pairs a second beside it", pairs(&attacked), "");
+    let share = |side: &Side| side.cpu.as_secs_f64() / (turn * cli.turns).as_secs_f64() * 100.0;
+    section.figure("the node ran, without", share(&calm), "% of a core");
+    section.figure("the node ran, beside it", share(&attacked), "% of a core");
+    section.figure("done by the attackers", done as f64, attack.unit());
+    section.figure("the node's memory after it", cell.members()[0].rss()? as f64 / 1e6, "MB");
+    Ok(section)
+}
+
+/// One pair at a time on each of four connections, to the node that is attacked.
+fn load(turn: Duration) -> Load {
+    Load {
+        workload: Workload::Pairs,
+        target: Target::One,
+        connections: 4,
+        in_flight: 4,
+        extent: Extent::Lasting(turn),
+        ttl: Duration::from_secs(15),
+        names: "behaves/".to_owned(),
+        warmup: Duration::from_millis(50),
+    }
+}
