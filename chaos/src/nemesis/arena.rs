@@ -67,8 +67,8 @@ impl Arena {
         Ok(self.log.write(What::Fault { id, what, whom, phase })?)
     }
 
-    /// What nobody drew and nobody can mend: when we ourselves, who only slept a moment, did not get
-    /// to run for long, neither did nodes and clients, and no time limit means anything.
+    /// What nobody drew and nobody can mend: when we ourselves, who only slept a moment, did not
+    /// get to run for long, neither did nodes and clients, and no time limit means anything.
     ///
     /// # Errors
     /// When it cannot be written down.
