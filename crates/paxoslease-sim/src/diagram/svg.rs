@@ -1,6 +1,6 @@
 //! SVG as text: shapes with a class each, numbers with one decimal, every text escaped.
 //!
-//! It knows nothing of leases. What a class looks like is in [`STYLE`], in one place.
+//! It knows nothing of leases. What a class looks like is in `STYLE`, in one place.
 
 use std::fmt::Write as _;
 
