@@ -3,8 +3,8 @@
 //! A client is a process that starts another, the worker, again and again: workers crash, which is
 //! a part of what they do, and the client does not. `paxoslease lock` runs a third: the command,
 //! whose belief is that it may run. All three are the binary `chaos-client`, in a [`Part`] each.
-//! What a worker does is drawn in [`scene`]; the ways to a cell are [`resp`] and [`http`], both
-//! under the hand-made clock rule of [`bare`], then [`library`] and [`lock`].
+//! What a worker does is drawn in `scene`; the ways to a cell are `resp` and `http`, both
+//! under the hand-made clock rule of `bare`, then `library` and `lock`.
 
 mod bare;
 mod http;

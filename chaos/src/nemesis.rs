@@ -1,5 +1,5 @@
-//! What can be broken. A [`Fault`] is a value that says what and whom; [`Fault::begin`] breaks it
-//! in an [`Arena`], [`Fault::end`] mends it.
+//! What can be broken. A [`Fault`] is a value that says what and whom; `Fault::begin` breaks it
+//! in an [`Arena`], `Fault::end` mends it.
 //!
 //! What a fault does to the network is a pure function of the faults in force ([`weather`]), so
 //! that any number of them can overlap and end in any order. Deliberately lacks time and chance:
