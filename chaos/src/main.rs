@@ -83,7 +83,7 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 
-    /// Where events, logs and the report go [default: target/chaos/<seed>]
+    /// Where events, logs and the report go [default: target/chaos/SEED]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
