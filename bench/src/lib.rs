@@ -1,6 +1,7 @@
 //! What the benchmarks share: clocks, processes, services to compare, and figures for people and
 //! for machines.
 
+pub mod certificates;
 pub mod clock;
 pub mod cores;
 pub mod interrupt;

@@ -8,6 +8,7 @@ use paxoslease_load::Dialect;
 
 use super::resp::{await_service, printed, run};
 use super::{Load, Loaded, Service, Target};
+use crate::certificates::Certificates;
 use crate::process::{Folder, Process, free_ports, paxoslease_beside_this};
 
 const NODES: usize = 3;
@@ -23,11 +24,14 @@ pub struct OursSettings {
     pub options: Vec<String>,
     /// Whether nodes listen for HTTP, where their metrics are.
     pub has_http: bool,
+    /// Whether nodes speak TLS with each other; clients come in clear.
+    pub has_tls: bool,
 }
 
 impl Default for OursSettings {
     fn default() -> Self {
-        Self { binary: None, spin: "0s".to_owned(), options: Vec::new(), has_http: false }
+        let (spin, options) = ("0s".to_owned(), Vec::new());
+        Self { binary: None, spin, options, has_http: false, has_tls: false }
     }
 }
 
@@ -39,6 +43,7 @@ pub struct Ours {
     peers: [u16; NODES],
     clients: [u16; NODES],
     http: [u16; NODES],
+    certificates: Option<Certificates>,
     nodes: Vec<Process>,
     folder: Folder,
 }
@@ -52,8 +57,10 @@ impl Ours {
         let binary = settings.binary.clone().map_or_else(paxoslease_beside_this, Ok)?;
         let folder = Folder::new("cell")?;
         let (peers, clients, http) = (free_ports()?, free_ports()?, free_ports()?);
+        let make = || Certificates::make(&binary, NODES, folder.join("certs"));
+        let certificates = settings.has_tls.then(make).transpose()?;
         let nodes = Vec::new();
-        let mut cell = Self { settings, binary, peers, clients, http, nodes, folder };
+        let mut cell = Self { settings, binary, peers, clients, http, certificates, nodes, folder };
         for node in 0..NODES {
             let mut command = cell.command(node);
             command.arg("--new-cell");
@@ -84,6 +91,12 @@ impl Ours {
         self.peers.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
+    /// What its nodes show each other, if they speak TLS.
+    #[must_use]
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
+    }
+
     fn log(&self, node: usize) -> PathBuf {
         self.folder.join(format!("{}.log", node + 1))
     }
@@ -100,6 +113,9 @@ impl Ours {
             command.args(["--peer", &format!("{peer}=127.0.0.1:{port}")]);
         }
         command.arg("--data-dir").arg(self.folder.join((node + 1).to_string()));
+        if let Some(certificates) = &self.certificates {
+            certificates.show(&mut command, node + 1, "off");
+        }
         command.args(&self.settings.options);
         command
     }

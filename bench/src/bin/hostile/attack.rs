@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
+use paxoslease_bench::certificates::Certificates;
 use paxoslease_bench::clock::sleep;
 use paxoslease_bench::peers::Ours;
 use paxoslease_core::{Ballot, Cell, Drift, Holder, Message, Name, NodeId, Request, Ttl};
 use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 
 /// How often those attack that go by a pace.
 const PACE: Duration = Duration::from_millis(1);
@@ -25,6 +28,7 @@ pub(crate) enum Attack {
     Flood,
     Junk,
     Peer,
+    Handshakes,
 }
 
 /// Attackers at work.
@@ -48,6 +52,7 @@ struct Means {
     clients: String,
     http: String,
     peers: String,
+    trust: Option<Arc<ClientConfig>>,
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
 }
@@ -63,8 +68,15 @@ impl Means {
 }
 
 impl Attack {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Slowloris, Self::Unread, Self::Gigantic, Self::Flood, Self::Junk, Self::Peer];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Slowloris,
+        Self::Unread,
+        Self::Gigantic,
+        Self::Flood,
+        Self::Junk,
+        Self::Peer,
+        Self::Handshakes,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -74,6 +86,7 @@ impl Attack {
             Self::Flood => "flood",
             Self::Junk => "junk",
             Self::Peer => "peer",
+            Self::Handshakes => "handshakes",
         }
     }
 
@@ -85,7 +98,13 @@ impl Attack {
             Self::Flood => "a connection every ms that is closed at once",
             Self::Junk => "a connection with a kilobyte of junk every ms, on each port in turn",
             Self::Peer => "a peer that was let in and sends a frame of 50 bad messages every ms",
+            Self::Handshakes => "a handshake of TLS every ms by a stranger, who is then refused",
         }
+    }
+
+    /// Whether it is done to nodes that speak TLS with each other.
+    pub(crate) const fn needs_tls(self) -> bool {
+        matches!(self, Self::Handshakes)
     }
 
     pub(crate) const fn unit(self) -> &'static str {
@@ -94,6 +113,7 @@ impl Attack {
             Self::Unread => "bytes taken",
             Self::Gigantic | Self::Flood | Self::Junk => "connections",
             Self::Peer => "messages",
+            Self::Handshakes => "handshakes",
         }
     }
 
@@ -104,6 +124,7 @@ impl Attack {
             clients: first(cell.endpoints()),
             http: first(cell.http_endpoints()),
             peers: first(cell.peer_endpoints()),
+            trust: cell.certificates().map(Certificates::trust).transpose()?,
             stop: Arc::clone(&stop),
             done: Arc::clone(&done),
         };
@@ -114,6 +135,7 @@ impl Attack {
             Self::Flood => flood,
             Self::Junk => junk,
             Self::Peer => peer,
+            Self::Handshakes => handshakes,
         };
         let thread = std::thread::Builder::new().spawn(move || run(&means))?;
         Ok(Attacking { stop, done, thread })
@@ -246,6 +268,24 @@ fn peer(means: &Means) -> Result<()> {
     while means.goes_on() {
         stream.write_all(&frame)?;
         means.did(MESSAGES);
+        sleep(PACE);
+    }
+    Ok(())
+}
+
+/// Goes all the way, so that the node has signed for nothing when it sees that nobody vouches for
+/// this client.
+fn handshakes(means: &Means) -> Result<()> {
+    let trust = means.trust.as_ref().context("these nodes do not speak TLS")?;
+    while means.goes_on() {
+        let name = ServerName::try_from("127.0.0.1")?;
+        let mut tls = ClientConnection::new(Arc::clone(trust), name)?;
+        let mut stream = TcpStream::connect(&means.peers)?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        while tls.is_handshaking() {
+            tls.complete_io(&mut stream)?;
+        }
+        means.did(1);
         sleep(PACE);
     }
     Ok(())

@@ -6,13 +6,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+use paxoslease_bench::certificates::Certificates;
 use paxoslease_bench::clock::{now, sleep};
 use paxoslease_bench::process::{Folder, Process, free_ports, paxoslease_beside_this};
 use paxoslease_bench::report::{Goal, Section};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 const KIB: f64 = 1024.0;
 const READY_MAX: Duration = Duration::from_secs(20);
@@ -66,17 +66,9 @@ impl Node {
         command.arg("--data-dir").arg(folder.join("data"));
         let mut trust = None;
         if tls {
-            let certs = folder.join("certs");
-            let mut make = Command::new(&binary);
-            let made = make.args(["certs", "--nodes", "1", "--out"]).arg(&certs).output()?;
-            ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-            for (option, file) in
-                [("cert", "node-1.pem"), ("key", "node-1-key.pem"), ("ca", "ca.pem")]
-            {
-                command.arg(format!("--tls-{option}")).arg(certs.join(file));
-            }
-            command.args(["--tls-clients", "server"]);
-            trust = Some(trusting(&certs.join("ca.pem"))?);
+            let certificates = Certificates::make(&binary, 1, folder.join("certs"))?;
+            certificates.show(&mut command, 1, "server");
+            trust = Some(certificates.trust()?);
         }
         let process = Process::spawn(command, &folder.join("log"))?;
         let node = Self { process, address, trust, _folder: folder };
@@ -113,15 +105,4 @@ impl Node {
         }
         Ok(stream)
     }
-}
-
-fn trusting(ca: &std::path::Path) -> Result<Arc<ClientConfig>> {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(ca).context("no CA was made")?)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
 }

@@ -57,7 +57,8 @@ fn main() -> Result<()> {
     let wanted = |attack: &&Attack| cli.only.as_deref().is_none_or(|only| only == attack.name());
     for attack in Attack::ALL.iter().filter(wanted) {
         // A cell of its own: what one attack leaves behind is not the next one's.
-        let cell = Ours::start(settings.clone())?;
+        let has_tls = attack.needs_tls();
+        let cell = Ours::start(OursSettings { has_tls, ..settings.clone() })?;
         show(&measure(&cell, *attack, &cli)?);
     }
     Ok(())
