@@ -7,6 +7,7 @@
 mod minute;
 mod page;
 mod verdict;
+mod visitors;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,7 +31,7 @@ struct Cli {
     /// How long, in minutes
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     minutes: u32,
-    /// Acquire-and-release pairs per second, a tenth of them on few names
+    /// Acquire-and-release pairs per second over RESP, a tenth of them on few names
     #[arg(long, default_value_t = 4000.0)]
     pairs: f64,
     /// Leases that are held and renewed
@@ -51,7 +52,14 @@ fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
     interrupt::watch()?;
     let options = ["--log", "warn"].map(str::to_owned).to_vec();
-    let settings = OursSettings { binary: cli.paxoslease, options, ..OursSettings::default() };
+    let (has_http, has_tls) = (true, true);
+    let settings = OursSettings {
+        binary: cli.paxoslease,
+        options,
+        has_http,
+        has_tls,
+        ..OursSettings::default()
+    };
     let cell = Ours::start(settings)?;
     let steady = Steady { pairs_rate: cli.pairs, leases: cli.leases, renewals_rate: cli.renewals };
     let bar = ProgressBar::new(cli.minutes.into());

@@ -1,4 +1,4 @@
-//! One minute of the load, and what the nodes occupied at its end.
+//! One minute of the load with its visitors, and what the nodes occupied at its end.
 
 use std::fmt;
 use std::thread;
@@ -9,6 +9,8 @@ use hdrhistogram::Histogram;
 use paxoslease_bench::peers::{Ours, Service as _};
 use paxoslease_bench::process::Process;
 use paxoslease_load::{Extent, Plan, Report, Workload, run};
+
+use crate::visitors::{self, Visits};
 
 const TTL: Duration = Duration::from_secs(10);
 const HOT_NAMES: u32 = 16;
@@ -28,6 +30,7 @@ pub(crate) struct Steady {
 pub(crate) struct Minute {
     pub(crate) pairs: Latency,
     pub(crate) renewals: Latency,
+    pub(crate) visits: Visits,
     /// Operations that failed or were never answered, and one of the errors.
     pub(crate) failures: u64,
     pub(crate) last_error: Option<String>,
@@ -68,12 +71,15 @@ impl Minute {
         let held = Workload::Renew { leases: steady.leases };
         let renewals = plan(held, steady.renewals_rate, "soak/held/");
         let busy_before = busy(cell)?;
-        let [pairs, renewals] = thread::scope(|scope| {
-            [&pairs, &renewals]
-                .map(|plan| scope.spawn(|| run(plan, &mut |_progress| {})))
-                .map(|thread| thread.join().expect("a load does not panic"))
+        let http = cell.http_endpoints();
+        let ([pairs, renewals], visits) = thread::scope(|scope| {
+            let loads =
+                [&pairs, &renewals].map(|plan| scope.spawn(|| run(plan, &mut |_progress| {})));
+            let visits = scope.spawn(|| visitors::call(&http, span));
+            let loads = loads.map(|load| load.join().expect("a load does not panic"));
+            (loads, visits.join().expect("visitors do not panic"))
         });
-        let (pairs, renewals) = (pairs?, renewals?);
+        let (pairs, renewals, visits) = (pairs?, renewals?, visits?);
         let busy_after = busy(cell)?;
         let nodes = cell.members().iter().zip(busy_before.iter().zip(&busy_after));
         let nodes = nodes
@@ -89,6 +95,7 @@ impl Minute {
                 .sum(),
             pairs: Latency::of(&pairs).context("no pair succeeded")?,
             renewals: Latency::of(&renewals).context("no renewal succeeded")?,
+            visits,
             last_error: pairs.last_error.or(renewals.last_error),
             nodes,
         })
@@ -117,12 +124,12 @@ impl fmt::Display for Minute {
         write!(f, "pairs p50 {:.0} us, p99 {:.0} us;", pairs.p50, pairs.p99)?;
         write!(f, " renewals p50 {:.0} us, p99 {:.0} us;", renewals.p50, renewals.p99)?;
         let mib: Vec<String> =
-            self.nodes.iter().map(|node| format!("{:.1}", mib(node.rss))).collect();
+            self.nodes.iter().map(|node| format!("{:.1}", mib(node.rss as f64))).collect();
         let files: Vec<String> = self.nodes.iter().map(|node| node.files.to_string()).collect();
         write!(f, " {} MiB, {} files, {failures} failures", mib.join("/"), files.join("/"))
     }
 }
 
-pub(crate) fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
+pub(crate) fn mib(bytes: f64) -> f64 {
+    bytes / f64::from(1 << 20)
 }

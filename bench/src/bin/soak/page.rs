@@ -7,7 +7,7 @@ use paxoslease_bench::page::Page;
 use paxoslease_bench::plot::{Axis, Chart, Look, Marker, Series};
 
 use crate::minute::{Minute, Steady, mib};
-use crate::verdict::MINUTES_MIN;
+use crate::verdict::{MINUTES_MIN, hourly_growth_mib};
 
 /// Within the folder.
 pub(crate) const NAME: &str = "soak.md";
@@ -38,9 +38,10 @@ pub(crate) fn write(
         page.say("Everything stayed flat.");
     }
     page.say(&format!(
-        "Version {version}, three nodes on loopback, {} minutes: {} pairs per second, a tenth of \
-         them on few names, and {} leases renewed {} times per second; connections and leases are \
-         made anew every minute. Latency counts from when an operation was due.",
+        "Version {version}, three nodes on loopback with TLS between them, {} minutes: {} pairs \
+         per second, a tenth of them on few names, and {} leases renewed {} times per second; \
+         scrapes, lists, leases and watches over HTTP. Connections and leases are made anew every \
+         minute. Latency counts from when an operation was due.",
         minutes.len(),
         steady.pairs_rate,
         steady.leases,
@@ -49,7 +50,19 @@ pub(crate) fn write(
     let operations: u64 =
         minutes.iter().map(|minute| minute.pairs.operations + minute.renewals.operations).sum();
     let failures: u64 = minutes.iter().map(|minute| minute.failures).sum();
-    page.say(&format!("{operations} operations, {failures} failures."));
+    let answered: u64 = minutes.iter().map(|minute| minute.visits.answered).sum();
+    let told: u64 = minutes.iter().map(|minute| minute.visits.told).sum();
+    page.say(&format!(
+        "{operations} operations, {failures} failures; {answered} requests over HTTP, {told} \
+         changes told to those who watch."
+    ));
+    let growth: Vec<String> = (0..minutes.first().map_or(0, |minute| minute.nodes.len()))
+        .map(|node| format!("{:+.2}", hourly_growth_mib(minutes, node)))
+        .collect();
+    page.say(&format!(
+        "A line through the memory of the minutes after the first rises by {} MiB an hour.",
+        growth.join(", ")
+    ));
     let step = minutes.len().div_ceil(ROWS_MAX).max(1);
     let rows: Vec<Vec<String>> =
         (1..).zip(minutes).filter(|(number, _)| number % step == 0).map(row).collect();
@@ -66,9 +79,9 @@ pub(crate) fn write(
     page.table(&head, &rows);
     let node = |place: usize| format!("node {}", place + 1);
     let rss: Vec<(String, Figure<'_>)> = vec![
-        (node(0), &|minute| mib(minute.nodes[0].rss)),
-        (node(1), &|minute| mib(minute.nodes[1].rss)),
-        (node(2), &|minute| mib(minute.nodes[2].rss)),
+        (node(0), &|minute| mib(minute.nodes[0].rss as f64)),
+        (node(1), &|minute| mib(minute.nodes[1].rss as f64)),
+        (node(2), &|minute| mib(minute.nodes[2].rss as f64)),
     ];
     let latency: Vec<(String, Figure<'_>)> = vec![
         ("pairs, p50".to_owned(), &|minute| minute.pairs.p50),
@@ -94,7 +107,7 @@ fn row((number, minute): (usize, &Minute)) -> Vec<String> {
         format!("{:.0}", minute.pairs.p99),
         format!("{:.0}", minute.renewals.p50),
         format!("{:.0}", minute.renewals.p99),
-        each(&|node| format!("{:.1}", mib(nodes[node].rss))),
+        each(&|node| format!("{:.1}", mib(nodes[node].rss as f64))),
         each(&|node| nodes[node].files.to_string()),
         each(&|node| format!("{:.2}", nodes[node].cores)),
     ]

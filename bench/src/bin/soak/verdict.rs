@@ -1,4 +1,5 @@
-//! Whether anything grew: the last quarter of a run held against the first.
+//! Whether anything grew: a line through the memory of all minutes, and for the rest the last
+//! quarter of a run held against the first.
 //!
 //! Medians, because a machine that others use has bad minutes. The first minute is left out: a
 //! node that starts has yet to make its buffers.
@@ -7,9 +8,8 @@ use crate::minute::{Minute, mib};
 
 /// As many minutes as make quarters worth comparing.
 pub(crate) const MINUTES_MIN: usize = 9;
-/// Memory may be this many times what it was, and this much more.
-const RSS_RATIO: f64 = 1.05;
-const RSS_SPARE: u64 = 2 << 20;
+/// By so much memory may seem to grow over a run, however long it is.
+const RSS_SPARE: f64 = (1 << 20) as f64;
 /// Latency may be this many times what it was, and this many microseconds more.
 const LATENCY_RATIO: f64 = 1.5;
 const LATENCY_SPARE: f64 = 100.0;
@@ -28,11 +28,10 @@ pub(crate) fn of(minutes: &[Minute]) -> Vec<String> {
     let quarter = settled.len() / 4;
     let (first, last) = (&settled[..quarter], &settled[settled.len() - quarter..]);
     for node in 0..settled[0].nodes.len() {
-        let rss = |minute: &Minute| minute.nodes[node].rss as f64;
-        let (before, after) = (median(first, rss), median(last, rss));
-        if after > before * RSS_RATIO + RSS_SPARE as f64 {
-            let (before, after) = (mib(before as u64), mib(after as u64));
-            complaints.push(format!("node {}: {before:.1} MiB became {after:.1}", node + 1));
+        let growth = growth(settled, node);
+        if growth * settled.len() as f64 > RSS_SPARE {
+            let hourly = mib(growth * 60.0);
+            complaints.push(format!("node {} grows by {hourly:.2} MiB an hour", node + 1));
         }
         let files = |minute: &Minute| minute.nodes[node].files as f64;
         let (before, after) = (median(first, files), median(last, files));
@@ -56,6 +55,24 @@ pub(crate) fn of(minutes: &[Minute]) -> Vec<String> {
     complaints
 }
 
+/// By how many MiB a node would have grown in an hour.
+pub(crate) fn hourly_growth_mib(minutes: &[Minute], node: usize) -> f64 {
+    mib(growth(&minutes[1.min(minutes.len())..], node) * 60.0)
+}
+
+/// Bytes a minute: the slope of the line nearest to a node's memory.
+fn growth(minutes: &[Minute], node: usize) -> f64 {
+    let count = minutes.len() as f64;
+    let rss = || minutes.iter().map(|minute| minute.nodes[node].rss as f64);
+    let (middle, mean) = ((count - 1.0) / 2.0, rss().sum::<f64>() / count);
+    let offsets = || (0..minutes.len()).map(|place| place as f64 - middle);
+    let spread: f64 = offsets().map(|offset| offset * offset).sum();
+    if spread == 0.0 {
+        return 0.0;
+    }
+    offsets().zip(rss()).map(|(offset, rss)| offset * (rss - mean)).sum::<f64>() / spread
+}
+
 fn median(minutes: &[Minute], figure: impl Fn(&Minute) -> f64) -> f64 {
     let mut figures: Vec<f64> = minutes.iter().map(figure).collect();
     figures.sort_by(f64::total_cmp);
@@ -66,6 +83,7 @@ fn median(minutes: &[Minute], figure: impl Fn(&Minute) -> f64) -> f64 {
 mod tests {
     use super::*;
     use crate::minute::{Latency, Node};
+    use crate::visitors::Visits;
 
     /// The same for as long, but for what is done to each with its number.
     fn run(minutes: u32, change: impl Fn(u32, &mut Minute)) -> Vec<Minute> {
@@ -73,6 +91,7 @@ mod tests {
         let steady = Minute {
             pairs: latency,
             renewals: latency,
+            visits: Visits { answered: 12, told: 24 },
             failures: 0,
             last_error: None,
             nodes: vec![Node { rss: 100 << 20, files: 20, cores: 0.5 }; 3],
@@ -92,9 +111,11 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_leak_of_memory_is_seen() {
-        let leaky = run(60, |number, minute| minute.nodes[1].rss += u64::from(number) << 18);
-        assert_eq!(of(&leaky), ["node 2: 102.0 MiB became 113.2"]);
+    fn a_slow_leak_of_memory_is_seen_and_noise_is_not() {
+        let leaky = run(60, |number, minute| minute.nodes[1].rss += u64::from(number) << 15);
+        assert_eq!(of(&leaky), ["node 2 grows by 1.88 MiB an hour"]);
+        let noisy = run(60, |number, minute| minute.nodes[1].rss += u64::from(number % 2) << 20);
+        assert_eq!(of(&noisy), [""; 0]);
     }
 
     #[test]
