@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,6 +30,9 @@ pub(crate) enum Attack {
     Junk,
     Peer,
     Handshakes,
+    Watchers,
+    Waiters,
+    SlowBodies,
 }
 
 /// Attackers at work.
@@ -55,9 +59,15 @@ struct Means {
     trust: Option<Arc<ClientConfig>>,
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
+    place: Sender<()>,
 }
 
 impl Means {
+    /// The attack is on.
+    fn in_place(&self) {
+        let _nobody_waits = self.place.send(());
+    }
+
     fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
@@ -68,7 +78,7 @@ impl Means {
 }
 
 impl Attack {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Slowloris,
         Self::Unread,
         Self::Gigantic,
@@ -76,6 +86,9 @@ impl Attack {
         Self::Junk,
         Self::Peer,
         Self::Handshakes,
+        Self::Watchers,
+        Self::Waiters,
+        Self::SlowBodies,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -87,6 +100,9 @@ impl Attack {
             Self::Junk => "junk",
             Self::Peer => "peer",
             Self::Handshakes => "handshakes",
+            Self::Watchers => "watchers",
+            Self::Waiters => "waiters",
+            Self::SlowBodies => "slow-bodies",
         }
     }
 
@@ -99,6 +115,9 @@ impl Attack {
             Self::Junk => "a connection with a kilobyte of junk every ms, on each port in turn",
             Self::Peer => "a peer that was let in and sends a frame of 50 bad messages every ms",
             Self::Handshakes => "a handshake of TLS every ms by a stranger, who is then refused",
+            Self::Watchers => "100 clients that watch every name over HTTP and read nothing",
+            Self::Waiters => "1000 clients that wait for one name, which others take in turns",
+            Self::SlowBodies => "500 clients whose requests over HTTP end a byte every second",
         }
     }
 
@@ -109,16 +128,20 @@ impl Attack {
 
     pub(crate) const fn unit(self) -> &'static str {
         match self {
-            Self::Slowloris => "bytes",
+            Self::Slowloris | Self::SlowBodies => "bytes",
             Self::Unread => "bytes taken",
             Self::Gigantic | Self::Flood | Self::Junk => "connections",
             Self::Peer => "messages",
             Self::Handshakes => "handshakes",
+            Self::Watchers => "watches",
+            Self::Waiters => "waits",
         }
     }
 
+    /// Comes back once the attackers are where they want to be.
     pub(crate) fn start(self, cell: &Ours) -> Result<Attacking> {
         let (stop, done) = (Arc::default(), Arc::default());
+        let (place, in_place) = mpsc::channel();
         let first = |endpoints: Vec<String>| endpoints.into_iter().next().expect("three nodes");
         let means = Means {
             clients: first(cell.endpoints()),
@@ -127,6 +150,7 @@ impl Attack {
             trust: cell.certificates().map(Certificates::trust).transpose()?,
             stop: Arc::clone(&stop),
             done: Arc::clone(&done),
+            place,
         };
         let run = match self {
             Self::Slowloris => slowloris,
@@ -136,36 +160,86 @@ impl Attack {
             Self::Junk => junk,
             Self::Peer => peer,
             Self::Handshakes => handshakes,
+            Self::Watchers => watchers,
+            Self::Waiters => waiters,
+            Self::SlowBodies => slow_bodies,
         };
         let thread = std::thread::Builder::new().spawn(move || run(&means))?;
+        // Whoever gives up before is heard of when it is stopped.
+        let _gave_up = in_place.recv();
         Ok(Attacking { stop, done, thread })
     }
 }
 
 fn slowloris(means: &Means) -> Result<()> {
-    let (resp, http) =
-        (b"*2\r\n$4\r\nECHO\r\n$60000\r\n", b"GET /healthz HTTP/1.1\r\nhost: x\r\nslow: ");
-    let mut streams = Vec::new();
-    for number in 0..1000 {
-        let (address, begin) =
-            if number % 2 == 0 { (&means.clients, &resp[..]) } else { (&means.http, &http[..]) };
+    let (resp, http) = (
+        &b"*2\r\n$4\r\nECHO\r\n$60000\r\n"[..],
+        &b"GET /healthz HTTP/1.1\r\nhost: x\r\nslow: "[..],
+    );
+    let mut streams = crowd(&means.clients, 500, resp)?;
+    streams.extend(crowd(&means.http, 500, http)?);
+    trickle(means, streams)
+}
+
+fn slow_bodies(means: &Means) -> Result<()> {
+    let head = format!(
+        "POST /v1/leases/hostile/acquire HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
+         content-length: 1000\r\n\r\n",
+        means.http
+    );
+    trickle(means, crowd(&means.http, 500, head.as_bytes())?)
+}
+
+/// As many connections, each of which has said this.
+fn crowd(address: &str, count: usize, begin: &[u8]) -> io::Result<Vec<TcpStream>> {
+    let connect = |_| {
         let mut stream = TcpStream::connect(address)?;
         stream.write_all(begin)?;
-        streams.push(stream);
-    }
-    // One after the other, so that each has its turn once a second.
+        Ok(stream)
+    };
+    (0..count).map(connect).collect()
+}
+
+/// Each says a byte, one after the other, so that each has its turn about once a second.
+fn trickle(means: &Means, mut streams: Vec<TcpStream>) -> Result<()> {
+    means.in_place();
+    let pace = Duration::from_secs(1) / streams.len() as u32;
     while means.goes_on() {
         for stream in &mut streams {
             // Those that were given up are gone.
             let said = stream.write(b"x").unwrap_or(0);
             means.did(said as u64);
-            sleep(PACE);
+            sleep(pace);
             if !means.goes_on() {
                 break;
             }
         }
     }
     Ok(())
+}
+
+fn watchers(means: &Means) -> Result<()> {
+    let watch = format!("GET /v1/watch HTTP/1.1\r\nhost: {}\r\n\r\n", means.http);
+    let streams = crowd(&means.http, 100, watch.as_bytes())?;
+    means.did(streams.len() as u64);
+    stay(means, streams);
+    Ok(())
+}
+
+fn waiters(means: &Means) -> Result<()> {
+    let streams = crowd(&means.clients, 1000, b"LEASE.ACQUIRE hostile 1000 WAIT 60000\r\n")?;
+    means.did(streams.len() as u64);
+    stay(means, streams);
+    Ok(())
+}
+
+/// Does nothing more for as long as the others are measured.
+fn stay(means: &Means, streams: Vec<TcpStream>) {
+    means.in_place();
+    while means.goes_on() {
+        sleep(PACE);
+    }
+    drop(streams);
 }
 
 fn unread(means: &Means) -> Result<()> {
@@ -178,6 +252,7 @@ fn unread(means: &Means) -> Result<()> {
         // What of the echo is still to be said.
         streams.push((stream, 0));
     }
+    means.in_place();
     while means.goes_on() {
         let mut taken = 0;
         for (stream, at) in &mut streams {
@@ -199,6 +274,7 @@ fn unread(means: &Means) -> Result<()> {
 }
 
 fn gigantic(means: &Means) -> Result<()> {
+    means.in_place();
     for request in [b"*1000000000\r\n".as_slice(), b"*1\r\n$536870912\r\n"].into_iter().cycle() {
         if !means.goes_on() {
             break;
@@ -222,6 +298,7 @@ fn refused(address: &str, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn flood(means: &Means) -> Result<()> {
+    means.in_place();
     while means.goes_on() {
         drop(TcpStream::connect(&means.clients)?);
         means.did(1);
@@ -233,6 +310,7 @@ fn flood(means: &Means) -> Result<()> {
 fn junk(means: &Means) -> Result<()> {
     let bytes: Vec<u8> =
         (0..1024_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    means.in_place();
     for address in [&means.clients, &means.http, &means.peers].into_iter().cycle() {
         if !means.goes_on() {
             break;
@@ -264,7 +342,7 @@ fn peer(means: &Means) -> Result<()> {
         anyhow::ensure!(writer.push(&message), "a frame has room for {MESSAGES}");
     }
     let frame = writer.finish(1).to_vec();
-    stream.set_nonblocking(false)?;
+    means.in_place();
     while means.goes_on() {
         stream.write_all(&frame)?;
         means.did(MESSAGES);
@@ -277,6 +355,7 @@ fn peer(means: &Means) -> Result<()> {
 /// this client.
 fn handshakes(means: &Means) -> Result<()> {
     let trust = means.trust.as_ref().context("these nodes do not speak TLS")?;
+    means.in_place();
     while means.goes_on() {
         let name = ServerName::try_from("127.0.0.1")?;
         let mut tls = ClientConnection::new(Arc::clone(trust), name)?;
