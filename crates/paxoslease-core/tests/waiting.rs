@@ -120,6 +120,106 @@ fn whoever_does_not_wait_is_denied_at_once_where_others_wait_already() {
     assert_eq!(cell.shard(2).waiters(), 1);
 }
 
+/// Node 2 waits for what node 1 holds, and does not hear that it is given back.
+fn freed_unheard(cell: &mut TestCell) -> Tenure {
+    let held = cell.held_by(1, 1);
+    cell.acquire(2, 2, WAIT);
+    cell.settle();
+    cell.release(1, 3, held);
+    let lost = cell.take(|letter| letter.kind() == "Release" && letter.to == node(2));
+    assert_eq!(lost.len(), 1);
+    cell.settle();
+    assert!(matches!(cell.answers(3)[..], [Event::Released { confirmed: true, .. }]));
+    held
+}
+
+#[test]
+fn nobody_is_denied_by_a_holder_that_was_heard_of_long_ago() {
+    let mut cell = TestCell::new(3, 0);
+    let held = freed_unheard(&mut cell);
+    run(&mut cell, 1000 * MS);
+    assert_eq!((cell.live(1), cell.live(3)), (None, None), "free for a second at a majority");
+    cell.acquire(2, 4, NO_WAIT);
+    cell.settle();
+    run(&mut cell, 10 * MS);
+    let next = cell.granted(2).expect("first come, and long before the ttl");
+    assert!(next > held);
+    match cell.answers(4)[..] {
+        [Event::Denied { by, .. }] => assert_eq!(by.tenure, next, "who holds it now"),
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn losing_the_word_of_a_release_costs_a_waiter_the_rest_of_the_ttl_at_most() {
+    let mut cell = TestCell::new(3, 0);
+    freed_unheard(&mut cell);
+    run(&mut cell, TTL + 5 * MS);
+    assert!(cell.granted(2).is_some(), "{:?}", cell.events);
+}
+
+#[test]
+fn whoever_asks_over_and_over_where_others_wait_costs_a_round_once_in_a_while() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.acquire(2, 2, WAIT);
+    cell.settle();
+    let before = cell.shard(2).round_counts();
+    for token in 100..1100 {
+        cell.acquire(2, token, NO_WAIT);
+        cell.settle();
+        match cell.answers(token)[..] {
+            [Event::Denied { by, .. }] => assert_eq!(by.tenure, held),
+            ref other => panic!("{token}: {other:?}"),
+        }
+        run(&mut cell, MS);
+    }
+    let counts = cell.shard(2).round_counts();
+    let rounds = (counts.direct + counts.prepared) - (before.direct + before.prepared);
+    assert!((1..=10).contains(&rounds), "{rounds} in a second");
+    assert_eq!(cell.live(1), Some(held), "and the holder is not disturbed");
+}
+
+#[test]
+fn nobody_is_denied_by_a_lease_that_has_run_out_though_nobody_was_woken_yet() {
+    let short = 50 * MS;
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire_for(1, 1, NO_WAIT, short);
+    cell.settle();
+    cell.acquire(2, 2, WAIT);
+    cell.settle();
+    assert!(cell.granted(1).is_some() && cell.granted(2).is_none());
+    cell.now = cell.now.after(short + MS);
+    cell.acquire(2, 3, NO_WAIT);
+    assert!(cell.answers(3).is_empty(), "it is asked for: {:?}", cell.answers(3));
+    cell.settle();
+    let next = cell.granted(2).expect("it is free");
+    match cell.answers(3)[..] {
+        [Event::Denied { by, .. }] => assert_eq!(by.tenure, next),
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn whose_patience_was_over_before_is_denied_and_whoever_comes_then_asks_for_itself() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.acquire(2, 2, 3000 * MS);
+    cell.settle();
+    cell.release(1, 3, held);
+    cell.take(|letter| letter.kind() == "Release" && letter.to == node(2));
+    cell.settle();
+    // Nobody was woken meanwhile.
+    cell.now = cell.now.after(4000 * MS);
+    cell.acquire(2, 4, NO_WAIT);
+    cell.settle();
+    cell.pass(Duration::ZERO);
+    cell.settle();
+    assert!(matches!(cell.answers(2)[..], [Event::Denied { .. }]), "{:?}", cell.answers(2));
+    assert!(cell.granted(4).is_some(), "{:?}", cell.answers(4));
+    assert_eq!(cell.shard(2).waiters(), 0);
+}
+
 #[test]
 fn patience_ends_for_the_first_and_for_the_queued_each_at_its_own_time() {
     let mut cell = TestCell::new(3, 0);

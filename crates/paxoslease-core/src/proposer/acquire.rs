@@ -13,20 +13,33 @@ use crate::{Ballot, Config, Event, Holder, Instant, Name, Seen, Tenure, Ttl};
 const TURN_MIN: Duration = Duration::from_micros(200);
 
 impl Proposer {
-    /// A client wants a lease: behind those who came first, or at once.
+    /// A client wants a lease: behind those who came first, or at once. Whoever does not wait is
+    /// denied by a holder just heard of; one heard of longer ago may have given it back unheard,
+    /// so the first in the queue tries again, and all who do not wait learn from that.
     pub(crate) fn acquire(&mut self, env: &mut Env<'_>, now: Instant, want: Want) {
+        let mut ask_again = false;
+        if let Some(id) = self.contenders.find(want.label.name())
+            && let Some(Contender { state: State::Waiting { until, by }, tried_at, .. }) =
+                self.contenders.get(id)
+            && now >= want.patient_until
+        {
+            if now < tried_at.after(env.config.attempt_timeout).min(*until) {
+                return env.out.emit(Event::Denied { token: want.token, by: by.clone() });
+            }
+            ask_again = true;
+            // Their time was over before this one came.
+            self.deny_impatient(env, now, id);
+        }
         let Some(id) = self.contenders.find(want.label.name()) else {
             let id = self.contenders.insert(Contender::new(want, State::BackingOff(now)));
             return self.race(env, now, id);
         };
-        if let Some(Contender { state: State::Waiting { by, .. }, .. }) = self.contenders.get(id)
-            && now >= want.patient_until
-        {
-            return env.out.emit(Event::Denied { token: want.token, by: by.clone() });
-        }
         let (patient_until, token) = (want.patient_until, want.token);
         self.contenders.enqueue(id, want);
         self.wake_at(patient_until, Wake::Want(id, token));
+        if ask_again {
+            self.race(env, now, id);
+        }
     }
 
     /// Starts a round for the first in the queue.
