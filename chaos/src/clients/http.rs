@@ -70,6 +70,13 @@ fn fence(body: &Value) -> Option<u64> {
     body["fence"].as_str()?.parse().ok()
 }
 
+/// How far clocks may be off, as the node says.
+fn rule(body: &Value) -> Option<Rule> {
+    let number = |key: &str| body[key].as_u64().and_then(|number| u32::try_from(number).ok());
+    let drift_ppm = number("clock_drift_ppm")?;
+    Some(Rule { drift_ppm, granularity_us: number("clock_granularity_us")? })
+}
+
 impl Way for Http {
     fn acquire(&mut self, wish: &Wish, patience: Duration) -> Result<Answer, Failure> {
         let (status, body) = self.ask(&wish.ask.name, "acquire", &acquire(wish), patience)?;
@@ -77,9 +84,10 @@ impl Way for Http {
             return Ok(Answer::Denied { by: fence(&body) });
         }
         let waited = body["waited_ms"].as_u64();
-        let (Some(fence), Some(waited)) = (fence(&body), waited) else {
+        let (Some(fence), Some(waited), Some(rule)) = (fence(&body), waited, rule(&body)) else {
             return Err(format!("no grant: {body}"));
         };
+        self.rule = rule;
         Ok(Answer::Granted { fence, waited: Duration::from_millis(waited) })
     }
 

@@ -16,7 +16,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use paxoslease_core::{CommandError, Holder, Instant, Label, Name, Sighting};
+pub use paxoslease_core::{CommandError, Drift, Holder, Instant, Label, Name, Sighting};
 
 pub use crate::driver::ConnId;
 pub use asks::{ASKS_MAX, Cursor};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use event_listener::Event;
-use paxoslease_core::{Holder, Label, Name};
+use paxoslease_core::{Drift, Holder, Label, Name};
 use paxoslease_wire::ShardId;
 
 pub use start::StartError;
@@ -265,6 +265,12 @@ impl Node {
     #[must_use]
     pub fn id(&self) -> u16 {
         self.shared.settings.node.get()
+    }
+
+    /// How far clocks may be off in this cell, those of holders elsewhere too (T1, T2). For daemons.
+    #[must_use]
+    pub fn drift(&self) -> Drift {
+        self.shared.settings.cell.drift()
     }
 
     /// Hands over and stops: gives back the leases its guards hold (which are lost from now on),

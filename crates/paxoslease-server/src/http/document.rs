@@ -22,9 +22,12 @@ use super::refusal::{Changed, ErrorBody, Problem, Refusal};
         description = "Leases with fences, granted by a majority of a cell of nodes.\n\n\
             **What is the truth and what is a hint.** Only the holder knows that it holds: it \
             counts `ttl_ms` from *before it sent* the request that granted or renewed the lease, \
-            plus `waited_ms`, less the drift allowance of the cell, and stops in time. Whatever \
-            `GET` answers is a hint, what this node or a quorum of acceptors said a moment ago: \
-            good for showing, never for deciding.\n\n\
+            plus `waited_ms`, less the drift allowance of the cell, and stops in time: \
+            `ends_at = sent_at + max(0, waited_ms / r - g) + ttl_ms / r - 2 g`, where \
+            `r = (1 + e) / (1 - e)`, `e = clock_drift_ppm / 10^6` and `g = clock_granularity_us`, \
+            on a clock that counts sleep. `waited_ms` is 0 for a renewal. Whatever `GET` answers \
+            is a hint, what this node or a quorum of acceptors said a moment ago: good for \
+            showing, never for deciding.\n\n\
             **Fences** are strings, because they exceed 2^53. They grow with every tenure of a \
             name: let your store keep the highest it has seen and refuse lower ones.\n\n\
             **Names** are percent-encoded in paths: `jobs/nightly` is `jobs%2Fnightly`. Plain \

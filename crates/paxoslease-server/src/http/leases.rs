@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use paxoslease::front::{Answer, Cursor, Holder, Sighting};
+use paxoslease::front::{Answer, Cursor, Drift, Holder, Sighting};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -54,7 +54,7 @@ impl FromFields for Acquire {
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "name": "jobs/nightly", "fence": "1830093145834620929", "ttl_ms": 15000, "waited_ms": 0,
-    "holder": "worker-7",
+    "holder": "worker-7", "clock_drift_ppm": 1000, "clock_granularity_us": 1000,
 }))]
 pub(super) struct Grant {
     name: String,
@@ -62,11 +62,15 @@ pub(super) struct Grant {
     /// one of this name.
     fence: String,
     /// How long others are excluded. Count it from before you sent the request, plus `waited_ms`,
-    /// less the drift allowance.
+    /// less the drift allowance: the rule is at the top of this document.
     ttl_ms: u64,
     /// How long you were kept waiting before the round that won; never more than it really was.
     waited_ms: u64,
     holder: String,
+    /// How far the rate of any clock may be off, yours too: the `e` of the rule, in millionths.
+    clock_drift_ppm: u32,
+    /// How old a reading of any clock may be, yours too: the `g` of the rule.
+    clock_granularity_us: u64,
 }
 
 /// Takes a lease, at once or after waiting for whoever holds it.
@@ -103,10 +107,17 @@ pub(super) async fn acquire(
             ttl_ms: millis_down(ttl),
             waited_ms: millis_down(waited),
             holder,
+            clock_drift_ppm: app.node.drift().ppm(),
+            clock_granularity_us: granularity_us(app.node.drift()),
         })),
         Answer::Held(by) => Err(held(&by)),
         answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
     }
+}
+
+/// Rounded up: whoever allows for more believes in less.
+fn granularity_us(drift: Drift) -> u64 {
+    u64::try_from(drift.granularity().as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
 /// What to keep.
@@ -132,6 +143,7 @@ impl FromFields for Renew {
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "name": "jobs/nightly", "fence": "1830093145834620929", "ttl_ms": 15000,
+    "clock_drift_ppm": 1000, "clock_granularity_us": 1000,
 }))]
 pub(super) struct Renewal {
     name: String,
@@ -140,6 +152,10 @@ pub(super) struct Renewal {
     /// How long others are excluded. Count it from before you sent the request, less the drift
     /// allowance; if that ends before what you had, what you had still stands.
     ttl_ms: u64,
+    /// How far the rate of any clock may be off, yours too: the `e` of the rule, in millionths.
+    clock_drift_ppm: u32,
+    /// How old a reading of any clock may be, yours too: the `g` of the rule.
+    clock_granularity_us: u64,
 }
 
 /// Keeps a lease for longer. Any node can do that, not only the one that granted it.
@@ -159,6 +175,8 @@ pub(super) async fn renew(
             name: name.to_string(),
             fence: fence.to_string(),
             ttl_ms: millis_down(ttl),
+            clock_drift_ppm: app.node.drift().ppm(),
+            clock_granularity_us: granularity_us(app.node.drift()),
         })),
         answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
     }

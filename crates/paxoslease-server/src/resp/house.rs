@@ -53,7 +53,9 @@ impl House {
     /// What `HELLO` answers.
     pub(super) fn put_hello(&self, id: u64, protocol: Protocol, out: &mut Vec<u8>) {
         let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        // Up: whoever allows for more believes in less.
+        let micros_up =
+            |span: Duration| i64::try_from(span.as_nanos().div_ceil(1000)).unwrap_or(i64::MAX);
         protocol.put_map(out, 12);
         let texts = [
             ("server", "paxoslease"),
@@ -72,7 +74,7 @@ impl House {
             ("node", i64::from(self.node)),
             ("max_lease_ms", millis(self.max_lease)),
             ("clock_drift_ppm", i64::from(self.clock_drift_ppm)),
-            ("clock_granularity_us", micros(self.clock_granularity)),
+            ("clock_granularity_us", micros_up(self.clock_granularity)),
         ];
         for (key, number) in numbers {
             put_bulk(out, key.as_bytes());

@@ -1,6 +1,7 @@
 //! Leases are taken, kept, given back and waited for, through any node.
 
 use std::thread;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -19,6 +20,7 @@ fn a_lease_is_taken_kept_and_given_back_through_any_node() {
     let waited = granted.json()["waited_ms"].clone();
     let expected = json!({
         "name": "jobs/nightly", "fence": fence, "ttl_ms": 30_000, "waited_ms": waited, "holder": "me",
+        "clock_drift_ppm": 1000, "clock_granularity_us": 1000,
     });
     assert!(granted.json() == expected && waited.is_u64(), "{granted:?}");
 
@@ -36,7 +38,10 @@ fn a_lease_is_taken_kept_and_given_back_through_any_node() {
     let renew = json!({"fence": fence, "ttl": "1m"});
     let renewed = two.post("/v1/leases/jobs%2Fnightly/renew", &renew);
     assert_eq!(renewed.status, 200, "{renewed:?}");
-    let expected = json!({"name": "jobs/nightly", "fence": fence, "ttl_ms": 60_000});
+    let expected = json!({
+        "name": "jobs/nightly", "fence": fence, "ttl_ms": 60_000,
+        "clock_drift_ppm": 1000, "clock_granularity_us": 1000,
+    });
     assert_eq!(renewed.json(), expected);
 
     let give_back = json!({"fence": fence});
@@ -51,6 +56,25 @@ fn a_lease_is_taken_kept_and_given_back_through_any_node() {
 
     let next: u64 = two.take("jobs%2Fnightly").parse().expect("a number");
     assert!(next > fence.parse().expect("a number"));
+}
+
+/// T2: a holder that speaks nothing but HTTP has all it needs to count its time.
+#[test]
+fn a_holder_is_told_how_far_clocks_may_be_off() {
+    let with = |mut config: paxoslease::Config| {
+        config.clock_drift_ppm = 200;
+        config.clock_granularity = Duration::from_nanos(2_000_001);
+        config
+    };
+    let cell = cell::one_with(with, Default::default());
+    let member = &cell.members[0];
+    let granted = member.post("/v1/leases/x/acquire", &json!({"ttl": "5s"}));
+    let renew = json!({"fence": granted.field("fence"), "ttl": "5s"});
+    for told in [granted, member.post("/v1/leases/x/renew", &renew)] {
+        assert_eq!(told.status, 200, "{told:?}");
+        assert_eq!(told.json()["clock_drift_ppm"], 200, "{told:?}");
+        assert_eq!(told.json()["clock_granularity_us"], 2001, "{told:?}");
+    }
 }
 
 #[test]
