@@ -15,7 +15,8 @@ impl Cell {
         Self::start_with(|config| config)
     }
 
-    /// Starts three, each configured further by `with`, and waits until they reach each other.
+    /// Starts three, each configured further by `with`, and waits until all of them reach each
+    /// other: what only a majority has heard of does not outlive one of that majority.
     pub(crate) fn start_with(with: impl Fn(Config) -> Config) -> Self {
         let sockets: Vec<TcpListener> =
             (0..3).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
@@ -33,6 +34,10 @@ impl Cell {
         let servers: Vec<Server> = servers.collect();
         for server in &servers {
             pollster::block_on(server.node().ready()).expect("reaches a majority");
+            let status = || pollster::block_on(server.node().status()).expect("runs");
+            while !status().peers.iter().all(|peer| peer.up) {
+                std::thread::yield_now();
+            }
         }
         Self { servers }
     }

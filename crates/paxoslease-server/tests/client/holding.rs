@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paxoslease_client::LeaseGuard;
+use paxoslease_client::{AskError, Client, LeaseGuard, Sighting};
 use pollster::block_on;
 
 use crate::cell::Cell;
@@ -10,22 +10,37 @@ use crate::{begun, client};
 
 const RENEWED: &str = "paxoslease_commands_total{command=\"lease.renew\"}";
 
+/// Who holds it. A look waits for a majority no longer than one attempt, and a busy machine may
+/// take longer than that.
+fn seen(client: &Client, name: &str) -> Option<Sighting> {
+    loop {
+        match client.get_blocking(name) {
+            Err(AskError::NoQuorum(_)) => {}
+            answer => return answer.expect("answered"),
+        }
+    }
+}
+
 #[test]
 fn leases_outlive_the_node_their_client_talks_to() {
     let mut cell = Cell::start();
     let client = client(&cell, 0);
-    let ttl = Duration::from_secs(5);
+    let ttl = Duration::from_secs(10);
     let asked: Vec<_> =
         (0..10).map(|n| begun(client.try_acquire(&format!("n/{n}"), ttl))).collect();
     let leases: Vec<LeaseGuard> =
         asked.into_iter().map(|asked| block_on(asked).expect("granted")).collect();
     assert_eq!(client.status_blocking().expect("answered").node, 1);
+    // Without node 1 both others are needed, and a grant says only that one of them has it.
+    for node in [1, 2] {
+        cell.wait_for_metric(node, "paxoslease_leases", 10.0);
+    }
     cell.servers.remove(0).shutdown();
     let renewals: Vec<u64> = leases.iter().map(LeaseGuard::renewals).collect();
     for (lease, renewals) in leases.into_iter().zip(renewals) {
         block_on(lease.renewals_other(renewals));
         assert!(lease.is_held(), "{lease:?}");
-        let seen = client.get_blocking(lease.name()).expect("answered").expect("held");
+        let seen = seen(&client, lease.name()).expect("held");
         assert_eq!(seen.fence, lease.fence(), "the same tenure all along");
         lease.release_blocking().expect("confirmed");
     }
