@@ -162,7 +162,7 @@ impl Peer {
             let quarantine_ms = u32::try_from(quarantine.as_nanos().div_ceil(1_000_000));
             let quarantine_ms = quarantine_ms.unwrap_or(u32::MAX);
             let number = now.as_nanos();
-            self.append(Heartbeat::Ping { number, quarantine_ms, counter }, counter);
+            self.beat(Heartbeat::Ping { number, quarantine_ms, counter }, counter);
         }
     }
 
@@ -178,10 +178,7 @@ impl Peer {
         self.redial_pause = REDIAL_MIN;
         match Heartbeat::decode(frame) {
             Ok(Heartbeat::Ping { number, quarantine_ms, counter }) => {
-                // A peer that pings without reading the answers gets no more of them.
-                if self.writer.finished().len() <= PONGS_BYTES_MAX {
-                    self.append(Heartbeat::Pong(number), own_counter);
-                }
+                self.beat(Heartbeat::Pong(number), own_counter);
                 self.quarantine_until = now.after(Duration::from_millis(quarantine_ms.into()));
                 let quarantined = quarantine_ms > 0;
                 let before = std::mem::replace(&mut self.quarantined, quarantined);
@@ -197,7 +194,11 @@ impl Peer {
         (None, false)
     }
 
-    fn append(&mut self, beat: Heartbeat, counter: u64) {
+    /// A peer that talks without reading gets no more of them.
+    fn beat(&mut self, beat: Heartbeat, counter: u64) {
+        if self.writer.finished().len() > BEATS_BYTES_MAX {
+            return;
+        }
         if self.writer.is_open() {
             self.writer.finish(counter);
         }
@@ -230,4 +231,38 @@ impl Peer {
     }
 }
 
-const PONGS_BYTES_MAX: usize = 64 * 1024;
+/// Of what waits to be sent; no heartbeat joins more than this.
+const BEATS_BYTES_MAX: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_talks_and_never_reads_costs_no_more_with_time() {
+        const EVERY: Duration = Duration::from_millis(200);
+        let [own, other] = [1, 2].map(|id| NodeId::new(id).expect("a node id"));
+        let mut peer = Peer::new(own, other, None, false, Instant::ZERO);
+        peer.up(Instant::ZERO, ConnId(0), 1);
+        let mut spoken = Vec::new();
+        Heartbeat::Ping { number: 1, quarantine_ms: 0, counter: 0 }.encode(&mut spoken);
+        let mut now = Instant::ZERO;
+        let mut turn = |peer: &mut Peer, is_spoken: bool| {
+            now = now.after(EVERY);
+            peer.ping(now, EVERY, Duration::ZERO, 0);
+            if is_spoken {
+                peer.heartbeat(now, &spoken, 0);
+            }
+            peer.writer.finished().len()
+        };
+        let a_turn = turn(&mut peer, true);
+        // It pings us, and it does not: either way there is an end to what we say.
+        for is_spoken in [true, false] {
+            for _ in 0..BEATS_BYTES_MAX {
+                assert!(turn(&mut peer, is_spoken) <= BEATS_BYTES_MAX + a_turn);
+            }
+        }
+        peer.writer.clear();
+        assert!(turn(&mut peer, false) > 0, "who reads again is pinged again");
+    }
+}
