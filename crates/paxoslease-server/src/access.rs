@@ -269,6 +269,12 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_token_cannot_be_configured() {
+        let digits = hash("").as_bytes().map(|byte| format!("{byte:02x}")).concat();
+        assert_eq!(digits.parse::<TokenHash>(), Err(paxoslease::TokenHashError::EmptyToken));
+    }
+
+    #[test]
     fn a_token_that_was_taken_out_has_no_place_any_more() {
         let gate = Gate::new(&[entry("a", &["*"], &[Verb::Read])]);
         let rules = gate.rules();

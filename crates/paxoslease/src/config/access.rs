@@ -100,13 +100,26 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// Not the SHA-256 of anything. The text is not repeated: it may be the token itself.
+/// The SHA-256 of nothing, which is what a variable that was never set comes to.
+const OF_NOTHING: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+/// Not the SHA-256 of a token. The text is not repeated: it may be the token itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error(
-    "expected the SHA-256 of the token as 64 hexadecimal digits, as `printf %s \"$TOKEN\" | \
-     sha256sum` prints; never the token itself"
-)]
-pub struct TokenHashError;
+#[non_exhaustive]
+pub enum TokenHashError {
+    /// Not the SHA-256 of anything.
+    #[error(
+        "expected the SHA-256 of the token as 64 hexadecimal digits, as `printf %s \"$TOKEN\" | \
+         sha256sum` prints; never the token itself"
+    )]
+    Form,
+    /// The SHA-256 of the empty token, which everybody knows.
+    #[error(
+        "this is the SHA-256 of an empty token, with which anybody would get in; was $TOKEN set? \
+         `paxoslease token` makes a token and its entry"
+    )]
+    EmptyToken,
+}
 
 impl FromStr for TokenHash {
     type Err = TokenHashError;
@@ -114,11 +127,14 @@ impl FromStr for TokenHash {
     fn from_str(text: &str) -> Result<Self, TokenHashError> {
         let mut bytes = [0; 32];
         if text.len() != 2 * bytes.len() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(TokenHashError);
+            return Err(TokenHashError::Form);
+        }
+        if text.eq_ignore_ascii_case(OF_NOTHING) {
+            return Err(TokenHashError::EmptyToken);
         }
         for (place, byte) in bytes.iter_mut().enumerate() {
             let digits = &text[2 * place..2 * place + 2];
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| TokenHashError)?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| TokenHashError::Form)?;
         }
         Ok(Self(bytes))
     }
@@ -214,8 +230,14 @@ mod tests {
         assert_eq!(digits.to_uppercase().parse(), Ok(hash));
         assert_eq!(format!("{hash:?}"), "TokenHash");
         for text in ["", &digits[1..], &format!("{digits}0"), &digits.replace('f', "+")] {
-            assert_eq!(text.parse::<TokenHash>(), Err(TokenHashError));
+            assert_eq!(text.parse::<TokenHash>(), Err(TokenHashError::Form));
         }
-        assert_eq!("é".repeat(32).parse::<TokenHash>(), Err(TokenHashError));
+        assert_eq!("é".repeat(32).parse::<TokenHash>(), Err(TokenHashError::Form));
+    }
+    #[test]
+    fn the_hash_of_no_token_at_all_is_refused() {
+        for text in [OF_NOTHING.to_owned(), OF_NOTHING.to_uppercase()] {
+            assert_eq!(text.parse::<TokenHash>(), Err(TokenHashError::EmptyToken));
+        }
     }
 }
