@@ -26,6 +26,11 @@ impl Gate {
         Self { rules: watch::Sender::new(Arc::new(Rules::new(access))) }
     }
 
+    /// Whether whoever can connect may do everything.
+    pub(crate) fn is_open(&self) -> bool {
+        self.rules.borrow().is_open()
+    }
+
     /// Other rules from now on.
     pub(crate) fn change(&self, access: &[Access]) {
         self.rules.send_replace(Arc::new(Rules::new(access)));

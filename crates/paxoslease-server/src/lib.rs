@@ -11,4 +11,4 @@ mod resp;
 mod server;
 
 pub use access::Gate;
-pub use server::{ReloadError, Reloaded, Server, StartError};
+pub use server::{Lasting, ReloadError, Reloaded, Server, StartError};

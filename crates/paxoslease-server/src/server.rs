@@ -52,9 +52,25 @@ pub enum ReloadError {
     /// Certificate, key or authority cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// TLS can be given other certificates while it runs, but not be turned on, off or over.
+    /// What can be given other certificates or tokens while it runs, but cannot be turned on, off
+    /// or over.
+    #[error(transparent)]
+    Restart(#[from] Lasting),
+}
+
+/// What stays as it is until a restart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Lasting {
+    /// How nodes and clients are spoken to.
     #[error("`[tls]` or `tls.clients` came, went or changed; that takes a restart")]
-    Restart,
+    Tls,
+    /// That clients need a token: a file that was cut short must not let everybody in.
+    #[error(
+        "no `[[access]]` is left, which would let everybody do everything; keep at least one entry, \
+         or restart the node to run it without tokens"
+    )]
+    Tokens,
 }
 
 /// What a daemon took over.
@@ -153,8 +169,9 @@ impl Server {
     }
 
     /// Reads the configuration again, by `read`, and takes over its certificates and tokens: the
-    /// former for connections to come, the latter at once and everywhere. No connection is dropped
-    /// and no lease is lost by it. Blocks this thread for a moment.
+    /// former for connections to come, the latter at once and everywhere. No lease is lost by it,
+    /// no connection is dropped whose token is still good, and a node that asks for tokens is never
+    /// opened to everybody. Blocks this thread for a moment.
     ///
     /// # Errors
     /// When something of it cannot be used. Then nothing is changed.
@@ -175,7 +192,10 @@ impl Server {
         config.check()?;
         let way = |config: &Config| -> Option<ClientTls> { Some(config.tls.as_ref()?.clients) };
         if way(&config) != way(&self.config) {
-            return Err(ReloadError::Restart);
+            return Err(Lasting::Tls.into());
+        }
+        if config.access.is_empty() && !self.gate.is_open() {
+            return Err(Lasting::Tokens.into());
         }
         if let Some(files) = &config.tls {
             self.node.reload_tls(files)?;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use paxoslease::{Access, ClientTls, Config, Verb};
-use paxoslease_server::{ReloadError, Server};
+use paxoslease_server::{Lasting, ReloadError, Server};
 use rustls::ClientConfig;
 
 use crate::support::{Authority, Client, Wire, ask_http, daemon, entry, metric, wait_for_metric};
@@ -111,7 +111,7 @@ fn a_watch_by_http_ends_with_its_token() {
 }
 
 #[test]
-fn a_gate_can_be_shut_and_opened_again() {
+fn a_gate_can_be_shut_but_opened_by_a_restart_alone() {
     let mut running = Running::with_access(Vec::new());
     let mut client = Client::of(&running.server);
     let fence = client.acquire("a");
@@ -119,9 +119,15 @@ fn a_gate_can_be_shut_and_opened_again() {
     assert!(client.ask(&format!("LEASE.RENEW a {fence} 15000")).starts_with("NOAUTH"));
     assert_eq!(client.ask("AUTH ops"), "OK");
     assert_eq!(client.ask(&format!("LEASE.RENEW a {fence} 15000")), "15000");
-    running.change(|config| config.access.clear());
+    // As a file looks of which only the beginning was written yet.
+    running.config.access.clear();
+    let refused = running.server.reload(|| Ok(running.config.clone())).expect_err("refused");
+    assert!(matches!(refused, ReloadError::Restart(Lasting::Tokens)), "{refused}");
+    assert!(refused.to_string().contains("keep at least one entry, or restart"), "{refused}");
     client.acquire("b");
-    Client::of(&running.server).acquire("c");
+    assert!(Client::of(&running.server).ask("LEASE.GET a").starts_with("NOAUTH"));
+    let address = running.server.http().expect("listens");
+    assert_eq!(ask_http(Wire::plain(address), "GET /v1/leases", None, None).0, 401);
 }
 
 #[test]
@@ -155,13 +161,14 @@ fn what_cannot_be_used_leaves_everything_as_it_was() {
     let Running { server, config } = &running;
     let refuse = |change: &dyn Fn(&mut Config)| {
         let mut changed = config.clone();
-        changed.access.clear();
+        changed.access.remove(0);
         change(&mut changed);
         server.reload(|| Ok(changed)).expect_err("refused")
     };
     let no_file = server.reload(|| Err("no such file".into())).expect_err("refused");
     assert!(matches!(no_file, ReloadError::Read(_)), "{no_file}");
-    assert!(matches!(refuse(&|config| config.tls = None), ReloadError::Restart));
+    let in_clear = refuse(&|config| config.tls = None);
+    assert!(matches!(in_clear, ReloadError::Restart(Lasting::Tls)), "{in_clear}");
     assert!(matches!(refuse(&|config| config.shards = Some(0)), ReloadError::Config(_)));
     let key = authority.folder.join("node.key");
     let good = fs::read(&key).expect("a file");
