@@ -167,9 +167,12 @@ pub(super) struct Renewal {
 )]
 pub(super) async fn renew(
     State(app): State<App>,
+    Extension(permit): Extension<Permit>,
     name: LeaseName,
     Body(Renew { fence, ttl }): Body<Renew>,
 ) -> Result<Json<Renewal>, Refusal> {
+    // Again: the token may have been taken out while the body was on its way.
+    permit.check(name.name().as_str())?;
     match app.remote.renew(name.name(), fence, ttl).await {
         Answer::Renewed { ttl } => Ok(Json(Renewal {
             name: name.to_string(),
@@ -215,9 +218,12 @@ pub(super) struct Released {
 )]
 pub(super) async fn release(
     State(app): State<App>,
+    Extension(permit): Extension<Permit>,
     name: LeaseName,
     Body(Release { fence }): Body<Release>,
 ) -> Result<Json<Released>, Refusal> {
+    // Again: the token may have been taken out while the body was on its way.
+    permit.check(name.name().as_str())?;
     match app.remote.release(name.name(), fence).await {
         Answer::Released { held: true, confirmed: true } => {
             Ok(Json(Released { name: name.to_string(), fence: fence.to_string() }))
