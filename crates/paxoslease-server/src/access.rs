@@ -181,6 +181,18 @@ impl Rules {
         self.permits_some(place, verb, name, |pattern| pattern.meets(prefix))
     }
 
+    /// Whether there can be anything to watch of a pattern.
+    pub(crate) fn permits_watch(
+        &self,
+        place: Option<Place>,
+        pattern: &NamePattern,
+    ) -> Result<(), Denied> {
+        match pattern.prefix() {
+            Some(prefix) => self.permits_within(place, Verb::Read, prefix),
+            None => self.permits(place, Verb::Read, pattern.stem()),
+        }
+    }
+
     fn permits_some(
         &self,
         place: Option<Place>,

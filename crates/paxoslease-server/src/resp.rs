@@ -11,8 +11,8 @@
 mod asks;
 mod command;
 mod complaint;
+mod deadlines;
 mod execute;
-mod halves;
 mod house;
 mod output;
 pub(crate) mod pace;
@@ -32,11 +32,11 @@ use paxoslease_wire::resp::{Request, put_error};
 use tokio::sync::watch;
 
 use crate::Gate;
-use crate::access::{Place, Rules};
+use crate::access::{Denied, Place, Rules};
 use asks::{Asks, Owner};
 use complaint::Complaint;
+use deadlines::Deadlines;
 use execute::TLS;
-use halves::Halves;
 use house::House;
 use pace::Pace;
 use reply::put_stopping;
@@ -63,7 +63,8 @@ struct Sessions {
     /// How many there are.
     count: usize,
     common: Common,
-    halves: Halves,
+    /// Sessions in the middle of a request.
+    halves: Deadlines,
     /// When to look for clients that do not read.
     look_at: Option<Instant>,
 }
@@ -75,6 +76,8 @@ struct Common {
     /// As they were when this thread turned last.
     rules: Arc<Rules>,
     notices: Seldom,
+    /// Sessions that have shown no token where one is asked for.
+    strangers: Deadlines,
     asks: Asks,
     /// Sessions to be flushed.
     dirty: Vec<usize>,
@@ -161,8 +164,9 @@ impl Sessions {
         Self {
             sessions: Vec::new(),
             count: 0,
-            halves: Halves::new(house.half_request_after),
+            halves: Deadlines::new(house.half_request_after),
             common: Common {
+                strangers: Deadlines::new(house.stranger_after),
                 house,
                 gate,
                 rules,
@@ -185,6 +189,7 @@ impl Sessions {
         self.count -= 1;
         self.halves.forget(index);
         let common = &mut self.common;
+        common.strangers.forget(index);
         common.house.connections.fetch_sub(1, Ordering::Relaxed);
         common.tally.touch(desk.now());
         if !session.patterns.is_empty() {
@@ -202,6 +207,23 @@ impl Sessions {
             common.tally.limited(desk.now(), Limit::HalfRequest, 1);
             session.complain(common, &Complaint::Half(patience));
             session.hang_up(common, desk);
+        }
+    }
+
+    /// Gives up clients that show no token where one is asked for. Who has not read what came
+    /// before cannot stay for it.
+    fn look_for_strangers(&mut self, desk: &mut Desk<'_>) {
+        let patience = self.common.strangers.patience;
+        for index in self.common.strangers.overdue(desk.now()) {
+            let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
+            let common = &mut self.common;
+            tracing::debug!(client = session.address, "a client shows no token");
+            common.tally.refused(desk.now(), Denied::NoToken.reason());
+            session.complain(common, &Complaint::Stranger(patience));
+            session.hang_up(common, desk);
+            let _has_more_to_hear = session.flush(common, desk);
+            desk.close(session.conn);
+            self.end(desk, index);
         }
     }
 
@@ -261,6 +283,9 @@ impl FrontEnd for Sessions {
             self.sessions.resize_with(index + 1, || None);
         }
         self.sessions[index] = Some(Box::new(Session::new(conn, id, address, pace)));
+        if !common.rules.is_open() {
+            common.strangers.begin(index, now);
+        }
         self.count += 1;
     }
 
@@ -285,7 +310,12 @@ impl FrontEnd for Sessions {
                 }
                 Ok(None) => {
                     let is_half = consumed < bytes.len();
-                    self.halves.heard(conn.index(), desk.now(), consumed > 0, is_half);
+                    if consumed > 0 || !is_half {
+                        self.halves.forget(conn.index());
+                    }
+                    if is_half {
+                        self.halves.begin(conn.index(), desk.now());
+                    }
                     return consumed;
                 }
                 Ok(Some(len)) => {
@@ -396,6 +426,7 @@ impl FrontEnd for Sessions {
             }
         }
         self.look_for_halves(desk);
+        self.look_for_strangers(desk);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_for_slow_readers(desk);
         }
@@ -422,7 +453,8 @@ impl FrontEnd for Sessions {
 
     fn next_at(&self) -> Option<Instant> {
         let publish_at = self.common.tally.publish_at();
-        publish_at.into_iter().chain(self.look_at).chain(self.halves.look_at()).min()
+        let deadlines = self.halves.look_at().into_iter().chain(self.common.strangers.look_at());
+        publish_at.into_iter().chain(self.look_at).chain(deadlines).min()
     }
 
     fn leave(&mut self, desk: &mut Desk<'_>) {
@@ -442,65 +474,4 @@ impl FrontEnd for Sessions {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::{Read as _, Write as _};
-    use std::net::{TcpListener, TcpStream};
-
-    use paxoslease::Node;
-    use paxoslease::front::Service;
-
-    use super::*;
-
-    /// A cell of one whose sessions have less patience.
-    fn impatient(house: &Arc<House>, config: Config, peers: TcpListener) -> (Node, TcpStream) {
-        let clients = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = clients.local_addr().expect("bound");
-        let house = Arc::clone(house);
-        let front =
-            Box::new(move |_| Box::new(Sessions::new(Arc::clone(&house))) as Box<dyn FrontEnd>);
-        let service = Service { clients: Some(clients), front, recorder: None };
-        let node = Node::start_with(config, Some(peers), service);
-        let node = paxoslease::block_on(node).expect("starts");
-        (node, TcpStream::connect(address).expect("connects"))
-    }
-
-    #[test]
-    fn a_client_that_never_finishes_a_request_is_told_and_given_up() {
-        let peers = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = peers.local_addr().expect("bound").to_string();
-        let config = Config::new("test", 1).peer(1, address).ephemeral().shards(1);
-        let mut house = House::new(&config);
-        house.half_request_after = Duration::from_millis(20);
-        let house = Arc::new(house);
-        let (_node, mut client) = impatient(&house, config, peers);
-        client.write_all(b"PING\r\n*2\r\n$4\r\nECHO\r\n$1\r\n").expect("sends");
-        let mut heard = String::new();
-        client.read_to_string(&mut heard).expect("closed in good order");
-        let expected = "+PONG\r\n-ERR the request was not finished 20ms after it began; send it at \
-                        once, the connection is closed\r\n";
-        assert_eq!(heard, expected);
-        while house.connections.load(Ordering::Relaxed) > 0 {
-            std::thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn a_client_that_never_reads_is_given_up() {
-        let peers = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = peers.local_addr().expect("bound").to_string();
-        let config = Config::new("test", 1).peer(1, address).ephemeral().shards(1);
-        let mut house = House::new(&config);
-        house.slow_reader_after = Duration::from_millis(20);
-        let house = Arc::new(house);
-        let (_node, mut client) = impatient(&house, config, peers);
-        client.write_all(b"PING\r\n").expect("sends");
-        client.read_exact(&mut [0; 7]).expect("+PONG");
-        assert_eq!(house.connections.load(Ordering::Relaxed), 1);
-        // More than the sockets hold; at the latest when the connection is closed, this fails.
-        let echo = [b"ECHO ".to_vec(), vec![b'x'; 4000], b"\r\n".to_vec()].concat();
-        while client.write_all(&echo).is_ok() {}
-        while house.connections.load(Ordering::Relaxed) > 0 {
-            std::thread::yield_now();
-        }
-    }
-}
+mod tests;

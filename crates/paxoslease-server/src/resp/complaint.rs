@@ -103,6 +103,21 @@ pub(super) enum Complaint<'a> {
          closed"
     )]
     Half(Duration),
+    #[error(
+        "NOAUTH this node asks for a token, and you have shown none that is good for {0:?}; connect \
+         again and begin with AUTH and the token, the connection is closed"
+    )]
+    Stranger(Duration),
+    #[error("{} a watch ends, and the connection with it: {}", word(.0), .0)]
+    Blinded(Denied),
+}
+
+/// What programs act on.
+const fn word(denied: &Denied) -> &'static str {
+    match denied {
+        Denied::NoToken | Denied::UnknownToken => "NOAUTH",
+        Denied::NotPermitted { .. } => "NOPERM",
+    }
 }
 
 /// What a client sent, shortened and made printable.

@@ -258,10 +258,7 @@ impl Session {
         pattern: &'a [u8],
     ) -> Outcome<'a> {
         let watched = pattern_of(pattern)?;
-        match watched.prefix() {
-            Some(prefix) => self.admit_within(common, desk, prefix)?,
-            None => self.admit(common, desk, (Command::Get, &[pattern]))?,
-        }
+        self.admit_watch(common, desk, &watched)?;
         if !self.patterns.contains(&watched) {
             if self.patterns.len() == PATTERNS_MAX {
                 return Err(Complaint::TooManyPatterns(PATTERNS_MAX));
@@ -375,7 +372,7 @@ impl Session {
 
     fn reset(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
         self.stop_pushes(common, desk);
-        self.forget_token();
+        self.forget_token(common, desk);
         self.rename("");
         self.protocol = Protocol::default();
         self.reply(common, |_, out| put_simple(out, &"RESET"));

@@ -14,6 +14,10 @@ const SLOW_READER_AFTER: Duration = Duration::from_secs(60);
 /// A client that has not finished a request this long after it began is given up.
 const HALF_REQUEST_AFTER: Duration = Duration::from_secs(30);
 
+/// A client that has shown no token this long after it came, or after its token was taken out, is
+/// given up where one is asked for.
+const STRANGER_AFTER: Duration = Duration::from_secs(10);
+
 /// What the sessions of all shards share.
 pub(super) struct House {
     pub(super) cell: String,
@@ -27,6 +31,8 @@ pub(super) struct House {
     pub(super) slow_reader_after: Duration,
     /// [`HALF_REQUEST_AFTER`], but in tests.
     pub(super) half_request_after: Duration,
+    /// [`STRANGER_AFTER`], but in tests.
+    pub(super) stranger_after: Duration,
     pub(super) gate: Gate,
     pub(super) connections: AtomicUsize,
     pub(super) ids: AtomicU64,
@@ -44,6 +50,7 @@ impl House {
             limits: config.limits,
             slow_reader_after: SLOW_READER_AFTER,
             half_request_after: HALF_REQUEST_AFTER,
+            stranger_after: STRANGER_AFTER,
             gate: Gate::default(),
             connections: AtomicUsize::new(0),
             ids: AtomicU64::new(0),

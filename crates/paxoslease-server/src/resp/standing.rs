@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use paxoslease::front::Desk;
-use paxoslease::{TokenHash, Verb};
+use paxoslease::{NamePattern, TokenHash, Verb};
 use paxoslease_wire::resp::put_error;
 
 use super::Common;
@@ -65,6 +65,17 @@ impl Session {
         admitted.map_err(|denied| deny(common, desk, denied))
     }
 
+    /// Whether there can be anything to watch of a pattern.
+    pub(super) fn admit_watch(
+        &self,
+        common: &mut Common,
+        desk: &Desk<'_>,
+        pattern: &NamePattern,
+    ) -> Result<(), Complaint<'static>> {
+        let admitted = common.rules.permits_watch(self.standing.place, pattern);
+        admitted.map_err(|denied| deny(common, desk, denied))
+    }
+
     /// Takes a token, in whose name the client speaks from now on.
     pub(super) fn authenticate(
         &mut self,
@@ -79,6 +90,7 @@ impl Session {
             Ok(bearer) => {
                 let place = common.rules.place(bearer);
                 self.standing = Standing { bearer: Some(bearer), place, unknown: 0 };
+                common.strangers.forget(self.conn.index());
                 Ok(())
             }
             Err(denied) => {
@@ -96,25 +108,38 @@ impl Session {
     }
 
     /// Is nobody any more.
-    pub(super) fn forget_token(&mut self) {
+    pub(super) fn forget_token(&mut self, common: &mut Common, desk: &Desk<'_>) {
         self.standing = Standing { unknown: self.standing.unknown, ..Standing::default() };
+        if !common.rules.is_open() {
+            common.strangers.begin(self.conn.index(), desk.now());
+        }
     }
 
-    /// There are other rules: what waits and may not any more is taken back.
+    /// There are other rules: what waits and may not any more is taken back, and who watches what
+    /// it may not any more is told and hung up on, for silence would look as if nothing happened.
     pub(super) fn recheck(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
         let rules = Arc::clone(&common.rules);
         let place = self.standing.bearer.and_then(|bearer| rules.place(bearer));
         self.standing.place = place;
-        if rules.is_open() {
-            return;
+        match place {
+            None if !rules.is_open() => common.strangers.begin(self.conn.index(), desk.now()),
+            _ => common.strangers.forget(self.conn.index()),
         }
-        let lacks = |name: &str| !rules.allows(place, Verb::Acquire, name);
+        let mut watches = self.patterns.iter();
+        let blinded = watches.find_map(|pattern| rules.permits_watch(place, pattern).err());
+        let is_blinded = blinded.is_some();
+        let lacks = |name: &str| is_blinded || !rules.allows(place, Verb::Acquire, name);
         for id in self.take_back_notifies(common, desk, lacks) {
             put_timeout(&id, self.protocol, &mut self.output.bytes);
         }
+        let complaint = blinded.map_or(Complaint::Withdrawn, Complaint::Blinded);
         common.scratch.clear();
-        put_error(&mut common.scratch, &Complaint::Withdrawn);
+        put_error(&mut common.scratch, &complaint);
         self.take_back_acquires(common, desk, lacks);
+        if is_blinded {
+            self.complain(common, &complaint);
+            self.hang_up(common, desk);
+        }
     }
 }
 

@@ -52,13 +52,10 @@ fn a_token_that_was_taken_out_is_refused_on_connections_that_stand() {
     let (mut old, mut ops) =
         (Client::with(&running.server, "old"), Client::with(&running.server, "ops"));
     let fence = old.acquire("a");
-    assert_eq!(old.ask("LEASE.WATCH *"), "OK");
     running.change(|config| config.access[0] = entry("new", &["*"], &[Verb::Acquire]));
     assert!(old.ask("LEASE.GET a").starts_with("NOAUTH"), "refused from then on");
     assert!(old.ask("AUTH old").starts_with("NOAUTH"));
     assert_eq!(ops.ask(&format!("LEASE.RENEW a {fence} 15000")), "15000", "no lease is lost");
-    ops.acquire("b");
-    assert_eq!(old.ask("PING"), "PONG", "and nothing was seen of that");
     assert_eq!(old.ask("AUTH new"), "OK", "on the same connection");
     old.acquire("c");
     let series = "paxoslease_reloads_total{result=\"done\"}";
@@ -93,6 +90,44 @@ fn who_waits_with_a_token_that_was_taken_out_waits_no_longer() {
     while pollster::block_on(running.server.node().status()).expect("runs").waiters > 0 {
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_watch_by_resp_ends_with_its_token_or_when_it_may_not_read_any_more() {
+    let everything = [Verb::Acquire, Verb::Read];
+    let old = entry("old", &["jobs/*", "deploy"], &everything);
+    let mut running = Running::with_access(vec![old, entry("ops", &["*"], &everything)]);
+    let watch = |server: &Server, pattern: &str| {
+        let mut client = Client::with(server, "old");
+        assert_eq!(client.ask(&format!("LEASE.WATCH {pattern}")), "OK");
+        client
+    };
+    let mut ops = Client::with(&running.server, "ops");
+    ops.acquire("deploy");
+    let mut blind = watch(&running.server, "jobs/*");
+    // What waits on such a connection cannot be heard of either.
+    blind.send("LEASE.ACQUIRE deploy 15000 WAIT 600000").expect("sends");
+    while pollster::block_on(running.server.node().status()).expect("runs").waiters < 1 {
+        std::thread::yield_now();
+    }
+    let mut seeing = watch(&running.server, "deploy");
+    running.change(|config| {
+        config.access[0] = entry("old", &["jobs/*", "deploy"], &[Verb::Acquire]);
+        config.access.push(entry("old", &["deploy"], &[Verb::Read]));
+    });
+    for _ in ["to the acquire", "to the watch"] {
+        let told = blind.next().expect("a word");
+        let expected = "NOPERM a watch ends, and the connection with it: the token of \"old's\" may \
+                        not read \"jobs/\"; ";
+        assert!(told.starts_with(expected), "{told}");
+    }
+    assert!(blind.next().is_err(), "it is closed");
+    assert_eq!(seeing.ask("ECHO x"), "x", "and others go on");
+
+    running.change(|config| config.access.retain(|entry| entry.name.as_deref() != Some("old's")));
+    let told = seeing.next().expect("a word");
+    assert!(told.starts_with("NOAUTH a watch ends, and the connection with it: "), "{told}");
+    assert!(seeing.next().is_err(), "it is closed");
 }
 
 #[test]

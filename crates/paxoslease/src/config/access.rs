@@ -166,6 +166,12 @@ impl NamePattern {
         self.text.starts_with(prefix) || self.fits(prefix)
     }
 
+    /// The name, or the prefix without its star.
+    #[must_use]
+    pub const fn stem(&self) -> &str {
+        &self.text
+    }
+
     /// The prefix, unless it is one name.
     #[must_use]
     pub fn prefix(&self) -> Option<&str> {
