@@ -7,8 +7,10 @@
 use crate::rig::{converse, rig};
 
 /// What a daemon may say. A status of 500 would be our own mistake.
-const STATUSES: [&str; 13] =
-    ["200", "400", "401", "403", "404", "405", "408", "409", "410", "413", "415", "429", "503"];
+const STATUSES: [&str; 14] = [
+    "200", "400", "401", "403", "404", "405", "408", "409", "410", "413", "415", "421", "429",
+    "503",
+];
 /// What hyper says of heads that are none, or too long.
 const HEAD_STATUSES: [&str; 2] = ["414", "431"];
 
@@ -23,8 +25,8 @@ pub fn http(bytes: &[u8]) {
     let length = body.len().to_string();
     let head = [
         line,
-        b" HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n\
-          content-length: ",
+        b" HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+          connection: close\r\ncontent-length: ",
         length.as_bytes(),
         b"\r\n\r\n",
         body,

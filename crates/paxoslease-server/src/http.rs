@@ -13,6 +13,7 @@ mod leases;
 mod page;
 mod patient;
 mod permit;
+mod rebinding;
 mod refusal;
 mod router;
 mod serve;
@@ -148,6 +149,8 @@ struct App {
     gate: Gate,
     notices: Arc<Notices>,
     document: Arc<str>,
+    /// Whether it listens where pages of other sites could lead a browser.
+    may_be_rebound: bool,
     body_timeout: Duration,
     stopping: signal::Receiver<bool>,
 }

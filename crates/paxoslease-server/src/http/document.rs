@@ -35,8 +35,9 @@ use super::refusal::{Changed, ErrorBody, Problem, Refusal};
             what to do.\n\n\
             **Waiting.** A client that goes away while its acquire waits leaves the queue.\n\n\
             **Errors** are JSON with `error`, for programs, and `message`, for people. Besides \
-            those listed: 404 for other paths, 405 for other methods, and 429 for connections \
-            over the limit.\n\n\
+            those listed: 404 for other paths, 405 for other methods, 429 for connections over \
+            the limit, and 421 from a node on loopback without tokens that is asked by another \
+            name than `localhost`.\n\n\
             **Tokens.** Where the node has an `[[access]]`, requests bring their token as \
             `authorization: Bearer`, or as the password of `Basic`. Without one that is known they \
             get 401 `unauthorized`; for what it does not allow, 403 `forbidden`. `/healthz`, \

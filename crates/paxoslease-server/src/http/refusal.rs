@@ -55,6 +55,13 @@ pub(super) enum Refusal {
     Busy(String),
     #[error("{}{}; nothing was changed", .0, how_to_show(.0))]
     Denied(Denied),
+    #[error(
+        "{host:?} is neither an address nor localhost, and a node on loopback that asks for no \
+         token answers to nothing else, so that no page of another site can speak to it through a \
+         browser; ask http://127.0.0.1 and the port, or give the node an [[access]]; nothing was \
+         changed"
+    )]
+    Host { host: String },
     #[error("this port speaks HTTPS; ask again with https://; nothing was changed")]
     NotTls,
     #[error("this node is stopping; ask another; nothing was changed that outlives the ttl")]
@@ -150,6 +157,7 @@ pub(super) enum Code {
     Unauthorized,
     Forbidden,
     Tls,
+    Host,
 }
 
 /// What went wrong. `message` is for people and may change; `error` is for programs and will not.
@@ -196,6 +204,7 @@ impl Refusal {
             Self::BadRequest(_) => Code::BadRequest,
             Self::Denied(Denied::NotPermitted { .. }) => Code::Forbidden,
             Self::Denied(Denied::NoToken | Denied::UnknownToken) => Code::Unauthorized,
+            Self::Host { .. } => Code::Host,
             Self::NotTls => Code::Tls,
             Self::Slow(_) => Code::Timeout,
             Self::Method { .. } => Code::MethodNotAllowed,
@@ -217,6 +226,7 @@ impl Refusal {
             Code::Unauthorized => StatusCode::UNAUTHORIZED,
             Code::Forbidden => StatusCode::FORBIDDEN,
             Code::NotFound => StatusCode::NOT_FOUND,
+            Code::Host => StatusCode::MISDIRECTED_REQUEST,
             Code::Timeout => StatusCode::REQUEST_TIMEOUT,
             Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,

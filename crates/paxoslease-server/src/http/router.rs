@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use super::document::Document;
 use super::permit::authorize;
 use super::refusal::Refusal;
-use super::{App, BODY_MAX, cell, leases, page, watch};
+use super::{App, BODY_MAX, cell, leases, page, rebinding, watch};
 
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
@@ -53,6 +53,7 @@ pub(super) fn router(app: App) -> Router {
         .fallback(async |uri: Uri| Refusal::NoSuchPath { path: uri.path().to_owned() })
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(from_fn_with_state(app.clone(), authorize))
+        .layer(from_fn_with_state(app.clone(), rebinding::refuse))
         .layer(from_fn(every_request))
         .with_state(app)
 }

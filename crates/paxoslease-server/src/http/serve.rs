@@ -30,7 +30,7 @@ use super::guest::{Guest, Notices, limited};
 use super::patient::Patient;
 use super::refusal::Refusal;
 use super::router::{count, join_name, openapi, router};
-use super::{App, Bounds};
+use super::{App, Bounds, rebinding};
 use crate::Gate;
 use crate::metrics::Metrics;
 
@@ -57,6 +57,8 @@ pub async fn run(
 ) {
     let (stop, stopping) = signal::channel(false);
     let notices = Arc::new(Notices::new());
+    // An address that is not known may be any.
+    let is_loopback = listener.local_addr().map_or(true, rebinding::is_possible);
     let app = App {
         remote: node.remote(),
         node: node.clone(),
@@ -64,6 +66,7 @@ pub async fn run(
         gate,
         notices: Arc::clone(&notices),
         document: openapi().into(),
+        may_be_rebound: is_loopback && node.tls_for_clients().is_none(),
         body_timeout: bounds.body_timeout,
         stopping,
     };

@@ -299,8 +299,8 @@ pub(crate) fn ask_http(
     let body = body.unwrap_or_default();
     let len = body.len();
     let request = format!(
-        "{what} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-type: application/json\r\n\
-         content-length: {len}\r\n{authorization}\r\n{body}"
+        "{what} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {len}\r\n{authorization}\r\n{body}"
     );
     wire.write_all(request.as_bytes()).expect("sends");
     wire.flush().expect("sends");

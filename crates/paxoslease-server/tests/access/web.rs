@@ -95,7 +95,7 @@ fn lists_watches_and_the_page_show_what_may_be_read() {
         config
     });
     let mut wire = Wire::plain(server.http().expect("listens"));
-    let head = "GET /v1/watch HTTP/1.1\r\nhost: test\r\nauthorization: Bearer reader\r\n\r\n";
+    let head = "GET /v1/watch HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer reader\r\n\r\n";
     wire.write_all(head.as_bytes()).expect("sends");
     let mut watched = BufReader::new(wire).lines();
     let mut until = |text: &str| loop {
@@ -122,7 +122,7 @@ fn lists_watches_and_the_page_show_what_may_be_read() {
 fn who_guesses_has_to_connect_again() {
     let server = guarded();
     let mut wire = Wire::plain(server.http().expect("listens"));
-    let guess = "GET /v1/cell HTTP/1.1\r\nhost: test\r\nauthorization: Bearer guess\r\n\r\n";
+    let guess = "GET /v1/cell HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer guess\r\n\r\n";
     wire.write_all(guess.repeat(5).as_bytes()).expect("sends");
     let mut replies = Vec::new();
     // The fifth was sent in vain, and may cut the connection short.
@@ -130,4 +130,42 @@ fn who_guesses_has_to_connect_again() {
     let replies = String::from_utf8(replies).expect("text");
     let refused = replies.matches("HTTP/1.1 401").count();
     assert_eq!(refused, 4, "the fourth was the last");
+}
+
+/// What is said to whoever asks for this host.
+fn ask_host(server: &Server, host: &str) -> String {
+    let mut wire = Wire::plain(server.http().expect("listens"));
+    let head = format!("GET /v1/cell HTTP/1.1\r\n{host}connection: close\r\n\r\n");
+    wire.write_all(head.as_bytes()).expect("sends");
+    let mut reply = String::new();
+    wire.read_to_string(&mut reply).expect("text");
+    reply
+}
+
+#[test]
+fn a_page_that_leads_its_own_name_to_a_node_without_tokens_is_refused() {
+    let server = daemon(|config| config);
+    for host in ["host: 127.0.0.1:7402\r\n", "host: [::1]\r\n", "host: localhost:7402\r\n", ""] {
+        assert!(ask_host(&server, host).starts_with("HTTP/1.1 200"), "{host}");
+    }
+    let refused = ask_host(&server, "host: rebound.example:7402\r\n");
+    assert!(refused.starts_with("HTTP/1.1 421"), "{refused}");
+    assert!(refused.contains("\"error\":\"host\""), "{refused}");
+    assert!(
+        refused.contains("rebound.example:7402") && refused.contains("[[access]]"),
+        "{refused}"
+    );
+    assert_eq!(metric(&server, Wire::plain, "paxoslease_refused_total{reason=\"host\"}"), 1.0);
+}
+
+#[test]
+fn where_there_are_tokens_or_other_addresses_any_name_will_do() {
+    let refused = ask_host(&guarded(), "host: node.example\r\n");
+    assert!(refused.starts_with("HTTP/1.1 401"), "for want of a token alone: {refused}");
+    let everywhere = daemon(|mut config| {
+        config.listen.http = Some("0.0.0.0:0".to_owned());
+        config.allow_plaintext()
+    });
+    let told = ask_host(&everywhere, "host: node.example\r\n");
+    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
 }

@@ -92,7 +92,7 @@ impl Raw {
     pub(crate) fn ask(&mut self, method: &str, path: &str, body: &str) {
         let len = body.len();
         self.send(&format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: {len}\r\n\r\n{body}"
         ));
     }

@@ -239,7 +239,7 @@ fn observe_success(observer: &mut Observer) {
 
 fn observe_watch(observer: &mut Observer, member: &Member) {
     let mut raw = Raw::connect(member.address);
-    raw.send("GET /v1/watch HTTP/1.1\r\nhost: x\r\n\r\n");
+    raw.send("GET /v1/watch HTTP/1.1\r\nhost: localhost\r\n\r\n");
     while raw.line().expect("a comment") != ": watching" {}
     let fence = member.take("seen");
     member.post("/v1/leases/seen/release", &json!({ "fence": fence }));
@@ -275,7 +275,7 @@ fn observe_bad_requests(observer: &mut Observer) {
         }
         let mut slow = Raw::connect(impatient.members[0].address);
         slow.send(&format!(
-            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: 9\r\n\r\n"
         ));
         observer.see("post", &template(action), &slow.reply());

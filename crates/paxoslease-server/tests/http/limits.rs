@@ -56,7 +56,7 @@ fn who_does_not_finish_a_request_in_time_is_given_up() {
     let mut silent = Raw::connect(cell.members[0].address);
     assert!(silent.is_closed());
     let mut half = Raw::connect(cell.members[0].address);
-    half.send("GET /healthz HTTP/1.1\r\nhost: x\r\nslow: ");
+    half.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\nslow: ");
     assert!(half.is_closed());
 
     let mut bounds = Bounds::default();
@@ -64,8 +64,8 @@ fn who_does_not_finish_a_request_in_time_is_given_up() {
     let cell = cell::one_with(|config| config, bounds);
     let mut half = Raw::connect(cell.members[0].address);
     half.send(
-        "POST /v1/leases/x/acquire HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
-         content-length: 20\r\n\r\n{",
+        "POST /v1/leases/x/acquire HTTP/1.1\r\nhost: localhost\r\n\
+         content-type: application/json\r\ncontent-length: 20\r\n\r\n{",
     );
     assert_eq!(half.reply().refusal(), (408, "timeout".to_owned()));
 }
@@ -81,7 +81,7 @@ fn who_asks_for_nothing_or_half_of_something_is_counted() {
     let node = cell.members[0].node.clone();
     let http = Http::start(node, socket, metrics.clone(), gate, bounds).expect("starts");
     let (mut silent, mut half) = (Raw::connect(address), Raw::connect(address));
-    half.send("GET /healthz HTTP/1.1\r\nhost: x\r\nslow: ");
+    half.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\nslow: ");
     assert!(silent.is_closed() && half.is_closed());
     until(|| metrics.render().contains("paxoslease_limited_total{limit=\"http_idle\"} 2"));
     http.shutdown();
@@ -154,9 +154,9 @@ fn what_is_no_http_is_answered_and_closed() {
         assert!(status.starts_with("HTTP/1.1 400 "), "{bytes:?}: {status}");
     }
     let mut raw = Raw::connect(cell.members[0].address);
-    raw.send(&format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "a".repeat(20_000)));
+    raw.send(&format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(20_000)));
     assert_eq!(raw.reply().status, 404);
     let mut raw = Raw::connect(cell.members[0].address);
-    raw.send(&format!("GET /healthz HTTP/1.1\r\nhost: x\r\nlong: {}", "a".repeat(40_000)));
+    raw.send(&format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nlong: {}", "a".repeat(40_000)));
     assert!(raw.line().expect("an answer").starts_with("HTTP/1.1 431 "));
 }

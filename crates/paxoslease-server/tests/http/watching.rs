@@ -13,7 +13,7 @@ use crate::cell::{self, Member};
 
 /// Watches; once this returns, nothing is missed.
 fn watch(raw: &mut Raw, query: &str) {
-    raw.send(&format!("GET /v1/watch{query} HTTP/1.1\r\nhost: x\r\n\r\n"));
+    raw.send(&format!("GET /v1/watch{query} HTTP/1.1\r\nhost: localhost\r\n\r\n"));
     assert_eq!(raw.line().expect("a status"), "HTTP/1.1 200 OK");
     let mut headers = Vec::new();
     while let Some(line) = raw.line().filter(|line| !line.is_empty()) {
