@@ -4,8 +4,12 @@
 //! headers that belong to it; so the fuzzer need not forge a head. An input that begins with a zero
 //! is sent as it is.
 
-use crate::rig::{converse, rig};
+use std::time::Duration;
 
+use crate::rig::{End, PATIENCE, converse, rig};
+
+/// As long as it takes, but for a daemon that will never answer.
+const FOR_EVER: Duration = Duration::from_secs(60);
 /// What a daemon may say. A status of 500 would be our own mistake.
 const STATUSES: [&str; 14] = [
     "200", "400", "401", "403", "404", "405", "408", "409", "410", "413", "415", "421", "429",
@@ -14,32 +18,46 @@ const STATUSES: [&str; 14] = [
 /// What hyper says of heads that are none, or too long.
 const HEAD_STATUSES: [&str; 2] = ["414", "431"];
 
-/// One request.
+/// One request. One that is sent as it is need not be whole, and then nothing is due; every other
+/// is answered, be it with what is wrong with it.
 pub fn http(bytes: &[u8]) {
     if let Some((0, raw)) = bytes.split_first() {
-        check(&converse(rig().http, raw, true).bytes);
+        let heard = converse(rig().http, raw, true, PATIENCE);
+        if !heard.bytes.is_empty() {
+            check(&heard.bytes);
+        }
         return;
     }
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let (line, body) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
     let length = body.len().to_string();
-    let head = [
+    let request = [
         line,
-        b" HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-          connection: close\r\ncontent-length: ",
+        b" HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n\
+          content-length: ",
         length.as_bytes(),
         b"\r\n\r\n",
         body,
     ];
-    check(&converse(rig().http, &head.concat(), false).bytes);
+    let patience = if may_take_long(line) { PATIENCE } else { FOR_EVER };
+    let heard = converse(rig().http, &request.concat(), false, patience);
+    if heard.end == End::Impatience && patience == PATIENCE && heard.bytes.is_empty() {
+        return;
+    }
+    check(&heard.bytes);
+    assert!(heard.end != End::Impatience || patience == PATIENCE, "the answer never ends");
 }
 
-/// Whatever was answered before patience ended begins with a status that we know.
+/// Whether it may be about a lease that somebody else has, or to watch until one has enough.
+fn may_take_long(line: &[u8]) -> bool {
+    let line = String::from_utf8_lossy(line);
+    line.contains("/acquire") || line.contains("/v1/watch")
+}
+
+/// An answer begins with a status that we know.
 fn check(answer: &[u8]) {
-    let Some(rest) = answer.strip_prefix(b"HTTP/1.") else {
-        return assert!(answer.is_empty(), "{:?} is no HTTP", String::from_utf8_lossy(answer));
-    };
-    let status = rest.get(2..5).map(String::from_utf8_lossy).unwrap_or_default();
-    let known = STATUSES.contains(&&*status) || HEAD_STATUSES.contains(&&*status);
-    assert!(known, "{}", String::from_utf8_lossy(answer));
+    let text = String::from_utf8_lossy(answer);
+    let status = text.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)).unwrap_or_default();
+    let known = STATUSES.contains(&status) || HEAD_STATUSES.contains(&status);
+    assert!(known, "{text:?} is no answer");
 }

@@ -10,6 +10,7 @@ mod client;
 mod config;
 mod http;
 mod liars;
+mod panics;
 mod peer;
 mod rig;
 mod session;

@@ -11,7 +11,7 @@ use paxoslease_core::{Cell, Drift, NodeId, Ttl};
 use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
 
 use crate::bytes::set_len;
-use crate::rig::{CELL, MAX_LEASE, converse, rig};
+use crate::rig::{CELL, MAX_LEASE, PATIENCE, converse, rig};
 
 /// What a node that belongs to the cell says to another, and then says no more.
 pub fn peer(bytes: &[u8]) {
@@ -27,8 +27,8 @@ pub fn peer(bytes: &[u8]) {
             out.extend_from_slice(&frame);
         }
     }
-    let heard = converse(rig().peers, &out, true);
-    assert!(!heard.is_whole || !heard.bytes.is_empty(), "it was not even greeted");
+    let heard = converse(rig().peers, &out, true, PATIENCE);
+    assert!(!heard.is_whole() || !heard.bytes.is_empty(), "it was not even greeted");
 }
 
 fn hello() -> Hello<'static> {

@@ -9,12 +9,14 @@ use std::time::Duration;
 use paxoslease::Config;
 use paxoslease_server::Server;
 
+use crate::panics;
+
 pub(crate) const CELL: &str = "fuzzed";
 pub(crate) const MAX_LEASE: Duration = Duration::from_secs(1);
 
 /// How long a reply may take before nobody waits for it any more. What is asked may well wait for
 /// a lease, so that it comes late is no fault; a bound on what one input costs.
-const PATIENCE: Duration = Duration::from_millis(20);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
 
 pub(crate) struct Rig {
     _server: Server,
@@ -26,13 +28,30 @@ pub(crate) struct Rig {
 /// How a conversation went.
 pub(crate) struct Heard {
     pub(crate) bytes: Vec<u8>,
-    /// Whether the other side ended it.
-    pub(crate) is_whole: bool,
+    pub(crate) end: End,
+}
+
+impl Heard {
+    /// Whether the other side said all it wanted to.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.end == End::Closed
+    }
+}
+
+/// How it ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Closed,
+    /// The other side had not read all of it when it hung up.
+    Reset,
+    /// Nobody waited any longer.
+    Impatience,
 }
 
 pub(crate) fn rig() -> &'static Rig {
     static RIG: OnceLock<Rig> = OnceLock::new();
     RIG.get_or_init(|| {
+        panics::listen();
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         let peers = socket.local_addr().expect("bound");
         let mut config = Config::new(CELL, 1)
@@ -54,28 +73,34 @@ pub(crate) fn rig() -> &'static Rig {
 /// Whether the daemon still serves: whatever its ports were given must not have harmed it.
 #[must_use]
 pub fn is_served() -> bool {
-    let pong = converse(rig().clients, b"PING\r\n", true);
+    let pong = converse(rig().clients, b"PING\r\n", true, PATIENCE);
     pong.bytes == b"+PONG\r\n"
 }
 
-/// Says all of it, and hears what comes back. `ends` says no more then.
-pub(crate) fn converse(address: SocketAddr, bytes: &[u8], ends: bool) -> Heard {
+/// Says all of it, and hears what comes back while there is patience for the next of it. `ends`
+/// says no more then.
+///
+/// # Panics
+/// When anything in this process did.
+pub(crate) fn converse(address: SocketAddr, bytes: &[u8], ends: bool, patience: Duration) -> Heard {
     let mut socket = TcpStream::connect(address).expect("it listens");
     socket.set_nodelay(true).expect("an option of every socket");
-    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
-    socket.set_write_timeout(Some(PATIENCE)).expect("not zero");
+    socket.set_read_timeout(Some(patience)).expect("not zero");
+    socket.set_write_timeout(Some(patience)).expect("not zero");
     // Who is sent away in the middle of a sentence cannot finish it.
     let _sent_away = socket.write_all(bytes);
     if ends {
         let _sent_away = socket.shutdown(Shutdown::Write);
     }
-    let mut heard = Heard { bytes: Vec::new(), is_whole: false };
-    match socket.read_to_end(&mut heard.bytes) {
-        Ok(_) => heard.is_whole = true,
-        // It had not read all of it when it hung up.
-        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-        Err(error) => panic!("loopback broke: {error}"),
-    }
-    heard
+    let mut heard = Vec::new();
+    let end = match socket.read_to_end(&mut heard) {
+        Ok(_) => End::Closed,
+        Err(error) => match error.kind() {
+            ErrorKind::ConnectionReset => End::Reset,
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => End::Impatience,
+            _ => panic!("loopback broke: {error}"),
+        },
+    };
+    panics::check();
+    Heard { bytes: heard, end }
 }
