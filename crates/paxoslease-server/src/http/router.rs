@@ -6,9 +6,11 @@
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header, uri};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::{Router, http};
 use metrics::counter;
+use paxoslease::TextError;
+use paxoslease::front::Name;
 use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -59,10 +61,13 @@ pub(super) fn router(app: App) -> Router {
 }
 
 /// Counts what was answered, and says that hints do not keep.
-async fn every_request(request: Request, next: Next) -> Response {
+async fn every_request(mut request: Request, next: Next) -> Response {
     const NO_SNIFFING: HeaderName = HeaderName::from_static("x-content-type-options");
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let mut response = next.run(request).await;
+    let mut response = match request.extensions_mut().remove::<Refusal>() {
+        Some(refusal) => refusal.into_response(),
+        None => next.run(request).await,
+    };
     count(route.as_ref().map_or("none", MatchedPath::as_str), response.status());
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -76,7 +81,8 @@ pub(super) fn count(route: &str, status: http::StatusCode) {
 }
 
 /// Makes slashes within a name part of the name: `/v1/leases/a/b/renew` is for the lease `a/b`.
-/// A last segment that says what to do is no part of it, unless it is all there is.
+/// A last segment that says what to do is no part of it, unless it is all there is. A name that is
+/// then longer than any path may be goes along with its [`Refusal`].
 pub(super) fn join_name<B>(mut request: http::Request<B>) -> http::Request<B> {
     const LEASES: &str = "/v1/leases/";
     let Some(rest) = request.uri().path().strip_prefix(LEASES) else { return request };
@@ -91,9 +97,18 @@ pub(super) fn join_name<B>(mut request: http::Request<B>) -> http::Request<B> {
     if let Some(query) = request.uri().query() {
         path.extend(["?", query]);
     }
-    let mut parts = std::mem::take(request.uri_mut()).into_parts();
-    parts.path_and_query = uri::PathAndQuery::from_maybe_shared(path).ok();
-    *request.uri_mut() = Uri::from_parts(parts).expect("only a slash was written differently");
+    let len = name.len();
+    let rewritten = uri::PathAndQuery::from_maybe_shared(path).ok().and_then(|path| {
+        let mut parts = request.uri().clone().into_parts();
+        parts.path_and_query = Some(path);
+        Uri::from_parts(parts).ok()
+    });
+    if let Some(uri) = rewritten {
+        *request.uri_mut() = uri;
+    } else {
+        let refusal = Refusal::Name(TextError::TooLong { len, max: Name::LEN_MAX });
+        request.extensions_mut().insert(refusal);
+    }
     request
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::asking::Raw;
 use crate::cell;
 
 const TWICE: &str = r#"{"ttl": "50s", "holder": "me", "ttl": "5s"}"#;
@@ -47,6 +48,23 @@ fn what_is_wrong_with_a_request_is_said() {
         assert!(refused.field("message").contains(message), "{path} {body}: {refused:?}");
         assert_eq!(refused.header("content-type"), "application/json");
     }
+}
+
+#[test]
+fn a_name_of_more_slashes_than_a_path_can_say_is_refused_in_every_form() {
+    let cell = cell::one_with(|config| config, Default::default());
+    let mut raw = Raw::connect(cell.members[0].address);
+    // Each of them is three bytes as part of a name, and together more than a path may have.
+    let path = format!("/v1/leases/{}", "/".repeat(22_000));
+    for target in [path.clone(), format!("http://x{path}")] {
+        raw.ask("GET", &target, "");
+        let refused = raw.reply();
+        assert_eq!(refused.refusal(), (400, "name".to_owned()), "{refused:?}");
+        assert!(refused.field("message").contains("22000 bytes long, at most 512"), "{refused:?}");
+        assert_eq!(refused.header("cache-control"), "no-store");
+    }
+    raw.ask("GET", "/healthz", "");
+    assert_eq!(raw.reply().status, 200, "and the connection goes on");
 }
 
 #[test]
