@@ -1,13 +1,19 @@
 //! Whoever is at the other end of a connection, and how fast they may go.
 
+use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use metrics::counter;
 use paxoslease::front::{Instant, Seldom};
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
 
 use super::Bounds;
 use super::refusal::Refusal;
@@ -15,10 +21,16 @@ use crate::resp::pace::Pace;
 
 /// Requests without a good token on one connection; the last of them ends it.
 pub(super) const UNAUTHORIZED_MAX: u32 = 4;
+/// Bytes that may wait unread behind an acquire that waits. The end of a connection comes behind
+/// all that was sent, and a full buffer of the system would keep it from being noticed.
+const AHEAD_MAX: usize = 16 << 10;
+/// How often to look if the end came behind something that waits unread.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// The other end of one connection. Clones are the same.
 #[derive(Clone)]
 pub(super) struct Guest {
+    stream: Arc<TcpStream>,
     pub(super) address: SocketAddr,
     came_at: tokio::time::Instant,
     acquires: Option<(u32, Arc<Mutex<Pace>>)>,
@@ -26,11 +38,12 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    pub(super) fn new(address: SocketAddr, bounds: &Bounds) -> Self {
+    pub(super) fn new(stream: &Arc<TcpStream>, address: SocketAddr, bounds: &Bounds) -> Self {
         let pace = |per_second| (per_second, Arc::new(Mutex::new(Pace::new(per_second))));
         let came_at = tokio::time::Instant::now();
         let acquires = bounds.acquires_per_second.map(pace);
-        Self { address, came_at, acquires, unauthorized: Arc::default() }
+        let stream = Arc::clone(stream);
+        Self { stream, address, came_at, acquires, unauthorized: Arc::default() }
     }
 
     /// Was answered like this; one that keeps guessing has to come again for it.
@@ -54,6 +67,34 @@ impl Guest {
         limited("acquires_per_second");
         let problem = format!("more than {per_second} acquires a second on this connection");
         Err(Refusal::Busy(problem))
+    }
+
+    /// Comes about when it says no more, or so much that nobody could tell. P8: nothing waits for
+    /// one that left. HTTP itself notices that only while nothing follows the request.
+    pub(super) async fn left(&self) -> Refusal {
+        loop {
+            // The runtime is over, and this with it, if it cannot say.
+            let closed = self.stream.ready(Interest::READABLE).await;
+            if closed.map_or(true, |ready| ready.is_read_closed()) {
+                return Refusal::Left;
+            }
+            match self.ahead() {
+                Ok(AHEAD_MAX) => {
+                    limited("out_of_sight");
+                    return Refusal::OutOfSight;
+                }
+                Ok(_) => tokio::time::sleep(LOOK_EVERY).await,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Refusal::Left,
+            }
+        }
+    }
+
+    /// How much there is to read still, up to a bound.
+    fn ahead(&self) -> io::Result<usize> {
+        let mut bytes = [MaybeUninit::uninit(); AHEAD_MAX];
+        let peek = || SockRef::from(&*self.stream).peek(&mut bytes);
+        self.stream.try_io(Interest::READABLE, peek)
     }
 }
 

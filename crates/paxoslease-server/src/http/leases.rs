@@ -99,6 +99,7 @@ pub(super) async fn acquire(
         biased;
         answer = app.unless_stopping(asking) => answer?,
         refusal = permit.withdrawn(name.name().as_str()) => return Err(refusal),
+        refusal = guest.left() => return Err(refusal),
     };
     match answer {
         Answer::Granted { fence, ttl, waited } => Ok(Json(Grant {

@@ -66,6 +66,16 @@ pub(super) enum Refusal {
     NotTls,
     #[error("this node is stopping; ask another; nothing was changed that outlives the ttl")]
     Stopping,
+    #[error(
+        "the acquire was taken back, for you closed your side of the connection before it was \
+         granted; keep it open until the response; nothing was changed"
+    )]
+    Left,
+    #[error(
+        "the acquire was taken back, for too much was sent while it waited to notice if you left; \
+         wait on a connection of its own; nothing was changed"
+    )]
+    OutOfSight,
 }
 
 /// Why a majority does not answer, as far as this node can tell.
@@ -201,7 +211,7 @@ impl Refusal {
             Self::Ttl(_) => Code::Ttl,
             Self::Name(_) => Code::Name,
             Self::Holder(_) => Code::Holder,
-            Self::BadRequest(_) => Code::BadRequest,
+            Self::BadRequest(_) | Self::Left => Code::BadRequest,
             Self::Denied(Denied::NotPermitted { .. }) => Code::Forbidden,
             Self::Denied(Denied::NoToken | Denied::UnknownToken) => Code::Unauthorized,
             Self::Host { .. } => Code::Host,
@@ -210,7 +220,7 @@ impl Refusal {
             Self::Method { .. } => Code::MethodNotAllowed,
             Self::TooLarge { .. } => Code::TooLarge,
             Self::MediaType => Code::MediaType,
-            Self::Busy(_) => Code::Busy,
+            Self::Busy(_) | Self::OutOfSight => Code::Busy,
             Self::Stopping => Code::Stopping,
         }
     }

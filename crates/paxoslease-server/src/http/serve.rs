@@ -128,7 +128,8 @@ impl Doorman {
             tracing::debug!(%error, %from, "cannot set options of a connection");
         }
         if let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() {
-            let guest = Guest::new(from, &self.bounds);
+        let stream = Arc::new(stream);
+            let guest = Guest::new(&stream, from, &self.bounds);
             let service = self.router.clone().map_request(move |request: Request<Incoming>| {
                 let mut request = join_name(request).map(axum::body::Body::new);
                 request.extensions_mut().insert(guest.clone());
@@ -147,7 +148,7 @@ impl Doorman {
     /// `seat` is kept for as long as the connection is.
     fn serve<S>(
         &self,
-        (stream, from): (TcpStream, SocketAddr),
+        (stream, from): (Arc<TcpStream>, SocketAddr),
         service: S,
         head_timeout: Duration,
         seat: impl Send + 'static,
@@ -211,7 +212,7 @@ impl<S> Service for S where
 /// How a connection began.
 enum Greeted {
     Secured(Box<TlsStream<Patient>>),
-    InClear(TcpStream),
+    InClear(Arc<TcpStream>),
 }
 
 /// Whether a client begins as TLS does, with a record of a handshake.
