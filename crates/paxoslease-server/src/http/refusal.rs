@@ -64,8 +64,6 @@ pub(super) enum Refusal {
     Host { host: String },
     #[error("this port speaks HTTPS; ask again with https://; nothing was changed")]
     NotTls,
-    #[error("this node is stopping; ask another; nothing was changed that outlives the ttl")]
-    Stopping,
     #[error(
         "the acquire was taken back, for you closed your side of the connection before it was \
          granted; keep it open until the response; nothing was changed"
@@ -76,6 +74,8 @@ pub(super) enum Refusal {
          wait on a connection of its own; nothing was changed"
     )]
     OutOfSight,
+    #[error("this node is stopping; ask another; nothing was changed that outlives the ttl")]
+    Stopping,
 }
 
 /// Why a majority does not answer, as far as this node can tell.

@@ -127,8 +127,8 @@ impl Doorman {
             // It is gone already, or will be slower than it could.
             tracing::debug!(%error, %from, "cannot set options of a connection");
         }
-        if let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() {
         let stream = Arc::new(stream);
+        if let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() {
             let guest = Guest::new(&stream, from, &self.bounds);
             let service = self.router.clone().map_request(move |request: Request<Incoming>| {
                 let mut request = join_name(request).map(axum::body::Body::new);
