@@ -12,6 +12,7 @@ mod requests;
 mod sockets;
 mod wheel;
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -356,11 +357,12 @@ impl Driver {
         }
     }
 
-    fn announce(&mut self, name: Name<'_>, change: impl Fn() -> Change) {
+    /// Made once, if anybody wants it, however many do.
+    fn announce(&mut self, name: Name<'_>, change: impl FnOnce() -> Change) {
+        let change = LazyCell::new(|| Arc::new(change()));
         self.subscriptions.retain(Subscription::is_open);
-        for subscription in self.subscriptions.iter().filter(|one| one.wants(name)) {
-            subscription.offer(change());
-        }
+        let told = self.subscriptions.iter().filter(|one| one.wants(name));
+        self.counters.missed(told.filter(|one| !one.offer(&change)).count() as u64);
         self.set_watched();
     }
 

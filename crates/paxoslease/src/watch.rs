@@ -5,15 +5,16 @@
 //! how many.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_channel::{Receiver, Sender, TrySendError};
+use async_channel::{Receiver, Sender};
 use paxoslease_core::Name;
 use serde::Serialize;
 
-/// How many changes wait for a slow watcher.
-const QUEUED_MAX: usize = 1024;
+/// How much may wait for a slow watcher, in bytes, as if it shared none of it with others. Room is
+/// made as it is needed: one that keeps up costs next to nothing.
+const QUEUED_MAX: usize = 256 << 10;
 
 /// A lease somebody was seen to hold: a hint.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -61,12 +62,24 @@ pub enum Change {
     Missed(u64),
 }
 
+impl Change {
+    /// What one that waits costs at most, in bytes: itself, its texts, and its place in the queue.
+    const fn cost(&self) -> usize {
+        let texts = match self {
+            Self::Held(Sighting { name, holder, .. }) => name.len() + holder.len(),
+            Self::Freed { name } | Self::Expired { name, .. } => name.len(),
+            Self::Missed(_) => 0,
+        };
+        size_of::<Self>() + 4 * size_of::<usize>() + texts
+    }
+}
+
 /// A stream of [`Change`]s, from [`crate::Node::watch`].
 #[derive(Debug)]
 #[must_use = "a watch that is dropped sees nothing"]
 pub struct Watch {
-    changes: Receiver<Change>,
-    missed: Arc<AtomicU64>,
+    changes: Receiver<Arc<Change>>,
+    lag: Arc<Lag>,
 }
 
 impl Watch {
@@ -75,7 +88,9 @@ impl Watch {
         if let Some(missed) = self.missed() {
             return Some(missed);
         }
-        self.changes.recv().await.ok()
+        let change = self.changes.recv().await.ok()?;
+        self.lag.queued.fetch_sub(change.cost(), Ordering::Relaxed);
+        Some(Arc::unwrap_or_clone(change))
     }
 
     /// As [`Self::next`], blocking this thread.
@@ -84,24 +99,32 @@ impl Watch {
     }
 
     fn missed(&self) -> Option<Change> {
-        let missed = self.missed.swap(0, Ordering::Relaxed);
+        let missed = self.lag.missed.swap(0, Ordering::Relaxed);
         (missed > 0).then_some(Change::Missed(missed))
     }
+}
+
+/// How far a watcher is behind.
+#[derive(Default, Debug)]
+struct Lag {
+    /// In bytes.
+    queued: AtomicUsize,
+    missed: AtomicU64,
 }
 
 /// A shard's end of a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscription {
     prefix: Arc<str>,
-    changes: Sender<Change>,
-    missed: Arc<AtomicU64>,
+    changes: Sender<Arc<Change>>,
+    lag: Arc<Lag>,
 }
 
 pub(crate) fn subscribe(prefix: &str) -> (Subscription, Watch) {
-    let (sender, receiver) = async_channel::bounded(QUEUED_MAX);
-    let missed = Arc::new(AtomicU64::new(0));
-    let watch = Watch { changes: receiver, missed: Arc::clone(&missed) };
-    (Subscription { prefix: prefix.into(), changes: sender, missed }, watch)
+    let (sender, receiver) = async_channel::unbounded();
+    let lag = Arc::<Lag>::default();
+    let watch = Watch { changes: receiver, lag: Arc::clone(&lag) };
+    (Subscription { prefix: prefix.into(), changes: sender, lag }, watch)
 }
 
 impl Subscription {
@@ -109,10 +132,17 @@ impl Subscription {
         name.as_bytes().starts_with(self.prefix.as_bytes())
     }
 
-    pub(crate) fn offer(&self, change: Change) {
-        if let Err(TrySendError::Full(_)) = self.changes.try_send(change) {
-            self.missed.fetch_add(1, Ordering::Relaxed);
+    /// Tells of a change, unless the watcher is too far behind. Whether it was told.
+    pub(crate) fn offer(&self, change: &Arc<Change>) -> bool {
+        let cost = change.cost();
+        if self.lag.queued.fetch_add(cost, Ordering::Relaxed) + cost > QUEUED_MAX {
+            self.lag.queued.fetch_sub(cost, Ordering::Relaxed);
+            self.lag.missed.fetch_add(1, Ordering::Relaxed);
+            return false;
         }
+        // One that is gone misses nothing.
+        let _gone = self.changes.try_send(Arc::clone(change));
+        true
     }
 
     /// Whether anybody still watches.
@@ -124,21 +154,36 @@ impl Subscription {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use paxoslease_core::{Holder, Label};
+
+    fn freed(name: &str) -> Arc<Change> {
+        Arc::new(Change::Freed { name: name.to_owned() })
+    }
 
     #[test]
     fn a_slow_watcher_is_told_how_much_it_missed() {
-        let (subscription, mut watch) = subscribe("a");
-        let label = Label::new(Name::new("a/b").expect("a name"), Holder::NONE);
-        assert!(subscription.wants(label.name()));
-        for _ in 0..QUEUED_MAX + 3 {
-            subscription.offer(Change::Freed { name: label.name().to_string() });
+        for name in ["a/b".to_owned(), "a".repeat(Name::LEN_MAX)] {
+            let (subscription, mut watch) = subscribe("a");
+            assert!(subscription.wants(Name::new(&name).expect("a name")));
+            let change = freed(&name);
+            let told = (0..).take_while(|_| subscription.offer(&change)).count();
+            assert_eq!(told, QUEUED_MAX / change.cost(), "bytes count, not messages");
+            assert!(told * name.len() <= QUEUED_MAX);
+            assert!(!subscription.offer(&change));
+            assert_eq!(watch.next_blocking(), Some(Change::Missed(2)));
+            for _ in 0..told {
+                assert_eq!(watch.next_blocking(), Some(Change::clone(&change)));
+            }
+            assert!(subscription.offer(&change), "there is room again");
+            drop(watch);
+            assert!(!subscription.is_open());
         }
-        assert_eq!(watch.next_blocking(), Some(Change::Missed(3)));
-        for _ in 0..QUEUED_MAX {
-            assert_eq!(watch.next_blocking(), Some(Change::Freed { name: "a/b".into() }));
-        }
-        drop(watch);
-        assert!(!subscription.is_open());
+    }
+
+    #[test]
+    fn one_change_is_shared_by_all_who_watch() {
+        let watchers: Vec<_> = (0..100).map(|_| subscribe("")).collect();
+        let change = freed("a");
+        assert!(watchers.iter().all(|(subscription, _)| subscription.offer(&change)));
+        assert_eq!(Arc::strong_count(&change), 1 + watchers.len());
     }
 }

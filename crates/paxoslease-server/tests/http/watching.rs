@@ -131,6 +131,8 @@ fn a_watcher_that_does_not_keep_up_is_told_how_much_it_missed() {
         })
         .expect("a round that is too much");
     assert!(missed > 0);
+    let counted = "paxoslease_limited_total{limit=\"watch\"} ";
+    cell::until(|| member.get("/metrics").text.contains(counted));
     // And it goes on from there.
     stir(member, "after", "me");
     while event(&mut raw).expect("open").1["name"] != "after" {}

@@ -67,6 +67,8 @@ pub(crate) struct Counters {
     rates: Rates,
     spans: [u32; SPANS],
     pauses: u64,
+    /// Changes that watchers of this process missed.
+    missed: u64,
     /// Whether everything was published once: from then on, only what changed.
     known: bool,
     /// What the shard itself had counted when it was last asked.
@@ -87,6 +89,7 @@ impl Counters {
             rates: Rates::NONE,
             spans: [0; SPANS],
             pauses: 0,
+            missed: 0,
             known: false,
             rounds: RoundCounts { direct: 0, prepared: 0, renewals: 0 },
             refusals: [0; Refusal::ALL.len()],
@@ -145,6 +148,10 @@ impl Counters {
         self.pauses += 1;
     }
 
+    pub(crate) const fn missed(&mut self, count: u64) {
+        self.missed += count;
+    }
+
     /// A round was decided after this long.
     pub(crate) fn round_took(&mut self, span: Duration) {
         self.spans[place_of(span)] += 1;
@@ -189,6 +196,10 @@ impl Counters {
         }
         counter!("paxoslease_releases_total").increment(std::mem::take(&mut self.releases));
         counter!("paxoslease_pauses_total").increment(std::mem::take(&mut self.pauses));
+        let missed = std::mem::take(&mut self.missed);
+        if missed > 0 {
+            counter!("paxoslease_limited_total", "limit" => "watch").increment(missed);
+        }
         let rounds = shard.round_counts();
         let last = std::mem::replace(&mut self.rounds, rounds);
         counter!("paxoslease_rounds_total", "path" => "direct")
