@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use paxoslease::front::Remote;
 use paxoslease::{Limits, Node};
-use tokio::sync::{oneshot, watch as signal};
+use tokio::sync::{Semaphore, oneshot, watch as signal};
 
 pub use router::openapi;
 pub use serve::run;
@@ -41,6 +41,8 @@ use refusal::Refusal;
 
 /// The longest body of a request, in bytes.
 const BODY_MAX: usize = 16 << 10;
+/// Watchers at a time: each may let a quarter of a MiB wait that it does not read.
+const WATCHERS_MAX: u32 = 1024;
 
 /// Bounds on what clients may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +50,8 @@ const BODY_MAX: usize = 16 << 10;
 pub struct Bounds {
     /// Connections; who comes when there are as many is told so and sent away.
     pub connections: u32,
+    /// Connections among them that watch at a time; who comes then is refused.
+    pub watchers: u32,
     /// Acquires of one connection, on average; what is over is refused.
     pub acquires_per_second: Option<u32>,
     /// How long a connection may be idle, or take for its TLS handshake, or take to send the head
@@ -69,6 +73,7 @@ impl From<&Limits> for Bounds {
     fn from(limits: &Limits) -> Self {
         Self {
             connections: limits.connections,
+            watchers: WATCHERS_MAX,
             acquires_per_second: limits.acquires_per_second,
             head_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(10),
@@ -152,6 +157,7 @@ struct App {
     /// Whether it listens where pages of other sites could lead a browser.
     may_be_rebound: bool,
     body_timeout: Duration,
+    watchers: Arc<Semaphore>,
     stopping: signal::Receiver<bool>,
 }
 

@@ -13,6 +13,7 @@ use utoipa::openapi::{self, ContentBuilder, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, OpenApi, ToSchema as _};
 
 use super::refusal::{Changed, ErrorBody, Problem, Refusal};
+use super::watch::crowded;
 
 /// The document without its paths; the router adds them.
 #[derive(OpenApi)]
@@ -104,6 +105,7 @@ refused! {
     NotReleased => [bad_body(), not_held(), busy(), cell(Changed::Released)];
     NotInspected => [bad_name(), nobody_holds(), busy(), cell(Changed::Nothing)];
     NotListed => [bad_query(), vec![Refusal::Stopping]];
+    NotWatched => [bad_query(), vec![crowded(), Refusal::Stopping]];
     NotTold => [vec![Refusal::Stopping]];
     NotReady => [cell(Changed::Nothing)];
 }

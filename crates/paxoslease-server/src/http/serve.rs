@@ -68,6 +68,7 @@ pub async fn run(
         document: openapi().into(),
         may_be_rebound: is_loopback && node.tls_for_clients().is_none(),
         body_timeout: bounds.body_timeout,
+        watchers: Arc::new(Semaphore::new(bounds.watchers as usize)),
         stopping,
     };
     let doorman = Doorman {

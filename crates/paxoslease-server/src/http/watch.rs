@@ -1,6 +1,7 @@
 //! Changes as they are seen, as server-sent events: hints.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -12,10 +13,12 @@ use futures_util::stream::{self, Stream, StreamExt as _};
 use paxoslease::front::Name;
 use paxoslease::{Change, TextError, Watch};
 use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
-use super::document::NotListed;
+use super::document::NotWatched;
+use super::guest::limited;
 use super::input::{Fields, FromFields, Parameters};
 use super::leases::Lease;
 use super::permit::Permit;
@@ -86,7 +89,7 @@ pub(super) enum Seen {
         (status = 200, description = "`event: held` with the data of a lease; `freed` with a \
             name; `expired` with a name and a fence; `missed` with a count",
             body = Seen, content_type = "text/event-stream"),
-        NotListed,
+        NotWatched,
     ),
 )]
 pub(super) async fn watch(
@@ -95,23 +98,31 @@ pub(super) async fn watch(
     Parameters(Look { prefix }): Parameters<Look>,
 ) -> Result<impl IntoResponse, Refusal> {
     permit.check_within(&prefix)?;
+    let Ok(seat) = Arc::clone(&app.watchers).try_acquire_owned() else {
+        limited("watchers");
+        return Err(crowded());
+    };
     let watch = app.node.watch(&prefix);
     // Answered by every shard after it began to watch, for questions are answered in order.
     app.status().await?;
-    let events = events(app, permit, prefix, watch);
+    let events = events(app, permit, prefix, (watch, seat));
     let events = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     // Some proxies collect a response before they pass it on.
     Ok(([(HeaderName::from_static("x-accel-buffering"), "no")], events))
+}
+
+pub(super) fn crowded() -> Refusal {
+    Refusal::Busy("as many watch at this node as it serves at a time".to_owned())
 }
 
 fn events(
     app: App,
     permit: Permit,
     prefix: String,
-    watch: Watch,
+    looking: (Watch, OwnedSemaphorePermit),
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     let begun = stream::iter([Ok(Event::default().comment("watching"))]);
-    begun.chain(stream::unfold((app, watch), move |(app, mut watch)| {
+    begun.chain(stream::unfold((app, looking), move |(app, (mut watch, seat))| {
         let (permit, prefix) = (permit.clone(), prefix.clone());
         async move {
             loop {
@@ -121,7 +132,7 @@ fn events(
                     change = app.unless_stopping(watch.next()) => change.ok()??,
                 };
                 if name_of(&change).is_none_or(|name| permit.shows(name)) {
-                    return Some((Ok(event(change)), (app, watch)));
+                    return Some((Ok(event(change)), (app, (watch, seat))));
                 }
             }
         }

@@ -310,6 +310,10 @@ fn observe_limits(observer: &mut Observer) {
         observer.see("post", &template(action), &refused);
     }
     observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/x"));
+    let mut bounds = Bounds::default();
+    bounds.watchers = 0;
+    let cell = cell::one_with(|config| config, bounds);
+    observer.see("get", "/v1/watch", &cell.members[0].get("/v1/watch"));
 }
 
 /// What is said without a majority, and by a node that is gone.

@@ -139,6 +139,27 @@ fn a_watcher_that_does_not_keep_up_is_told_how_much_it_missed() {
 }
 
 #[test]
+fn watchers_are_limited_and_room_is_made_when_one_leaves() {
+    let mut bounds = paxoslease_server::http::Bounds::default();
+    bounds.watchers = 1;
+    let cell = cell::one_with(|config| config, bounds);
+    let member = &cell.members[0];
+    let mut raw = Raw::connect(member.address);
+    watch(&mut raw, "");
+    let refused = member.get("/v1/watch");
+    assert_eq!(refused.refusal(), (429, "busy".to_owned()));
+    assert!(refused.field("message").contains("as many watch"), "{refused:?}");
+    let metrics = member.get("/metrics").text;
+    assert!(metrics.contains("paxoslease_limited_total{limit=\"watchers\"} 1"));
+    drop(raw);
+    cell::until(|| {
+        let mut next = Raw::connect(member.address);
+        next.ask("GET", "/v1/watch", "");
+        next.line().expect("a status") == "HTTP/1.1 200 OK"
+    });
+}
+
+#[test]
 fn a_watch_ends_with_its_server() {
     let mut cell = cell::one_with(|config| config, Default::default());
     let member = &mut cell.members[0];
