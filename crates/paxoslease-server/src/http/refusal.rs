@@ -13,8 +13,10 @@ use paxoslease::{TextError, TtlError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::guest::limited;
 use super::permit;
 use crate::access::Denied;
+use crate::resp::tally::Limit;
 
 /// Why something was not done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -276,6 +278,11 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut response = (self.status(), Json(self.body())).into_response();
+        match self.code() {
+            Code::Name => limited(Limit::Name.name()),
+            Code::Holder => limited(Limit::Holder.name()),
+            _ => {}
+        }
         if let Self::Denied(denied) = &self {
             permit::count(denied);
             if self.code() == Code::Unauthorized {

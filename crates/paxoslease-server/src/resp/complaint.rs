@@ -9,6 +9,7 @@ use paxoslease_wire::resp::RespError;
 use thiserror::Error;
 
 use super::command::Spec;
+use super::tally::Limit;
 use crate::access::Denied;
 
 /// Each text opens with the word that programs act on.
@@ -117,6 +118,18 @@ const fn word(denied: &Denied) -> &'static str {
     match denied {
         Denied::NoToken | Denied::UnknownToken => "NOAUTH",
         Denied::NotPermitted { .. } => "NOPERM",
+    }
+}
+
+impl Complaint<'_> {
+    /// The bound it tells of, if nothing has counted that yet.
+    pub(super) const fn limit(&self) -> Option<Limit> {
+        match self {
+            Self::Name(_) => Some(Limit::Name),
+            Self::Holder(_) => Some(Limit::Holder),
+            Self::TooManyPatterns(_) => Some(Limit::Patterns),
+            _ => None,
+        }
     }
 }
 

@@ -44,6 +44,9 @@ impl Session {
             Some(spec) => self.run(common, desk, spec, request),
         };
         if let Err(complaint) = outcome {
+            if let Some(limit) = complaint.limit() {
+                common.tally.limited(desk.now(), limit, 1);
+            }
             self.complain(common, &complaint);
         }
     }

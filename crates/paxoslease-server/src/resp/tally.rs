@@ -33,10 +33,16 @@ pub(crate) enum Limit {
     Framing,
     /// A client that did not finish a request in time.
     HalfRequest,
+    /// What is no name, being too long, or empty, or no text.
+    Name,
+    /// What is no holder.
+    Holder,
+    /// Patterns that one connection watches.
+    Patterns,
 }
 
 impl Limit {
-    const ALL: [(Self, &'static str); 11] = [
+    const ALL: [(Self, &'static str); 14] = [
         (Self::Connections, "connections"),
         (Self::InflightPerConnection, "inflight_per_connection"),
         (Self::AcquiresPerSecond, "acquires_per_second"),
@@ -48,6 +54,9 @@ impl Limit {
         (Self::SlowReader, "slow_reader"),
         (Self::Framing, "framing"),
         (Self::HalfRequest, "half_request"),
+        (Self::Name, "name"),
+        (Self::Holder, "holder"),
+        (Self::Patterns, "patterns"),
     ];
 
     /// The limit of a shard that an answer tells of.

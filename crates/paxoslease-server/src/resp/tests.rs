@@ -68,6 +68,14 @@ impl Impatient {
         paxoslease::block_on(self.node.status()).expect("runs");
     }
 
+    /// Waits until a client ran into this limit.
+    fn wait_for_limit(&self, limit: &str) {
+        let counted = format!("paxoslease_limited_total{{limit=\"{limit}\"}} 1\n");
+        while !self.metrics.render().contains(&counted) {
+            std::thread::yield_now();
+        }
+    }
+
     fn wait_until_empty(&self) {
         while self.house.connections.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
@@ -106,6 +114,7 @@ fn a_client_that_never_finishes_a_request_is_told_and_given_up() {
                     once, the connection is closed\r\n";
     assert_eq!(last_words(&mut client), expected);
     node.wait_until_empty();
+    node.wait_for_limit("half_request");
 }
 
 #[test]
@@ -118,6 +127,7 @@ fn a_client_that_never_reads_is_given_up() {
     let echo = [b"ECHO ".to_vec(), vec![b'x'; 4000], b"\r\n".to_vec()].concat();
     while client.write_all(&echo).is_ok() {}
     node.wait_until_empty();
+    node.wait_for_limit("slow_reader");
 }
 
 #[test]

@@ -48,6 +48,11 @@ fn what_is_wrong_with_a_request_is_said() {
         assert!(refused.field("message").contains(message), "{path} {body}: {refused:?}");
         assert_eq!(refused.header("content-type"), "application/json");
     }
+    let metrics = member.get("/metrics").text;
+    for (limit, count) in [("name", 3), ("holder", 1)] {
+        let counted = format!("paxoslease_limited_total{{limit=\"{limit}\"}} {count}\n");
+        assert!(metrics.contains(&counted), "{counted}{metrics}");
+    }
 }
 
 #[test]
