@@ -1,21 +1,20 @@
 //! Runs the targets of `fuzz/`, which is a workspace of its own because it needs nightly, and
 //! keeps what they find worth keeping.
 //!
-//! What a run finds goes to the build folder; `fuzz/corpus`, which is part of the repository and
-//! of the tests, changes only when asked to, and stays small.
+//! What a run finds goes to the build folder. Three folders of `fuzz/` are part of the repository
+//! and of the tests: `corpus`, the least that leads everywhere, which changes when asked to;
+//! `bounds`, inputs as long as the code reads them; and `regressions`, inputs that once failed.
+//! The last two are written by hand, and nothing here removes any of them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 
 use crate::install::Tool;
 use crate::invocation::{cargo, repository_root};
 
-/// The longest input, in bytes. Whatever can go wrong does so with fewer.
-const INPUT_LEN_MAX: &str = "-max_len=1024";
-/// The most inputs that are kept of a target, the shortest first.
-const KEPT_MAX: usize = 200;
+/// An input that takes longer than this hangs. Waiting for a busy machine does not.
+const TIMEOUT: &str = "-timeout=120";
 
 /// Every target, or the one named, for `seconds` each; the first crash stops it and names its
 /// input. With `keep`, whatever leads somewhere new joins the corpus.
@@ -27,48 +26,107 @@ pub(crate) fn run(seconds: u32, only: Option<&str>, keep: bool) -> anyhow::Resul
     let targets: Vec<&str> = list.split_whitespace().filter(wanted).collect();
     ensure!(!targets.is_empty(), "no such target in fuzz/; there are:\n{list}");
     for target in &targets {
-        let (found, kept) = (format!("target/fuzz/{target}"), format!("fuzz/corpus/{target}"));
-        for folder in [&found, &kept] {
-            fs::create_dir_all(repository_root().join(folder))
-                .with_context(|| format!("cannot make {folder}"))?;
+        let found = format!("target/fuzz/{target}");
+        fs::create_dir_all(repository_root().join(&found))
+            .with_context(|| format!("cannot make {found}"))?;
+        let mut command = cargo(["+nightly", "fuzz", "run", target, &found]);
+        for folder in kept(target) {
+            command = command.arg(folder);
         }
-        cargo(["+nightly", "fuzz", "run", target, &found, &kept, "--"])
+        command
+            .arg("--")
             .arg(format!("-max_total_time={seconds}"))
-            .arg(INPUT_LEN_MAX)
-            .run()?;
+            .arg(format!("-max_len={}", len_max(target)?))
+            .arg(TIMEOUT)
+            .arg("-print_final_stats=1")
+            .run()
+            .with_context(|| {
+                format!("once it is fixed, its input belongs in fuzz/regressions/{target}")
+            })?;
         if keep {
-            self::keep(target, &found, &kept)?;
+            self::keep(target, &found)?;
         }
     }
     eprintln!("\n{} targets, {seconds} s each, no crash: {}", targets.len(), targets.join(", "));
     Ok(())
 }
 
-/// The fewest and shortest inputs that reach as much as all of them.
-fn keep(target: &str, found: &str, kept: &str) -> anyhow::Result<()> {
+/// The longest input of a target, in bytes: somewhat more than what the code reads at once, so
+/// that its bounds are tried from both sides. How long inputs get depends on those to begin with,
+/// so `fuzz/bounds` has some of about this length.
+fn len_max(target: &str) -> anyhow::Result<usize> {
+    let kib = match target {
+        // As many steps as there can be, of the longest kind: 512 of 8 and of 52 bytes.
+        "cell" => 5,
+        "shard" => 27,
+        // A greeting ends after 4 KiB.
+        "hello" => 5,
+        // Files have no bound; this is a dozen of the longest leases, or hundreds of short ones.
+        "snapshot" | "stable" => 16,
+        // A head of 32 KiB and a body of 16.
+        "http" => 50,
+        // Nor has a configuration. Longer ones only repeat themselves.
+        "config" => 64,
+        // A request ends after 64 KiB, and a client reads as much at a time.
+        "client" | "resp" => 80,
+        // A server reads two requests ahead.
+        "session" => 144,
+        // A frame ends after 256 KiB.
+        "frame" | "peer" => 260,
+        _ => bail!("how long are the inputs of {target}? Say so in xtask/src/fuzz.rs"),
+    };
+    Ok(kib << 10)
+}
+
+/// The folders of a target in the repository, as far as there are any; its corpus first.
+fn kept(target: &str) -> Vec<String> {
+    let folders = ["corpus", "bounds", "regressions"].map(|kind| format!("fuzz/{kind}/{target}"));
+    folders.into_iter().filter(|folder| repository_root().join(folder).is_dir()).collect()
+}
+
+/// Makes a target's corpus the fewest inputs that, together with those written by hand, reach as
+/// much as everything found and kept.
+fn keep(target: &str, found: &str) -> anyhow::Result<()> {
     let merged = format!("target/fuzz/{target}.merged");
-    let folder = repository_root().join(&merged);
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
+    let [from, to] = [&merged, &format!("fuzz/corpus/{target}")].map(|f| repository_root().join(f));
+    if from.exists() {
+        fs::remove_dir_all(&from)?;
     }
-    fs::create_dir_all(&folder)?;
-    cargo(["+nightly", "fuzz", "run", target, &merged, kept, found, "--"])
-        .arg("-set_cover_merge=1")
-        .arg(INPUT_LEN_MAX)
-        .run()?;
-    let mut inputs: Vec<(u64, PathBuf)> = Vec::new();
-    for entry in fs::read_dir(&folder)? {
-        let entry = entry?;
-        inputs.push((entry.metadata()?.len(), entry.path()));
+    fs::create_dir_all(&from)?;
+    let mut command = cargo(["+nightly", "fuzz", "run", target, &merged, found]);
+    for folder in kept(target) {
+        command = command.arg(folder);
     }
-    inputs.sort();
-    inputs.truncate(KEPT_MAX);
-    let kept = repository_root().join(kept);
-    fs::remove_dir_all(&kept)?;
-    fs::create_dir_all(&kept)?;
-    for (_, input) in inputs {
-        let name = input.file_name().map(Path::new).context("a file has a name")?;
-        fs::copy(&input, kept.join(name))?;
+    let len_max = format!("-max_len={}", len_max(target)?);
+    command.arg("--").arg("-set_cover_merge=1").arg(len_max).run()?;
+    if to.exists() {
+        fs::remove_dir_all(&to)?;
+    }
+    fs::create_dir_all(&to)?;
+    for input in fs::read_dir(&from)? {
+        let input = input?;
+        fs::copy(input.path(), to.join(input.file_name()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_has_a_longest_input_and_none_that_is_kept_is_longer() {
+        let targets = fs::read_dir(repository_root().join("fuzz/fuzz_targets")).expect("readable");
+        for file in targets {
+            let path = file.expect("readable").path();
+            let target = path.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+            let len_max = len_max(target).expect("known");
+            for folder in kept(target) {
+                for input in fs::read_dir(repository_root().join(folder)).expect("readable") {
+                    let path = input.expect("readable").path();
+                    assert!(fs::read(&path).expect("readable").len() <= len_max, "{path:?}");
+                }
+            }
+        }
+    }
 }
