@@ -31,7 +31,7 @@ enum Kind {
 }
 
 /// Everything this process publishes, and what it means.
-const DESCRIPTIONS: [(Kind, &str, &str); 22] = {
+const DESCRIPTIONS: [(Kind, &str, &str); 23] = {
     use Kind::{Counter as C, Gauge as G, Histogram as H};
     [
         (C, "paxoslease_acquires_total", "Acquires that ended, by result."),
@@ -60,6 +60,11 @@ const DESCRIPTIONS: [(Kind, &str, &str); 22] = {
             C,
             "paxoslease_reloads_total",
             "Times certificates and tokens were read again, by result.",
+        ),
+        (
+            G,
+            "paxoslease_certificate_not_after_seconds",
+            "When this node's certificate ends, in seconds since 1970.",
         ),
         (G, "paxoslease_connections", "RESP connections that are open."),
         (C, "paxoslease_http_requests_total", "HTTP requests answered, by route and status."),

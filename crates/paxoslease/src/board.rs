@@ -7,6 +7,7 @@ use metrics::gauge;
 
 use crate::config::Settings;
 use crate::status::{ShardStatus, Status};
+use crate::tls::CurrentTls;
 
 /// What is wrong with the disk, if anything.
 pub(crate) type DiskProblem = Box<dyn Fn() -> Option<String> + Send + Sync>;
@@ -14,14 +15,15 @@ pub(crate) type DiskProblem = Box<dyn Fn() -> Option<String> + Send + Sync>;
 pub(crate) struct Board {
     settings: Settings,
     disk_problem: DiskProblem,
+    tls: CurrentTls,
     /// By shard.
     parts: Mutex<Vec<ShardStatus>>,
 }
 
 impl Board {
-    pub(crate) fn new(settings: &Settings, disk_problem: DiskProblem) -> Self {
+    pub(crate) fn new(settings: &Settings, disk_problem: DiskProblem, tls: CurrentTls) -> Self {
         let parts = vec![ShardStatus::default(); usize::from(settings.shards.get())];
-        Self { settings: settings.clone(), disk_problem, parts: Mutex::new(parts) }
+        Self { settings: settings.clone(), disk_problem, tls, parts: Mutex::new(parts) }
     }
 
     /// A shard shows how it stands; the gauges count the whole node.
@@ -37,6 +39,9 @@ impl Board {
         gauge!("paxoslease_turn_seconds_max").set(whole.longest_turn.as_secs_f64());
         gauge!("paxoslease_quarantine_remaining_seconds")
             .set(whole.quarantine_remaining.as_secs_f64());
+        if let Some(not_after) = self.tls.not_after() {
+            gauge!("paxoslease_certificate_not_after_seconds").set(not_after.as_secs() as f64);
+        }
     }
 
     /// The whole node, with a fresh look at one of its shards.

@@ -11,10 +11,12 @@
 //! Deliberately absent: revocation lists (a cell replaces its CA instead), and any process-wide
 //! state, since the service that embeds a node may use rustls itself.
 
+mod judge;
 mod stream;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
+use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +27,7 @@ use paxoslease_core::NodeId;
 use rustls::client::{Resumption, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, NoServerSessionStorage, ParsedCertificate};
@@ -101,6 +103,26 @@ pub enum TlsError {
         /// The DNS name that the certificate lacks.
         name: String,
     },
+    /// This node's own certificate is not valid now, or not by the authorities of the cell.
+    #[error("every peer would refuse the certificate in {}: {reason}", cert.display())]
+    Refused {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+}
+
+impl Tls {
+    /// Whether these files will do for `node`, as of now and by what its peers demand of it. They
+    /// are read, and that is all.
+    ///
+    /// # Errors
+    /// Says which file will not do, why, and what to do about it.
+    pub fn check(&self, node: u16) -> Result<(), TlsError> {
+        let other = || TlsError::OtherNode { cert: self.cert.clone(), name: dns_name(node) };
+        TlsContext::load(self, NodeId::new(node).ok_or_else(other)?).map(drop)
+    }
 }
 
 /// This node's identity and the CA that it trusts, ready for any number of connections.
@@ -109,28 +131,32 @@ pub(crate) struct TlsContext {
     server: Arc<ServerConfig>,
     /// How to answer clients, unless that is in clear.
     clients: Option<Arc<ServerConfig>>,
-    identity: Arc<CertifiedKey>,
-    cert: PathBuf,
+    /// When peers will begin to refuse this node.
+    not_after: UnixTime,
 }
 
 impl TlsContext {
-    /// Reads this node's certificate chain, its key and the CA of the cell, all PEM.
-    pub(crate) fn load(files: &Tls) -> Result<Self, TlsError> {
+    /// Reads this node's certificate chain, its key and the CA of the cell, all PEM. What every
+    /// peer would refuse is refused: better said here than by all of them.
+    pub(crate) fn load(files: &Tls, node: NodeId) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
-        let identity = Arc::new(identity(&provider, &files.cert, &files.key)?);
-        let resolver = Arc::new(SingleCertAndKey::from(Arc::clone(&identity)));
+        let identity = identity(&provider, &files.cert, &files.key)?;
         let roots = Arc::new(roots(&files.ca)?);
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+                .build()
+                .expect("there is a root, and no revocation list to be wrong");
+        let judges = (Arc::clone(&roots), Arc::clone(&provider));
+        let not_after = judge::judge(&identity.cert, node, files, judges, &*verifier)?;
+        let resolver = Arc::new(SingleCertAndKey::from(identity));
 
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(VERSIONS)
             .expect("ring has cipher suites for TLS 1.3")
-            .with_root_certificates(Arc::clone(&roots))
+            .with_root_certificates(roots)
             .with_client_cert_resolver(Arc::clone(&resolver) as _);
         client.resumption = Resumption::disabled();
 
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
-            .build()
-            .expect("there is a root, and no revocation list to be wrong");
         let server = |verifier: Arc<dyn ClientCertVerifier>| {
             let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
                 .with_protocol_versions(VERSIONS)
@@ -149,17 +175,8 @@ impl TlsContext {
                 ClientTls::Mutual => Some(server(Arc::clone(&verifier))),
             },
             server: server(verifier),
-            identity,
-            cert: files.cert.clone(),
+            not_after,
         })
-    }
-
-    /// Whether the loaded certificate is `node`'s: better said at the start than by every peer.
-    pub(crate) fn check_node(&self, node: NodeId) -> Result<(), TlsError> {
-        match self.identity.cert.first() {
-            Some(certificate) if is_for(certificate, node) => Ok(()),
-            _ => Err(TlsError::OtherNode { cert: self.cert.clone(), name: dns_name(node) }),
-        }
     }
 
     /// The calling side of a connection to `node`. Nothing is sent before the first `flush`.
@@ -195,16 +212,14 @@ impl CurrentTls {
     /// Reads the files, if there are any.
     pub(crate) fn load(files: Option<&Tls>, node: NodeId) -> Result<Self, TlsError> {
         let Some(files) = files else { return Ok(Self(None)) };
-        let context = TlsContext::load(files)?;
-        context.check_node(node)?;
+        let context = TlsContext::load(files, node)?;
         Ok(Self(Some(Arc::new(RwLock::new(Arc::new(context))))))
     }
 
     /// Reads the files again, for connections to come. If any cannot be used, nothing changes.
     pub(crate) fn reload(&self, files: &Tls, node: NodeId) -> Result<(), TlsError> {
         let Some(current) = &self.0 else { return Ok(()) };
-        let context = TlsContext::load(files)?;
-        context.check_node(node)?;
+        let context = TlsContext::load(files, node)?;
         *current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(context);
         Ok(())
     }
@@ -242,13 +257,19 @@ impl CurrentTls {
         }
     }
 
+    /// When peers will begin to refuse this node, if they speak TLS.
+    pub(crate) fn not_after(&self) -> Option<UnixTime> {
+        Some(self.current()?.not_after)
+    }
+
     /// How to answer clients on sockets that are not this node's.
     pub(crate) fn for_clients(&self) -> Option<Arc<ServerConfig>> {
         self.current()?.clients.clone()
     }
 }
 
-fn dns_name(node: NodeId) -> String {
+/// What a node's certificate must be valid for.
+pub(crate) fn dns_name(node: impl Display) -> String {
     format!("node-{node}.paxoslease")
 }
 

@@ -43,6 +43,7 @@ use crate::front::Waiting;
 use crate::mailbox::Mailbox;
 use crate::node::{Door, Node, Shared, make_driver};
 use crate::stable::{Folder, MemoryDisk, StableError, Startup, Wishes};
+use crate::tls::CurrentTls;
 
 /// A point in true time, in nanoseconds since the world began. No node ever sees it.
 pub(crate) type At = u64;
@@ -177,7 +178,7 @@ impl World {
         let disk_problem = Box::new(move || {
             last_error.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).clone()
         });
-        let board = Arc::new(Board::new(&settings, disk_problem));
+        let board = Arc::new(Board::new(&settings, disk_problem, CurrentTls::default()));
         let waiting = Arc::<Waiting>::default();
         let mut shards = Vec::new();
         let mut doors: Vec<Door> = Vec::new();

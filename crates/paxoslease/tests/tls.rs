@@ -32,9 +32,16 @@ impl Authority {
 
     /// A certificate for a node, and where it is.
     fn certify(&self, node: u16) -> Tls {
+        self.certify_until(node, 4000)
+    }
+
+    /// The same, and the year in which it ends.
+    fn certify_until(&self, node: u16, year: i32) -> Tls {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec![format!("node-{node}.paxoslease")]);
-        let cert = params.expect("valid").signed_by(&key, &self.issuer).expect("signed");
+        let mut params = params.expect("valid");
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        let cert = params.signed_by(&key, &self.issuer).expect("signed");
         let write = |name: String, text: String| {
             let path = self.folder.join(name);
             fs::write(&path, text).expect("written");
@@ -125,6 +132,63 @@ fn certificates_of_another_authority_are_taken_over_while_leases_are_held() {
     block_on(proposer(9, after.certify(9)).ready()).expect("and so is who comes later");
     assert!(lease.is_held(), "no connection between members was cut");
     lease.release_blocking().expect("released");
+}
+
+/// As SECURITY.md has it, with a restart of a node after each step.
+#[test]
+fn an_authority_is_replaced_step_by_step_and_a_node_may_restart_at_any_of_them() {
+    let (before, after) = (Authority::new("tls-old"), Authority::new("tls-new"));
+    let mut cell = cell::start(3, with_tls(&before));
+    let pem = |authority: &Authority| fs::read(authority.folder.join("ca.pem")).expect("written");
+    let both = before.folder.join("both.pem");
+    fs::write(&both, [pem(&before), pem(&after)].concat()).expect("written");
+    let trusting = |ca: &Path, mut tls: Tls| {
+        tls.ca = ca.to_owned();
+        tls
+    };
+    let alone = after.folder.join("ca.pem");
+    let steps = [(&both, &before), (&both, &after), (&alone, &after)];
+    for (ca, signer) in steps {
+        for (node, id) in cell.nodes.iter().zip(1..) {
+            node.reload_tls(&trusting(ca, signer.certify(id))).expect("taken over");
+        }
+        cell.nodes[2].shutdown_blocking();
+        let config = cell::config(&cell.addresses, 3).shards(2);
+        let config = config.tls(trusting(ca, signer.certify(3)));
+        cell.nodes[2] = Node::start_blocking(config).expect("starts");
+        block_on(cell.nodes[2].ready()).expect("its peers take it, and it takes them");
+    }
+    let lease = cell.nodes[2].acquire("x", TTL).blocking().expect("granted");
+    lease.release_blocking().expect("released");
+}
+
+#[test]
+fn files_that_every_peer_would_refuse_are_not_taken_over() {
+    let (authority, other) = (Authority::new("tls-good"), Authority::new("tls-bad"));
+    let cell = cell::start(3, with_tls(&authority));
+    let expired = cell.nodes[0].reload_tls(&authority.certify_until(1, 2020));
+    let text = expired.expect_err("it has ended").to_string();
+    assert!(text.contains("1.pem") && text.contains("days ago"), "{text}");
+    let mut unsigned = other.certify(1);
+    unsigned.ca = authority.folder.join("ca.pem");
+    let text = cell.nodes[0].reload_tls(&unsigned).expect_err("not signed by it").to_string();
+    assert!(text.contains("1.pem") && text.contains("ca.pem has signed it"), "{text}");
+    // Whoever comes now is shown the certificate that was there before.
+    let config = cell::config(&cell.addresses, 9).role(Role::Proposer).shards(2);
+    let newcomer = Node::start_blocking(config.tls(authority.certify(9))).expect("starts");
+    let first = || block_on(newcomer.status()).expect("runs").peers.swap_remove(0);
+    while !first().up {
+        assert_eq!((first().node, first().problem), (1, None));
+    }
+}
+
+#[test]
+fn a_node_whose_certificate_has_ended_does_not_start() {
+    let authority = Authority::new("tls-ended");
+    let config = cell::config(&["127.0.0.1:1".to_owned()], 1);
+    let refused = Node::start_blocking(config.tls(authority.certify_until(1, 2020)));
+    let text = refused.expect_err("refused").to_string();
+    assert!(text.contains("1.pem") && text.contains("make a new one"), "{text}");
 }
 
 #[test]

@@ -151,7 +151,7 @@ impl Running {
         span.in_scope(|| explain(settings.role, &startup));
         let writer = writer(folder, &startup, &mailboxes)?;
         let clock = Clock::system();
-        let board = Arc::new(Board::new(&settings, disk_problem(writer.as_ref())));
+        let board = Arc::new(Board::new(&settings, disk_problem(writer.as_ref()), tls.clone()));
         let waiting = Arc::<Waiting>::default();
         let maker = Maker {
             settings: &settings,

@@ -1,10 +1,12 @@
 //! Real sockets on loopback, driven by edges alone as the node's loop does it: an end moves only
 //! when its own socket reported something, so a lost edge shows as a test where nothing moves.
 
+mod certificates;
+
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -17,8 +19,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::ClientConfig;
 
 use super::stream::CIPHERTEXT_MAX;
-use super::{Stream, TlsContext, TlsError};
-use crate::config::Tls;
+use super::{CurrentTls, Stream, TlsContext};
+use crate::config::{ClientTls, Tls};
 
 fn node(id: u16) -> NodeId {
     NodeId::new(id).expect("a node id")
@@ -80,12 +82,33 @@ impl Ca {
         let cas: String = trusted.iter().map(|ca| ca.0.pem()).collect();
         let [cert, key, ca] = [("cert", cert), ("key", key), ("ca", cas)]
             .map(|(name, text)| folder.file(name, &text));
-        TlsContext::load(&Tls::new(cert, key, ca)).expect("good files")
+        TlsContext::load(&Tls::new(cert, key, ca), node(id)).expect("good files")
     }
 
     fn context(&self, id: u16) -> TlsContext {
         self.context_trusting(id, &[self])
     }
+
+    /// A client that trusts this authority and has no certificate.
+    fn anonymous(&self) -> ClientConfig {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(self.0.der().clone()).expect("a root");
+        ClientConfig::builder_with_provider(Arc::new(super::ring::default_provider()))
+            .with_protocol_versions(super::VERSIONS)
+            .expect("TLS 1.3")
+            .with_root_certificates(roots)
+            .with_no_client_auth()
+    }
+}
+
+/// A node that speaks TLS to its clients, and a client that trusts it.
+pub(crate) fn with_clients() -> (CurrentTls, ClientConfig) {
+    let (ca, folder) = (Ca::new(), Folder::new());
+    let (cert, key) = ca.issue(1);
+    let [cert, key, root] = [("cert", cert), ("key", key), ("ca", ca.0.pem())]
+        .map(|(name, text)| folder.file(name, &text));
+    let files = Tls::new(cert, key, root).clients(ClientTls::Server);
+    (CurrentTls::load(Some(&files), node(1)).expect("good files"), ca.anonymous())
 }
 
 fn sockets() -> (TcpStream, TcpStream) {
@@ -302,16 +325,10 @@ fn the_certificate_of_another_node_is_refused() {
 fn a_client_without_certificate_is_refused() {
     let ca = Ca::new();
     let mut ends = ends(&ca.context(1), 2, &ca.context(2));
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(ca.0.der().clone()).expect("a root");
-    let anonymous = ClientConfig::builder_with_provider(Arc::new(super::ring::default_provider()))
-        .with_protocol_versions(super::VERSIONS)
-        .expect("TLS 1.3")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
     let Stream::Tls(tls) = &mut ends[0].stream else { panic!("a TLS stream") };
     let name = super::server_name(node(2));
-    tls.conn = rustls::ClientConnection::new(Arc::new(anonymous), name).expect("a client").into();
+    tls.conn =
+        rustls::ClientConnection::new(Arc::new(ca.anonymous()), name).expect("a client").into();
     run(&mut ends, all_ended);
     assert!(ends[0].error().contains("this node sent no certificate"), "{}", ends[0].error());
     assert!(ends[1].error().contains("the peer sent no certificate"), "{}", ends[1].error());
@@ -395,54 +412,4 @@ fn what_waits_for_a_peer_that_never_reads_is_bounded() {
     // And nothing was lost by it: the peer wakes up and finds it all.
     let expected = taken + ends[0].says.len();
     run(&mut ends, |ends| ends[1].heard.len() == expected);
-}
-
-fn refusal(cert: &Path, key: &Path, ca: &Path) -> String {
-    match TlsContext::load(&Tls::new(cert, key, ca)) {
-        Ok(_) => panic!("loaded"),
-        Err(error) => error.to_string(),
-    }
-}
-
-#[test]
-fn a_file_that_cannot_be_used_is_named_with_the_reason() {
-    let (folder, authority) = (Folder::new(), Ca::new());
-    let (cert_pem, key_pem) = authority.issue(1);
-    let cert = folder.file("cert.pem", &cert_pem);
-    let key = folder.file("key.pem", &key_pem);
-    let ca = folder.file("ca.pem", &authority.0.pem());
-    let other_key = folder.file("other-key.pem", &authority.issue(2).1);
-    let cut = folder.file("cut.pem", &key_pem[..key_pem.len() / 2]);
-    let hollow =
-        folder.file("hollow.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
-    let hollow_key = folder
-        .file("hollow-key.pem", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
-    let missing = folder.0.join("missing.pem");
-
-    for (text, words) in [
-        (refusal(&missing, &key, &ca), ["missing.pem", "cannot read"]),
-        (refusal(&cert, &missing, &ca), ["missing.pem", "cannot read"]),
-        (refusal(&cert, &key, &missing), ["missing.pem", "cannot read"]),
-        (refusal(&key, &key, &ca), ["key.pem", "no certificate"]),
-        (refusal(&cert, &key, &key), ["key.pem", "no certificate"]),
-        (refusal(&cert, &cert, &ca), ["cert.pem", "no private key"]),
-        (refusal(&cert, &cut, &ca), ["cut.pem", "no END line"]),
-        (refusal(&hollow, &key, &ca), ["hollow.pem", "cannot be used"]),
-        (refusal(&cert, &key, &hollow), ["hollow.pem", "cannot be used"]),
-        (refusal(&cert, &hollow_key, &ca), ["hollow-key.pem", "cannot be used"]),
-        (refusal(&cert, &other_key, &ca), ["other-key.pem", "is not the key of the certificate"]),
-    ] {
-        assert!(words.iter().all(|word| text.contains(word)), "{text}");
-    }
-    assert!(TlsContext::load(&Tls::new(cert, key, ca)).is_ok());
-}
-
-#[test]
-fn a_node_with_anothers_certificate_is_told_so_at_the_start() {
-    let context = Ca::new().context(2);
-    assert!(context.check_node(node(2)).is_ok());
-    let refused = context.check_node(node(1));
-    assert!(
-        matches!(refused, Err(TlsError::OtherNode { name, .. }) if name == "node-1.paxoslease")
-    );
 }

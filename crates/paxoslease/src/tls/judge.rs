@@ -1,0 +1,93 @@
+//! What peers will make of this node's own certificate, asked before they are.
+//!
+//! Peers judge by rustls, so it is the judge here too, for those who call this node and for those
+//! whom it calls. Deliberately absent: a parser of certificates. Their dates are what rustls says.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use paxoslease_core::NodeId;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{CertificateError, Error, RootCertStore};
+
+use super::{TlsError, dns_name, server_name};
+use crate::config::Tls;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Says until when peers that trust the same authorities take this certificate from `node`.
+pub(super) fn judge(
+    chain: &[CertificateDer<'_>],
+    node: NodeId,
+    files: &Tls,
+    (roots, provider): (Arc<RootCertStore>, Arc<CryptoProvider>),
+    by_called: &dyn ClientCertVerifier,
+) -> Result<UnixTime, TlsError> {
+    let by_callers = WebPkiServerVerifier::builder_with_provider(roots, provider)
+        .build()
+        .expect("there is a root, and no revocation list to be wrong");
+    let (own, between) = chain.split_first().expect("a file without certificates is refused");
+    let name = server_name(node);
+    let verify = |at: UnixTime| {
+        by_callers.verify_server_cert(own, between, &name, &[], at)?;
+        by_called.verify_client_cert(own, between, at).map(drop)
+    };
+    verify(UnixTime::now()).map_err(|error| explain(&error, node, files))?;
+    // Asked of too late a time, rustls says what ended before that: first of all the certificate
+    // itself, and if one between it and the authority ends earlier, then that one.
+    let mut until = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
+    while let Err(Error::InvalidCertificate(CertificateError::ExpiredContext {
+        not_after, ..
+    })) = verify(until)
+    {
+        until = not_after;
+    }
+    Ok(until)
+}
+
+fn explain(error: &Error, node: NodeId, Tls { cert, ca, .. }: &Tls) -> TlsError {
+    use CertificateError as Cert;
+    let Error::InvalidCertificate(why) = error else {
+        return refused(cert, format!("{error}; make it anew"));
+    };
+    let reason = match why {
+        Cert::NotValidForName | Cert::NotValidForNameContext { .. } => {
+            return TlsError::OtherNode { cert: cert.clone(), name: dns_name(node) };
+        }
+        Cert::ExpiredContext { time, not_after } => format!(
+            "by this machine's clock it ended {} ago; make a new one, or set the clock",
+            span(*not_after, *time)
+        ),
+        Cert::NotValidYetContext { time, not_before } => format!(
+            "by this machine's clock it begins in {}; set the clock, or make a new one",
+            span(*time, *not_before)
+        ),
+        // A bad signature is what an authority of the same name with another key leads to.
+        Cert::UnknownIssuer | Cert::BadSignature => format!(
+            "no authority in {} has signed it; use those made together, and while an authority is \
+             replaced, keep both in that file",
+            ca.display()
+        ),
+        Cert::InvalidPurpose | Cert::InvalidPurposeContext { .. } => {
+            "it must allow both server and client authentication; make it anew so".to_owned()
+        }
+        other => format!("{other}; make it anew"),
+    };
+    refused(cert, reason)
+}
+
+fn refused(cert: &Path, reason: String) -> TlsError {
+    TlsError::Refused { cert: cert.to_owned(), reason }
+}
+
+fn span(from: UnixTime, to: UnixTime) -> String {
+    match to.as_secs().saturating_sub(from.as_secs()) {
+        seconds if seconds < 2 * DAY.as_secs() => format!("{seconds} seconds"),
+        seconds => format!("{} days", seconds / DAY.as_secs()),
+    }
+}

@@ -1,0 +1,174 @@
+//! Which files will do for a node, and until when.
+
+use std::path::Path;
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use rcgen::{ExtendedKeyUsagePurpose, Issuer, KeyUsagePurpose};
+
+use super::*;
+use crate::board::Board;
+use crate::config::Config;
+use crate::status::ShardStatus;
+use crate::tls::{CurrentTls, TlsError, dns_name};
+
+fn refusal(cert: &Path, key: &Path, ca: &Path) -> String {
+    Tls::new(cert, key, ca).check(1).expect_err("refused").to_string()
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named_with_the_reason() {
+    let (folder, authority) = (Folder::new(), Ca::new());
+    let (cert_pem, key_pem) = authority.issue(1);
+    let cert = folder.file("cert.pem", &cert_pem);
+    let key = folder.file("key.pem", &key_pem);
+    let ca = folder.file("ca.pem", &authority.0.pem());
+    let other_key = folder.file("other-key.pem", &authority.issue(2).1);
+    let cut = folder.file("cut.pem", &key_pem[..key_pem.len() / 2]);
+    let hollow =
+        folder.file("hollow.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    let hollow_key = folder
+        .file("hollow-key.pem", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
+    let missing = folder.0.join("missing.pem");
+
+    for (text, words) in [
+        (refusal(&missing, &key, &ca), ["missing.pem", "cannot read"]),
+        (refusal(&cert, &missing, &ca), ["missing.pem", "cannot read"]),
+        (refusal(&cert, &key, &missing), ["missing.pem", "cannot read"]),
+        (refusal(&key, &key, &ca), ["key.pem", "no certificate"]),
+        (refusal(&cert, &key, &key), ["key.pem", "no certificate"]),
+        (refusal(&cert, &cert, &ca), ["cert.pem", "no private key"]),
+        (refusal(&cert, &cut, &ca), ["cut.pem", "no END line"]),
+        (refusal(&hollow, &key, &ca), ["hollow.pem", "cannot be used"]),
+        (refusal(&cert, &key, &hollow), ["hollow.pem", "cannot be used"]),
+        (refusal(&cert, &hollow_key, &ca), ["hollow-key.pem", "cannot be used"]),
+        (refusal(&cert, &other_key, &ca), ["other-key.pem", "is not the key of the certificate"]),
+    ] {
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    }
+    assert!(Tls::new(cert, key, ca).check(1).is_ok());
+}
+
+/// The files of node 1, whose certificate is as `change` wants it.
+fn files(folder: &Folder, ca: &Ca, change: impl FnOnce(&mut CertificateParams)) -> Tls {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new([dns_name(1)]).expect("a name");
+    change(&mut params);
+    let cert = params.signed_by(&key, &ca.0).expect("a certificate").pem();
+    let [cert, key, ca] = [("cert", cert), ("key", key.serialize_pem()), ("ca", ca.0.pem())]
+        .map(|(name, text)| folder.file(name, &text));
+    Tls::new(cert, key, ca)
+}
+
+#[test]
+fn a_certificate_that_every_peer_would_refuse_is_refused_with_the_reason_and_the_remedy() {
+    use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+    let (ca, folder) = (Ca::new(), Folder::new());
+    let refusal = |change: fn(&mut CertificateParams)| {
+        let refused = files(&folder, &ca, change).check(1).expect_err("refused");
+        assert!(matches!(refused, TlsError::Refused { .. }), "{refused}");
+        refused.to_string()
+    };
+    for (text, words) in [
+        (refusal(|it| it.not_after = rcgen::date_time_ymd(2020, 1, 1)), ["ended", "days ago"]),
+        (refusal(|it| it.not_before = rcgen::date_time_ymd(4000, 1, 1)), ["begins in", "clock"]),
+        (refusal(|it| it.extended_key_usages = vec![ServerAuth]), ["both", "client"]),
+        (refusal(|it| it.extended_key_usages = vec![ClientAuth]), ["both", "server"]),
+    ] {
+        assert!(text.contains("cert: ") && words.iter().all(|word| text.contains(word)), "{text}");
+    }
+    assert!(files(&folder, &ca, |_| {}).check(1).is_ok());
+}
+
+#[test]
+fn a_certificate_of_no_authority_in_the_file_is_refused() {
+    // One of another name, and one that has the name alone in common.
+    for other in [Ca::named("another"), Ca::new()] {
+        let (ca, folder) = (Ca::new(), Folder::new());
+        let mut files = files(&folder, &ca, |_| {});
+        assert!(files.check(1).is_ok());
+        files.ca = folder.file("other-ca", &other.0.pem());
+        let text = files.check(1).expect_err("refused").to_string();
+        assert!(text.contains("other-ca has signed it") && text.contains("keep both"), "{text}");
+        files.ca = folder.file("both", &[other.0.pem(), ca.0.pem()].concat());
+        assert!(files.check(1).is_ok());
+    }
+}
+
+#[test]
+fn a_node_with_anothers_certificate_is_told_so() {
+    let folder = Folder::new();
+    let files = files(&folder, &Ca::new(), |_| {});
+    for id in [0, 2, 11, u16::MAX] {
+        let refused = files.check(id).expect_err("refused");
+        assert!(matches!(&refused, TlsError::OtherNode { name, .. } if *name == dns_name(id)));
+    }
+}
+
+/// When peers will refuse node 1, in seconds since 1970.
+fn not_after(files: &Tls) -> u64 {
+    TlsContext::load(files, node(1)).expect("good files").not_after.as_secs()
+}
+
+fn seconds(year: i32) -> u64 {
+    rcgen::date_time_ymd(year, 1, 1).unix_timestamp().unsigned_abs()
+}
+
+#[test]
+fn the_end_is_that_of_the_certificate_or_of_one_between_it_and_the_authority() {
+    let (ca, folder) = (Ca::new(), Folder::new());
+    let own_end = |params: &mut CertificateParams| {
+        params.not_after = rcgen::date_time_ymd(2500, 1, 1);
+    };
+    assert_eq!(not_after(&files(&folder, &ca, own_end)), seconds(2500));
+
+    for (between_ends, end) in [(2600, 2500), (2400, 2400)] {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "between");
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        params.not_after = rcgen::date_time_ymd(between_ends, 1, 1);
+        let key = KeyPair::generate().expect("a key");
+        let between = params.signed_by(&key, &ca.0).expect("a certificate").pem();
+        let mut own = CertificateParams::new([dns_name(1)]).expect("a name");
+        own_end(&mut own);
+        let own_key = KeyPair::generate().expect("a key");
+        let own = own.signed_by(&own_key, &Issuer::new(params, key)).expect("a certificate").pem();
+        let files = Tls::new(
+            folder.file("chain", &[own, between].concat()),
+            folder.file("key", &own_key.serialize_pem()),
+            folder.file("ca", &ca.0.pem()),
+        );
+        assert_eq!(not_after(&files), seconds(end));
+    }
+}
+
+#[test]
+fn the_end_of_the_certificate_that_is_in_use_is_published() {
+    let (ca, folder, recorder) = (Ca::new(), Folder::new(), DebuggingRecorder::new());
+    let until =
+        |year| files(&folder, &ca, |params| params.not_after = rcgen::date_time_ymd(year, 1, 1));
+    let settings = Config::new("test", 1).peer(1, "127.0.0.1:1").ephemeral().settings();
+    let settings = settings.expect("it makes sense");
+    let published = |tls: &CurrentTls| {
+        let board = Board::new(&settings, Box::new(|| None), tls.clone());
+        metrics::with_local_recorder(&recorder, || board.show(0, ShardStatus::default()));
+        let found = recorder.snapshotter().snapshot().into_vec().into_iter().find_map(
+            |(key, _, _, value)| match value {
+                DebugValue::Gauge(value)
+                    if key.key().name() == "paxoslease_certificate_not_after_seconds" =>
+                {
+                    Some(value.into_inner() as u64)
+                }
+                _ => None,
+            },
+        );
+        found
+    };
+    assert_eq!(published(&CurrentTls::default()), None, "there is none in clear");
+    let tls = CurrentTls::load(Some(&until(2500)), node(1)).expect("good files");
+    assert_eq!(published(&tls), Some(seconds(2500)));
+    tls.reload(&until(2020), node(1)).expect_err("it has ended");
+    assert_eq!(published(&tls), Some(seconds(2500)));
+    tls.reload(&until(2600), node(1)).expect("good files");
+    assert_eq!(published(&tls), Some(seconds(2600)));
+}
