@@ -7,6 +7,7 @@ use paxoslease_wire::{Farewell, FrameKind, Hello};
 use super::peer::{Link, Peer};
 use super::{COMPLAINT_PAUSE, Counters, Drop, GUESTS_MAX, Peers, Who, kind_of};
 use crate::driver::sockets::{ConnId, Sockets};
+use crate::tls::dns_name;
 
 /// What became of a frame from somebody not greeted yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,19 +97,30 @@ impl Peers {
         if guest {
             self.say_hello(sockets, conn);
         }
-        let place = match self.admit(sockets, conn, hello) {
+        // Whoever cannot prove who it is says nothing about that node, whatever it says.
+        let is_itself = sockets.is_node(conn, hello.node);
+        let admitted = if is_itself {
+            self.admit(conn, hello)
+        } else {
+            Err(format!("its certificate is not for {}", dns_name(hello.node)))
+        };
+        let place = match admitted {
             Ok(place) => place,
             Err(why) => {
                 counters.dropped(Drop::Refused, 1);
                 let mut farewell = Vec::new();
                 Farewell::encode(&why, &mut farewell);
                 sockets.send(conn, &farewell);
-                if let Some(place) = self.place_of(hello.node) {
-                    self.complain(now, place, &format!("refused: {why}"));
-                } else if self.may_complain(now) {
-                    tracing::warn!(peer = %hello.node, %why, "peer refused");
+                let why = format!("refused: {why}");
+                let place = match self.who(conn) {
+                    Who::Peer(dialled) => Some(dialled),
+                    Who::Guest | Who::Nobody => self.place_of(hello.node).filter(|_| is_itself),
+                };
+                match place {
+                    Some(place) => self.complain(now, place, &why),
+                    None => self.complain_of_stranger(now, hello.node, &why),
                 }
-                self.hang_up(sockets, now, conn, &format!("refused: {why}"));
+                self.hang_up(sockets, now, conn, &why);
                 return Greeted::Closed;
             }
         };
@@ -125,22 +137,14 @@ impl Peers {
         Greeted::Up
     }
 
-    /// Whether a greeting will do; the peer's place.
-    fn admit(
-        &mut self,
-        sockets: &impl Sockets,
-        conn: ConnId,
-        hello: &Hello<'_>,
-    ) -> Result<usize, String> {
+    /// Whether the greeting of a node that is who it says will do; the peer's place.
+    fn admit(&mut self, conn: ConnId, hello: &Hello<'_>) -> Result<usize, String> {
         hello.check(&self.identity.hello()).map_err(|refused| refused.to_string())?;
         if let Who::Peer(place) = self.who(conn)
             && self.list[place].node != hello.node
         {
             let expected = self.list[place].node;
             return Err(format!("node {expected} was dialled and node {} answered", hello.node));
-        }
-        if !sockets.is_node(conn, hello.node) {
-            return Err(format!("its certificate is not for {}", certificate_name(hello.node)));
         }
         let place = match self.place_of(hello.node) {
             Some(place) => place,
@@ -164,28 +168,27 @@ impl Peers {
         Ok(self.add(Peer::new(own, node, None, false, Instant::ZERO)))
     }
 
-    /// Whether a stranger is worth a line: one that comes again and again must not fill the log.
-    fn may_complain(&mut self, now: Instant) -> bool {
-        let may = now >= self.complain_at;
-        if may {
+    /// Tells people of somebody who calls itself this node; one that comes again and again must
+    /// not fill the log.
+    fn complain_of_stranger(&mut self, now: Instant, claimed: NodeId, why: &str) {
+        if now >= self.complain_at {
             self.complain_at = now.after(COMPLAINT_PAUSE);
+            tracing::warn!(peer = %claimed, why, "peer refused, or somebody who claims to be it");
         }
-        may
     }
 
     /// Tells people once what is wrong with a peer, and again when it changes.
     fn complain(&mut self, now: Instant, place: usize, why: &str) {
-        if self.list[place].is_up() {
-            if self.may_complain(now) {
-                let peer = self.list[place].node;
-                tracing::warn!(%peer, why, "somebody else who claims to be this peer refused");
-            }
-            return;
-        }
         let peer = &mut self.list[place];
-        if peer.problem.as_deref() != Some(why) {
+        if peer.is_up() {
+            let node = peer.node;
+            return self.complain_of_stranger(now, node, why);
+        }
+        peer.problem = Some(why.to_owned());
+        let is_news = |(told, again_at): &(String, Instant)| told != why && now >= *again_at;
+        if peer.told.as_ref().is_none_or(is_news) {
             tracing::warn!(peer = %peer.node, why, "peer refused");
-            peer.problem = Some(why.to_owned());
+            peer.told = Some((why.to_owned(), now.after(COMPLAINT_PAUSE)));
         }
     }
 }
@@ -198,7 +201,143 @@ pub(crate) fn refusal_of(frame: &[u8]) -> String {
     }
 }
 
-/// What a node's certificate must be valid for.
-fn certificate_name(node: NodeId) -> String {
-    format!("node-{node}.paxoslease")
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use paxoslease_core::{Cell, Drift, Ttl};
+    use paxoslease_wire::ShardId;
+    use tracing::span;
+
+    use super::*;
+    use crate::driver::peers::{Identity, Manners};
+
+    /// Somebody at the door, with a certificate of the node it claims to be or of another.
+    struct Door {
+        is_proven: bool,
+    }
+
+    impl Sockets for Door {
+        fn dial(&mut self, _: NodeId, _: &str) -> ConnId {
+            ConnId(0)
+        }
+
+        fn send(&mut self, _: ConnId, bytes: &[u8]) -> usize {
+            bytes.len()
+        }
+
+        fn close(&mut self, _: ConnId) {}
+
+        fn is_node(&self, _: ConnId, _: NodeId) -> bool {
+            self.is_proven
+        }
+
+        fn hand_over(&mut self, _: ConnId, _: u16) {}
+    }
+
+    /// How many lines a log has that shows warnings.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<AtomicUsize>);
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+            *metadata.level() <= tracing::Level::WARN
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    fn node(id: u16) -> NodeId {
+        NodeId::new(id).expect("a node id")
+    }
+
+    fn identity(id: u16, cell_name: &str) -> Identity {
+        let cell = Cell::new(&[1, 2, 3].map(node), Ttl::MAX, Drift::NONE).expect("valid");
+        let (cell_name, shard) = (cell_name.to_owned(), ShardId::WHOLE);
+        Identity { cell_name, cell, node: node(id), boot: 1, shard }
+    }
+
+    /// Node 3, which dials its peers.
+    fn third() -> Peers {
+        let second = Duration::from_secs(1);
+        let manners = Manners { heartbeat: second, peer_timeout: second, queue_bytes_max: 0 };
+        let members = [1, 2, 3].map(|id| (node(id), String::new()));
+        Peers::new(identity(3, "ours"), manners, members, 1, Instant::ZERO)
+    }
+
+    /// What is said to be wrong with a node.
+    fn problem(peers: &Peers, id: u16) -> Option<String> {
+        let found = peers.status(Instant::ZERO).into_iter().find(|peer| peer.node == id);
+        found.expect("a peer").problem
+    }
+
+    /// Somebody comes a hundred times, now as of one cell, now as of another. How many lines that
+    /// makes.
+    fn lines_about(peers: &mut Peers, claimed: u16, is_proven: bool, now: Instant) -> usize {
+        let (lines, mut counters) = (Lines::default(), Counters::new());
+        tracing::subscriber::with_default(lines.clone(), || {
+            for number in 0..100 {
+                let mut hello = Vec::new();
+                identity(claimed, &format!("cell-{}", number % 2)).hello().encode(&mut hello);
+                let (door, conn) = (&mut Door { is_proven }, ConnId(7));
+                peers.accepted(door, now, conn);
+                let greeted = peers.greeted(door, now, conn, &hello, &mut counters);
+                assert_eq!(greeted, Greeted::Closed);
+            }
+        });
+        lines.0.load(Ordering::SeqCst)
+    }
+
+    #[test]
+    fn who_cannot_prove_to_be_a_node_says_nothing_about_it_and_fills_no_log() {
+        let mut peers = third();
+        assert_eq!(lines_about(&mut peers, 2, false, Instant::ZERO), 1);
+        assert_eq!(lines_about(&mut peers, 1, false, Instant::ZERO), 0, "not so soon again");
+        assert_eq!((problem(&peers, 1), problem(&peers, 2)), (None, None));
+        let later = Instant::ZERO.after(COMPLAINT_PAUSE);
+        assert_eq!(lines_about(&mut peers, 2, false, later), 1);
+    }
+
+    #[test]
+    fn a_node_that_is_refused_over_and_over_is_shown_with_its_problem_and_fills_no_log() {
+        let mut peers = third();
+        assert_eq!(lines_about(&mut peers, 2, false, Instant::ZERO), 1);
+        assert_eq!(lines_about(&mut peers, 2, true, Instant::ZERO), 1, "strangers hide nobody");
+        let shown = problem(&peers, 2).expect("refused");
+        assert!(shown.contains("cell-1"), "the latest: {shown}");
+        assert_eq!(problem(&peers, 1), None);
+        let later = Instant::ZERO.after(COMPLAINT_PAUSE);
+        assert_eq!(lines_about(&mut peers, 2, true, later), 1, "it has changed");
+    }
+
+    #[test]
+    fn who_answers_for_another_node_is_a_problem_of_the_one_that_was_dialled() {
+        let (mut peers, mut door) = (third(), Door { is_proven: false });
+        let now = Instant::ZERO;
+        let place = peers.place_of(node(2)).expect("a peer");
+        peers.set_who(ConnId(5), Who::Peer(place));
+        peers.connected(&mut door, now, ConnId(5));
+        let mut hello = Vec::new();
+        identity(1, "ours").hello().encode(&mut hello);
+        peers.greeted(&mut door, now, ConnId(5), &hello, &mut Counters::new());
+        let shown = problem(&peers, 2).expect("refused");
+        assert!(shown.contains("not for node-1.paxoslease"), "{shown}");
+        assert_eq!(problem(&peers, 1), None);
+    }
 }

@@ -55,6 +55,8 @@ pub(super) struct Peer {
     quarantined: bool,
     quarantine_until: Instant,
     pub(super) problem: Option<String>,
+    /// What people were last told about it since it was up, and when they may be told more.
+    pub(super) told: Option<(String, Instant)>,
 }
 
 impl Peer {
@@ -79,6 +81,7 @@ impl Peer {
             quarantined: false,
             quarantine_until: Instant::ZERO,
             problem: None,
+            told: None,
         }
     }
 
@@ -110,7 +113,7 @@ impl Peer {
             }
         }
         self.link = Link::Up { conn, heard_at: now, pinged_at: Instant::ZERO };
-        self.problem = None;
+        (self.problem, self.told) = (None, None);
     }
 
     pub(super) fn is_boot_over(&self, boot: u64) -> bool {
