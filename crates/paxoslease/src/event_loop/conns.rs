@@ -2,6 +2,8 @@
 //! broken, what belongs to another shard.
 
 mod deadlines;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -2,17 +2,19 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use paxoslease::Tls;
+use paxoslease::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Service};
+use paxoslease::{ClientTls, Node, Tls, block_on};
 use paxoslease_wire::Hello;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use crate::cell;
 use crate::support::{Drops, PROPOSER, Peer, connect, frame, start};
 
 /// An authority, in a folder of its own.
@@ -114,4 +116,57 @@ fn a_certificate_does_not_make_nonsense_of_a_peer_count() {
     liar.is_hung_up_on();
     refused.wait_for(1);
     cell.serves();
+}
+
+/// Serves clients by listening to them.
+struct Silent;
+
+impl FrontEnd for Silent {
+    fn accepted(&mut self, _: &mut Desk<'_>, _: ConnId) {}
+
+    fn received(&mut self, _: &mut Desk<'_>, _: ConnId, bytes: &[u8]) -> usize {
+        bytes.len()
+    }
+
+    fn writable(&mut self, _: &mut Desk<'_>, _: ConnId) {}
+
+    fn closed(&mut self, _: &mut Desk<'_>, _: ConnId) {}
+
+    fn answered(&mut self, _: &mut Desk<'_>, _: u64, _: Answer) {}
+
+    fn hinted(&mut self, _: &mut Desk<'_>, _: &Hint) {}
+
+    fn tick(&mut self, _: &mut Desk<'_>) {}
+
+    fn flush(&mut self, _: &mut Desk<'_>) {}
+
+    fn next_at(&self) -> Option<Instant> {
+        None
+    }
+
+    fn leave(&mut self, _: &mut Desk<'_>) {}
+
+    fn is_done(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_client_that_does_not_finish_its_handshake_is_cut_off_and_counted() {
+    let authority = Authority::new("hostile-client");
+    let refused = Drops::of("tls");
+    let bind = || TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (peers, clients) = (bind(), bind());
+    let [own, address] = [&peers, &clients].map(|it| it.local_addr().expect("bound").to_string());
+    let tls = authority.certify(1).clients(ClientTls::Server);
+    let config = cell::config(&[own], 1).shards(1).tls(tls);
+    let front = Box::new(|_| Box::new(Silent) as Box<dyn FrontEnd>);
+    let service = Service { clients: Some(clients), front, recorder: None };
+    let _node = block_on(Node::start_with(config, Some(peers), service)).expect("starts");
+    // One says nothing at all, the other half of a greeting.
+    let (mut silent, mut slow) = (Peer(connect(&address)), Peer(connect(&address)));
+    assert!(slow.say(&[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]));
+    silent.is_hung_up_on();
+    slow.is_hung_up_on();
+    refused.wait_for(2);
 }

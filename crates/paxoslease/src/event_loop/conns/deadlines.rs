@@ -9,9 +9,10 @@ use super::{Conns, Kind};
 use crate::driver::ConnId;
 
 /// How long a client may take for its TLS handshake, and for reading the last that it is sent.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Clients that are told the rest at their leisure; more of them are cut off.
-const LEAVING_MAX: usize = 64;
+pub(super) const LEAVING_MAX: usize = 64;
+
 impl Conns {
     /// A client is to get over its handshake in time.
     pub(super) fn expect(&mut self, id: ConnId, serial: u64) {
