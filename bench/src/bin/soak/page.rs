@@ -60,7 +60,8 @@ pub(crate) fn write(
         .map(|node| format!("{:+.2}", hourly_growth_mib(minutes, node)))
         .collect();
     page.say(&format!(
-        "A line through the memory of the minutes after the first rises by {} MiB an hour.",
+        "Memory after the first minute rises by {} MiB an hour: medians of the slopes between \
+         any two minutes.",
         growth.join(", ")
     ));
     let step = minutes.len().div_ceil(ROWS_MAX).max(1);

@@ -1,5 +1,5 @@
-//! Whether anything grew: a line through the memory of all minutes, and for the rest the last
-//! quarter of a run held against the first.
+//! Whether anything grew: the slope of memory over all minutes, and for the rest the last quarter
+//! of a run held against the first.
 //!
 //! Medians, because a machine that others use has bad minutes. The first minute is left out: a
 //! node that starts has yet to make its buffers.
@@ -60,21 +60,23 @@ pub(crate) fn hourly_growth_mib(minutes: &[Minute], node: usize) -> f64 {
     mib(growth(&minutes[1.min(minutes.len())..], node) * 60.0)
 }
 
-/// Bytes a minute: the slope of the line nearest to a node's memory.
+/// Bytes a minute: the median of the slopes between any two minutes (Theil and Sen). A leak tilts
+/// all of them; a buffer that had to grow once, in a bad minute, only those across that minute.
 fn growth(minutes: &[Minute], node: usize) -> f64 {
-    let count = minutes.len() as f64;
-    let rss = || minutes.iter().map(|minute| minute.nodes[node].rss as f64);
-    let (middle, mean) = ((count - 1.0) / 2.0, rss().sum::<f64>() / count);
-    let offsets = || (0..minutes.len()).map(|place| place as f64 - middle);
-    let spread: f64 = offsets().map(|offset| offset * offset).sum();
-    if spread == 0.0 {
-        return 0.0;
-    }
-    offsets().zip(rss()).map(|(offset, rss)| offset * (rss - mean)).sum::<f64>() / spread
+    let rss: Vec<f64> = minutes.iter().map(|minute| minute.nodes[node].rss as f64).collect();
+    let slopes = (1..rss.len()).flat_map(|to| {
+        let slope = |from: usize| (rss[to] - rss[from]) / (to - from) as f64;
+        (0..to).map(slope).collect::<Vec<_>>()
+    });
+    let slopes: Vec<f64> = slopes.collect();
+    if slopes.is_empty() { 0.0 } else { middle(slopes) }
 }
 
 fn median(minutes: &[Minute], figure: impl Fn(&Minute) -> f64) -> f64 {
-    let mut figures: Vec<f64> = minutes.iter().map(figure).collect();
+    middle(minutes.iter().map(figure).collect())
+}
+
+fn middle(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
@@ -116,6 +118,8 @@ mod tests {
         assert_eq!(of(&leaky), ["node 2 grows by 1.88 MiB an hour"]);
         let noisy = run(60, |number, minute| minute.nodes[1].rss += u64::from(number % 2) << 20);
         assert_eq!(of(&noisy), [""; 0]);
+        let step = run(60, |number, minute| minute.nodes[1].rss += u64::from(number > 20) << 22);
+        assert_eq!(of(&step), [""; 0]);
     }
 
     #[test]
