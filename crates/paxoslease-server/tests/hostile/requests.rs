@@ -103,4 +103,6 @@ fn names_and_holders_at_their_limits_are_taken_and_above_them_refused() {
         let heard = ask(name, holder);
         assert!(heard.starts_with(error), "{heard:?}");
     }
+    cell.wait_for_limit(0, "name", 3);
+    cell.wait_for_limit(0, "holder", 2);
 }

@@ -58,14 +58,10 @@ impl Raw {
         self.0.write_all(bytes).is_ok()
     }
 
-    /// Says it again and again, up to so many bytes, for as long as that is taken at once.
-    pub(crate) fn stuff(&mut self, bytes: &[u8], most: usize) {
-        self.0.set_write_timeout(Some(Duration::from_millis(200))).expect("not zero");
-        for _ in 0..most / bytes.len() {
-            if self.0.write_all(bytes).is_err() {
-                return;
-            }
-        }
+    /// Says it so often; whether all of it was taken, before nothing was for a while.
+    pub(crate) fn stuff(&mut self, bytes: &[u8], times: usize) -> bool {
+        self.0.set_write_timeout(Some(Duration::from_secs(1))).expect("not zero");
+        (0..times).all(|_| self.0.write_all(bytes).is_ok())
     }
 
     pub(crate) fn end(&self) {

@@ -1,6 +1,6 @@
 //! A client that says exactly what it is told to.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ pub(crate) use cell::Cell;
 
 /// How long a test waits for what must come. Never what it waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A server that takes nothing for this long does not listen.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
 
 impl Cell {
     /// A client of one of them.
@@ -134,6 +136,25 @@ impl Client {
         self.socket.write_all(bytes).expect("sends");
     }
 
+    /// Sends until nothing was taken for a while; says how much was.
+    pub(crate) fn send_until_stuck(&mut self, bytes: &[u8]) -> usize {
+        self.socket.set_write_timeout(Some(STUCK_AFTER)).expect("not zero");
+        let mut said = 0;
+        while said < bytes.len() {
+            match self.socket.write(&bytes[said..]) {
+                Ok(len) => said += len,
+                Err(error)
+                    if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) =>
+                {
+                    break;
+                }
+                Err(error) => panic!("sends: {error}"),
+            }
+        }
+        self.socket.set_write_timeout(None).expect("an option of every socket");
+        said
+    }
+
     pub(crate) fn send(&mut self, command: &[&str]) {
         let args: Vec<&[u8]> = command.iter().map(|arg| arg.as_bytes()).collect();
         let mut bytes = Vec::new();
@@ -153,7 +174,7 @@ impl Client {
             match self.socket.read(&mut bytes) {
                 Ok(0) => return None,
                 Ok(len) => self.unread.extend_from_slice(&bytes[..len]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
                 Err(error) => panic!("nothing came: {error}"),
             }
         }
