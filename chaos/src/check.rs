@@ -8,8 +8,10 @@
 
 mod beliefs;
 mod counts;
+mod enough;
 mod gaps;
 mod health;
+mod kept;
 mod liveness;
 mod releases;
 mod requests;
@@ -21,12 +23,13 @@ mod writes;
 use std::fmt;
 use std::time::Duration;
 
+pub(crate) use counts::contended;
 pub use counts::{Counts, Tally};
 pub use gaps::{Gap, Gaps};
 pub use health::{FaultSpan, Health};
-pub use tenures::Tenure;
+pub use tenures::{Over, Tenure};
 
-use crate::log::{Event, Nanos};
+use crate::log::{Event, Nanos, What};
 use requests::Request;
 
 /// What a healthy cell owes its clients, on the machine it runs on.
@@ -36,11 +39,20 @@ pub struct Bounds {
     pub available: Duration,
     /// How long after the last fault a cell counts as healthy again.
     pub settle: Duration,
+    /// How long after healing every client must have been heard of.
+    pub silence: Duration,
+    /// The longest time without any grant while nothing is broken.
+    pub idle: Duration,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { available: Duration::from_secs(3), settle: Duration::from_secs(10) }
+        Self {
+            available: Duration::from_secs(3),
+            settle: Duration::from_secs(10),
+            silence: Duration::from_secs(15),
+            idle: Duration::from_secs(3),
+        }
     }
 }
 
@@ -61,8 +73,18 @@ pub enum Rule {
     ReleasesAreKept,
     /// A name that was given back was not granted to whoever waited for it.
     ReleasedIsAvailable,
+    /// Somebody was told, before its belief was over, that its tenure was.
+    LeasesAreKept,
     /// A name was not granted again after everything was mended.
     HealedIsGranted,
+    /// A node granted nothing, or took nothing back, after everything was mended.
+    EveryNodeServes,
+    /// A client was not heard of after everything was mended.
+    ClientsAreHeard,
+    /// Nothing was granted for long, though nothing was broken.
+    HealthyIsGranted,
+    /// Too little happened for the verdict to mean anything.
+    RunShowsEnough,
 }
 
 impl fmt::Display for Rule {
@@ -75,7 +97,12 @@ impl fmt::Display for Rule {
             Self::HoldersMayWrite => "a holder's write was refused",
             Self::ReleasesAreKept => "denied by a tenure that was given back",
             Self::ReleasedIsAvailable => "given back and not available",
+            Self::LeasesAreKept => "a lease was forgotten",
             Self::HealedIsGranted => "not granted after healing",
+            Self::EveryNodeServes => "a node that does not serve after healing",
+            Self::ClientsAreHeard => "a client that fell silent",
+            Self::HealthyIsGranted => "no grant though nothing was broken",
+            Self::RunShowsEnough => "the run shows too little",
         })
     }
 }
@@ -108,39 +135,92 @@ pub struct Verdict {
     pub gaps: Vec<Gaps>,
     /// How much happened, by kind of client.
     pub counts: Counts,
-    /// The first and the last instant that was logged.
+    /// The first instant that was logged, and the last that counts.
     pub span: (Nanos, Nanos),
-    /// How many times a cell was declared healed, and for how many (name, healing) pairs a grant
-    /// was demanded.
-    pub healings: (u64, u64),
+    /// How much there was to judge.
+    pub judged: Judged,
+}
+
+impl Verdict {
+    /// How many violations of a rule there are.
+    #[must_use]
+    pub fn count(&self, rule: Rule) -> usize {
+        self.violations.iter().filter(|violation| violation.rule == rule).count()
+    }
+}
+
+/// How often a rule that needs an occasion had one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Judged {
+    /// How many times everything was declared mended.
+    pub healings: u64,
+    /// Names that had to be granted again, in all healings.
+    pub names: u64,
+    /// Nodes that had to serve, in all healings.
+    pub nodes: u64,
+    /// Healings in which every client had to be heard of.
+    pub clients: u64,
+    /// Releases that somebody waited for, with nothing else in the way.
+    pub releases: u64,
+    /// The longest that anybody waited after such a release.
+    pub longest_wait: Nanos,
+    /// How long nothing was broken, nor had been shortly before.
+    pub healthy: Nanos,
+}
+
+/// What there is to judge by.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    events: &'a [Event],
+    /// By the begin of the belief.
+    tenures: &'a [Tenure],
+    requests: &'a [Request],
+    health: &'a Health,
+    bounds: Bounds,
+    /// The last instant that counts.
+    last: Nanos,
 }
 
 /// Judges a run by its events, which are in the order of time.
 #[must_use]
 pub fn judge(events: &[Event], bounds: Bounds) -> Verdict {
-    let span = span(events);
+    let closed = events.iter().find(|event| event.what == What::Closed);
+    let span = span(events, closed);
     let tenures = tenures::collect(events);
     let requests = requests::collect(events);
     let health = Health::of(events, span.1, nanos(bounds.settle));
+    let run = Run {
+        events,
+        tenures: &tenures,
+        requests: &requests,
+        health: &health,
+        bounds,
+        last: span.1,
+    };
+    let mut judged = Judged::default();
     let mut violations = beliefs::violations(&tenures);
     violations.extend(writes::violations(events, &tenures));
-    violations.extend(releases::violations(&tenures, &requests, &health, bounds, span.1));
-    let (unheard, healings) = liveness::violations(events, &tenures, &requests, &health, span.1);
-    violations.extend(unheard);
-    violations.sort_by_key(|violation| violation.at);
-    let gaps = gaps::by_fault(&tenures, &health, span);
+    violations.extend(kept::violations(run));
+    violations.extend(releases::violations(run, &mut judged));
+    violations.extend(run.liveness(&mut judged));
+    let gaps = gaps::by_fault(run, span);
     let counts = counts::count(events, &tenures);
-    Verdict { violations, tenures, health, gaps, counts, span, healings }
+    if closed.is_some() {
+        violations.extend(enough::violations(&counts, &judged, &health, span.1));
+    }
+    violations.sort_by_key(|violation| violation.at);
+    Verdict { violations, tenures, health, gaps, counts, span, judged }
 }
 
 /// Beliefs may reach beyond the last thing that happened; a run does not.
-fn span(events: &[Event]) -> (Nanos, Nanos) {
+fn span(events: &[Event], closed: Option<&Event>) -> (Nanos, Nanos) {
     let first = events.first().map_or(0, |event| event.at);
-    (first, events.last().map_or(first, |event| event.at))
+    (first, closed.or(events.last()).map_or(first, |event| event.at))
 }
 
 /// Nanoseconds, for people.
-pub(crate) fn spoken(nanos: Nanos) -> String {
+#[must_use]
+pub fn spoken(nanos: Nanos) -> String {
     match nanos {
         0..10_000 => format!("{nanos} ns"),
         10_000..10_000_000 => format!("{:.0} us", nanos as f64 / 1e3),

@@ -26,7 +26,7 @@ use signal_hook::consts::{SIGINT, SIGKILL, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::log::{EXTENSION, Kind};
-use scene::{Manner, Scene};
+use scene::Scene;
 
 /// What a client is started with.
 #[derive(clap::Parser, Clone, Debug)]
@@ -47,6 +47,19 @@ pub struct Options {
     /// What it asks for
     #[arg(long, value_delimiter = ',', required = true)]
     pub names: Vec<String>,
+
+    /// What it is there for
+    #[arg(long, value_enum, default_value_t = Manner::Contend)]
+    pub manner: Manner,
+
+    /// The node its only endpoint belongs to, if it has no other
+    #[arg(long, value_name = "NODE")]
+    pub through: Option<u16>,
+
+    /// How many parts per million its own clock is too fast; heeded by those that count their time
+    /// by hand, over RESP and HTTP
+    #[arg(long, allow_negative_numbers = true, default_value_t = 0)]
+    pub clock_ppm: i64,
 
     /// Draws what it does
     #[arg(long)]
@@ -89,6 +102,19 @@ pub struct Options {
     pub stubborn: bool,
 }
 
+/// What a client is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Manner {
+    /// To want what others want, and to leave in every way there is.
+    Contend,
+    /// To hand one name on among those who all wait for it and never leave: what is given back
+    /// must be the next one's at once.
+    Wait,
+    /// To take a name that nobody else wants, for a moment, over and over: a node that works grants
+    /// it, so the times without a grant are the cell's and not those of patient holders.
+    Probe,
+}
+
 /// Which process of a client this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Part {
@@ -117,33 +143,13 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 fn work(options: &Options) -> Result<()> {
-    let mut scene = Scene::begin(options, Manner::Contend)?;
+    let mut scene = Scene::begin(options)?;
     match options.kind {
         Kind::Library => library::work(&mut scene),
-        Kind::Resp => {
-            probe(options)?;
-            bare::work(&mut scene, resp::Resp::new(options))
-        }
+        Kind::Resp => bare::work(&mut scene, resp::Resp::new(options)),
         Kind::Http => bare::work(&mut scene, http::Http::new(options)),
         Kind::Lock => lock::work(&mut scene),
     }
-}
-
-/// A probe beside the worker, on a thread of its own; a worker whose probe fails has failed.
-fn probe(options: &Options) -> Result<()> {
-    let stem = options.log.file_stem().unwrap_or_default().to_string_lossy();
-    let log = options.log.with_file_name(format!("{stem}-probe")).with_extension(EXTENSION);
-    let options = Options { id: format!("{}.probe", options.id), log, ..options.clone() };
-    let work = move || {
-        let probed = Scene::begin(&options, Manner::Probe)
-            .and_then(|mut scene| bare::work(&mut scene, resp::Resp::new(&options)));
-        if let Err(error) = probed {
-            eprintln!("error: {error:#}");
-            exit(1);
-        }
-    };
-    thread::Builder::new().name("probe".to_owned()).spawn(work)?;
-    Ok(())
 }
 
 /// Starts workers until it is asked to stop, or whoever started it is gone.
@@ -218,12 +224,15 @@ impl Options {
     /// This binary, with these options.
     fn arguments(&self) -> Vec<std::ffi::OsString> {
         let part = clap::ValueEnum::to_possible_value(&self.part).expect("none is hidden");
+        let manner = clap::ValueEnum::to_possible_value(&self.manner).expect("none is hidden");
         let mut arguments: Vec<std::ffi::OsString> = Vec::new();
         let texts = [
             ("--kind", self.kind.to_string()),
             ("--id", self.id.clone()),
             ("--endpoints", self.endpoints.join(",")),
             ("--names", self.names.join(",")),
+            ("--manner", manner.get_name().to_owned()),
+            ("--clock-ppm", self.clock_ppm.to_string()),
             ("--seed", self.seed.to_string()),
             ("--ttl-max-ms", self.ttl_max_ms.to_string()),
             ("--drift-ppm", self.drift_ppm.to_string()),
@@ -237,6 +246,9 @@ impl Options {
         }
         arguments.extend(["--log".into(), self.log.clone().into()]);
         arguments.extend(["--paxoslease".into(), self.paxoslease.clone().into()]);
+        if let Some(node) = self.through {
+            arguments.extend(["--through".into(), node.to_string().into()]);
+        }
         arguments.extend(self.stubborn.then(|| "--stubborn".into()));
         arguments
     }

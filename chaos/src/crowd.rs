@@ -1,6 +1,7 @@
-//! The clients as processes: one of every kind in every group, each with a log of its own for
-//! every time it is started. What they do and believe is theirs; here they are started, paused
-//! and killed.
+//! The clients as processes, each with a log of its own for every time it is started: contenders
+//! of every kind in every group, which faults pause and kill; some that hand a name on among
+//! themselves; and for every node one that speaks to no other. What they do and believe is theirs;
+//! here they are started, paused and killed.
 
 use std::path::PathBuf;
 
@@ -29,7 +30,7 @@ pub struct Manner {
     pub nodes: u16,
     /// How many groups they are in.
     pub groups: u16,
-    /// What they want.
+    /// What contenders want.
     pub names: Vec<String>,
     /// The longest lease, in milliseconds.
     pub ttl_max_ms: u128,
@@ -43,7 +44,19 @@ pub struct Manner {
     pub logs: PathBuf,
 }
 
+/// What is handed on.
+const HANDED: &str = "handed";
+
+/// What one of them is there for.
+#[derive(Clone, Copy)]
+enum Role {
+    Contend,
+    Wait,
+    Through(u16),
+}
+
 struct Client {
+    role: Role,
     kind: Kind,
     group: u16,
     process: Option<Process>,
@@ -59,20 +72,34 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// One client of every kind in every group; nobody runs yet.
+    /// Nobody runs yet.
     #[must_use]
     pub fn new(manner: Manner) -> Self {
-        let groups = 1..=manner.groups;
-        let clients = groups.flat_map(|group| {
-            Kind::ALL.map(|kind| Client { kind, group, process: None, starts: 0 })
+        let group = |place: u16| 1 + place % manner.groups;
+        let client = |role, kind, group| Client { role, kind, group, process: None, starts: 0 };
+        let contenders = (1..=manner.groups)
+            .flat_map(|group| Kind::ALL.map(|kind| client(Role::Contend, kind, group)));
+        // `lock` does not say that it was granted anything until its command runs.
+        let patient = [Kind::Library, Kind::Resp, Kind::Http];
+        let waiters =
+            (0..).zip(patient).map(|(place, kind)| client(Role::Wait, kind, group(place)));
+        let probes = (1..=manner.nodes).map(|node| {
+            let kind = if node % 2 == 0 { Kind::Http } else { Kind::Resp };
+            client(Role::Through(node), kind, group(node))
         });
-        let clients = clients.collect();
+        let clients = contenders.chain(waiters).chain(probes).collect();
         Self { manner, clients, bugs: Vec::new() }
     }
 
     /// All numbers.
     pub fn ids(&self) -> impl Iterator<Item = u16> + use<> {
         1..=self.clients.len() as u16
+    }
+
+    /// The numbers from 1 to this are those of contenders, whom faults may break.
+    #[must_use]
+    pub fn contenders(&self) -> u16 {
+        self.clients.iter().filter(|client| matches!(client.role, Role::Contend)).count() as u16
     }
 
     fn client(&mut self, id: u16) -> &mut Client {
@@ -90,19 +117,32 @@ impl Crowd {
             return Ok(());
         }
         client.starts += 1;
-        let (kind, starts) = (client.kind, client.starts);
-        let place = Place::Clients(client.group);
+        let Client { role, kind, group, starts, .. } = *client;
+        let place = Place::Clients(group);
         let door = match kind {
             Kind::Library | Kind::Resp | Kind::Lock => Door::Clients,
             Kind::Http => Door::Http,
         };
-        let endpoints = (1..=manner.nodes).map(|node| network.address(place, node, door));
+        let (nodes, what, names) = match role {
+            Role::Contend => (1..=manner.nodes, "contend", manner.names.join(",")),
+            Role::Wait => (1..=manner.nodes, "wait", HANDED.to_owned()),
+            Role::Through(node) => (node..=node, "probe", format!("node-{node}")),
+        };
+        let endpoints = nodes.map(|node| network.address(place, node, door));
         let mut command = network.command(place, &manner.binary);
         // One group of processes each, so that what it started is paused and killed with it.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.args(["--kind", &kind.to_string(), "--id", &format!("{kind}-{id}.{starts}")]);
         command.args(["--endpoints", &endpoints.collect::<Vec<_>>().join(",")]);
-        command.args(["--names", &manner.names.join(",")]);
+        command.args(["--names", &names, "--manner", what]);
+        if let Role::Through(node) = role {
+            command.args(["--through", &node.to_string()]);
+        }
+        // As far off as is allowed, one way or the other: nodes are, too, and there are two clocks
+        // in every margin.
+        let most = i64::from(manner.drift_ppm.saturating_sub(1));
+        let ppm = if group % 2 == 0 { most } else { -most };
+        command.args(["--clock-ppm", &ppm.to_string()]);
         command.args(["--seed", &(manner.seed ^ u64::from(id) << 32 ^ starts << 48).to_string()]);
         command.args(["--ttl-max-ms", &manner.ttl_max_ms.to_string()]);
         command.args(["--drift-ppm", &manner.drift_ppm.to_string()]);

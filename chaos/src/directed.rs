@@ -86,10 +86,20 @@ fn silenced(plan: &Plan) -> Vec<Round> {
 }
 
 fn entry(fault: Fault, begin_at: Duration, len: Duration) -> Entry {
-    Entry { fault, begin_at, end_at: begin_at + len }
+    Entry { fault, episode: 0, begin_at, end_at: begin_at + len }
 }
 
-fn round(entries: Vec<Entry>, least: Duration) -> Round {
+/// Faults of one kind are steps of one.
+fn round(mut entries: Vec<Entry>, least: Duration) -> Round {
+    let mut kinds: Vec<&str> = Vec::new();
+    for entry in &mut entries {
+        let kind = entry.fault.kind();
+        let place = kinds.iter().position(|other| *other == kind).unwrap_or(kinds.len());
+        entry.episode = place as u64;
+        if place == kinds.len() {
+            kinds.push(kind);
+        }
+    }
     let len = entries.iter().map(|entry| entry.end_at).max().unwrap_or_default();
     Round { entries, len: len.max(least) }
 }

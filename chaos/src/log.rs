@@ -9,10 +9,10 @@
 //! *Why a crash hides nothing.* [`What::Asked`] is written before a request leaves; a request whose
 //! answer never came gives no belief. [`What::Held`] is written after the answer and before
 //! anything is done with it, so that every deed of a holder is preceded by its belief.
-//! [`What::Ended`] is written before a release leaves (P6). Where a belief can end without the
-//! client's doing (the library's thread, the end of a process), it is logged only up to the last
-//! instant at which it was seen to hold, by [`Log::extend`]; where only the clock ends it (RESP
-//! and HTTP), up to the end that the clock rule gives (T2), in advance.
+//! [`What::Ended`] is written before a release leaves (P6). Where only the clock ends a belief it
+//! is logged up to the end that the clock rule gives (T2), in advance: by RESP and HTTP, and by
+//! the library up to where its thread may give up by itself. What it is seen to hold beyond that,
+//! and a command that ends when it is killed, is logged up to the last look, by [`Log::extend`].
 
 mod reading;
 
@@ -104,6 +104,9 @@ pub enum What {
         kind: Kind,
         /// Draws what it does.
         seed: u64,
+        /// The only node it speaks to, if there is such a one.
+        #[serde(default)]
+        through: Option<u16>,
     },
     /// A client is about to send a request for a lease.
     Asked(Ask),
@@ -158,6 +161,21 @@ pub enum What {
         /// The tenure that is over.
         fence: u64,
     },
+    /// The cell said that a tenure was over already, to whoever wanted to keep it or give it back.
+    Over {
+        /// To whom.
+        client: String,
+        /// What is not held.
+        name: String,
+        /// The answer to which of this client's requests it was.
+        attempt: u64,
+        /// The tenure.
+        fence: u64,
+        /// What was tried.
+        deed: Deed,
+        /// When that left.
+        asked_at: Nanos,
+    },
     /// The fenced store took or refused a write.
     Write {
         /// Who wrote.
@@ -173,7 +191,8 @@ pub enum What {
     },
     /// Something was broken, or mended.
     Fault {
-        /// Which fault: the same for its begin and its end.
+        /// Which fault: the same for its begin and its end, and for all steps of one that comes
+        /// in steps.
         id: u64,
         /// The kind of fault, as reports count them.
         what: String,
@@ -182,6 +201,13 @@ pub enum What {
         /// Whether it begins or ends.
         phase: Phase,
     },
+    /// The machine itself stood still until now.
+    Stalled {
+        /// Since when.
+        from: Nanos,
+    },
+    /// The run is over, and clients are about to be ended: what comes later proves nothing.
+    Closed,
     /// Everything is mended. From here on every name must be granted again within the bound.
     Healed {
         /// The bound, in nanoseconds.
@@ -194,6 +220,28 @@ pub enum What {
         /// How it stands now.
         state: NodeState,
     },
+}
+
+impl What {
+    /// Who wrote it down, if that was a client.
+    #[must_use]
+    pub fn client(&self) -> Option<&str> {
+        match self {
+            Self::Asked(ask) | Self::Denied { ask, .. } => Some(&ask.client),
+            Self::Held(belief) => Some(&belief.client),
+            Self::Began { client, .. }
+            | Self::Failed { client, .. }
+            | Self::Ended { client, .. }
+            | Self::Over { client, .. }
+            | Self::ReleaseAcknowledged { client, .. } => Some(client),
+            Self::Write { .. }
+            | Self::Fault { .. }
+            | Self::Stalled { .. }
+            | Self::Closed
+            | Self::Healed { .. }
+            | Self::Node { .. } => None,
+        }
+    }
 }
 
 /// A request for a lease.
@@ -276,8 +324,6 @@ pub enum Phase {
 pub enum NodeState {
     /// It was started.
     Started,
-    /// It said that it serves.
-    Ready,
     /// It was asked to stop, and did.
     Stopped,
     /// It was killed.
@@ -325,13 +371,13 @@ impl Log {
         self.append(&line)
     }
 
-    /// Writes down that a belief was seen to hold at `belief.until`. Where the line before says the
-    /// same of an earlier instant it is overwritten, so that looking often costs no space.
+    /// Writes down that a belief was seen to hold at `at`. Where the line before says the same of an
+    /// earlier instant it is overwritten, so that looking often costs no space.
     ///
     /// # Errors
     /// As for [`Self::write`].
-    pub fn extend(&mut self, belief: Belief) -> io::Result<()> {
-        let (name, fence, at) = (belief.name.clone(), belief.fence, belief.until);
+    pub fn extend(&mut self, at: Nanos, belief: Belief) -> io::Result<()> {
+        let (name, fence) = (belief.name.clone(), belief.fence);
         let mut line = line(&Event { at, what: What::Held(belief) });
         if let Some((begin, len, of, tenure)) = &self.open
             && (of, *tenure) == (&name, fence)
@@ -421,12 +467,12 @@ mod tests {
         let mut log = Log::create(&path).expect("a log");
         let lines = || fs::read_to_string(&path).expect("text").lines().count();
         for until in [1_000, 1_001, 999] {
-            log.extend(belief(until)).expect("written");
+            log.extend(until, belief(until)).expect("written");
         }
         assert_eq!(lines(), 1);
         log.write_at(1_002, What::Healed { bound: 1 }).expect("written");
-        log.extend(belief(1_003)).expect("written");
-        log.extend(belief(10_000)).expect("longer than before, so a line of its own");
+        log.extend(1_003, belief(1_003)).expect("written");
+        log.extend(1_004, belief(10_000)).expect("longer than before, so a line of its own");
         assert_eq!(lines(), 4);
         let events = read(&folder.0).expect("read").events;
         let until: Vec<Nanos> = events

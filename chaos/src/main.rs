@@ -3,24 +3,33 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, exit};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use paxoslease_bench::process::{self, paxoslease_beside_this};
-use paxoslease_chaos::check::{self, Bounds, Rule};
+use paxoslease_chaos::check::{self, Bounds, Judged, Rule, Verdict};
 use paxoslease_chaos::directed;
 use paxoslease_chaos::network::spaces;
 use paxoslease_chaos::report::{self, Facts};
 use paxoslease_chaos::run::{self, Order, Played};
 use paxoslease_chaos::schedule::Plan;
 use paxoslease_chaos::{cell, log};
+use sha2::{Digest as _, Sha256};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// What a violation ends with.
 const VIOLATED: u8 = 3;
+/// What a failure of the harness ends with.
+const FAILED: u8 = 1;
+/// What clocks lead to that are further off than the cell allows.
+const OUTSIDE: [Rule; 3] = [Rule::OneHolder, Rule::HoldersMayWrite, Rule::LeasesAreKept];
+/// What a busy machine may take to hand a lease on.
+const AVAILABLE_MIN: Duration = Duration::from_secs(1);
+/// What only a build with the feature `chaos` knows.
+const KNOBS: [&str; 2] = ["PAXOSLEASE_CLOCK_PPM", "PAXOSLEASE_WITHOUT_RULE"];
 /// Violations that are told; all are in the report.
 const TOLD_MAX: usize = 20;
 
@@ -71,6 +80,11 @@ struct Options {
     #[arg(long, conflicts_with_all = ["mutant", "directed", "clocks_outside"])]
     quick: bool,
 
+    /// Every rule that has a schedule of its own, one after another, switched off: each must lead to
+    /// two holders at once
+    #[arg(long, conflicts_with_all = ["mutant", "directed", "clocks_outside", "quick"])]
+    mutants: bool,
+
     /// Stay on loopback, as where there is no root: proxies instead of packets
     #[arg(long)]
     loopback: bool,
@@ -93,7 +107,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            FAILED.into()
         }
     }
 }
@@ -103,10 +117,13 @@ fn run(options: &Options) -> Result<ExitCode> {
     if options.quick {
         return quick(options);
     }
+    if options.mutants {
+        return mutants(options);
+    }
     let seed = options.seed.unwrap_or_else(|| log::now() % 1_000_000_007);
     let outcome = Outcome::of(options, seed)?;
     outcome.tell();
-    Ok(outcome.code())
+    Ok(outcome.code().into())
 }
 
 /// What came of one run.
@@ -115,6 +132,7 @@ struct Outcome {
     seed: u64,
     order: Order,
     played: Played,
+    verdict: Verdict,
     violations: Vec<String>,
 }
 
@@ -122,39 +140,57 @@ impl Outcome {
     fn of(options: &Options, seed: u64) -> Result<Self> {
         let order = order(options, seed)?;
         eprintln!("seed {seed}, {}", order.folder.display());
+        let versions = [Some(&order.paxoslease), order.upgrade.as_ref()];
+        let versions =
+            versions.into_iter().flatten().map(|file| identity(file)).collect::<Result<_>>()?;
         let played = run::play(&order)?;
         let records = log::read(&played.events)?;
-        let bounds = Bounds { settle: played.bound, ..Bounds::default() };
-        let verdict = check::judge(&records.events, bounds);
-        // Two holders are what such clocks lead to, and one of them cannot write then.
-        let excused = [Rule::OneHolder, Rule::HoldersMayWrite];
-        let excused = if options.clocks_outside { excused.to_vec() } else { Vec::new() };
+        let verdict = check::judge(&records.events, bounds(&order.plan));
+        let expected = if options.clocks_outside { OUTSIDE.to_vec() } else { Vec::new() };
+        let mut bugs = played.bugs.clone();
+        if options.clocks_outside && verdict.count(Rule::OneHolder) == 0 {
+            bugs.push("no two held at once, though clocks were that far off: no fault".to_owned());
+        }
         let violations = verdict
             .violations
             .iter()
-            .filter(|violation| !excused.contains(&violation.rule))
+            .filter(|violation| !expected.contains(&violation.rule))
             .map(|violation| format!("{} ({}): {}", violation.rule, violation.name, violation.text))
-            .chain(played.bugs.iter().cloned())
+            .chain(bugs.iter().cloned())
             .collect();
-        let versions = [Some(&order.paxoslease), order.upgrade.as_ref()];
         let facts = Facts {
             seed,
             nodes: options.nodes,
             network: played.network.to_owned(),
-            versions: versions.into_iter().flatten().map(|file| version(file)).collect(),
+            versions,
             bound: played.bound,
             replay: format!("cargo xtask chaos {}", replay(options, seed)),
-            bugs: played.bugs.clone(),
-            excused,
+            bugs,
+            failure: played.failure.as_ref().map(|error| format!("{error:#}")),
+            expected,
         };
         report::write(&order.folder, &facts, &records, &verdict)?;
-        Ok(Self { options: options.clone(), seed, order, played, violations })
+        Ok(Self { options: options.clone(), seed, order, played, verdict, violations })
     }
 
     /// A short summary, and what to repeat.
     fn tell(&self) {
+        let Judged { healings, names, nodes, clients, releases, longest_wait, .. } =
+            self.verdict.judged;
+        let counts = &self.verdict.counts;
         println!("{} faults on {}", self.played.faults, self.played.network);
+        println!(
+            "judged: {} tenures of contended names, {} of others; {healings} healings with {names} \
+             names and {nodes} nodes to be served, {clients} with all clients heard of; {releases} \
+             releases with a waiter, which waited {} at most",
+            counts.contended.0,
+            counts.uncontended.0,
+            check::spoken(longest_wait),
+        );
         println!("report: {}", self.order.folder.join("report.md").display());
+        if let Some(failure) = &self.played.failure {
+            println!("the run ended before its time: {failure:#}");
+        }
         if self.violations.is_empty() {
             println!("no violation");
             return;
@@ -166,8 +202,28 @@ impl Outcome {
         println!("  cargo xtask chaos {}", replay(&self.options, self.seed));
     }
 
-    fn code(&self) -> ExitCode {
-        ExitCode::from(if self.violations.is_empty() { 0 } else { VIOLATED })
+    fn code(&self) -> u8 {
+        code(!self.violations.is_empty(), self.played.failure.is_some())
+    }
+}
+
+/// A violation is one, also in a run that failed later.
+const fn code(is_violated: bool, is_failed: bool) -> u8 {
+    match (is_violated, is_failed) {
+        (true, _) => VIOLATED,
+        (false, true) => FAILED,
+        (false, false) => 0,
+    }
+}
+
+/// What a cell owes its clients: whoever waits for what was given back does not wait until the
+/// lease, which is as long as the longest, would have ended.
+fn bounds(plan: &Plan) -> Bounds {
+    Bounds {
+        available: (plan.max_lease / 2).max(AVAILABLE_MIN),
+        settle: plan.bound(),
+        silence: plan.bound() + Plan::QUIET,
+        ..Bounds::default()
     }
 }
 
@@ -175,34 +231,77 @@ impl Outcome {
 fn quick(options: &Options) -> Result<ExitCode> {
     let seed = options.seed.unwrap_or(1);
     let folder = options.out.clone().unwrap_or_else(|| "target/chaos/quick".into());
-    let sound = Options {
-        minutes: 0.3,
-        max_lease_ms: 1000,
-        out: Some(folder.join("sound")),
-        ..options.clone()
-    };
+    let options = Options { minutes: 0.2, ..options.clone() };
+    let sound = Options { out: Some(folder.join("sound")), ..options.clone() };
     let outcome = Outcome::of(&sound, seed)?;
     outcome.tell();
-    if !outcome.violations.is_empty() {
-        return Ok(outcome.code());
+    if outcome.code() != 0 {
+        return Ok(outcome.code().into());
     }
-    let mutant = Options {
-        mutant: Some("ProposeRefusesForeign".to_owned()),
-        out: Some(folder.join("mutant")),
-        ..sound
-    };
-    let outcome = Outcome::of(&mutant, seed)?;
-    let caught = outcome.violations.first();
-    let caught = caught.context("a cell without ProposeRefusesForeign was not found out")?;
-    println!("without ProposeRefusesForeign, as it must be: {caught}");
+    caught(&options, "ProposeRefusesForeign", seed, folder.join("mutant"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a binary calls itself, as far as it does.
-fn version(binary: &Path) -> String {
+/// Every rule that has a schedule of its own, switched off: each must be found out.
+fn mutants(options: &Options) -> Result<ExitCode> {
+    let seed = options.seed.unwrap_or(1);
+    let folder = options.out.clone().unwrap_or_else(|| "target/chaos/mutants".into());
+    let plan = plan(options, seed);
+    let rules = paxoslease_core::Rule::ALL.map(|rule| format!("{rule:?}"));
+    let (directed, others): (Vec<&String>, Vec<&String>) =
+        rules.iter().partition(|rule| directed::schedule(rule, &plan).is_some());
+    let mut missed = Vec::new();
+    for rule in directed {
+        if let Err(error) = caught(options, rule, seed, folder.join(rule)) {
+            println!("{error:#}");
+            missed.push(rule.as_str());
+        }
+    }
+    println!(
+        "{} rules have no schedule here: their harm takes a message that is late by the right \
+         amount or a crash at the right instant, which processes meet by luck only. `cargo xtask \
+         check` finds each by exhaustive search:",
+        others.len()
+    );
+    others.iter().for_each(|rule| println!("  {rule}"));
+    ensure!(missed.is_empty(), "not found out: {}", missed.join(", "));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Plays a cell without this rule, in which two must be seen to hold one lease at once: whatever
+/// else goes wrong might be the machine's doing.
+fn caught(options: &Options, rule: &str, seed: u64, out: PathBuf) -> Result<()> {
+    let (mutant, out) = (Some(rule.to_owned()), Some(out));
+    let outcome = Outcome::of(&Options { mutant, out, ..options.clone() }, seed)?;
+    let mut met = outcome.verdict.violations.iter().filter(|met| met.rule == Rule::OneHolder);
+    let first = met.next().with_context(|| {
+        format!("without {rule}: NOT FOUND OUT; see {}", outcome.order.folder.display())
+    })?;
+    println!("without {rule}, as it must be: {} and {} more", first.text, met.count());
+    Ok(())
+}
+
+/// What a binary calls itself, and the hash that tells it from others of the same version.
+///
+/// # Errors
+/// When it was built without the knobs that a run sets: it would ignore them without a word.
+fn identity(binary: &Path) -> Result<String> {
+    let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
+    ensure!(
+        has_knobs(&bytes),
+        "{} heeds neither clocks nor rules that are off; build it with `--features \
+         paxoslease-cli/chaos`",
+        binary.display()
+    );
+    let hash: String =
+        Sha256::digest(&bytes).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
     let output = Command::new(binary).arg("--version").output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    text.unwrap_or_else(|error| format!("{}: {error}", binary.display()))
+    let output = output.with_context(|| format!("cannot run {}", binary.display()))?;
+    Ok(format!("{} ({hash})", String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+fn has_knobs(binary: &[u8]) -> bool {
+    KNOBS.iter().all(|knob| binary.windows(knob.len()).any(|text| text == knob.as_bytes()))
 }
 
 fn replay(options: &Options, seed: u64) -> String {
@@ -237,16 +336,7 @@ fn order(options: &Options, seed: u64) -> Result<Order> {
     let paxoslease = options.binary.clone().map_or_else(paxoslease_beside_this, Ok)?;
     let client = std::env::current_exe()?.with_file_name("chaos-client");
     ensure!(client.is_file(), "no {}; build it: cargo build -p paxoslease-chaos", client.display());
-    let plan = Plan {
-        seed,
-        nodes: options.nodes,
-        groups: 2,
-        clients: 0,
-        max_lease: Duration::from_millis(options.max_lease_ms),
-        drift_ppm: 1000,
-        has_disks: false,
-        has_upgrade: options.upgrade.is_some(),
-    };
+    let plan = plan(options, seed);
     let rule = options.mutant.as_ref().or(options.directed.as_ref());
     let directed = match rule {
         None => options.clocks_outside.then(|| directed::outside_the_drift(&plan)),
@@ -270,6 +360,19 @@ fn order(options: &Options, seed: u64) -> Result<Order> {
         on_loopback: options.loopback,
         folder,
     })
+}
+
+fn plan(options: &Options, seed: u64) -> Plan {
+    Plan {
+        seed,
+        nodes: options.nodes,
+        groups: 2,
+        clients: 0,
+        max_lease: Duration::from_millis(options.max_lease_ms),
+        drift_ppm: 1000,
+        has_disks: false,
+        has_upgrade: options.upgrade.is_some(),
+    }
 }
 
 fn known(rule: &str) -> Result<()> {
@@ -296,4 +399,25 @@ fn end_with_signals() -> Result<()> {
     };
     thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_violation_is_told_also_if_the_harness_failed_later() {
+        assert_eq!(code(true, true), VIOLATED);
+        assert_eq!(code(true, false), VIOLATED);
+        assert_eq!(code(false, true), FAILED);
+        assert_eq!(code(false, false), 0);
+    }
+
+    #[test]
+    fn a_binary_that_would_ignore_the_knobs_is_refused() {
+        assert!(has_knobs(b"..PAXOSLEASE_CLOCK_PPM..PAXOSLEASE_WITHOUT_RULE.."));
+        assert!(!has_knobs(b"..PAXOSLEASE_CLOCK_PPM.."));
+        let error = identity(Path::new("/bin/sh")).expect_err("it is no node");
+        assert!(error.to_string().contains("paxoslease-cli/chaos"), "{error}");
+    }
 }

@@ -9,7 +9,7 @@ mod arena;
 
 use std::time::Duration;
 
-pub use arena::Arena;
+pub use arena::{Arena, Step};
 
 use crate::network::{Delay, Place, Way, Weather};
 

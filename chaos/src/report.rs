@@ -32,8 +32,10 @@ pub struct Facts {
     pub replay: String,
     /// What no process may do and one did.
     pub bugs: Vec<String>,
-    /// What a run like this may break, because that is what it is about.
-    pub excused: Vec<Rule>,
+    /// Why the run ended before its time, if it did.
+    pub failure: Option<String>,
+    /// What a run like this breaks, because that is what it is about.
+    pub expected: Vec<Rule>,
 }
 
 /// Writes `report.md` and `timeline.svg` into a folder.

@@ -21,8 +21,6 @@ use crate::network::{self, Place, spaces};
 use crate::schedule::{Plan, Round, Schedule};
 use crate::store::Store;
 
-/// How long nothing is broken after the time in which every name must have been granted again.
-const QUIET: Duration = Duration::from_secs(3);
 /// How often processes are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// What clients want: few, so that they meet.
@@ -54,7 +52,7 @@ pub struct Order {
 }
 
 /// What came of it, besides the events.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Played {
     /// Where the events are.
     pub events: PathBuf,
@@ -66,12 +64,15 @@ pub struct Played {
     pub faults: u64,
     /// How long after healing every name had to be granted again.
     pub bound: Duration,
+    /// What the machine did not do that it was asked to, which ended the run early.
+    pub failure: Option<anyhow::Error>,
 }
 
 /// Runs it.
 ///
 /// # Errors
-/// When the machine does not do what it is asked to: then the run says nothing about the cell.
+/// When nothing could be begun. A run that was begun is judged by what it logged, see
+/// [`Played::failure`].
 pub fn play(order: &Order) -> Result<Played> {
     spaces::remove(false);
     cell::remove_leftovers();
@@ -81,30 +82,43 @@ pub fn play(order: &Order) -> Result<Played> {
     let _store = Store::start(&events)?;
     let (mut arena, schedule) = build(order, &folder, &events)?;
     fs::write(folder.join("schedule.txt"), format!("{schedule:#?}\n"))?;
+    // What a missing rule breaks is found without.
+    let quiet = if order.without_rule.is_some() { Duration::ZERO } else { Plan::QUIET };
+    let mut faults = 0;
+    let failure = perform(&mut arena, &schedule, quiet, &mut faults).err();
+    let bugs = [arena.cell.bugs()?, arena.crowd.bugs().to_vec()].concat();
+    let network = arena.network.description();
+    Ok(Played { events, bugs, network, faults, bound: schedule.bound, failure })
+}
+
+fn perform(
+    arena: &mut Arena,
+    schedule: &Schedule,
+    quiet: Duration,
+    faults: &mut u64,
+) -> Result<()> {
     for id in arena.cell.ids() {
         arena.cell.start(id, &*arena.network, &mut arena.log)?;
     }
     for id in arena.crowd.ids() {
         arena.crowd.start(id, &*arena.network)?;
     }
-    heal(&mut arena, schedule.bound)?;
-    let mut faults = 0;
+    heal(arena, schedule.bound, quiet)?;
     let count = schedule.rounds.len();
     for (number, round) in (1..).zip(&schedule.rounds) {
         eprintln!("round {number} of {count}: {}", spoken(round));
-        play_round(&mut arena, round, faults)?;
-        faults += round.entries.len() as u64;
-        heal(&mut arena, schedule.bound)?;
+        play_round(arena, round, *faults)?;
+        *faults += round.episodes();
+        heal(arena, schedule.bound, quiet)?;
     }
+    arena.log.write(What::Closed)?;
     arena.crowd.stop()?;
     arena.cell.look(&mut arena.log)?;
     for id in arena.cell.ids() {
         arena.cell.ask_to_stop(id)?;
         arena.cell.await_stop(id, &mut arena.log)?;
     }
-    let bugs = [arena.cell.bugs()?, arena.crowd.bugs().to_vec()].concat();
-    let network = arena.network.description();
-    Ok(Played { events, bugs, network, faults, bound: schedule.bound })
+    Ok(())
 }
 
 fn build(order: &Order, folder: &Path, events: &Path) -> Result<(Arena, Schedule)> {
@@ -142,7 +156,7 @@ fn build(order: &Order, folder: &Path, events: &Path) -> Result<(Arena, Schedule
         logs,
     });
     let plan = Plan {
-        clients: crowd.ids().count() as u16,
+        clients: crowd.contenders(),
         has_disks: cell.has_disks(),
         has_upgrade: order.upgrade.is_some(),
         ..plan.clone()
@@ -153,7 +167,7 @@ fn build(order: &Order, folder: &Path, events: &Path) -> Result<(Arena, Schedule
     };
     let log = Log::create(&events.join("harness").with_extension(EXTENSION))?;
     let broken = BTreeMap::new();
-    Ok((Arena { network, cell, crowd, log, places, broken, stalls: 0 }, schedule))
+    Ok((Arena { network, cell, crowd, log, places, broken }, schedule))
 }
 
 /// The folder of this run, empty. One that another run left is replaced; any other is not ours.
@@ -172,8 +186,11 @@ fn fresh(folder: &Path) -> Result<PathBuf> {
 }
 
 fn spoken(round: &Round) -> String {
-    let faults = round.entries.iter().map(|entry| entry.fault.kind());
-    let faults: Vec<&str> = faults.collect();
+    let mut faults: Vec<&str> = Vec::new();
+    for episode in 0..round.episodes() {
+        let first = round.entries.iter().find(|entry| entry.episode == episode);
+        faults.extend(first.map(|entry| entry.fault.kind()));
+    }
     if faults.is_empty() { "nothing but clients".to_owned() } else { faults.join(", ") }
 }
 
@@ -188,11 +205,12 @@ fn play_round(arena: &mut Arena, round: &Round, first_id: u64) -> Result<()> {
     let begun_at = now();
     for (at, begins, index) in steps {
         wait_until(arena, begun_at + at.as_nanos() as u64)?;
-        let id = first_id + index as u64 + 1;
+        let entry = &round.entries[index];
+        let step = (first_id + entry.episode + 1, index);
         if begins {
-            arena.begin(id, &round.entries[index].fault)?;
+            arena.begin(step, &entry.fault)?;
         } else {
-            arena.end(id)?;
+            arena.end(step)?;
         }
     }
     wait_until(arena, begun_at + round.len.as_nanos() as u64)?;
@@ -201,9 +219,9 @@ fn play_round(arena: &mut Arena, round: &Round, first_id: u64) -> Result<()> {
 }
 
 /// Everything is mended: the cell has its time, and then some peace.
-fn heal(arena: &mut Arena, bound: Duration) -> Result<()> {
+fn heal(arena: &mut Arena, bound: Duration, quiet: Duration) -> Result<()> {
     arena.log.write(What::Healed { bound: bound.as_nanos() as u64 })?;
-    wait_until(arena, now() + (bound + QUIET).as_nanos() as u64)
+    wait_until(arena, now() + (bound + quiet).as_nanos() as u64)
 }
 
 fn wait_until(arena: &mut Arena, at: u64) -> Result<()> {

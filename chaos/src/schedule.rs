@@ -22,7 +22,7 @@ pub struct Plan {
     pub nodes: u16,
     /// Groups of clients 1 to this.
     pub groups: u16,
-    /// Client processes 1 to this.
+    /// Client processes 1 to this may be broken.
     pub clients: u16,
     /// The longest lease.
     pub max_lease: Duration,
@@ -39,6 +39,8 @@ pub struct Plan {
 pub struct Entry {
     /// What is broken.
     pub fault: Fault,
+    /// Which of the round's faults it is, or is a step of; from 0.
+    pub episode: u64,
     /// When it begins.
     pub begin_at: Duration,
     /// When it is mended.
@@ -63,7 +65,19 @@ pub struct Schedule {
     pub bound: Duration,
 }
 
+impl Round {
+    /// How many faults it has, whatever number of steps each takes.
+    #[must_use]
+    pub fn episodes(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.episode + 1).max().unwrap_or(0)
+    }
+}
+
 impl Plan {
+    /// How long nothing is broken after the time in which every name must have been granted again:
+    /// only then is it known that nobody left anything behind, and releases can be judged.
+    pub const QUIET: Duration = Duration::from_secs(6);
+
     /// After everything was mended, a node that was killed waits as long as the longest lease and
     /// its drift, while whatever was held last runs out; peers find each other within seconds, and
     /// clients ask again.
@@ -81,7 +95,7 @@ impl Plan {
         let mut total = Duration::ZERO;
         while total < len || rounds.is_empty() {
             let round = self.round(&mut rng, rounds.len());
-            total += round.len + bound;
+            total += round.len + bound + Self::QUIET;
             rounds.push(round);
         }
         Schedule { rounds, bound }
@@ -94,8 +108,9 @@ impl Plan {
         let mut taken: BTreeSet<Place> = BTreeSet::new();
         let mut entries: Vec<Entry> = Vec::new();
         // Some draws meet a place that is taken; a bounded number of further ones will not.
+        let mut episode = 0;
         for _ in 0..count * 4 {
-            if entries.len() as u64 >= count {
+            if episode >= count {
                 break;
             }
             let (faults, claims) = self.fault(rng);
@@ -105,9 +120,10 @@ impl Plan {
             taken.extend(claims);
             let mut at = rng.millis(0, lease);
             for (fault, len, rest) in faults {
-                entries.push(Entry { fault, begin_at: at, end_at: at + len });
+                entries.push(Entry { fault, episode, begin_at: at, end_at: at + len });
                 at += len + rest;
             }
+            episode += 1;
         }
         entries.sort_by_key(|entry| entry.begin_at);
         let len = entries.iter().map(|entry| entry.end_at).max().unwrap_or_default();
@@ -268,6 +284,17 @@ mod tests {
             })
             .collect();
         assert_eq!(shapes.len(), 7, "{shapes:?}");
+    }
+
+    #[test]
+    fn a_fault_that_comes_in_steps_is_one_fault() {
+        let rounds = plan(1, 5).draw(HOUR).rounds;
+        let flapping = |round: &&Round| {
+            let flaps = |entry: &Entry| matches!(entry.fault, Fault::Flap(_));
+            round.entries.len() > 1 && round.entries.iter().all(flaps)
+        };
+        let round = rounds.iter().step_by(3).find(flapping).expect("an hour has one");
+        assert_eq!(round.episodes(), 1, "{round:?}");
     }
 
     #[test]

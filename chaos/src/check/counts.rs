@@ -1,6 +1,6 @@
 //! How much happened: what a verdict of "no violation" rests on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Tenure;
 use crate::log::{Deed, End, Event, Kind, What};
@@ -33,6 +33,11 @@ pub struct Tally {
 pub struct Counts {
     /// By kind of client.
     pub by_kind: BTreeMap<Kind, Tally>,
+    /// Tenures of names that more than one client held, and how many of those were given back.
+    /// Only these could ever have met.
+    pub contended: (u64, u64),
+    /// As `contended`, of names that one client had for itself.
+    pub uncontended: (u64, u64),
     /// Writes that the store took.
     pub writes_taken: u64,
     /// Writes that the store refused, because they came late.
@@ -79,13 +84,21 @@ pub(super) fn count(events: &[Event], tenures: &[Tenure]) -> Counts {
             What::Write { accepted: false, .. } => counts.writes_refused += 1,
             What::Held(_)
             | What::Ended { .. }
+            | What::Over { .. }
             | What::ReleaseAcknowledged { .. }
             | What::Fault { .. }
+            | What::Stalled { .. }
+            | What::Closed
             | What::Healed { .. }
             | What::Node { .. } => {}
         }
     }
+    let contended = contended(tenures);
     for tenure in tenures {
+        let is_contended = contended.contains(tenure.name.as_str());
+        let of = if is_contended { &mut counts.contended } else { &mut counts.uncontended };
+        of.0 += 1;
+        of.1 += u64::from(tenure.released_at.is_some());
         let tally = counts.by_kind.entry(tenure.kind).or_default();
         tally.granted += 1;
         tally.renewed += tenure.renewals;
@@ -98,4 +111,13 @@ pub(super) fn count(events: &[Event], tenures: &[Tenure]) -> Counts {
         }
     }
     counts
+}
+
+/// Names that more than one client held: the others are nobody's business.
+pub(crate) fn contended(tenures: &[Tenure]) -> BTreeSet<&str> {
+    let mut holders: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for held in tenures {
+        holders.entry(&held.name).or_default().insert(&held.client);
+    }
+    holders.into_iter().filter(|(_, clients)| clients.len() > 1).map(|(name, _)| name).collect()
 }

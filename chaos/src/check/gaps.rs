@@ -1,9 +1,10 @@
-//! How long nothing was granted while something was broken. Figures, no judgement.
+//! What each kind of fault did: how long nothing was granted, how many requests failed, how many
+//! nodes died. Figures, no judgement.
 
 use std::collections::BTreeMap;
 
-use super::{Health, Tenure};
-use crate::log::Nanos;
+use super::Run;
+use crate::log::{Nanos, NodeState, What};
 
 /// A time without a grant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -25,6 +26,10 @@ pub struct Gaps {
     pub what: Option<String>,
     /// How long it was so in all.
     pub lasted: Nanos,
+    /// How many requests failed meanwhile, whatever for.
+    pub failed: u64,
+    /// How many nodes ended by themselves meanwhile.
+    pub died: u64,
     /// One for each, the shortest first.
     pub gaps: Vec<Gap>,
 }
@@ -50,7 +55,8 @@ impl Gaps {
 }
 
 /// By kind of fault, the stretches without any first.
-pub(super) fn by_fault(tenures: &[Tenure], health: &Health, span: (Nanos, Nanos)) -> Vec<Gaps> {
+pub(super) fn by_fault(run: Run<'_>, span: (Nanos, Nanos)) -> Vec<Gaps> {
+    let Run { events, tenures, health, .. } = run;
     let grants: Vec<Nanos> = tenures.iter().map(|tenure| tenure.from).collect();
     let mut kinds: BTreeMap<Option<&str>, Gaps> = BTreeMap::new();
     // What a fault leaves behind is the fault's: all is well from the next grant on.
@@ -63,9 +69,22 @@ pub(super) fn by_fault(tenures: &[Tenure], health: &Health, span: (Nanos, Nanos)
         .iter()
         .map(|fault| (Some(fault.what.as_str()), fault.from, fault.to, fault.is_alone));
     for (what, from, to, is_alone) in well.chain(faults) {
-        let empty = || Gaps { what: what.map(str::to_owned), lasted: 0, gaps: Vec::new() };
-        let kind = kinds.entry(what).or_insert_with(empty);
+        let kind = kinds.entry(what).or_insert_with(|| Gaps {
+            what: what.map(str::to_owned),
+            lasted: 0,
+            failed: 0,
+            died: 0,
+            gaps: Vec::new(),
+        });
         kind.lasted += to - from;
+        let begun = events.partition_point(|event| event.at < from);
+        for event in events[begun..].iter().take_while(|event| event.at <= to) {
+            match event.what {
+                What::Failed { .. } => kind.failed += 1,
+                What::Node { state: NodeState::Died, .. } => kind.died += 1,
+                _ => {}
+            }
+        }
         // What follows a fault is its own; where all is well, what follows is not.
         let end = if what.is_some() { span.1 } else { to };
         let mut gap = longest(&grants, from, to, end);

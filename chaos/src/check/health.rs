@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::log::{Event, Nanos, Phase, What};
 
-/// A fault, from its begin to its end.
+/// What a time is called in which the machine itself stood still.
+const STALL: &str = "stall of this machine";
+
+/// A fault, from its begin to the end of its last step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaultSpan {
-    /// Which.
-    pub id: u64,
+    /// Which; none if nobody drew it.
+    pub id: Option<u64>,
     /// The kind.
     pub what: String,
     /// To whom.
@@ -31,24 +34,33 @@ pub struct Health {
 impl Health {
     /// What is broken within `settle` after something else may suffer from both.
     pub(super) fn of(events: &[Event], last: Nanos, settle: Nanos) -> Self {
-        let mut faults: BTreeMap<u64, FaultSpan> = BTreeMap::new();
+        let mut drawn: BTreeMap<u64, FaultSpan> = BTreeMap::new();
+        let mut faults: Vec<FaultSpan> = Vec::new();
         for event in events {
-            let What::Fault { id, what, whom, phase } = &event.what else { continue };
-            match phase {
-                Phase::Begin => {
-                    let (what, whom) = (what.clone(), whom.clone());
-                    let fault =
-                        FaultSpan { id: *id, what, whom, from: event.at, to: last, is_alone: true };
-                    faults.entry(*id).or_insert(fault);
+            match &event.what {
+                What::Fault { id, what, whom, phase } => {
+                    let fault = drawn.entry(*id).or_insert_with(|| FaultSpan {
+                        id: Some(*id),
+                        what: what.clone(),
+                        whom: whom.clone(),
+                        from: event.at,
+                        to: last,
+                        is_alone: true,
+                    });
+                    fault.to = if *phase == Phase::End { event.at } else { last };
                 }
-                Phase::End => {
-                    if let Some(fault) = faults.get_mut(id) {
-                        fault.to = event.at;
-                    }
-                }
+                What::Stalled { from } => faults.push(FaultSpan {
+                    id: None,
+                    what: STALL.to_owned(),
+                    whom: "everybody".to_owned(),
+                    from: *from,
+                    to: event.at,
+                    is_alone: true,
+                }),
+                _ => {}
             }
         }
-        let mut faults: Vec<FaultSpan> = faults.into_values().collect();
+        faults.extend(drawn.into_values());
         faults.sort_by_key(|fault| (fault.from, fault.id));
         let spans: Vec<(Nanos, Nanos)> = faults.iter().map(|f| (f.from, f.to)).collect();
         for (place, fault) in faults.iter_mut().enumerate() {
@@ -57,6 +69,13 @@ impl Health {
             fault.is_alone = !others.into_iter().any(|(_, span)| meets(*span));
         }
         Self { faults }
+    }
+
+    /// How many faults were drawn, and how many times the machine itself stood still.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
+        let stalls = self.faults.iter().filter(|fault| fault.id.is_none()).count();
+        ((self.faults.len() - stalls) as u64, stalls as u64)
     }
 
     /// Whether nothing was broken at any time from `from` to `to`, both included.

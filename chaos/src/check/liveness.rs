@@ -1,54 +1,186 @@
-//! Once everything is mended, every name somebody asks for is granted again in time.
+//! A cell that is not broken works: once everything is mended, every name somebody asks for is
+//! granted again in time, every node grants and takes back, and every client is heard of. While
+//! nothing is broken, there is no long time without a grant.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Health, Request, Rule, Tenure, Violation, spoken};
-use crate::log::{Event, Nanos, What};
+use super::{Judged, Request, Rule, Run, Violation, nanos, spoken};
+use crate::log::{Event, Nanos, NodeState, What};
 
-/// What was not granted in time, and how often it was looked at: healings, and names in each.
-pub(super) fn violations(
-    events: &[Event],
-    tenures: &[Tenure],
-    requests: &[Request],
-    health: &Health,
-    last: Nanos,
-) -> (Vec<Violation>, (u64, u64)) {
-    let names: BTreeSet<&str> = requests.iter().map(|r| r.ask.name.as_str()).collect();
-    let (mut found, mut healings, mut demanded) = (Vec::new(), 0, 0);
-    for event in events {
-        let What::Healed { bound } = event.what else { continue };
-        let (from, to) = (event.at, event.at + bound);
-        healings += 1;
-        let is_broken_again = health.faults.iter().any(|f| (from + 1..=to).contains(&f.from));
-        if to > last || is_broken_again {
-            continue;
+/// A time in which everything was mended and stayed so.
+#[derive(Clone, Copy)]
+struct Healing<'a> {
+    event: &'a Event,
+    from: Nanos,
+    to: Nanos,
+}
+
+impl Healing<'_> {
+    fn violation(self, rule: Rule, name: &str, text: String, more: &[Event]) -> Violation {
+        let evidence = std::iter::once(self.event).chain(more).cloned().collect();
+        Violation { rule, name: name.to_owned(), at: self.to, text, evidence }
+    }
+}
+
+impl<'a> Run<'a> {
+    /// What was missing, and how much was looked at.
+    pub(super) fn liveness(self, judged: &mut Judged) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let silence = nanos(self.bounds.silence);
+        for (event, bound) in self.healings() {
+            judged.healings += 1;
+            if let Some(healing) = self.lasting(event, bound) {
+                self.names(healing, judged, &mut found);
+                self.nodes(healing, judged, &mut found);
+            }
+            if let Some(healing) = self.lasting(event, silence) {
+                self.clients(healing, judged, &mut found);
+            }
         }
-        for name in &names {
-            // Somebody who asked early enough, and was there to hear the answer.
-            let of_name = |request: &&Request| request.ask.name == **name;
-            let Some(asked) = requests.iter().filter(of_name).find(|request| {
-                let is_open = request.answered_at().is_none_or(|at| at >= from);
-                is_open && request.asked_at <= from + bound / 2 && request.heard_at > to
-            }) else {
-                continue;
-            };
-            demanded += 1;
-            let granted = tenures.iter().filter(|tenure| tenure.name == **name).any(|tenure| {
+        self.idle(judged, &mut found);
+        found
+    }
+
+    fn healings(self) -> impl Iterator<Item = (&'a Event, Nanos)> + use<'a> {
+        self.events.iter().filter_map(|event| match event.what {
+            What::Healed { bound } => Some((event, bound)),
+            _ => None,
+        })
+    }
+
+    /// Unless something broke again within `span`, or the run ended.
+    fn lasting(self, event: &'a Event, span: Nanos) -> Option<Healing<'a>> {
+        let (from, to) = (event.at, event.at + span);
+        let is_broken_again = self.health.faults.iter().any(|f| f.to > from && f.from <= to);
+        (to <= self.last && !is_broken_again).then_some(Healing { event, from, to })
+    }
+
+    fn names(self, healing: Healing<'_>, judged: &mut Judged, found: &mut Vec<Violation>) {
+        let Healing { from, to, .. } = healing;
+        // Somebody who asked early enough, and was there to hear the answer.
+        let is_open = |request: &&Request| {
+            request.answered_at().is_none_or(|at| at >= from)
+                && request.asked_at <= from + (to - from) / 2
+                && request.heard_at > to
+        };
+        let mut asked: BTreeMap<&str, &Request> = BTreeMap::new();
+        for request in self.requests.iter().filter(is_open) {
+            asked.entry(&request.ask.name).or_insert(request);
+        }
+        for (name, request) in asked {
+            judged.names += 1;
+            let granted = self.tenures.iter().filter(|tenure| tenure.name == name).any(|tenure| {
                 (from..=to).contains(&tenure.from) || (tenure.from < from && tenure.to > to)
             });
             if !granted {
                 let text = format!(
                     "{name:?} was not granted to anybody within {} after everything was mended, \
                      though {} asked",
-                    spoken(bound),
-                    asked.ask.client,
+                    spoken(to - from),
+                    request.ask.client,
                 );
-                let mut evidence = vec![event.clone()];
-                evidence.extend(asked.evidence.iter().cloned());
-                let name = (*name).to_owned();
-                found.push(Violation { rule: Rule::HealedIsGranted, name, at: to, text, evidence });
+                let rule = Rule::HealedIsGranted;
+                found.push(healing.violation(rule, name, text, &request.evidence));
             }
         }
     }
-    (found, (healings, demanded))
+
+    /// Somebody speaks to one node only, for every node: it has to be served, whatever it did.
+    fn nodes(self, healing: Healing<'_>, judged: &mut Judged, found: &mut Vec<Violation>) {
+        let Healing { from, to, .. } = healing;
+        let mut nodes: BTreeMap<u16, BTreeSet<&str>> = BTreeMap::new();
+        for event in self.events.iter().take_while(|event| event.at <= to) {
+            match &event.what {
+                What::Node { id, state: NodeState::Started } => {
+                    nodes.entry(*id).or_default();
+                }
+                What::Began { client, through: Some(id), .. } => {
+                    nodes.entry(*id).or_default().insert(client);
+                }
+                _ => {}
+            }
+        }
+        for (id, clients) in nodes {
+            judged.nodes += 1;
+            let is_served = self.tenures.iter().any(|tenure| {
+                clients.contains(tenure.client.as_str())
+                    && tenure.from >= from
+                    && tenure.released_at.is_some_and(|at| at <= to)
+            });
+            if !is_served {
+                let text = format!(
+                    "through node {id} nothing was granted and given back within {} after \
+                     everything was mended",
+                    spoken(to - from),
+                );
+                let name = format!("node {id}");
+                found.push(healing.violation(Rule::EveryNodeServes, &name, text, &[]));
+            }
+        }
+    }
+
+    /// A client that hangs says nothing that could be judged, so that itself is.
+    fn clients(self, healing: Healing<'_>, judged: &mut Judged, found: &mut Vec<Violation>) {
+        let Healing { from, to, .. } = healing;
+        let mut silent: BTreeMap<&str, &Event> = BTreeMap::new();
+        for event in self.events.iter().take_while(|event| event.at <= to) {
+            match event.what.client().map(process) {
+                Some(client) if event.at >= from => {
+                    silent.remove(client);
+                }
+                Some(client) => {
+                    silent.insert(client, event);
+                }
+                None => {}
+            }
+        }
+        judged.clients += 1;
+        for (client, event) in silent {
+            let text = format!(
+                "{client} was not heard of for {} after everything was mended",
+                spoken(to - from)
+            );
+            found.push(healing.violation(
+                Rule::ClientsAreHeard,
+                client,
+                text,
+                std::slice::from_ref(event),
+            ));
+        }
+    }
+
+    /// Where nothing is broken, nor was shortly before, somebody is granted something all the time.
+    fn idle(self, judged: &mut Judged, found: &mut Vec<Violation>) {
+        let (settle, most) = (nanos(self.bounds.settle), nanos(self.bounds.idle));
+        let Some(first) = self.tenures.first() else { return };
+        for (from, to) in self.health.well((first.from, self.last)) {
+            // The first stretch begins with a grant, and so has nothing to recover from.
+            let from = if from == first.from { from } else { from + settle };
+            if from >= to {
+                continue;
+            }
+            judged.healthy += to - from;
+            let begun = self.tenures.partition_point(|tenure| tenure.from < from);
+            let grants = self.tenures[begun..].iter().map(|tenure| tenure.from);
+            let mut before = from;
+            for at in grants.take_while(|at| *at <= to).chain([to]) {
+                if at - before > most {
+                    let text = format!(
+                        "nothing was granted for {}, though nothing was broken",
+                        spoken(at - before)
+                    );
+                    let (rule, name) = (Rule::HealthyIsGranted, "any name".to_owned());
+                    let grant = self.tenures.iter().rfind(|tenure| tenure.from <= before);
+                    let evidence = grant.map_or_else(Vec::new, |grant| grant.evidence.clone());
+                    found.push(Violation { rule, name, at, text, evidence });
+                }
+                before = at;
+            }
+        }
+    }
+}
+
+/// The process that starts workers again and again, of which each has a name of its own.
+fn process(client: &str) -> &str {
+    client.split('.').next().unwrap_or(client)
 }

@@ -10,29 +10,23 @@
 use std::collections::BTreeMap;
 
 use super::requests::{Answer, Request};
-use super::{Bounds, Health, Rule, Tenure, Violation, nanos, spoken};
-use crate::log::Nanos;
+use super::{Judged, Rule, Run, Tenure, Violation, nanos, spoken};
+use crate::log::{Kind, Nanos};
 
-pub(super) fn violations(
-    tenures: &[Tenure],
-    requests: &[Request],
-    health: &Health,
-    bounds: Bounds,
-    last: Nanos,
-) -> Vec<Violation> {
+pub(super) fn violations(run: Run<'_>, judged: &mut Judged) -> Vec<Violation> {
     let mut names: BTreeMap<&str, Name<'_>> = BTreeMap::new();
-    for tenure in tenures {
+    for tenure in run.tenures {
         names.entry(&tenure.name).or_default().tenures.push(tenure);
     }
-    for request in requests {
+    for request in run.requests {
         names.entry(&request.ask.name).or_default().requests.push(request);
     }
     let mut found = Vec::new();
     for name in names.values() {
         name.denied_by_name(&mut found);
-        let occupied = name.occupied(health, bounds);
-        name.denied_by_nobody(&occupied, health, bounds, &mut found);
-        name.unavailable(&occupied, health, bounds, last, &mut found);
+        let occupied = name.occupied(run);
+        name.denied_by_nobody(&occupied, run, &mut found);
+        found.extend(name.unavailable(&occupied, run, judged));
     }
     found
 }
@@ -78,7 +72,7 @@ impl Name<'_> {
 
     /// Acceptors exclude others a little longer than the holder believes, and a request that was
     /// not granted may have left something behind for its ttl.
-    fn occupied(&self, health: &Health, bounds: Bounds) -> Vec<Occupied> {
+    fn occupied(&self, run: Run<'_>) -> Vec<Occupied> {
         let beliefs: BTreeMap<(&str, u64), &Tenure> = self
             .tenures
             .iter()
@@ -87,14 +81,14 @@ impl Name<'_> {
         // Whatever was broken meanwhile may have held up what was on its way: it may come still.
         let delayed =
             |at: Nanos, after: Nanos| {
-                let broken = health.faults.iter().filter(|fault| fault.to >= at);
+                let broken = run.health.faults.iter().filter(|fault| fault.to >= at);
                 broken.fold(at + after, |to, fault| {
                     if fault.from <= to { to.max(fault.to + after) } else { to }
                 })
             };
         let mut occupied: Vec<Occupied> = Vec::new();
         for request in &self.requests {
-            let after = request.ask.ttl_ms * 2_000_000 + nanos(bounds.settle);
+            let after = request.ask.ttl_ms * 1_000_000 + nanos(run.bounds.settle);
             let belief = beliefs.get(&(request.ask.client.as_str(), request.ask.attempt));
             let (to, is_known) = match (request.answer, belief) {
                 (Answer::Denied { .. }, _) => continue,
@@ -108,23 +102,23 @@ impl Name<'_> {
                     (delayed(request.asked_at + waited, after), false)
                 }
             };
+            // `lock` says nothing of a grant until the command runs that it starts then.
+            if request.ask.kind == Kind::Lock
+                && let Answer::Granted { at } = request.answer
+            {
+                occupied.push(Occupied { from: request.asked_at, to: at, is_known: false });
+            }
             occupied.push(Occupied { from: request.asked_at, to, is_known });
         }
         occupied
     }
 
-    fn denied_by_nobody(
-        &self,
-        occupied: &[Occupied],
-        health: &Health,
-        bounds: Bounds,
-        found: &mut Vec<Violation>,
-    ) {
+    fn denied_by_nobody(&self, occupied: &[Occupied], run: Run<'_>, found: &mut Vec<Violation>) {
         let reach = Reach::of(occupied);
         for request in &self.requests {
             let Answer::Denied { at, by: None } = request.answer else { continue };
             let asked_at = request.asked_at;
-            if !health.is_well(asked_at.saturating_sub(nanos(bounds.settle)), at)
+            if !run.health.is_well(asked_at.saturating_sub(nanos(run.bounds.settle)), at)
                 || reach.meets(asked_at, at)
             {
                 continue;
@@ -145,43 +139,43 @@ impl Name<'_> {
         }
     }
 
-    /// Whether a belief began between these instants; they are in that order.
-    fn is_granted(&self, from: Nanos, to: Nanos) -> bool {
+    /// When a belief began next, from this instant on; they are in that order.
+    fn granted_at(&self, from: Nanos) -> Option<Nanos> {
         let next = self.tenures.partition_point(|tenure| tenure.from < from);
-        self.tenures.get(next).is_some_and(|tenure| tenure.from <= to)
+        self.tenures.get(next).map(|tenure| tenure.from)
     }
 
     fn unavailable(
         &self,
         occupied: &[Occupied],
-        health: &Health,
-        bounds: Bounds,
-        last: Nanos,
-        found: &mut Vec<Violation>,
-    ) {
-        let ghosts: Vec<Occupied> = occupied
-            .iter()
-            .filter(|span| !span.is_known)
-            .map(|span| Occupied { ..*span })
-            .collect();
-        let ghosts = Reach::of(&ghosts);
+        run: Run<'_>,
+        judged: &mut Judged,
+    ) -> Vec<Violation> {
+        let ghosts = Reach::of(occupied.iter().filter(|span| !span.is_known));
+        let mut found = Vec::new();
         for tenure in &self.tenures {
             let Some(from) = tenure.released_at else { continue };
-            let to = from + nanos(bounds.available);
-            if to > last
-                || !health.is_well(from.saturating_sub(nanos(bounds.settle)), to)
+            let to = from + nanos(run.bounds.available);
+            if to > run.last
+                || !run.health.is_well(from.saturating_sub(nanos(run.bounds.settle)), to)
                 || ghosts.meets(from, to)
-                || self.is_granted(from, to)
             {
                 continue;
             }
+            // Whoever never heard an answer is judged for its silence.
             let waits = |request: &&&Request| {
                 let patient_until = request.asked_at + request.ask.wait_ms * 1_000_000;
                 request.asked_at <= from
                     && patient_until > to
-                    && request.answered_at().is_some_and(|at| at > to)
+                    && request.answered_at().is_some_and(|at| at > from)
             };
             let Some(request) = self.requests.iter().find(waits) else { continue };
+            judged.releases += 1;
+            let granted_at = self.granted_at(from).unwrap_or(run.last);
+            judged.longest_wait = judged.longest_wait.max(granted_at - from);
+            if granted_at <= to {
+                continue;
+            }
             let text = format!(
                 "{} gave {:?} back (fence {}), and {} after the confirmation {}, which had asked \
                  before, did not have it, nor anybody else",
@@ -193,6 +187,7 @@ impl Name<'_> {
             );
             found.push(proven(Rule::ReleasedIsAvailable, to, text, tenure, request));
         }
+        found
     }
 }
 
@@ -202,9 +197,9 @@ struct Reach {
 }
 
 impl Reach {
-    fn of(occupied: &[Occupied]) -> Self {
+    fn of<'a>(occupied: impl IntoIterator<Item = &'a Occupied>) -> Self {
         let mut spans: Vec<(Nanos, Nanos)> =
-            occupied.iter().map(|span| (span.from, span.to)).collect();
+            occupied.into_iter().map(|span| (span.from, span.to)).collect();
         spans.sort_unstable();
         let mut furthest = 0;
         for (_, to) in &mut spans {

@@ -39,9 +39,10 @@ pub(super) fn collect(events: &[Event]) -> Vec<Request> {
     let mut requests: BTreeMap<(&str, u64), Request> = BTreeMap::new();
     let mut heard: BTreeMap<&str, Nanos> = BTreeMap::new();
     for event in events {
-        let (client, attempt, answer) = match &event.what {
+        let Some(client) = event.what.client() else { continue };
+        heard.insert(client, event.at);
+        let (attempt, answer) = match &event.what {
             What::Asked(ask) => {
-                heard.insert(&ask.client, event.at);
                 let request = Request {
                     ask: ask.clone(),
                     asked_at: event.at,
@@ -49,31 +50,19 @@ pub(super) fn collect(events: &[Event]) -> Vec<Request> {
                     evidence: vec![event.clone()],
                     heard_at: event.at,
                 };
-                requests.entry((&ask.client, ask.attempt)).or_insert(request);
+                requests.entry((client, ask.attempt)).or_insert(request);
                 continue;
             }
             What::Denied { ask, asked_at: _, fence } => {
-                (&ask.client, ask.attempt, Answer::Denied { at: event.at, by: *fence })
+                (ask.attempt, Answer::Denied { at: event.at, by: *fence })
             }
-            What::Failed { client, attempt, deed: Deed::Acquire, .. } => {
-                (client, *attempt, Answer::Failed { at: event.at })
+            What::Failed { attempt, deed: Deed::Acquire, .. } => {
+                (*attempt, Answer::Failed { at: event.at })
             }
-            What::Held(belief) => {
-                (&belief.client, belief.attempt, Answer::Granted { at: belief.from })
-            }
-            What::Began { client, .. }
-            | What::Failed { client, .. }
-            | What::Ended { client, .. }
-            | What::ReleaseAcknowledged { client, .. } => {
-                heard.insert(client, event.at);
-                continue;
-            }
-            What::Write { .. } | What::Fault { .. } | What::Healed { .. } | What::Node { .. } => {
-                continue;
-            }
+            What::Held(belief) => (belief.attempt, Answer::Granted { at: belief.from }),
+            _ => continue,
         };
-        heard.insert(client, event.at);
-        let Some(request) = requests.get_mut(&(client.as_str(), attempt)) else { continue };
+        let Some(request) = requests.get_mut(&(client, attempt)) else { continue };
         if request.answer == Answer::None {
             request.answer = answer;
             request.evidence.push(event.clone());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::log::{Belief, End, Event, Kind, Nanos, What};
+use crate::log::{Belief, Deed, End, Event, Kind, Nanos, What};
 
 /// One holding of one name, as its holder believed it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,6 +19,8 @@ pub struct Tenure {
     pub fence: u64,
     /// When the holder learned of it.
     pub from: Nanos,
+    /// Until when the holder would have believed if it had not ended the belief itself.
+    pub until: Nanos,
     /// When the holder's belief ended, this instant not included. Not after `from` when the grant
     /// came too late to be believed.
     pub to: Nanos,
@@ -28,8 +30,21 @@ pub struct Tenure {
     pub end: Option<End>,
     /// When the cell confirmed its release.
     pub released_at: Option<Nanos>,
-    /// Begin, last extension, end and confirmation, as they were logged.
+    /// That the cell said it was over, in the first answer that did.
+    pub over: Option<Over>,
+    /// Begin, last extension, end and answer, as they were logged.
     pub evidence: Vec<Event>,
+}
+
+/// The answer that a tenure was over already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Over {
+    /// What was tried.
+    pub deed: Deed,
+    /// When that left.
+    pub asked_at: Nanos,
+    /// When the answer came.
+    pub at: Nanos,
 }
 
 impl Tenure {
@@ -47,10 +62,12 @@ impl Tenure {
             attempt: belief.attempt,
             fence: belief.fence,
             from: belief.from,
+            until: belief.until,
             to: belief.until,
             renewals: belief.renewals,
             end: None,
             released_at: None,
+            over: None,
             evidence: vec![event.clone()],
         }
     }
@@ -59,51 +76,49 @@ impl Tenure {
 /// A client's name is used by one process only, so this is one tenure.
 type Key<'a> = (&'a str, &'a str, u64, u64);
 
-const fn key<'a>(name: &'a str, client: &'a str, attempt: u64, fence: u64) -> Key<'a> {
-    (name, client, attempt, fence)
-}
-
 /// All tenures, by the begin of their belief.
 pub(super) fn collect(events: &[Event]) -> Vec<Tenure> {
     let mut tenures: BTreeMap<Key<'_>, Tenure> = BTreeMap::new();
-    let mut ends: BTreeMap<Key<'_>, Nanos> = BTreeMap::new();
     for event in events {
-        match &event.what {
-            What::Held(belief) => {
-                let key = key(&belief.name, &belief.client, belief.attempt, belief.fence);
-                let tenure = tenures.entry(key).or_insert_with(|| Tenure::new(belief, event));
-                if belief.until > tenure.to {
-                    tenure.to = belief.until;
-                    tenure.evidence.truncate(1);
-                    tenure.evidence.push(event.clone());
-                }
-                tenure.from = tenure.from.min(belief.from);
-                tenure.renewals = tenure.renewals.max(belief.renewals);
+        if let What::Held(belief) = &event.what {
+            let key = (&*belief.name, &*belief.client, belief.attempt, belief.fence);
+            let tenure = tenures.entry(key).or_insert_with(|| Tenure::new(belief, event));
+            if belief.until > tenure.until {
+                (tenure.until, tenure.to) = (belief.until, belief.until);
+                tenure.evidence.truncate(1);
+                tenure.evidence.push(event.clone());
             }
-            What::Ended { client, name, attempt, fence, why } => {
-                let key = key(name, client, *attempt, *fence);
-                if let Some(tenure) = tenures.get_mut(&key) {
-                    tenure.end = Some(*why);
-                    tenure.evidence.push(event.clone());
-                    // Nobody gave back what a dead process held: it stays excluded for its time.
-                    if *why != End::Crashed {
-                        ends.entry(key).or_insert(event.at);
-                    }
-                }
-            }
-            What::ReleaseAcknowledged { client, name, attempt, fence } => {
-                let key = key(name, client, *attempt, *fence);
-                if let Some(tenure) = tenures.get_mut(&key) {
-                    tenure.released_at.get_or_insert(event.at);
-                    tenure.evidence.push(event.clone());
-                }
-            }
-            _ => {}
+            tenure.from = tenure.from.min(belief.from);
+            tenure.renewals = tenure.renewals.max(belief.renewals);
         }
     }
-    for (key, at) in ends {
-        if let Some(tenure) = tenures.get_mut(&key) {
-            tenure.to = tenure.to.min(at);
+    // A grant that came too late was over before it was written down: ends come second.
+    for event in events {
+        let (What::Ended { client, name, attempt, fence, .. }
+        | What::Over { client, name, attempt, fence, .. }
+        | What::ReleaseAcknowledged { client, name, attempt, fence }) = &event.what
+        else {
+            continue;
+        };
+        let Some(tenure) = tenures.get_mut(&(&**name, &**client, *attempt, *fence)) else {
+            continue;
+        };
+        tenure.evidence.push(event.clone());
+        match &event.what {
+            What::Ended { why, .. } => {
+                tenure.end = Some(*why);
+                // Nobody gave back what a dead process held: it stays excluded for its time.
+                if *why != End::Crashed {
+                    tenure.to = tenure.to.min(event.at);
+                }
+            }
+            What::Over { deed, asked_at, .. } => {
+                let over = Over { deed: *deed, asked_at: *asked_at, at: event.at };
+                tenure.over.get_or_insert(over);
+            }
+            _ => {
+                tenure.released_at.get_or_insert(event.at);
+            }
         }
     }
     let mut tenures: Vec<Tenure> = tenures.into_values().collect();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::log::{Ask, Belief, Deed, End, Kind, Phase, What};
+use crate::log::{Ask, Belief, Deed, End, Kind, NodeState, Phase, What};
 
 const SECOND: Nanos = 1_000_000_000;
 
@@ -65,9 +65,20 @@ impl Story {
         self.tell(from, fault(Phase::Begin)).tell(to, fault(Phase::End))
     }
 
+    fn over(self, client: &str, fence: u64, deed: Deed, (asked_at, at): (Nanos, Nanos)) -> Self {
+        let (client, name) = (client.to_owned(), "a".to_owned());
+        self.tell(at, What::Over { client, name, attempt: 1, fence, deed, asked_at })
+    }
+
+    fn began(self, client: &str, at: Nanos, through: Option<u16>) -> Self {
+        let (client, kind) = (client.to_owned(), Kind::Resp);
+        self.tell(at, What::Began { client, kind, seed: 1, through })
+    }
+
     fn judge(mut self) -> Verdict {
         self.0.sort_by_key(|event| event.at);
-        judge(&self.0, Bounds::default())
+        // Stories are short, and nothing is granted in most of them for most of the time.
+        judge(&self.0, Bounds { idle: Duration::from_secs(86_400), ..Bounds::default() })
     }
 
     fn rules(self) -> Vec<Rule> {
@@ -200,8 +211,13 @@ fn a_name_given_back_that_a_waiter_does_not_get_is_found() {
     assert_eq!(waited(30).rules(), [Rule::ReleasedIsAvailable]);
     assert_eq!(waited(24).rules(), []);
     assert_eq!(waited(30).fault(1, 13 * SECOND, 14 * SECOND).rules(), []);
+    assert_eq!(waited(24).judge().judged.releases, 1);
+    assert_eq!(waited(24).judge().judged.longest_wait, 2 * SECOND);
     let asked_by_the_dead = waited(30).asked("z", 1, 21 * SECOND, 0);
     assert_eq!(asked_by_the_dead.rules(), [], "z may have left something behind");
+    let lock = What::Asked(Ask { kind: Kind::Lock, ..ask("z", 1, 60_000) });
+    let starting = waited(30).tell(19 * SECOND, lock).held("z", 1, 3, 41 * SECOND, 42 * SECOND);
+    assert_eq!(starting.rules(), [], "z may have had it, and not yet said so");
 }
 
 #[test]
@@ -216,7 +232,132 @@ fn a_name_that_is_not_granted_after_healing_is_found() {
     assert_eq!(healed(40).fault(2, 25, 26).rules(), [], "broken again");
     let nobody_asked = story().fault(1, 1, 5).tell(10, What::Healed { bound: 20 });
     assert_eq!(nobody_asked.asked("x", 1, 29, 0).held("x", 1, 1, 40, 90).rules(), []);
-    assert_eq!(healed(30).judge().healings, (1, 1));
+    let judged = healed(30).judge().judged;
+    assert_eq!((judged.healings, judged.names), (1, 1));
+}
+
+#[test]
+fn a_node_through_which_nothing_is_granted_after_healing_is_found() {
+    let started = |id| What::Node { id, state: NodeState::Started };
+    let healed = || {
+        let began = story().tell(1, started(1)).tell(1, started(2)).began("x", 2, Some(1));
+        let served = began.held("x", 1, 1, 12, 14).released("x", 1, 15).began("y", 2, Some(2));
+        served.held("y", 1, 2, 16, 90).tell(10, What::Healed { bound: 20 })
+    };
+    let at_last = |story: Story| story.ended("z", 9, 100, End::Lost);
+    let verdict = at_last(healed()).judge();
+    let [violation] = &verdict.violations[..] else { panic!("{:?}", verdict.violations) };
+    assert_eq!((violation.rule, &*violation.name), (Rule::EveryNodeServes, "node 2"));
+    assert_eq!(verdict.judged.nodes, 2);
+    assert_eq!(at_last(healed().released("y", 2, 30)).rules(), []);
+    assert_eq!(at_last(healed().released("y", 2, 31)).rules(), [Rule::EveryNodeServes], "late");
+    let nobody_asks = at_last(healed().released("y", 2, 30).tell(3, started(3)));
+    assert_eq!(nobody_asks.rules(), [Rule::EveryNodeServes], "it is judged though nobody asks it");
+    assert_eq!(at_last(healed().fault(1, 20, 21)).rules(), [], "broken again");
+}
+
+#[test]
+fn a_client_that_hangs_is_found() {
+    let silence = 15 * SECOND;
+    let healed = || story().began("x-1.1.1", 1, None).tell(10, What::Healed { bound: 20 });
+    let at_last = |story: Story| story.write("w", 1, silence + 11, true).rules();
+    assert_eq!(at_last(healed()), [Rule::ClientsAreHeard]);
+    assert_eq!(at_last(healed().asked("x-1.1.1", 1, 9, 0)), [Rule::ClientsAreHeard]);
+    assert_eq!(at_last(healed().began("x-1.2.1", 40, None)), [], "another worker of it speaks");
+    assert_eq!(at_last(healed().began("x-2.1.1", 40, None)), [Rule::ClientsAreHeard]);
+    assert_eq!(at_last(healed().fault(1, 50, 60)), [], "something was broken again");
+}
+
+#[test]
+fn a_lease_that_the_cell_forgot_is_found() {
+    let held = || story().held("x", 1, 1, 20 * SECOND, 30 * SECOND);
+    let told = |deed, at: Nanos| held().over("x", 1, deed, (22 * SECOND, at)).rules();
+    assert_eq!(told(Deed::Renew, 30 * SECOND - 1), [Rule::LeasesAreKept]);
+    assert_eq!(told(Deed::Renew, 30 * SECOND), [], "the belief was over");
+    assert_eq!(told(Deed::Release, 23 * SECOND), [Rule::LeasesAreKept]);
+    let over = |deed| held().over("x", 1, deed, (22 * SECOND, 23 * SECOND));
+    let broken = |deed| over(deed).fault(1, 13 * SECOND, 14 * SECOND).rules();
+    assert_eq!(broken(Deed::Release), [], "a confirmation may have been lost");
+    assert_eq!(broken(Deed::Renew), [Rule::LeasesAreKept], "no fault excuses that");
+    let ended = over(Deed::Renew).ended("x", 1, 23 * SECOND, End::Lost);
+    assert_eq!(ended.rules(), [Rule::LeasesAreKept], "whatever the holder made of it");
+}
+
+#[test]
+fn a_long_time_without_a_grant_is_found_where_nothing_is_broken() {
+    let granted = |second: Nanos| {
+        let held = story().held("x", 1, 1, SECOND, SECOND + 1);
+        held.held("x", 2, 2, second * SECOND, second * SECOND + 1)
+    };
+    let rules = |mut story: Story| -> Vec<Rule> {
+        story.0.sort_by_key(|event| event.at);
+        let violations = judge(&story.0, Bounds::default()).violations;
+        violations.iter().map(|violation| violation.rule).collect()
+    };
+    assert_eq!(rules(granted(4)), []);
+    assert_eq!(rules(granted(5)), [Rule::HealthyIsGranted]);
+    assert_eq!(rules(granted(12).fault(1, 2 * SECOND, 3 * SECOND)), [], "it settles");
+    let stalled = What::Stalled { from: 2 * SECOND };
+    assert_eq!(rules(granted(5).tell(3 * SECOND, stalled)), [], "the machine stood still");
+}
+
+#[test]
+fn a_run_that_shows_nothing_is_found_and_one_that_was_cut_short_is_not_asked_to() {
+    let told = || story().began("x", 1, None).held("x", 1, 1, 10, 20);
+    assert_eq!(told().rules(), []);
+    let texts: Vec<String> =
+        told().tell(30, What::Closed).judge().violations.into_iter().map(|v| v.text).collect();
+    let lacks = |what: &str| texts.iter().any(|text| text.starts_with(what));
+    assert!(lacks("no release that somebody waited for could be judged"), "{texts:?}");
+    assert!(lacks("no node that had to serve"), "{texts:?}");
+    assert!(lacks("nothing was renewed by resp") && lacks("nothing was released"), "{texts:?}");
+    assert!(!lacks("nothing was granted by resp"), "{texts:?}");
+}
+
+#[test]
+fn what_happens_after_the_end_of_a_run_is_not_waited_for() {
+    let waits = story().asked("x", 1, 12, 0).tell(10, What::Healed { bound: 20 });
+    let rules = waits.tell(25, What::Closed).write("w", 1, 90, true).rules();
+    assert!(!rules.contains(&Rule::HealedIsGranted), "{rules:?}");
+}
+
+#[test]
+fn an_end_that_is_logged_for_an_instant_before_its_begin_is_an_end() {
+    // It was granted at 20, for a time that was over at 15.
+    let late = story().tell(15, What::Healed { bound: 1 }).held("x", 1, 1, 20, 15);
+    let verdict = late.ended("x", 1, 15, End::Expired).judge();
+    assert_eq!(verdict.tenures[0].end, Some(End::Expired));
+    assert_eq!((verdict.counts.total().lost, verdict.counts.total().crashed), (1, 0));
+}
+
+#[test]
+fn only_names_that_several_held_are_counted_as_compared() {
+    let alone = story().held("x", 1, 1, 10, 20).released("x", 1, 15).held("x", 2, 2, 30, 40);
+    assert_eq!(alone.judge().counts.uncontended, (2, 1));
+    let met = story().held("x", 1, 1, 10, 20).released("x", 1, 15).held("y", 1, 2, 30, 40);
+    let counts = met.judge().counts;
+    assert_eq!((counts.contended, counts.uncontended), ((2, 1), (0, 0)));
+}
+
+#[test]
+fn a_fault_in_steps_is_one_and_a_stall_is_none() {
+    let stalled = story().tell(90, What::Stalled { from: 80 });
+    let health = stalled.fault(1, 10, 20).fault(1, 30, 40).fault(2, 50, 60).judge().health;
+    assert_eq!(health.counts(), (2, 1));
+    assert!(!health.is_well(25, 25), "between its steps it is not over");
+    assert!(health.is_well(61, 79) && !health.is_well(85, 85));
+}
+
+#[test]
+fn what_a_fault_did_is_counted() {
+    let failed = |at| {
+        let (client, name) = ("x".to_owned(), "a".to_owned());
+        let (deed, why) = (Deed::Acquire, "no answer".to_owned());
+        move |story: Story| story.tell(at, What::Failed { client, name, attempt: 1, deed, why })
+    };
+    let story = failed(35)(failed(60)(story().fault(1, 30, 50)));
+    let verdict = story.tell(40, What::Node { id: 1, state: NodeState::Died }).judge();
+    assert_eq!((verdict.gaps[0].failed, verdict.gaps[0].died), (1, 1));
 }
 
 #[test]

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::Options;
 use super::scene::{Ending, Held, Scene, Wish};
 use crate::check::nanos;
-use crate::log::{Deed, End, Nanos, now};
+use crate::log::{Belief, Deed, End, Nanos, now};
 
 /// What a node said to an acquire.
 pub(super) enum Answer {
@@ -33,36 +34,68 @@ pub(super) type Failure = String;
 /// A way to speak to a cell. After a failure the next question goes to the next node.
 pub(super) trait Way {
     fn acquire(&mut self, wish: &Wish, patience: Duration) -> Result<Answer, Failure>;
-    fn renew(
-        &mut self,
-        name: &str,
-        fence: u64,
-        ttl_ms: u64,
-        patience: Duration,
-    ) -> Result<Tenancy, Failure>;
-    fn release(&mut self, name: &str, fence: u64, patience: Duration) -> Result<Tenancy, Failure>;
+    fn renew(&mut self, held: &Belief, ttl_ms: u64, patience: Duration)
+    -> Result<Tenancy, Failure>;
+    fn release(&mut self, held: &Belief, patience: Duration) -> Result<Tenancy, Failure>;
     /// Sends an acquire and leaves after a while, whatever comes.
     fn abandon(&mut self, wish: &Wish, after: Duration);
     fn rule(&self) -> Rule;
 }
 
-/// The clock rule T2, as told to clients: drift and granularity of the cell.
+/// Which node to ask.
+pub(super) struct Nodes {
+    endpoints: Vec<String>,
+    /// How many were left so far.
+    left: usize,
+}
+
+impl Nodes {
+    pub(super) fn of(options: &Options) -> Self {
+        // Not all at the first.
+        let left = options.seed as usize % options.endpoints.len();
+        Self { endpoints: options.endpoints.clone(), left }
+    }
+
+    pub(super) fn endpoint(&self) -> &str {
+        &self.endpoints[self.left % self.endpoints.len()]
+    }
+
+    pub(super) const fn leave(&mut self) {
+        self.left += 1;
+    }
+}
+
+/// The clock rule T2, as told to clients: drift and granularity of the cell. And how this client's
+/// own clock is off, which it does not know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rule {
     pub(super) drift_ppm: u32,
     pub(super) granularity_us: u32,
+    pub(super) clock_ppm: i64,
 }
 
 impl Rule {
-    /// Until when a lease is held that was asked for at `sent_at`, as docs/resp.md has it.
+    pub(super) const fn of(options: &Options) -> Self {
+        let Options { drift_ppm, granularity_us, clock_ppm, .. } = *options;
+        Self { drift_ppm, granularity_us, clock_ppm }
+    }
+
+    /// Until when a lease is held that was asked for at `sent_at`, in the host's time.
     fn ends_at(self, sent_at: Nanos, ttl: Duration, waited: Duration) -> Nanos {
-        let (span, waited) = (nanos(ttl), nanos(waited));
+        let span = u128::from(self.span(nanos(ttl), nanos(waited)));
+        // A clock that is too slow needs longer to count that far.
+        let rate = u128::from(1_000_000_u64.saturating_add_signed(self.clock_ppm));
+        sent_at + (span * 1_000_000 / rate) as Nanos
+    }
+
+    /// For how long after it was asked for a lease is held, as docs/resp.md has it.
+    fn span(self, span: Nanos, waited: Nanos) -> Nanos {
         if is_without("BeliefKeepsDriftMargin") {
-            return sent_at + waited + span;
+            return waited + span;
         }
         let granule = u64::from(self.granularity_us) * 1000;
         let credit = self.shrink(waited).saturating_sub(granule);
-        sent_at + credit + self.shrink(span).saturating_sub(2 * granule)
+        credit + self.shrink(span).saturating_sub(2 * granule)
     }
 
     /// Divided by r = (1 + e) / (1 - e).
@@ -129,7 +162,7 @@ fn hold(
         let patience = (ttl / 4).max(Duration::from_millis(50));
         if now() >= renew_at {
             let sent_at = now();
-            match way.renew(&wish.ask.name, held.belief.fence, wish.ask.ttl_ms, patience) {
+            match way.renew(&held.belief, wish.ask.ttl_ms, patience) {
                 // What is over stays over.
                 Ok(Tenancy::Done) if now() < held.belief.until => {
                     let until = way.rule().ends_at(sent_at, ttl, Duration::ZERO);
@@ -140,6 +173,7 @@ fn hold(
                 }
                 Ok(Tenancy::Done) => {}
                 Ok(Tenancy::Over) => {
+                    scene.over(&held, Deed::Renew, sent_at)?;
                     scene.ended(&held, now().min(held.belief.until), End::Lost)?;
                     return scene.store_late(&held);
                 }
@@ -156,9 +190,10 @@ fn hold(
 fn release(scene: &mut Scene, way: &mut impl Way, held: &Held, wish: &Wish) -> Result<()> {
     // P6: the belief goes first.
     scene.ended(held, now().min(held.belief.until), End::Released)?;
-    match way.release(&held.belief.name, held.belief.fence, scene.patience()) {
+    let sent_at = now();
+    match way.release(&held.belief, scene.patience()) {
         Ok(Tenancy::Done) => scene.released(held)?,
-        Ok(Tenancy::Over) => {}
+        Ok(Tenancy::Over) => scene.over(held, Deed::Release, sent_at)?,
         Err(why) => scene.failed(&wish.ask, Deed::Release, why)?,
     }
     scene.rest(0, 50);
@@ -169,7 +204,7 @@ fn release(scene: &mut Scene, way: &mut impl Way, held: &Held, wish: &Wish) -> R
 mod tests {
     use super::*;
 
-    const RULE: Rule = Rule { drift_ppm: 1000, granularity_us: 1000 };
+    const RULE: Rule = Rule { drift_ppm: 1000, granularity_us: 1000, clock_ppm: 0 };
 
     #[test]
     fn a_belief_ends_before_the_ttl_is_over_by_drift_and_granularity() {
@@ -187,12 +222,20 @@ mod tests {
     }
 
     #[test]
+    fn who_counts_by_a_slow_clock_believes_for_longer_than_it_knows() {
+        let ttl = Duration::from_secs(10);
+        let belief = |clock_ppm| Rule { clock_ppm, ..RULE }.ends_at(0, ttl, Duration::ZERO);
+        assert_eq!(belief(-1000), 9_978_019_980 * 1000 / 999);
+        assert!(belief(-1000) < 10_000_000_000 && belief(1000) < belief(0));
+    }
+
+    #[test]
     fn the_rule_is_the_one_of_the_core() {
         use paxoslease_core::{Drift, Instant, Rules, Ttl};
         for (ppm, granule, ttl, waited) in
             [(0, 0, 50, 0), (1000, 1000, 2000, 700), (100_000, 20, 60_000, 3), (1, 1, 1234, 99_999)]
         {
-            let rule = Rule { drift_ppm: ppm, granularity_us: granule };
+            let rule = Rule { drift_ppm: ppm, granularity_us: granule, clock_ppm: 0 };
             let drift = Drift::new(ppm, Duration::from_micros(granule.into())).expect("in bounds");
             let waited = Duration::from_millis(waited);
             let span = Ttl::from_millis(ttl).expect("not zero");

@@ -6,29 +6,25 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use super::Options;
-use super::bare::{Answer, Failure, Rule, Tenancy, Way};
+use super::bare::{Answer, Failure, Nodes, Rule, Tenancy, Way};
 use super::scene::Wish;
+use crate::log::Belief;
 
 pub(super) struct Http {
-    endpoints: Vec<String>,
-    /// How many nodes were tried; the next is the one to ask.
-    tries: usize,
+    nodes: Nodes,
     agent: Agent,
     rule: Rule,
 }
 
 impl Http {
     pub(super) fn new(options: &Options) -> Self {
-        let Options { drift_ppm, granularity_us, .. } = *options;
-        let tries = options.seed as usize % options.endpoints.len();
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
             .max_idle_connections(0)
             .build()
             .into();
-        let rule = Rule { drift_ppm, granularity_us };
-        Self { endpoints: options.endpoints.clone(), tries, agent, rule }
+        Self { nodes: Nodes::of(options), agent, rule: Rule::of(options) }
     }
 
     /// The status and the body.
@@ -39,8 +35,7 @@ impl Http {
         body: &Value,
         patience: Duration,
     ) -> Result<(u16, Value), Failure> {
-        let endpoint = &self.endpoints[self.tries % self.endpoints.len()];
-        let url = format!("http://{endpoint}/v1/leases/{name}/{deed}");
+        let url = format!("http://{}/v1/leases/{name}/{deed}", self.nodes.endpoint());
         let request =
             self.agent.post(url).config().timeout_global(Some(patience)).build().send_json(body);
         let answer = request.map_err(text).and_then(|mut response| {
@@ -51,9 +46,23 @@ impl Http {
             }
         });
         if answer.is_err() {
-            self.tries += 1;
+            self.nodes.leave();
         }
         answer
+    }
+
+    fn tenancy(
+        &mut self,
+        held: &Belief,
+        deed: &str,
+        body: &Value,
+        patience: Duration,
+    ) -> Result<Tenancy, Failure> {
+        match self.ask(&held.name, deed, body, patience)? {
+            (200, _) => Ok(Tenancy::Done),
+            (410, _) => Ok(Tenancy::Over),
+            (status, body) => Err(format!("{status}: {body}")),
+        }
     }
 }
 
@@ -70,11 +79,10 @@ fn fence(body: &Value) -> Option<u64> {
     body["fence"].as_str()?.parse().ok()
 }
 
-/// How far clocks may be off, as the node says.
-fn rule(body: &Value) -> Option<Rule> {
+/// How far clocks may be off and how coarse they are, as the node says.
+fn clock(body: &Value) -> Option<(u32, u32)> {
     let number = |key: &str| body[key].as_u64().and_then(|number| u32::try_from(number).ok());
-    let drift_ppm = number("clock_drift_ppm")?;
-    Some(Rule { drift_ppm, granularity_us: number("clock_granularity_us")? })
+    Some((number("clock_drift_ppm")?, number("clock_granularity_us")?))
 }
 
 impl Way for Http {
@@ -84,29 +92,29 @@ impl Way for Http {
             return Ok(Answer::Denied { by: fence(&body) });
         }
         let waited = body["waited_ms"].as_u64();
-        let (Some(fence), Some(waited), Some(rule)) = (fence(&body), waited, rule(&body)) else {
+        let (Some(fence), Some(waited)) = (fence(&body), waited) else {
             return Err(format!("no grant: {body}"));
         };
-        self.rule = rule;
+        // A node to upgrade from may not say: then it is as it was told at the start.
+        if let Some((drift_ppm, granularity_us)) = clock(&body) {
+            self.rule = Rule { drift_ppm, granularity_us, ..self.rule };
+        }
         Ok(Answer::Granted { fence, waited: Duration::from_millis(waited) })
     }
 
     fn renew(
         &mut self,
-        name: &str,
-        fence: u64,
+        held: &Belief,
         ttl_ms: u64,
         patience: Duration,
     ) -> Result<Tenancy, Failure> {
-        let body = json!({ "fence": fence.to_string(), "ttl": format!("{ttl_ms}ms") });
-        let (status, _) = self.ask(name, "renew", &body, patience)?;
-        Ok(if status == 200 { Tenancy::Done } else { Tenancy::Over })
+        let ttl = format!("{ttl_ms}ms");
+        let body = json!({ "fence": held.fence.to_string(), "ttl": ttl });
+        self.tenancy(held, "renew", &body, patience)
     }
 
-    fn release(&mut self, name: &str, fence: u64, patience: Duration) -> Result<Tenancy, Failure> {
-        let body = json!({ "fence": fence.to_string() });
-        let (status, _) = self.ask(name, "release", &body, patience)?;
-        Ok(if status == 200 { Tenancy::Done } else { Tenancy::Over })
+    fn release(&mut self, held: &Belief, patience: Duration) -> Result<Tenancy, Failure> {
+        self.tenancy(held, "release", &json!({ "fence": held.fence.to_string() }), patience)
     }
 
     fn abandon(&mut self, wish: &Wish, after: Duration) {

@@ -1,8 +1,8 @@
 //! `paxoslease-client`, whose guards renew themselves.
 //!
-//! The library's thread may drop a belief at any moment, a little early and by a release (P6), so
-//! a belief is logged up to the last instant at which `is_held` was seen to be true, and the guard
-//! is looked at often: most often near its end, where an overlap would be.
+//! A belief is logged up to the end that the guard itself gives it, less what the library's thread
+//! may give it up early and give it back (P6). From there on it is logged up to the last instant at
+//! which it was seen to be held, and looked at most often, for there an overlap would be.
 
 use std::future::IntoFuture as _;
 use std::task::{Context as Task, Waker};
@@ -13,12 +13,17 @@ use paxoslease_bench::clock;
 use paxoslease_client::{AcquireError, Client, LeaseGuard, ReleaseError};
 
 use super::scene::{Ending, Held, Scene, Wish};
-use crate::log::{Deed, End, now};
+use crate::check::nanos;
+use crate::log::{Deed, End, Nanos, now};
 
 /// How often a guard is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What is left of a lease when it is looked at more often, and how often.
 const NEAR: (Duration, Duration) = (Duration::from_millis(100), Duration::from_micros(500));
+/// The library gives a lease up this share of its ttl early, at most this much, ...
+const EARLY: (u32, Duration) = (50, Duration::from_millis(100));
+/// ... and its alarms ring together with others up to so much later.
+const TOGETHER: Duration = Duration::from_millis(5);
 /// How many looks are between writes to the store.
 const LOOKS_PER_WRITE: u64 = 4;
 
@@ -70,10 +75,17 @@ fn acquire(client: &Client, wish: &Wish) -> Option<Result<LeaseGuard, AcquireErr
     None
 }
 
+/// Until when a guard is held for certain that was looked at then and had so much left: nothing but
+/// the cell's word ends it before.
+fn certain_until(at: Nanos, remaining: Duration, ttl: Duration) -> Nanos {
+    let early = (ttl / EARLY.0).min(EARLY.1) + TOGETHER;
+    at + nanos(remaining.saturating_sub(early))
+}
+
 fn hold(scene: &mut Scene, guard: LeaseGuard, mut held: Held, wish: &Wish) -> Result<()> {
     // That it was granted, even if there is nothing left to believe.
-    let granted_at = held.belief.from;
-    scene.see(&mut held, granted_at)?;
+    let mut seen_at = held.belief.from;
+    scene.see(&mut held, seen_at, seen_at)?;
     let mut looks = 0_u64;
     loop {
         // The clock is read first: what is held later was held then.
@@ -81,10 +93,18 @@ fn hold(scene: &mut Scene, guard: LeaseGuard, mut held: Held, wish: &Wish) -> Re
         let remaining = guard.remaining();
         held.belief.renewals = guard.renewals();
         if remaining.is_zero() {
-            scene.ended(&held, held.belief.until, End::Lost)?;
+            let until = held.belief.until;
+            // Only the cell's word ends it before its time.
+            if now() < until {
+                scene.over(&held, Deed::Renew, seen_at)?;
+                scene.ended(&held, seen_at, End::Lost)?;
+            } else {
+                scene.ended(&held, until, End::Expired)?;
+            }
             return scene.store_late(&held);
         }
-        scene.see(&mut held, at)?;
+        seen_at = at;
+        scene.see(&mut held, at, certain_until(at, remaining, guard.ttl()))?;
         if at >= held.ends_at {
             break;
         }
@@ -97,11 +117,11 @@ fn hold(scene: &mut Scene, guard: LeaseGuard, mut held: Held, wish: &Wish) -> Re
     match held.ending {
         Ending::Crash => return scene.crash(&held),
         Ending::Forget | Ending::Abandon(_) => {
-            scene.ended(&held, held.belief.until, End::Released)?;
+            scene.ended(&held, seen_at, End::Released)?;
             drop(guard);
         }
         Ending::Release => {
-            scene.ended(&held, held.belief.until, End::Released)?;
+            scene.ended(&held, seen_at, End::Released)?;
             match guard.release_blocking() {
                 Ok(()) => scene.released(&held)?,
                 Err(ReleaseError::NotHeld { .. }) => {}
@@ -112,4 +132,18 @@ fn hold(scene: &mut Scene, guard: LeaseGuard, mut held: Held, wish: &Wish) -> Re
     scene.store_late(&held)?;
     scene.rest(0, 50);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_belief_reaches_beyond_the_last_look_so_that_a_pause_or_a_crash_hides_nothing() {
+        let millis = Duration::from_millis;
+        let until = |remaining, ttl| certain_until(7, millis(remaining), millis(ttl));
+        assert_eq!(until(1500, 2000), 7 + 1_455_000_000);
+        assert_eq!(until(50_000, 60_000), 7 + 49_895_000_000, "never more than 100 ms early");
+        assert_eq!(until(30, 2000), 7, "here its thread may have given it up");
+    }
 }

@@ -106,7 +106,7 @@ pub(super) fn command(options: &Options) -> Result<()> {
         renewals: 0,
     };
     let mut log = Log::create(&options.log)?;
-    log.extend(belief.clone())?;
+    log.extend(from, belief.clone())?;
     let folder = options.log.parent().context("the log has no folder")?;
     let mut store = Writer::connect(&store::socket(folder), &options.id)?;
     let ends_at = from + options.hold_ms * 1_000_000;
@@ -114,7 +114,7 @@ pub(super) fn command(options: &Options) -> Result<()> {
     let mut lives = rng.below(LIVES_PER_WRITE);
     loop {
         belief.until = now();
-        log.extend(belief.clone())?;
+        log.extend(belief.until, belief.clone())?;
         if belief.until >= ends_at {
             break;
         }

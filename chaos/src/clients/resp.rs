@@ -7,34 +7,28 @@ use paxoslease_bench::clock;
 use redis::{Cmd, Connection, FromRedisValue, RedisError, Value, cmd};
 
 use super::Options;
-use super::bare::{Answer, Failure, Rule, Tenancy, Way};
+use super::bare::{Answer, Failure, Nodes, Rule, Tenancy, Way};
 use super::scene::Wish;
+use crate::log::Belief;
 
 /// How long a node may take to greet.
 const GREETING_MAX: Duration = Duration::from_millis(500);
 
 pub(super) struct Resp {
-    endpoints: Vec<String>,
-    /// How many nodes were tried; the next is the one to ask.
-    tries: usize,
+    nodes: Nodes,
     connection: Option<Connection>,
     rule: Rule,
 }
 
 impl Resp {
     pub(super) fn new(options: &Options) -> Self {
-        let Options { drift_ppm, granularity_us, .. } = *options;
-        // Not all at the first.
-        let tries = options.seed as usize % options.endpoints.len();
-        let rule = Rule { drift_ppm, granularity_us };
-        Self { endpoints: options.endpoints.clone(), tries, connection: None, rule }
+        Self { nodes: Nodes::of(options), connection: None, rule: Rule::of(options) }
     }
 
     /// A connection to a node that has greeted, and said how far clocks may be off.
     fn connected(&mut self, patience: Duration) -> Result<&mut Connection, RedisError> {
         if self.connection.is_none() {
-            let endpoint = &self.endpoints[self.tries % self.endpoints.len()];
-            let client = redis::Client::open(format!("redis://{endpoint}/"))?;
+            let client = redis::Client::open(format!("redis://{}/", self.nodes.endpoint()))?;
             let mut connection = client.get_connection_with_timeout(GREETING_MAX)?;
             connection.set_read_timeout(Some(GREETING_MAX))?;
             let greeting: BTreeMap<String, Value> = cmd("HELLO").arg(3).query(&mut connection)?;
@@ -46,7 +40,7 @@ impl Resp {
             let (Some(drift_ppm), Some(granularity_us)) = told else {
                 return Err(RedisError::from((redis::ErrorKind::Client, "HELLO lacks the clock")));
             };
-            self.rule = Rule { drift_ppm, granularity_us };
+            self.rule = Rule { drift_ppm, granularity_us, ..self.rule };
             self.connection = Some(connection);
         }
         let connection = self.connection.as_mut().expect("it was just made");
@@ -69,7 +63,7 @@ impl Resp {
 
     fn leave(&mut self) {
         self.connection = None;
-        self.tries += 1;
+        self.nodes.leave();
     }
 }
 
@@ -96,13 +90,12 @@ impl Way for Resp {
 
     fn renew(
         &mut self,
-        name: &str,
-        fence: u64,
+        held: &Belief,
         ttl_ms: u64,
         patience: Duration,
     ) -> Result<Tenancy, Failure> {
         let mut question = cmd("LEASE.RENEW");
-        question.arg(name).arg(fence).arg(ttl_ms);
+        question.arg(&held.name).arg(held.fence).arg(ttl_ms);
         match self.ask::<u64>(&question, patience) {
             Ok(_) => Ok(Tenancy::Done),
             Err(error) if error.code() == Some("NOTHELD") => Ok(Tenancy::Over),
@@ -110,9 +103,9 @@ impl Way for Resp {
         }
     }
 
-    fn release(&mut self, name: &str, fence: u64, patience: Duration) -> Result<Tenancy, Failure> {
+    fn release(&mut self, held: &Belief, patience: Duration) -> Result<Tenancy, Failure> {
         let mut question = cmd("LEASE.RELEASE");
-        question.arg(name).arg(fence);
+        question.arg(&held.name).arg(held.fence);
         match self.ask::<u64>(&question, patience).map_err(text)? {
             1 => Ok(Tenancy::Done),
             _ => Ok(Tenancy::Over),

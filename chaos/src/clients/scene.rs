@@ -9,7 +9,7 @@ use paxoslease_bench::clock;
 use paxoslease_sim::Rng;
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::Options;
+use super::{Manner, Options};
 use crate::log::{Ask, Belief, Deed, End, Kind, Log, Nanos, What, now};
 use crate::store::{self, Writer};
 
@@ -54,34 +54,25 @@ pub(super) struct Scene {
     log: Log,
     store: Writer,
     attempts: u64,
-    manner: Manner,
-}
-
-/// What a worker, or one thread of it, is there for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Manner {
-    /// To want what others want.
-    Contend,
-    /// To take a name that nobody else wants, for a moment, over and over: a cell that works
-    /// grants it, so the times without a grant are the cell's and not those of patient holders.
-    Probe,
 }
 
 impl Scene {
-    pub(super) fn begin(options: &Options, manner: Manner) -> Result<Self> {
+    pub(super) fn begin(options: &Options) -> Result<Self> {
         let (rng, id) = (Rng::new(options.seed, 1), options.id.clone());
         let mut log = Log::create(&options.log).context("cannot make a log")?;
         let folder = options.log.parent().context("the log has no folder")?;
         let store = Writer::connect(&store::socket(folder), &id).context("no fenced store")?;
-        log.write(What::Began { client: id, kind: options.kind, seed: options.seed })?;
-        Ok(Self { options: options.clone(), rng, log, store, attempts: 0, manner })
+        let Options { kind, seed, through, .. } = *options;
+        log.write(What::Began { client: id, kind, seed, through })?;
+        Ok(Self { options: options.clone(), rng, log, store, attempts: 0 })
     }
 
     /// Draws what to do next, and writes down that it is asked for.
     pub(super) fn ask(&mut self) -> Result<Wish> {
         self.attempts += 1;
-        let wish = match self.manner {
+        let wish = match self.options.manner {
             Manner::Contend => self.contend(),
+            Manner::Wait => self.wait(),
             Manner::Probe => self.probe(),
         };
         self.log.write(What::Asked(wish.ask.clone()))?;
@@ -93,12 +84,12 @@ impl Scene {
         let (rng, longest) = (&mut self.rng, self.options.ttl_max_ms);
         let shortest = match self.options.kind {
             Kind::Library | Kind::Resp | Kind::Http => longest / 4,
-            // Its margin is a twentieth, and a machine this busy needs that.
-            Kind::Lock => longest / 2,
+            // Its margin is a twentieth: what it has on a busy machine to end a command in time.
+            Kind::Lock => longest,
         };
         let ttl_ms = rng.between(shortest, longest);
         let place = rng.below(self.options.names.len() as u64) as usize;
-        let wait_ms = if rng.chance(500) { 0 } else { rng.between(50, 3 * longest) };
+        let wait_ms = if rng.chance(500) { 0 } else { rng.between(50, 2 * longest) };
         let hold = if rng.chance(500) { rng.millis(0, 100) } else { rng.millis(0, 2 * ttl_ms) };
         let ending = match rng.below(20) {
             0 => Ending::Crash,
@@ -110,20 +101,28 @@ impl Scene {
         self.wish(name, (ttl_ms, wait_ms), hold, ending)
     }
 
-    /// How long an answer may take beyond what is waited for. Nodes give up after 2 s; a probe asks
-    /// another before.
+    /// How long an answer may take beyond what is waited for. Nodes give up after 2 s.
     pub(super) const fn patience(&self) -> Duration {
-        match self.manner {
-            Manner::Contend => Duration::from_secs(3),
-            Manner::Probe => Duration::from_millis(300),
+        match self.options.manner {
+            Manner::Contend | Manner::Wait => Duration::from_secs(3),
+            Manner::Probe => Duration::from_secs(1),
         }
     }
 
-    /// For a name of its own.
+    /// For the name that is handed on. Its ttl is long, so that a waiter that sleeps until the end
+    /// of a lease that was given back is noticed.
+    fn wait(&mut self) -> Wish {
+        let (name, longest) = (self.options.names[0].clone(), self.options.ttl_max_ms);
+        let hold = self.rng.millis(20, 200);
+        self.wish(name, (longest, 2 * longest), hold, Ending::Release)
+    }
+
+    /// For a name of its own, sometimes for long enough to renew it.
     fn probe(&mut self) -> Wish {
-        let name = format!("own-{}", self.options.id);
-        let hold = self.rng.millis(0, 50);
-        self.wish(name, (self.options.ttl_max_ms / 4, 0), hold, Ending::Release)
+        let (name, ttl_ms) = (self.options.names[0].clone(), self.options.ttl_max_ms / 4);
+        let hold_max = if self.rng.chance(100) { 2 * ttl_ms } else { 100 };
+        let hold = self.rng.millis(0, hold_max);
+        self.wish(name, (ttl_ms, 0), hold, Ending::Release)
     }
 
     fn wish(
@@ -172,16 +171,23 @@ impl Scene {
         Ok(self.log.write_at(now(), What::Held(held.belief.clone()))?)
     }
 
-    /// Writes down a belief that was seen to hold at `at`.
-    pub(super) fn see(&mut self, held: &mut Held, at: Nanos) -> Result<()> {
-        held.belief.until = held.belief.until.max(at);
-        Ok(self.log.extend(held.belief.clone())?)
+    /// Writes down a belief that was seen to hold at `at`, and lasts until `until` if nothing more
+    /// is heard.
+    pub(super) fn see(&mut self, held: &mut Held, at: Nanos, until: Nanos) -> Result<()> {
+        held.belief.until = held.belief.until.max(at).max(until);
+        Ok(self.log.extend(at, held.belief.clone())?)
     }
 
     /// Writes down that a belief was over at `at`.
     pub(super) fn ended(&mut self, held: &Held, at: Nanos, why: End) -> Result<()> {
         let Belief { client, name, attempt, fence, .. } = held.belief.clone();
         Ok(self.log.write_at(at, What::Ended { client, name, attempt, fence, why })?)
+    }
+
+    /// The cell said that what was, or is, held was over, to a question that left at `asked_at`.
+    pub(super) fn over(&mut self, held: &Held, deed: Deed, asked_at: Nanos) -> Result<()> {
+        let Belief { client, name, attempt, fence, .. } = held.belief.clone();
+        Ok(self.log.write(What::Over { client, name, attempt, fence, deed, asked_at })?)
     }
 
     /// The cell confirmed the release of what was held.

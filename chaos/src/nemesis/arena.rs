@@ -19,8 +19,6 @@ const BYTES_LEFT: u64 = 16 * 1024;
 
 /// A pause of the machine that is worth a word: some of a node's own time limits are as short.
 const STALL: Duration = Duration::from_millis(500);
-/// Stalls have ids above those of all faults that were drawn.
-const STALLS_FROM: u64 = 1_000_000;
 
 /// Everything that can be broken.
 pub struct Arena {
@@ -34,20 +32,21 @@ pub struct Arena {
     pub log: Log,
     /// All places of the network.
     pub places: Vec<Place>,
-    /// What is broken now, by the id it has in the log.
-    pub broken: BTreeMap<u64, Fault>,
-    /// How many times the machine itself stood still.
-    pub stalls: u64,
+    /// What is broken now: the id it has in the log, and which step of that it is.
+    pub broken: BTreeMap<Step, Fault>,
 }
+
+/// The id of a fault in the log, and the place of one step of it in its round.
+pub type Step = (u64, usize);
 
 impl Arena {
     /// Breaks something, which is written down just before.
     ///
     /// # Errors
     /// When it cannot be broken: the harness is at fault, or the machine.
-    pub fn begin(&mut self, id: u64, fault: &Fault) -> Result<()> {
-        self.note(id, fault, Phase::Begin)?;
-        self.broken.insert(id, fault.clone());
+    pub fn begin(&mut self, step: Step, fault: &Fault) -> Result<()> {
+        self.note(step.0, fault, Phase::Begin)?;
+        self.broken.insert(step, fault.clone());
         fault.begin(self).with_context(|| format!("{}, {}", fault.kind(), fault.whom()))
     }
 
@@ -55,11 +54,11 @@ impl Arena {
     ///
     /// # Errors
     /// When a node does not do what it is asked to, or the machine does not.
-    pub fn end(&mut self, id: u64) -> Result<()> {
-        let Some(fault) = self.broken.remove(&id) else { return Ok(()) };
+    pub fn end(&mut self, step: Step) -> Result<()> {
+        let Some(fault) = self.broken.remove(&step) else { return Ok(()) };
         let ended = fault.end(self);
         ended.with_context(|| format!("the end of {}, {}", fault.kind(), fault.whom()))?;
-        self.note(id, &fault, Phase::End)
+        self.note(step.0, &fault, Phase::End)
     }
 
     fn note(&mut self, id: u64, fault: &Fault, phase: Phase) -> Result<()> {
@@ -76,13 +75,7 @@ impl Arena {
         if Duration::from_nanos(to.saturating_sub(from)) < STALL {
             return Ok(());
         }
-        self.stalls += 1;
-        for (at, phase) in [(from, Phase::Begin), (to, Phase::End)] {
-            let (what, whom) = ("stall of this machine".to_owned(), "everybody".to_owned());
-            self.log
-                .write_at(at, What::Fault { id: STALLS_FROM + self.stalls, what, whom, phase })?;
-        }
-        Ok(())
+        Ok(self.log.write_at(to, What::Stalled { from })?)
     }
 
     fn set_weather(&mut self) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Facts, Window};
-use crate::check::{Gap, Tally, Verdict, Violation, spoken};
+use crate::check::{Gap, Judged, Tally, Verdict, Violation, spoken};
 use crate::log::{Kind, Nanos, Records};
 
 /// How many violations are shown with their events; one is enough to look into.
@@ -44,19 +44,35 @@ fn put(page: &mut String, text: &str) {
 }
 
 fn judgement(page: &mut String, facts: &Facts, verdict: &Verdict) {
-    let is_excused = |violation: &&Violation| facts.excused.contains(&violation.rule);
-    let (excused, violations): (Vec<&Violation>, Vec<&Violation>) =
-        verdict.violations.iter().partition(is_excused);
+    let is_expected = |violation: &&Violation| facts.expected.contains(&violation.rule);
+    let (expected, violations): (Vec<&Violation>, Vec<&Violation>) =
+        verdict.violations.iter().partition(is_expected);
     let count = violations.len() + facts.bugs.len();
-    if count == 0 {
+    if count > 0 {
+        put(page, &format!("**VIOLATIONS: {count}. THIS BUILD IS NOT SAFE TO SHIP.**\n"));
+    } else if facts.expected.is_empty() {
         put(
             page,
             "**No violation.** No two beliefs met, fences rose, the fenced store took no late \
-                   write, releases were kept, and every name was granted again after healing.\n",
+             write, no lease was forgotten, releases were kept and handed on, and after healing \
+             every name was granted, every node served and every client was heard of.\n",
         );
     } else {
-        put(page, &format!("**VIOLATIONS: {count}. THIS BUILD IS NOT SAFE TO SHIP.**\n"));
+        put(
+            page,
+            "**Nothing but what was expected.** Clocks were further off than the cell allows, and \
+             so leases did not exclude each other. Fences rose, and the fenced store took no late \
+             write.\n",
+        );
     }
+    if let Some(failure) = &facts.failure {
+        put(page, &format!("**The run ended before its time:** {failure}\n"));
+    }
+    for rule in &facts.expected {
+        let times = expected.iter().filter(|violation| violation.rule == *rule).count();
+        put(page, &format!("- Expected, and not counted: {rule}, {times} times"));
+    }
+    put(page, "");
     for bug in &facts.bugs {
         put(page, &format!("- A process misbehaved: {}", bug.trim_end().replace('\n', " / ")));
     }
@@ -73,40 +89,37 @@ fn judgement(page: &mut String, facts: &Facts, verdict: &Verdict) {
     if violations.len() > SHOWN_MAX {
         put(page, &format!("And {} more.\n", violations.len() - SHOWN_MAX));
     }
-    if !excused.is_empty() {
-        put(
-            page,
-            &format!(
-                "Clocks were further off than the cell allows, so this was expected and is not \
-             counted: {} times {}.\n",
-                excused.len(),
-                excused[0].rule,
-            ),
-        );
-    }
 }
 
 fn run(page: &mut String, facts: &Facts, records: &Records, verdict: &Verdict) {
-    let (healings, demanded) = verdict.healings;
-    let total = verdict.counts.total();
-    let minutes = minutes(verdict.span.1 - verdict.span.0);
+    let Judged { healings, names, nodes, clients, releases, longest_wait, healthy } =
+        verdict.judged;
+    let counts = &verdict.counts;
+    let (faults, stalls) = verdict.health.counts();
+    let of = |(tenures, released): (u64, u64)| format!("{tenures}, {released} given back");
     put(page, "## The run\n\n| what | figure |\n|---|---|");
     let rows = [
-        ("minutes", minutes),
+        ("seconds", seconds(verdict.span.1 - verdict.span.0)),
         ("nodes", facts.nodes.to_string()),
         ("network", facts.network.clone()),
         ("versions", facts.versions.join(", then ")),
-        ("faults", verdict.health.faults.len().to_string()),
-        ("tenures compared", total.granted.to_string()),
-        ("confirmed releases", total.released.to_string()),
-        ("refusals", total.denied.to_string()),
-        ("writes the store took", verdict.counts.writes_taken.to_string()),
-        ("late writes it refused", verdict.counts.writes_refused.to_string()),
+        ("faults", faults.to_string()),
+        ("times that the machine itself stood still", stalls.to_string()),
+        ("tenures of names that several wanted", of(counts.contended)),
+        ("tenures of names that one had for itself", of(counts.uncontended)),
+        ("refusals", counts.total().denied.to_string()),
+        ("writes the store took", counts.writes_taken.to_string()),
+        ("late writes it refused", counts.writes_refused.to_string()),
+        ("times that everything was mended", healings.to_string()),
+        ("names that had to be granted then", format!("{names} within {:?} each", facts.bound)),
+        ("nodes that had to serve then", nodes.to_string()),
+        ("times that every client had to be heard of then", clients.to_string()),
         (
-            "times that everything was mended, and names that had to be granted then",
-            format!("{healings}, {demanded} within {:?} each", facts.bound),
+            "releases judged because somebody waited",
+            format!("{releases}, the longest wait {}", spoken(longest_wait)),
         ),
-        ("events", verdict.counts.events.to_string()),
+        ("seconds in which nothing was broken, nor shortly before", seconds(healthy)),
+        ("events", counts.events.to_string()),
         ("logs that a kill cut off in the middle of a line", records.cut.to_string()),
     ];
     for (what, figure) in rows {
@@ -120,22 +133,28 @@ fn faults(page: &mut String, verdict: &Verdict) {
     put(
         page,
         "A gap counts from the fault, or from the last grant within it, to the next grant of any \
-               name. \"Alone\" is the longest where nothing else was broken.\n",
+               name. \"Alone\" is the longest where nothing else was broken. Requests that failed and \
+               nodes that died meanwhile tell whether the fault bit.\n",
     );
-    put(page, "| fault | times | minutes | median gap | longest gap | longest, alone |");
-    put(page, "|---|--:|--:|--:|--:|--:|");
+    put(
+        page,
+        "| fault | times | seconds | median gap | longest gap | longest, alone | failed | died |",
+    );
+    put(page, "|---|--:|--:|--:|--:|--:|--:|--:|");
     let told = |gap: Option<Gap>| gap.map_or_else(|| "–".to_owned(), |gap| spoken(gap.span));
     for kind in &verdict.gaps {
         put(
             page,
             &format!(
-                "| {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {} |",
                 kind.what.as_deref().unwrap_or("(nothing)"),
                 kind.gaps.len(),
-                minutes(kind.lasted),
+                seconds(kind.lasted),
                 told(kind.median()),
                 told(kind.longest()),
                 told(kind.longest_alone()),
+                kind.failed,
+                kind.died,
             ),
         );
     }
@@ -171,6 +190,53 @@ fn clients(page: &mut String, verdict: &Verdict) {
     );
 }
 
-fn minutes(span: Nanos) -> String {
-    format!("{:.1}", span as f64 / 60e9)
+fn seconds(span: Nanos) -> String {
+    format!("{:.1}", span as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::check::{Bounds, Rule, judge};
+    use crate::log::{Belief, Event, What};
+
+    fn met(expected: Vec<Rule>) -> String {
+        let held = |client: &str, fence, from| {
+            let (client, name, kind) = (client.to_owned(), "a".to_owned(), Kind::Http);
+            let until = from + 1_500_000_000;
+            let belief = Belief { client, kind, name, attempt: 1, fence, from, until, renewals: 0 };
+            Event { at: from, what: What::Held(belief) }
+        };
+        let events = vec![held("x", 1, 0), held("y", 2, 1_200_000_000)];
+        let verdict = judge(&events, Bounds::default());
+        let facts = Facts {
+            seed: 1,
+            nodes: 3,
+            network: String::new(),
+            versions: Vec::new(),
+            bound: Duration::ZERO,
+            replay: String::new(),
+            bugs: Vec::new(),
+            failure: None,
+            expected,
+        };
+        let records = Records { events, cut: 0 };
+        page(&facts, &records, &verdict, Window::of_interest(&verdict))
+    }
+
+    #[test]
+    fn what_was_expected_is_counted_by_rule_and_never_said_not_to_have_been() {
+        let page = met(vec![Rule::OneHolder, Rule::HoldersMayWrite]);
+        assert!(!page.contains("VIOLATIONS") && !page.contains("No two beliefs met"), "{page}");
+        assert!(page.contains("two holders at once, 1 times"), "{page}");
+        assert!(page.contains("a holder's write was refused, 0 times"), "{page}");
+        assert!(page.contains("| seconds | 1.2 |"), "{page}");
+    }
+
+    #[test]
+    fn what_was_not_expected_is_the_headline() {
+        assert!(met(Vec::new()).contains("**VIOLATIONS: 1."));
+    }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use paxoslease_sim::diagram::svg::{Anchor, Svg, at, width_of};
 
 use super::Facts;
-use crate::check::{Gaps, Tenure, Verdict, spoken};
+use crate::check::{Gaps, Tenure, Verdict, contended, spoken};
 use crate::log::{Kind, Nanos};
 
 const WIDTH: f64 = 1200.0;
@@ -69,7 +69,7 @@ pub(super) fn draw(facts: &Facts, verdict: &Verdict, window: Window) -> String {
     let faults: Vec<_> =
         verdict.health.faults.iter().filter(|fault| window.meets(fault.from, fault.to)).collect();
     let kinds: BTreeSet<&str> = faults.iter().map(|fault| fault.what.as_str()).collect();
-    let names = contended(verdict);
+    let names = contended(&verdict.tenures);
     let alarms: Vec<_> = verdict
         .violations
         .iter()
@@ -116,15 +116,6 @@ pub(super) fn draw(facts: &Facts, verdict: &Verdict, window: Window) -> String {
         painter.svg.text("alarm", at(LEFT, y), Anchor::Start, &text);
     }
     painter.svg.finish()
-}
-
-/// Names that more than one client held: the others are nobody's business.
-fn contended(verdict: &Verdict) -> BTreeSet<&str> {
-    let mut holders: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for held in &verdict.tenures {
-        holders.entry(&held.name).or_default().insert(&held.client);
-    }
-    holders.into_iter().filter(|(_, clients)| clients.len() > 1).map(|(name, _)| name).collect()
 }
 
 struct Painter {
