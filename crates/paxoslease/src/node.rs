@@ -267,7 +267,7 @@ impl Node {
         self.shared.settings.node.get()
     }
 
-    /// How far clocks may be off in this cell, those of holders elsewhere too (T1, T2). For daemons.
+    /// How far clocks may be off in this cell, also those of holders elsewhere (T1, T2).
     #[must_use]
     pub fn drift(&self) -> Drift {
         self.shared.settings.cell.drift()
