@@ -3,11 +3,12 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use paxoslease::Config;
 use paxoslease_server::Server;
+use signal_hook::consts::SIGPIPE;
 
 use crate::panics;
 
@@ -52,6 +53,9 @@ pub(crate) fn rig() -> &'static Rig {
     static RIG: OnceLock<Rig> = OnceLock::new();
     RIG.get_or_init(|| {
         panics::listen();
+        // To write to a connection that was closed is an error in a program of ours, and the end
+        // of one whose `main` is not Rust's, as libFuzzer's.
+        signal_hook::flag::register(SIGPIPE, Arc::default()).expect("it can be caught");
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         let peers = socket.local_addr().expect("bound");
         let mut config = Config::new(CELL, 1)
