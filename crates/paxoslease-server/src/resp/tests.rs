@@ -10,7 +10,9 @@ use sha2::{Digest as _, Sha256};
 use super::*;
 use crate::metrics::Metrics;
 
-/// What is too long for it.
+/// How long a test waits for what must come. Never what it waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What is too long for the node.
 const BRIEF: Duration = Duration::from_millis(20);
 const TOLD_TO_STRANGERS: &str = "-NOAUTH this node asks for a token, and you have shown none \
      that is good for 20ms; connect again and begin with AUTH and the token, the connection is \
@@ -45,7 +47,9 @@ impl Impatient {
     }
 
     fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.clients).expect("connects")
+        let client = TcpStream::connect(self.clients).expect("connects");
+        client.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        client
     }
 
     /// A client that has shown its token in time, however often that takes.
