@@ -12,7 +12,7 @@ use axum::response::Response;
 use metrics::counter;
 use paxoslease::front::{Instant, Seldom};
 use socket2::SockRef;
-use tokio::io::Interest;
+use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
 
 use super::Bounds;
@@ -75,7 +75,7 @@ impl Guest {
         loop {
             // The runtime is over, and this with it, if it cannot say.
             let closed = self.stream.ready(Interest::READABLE).await;
-            if closed.map_or(true, |ready| ready.is_read_closed()) {
+            if closed.map_or(true, Ready::is_read_closed) {
                 return Refusal::Left;
             }
             match self.ahead() {
