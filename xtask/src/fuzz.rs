@@ -13,6 +13,9 @@ use anyhow::{Context, bail, ensure};
 use crate::install::Tool;
 use crate::invocation::{cargo, repository_root};
 
+const CORPUS: &str = "corpus";
+const BY_HAND: [&str; 2] = ["bounds", "regressions"];
+
 /// An input that takes longer than this hangs. Waiting for a busy machine does not.
 const TIMEOUT: &str = "-timeout=120";
 
@@ -61,11 +64,11 @@ fn len_max(target: &str) -> anyhow::Result<usize> {
         "shard" => 27,
         // A greeting ends after 4 KiB.
         "hello" => 5,
-        // Files have no bound; this is a dozen of the longest leases, or hundreds of short ones.
+        // Files have no bound; this is twenty of the longest leases, or hundreds of short ones.
         "snapshot" | "stable" => 16,
         // A head of 32 KiB and a body of 16.
         "http" => 50,
-        // Nor has a configuration. Longer ones only repeat themselves.
+        // A configuration has no bound either. Longer ones only repeat themselves.
         "config" => 64,
         // A request ends after 64 KiB, and a client reads as much at a time.
         "client" | "resp" => 80,
@@ -78,34 +81,51 @@ fn len_max(target: &str) -> anyhow::Result<usize> {
     Ok(kib << 10)
 }
 
-/// The folders of a target in the repository, as far as there are any; its corpus first.
+/// The folders of a target in the repository, as far as there are any.
 fn kept(target: &str) -> Vec<String> {
-    let folders = ["corpus", "bounds", "regressions"].map(|kind| format!("fuzz/{kind}/{target}"));
-    folders.into_iter().filter(|folder| repository_root().join(folder).is_dir()).collect()
+    let kinds = [CORPUS].into_iter().chain(BY_HAND);
+    let folders = kinds.map(|kind| format!("fuzz/{kind}/{target}"));
+    folders.filter(|folder| repository_root().join(folder).is_dir()).collect()
 }
 
-/// Makes a target's corpus the fewest inputs that, together with those written by hand, reach as
-/// much as everything found and kept.
+/// Makes a target's corpus the fewest inputs that, beside those written by hand, take every branch
+/// that anything found or kept takes. How often they take it is not looked at: the corpus would
+/// have several times as many bytes, and it is part of every checkout.
 fn keep(target: &str, found: &str) -> anyhow::Result<()> {
     let merged = format!("target/fuzz/{target}.merged");
-    let [from, to] = [&merged, &format!("fuzz/corpus/{target}")].map(|f| repository_root().join(f));
-    if from.exists() {
-        fs::remove_dir_all(&from)?;
-    }
-    fs::create_dir_all(&from)?;
-    let mut command = cargo(["+nightly", "fuzz", "run", target, &merged, found]);
-    for folder in kept(target) {
-        command = command.arg(folder);
-    }
+    let corpus = format!("fuzz/{CORPUS}/{target}");
+    let by_hand = BY_HAND.map(|kind| format!("fuzz/{kind}/{target}"));
+    renew(&merged, &by_hand, |_| true)?;
     let len_max = format!("-max_len={}", len_max(target)?);
-    command.arg("--").arg("-set_cover_merge=1").arg(len_max).run()?;
+    fs::create_dir_all(repository_root().join(&corpus))?;
+    cargo(["+nightly", "fuzz", "run", target, &merged, found, &corpus, "--"])
+        .arg("-set_cover_merge=1")
+        .arg("-use_counters=0")
+        .arg(len_max)
+        .run()?;
+    renew(&corpus, &[merged], is_hash)
+}
+
+/// Whether libFuzzer named an input: by its SHA-1. People use words.
+fn is_hash(name: &str) -> bool {
+    name.len() == 40 && name.chars().all(|c| c.is_ascii_hexdigit())
+}
+
+/// Makes a folder of what others have, as far as it is wanted, and of nothing else.
+fn renew(folder: &str, from: &[String], is_wanted: fn(&str) -> bool) -> anyhow::Result<()> {
+    let to = repository_root().join(folder);
     if to.exists() {
-        fs::remove_dir_all(&to)?;
+        fs::remove_dir_all(&to).with_context(|| format!("cannot empty {folder}"))?;
     }
-    fs::create_dir_all(&to)?;
-    for input in fs::read_dir(&from)? {
-        let input = input?;
-        fs::copy(input.path(), to.join(input.file_name()))?;
+    fs::create_dir_all(&to).with_context(|| format!("cannot make {folder}"))?;
+    for from in from {
+        let Ok(inputs) = fs::read_dir(repository_root().join(from)) else { continue };
+        for input in inputs {
+            let input = input?;
+            if is_wanted(&input.file_name().to_string_lossy()) {
+                fs::copy(input.path(), to.join(input.file_name()))?;
+            }
+        }
     }
     Ok(())
 }
