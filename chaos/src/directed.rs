@@ -33,16 +33,17 @@ pub fn schedule(rule: &str, plan: &Plan) -> Option<Directed> {
         Directed { schedule, drift_ppm: None, clocks_ppm: 0 }
     };
     let directed = match rule {
-        // Whoever holds goes on believing, while acceptors that forgot it are asked by others.
+        // Whoever holds cannot renew and goes on believing, while acceptors that forgot it are
+        // asked by others.
         "QuarantineCoversLongestTtl" => {
             let kill = entry(Fault::Kill(everyone), lease / 4, lease / 40);
-            plain(vec![round(vec![kill], lease); 4])
+            plain(silenced(plan, 3, lease, &[kill]))
         }
         // A clean stop while they wait would let them forget the wait, too.
         "NoSnapshotFromQuarantine" => {
             let kill = entry(Fault::Kill(everyone.clone()), lease / 4, lease / 40);
             let stop = entry(Fault::Stop(everyone), lease / 2, lease / 40);
-            plain(vec![round(vec![kill, stop], lease); 4])
+            plain(silenced(plan, 3, lease, &[kill, stop]))
         }
         // Contention is enough: somebody proposes, or undoes what was proposed, all the time.
         "ProposeRefusesForeign" | "ReleaseMatchesTenure" => {
@@ -57,7 +58,7 @@ pub fn schedule(rule: &str, plan: &Plan) -> Option<Directed> {
         "BeliefKeepsDriftMargin" => Directed {
             drift_ppm: Some(DRIFT_PPM),
             clocks_ppm: i64::from(DRIFT_PPM) - 1,
-            ..plain(silenced(plan))
+            ..plain(silenced(plan, 2, 2 * lease, &[]))
         },
         _ => return None,
     };
@@ -67,20 +68,22 @@ pub fn schedule(rule: &str, plan: &Plan) -> Option<Directed> {
 /// Clocks that are further off than the cell allows: by a fifth.
 #[must_use]
 pub fn outside_the_drift(plan: &Plan) -> Directed {
-    let schedule = Schedule { rounds: silenced(plan), bound: plan.bound() };
+    let rounds = silenced(plan, 2, 2 * plan.max_lease, &[]);
+    let schedule = Schedule { rounds, bound: plan.bound() };
     Directed { schedule, drift_ppm: None, clocks_ppm: 200_000 }
 }
 
-/// One group of clients after another reaches no node, while the others want what it holds.
-fn silenced(plan: &Plan) -> Vec<Round> {
-    let lease = plan.max_lease;
-    let groups = (1..=plan.groups).cycle().take(2 * usize::from(plan.groups));
+/// One group of clients after another reaches no node for so long, each so many times, while the
+/// others want what it holds, and `more` is broken.
+fn silenced(plan: &Plan, times: u16, len: Duration, more: &[Entry]) -> Vec<Round> {
+    let groups = (1..=plan.groups).cycle().take(usize::from(times * plan.groups));
     let silence = groups.map(|group| {
         let cut = |node| {
             let shape = Shape::Both(Place::Clients(group), Place::Node(node));
-            entry(Fault::Cut(shape), lease / 2, 2 * lease)
+            entry(Fault::Cut(shape), plan.max_lease / 4, len)
         };
-        round((1..=plan.nodes).map(cut).collect(), lease)
+        let entries = (1..=plan.nodes).map(cut).chain(more.iter().cloned()).collect();
+        round(entries, plan.max_lease)
     });
     silence.collect()
 }

@@ -192,7 +192,13 @@ impl Outcome {
             println!("the run ended before its time: {failure:#}");
         }
         if self.violations.is_empty() {
-            println!("no violation");
+            let met = self.verdict.count(Rule::OneHolder);
+            let met = if met > 0 {
+                format!(" but two holders {met} times, as expected")
+            } else {
+                String::new()
+            };
+            println!("no violation{met}");
             return;
         }
         for violation in self.violations.iter().take(TOLD_MAX) {
