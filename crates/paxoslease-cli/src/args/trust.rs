@@ -112,6 +112,9 @@ pub(crate) struct CertsArgs {
     pub(crate) json: bool,
 }
 
+const OWN_NAMES: &str = "names that end in .paxoslease are those of nodes among themselves, and \
+    each certificate has its own; write the host's whole name, or its address";
+
 /// Where clients reach a node, or all of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Host {
@@ -137,6 +140,10 @@ impl FromStr for Host {
         let is_name = name.len() <= 253 && name.split('.').all(is_label);
         if !is_name && name.parse::<IpAddr>().is_err() {
             return Err("write a name or an address without a port, such as db1 or 10.0.0.1".into());
+        }
+        // By such a name nodes know each other: with it, one could speak for another.
+        if name.to_ascii_lowercase().ends_with(".paxoslease") {
+            return Err(OWN_NAMES.into());
         }
         Ok(Self { node, name: name.to_owned() })
     }

@@ -136,6 +136,8 @@ fn bad_options_are_refused_before_anything_is_made() {
         (&["--host", "10.0.0.1:7400"], "without a port"),
         (&["--host", "4=db4"], "--node 4"),
         (&["--host", "x=db4"], "the number of a node"),
+        (&["--host", "1=node-2.paxoslease"], "names that end in .paxoslease"),
+        (&["--host", "Node-2.PaxosLease"], "names that end in .paxoslease"),
         (&["--client", "../x"], "letters"),
         (&["--client", "node-7"], "would look like"),
         (&["--client", "alice", "--host", "db4"], "--nodes 3"),
