@@ -19,12 +19,11 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 use rustls::RootCertStore;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier as _;
+use rustls::client::verify_server_name;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use serde_json::{Value, json};
 
 use super::files::{self, PUBLIC, SECRET};
@@ -219,19 +218,22 @@ impl Authority {
 
     /// As nodes and clients will.
     fn judge(&self, subject: &Subject, cert: &Path, key: &Path) -> anyhow::Result<()> {
-        Tls::from_ca_file(&self.path)?.with_identity_files(cert, key)?;
         let certificate = CertificateDer::from_pem_slice(read(cert)?.as_bytes())
             .map_err(|_| anyhow!("it is no certificate"))?;
-        let (roots, provider) = (Arc::clone(&self.roots), Arc::new(ring::default_provider()));
-        let now = UnixTime::now();
-        WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
-            .build()?
-            .verify_client_cert(&certificate, &[], now)?;
-        if let Kind::Node(_, names) = &subject.kind {
-            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build()?;
-            for name in names {
-                let name = ServerName::try_from(name.as_str())?;
-                verifier.verify_server_cert(&certificate, &[], &name, &[], now)?;
+        match &subject.kind {
+            Kind::Node(id, names) => {
+                paxoslease::Tls::new(cert, key, &self.path).check(*id)?;
+                let parsed = ParsedCertificate::try_from(&certificate)?;
+                for name in names {
+                    verify_server_name(&parsed, &ServerName::try_from(name.as_str())?)?;
+                }
+            }
+            Kind::Client => {
+                Tls::from_ca_file(&self.path)?.with_identity_files(cert, key)?;
+                let (roots, provider) = (Arc::clone(&self.roots), ring::default_provider());
+                WebPkiClientVerifier::builder_with_provider(roots, Arc::new(provider))
+                    .build()?
+                    .verify_client_cert(&certificate, &[], UnixTime::now())?;
             }
         }
         Ok(())
