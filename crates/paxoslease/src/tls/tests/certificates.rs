@@ -152,17 +152,12 @@ fn the_end_of_the_certificate_that_is_in_use_is_published() {
     let published = |tls: &CurrentTls| {
         let board = Board::new(&settings, Box::new(|| None), tls.clone());
         metrics::with_local_recorder(&recorder, || board.show(0, ShardStatus::default()));
-        let found = recorder.snapshotter().snapshot().into_vec().into_iter().find_map(
-            |(key, _, _, value)| match value {
-                DebugValue::Gauge(value)
-                    if key.key().name() == "paxoslease_certificate_not_after_seconds" =>
-                {
-                    Some(value.into_inner() as u64)
-                }
-                _ => None,
-            },
-        );
-        found
+        let name = "paxoslease_certificate_not_after_seconds";
+        let all = recorder.snapshotter().snapshot().into_vec();
+        all.into_iter().find_map(|(key, _, _, value)| match value {
+            DebugValue::Gauge(value) if key.key().name() == name => Some(value.into_inner() as u64),
+            _ => None,
+        })
     };
     assert_eq!(published(&CurrentTls::default()), None, "there is none in clear");
     let tls = CurrentTls::load(Some(&until(2500)), node(1)).expect("good files");
