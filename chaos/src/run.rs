@@ -103,6 +103,7 @@ fn perform(
     for id in arena.crowd.ids() {
         arena.crowd.start(id, &*arena.network)?;
     }
+    arena.ran_at = now();
     heal(arena, schedule.bound, quiet)?;
     let count = schedule.rounds.len();
     for (number, round) in (1..).zip(&schedule.rounds) {
@@ -167,7 +168,7 @@ fn build(order: &Order, folder: &Path, events: &Path) -> Result<(Arena, Schedule
     };
     let log = Log::create(&events.join("harness").with_extension(EXTENSION))?;
     let broken = BTreeMap::new();
-    Ok((Arena { network, cell, crowd, log, places, broken }, schedule))
+    Ok((Arena { network, cell, crowd, log, places, broken, ran_at: now() }, schedule))
 }
 
 /// The folder of this run, empty. One that another run left is replaced; any other is not ours.
@@ -231,11 +232,11 @@ fn wait_until(arena: &mut Arena, at: u64) -> Result<()> {
         if !arena.crowd.is_alive() {
             bail!("no client is left: {}", arena.crowd.bugs().join("; "));
         }
+        arena.note_stall(now())?;
         let before = now();
         if before >= at {
             return Ok(());
         }
         clock::sleep(LOOK_EVERY.min(Duration::from_nanos(at - before)));
-        arena.note_stall(before, now())?;
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! The worker runs `lock` again and again, and sometimes kills it. The command logs that it lives,
 //! over and over, up to the instant it is killed at. `lock` promises to end it before the lease is
-//! over, also if `lock` itself is stopped or killed. A release by `lock` is not logged as
+//! over, also if `lock` itself is stopped or killed. A command that did not run for a while, as on
+//! a machine that stood still, says nothing for a moment: whoever ends it did not run either, and
+//! until it does only the fence protects (T5). A release by `lock` is not logged as
 //! confirmed: its exit code does not say whether there was still something to give back.
 
 use std::process::{Child, Command, Stdio};
@@ -17,12 +19,16 @@ use signal_hook::consts::SIGTERM;
 
 use super::scene::{Ending, Scene, Wish};
 use super::{Options, Part};
+use crate::check::nanos;
 use crate::log::{Belief, Deed, End, Kind, Log, What, now};
 use crate::store::{self, Writer};
 
 /// How often the command says that it lives, and how often of these it writes.
 const LIVES_EVERY: Duration = Duration::from_millis(2);
 const LIVES_PER_WRITE: u64 = 8;
+
+/// How long it must not have run to say nothing, and for how long it says nothing then.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(100));
 
 /// What `lock` ends with when somebody else holds it; no command of ours does.
 const HELD_ELSEWHERE: u8 = 11;
@@ -112,10 +118,18 @@ pub(super) fn command(options: &Options) -> Result<()> {
     let ends_at = from + options.hold_ms * 1_000_000;
     let mut rng = Rng::new(options.seed, 2);
     let mut lives = rng.below(LIVES_PER_WRITE);
+    let (mut seen_at, mut speaks_at) = (from, from);
     loop {
-        belief.until = now();
-        log.extend(belief.until, belief.clone())?;
-        if belief.until >= ends_at {
+        let at = now();
+        if at - seen_at > nanos(PAUSE.0) {
+            speaks_at = at + nanos(PAUSE.1);
+        }
+        seen_at = at;
+        if at >= speaks_at {
+            belief.until = at;
+            log.extend(at, belief.clone())?;
+        }
+        if at >= ends_at {
             break;
         }
         if lives.is_multiple_of(LIVES_PER_WRITE) {

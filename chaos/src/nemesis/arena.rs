@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use super::{Fault, weather};
 use crate::cell::Cell;
 use crate::crowd::Crowd;
-use crate::log::{Log, Nanos, Phase, What};
+use crate::log::{Log, Nanos, Phase, What, now};
 use crate::network::{Network, Place};
 
 /// How many files a node can still open when there are few: enough for one write, not for clients.
@@ -34,6 +34,8 @@ pub struct Arena {
     pub places: Vec<Place>,
     /// What is broken now: the id it has in the log, and which step of that it is.
     pub broken: BTreeMap<Step, Fault>,
+    /// When we ourselves ran last, as far as we waited and did nothing that takes long.
+    pub ran_at: Nanos,
 }
 
 /// The id of a fault in the log, and the place of one step of it in its round.
@@ -47,7 +49,9 @@ impl Arena {
     pub fn begin(&mut self, step: Step, fault: &Fault) -> Result<()> {
         self.note(step.0, fault, Phase::Begin)?;
         self.broken.insert(step, fault.clone());
-        fault.begin(self).with_context(|| format!("{}, {}", fault.kind(), fault.whom()))
+        let begun = fault.begin(self);
+        self.ran_at = now();
+        begun.with_context(|| format!("{}, {}", fault.kind(), fault.whom()))
     }
 
     /// Mends it again, which is written down just after.
@@ -57,6 +61,7 @@ impl Arena {
     pub fn end(&mut self, step: Step) -> Result<()> {
         let Some(fault) = self.broken.remove(&step) else { return Ok(()) };
         let ended = fault.end(self);
+        self.ran_at = now();
         ended.with_context(|| format!("the end of {}, {}", fault.kind(), fault.whom()))?;
         self.note(step.0, &fault, Phase::End)
     }
@@ -66,12 +71,14 @@ impl Arena {
         Ok(self.log.write(What::Fault { id, what, whom, phase })?)
     }
 
-    /// What nobody drew and nobody can mend: when we ourselves, who only slept a moment, did not
-    /// get to run for long, neither did nodes and clients, and no time limit means anything.
+    /// What nobody drew and nobody can mend: when we ourselves, who only slept a moment or wrote a
+    /// line, did not get to run for long, neither did nodes and clients, and no time limit means
+    /// anything. To be called over and over while nothing else is done.
     ///
     /// # Errors
     /// When it cannot be written down.
-    pub fn note_stall(&mut self, from: Nanos, to: Nanos) -> Result<()> {
+    pub fn note_stall(&mut self, to: Nanos) -> Result<()> {
+        let from = std::mem::replace(&mut self.ran_at, to);
         if Duration::from_nanos(to.saturating_sub(from)) < STALL {
             return Ok(());
         }
