@@ -18,6 +18,8 @@ const BY_HAND: [&str; 2] = ["bounds", "regressions"];
 
 /// An input that takes longer than this hangs. Waiting for a busy machine does not.
 const TIMEOUT: &str = "-timeout=120";
+/// Long inputs are there to be varied, though short ones may lead just as far.
+const KEEP_SEED: &str = "-keep_seed=1";
 
 /// Every target, or the one named, for `seconds` each; the first crash stops it and names its
 /// input. With `keep`, whatever leads somewhere new joins the corpus.
@@ -41,6 +43,7 @@ pub(crate) fn run(seconds: u32, only: Option<&str>, keep: bool) -> anyhow::Resul
             .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-max_len={}", len_max(target)?))
             .arg(TIMEOUT)
+            .arg(KEEP_SEED)
             .arg("-print_final_stats=1")
             .run()
             .with_context(|| {
