@@ -139,10 +139,12 @@ impl Name<'_> {
         }
     }
 
-    /// When a belief began next, from this instant on; they are in that order.
-    fn granted_at(&self, from: Nanos) -> Option<Nanos> {
-        let next = self.tenures.partition_point(|tenure| tenure.from < from);
-        self.tenures.get(next).map(|tenure| tenure.from)
+    /// When a belief began next after this one, which may well be before its holder heard that the
+    /// release was confirmed; they are in that order.
+    fn granted_after(&self, tenure: &Tenure) -> Option<Nanos> {
+        let next = self.tenures.partition_point(|other| other.from < tenure.to);
+        let others = self.tenures[next..].iter().filter(|other| other.fence != tenure.fence);
+        others.map(|other| other.from).next()
     }
 
     fn unavailable(
@@ -171,8 +173,8 @@ impl Name<'_> {
             };
             let Some(request) = self.requests.iter().find(waits) else { continue };
             judged.releases += 1;
-            let granted_at = self.granted_at(from).unwrap_or(run.last);
-            judged.longest_wait = judged.longest_wait.max(granted_at - from);
+            let granted_at = self.granted_after(tenure).unwrap_or(run.last);
+            judged.longest_wait = judged.longest_wait.max(granted_at.saturating_sub(from));
             if granted_at <= to {
                 continue;
             }

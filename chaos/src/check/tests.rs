@@ -211,6 +211,14 @@ fn a_name_given_back_that_a_waiter_does_not_get_is_found() {
     assert_eq!(waited(30).rules(), [Rule::ReleasedIsAvailable]);
     assert_eq!(waited(24).rules(), []);
     assert_eq!(waited(30).fault(1, 13 * SECOND, 14 * SECOND).rules(), []);
+    let early = waited(30).asked("z", 1, 20 * SECOND, 60_000);
+    let early =
+        early.held("z", 1, 3, 21 * SECOND + 1, 30 * SECOND).ended("z", 3, 30 * SECOND, End::Lost);
+    let rules = early.rules();
+    assert!(
+        !rules.contains(&Rule::ReleasedIsAvailable),
+        "granted before the word of it: {rules:?}"
+    );
     assert_eq!(waited(24).judge().judged.releases, 1);
     assert_eq!(waited(24).judge().judged.longest_wait, 2 * SECOND);
     let asked_by_the_dead = waited(30).asked("z", 1, 21 * SECOND, 0);

@@ -20,7 +20,7 @@ use signal_hook::consts::SIGTERM;
 use super::scene::{Ending, Scene, Wish};
 use super::{Options, Part};
 use crate::check::nanos;
-use crate::log::{Belief, Deed, End, Kind, Log, What, now};
+use crate::log::{Belief, Deed, End, Kind, Log, Nanos, What, now};
 use crate::store::{self, Writer};
 
 /// How often the command says that it lives, and how often of these it writes.
@@ -92,6 +92,23 @@ fn start(scene: &mut Scene, wish: &Wish) -> Result<Child> {
     lock.spawn().with_context(|| format!("cannot run {}", options.paxoslease.display()))
 }
 
+/// Whether a command says that it lives.
+struct Voice {
+    /// When it ran last.
+    seen_at: Nanos,
+    speaks_at: Nanos,
+}
+
+impl Voice {
+    fn may_speak(&mut self, at: Nanos) -> bool {
+        if at - self.seen_at > nanos(PAUSE.0) {
+            self.speaks_at = at + nanos(PAUSE.1);
+        }
+        self.seen_at = at;
+        at >= self.speaks_at
+    }
+}
+
 /// The command: works for as long as it was told to, or until it is ended.
 pub(super) fn command(options: &Options) -> Result<()> {
     let from = now();
@@ -118,14 +135,10 @@ pub(super) fn command(options: &Options) -> Result<()> {
     let ends_at = from + options.hold_ms * 1_000_000;
     let mut rng = Rng::new(options.seed, 2);
     let mut lives = rng.below(LIVES_PER_WRITE);
-    let (mut seen_at, mut speaks_at) = (from, from);
+    let mut voice = Voice { seen_at: from, speaks_at: from };
     loop {
         let at = now();
-        if at - seen_at > nanos(PAUSE.0) {
-            speaks_at = at + nanos(PAUSE.1);
-        }
-        seen_at = at;
-        if at >= speaks_at {
+        if voice.may_speak(at) {
             belief.until = at;
             log.extend(at, belief.clone())?;
         }
@@ -141,4 +154,19 @@ pub(super) fn command(options: &Options) -> Result<()> {
     let Belief { client, name, attempt, fence, until, .. } = belief;
     log.write_at(until, What::Ended { client, name, attempt, fence, why: End::Released })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_did_not_run_is_silent_until_it_has_run_for_a_while() {
+        const MILLI: Nanos = 1_000_000;
+        let mut voice = Voice { seen_at: 0, speaks_at: 0 };
+        assert!(voice.may_speak(2 * MILLI) && voice.may_speak(20 * MILLI));
+        assert!(!voice.may_speak(1000 * MILLI), "it stood still for most of a second");
+        let spoken = (1..60).find(|step| voice.may_speak((1000 + 2 * step) * MILLI));
+        assert_eq!(spoken, Some(50), "a tenth of a second later, if it is still there");
+    }
 }
