@@ -371,8 +371,8 @@ impl Log {
         self.append(&line)
     }
 
-    /// Writes down that a belief was seen to hold at `at`. Where the line before says the same of an
-    /// earlier instant it is overwritten, so that looking often costs no space.
+    /// Writes down that a belief was seen to hold at `at`. Where the line before says the same of
+    /// an earlier instant it is overwritten, so that looking often costs no space.
     ///
     /// # Errors
     /// As for [`Self::write`].

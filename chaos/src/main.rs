@@ -80,8 +80,8 @@ struct Options {
     #[arg(long, conflicts_with_all = ["mutant", "directed", "clocks_outside"])]
     quick: bool,
 
-    /// Every rule that has a schedule of its own, one after another, switched off: each must lead to
-    /// two holders at once
+    /// Every rule that has a schedule of its own, one after another, switched off: each must lead
+    /// to two holders at once
     #[arg(long, conflicts_with_all = ["mutant", "directed", "clocks_outside", "quick"])]
     mutants: bool,
 
