@@ -86,10 +86,23 @@ impl Process {
     /// # Errors
     /// When it is gone.
     pub fn rss(&self) -> Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// What of that it allocated: not the parts of the program that it came to run so far.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn allocated(&self) -> Result<u64> {
+        self.memory("RssAnon:")
+    }
+
+    fn memory(&self, kind: &str) -> Result<u64> {
         let status = self.proc("status")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(kind));
         let kilobytes = line.and_then(|line| line.split_whitespace().next());
-        let kilobytes: u64 = kilobytes.context("no VmRSS; has it ended?")?.parse()?;
+        let kilobytes: u64 =
+            kilobytes.with_context(|| format!("no {kind} has it ended?"))?.parse()?;
         Ok(kilobytes * 1024)
     }
 

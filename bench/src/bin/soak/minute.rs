@@ -49,6 +49,8 @@ pub(crate) struct Latency {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) rss: u64,
+    /// What of that it allocated; the rest is the program, of which rare minutes run new parts.
+    pub(crate) allocated: u64,
     /// Open files and sockets, once the clients have left.
     pub(crate) files: usize,
     /// Cores kept busy during the minute.
@@ -85,7 +87,8 @@ impl Minute {
         let nodes = nodes
             .map(|(node, (before, after))| {
                 let cores = (*after - *before).as_secs_f64() / span.as_secs_f64();
-                Ok(Node { rss: node.rss()?, files: node.open_files()?, cores })
+                let (rss, allocated) = (node.rss()?, node.allocated()?);
+                Ok(Node { rss, allocated, files: node.open_files()?, cores })
             })
             .collect::<Result<_>>()?;
         Ok(Self {
@@ -123,8 +126,10 @@ impl fmt::Display for Minute {
         let Self { pairs, renewals, failures, .. } = self;
         write!(f, "pairs p50 {:.0} us, p99 {:.0} us;", pairs.p50, pairs.p99)?;
         write!(f, " renewals p50 {:.0} us, p99 {:.0} us;", renewals.p50, renewals.p99)?;
-        let mib: Vec<String> =
-            self.nodes.iter().map(|node| format!("{:.1}", mib(node.rss as f64))).collect();
+        let mib = |node: &Node| {
+            format!("{:.1} ({:.2})", mib(node.rss as f64), mib(node.allocated as f64))
+        };
+        let mib: Vec<String> = self.nodes.iter().map(mib).collect();
         let files: Vec<String> = self.nodes.iter().map(|node| node.files.to_string()).collect();
         write!(f, " {} MiB, {} files, {failures} failures", mib.join("/"), files.join("/"))
     }

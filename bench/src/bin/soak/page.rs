@@ -6,7 +6,7 @@ use anyhow::Result;
 use paxoslease_bench::page::Page;
 use paxoslease_bench::plot::{Axis, Chart, Look, Marker, Series};
 
-use crate::minute::{Minute, Steady, mib};
+use crate::minute::{Minute, Node, Steady, mib};
 use crate::verdict::{MINUTES_MIN, hourly_growth_mib};
 
 /// Within the folder.
@@ -60,8 +60,8 @@ pub(crate) fn write(
         .map(|node| format!("{:+.2}", hourly_growth_mib(minutes, node)))
         .collect();
     page.say(&format!(
-        "Memory after the first minute rises by {} MiB an hour: medians of the slopes between \
-         any two minutes.",
+        "What nodes allocated rises by {} MiB an hour after the first minute: medians of the \
+         slopes between any two minutes. The rest of their memory is the program itself.",
         growth.join(", ")
     ));
     let step = minutes.len().div_ceil(ROWS_MAX).max(1);
@@ -73,7 +73,7 @@ pub(crate) fn write(
         "p99",
         "renewals p50, us",
         "p99",
-        "MiB of each node",
+        "MiB of each node (allocated)",
         "files",
         "cores",
     ];
@@ -108,7 +108,10 @@ fn row((number, minute): (usize, &Minute)) -> Vec<String> {
         format!("{:.0}", minute.pairs.p99),
         format!("{:.0}", minute.renewals.p50),
         format!("{:.0}", minute.renewals.p99),
-        each(&|node| format!("{:.1}", mib(nodes[node].rss as f64))),
+        each(&|node| {
+            let Node { rss, allocated, .. } = nodes[node];
+            format!("{:.1} ({:.2})", mib(rss as f64), mib(allocated as f64))
+        }),
         each(&|node| nodes[node].files.to_string()),
         each(&|node| format!("{:.2}", nodes[node].cores)),
     ]

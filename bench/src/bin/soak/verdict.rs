@@ -1,5 +1,5 @@
-//! Whether anything grew: the slope of memory over all minutes, and for the rest the last quarter
-//! of a run held against the first.
+//! Whether anything grew: the slope of what nodes allocated over all minutes, and for the rest the
+//! last quarter of a run held against the first.
 //!
 //! Medians, because a machine that others use has bad minutes. The first minute is left out: a
 //! node that starts has yet to make its buffers.
@@ -9,7 +9,7 @@ use crate::minute::{Minute, mib};
 /// As many minutes as make quarters worth comparing.
 pub(crate) const MINUTES_MIN: usize = 9;
 /// By so much memory may seem to grow over a run, however long it is.
-const RSS_SPARE: f64 = (1 << 20) as f64;
+const GROWTH_SPARE: f64 = (1 << 20) as f64;
 /// Latency may be this many times what it was, and this many microseconds more.
 const LATENCY_RATIO: f64 = 1.5;
 const LATENCY_SPARE: f64 = 100.0;
@@ -29,7 +29,7 @@ pub(crate) fn of(minutes: &[Minute]) -> Vec<String> {
     let (first, last) = (&settled[..quarter], &settled[settled.len() - quarter..]);
     for node in 0..settled[0].nodes.len() {
         let growth = growth(settled, node);
-        if growth * settled.len() as f64 > RSS_SPARE {
+        if growth * settled.len() as f64 > GROWTH_SPARE {
             let hourly = mib(growth * 60.0);
             complaints.push(format!("node {} grows by {hourly:.2} MiB an hour", node + 1));
         }
@@ -63,9 +63,10 @@ pub(crate) fn hourly_growth_mib(minutes: &[Minute], node: usize) -> f64 {
 /// Bytes a minute: the median of the slopes between any two minutes (Theil and Sen). A leak tilts
 /// all of them; a buffer that had to grow once, in a bad minute, only those across that minute.
 fn growth(minutes: &[Minute], node: usize) -> f64 {
-    let rss: Vec<f64> = minutes.iter().map(|minute| minute.nodes[node].rss as f64).collect();
-    let slopes = (1..rss.len()).flat_map(|to| {
-        let slope = |from: usize| (rss[to] - rss[from]) / (to - from) as f64;
+    let bytes: Vec<f64> =
+        minutes.iter().map(|minute| minute.nodes[node].allocated as f64).collect();
+    let slopes = (1..bytes.len()).flat_map(|to| {
+        let slope = |from: usize| (bytes[to] - bytes[from]) / (to - from) as f64;
         (0..to).map(slope).collect::<Vec<_>>()
     });
     let slopes: Vec<f64> = slopes.collect();
@@ -96,7 +97,7 @@ mod tests {
             visits: Visits { answered: 12, told: 24 },
             failures: 0,
             last_error: None,
-            nodes: vec![Node { rss: 100 << 20, files: 20, cores: 0.5 }; 3],
+            nodes: vec![Node { rss: 110 << 20, allocated: 100 << 20, files: 20, cores: 0.5 }; 3],
         };
         let mut run = vec![steady; minutes as usize];
         for (number, minute) in (0..).zip(&mut run) {
@@ -108,17 +109,20 @@ mod tests {
     #[test]
     fn what_stays_the_same_is_flat_and_so_is_what_grows_at_the_start_only() {
         assert_eq!(of(&run(60, |_, _| {})), [""; 0]);
-        let warm = run(60, |number, minute| minute.nodes[0].rss -= u64::from(number == 0) << 26);
+        let warm =
+            run(60, |number, minute| minute.nodes[0].allocated -= u64::from(number == 0) << 26);
         assert_eq!(of(&warm), [""; 0]);
     }
 
     #[test]
     fn a_slow_leak_of_memory_is_seen_and_noise_is_not() {
-        let leaky = run(60, |number, minute| minute.nodes[1].rss += u64::from(number) << 15);
+        let leaky = run(60, |number, minute| minute.nodes[1].allocated += u64::from(number) << 15);
         assert_eq!(of(&leaky), ["node 2 grows by 1.88 MiB an hour"]);
-        let noisy = run(60, |number, minute| minute.nodes[1].rss += u64::from(number % 2) << 20);
+        let noisy =
+            run(60, |number, minute| minute.nodes[1].allocated += u64::from(number % 2) << 20);
         assert_eq!(of(&noisy), [""; 0]);
-        let step = run(60, |number, minute| minute.nodes[1].rss += u64::from(number > 20) << 22);
+        let step =
+            run(60, |number, minute| minute.nodes[1].allocated += u64::from(number > 20) << 22);
         assert_eq!(of(&step), [""; 0]);
     }
 
