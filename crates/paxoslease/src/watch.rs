@@ -16,6 +16,9 @@ use serde::Serialize;
 /// made as it is needed: one that keeps up costs next to nothing.
 const QUEUED_MAX: usize = 256 << 10;
 
+/// Wakes a watcher to ask how much it missed.
+const LOOK_AGAIN: Change = Change::Missed(0);
+
 /// A lease somebody was seen to hold: a hint.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Sighting {
@@ -85,12 +88,16 @@ pub struct Watch {
 impl Watch {
     /// The next change; `None` once the node is shut down. Cancel-safe.
     pub async fn next(&mut self) -> Option<Change> {
-        if let Some(missed) = self.missed() {
-            return Some(missed);
+        loop {
+            if let Some(missed) = self.missed() {
+                return Some(missed);
+            }
+            let change = self.changes.recv().await.ok()?;
+            self.lag.queued.fetch_sub(change.cost(), Ordering::Relaxed);
+            if *change != LOOK_AGAIN {
+                return Some(Arc::unwrap_or_clone(change));
+            }
         }
-        let change = self.changes.recv().await.ok()?;
-        self.lag.queued.fetch_sub(change.cost(), Ordering::Relaxed);
-        Some(Arc::unwrap_or_clone(change))
     }
 
     /// As [`Self::next`], blocking this thread.
@@ -99,7 +106,7 @@ impl Watch {
     }
 
     fn missed(&self) -> Option<Change> {
-        let missed = self.lag.missed.swap(0, Ordering::Relaxed);
+        let missed = self.lag.missed.swap(0, Ordering::SeqCst);
         (missed > 0).then_some(Change::Missed(missed))
     }
 }
@@ -137,12 +144,22 @@ impl Subscription {
         let cost = change.cost();
         if self.lag.queued.fetch_add(cost, Ordering::Relaxed) + cost > QUEUED_MAX {
             self.lag.queued.fetch_sub(cost, Ordering::Relaxed);
-            self.lag.missed.fetch_add(1, Ordering::Relaxed);
+            self.miss();
             return false;
         }
         // One that is gone misses nothing.
         let _gone = self.changes.try_send(Arc::clone(change));
         true
+    }
+
+    /// Counts a change that was not told. The watcher asks for the count before it takes what waits
+    /// for it; one that took the last of it meanwhile is woken to ask again.
+    fn miss(&self) {
+        self.lag.missed.fetch_add(1, Ordering::SeqCst);
+        if self.changes.is_empty() {
+            self.lag.queued.fetch_add(LOOK_AGAIN.cost(), Ordering::Relaxed);
+            let _gone = self.changes.try_send(Arc::new(LOOK_AGAIN));
+        }
     }
 
     /// Whether anybody still watches.
@@ -153,6 +170,8 @@ impl Subscription {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     fn freed(name: &str) -> Arc<Change> {
@@ -177,6 +196,19 @@ mod tests {
             drop(watch);
             assert!(!subscription.is_open());
         }
+    }
+
+    #[test]
+    fn a_watcher_that_caught_up_meanwhile_is_told_what_it_missed() {
+        let (subscription, mut watch) = subscribe("");
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waiting = Box::pin(watch.next());
+        assert_eq!(waiting.as_mut().poll(&mut context), Poll::Pending);
+        subscription.miss();
+        let told = Poll::Ready(Some(Change::Missed(1)));
+        assert_eq!(waiting.as_mut().poll(&mut context), told);
+        drop(waiting);
+        assert_eq!(watch.lag.queued.load(Ordering::Relaxed), 0);
     }
 
     #[test]
