@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use paxoslease_bench::interrupt;
@@ -50,6 +50,15 @@ struct Cli {
 
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
+    let turn = f64::from(cli.leases) / cli.renewals;
+    ensure!(
+        turn * 2.0 <= minute::TTL.as_secs_f64(),
+        "{} leases at {} renewals per second have their turn every {turn:.1} s, and run out after \
+         {:?}; ask for fewer leases or more renewals",
+        cli.leases,
+        cli.renewals,
+        minute::TTL,
+    );
     interrupt::watch()?;
     let options = ["--log", "warn"].map(str::to_owned).to_vec();
     let (has_http, has_tls) = (true, true);

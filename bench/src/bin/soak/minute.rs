@@ -12,7 +12,7 @@ use paxoslease_load::{Extent, Plan, Report, Workload, run};
 
 use crate::visitors::{self, Visits};
 
-const TTL: Duration = Duration::from_secs(10);
+pub(crate) const TTL: Duration = Duration::from_secs(10);
 const HOT_NAMES: u32 = 16;
 const HOT_SHARE: f64 = 0.1;
 const CONNECTIONS: u32 = 12;
