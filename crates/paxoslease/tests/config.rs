@@ -306,8 +306,7 @@ fn who_a_node_is_must_fit_the_cell() {
     assert_eq!(Config::new("north", 1).check(), Err(ConfigError::NoPeers));
     assert_eq!(
         refusal(|config| config.cell.clear()),
-        "`cell` is \"\": a name has at least one byte; expected the name that all nodes of the \
-         cell share, 1 to 64 bytes"
+        "no cell; set `cell` to the name that all its nodes share"
     );
     assert!(refusal(|config| config.cell = "x".repeat(65)).contains("65 bytes long"));
     assert_eq!(

@@ -56,7 +56,10 @@ pub struct UnknownClientTls {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The cell has no name, or too long a one.
+    /// Nobody said which cell this is.
+    #[error("no cell; set `cell` to the name that all its nodes share")]
+    NoCell,
+    /// The cell has too long a name.
     #[error(
         "`cell` is {name:?}: {error}; expected the name that all nodes of the cell share, \
              1 to {} bytes",

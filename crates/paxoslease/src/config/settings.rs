@@ -86,6 +86,9 @@ impl Settings {
 impl Config {
     /// Checks everything that can be checked without the machine.
     pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
+        if self.cell.is_empty() {
+            return Err(ConfigError::NoCell);
+        }
         CellName::new(&self.cell)
             .map_err(|error| ConfigError::CellName { name: self.cell.clone(), error })?;
         let node = self.checked_node()?;
