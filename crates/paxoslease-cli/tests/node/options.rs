@@ -117,7 +117,7 @@ fn a_bad_file_exits_2_and_names_the_line() {
 #[test]
 fn what_the_file_leaves_out_is_asked_for() {
     for (name, text, reason) in [
-        ("cell", "node = 1", "`cell` is \"\""),
+        ("cell", "node = 1", "no cell; set `cell`"),
         ("node", "cell = \"c\"", "no node id"),
         ("peers", "cell = \"c\"\nnode = 1", "no peers"),
     ] {
