@@ -564,6 +564,13 @@ impl Shard {
         self.with_proposer(now, |proposer, env| proposer.set_silent(env, now, silent));
     }
 
+    /// Whatever some peer said for a while was lost, a release perhaps among it, and now it can be
+    /// heard again: those who wait ask anew. A hint; without it they sleep for as long as the
+    /// holder had left when they last asked.
+    pub fn look_again(&mut self, now: Instant) {
+        self.with_proposer(now, |proposer, env| proposer.look_again(env, now));
+    }
+
     /// The longest round trip to any peer, as far as the network knows. A hint that lets the
     /// acceptor forget released names soon; until told, it waits for `reclaim_after`.
     pub fn set_round_trip(&mut self, longest: Duration) {

@@ -26,6 +26,7 @@ enum Step {
     Lose { which: usize },
     Pass(Duration),
     Sweep { id: u16 },
+    LookAgain { id: u16 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -45,7 +46,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => which.prop_map(|which| Step::Repeat { which }),
         2 => which.prop_map(|which| Step::Lose { which }),
         5 => span.prop_map(Step::Pass),
-        1 => id.prop_map(|id| Step::Sweep { id }),
+        1 => id.clone().prop_map(|id| Step::Sweep { id }),
+        1 => id.prop_map(|id| Step::LookAgain { id }),
     ]
 }
 
@@ -145,6 +147,10 @@ impl World {
             Step::Sweep { id } => {
                 let now = self.cell.now;
                 self.cell.shard(id).sweep(now, 4);
+            }
+            Step::LookAgain { id } => {
+                let now = self.cell.clock(id);
+                self.cell.shard(id).look_again(now);
             }
         }
         self.hear();

@@ -12,14 +12,6 @@ const NO_WAIT: Duration = Duration::ZERO;
 const WAIT: Duration = Duration::from_secs(60);
 const MS: Duration = Duration::from_millis(1);
 
-/// Lets time pass a millisecond at a time, delivering everything.
-fn run(cell: &mut TestCell, span: Duration) {
-    for _ in 0..span.as_millis() {
-        cell.pass(MS);
-        cell.settle();
-    }
-}
-
 fn abandon(cell: &mut TestCell, id: u16, token: u64) -> bool {
     let now = cell.clock(id);
     let open = cell.shard(id).abandon(now, name(NAME), Token(token));
@@ -36,7 +28,7 @@ fn a_denied_acquire_does_not_wake_those_who_wait_elsewhere() {
     let before = cell.shard(2).round_counts();
     cell.acquire(3, 3, NO_WAIT);
     cell.settle();
-    run(&mut cell, 5 * MS);
+    cell.run(5 * MS);
     assert!(matches!(cell.answers(3)[..], [Event::Denied { .. }]));
     assert_eq!(cell.shard(2).round_counts(), before, "nothing was freed, so nobody tried");
 }
@@ -51,7 +43,7 @@ fn a_waiter_does_not_wait_for_a_tenure_that_is_being_released() {
     // The Release is lost on the way; the waiter's own Propose, sent with it, is not.
     assert_eq!(cell.take(|letter| letter.kind() == "Release").len(), 2);
     cell.settle();
-    run(&mut cell, 400 * MS);
+    cell.run(400 * MS);
     assert!(cell.granted(2).is_some(), "well before the ttl: {:?}", cell.events);
 }
 
@@ -67,7 +59,7 @@ fn a_request_that_nobody_can_win_ends_in_no_quorum_and_the_next_in_the_queue_has
     }
     assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]));
     assert!(cell.answers(2).is_empty(), "its time is not over");
-    run(&mut cell, 300 * MS);
+    cell.run(300 * MS);
     assert!(cell.granted(2).is_some());
     assert_eq!(cell.shard(1).waiters(), 0);
 }
@@ -83,7 +75,7 @@ fn a_queued_request_whose_time_is_over_is_answered_though_the_first_goes_on() {
     }
     assert!(matches!(cell.answers(2)[..], [Event::NoQuorum { .. }]));
     assert!(cell.answers(1).is_empty());
-    run(&mut cell, 300 * MS);
+    cell.run(300 * MS);
     assert!(cell.granted(1).is_some());
 }
 
@@ -120,44 +112,6 @@ fn whoever_does_not_wait_is_denied_at_once_where_others_wait_already() {
     assert_eq!(cell.shard(2).waiters(), 1);
 }
 
-/// Node 2 waits for what node 1 holds, and does not hear that it is given back.
-fn freed_unheard(cell: &mut TestCell) -> Tenure {
-    let held = cell.held_by(1, 1);
-    cell.acquire(2, 2, WAIT);
-    cell.settle();
-    cell.release(1, 3, held);
-    let lost = cell.take(|letter| letter.kind() == "Release" && letter.to == node(2));
-    assert_eq!(lost.len(), 1);
-    cell.settle();
-    assert!(matches!(cell.answers(3)[..], [Event::Released { confirmed: true, .. }]));
-    held
-}
-
-#[test]
-fn nobody_is_denied_by_a_holder_that_was_heard_of_long_ago() {
-    let mut cell = TestCell::new(3, 0);
-    let held = freed_unheard(&mut cell);
-    run(&mut cell, 1000 * MS);
-    assert_eq!((cell.live(1), cell.live(3)), (None, None), "free for a second at a majority");
-    cell.acquire(2, 4, NO_WAIT);
-    cell.settle();
-    run(&mut cell, 10 * MS);
-    let next = cell.granted(2).expect("first come, and long before the ttl");
-    assert!(next > held);
-    match cell.answers(4)[..] {
-        [Event::Denied { by, .. }] => assert_eq!(by.tenure, next, "who holds it now"),
-        ref other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn losing_the_word_of_a_release_costs_a_waiter_the_rest_of_the_ttl_at_most() {
-    let mut cell = TestCell::new(3, 0);
-    freed_unheard(&mut cell);
-    run(&mut cell, TTL + 5 * MS);
-    assert!(cell.granted(2).is_some(), "{:?}", cell.events);
-}
-
 #[test]
 fn whoever_asks_over_and_over_where_others_wait_costs_a_round_once_in_a_while() {
     let mut cell = TestCell::new(3, 0);
@@ -172,7 +126,7 @@ fn whoever_asks_over_and_over_where_others_wait_costs_a_round_once_in_a_while() 
             [Event::Denied { by, .. }] => assert_eq!(by.tenure, held),
             ref other => panic!("{token}: {other:?}"),
         }
-        run(&mut cell, MS);
+        cell.run(MS);
     }
     let counts = cell.shard(2).round_counts();
     let rounds = (counts.direct + counts.prepared) - (before.direct + before.prepared);
@@ -253,7 +207,7 @@ fn those_behind_a_grant_wait_for_it_and_the_impatient_among_them_are_denied() {
         ref other => panic!("{other:?}"),
     }
     assert_eq!(cell.shard(1).waiters(), 1);
-    run(&mut cell, TTL + 5 * MS);
+    cell.run(TTL + 5 * MS);
     assert!(cell.granted(3).is_some());
 }
 
@@ -291,7 +245,7 @@ fn the_next_in_the_queue_goes_on_waiting_when_the_first_leaves_while_waiting() {
     cell.settle();
     assert!(abandon(&mut cell, 2, 2));
     assert_eq!(cell.shard(2).waiters(), 1);
-    run(&mut cell, TTL + 5 * MS);
+    cell.run(TTL + 5 * MS);
     assert_eq!(cell.granted(2), None);
     assert!(cell.granted(3).is_some());
 }
@@ -355,7 +309,7 @@ fn a_release_that_overtakes_the_news_of_its_holder_is_not_missed() {
         cell.deliver(&letter).expect("an answer");
     }
     cell.settle();
-    run(&mut cell, 50 * MS);
+    cell.run(50 * MS);
     assert!(cell.granted(2).is_some(), "well before the ttl: {:?}", cell.events);
 }
 
@@ -413,7 +367,7 @@ fn whoever_races_again_and_overtakes_the_release_backs_off_and_does_not_sleep_ou
     for letter in late {
         cell.deliver(&letter).expect("an acceptor");
     }
-    run(&mut cell, backoff_max);
+    cell.run(backoff_max);
     assert!(cell.granted(2).is_some(), "{:?}", cell.events);
 }
 
@@ -446,7 +400,7 @@ fn nodes_take_turns_in_the_order_they_were_turned_away_and_only_one_tries() {
         held = cell.granted(token).expect("just now");
         order.push(token);
         // Whoever is not at its turn registers for the next one, some time later.
-        run(&mut cell, 150 * MS);
+        cell.run(150 * MS);
     }
     assert_eq!(order, [30, 20, 10, 31, 21]);
 }
@@ -466,7 +420,7 @@ fn a_node_that_does_not_take_its_turn_holds_the_others_up_for_a_moment_only() {
     cell.pass(Duration::ZERO);
     cell.settle();
     assert_eq!(cell.granted(3), None, "it is node 2's turn");
-    run(&mut cell, 5 * MS);
+    cell.run(5 * MS);
     assert!(cell.granted(3).is_some());
 }
 
@@ -492,7 +446,7 @@ fn a_node_in_quarantine_hears_of_releases_too() {
     assert_eq!(cell.granted(3), None);
     cell.release(1, 4, held);
     cell.settle();
-    run(&mut cell, 20 * MS);
+    cell.run(20 * MS);
     assert!(cell.granted(3).is_some(), "well before the ttl: {:?}", cell.events);
 }
 
@@ -510,10 +464,10 @@ fn whoever_ends_its_wait_is_told_of_the_holder_also_when_turns_were_taken_meanwh
         cell.release(from, 100 + token, held);
         let _lost = cell.take(|letter| letter.to == node(3) && letter.kind() == "Release");
         cell.settle();
-        run(&mut cell, 10 * MS);
+        cell.run(10 * MS);
         held = cell.granted(token).expect("it is the other's turn");
     }
-    run(&mut cell, 5 * MS);
+    cell.run(5 * MS);
     let answers = cell.answers(30);
     assert!(matches!(answers[..], [Event::Denied { .. }]), "{answers:?}");
 }

@@ -194,6 +194,7 @@ impl Victim {
                 let members = [1, 2, 3].into_iter().filter(|id| bits >> id & 1 != 0);
                 let reachable = members.filter_map(|id| cell.member(node(id)));
                 self.shard.set_reachable(now, reachable.fold(MemberSet::EMPTY, MemberSet::with));
+                self.shard.look_again(now);
             }
             Step::RoundTrip(micros) => {
                 self.shard.set_round_trip(Duration::from_micros(micros.into()));

@@ -59,6 +59,8 @@ pub(crate) struct Driver {
     subscriptions: Vec<Subscription>,
     /// Those who want to know when a majority can be reached.
     expectant: Vec<oneshot::Sender<()>>,
+    /// A connection to a peer was made anew: whatever it said before may not have been heard.
+    is_somebody_back: bool,
     counters: Counters,
     /// Records the disk is to be told of.
     records: Vec<Record>,
@@ -99,6 +101,7 @@ impl Driver {
             requests: Requests::default(),
             subscriptions: Vec::new(),
             expectant: Vec::new(),
+            is_somebody_back: false,
             counters: Counters::new(),
             records: Vec::new(),
             wakers: Vec::new(),
@@ -176,7 +179,7 @@ impl Driver {
                 None if self.peers.who(conn) == Who::Nobody => return bytes.len(),
                 None => {
                     match self.peers.greeted(sockets, now, conn, frame, &mut self.counters) {
-                        Greeted::Up => {}
+                        Greeted::Up => self.is_somebody_back = true,
                         Greeted::HandedOver => return bytes.len() - rest.len(),
                         Greeted::Closed => return bytes.len(),
                     }
@@ -417,6 +420,9 @@ impl Driver {
             .filter_map(|node| cell.member(node))
             .fold(paxoslease_core::MemberSet::EMPTY, paxoslease_core::MemberSet::with);
         self.shard.set_reachable(now, reachable);
+        if std::mem::take(&mut self.is_somebody_back) {
+            self.shard.look_again(now);
+        }
         self.show(now);
         self.tell_expectant(now);
     }

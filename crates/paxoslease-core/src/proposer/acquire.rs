@@ -1,5 +1,6 @@
 //! The way of an acquire: race, win, lose, wait, try again (P1, P2, P4, P8).
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Env, InFlight, Owner, Proposer, Wake, sighting};
@@ -11,6 +12,10 @@ use crate::{Ballot, Config, Event, Holder, Instant, Name, Seen, Tenure, Ttl};
 
 /// How long a node leaves another to take its turn, at least.
 const TURN_MIN: Duration = Duration::from_micros(200);
+/// Within this time all who wait look again, so that they do not all come at once; where very many
+/// wait, so much apart.
+const LOOK_AGAIN_WITHIN: Duration = Duration::from_millis(100);
+const LOOK_AGAIN_APART: Duration = Duration::from_micros(20);
 
 impl Proposer {
     /// A client wants a lease: behind those who came first, or at once. Whoever does not wait is
@@ -262,6 +267,35 @@ impl Proposer {
                 }
                 let until = *until;
                 self.wake_at(until, Wake::Contender(id));
+            }
+        }
+    }
+
+    /// Somebody is back whose words were lost for a while, a release perhaps among them: whoever
+    /// waits asks again soon, but not as soon as it has just asked. Without a majority nobody could
+    /// tell; whoever completes it comes back as well.
+    pub(crate) fn look_again(&mut self, env: &Env<'_>, now: Instant) {
+        let cell = env.cell();
+        if cell.everyone().without(self.silent).len() < cell.quorum(env.rules()) {
+            return;
+        }
+        let waiting = self.contenders.iter().filter_map(|(id, contender)| {
+            matches!(contender.state, State::Waiting { .. }).then_some(id)
+        });
+        let waiting: Vec<ContenderId> = waiting.collect();
+        let count = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+        let within = LOOK_AGAIN_WITHIN.max(LOOK_AGAIN_APART.saturating_mul(count));
+        // Not before the other side listens, too.
+        let from = now.after(env.config.attempt_timeout_min);
+        for id in waiting {
+            let drawn = from.after(self.rng.below(within));
+            let Some(contender) = self.contenders.get_mut(id) else { continue };
+            let look_at = drawn.max(contender.tried_at.after(env.config.attempt_timeout));
+            if let State::Waiting { until, .. } = &mut contender.state
+                && look_at < *until
+            {
+                *until = look_at;
+                self.wake_at(look_at, Wake::Contender(id));
             }
         }
     }

@@ -209,6 +209,14 @@ impl TestCell {
         }
     }
 
+    /// Lets time pass a millisecond at a time, delivering everything.
+    pub(crate) fn run(&mut self, span: Duration) {
+        for _ in 0..span.as_millis() {
+            self.pass(Duration::from_millis(1));
+            self.settle();
+        }
+    }
+
     /// Moves time on and wakes everybody.
     pub(crate) fn pass(&mut self, span: Duration) {
         self.now = self.now.after(span);

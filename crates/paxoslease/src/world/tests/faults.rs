@@ -1,5 +1,7 @@
 //! One fault at a time, and what its victims may rely on.
 
+use std::cell::RefCell;
+
 use super::*;
 use crate::error::ReleaseError;
 use crate::lease::LeaseState;
@@ -36,6 +38,31 @@ fn a_holder_cut_off_knows_of_its_loss_before_the_next_one_holds() {
     cell.heal();
     cell.run_for(SECOND * 3);
     assert!(next.is_held());
+    cell.assert_sound();
+}
+
+#[test]
+fn a_waiter_cut_off_from_a_release_has_it_once_it_is_back_not_when_the_lease_would_have_ended() {
+    let long = Duration::from_secs(50);
+    let mut cell = cell(&Setup { max_lease: long, ..Setup::new(13, 3) });
+    let holder = cell.node(0);
+    let guard = cell.run(0, async move { holder.acquire("long", long).await }).expect("granted");
+    let (waiter, next) = (cell.node(2), Rc::new(RefCell::new(None)));
+    let slot = Rc::clone(&next);
+    cell.spawn(2, async move {
+        let granted = waiter.acquire("long", long).wait(Duration::MAX).await;
+        *slot.borrow_mut() = Some(granted.expect("it waits"));
+    });
+    cell.run_for(SECOND);
+    cell.isolate(2);
+    let fence = guard.fence();
+    assert_eq!(cell.run(0, guard.release()), Ok(()));
+    // Until both sides have given up the connections that would have brought it.
+    cell.run_for(SECOND * 5);
+    assert!(next.borrow().is_none(), "it is alone");
+    cell.heal();
+    assert!(cell.run_while(SECOND * 2, |_| next.borrow().is_none()), "it sleeps on");
+    assert!(next.borrow().as_ref().is_some_and(|next| next.fence() > fence));
     cell.assert_sound();
 }
 
