@@ -32,8 +32,11 @@ impl Peers {
         self.guests.push((conn, now));
         let are_too_many = self.guests.len() > GUESTS_MAX;
         if are_too_many {
-            let (eldest, _) = self.guests[0];
-            self.hang_up(sockets, now, eldest, "too many at the door");
+            // Any of them, but for the newest. If it were the eldest, who floods the door faster
+            // than a greeting takes would keep every peer out; so each has its chance.
+            let place = self.rng.bits() as usize % GUESTS_MAX;
+            let (unlucky, _) = self.guests[place];
+            self.hang_up(sockets, now, unlucky, "too many at the door");
         }
         self.next_alarm_at = self.next_alarm_at.min(now.after(self.manners.peer_timeout));
         are_too_many
@@ -324,6 +327,37 @@ mod tests {
         assert_eq!(problem(&peers, 1), None);
         let later = Instant::ZERO.after(COMPLAINT_PAUSE);
         assert_eq!(lines_about(&mut peers, 2, true, later), 1, "it has changed");
+    }
+
+    #[test]
+    fn a_flood_of_strangers_does_not_keep_a_peer_out_for_good() {
+        let (mut peers, mut counters) = (third(), Counters::new());
+        let (door, now) = (&mut Door { is_proven: true }, Instant::ZERO);
+        let mut strangers = (0..).map(ConnId);
+        let mut flood = |peers: &mut Peers, door: &mut Door| {
+            for stranger in strangers.by_ref().take(GUESTS_MAX) {
+                peers.accepted(door, now, stranger);
+            }
+        };
+        flood(&mut peers, door);
+        let mut hello = Vec::new();
+        identity(1, "ours").hello().encode(&mut hello);
+        // As many come as find room, between its arrival and its first word.
+        let tries = 100;
+        let heard = (0..tries).filter(|attempt| {
+            let conn = ConnId(100_000 + attempt);
+            peers.accepted(door, now, conn);
+            flood(&mut peers, door);
+            let is_there = peers.who(conn) == Who::Guest;
+            if is_there {
+                let greeted = peers.greeted(door, now, conn, &hello, &mut counters);
+                assert_eq!(greeted, Greeted::Up);
+            }
+            is_there
+        });
+        let heard = heard.count();
+        assert!((20..60).contains(&heard), "{heard} of {tries}, about one in e");
+        assert!(peers.guests.len() <= GUESTS_MAX);
     }
 
     #[test]
