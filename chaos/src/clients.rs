@@ -20,7 +20,7 @@ use std::process::{Child, Command, exit};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGINT, SIGKILL, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -55,11 +55,6 @@ pub struct Options {
     /// The node its only endpoint belongs to, if it has no other
     #[arg(long, value_name = "NODE")]
     pub through: Option<u16>,
-
-    /// How many parts per million its own clock is too fast; heeded by those that count their time
-    /// by hand, over RESP and HTTP
-    #[arg(long, allow_negative_numbers = true, default_value_t = 0)]
-    pub clock_ppm: i64,
 
     /// Draws what it does
     #[arg(long)]
@@ -132,6 +127,11 @@ pub enum Part {
 /// When this machine does not do what it must, or an answer makes no sense. No failure of the cell
 /// is an error.
 pub fn run(options: &Options) -> Result<()> {
+    ensure!(
+        paxoslease_clock::HAS_RATE || std::env::var_os("PAXOSLEASE_CLOCK_PPM").is_none(),
+        "this chaos-client counts by the machine's clock alone; build it with `--features \
+         paxoslease-cli/chaos`, together with paxoslease-cli"
+    );
     match options.part {
         Part::Client => attend(options),
         Part::Worker => {
@@ -232,7 +232,6 @@ impl Options {
             ("--endpoints", self.endpoints.join(",")),
             ("--names", self.names.join(",")),
             ("--manner", manner.get_name().to_owned()),
-            ("--clock-ppm", self.clock_ppm.to_string()),
             ("--seed", self.seed.to_string()),
             ("--ttl-max-ms", self.ttl_max_ms.to_string()),
             ("--drift-ppm", self.drift_ppm.to_string()),

@@ -142,7 +142,7 @@ impl Crowd {
         // in every margin.
         let most = i64::from(manner.drift_ppm.saturating_sub(1));
         let ppm = if group % 2 == 0 { most } else { -most };
-        command.args(["--clock-ppm", &ppm.to_string()]);
+        command.env("PAXOSLEASE_CLOCK_PPM", ppm.to_string());
         command.args(["--seed", &(manner.seed ^ u64::from(id) << 32 ^ starts << 48).to_string()]);
         command.args(["--ttl-max-ms", &manner.ttl_max_ms.to_string()]);
         command.args(["--drift-ppm", &manner.drift_ppm.to_string()]);

@@ -163,7 +163,7 @@ impl Outcome {
         let facts = Facts {
             seed,
             nodes: options.nodes,
-            network: played.network.to_owned(),
+            network: played.network.clone(),
             versions,
             bound: played.bound,
             replay: format!("cargo xtask chaos {}", replay(options, seed)),
@@ -347,7 +347,7 @@ fn order(options: &Options, seed: u64) -> Result<Order> {
     );
     let paxoslease = options.binary.clone().map_or_else(paxoslease_beside_this, Ok)?;
     let client = std::env::current_exe()?.with_file_name("chaos-client");
-    ensure!(client.is_file(), "no {}; build it: cargo build -p paxoslease-chaos", client.display());
+    ensure!(client.is_file(), "no {}; `cargo xtask chaos` builds it", client.display());
     let plan = plan(options, seed);
     let rule = options.mutant.as_ref().or(options.directed.as_ref());
     let directed = match rule {

@@ -66,6 +66,12 @@ fn steps() -> Vec<Step> {
             &[Tool::Nextest],
             vec![cargo(["nextest", "run", "-p", "paxoslease-core", "-p", "paxoslease-wire"])],
         ),
+        // Nobody else asks for a clock that runs at another rate.
+        step(
+            "clock of the chaos harness",
+            &[Tool::Nextest],
+            vec![cargo(["nextest", "run", "-p", "paxoslease-clock", "--all-features"])],
+        ),
         step(
             "tests",
             &[Tool::Nextest, Tool::RedisCli, Tool::Pip, Tool::RedisPy, Tool::Npm, Tool::Ioredis],
@@ -107,6 +113,7 @@ fn clippy() -> Vec<Invocation> {
         deny(cargo(["clippy", "-p", "paxoslease-core", "--no-default-features"])),
         deny(cargo(["clippy", "-p", "paxoslease-core", "--all-targets", "--features", "mutants"])),
         deny(cargo(["clippy", "-p", "paxoslease-cli", "--features", "chaos"])),
+        deny(cargo(["clippy", "-p", "paxoslease-clock", "--all-targets", "--all-features"])),
     ]
 }
 
@@ -137,7 +144,7 @@ mod tests {
     fn warnings_are_errors_wherever_the_compiler_can_warn() {
         let shown = shown();
         let lints: Vec<_> = shown.iter().filter(|line| line.contains("cargo clippy")).collect();
-        assert_eq!(lints.len(), 4);
+        assert_eq!(lints.len(), 5);
         assert!(lints.iter().all(|line| line.ends_with(" -- -D warnings")), "{lints:?}");
         assert!(
             shown

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use paxoslease_clock::machine_span;
 
 use super::Options;
 use super::scene::{Ending, Held, Scene, Wish};
@@ -65,27 +66,24 @@ impl Nodes {
     }
 }
 
-/// The clock rule T2, as told to clients: drift and granularity of the cell. And how this client's
-/// own clock is off, which it does not know.
+/// The clock rule T2, as told to clients: drift and granularity of the cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rule {
     pub(super) drift_ppm: u32,
     pub(super) granularity_us: u32,
-    pub(super) clock_ppm: i64,
 }
 
 impl Rule {
     pub(super) const fn of(options: &Options) -> Self {
-        let Options { drift_ppm, granularity_us, clock_ppm, .. } = *options;
-        Self { drift_ppm, granularity_us, clock_ppm }
+        let Options { drift_ppm, granularity_us, .. } = *options;
+        Self { drift_ppm, granularity_us }
     }
 
     /// Until when a lease is held that was asked for at `sent_at`, in the host's time.
     fn ends_at(self, sent_at: Nanos, ttl: Duration, waited: Duration) -> Nanos {
-        let span = u128::from(self.span(nanos(ttl), nanos(waited)));
+        let span = Duration::from_nanos(self.span(nanos(ttl), nanos(waited)));
         // A clock that is too slow needs longer to count that far.
-        let rate = u128::from(1_000_000_u64.saturating_add_signed(self.clock_ppm));
-        sent_at + (span * 1_000_000 / rate) as Nanos
+        sent_at + nanos(machine_span(span))
     }
 
     /// For how long after it was asked for a lease is held, as docs/resp.md has it.
@@ -204,7 +202,7 @@ fn release(scene: &mut Scene, way: &mut impl Way, held: &Held, wish: &Wish) -> R
 mod tests {
     use super::*;
 
-    const RULE: Rule = Rule { drift_ppm: 1000, granularity_us: 1000, clock_ppm: 0 };
+    const RULE: Rule = Rule { drift_ppm: 1000, granularity_us: 1000 };
 
     #[test]
     fn a_belief_ends_before_the_ttl_is_over_by_drift_and_granularity() {
@@ -222,20 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn who_counts_by_a_slow_clock_believes_for_longer_than_it_knows() {
-        let ttl = Duration::from_secs(10);
-        let belief = |clock_ppm| Rule { clock_ppm, ..RULE }.ends_at(0, ttl, Duration::ZERO);
-        assert_eq!(belief(-1000), 9_978_019_980 * 1000 / 999);
-        assert!(belief(-1000) < 10_000_000_000 && belief(1000) < belief(0));
-    }
-
-    #[test]
     fn the_rule_is_the_one_of_the_core() {
         use paxoslease_core::{Drift, Instant, Rules, Ttl};
         for (ppm, granule, ttl, waited) in
             [(0, 0, 50, 0), (1000, 1000, 2000, 700), (100_000, 20, 60_000, 3), (1, 1, 1234, 99_999)]
         {
-            let rule = Rule { drift_ppm: ppm, granularity_us: granule, clock_ppm: 0 };
+            let rule = Rule { drift_ppm: ppm, granularity_us: granule };
             let drift = Drift::new(ppm, Duration::from_micros(granule.into())).expect("in bounds");
             let waited = Duration::from_millis(waited);
             let span = Ttl::from_millis(ttl).expect("not zero");

@@ -97,7 +97,7 @@ impl Way for Http {
         };
         // A node to upgrade from may not say: then it is as it was told at the start.
         if let Some((drift_ppm, granularity_us)) = clock(&body) {
-            self.rule = Rule { drift_ppm, granularity_us, ..self.rule };
+            self.rule = Rule { drift_ppm, granularity_us };
         }
         Ok(Answer::Granted { fence, waited: Duration::from_millis(waited) })
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use paxoslease_bench::clock;
 use paxoslease_client::{AcquireError, Client, LeaseGuard, ReleaseError};
+use paxoslease_clock::machine_span;
 
 use super::scene::{Ending, Held, Scene, Wish};
 use crate::check::nanos;
@@ -79,7 +80,7 @@ fn acquire(client: &Client, wish: &Wish) -> Option<Result<LeaseGuard, AcquireErr
 /// the cell's word ends it before.
 fn certain_until(at: Nanos, remaining: Duration, ttl: Duration) -> Nanos {
     let early = (ttl / EARLY.0).min(EARLY.1) + TOGETHER;
-    at + nanos(remaining.saturating_sub(early))
+    at + nanos(machine_span(remaining.saturating_sub(early)))
 }
 
 fn hold(scene: &mut Scene, guard: LeaseGuard, mut held: Held, wish: &Wish) -> Result<()> {

@@ -40,7 +40,7 @@ impl Resp {
             let (Some(drift_ppm), Some(granularity_us)) = told else {
                 return Err(RedisError::from((redis::ErrorKind::Client, "HELLO lacks the clock")));
             };
-            self.rule = Rule { drift_ppm, granularity_us, ..self.rule };
+            self.rule = Rule { drift_ppm, granularity_us };
             self.connection = Some(connection);
         }
         let connection = self.connection.as_mut().expect("it was just made");

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use paxoslease_clock::Clock;
 use paxoslease_core::{Holder, Name, Tenure};
 use pollster::block_on;
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use crate::acquire::{Acquire, checked_ttl};
 use crate::builder::{self, Builder};
-use crate::clock::Clock;
 use crate::command::{Command, Release, Renew, Reply};
 use crate::driver;
 use crate::error::{AskError, ReleaseError, RenewError, StartError};

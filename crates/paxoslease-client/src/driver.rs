@@ -8,13 +8,13 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use paxoslease_clock::Clock;
 use paxoslease_core::Instant;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::builder::Builder;
-use crate::clock::Clock;
 use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::speech::Greeting;

@@ -18,10 +18,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use paxoslease_clock::Clock;
 use paxoslease_core::{Instant, Tenure};
 use paxoslease_wire::resp::{RespError, Value};
 
-use crate::clock::Clock;
 use crate::command::{Command, Release};
 use crate::error::AskError;
 use crate::ticket::Ticket;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use paxoslease_clock::Clock;
 use paxoslease_core::{Belief, Ttl};
-
-use crate::clock::Clock;
 
 /// A lease without a guard, from [`crate::Acquire::detached`] and [`crate::Client::renew`].
 ///

@@ -60,7 +60,6 @@
 mod acquire;
 mod builder;
 mod client;
-mod clock;
 mod command;
 mod driver;
 mod election;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use paxoslease_clock::Clock;
 use paxoslease_core::{Drift, Instant};
 use paxoslease_wire::resp::{RespError, Value};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::client::{Client, Shared};
-use crate::clock::Clock;
 use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::speech::Greeting;

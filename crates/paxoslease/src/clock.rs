@@ -1,86 +1,13 @@
-//! The clocks of a node: the monotonic one that leases are measured by, and the wall clock that
-//! ballots are counted from where nothing better is left (R5).
+//! The clocks of a node: the one that leases are measured by, and the wall clock that ballots are
+//! counted from where nothing better is left (R5).
 //!
-//! Owns every reading of a clock and the notice that a thread was paused. Deliberately lacks
-//! sleeping and timers: loops block in their own way and say when they meant to be back.
+//! Owns the notice that a thread was paused. Deliberately lacks sleeping and timers: loops block in
+//! their own way and say when they meant to be back.
 
-#[cfg(any(test, feature = "test-util"))]
-use std::sync::Arc;
-#[cfg(any(test, feature = "test-util"))]
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub(crate) use paxoslease_clock::Clock;
 use paxoslease_core::{Ballot, Instant};
-use rustix::time::{ClockId, clock_gettime};
-
-/// CLOCK_MONOTONIC stands still while a machine is suspended, and a holder that resumed would
-/// overstay its lease by that time. This one goes on.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const CLOCK: ClockId = ClockId::Boottime;
-
-/// Counts the time asleep.
-#[cfg(target_vendor = "apple")]
-const CLOCK: ClockId = ClockId::Monotonic;
-
-/// Whether this counts the time suspended differs from system to system. Where it does not, a
-/// suspended holder believes too long by the length of the suspension, and only the fence protects
-/// against what it does then (T5); a suspended acceptor merely excludes others for longer.
-#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
-const CLOCK: ClockId = ClockId::Monotonic;
-
-/// Where a node's `now` comes from. Clones show the same time.
-#[derive(Clone, Debug)]
-pub(crate) struct Clock(Source);
-
-#[derive(Clone, Debug)]
-enum Source {
-    System,
-    /// As the machine's, but too fast by these parts per million.
-    #[cfg(feature = "chaos")]
-    Off(i64),
-    #[cfg(any(test, feature = "test-util"))]
-    ByHand(Arc<AtomicU64>),
-}
-
-impl Clock {
-    /// The machine's own.
-    #[cfg(not(feature = "chaos"))]
-    pub(crate) const fn system() -> Self {
-        Self(Source::System)
-    }
-
-    /// The machine's own, or one that is off.
-    #[cfg(feature = "chaos")]
-    pub(crate) fn system() -> Self {
-        match crate::chaos::clock_ppm() {
-            0 => Self(Source::System),
-            ppm => Self(Source::Off(ppm)),
-        }
-    }
-
-    /// One that shows these nanoseconds, for simulated cells.
-    #[cfg(any(test, feature = "test-util"))]
-    pub(crate) const fn by_hand(nanos: Arc<AtomicU64>) -> Self {
-        Self(Source::ByHand(nanos))
-    }
-
-    /// The time now.
-    pub(crate) fn now(&self) -> Instant {
-        match &self.0 {
-            Source::System => Instant::from_nanos(system_nanos()),
-            #[cfg(feature = "chaos")]
-            Source::Off(ppm) => Instant::from_nanos(crate::chaos::scaled(system_nanos(), *ppm)),
-            #[cfg(any(test, feature = "test-util"))]
-            Source::ByHand(nanos) => Instant::from_nanos(nanos.load(Ordering::SeqCst)),
-        }
-    }
-}
-
-fn system_nanos() -> u64 {
-    let reading = clock_gettime(CLOCK);
-    let (secs, nanos) = (reading.tv_sec as u64, reading.tv_nsec as u64);
-    secs * 1_000_000_000 + nanos
-}
 
 /// R5: where ballots begin when no record says how far they went: the wall clock in ms << 10.
 pub(crate) fn wall_counter() -> u64 {
@@ -137,23 +64,6 @@ mod tests {
 
     fn at(millis: u64) -> Instant {
         Instant::ZERO.after(Duration::from_millis(millis))
-    }
-
-    #[test]
-    fn the_system_clock_never_goes_back() {
-        let clock = Clock::system();
-        let readings: Vec<Instant> = (0..1000).map(|_| clock.now()).collect();
-        assert!(readings.is_sorted());
-        assert!(readings[0] > Instant::ZERO);
-    }
-
-    #[test]
-    fn clones_of_a_clock_by_hand_show_the_same_time() {
-        let nanos = Arc::new(AtomicU64::new(0));
-        let clock = Clock::by_hand(Arc::clone(&nanos));
-        let clone = clock.clone();
-        nanos.store(7, Ordering::SeqCst);
-        assert_eq!((clock.now(), clone.now()), (Instant::from_nanos(7), Instant::from_nanos(7)));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The way from any thread into a shard's thread: a queue that is emptied at a stroke, and a bell
 //! that rings only when the shard sleeps.
 //!
-//! The queue has no bound of its own: whoever waits for an answer is in it at most once, and the
-//! shard refuses what is over its limits.
+//! The queue has no bound of its own: it is emptied in every turn of the shard, which refuses what
+//! is over its limits, so it holds what others could say in the time of one turn.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

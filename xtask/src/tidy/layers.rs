@@ -15,6 +15,7 @@ struct Layer {
 const LAYERS: &[Layer] = &[
     Layer { name: "paxoslease-core", below: &[], pure: true },
     Layer { name: "paxoslease-wire", below: &["paxoslease-core"], pure: true },
+    Layer { name: "paxoslease-clock", below: &["paxoslease-core"], pure: false },
     Layer { name: "paxoslease-check", below: &["paxoslease-core"], pure: true },
     Layer { name: "paxoslease-sim", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
     // The simulator's checkers judge the node's own tests.
@@ -33,9 +34,10 @@ const LAYERS: &[Layer] = &[
     Layer { name: "xtask", below: &[], pure: false },
 ];
 
-const BELOW_THE_NODE: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxoslease-sim"];
+const BELOW_THE_NODE: &[&str] =
+    &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-sim"];
 
-const BELOW_THE_CLIENT: &[&str] = &["paxoslease-core", "paxoslease-wire"];
+const BELOW_THE_CLIENT: &[&str] = &["paxoslease-core", "paxoslease-clock", "paxoslease-wire"];
 
 const BELOW_THE_LOAD: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxoslease-client"];
 
@@ -45,6 +47,7 @@ const BELOW_THE_SERVER: &[&str] =
 
 const BELOW_CHAOS: &[&str] = &[
     "paxoslease-core",
+    "paxoslease-clock",
     "paxoslease-wire",
     "paxoslease-sim",
     "paxoslease",
@@ -54,6 +57,7 @@ const BELOW_CHAOS: &[&str] = &[
 
 const EVERY_LIBRARY: &[&str] = &[
     "paxoslease-core",
+    "paxoslease-clock",
     "paxoslease-wire",
     "paxoslease-check",
     "paxoslease-sim",

@@ -1,4 +1,5 @@
-//! The feature `mutants` lets a test switch a safety rule off. Nothing that ships may reach it.
+//! The feature `mutants` lets a test switch a safety rule off, and `chaos` lets the environment do
+//! so, or the clock run at another rate. Nothing that ships may reach them.
 //!
 //! The manifests are followed as cargo's resolver would, from the command line down, without
 //! development dependencies.
@@ -10,12 +11,12 @@ use crate::tidy::manifest::{Dependency, Kind, Manifest};
 use crate::tidy::repository::Repository;
 
 const SHIPPED: &str = "paxoslease-cli";
-const FEATURE: &str = "mutants";
+const FORBIDDEN: [&str; 2] = ["mutants", "chaos"];
 
 /// A feature of a package, as `(package, feature)`.
 type Enabled = (String, String);
 
-/// Follows features from the shipped binary; any package with `mutants` on is a finding.
+/// Follows features from the shipped binary; any package with one of these on is a finding.
 pub(super) fn are_out_of_reach(repository: &Repository) -> Vec<Finding> {
     let offered =
         repository.workspace().map(|root| root.workspace_dependencies()).unwrap_or_default();
@@ -31,8 +32,8 @@ pub(super) fn are_out_of_reach(repository: &Repository) -> Vec<Finding> {
         if !seen.insert((package.clone(), feature.clone())) {
             continue;
         }
-        if feature == FEATURE {
-            let message = format!("`{SHIPPED}` reaches the feature `{FEATURE}` of `{package}`");
+        if FORBIDDEN.contains(&feature.as_str()) {
+            let message = format!("`{SHIPPED}` reaches the feature `{feature}` of `{package}`");
             let line = manifest.file.line_of("[features]");
             findings.push(Finding::new(&manifest.file.path, line, message));
         }
@@ -96,6 +97,12 @@ mod tests {
         let sim = "[dependencies]\ncore = { workspace = true, features = [\"mutants\"] }";
         let message = "`paxoslease-cli` reaches the feature `mutants` of `core`";
         assert_eq!(found(cli, sim), [Finding::new("core/Cargo.toml", 3, message)]);
+    }
+
+    #[test]
+    fn a_clock_that_can_be_set_is_found() {
+        let cli = "[dependencies]\nsim = { path = \"sim\", features = [\"chaos\"] }";
+        assert_eq!(found(cli, "[features]\nchaos = []").len(), 1);
     }
 
     #[test]

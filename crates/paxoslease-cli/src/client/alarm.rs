@@ -7,25 +7,17 @@ use std::os::fd::BorrowedFd;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
+use paxoslease_clock::{Clock, machine_span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{self, Errno};
-use rustix::time::{ClockId, clock_gettime};
 #[cfg(target_os = "linux")]
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-#[cfg(target_os = "linux")]
-const CLOCK: ClockId = ClockId::Boottime;
-
-/// Counts the time asleep on Apple's systems.
-#[cfg(not(target_os = "linux"))]
-const CLOCK: ClockId = ClockId::Monotonic;
-
 /// The time now, the same for all processes of this machine.
 pub(crate) fn since_boot() -> Duration {
-    let reading = clock_gettime(CLOCK);
-    Duration::new(reading.tv_sec.unsigned_abs(), reading.tv_nsec.unsigned_abs() as u32)
+    Duration::from_nanos(Clock::system().now().as_nanos())
 }
 
 fn timespec(span: Duration) -> Timespec {
@@ -69,7 +61,7 @@ impl Timer {
     fn at(at: Duration) -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
         // All zeros would never ring.
-        let at = timespec(at.max(Duration::from_nanos(1)));
+        let at = timespec(machine_span(at).max(Duration::from_nanos(1)));
         let times = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: at };
         timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &times)?;
         Ok(Self(timer))
@@ -91,7 +83,7 @@ struct Timer(Duration);
 #[cfg(not(target_os = "linux"))]
 impl Timer {
     fn at(at: Duration) -> io::Result<Self> {
-        Ok(Self(at.saturating_sub(since_boot()).min(Duration::from_secs(1))))
+        Ok(Self(machine_span(at.saturating_sub(since_boot())).min(Duration::from_secs(1))))
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {
