@@ -3,6 +3,7 @@
 //! What it does with peers, clock, disk and clients is the libraries'. Here it is told what to be,
 //! says how it stands, and stops when it is asked to.
 
+mod files;
 mod plan;
 mod report;
 
@@ -20,7 +21,7 @@ use crate::signals::{self, Asked};
 use crate::{Verdict, log, output};
 
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
-    let config = match plan::config(&args) {
+    let mut config = match plan::config(&args) {
         Err(error) => match error.downcast::<clap::Error>() {
             Ok(misused) => misused.exit(),
             Err(error) => return Err(error),
@@ -28,7 +29,7 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
         planned => planned?,
     };
     if args.check {
-        plan::check_files(&config)?;
+        config.tls.as_ref().map_or(Ok(()), |tls| tls.check(config.node))?;
         let text = if args.json { plan::json(&config) } else { plan::text(&config) };
         output::to_stdout(&text)?;
         return Ok(Verdict::Well);
@@ -36,6 +37,7 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
     log::begin(&args.log, LevelFilter::INFO)?;
     let asked = signals::stop_or_reload(args.with_parent)?;
     announce(&config);
+    files::fit(&mut config);
     let server = Server::start(config)?;
     for (what, address) in [("clients", server.clients()), ("http", server.http())] {
         match address {
@@ -70,7 +72,12 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
 
 /// Certificates and tokens anew. What cannot be used leaves everything as it was.
 fn reload(server: &Server, args: &ServeArgs) {
-    match server.reload(|| Ok(plan::config(args)?)) {
+    let read = || {
+        let mut config = plan::config(args)?;
+        files::fit(&mut config);
+        Ok(config)
+    };
+    match server.reload(read) {
         Ok(reloaded) => {
             info!(access = reloaded.access, "SIGHUP: certificates and tokens were read again");
             if reloaded.needs_restart {

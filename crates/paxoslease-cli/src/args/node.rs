@@ -180,7 +180,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) reset_stable_record: bool,
 
-    /// Say what would run, and start nothing
+    /// Say what would run, certificates and keys judged, and start nothing
     #[arg(long)]
     pub(crate) check: bool,
 

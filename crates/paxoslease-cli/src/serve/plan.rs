@@ -1,11 +1,10 @@
 //! What a node is going to be: the file, with what options and variables say instead.
 
 use std::fmt::Write as _;
-use std::fs::File;
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use paxoslease::{ClientTls, Config, Role, Tls, TlsError};
+use paxoslease::{ClientTls, Config, Role, Tls};
 use serde_json::json;
 
 use crate::args::{Args, ServeArgs};
@@ -80,14 +79,6 @@ fn misused(why: &str) -> anyhow::Error {
     definition.build();
     let serve = definition.find_subcommand_mut("serve").expect("it is being run");
     serve.error(ErrorKind::ArgumentConflict, why).into()
-}
-
-/// Whether the files of TLS can be read. What is in them is looked at when the node starts.
-pub(super) fn check_files(config: &Config) -> Result<(), TlsError> {
-    for path in config.tls.iter().flat_map(|tls| [&tls.cert, &tls.key, &tls.ca]) {
-        File::open(path).map_err(|source| TlsError::Unreadable { path: path.clone(), source })?;
-    }
-    Ok(())
 }
 
 /// `1 at host:port, 2 at host:port`.

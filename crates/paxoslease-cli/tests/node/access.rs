@@ -40,11 +40,27 @@ fn a_check_says_how_clients_are_spoken_to_and_who_may_do_what() {
     let (code, stdout, stderr) = outcome(paxoslease(&["serve", "--check", "--config", path]));
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.contains("by token, 2 in [[access]]"), "{stdout}");
-    let tls = ["--tls-clients=mutual", "--tls-cert", path, "--tls-key", path, "--tls-ca", path];
-    let options = [&["serve", "--check", "--config", path][..], &tls].concat();
-    let (code, stdout, stderr) = outcome(paxoslease(&options));
+    let mut certs = paxoslease(&["certs", "--nodes", "2", "--out"]);
+    certs.arg(&folder);
+    assert_eq!(outcome(certs).0, 0);
+    let with_tls = |cert: &str| {
+        let mut command = paxoslease(&["serve", "--check", "--config", path]);
+        command.arg("--tls-clients=mutual");
+        command.arg("--tls-cert").arg(folder.join(format!("{cert}.pem")));
+        command.arg("--tls-key").arg(folder.join(format!("{cert}-key.pem")));
+        command.arg("--tls-ca").arg(folder.join("ca.pem"));
+        outcome(command)
+    };
+    let (code, stdout, stderr) = with_tls("node-1");
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.contains("127.0.0.1:0, mutual TLS"), "{stdout}");
+    let (code, stdout, stderr) = with_tls("node-2");
+    assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
+    assert!(stderr.contains("is not valid for node-1.paxoslease"), "{stderr}");
+    fs::write(folder.join("ca.pem"), "no certificate").expect("can be written");
+    let (code, _, stderr) = with_tls("node-1");
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("ca.pem"), "{stderr}");
     let (code, _, stderr) =
         outcome(paxoslease(&[&LOOPBACK[..], &["--tls-clients=server"]].concat()));
     assert_eq!(code, 2);

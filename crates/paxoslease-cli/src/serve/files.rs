@@ -1,0 +1,70 @@
+//! How many files this process may have open, and how many of them clients may take.
+//!
+//! A node that is out of them cannot reach its peers or write its record. So clients get what is
+//! left, not the other way round.
+
+use paxoslease::Config;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::warn;
+
+/// For peers and strangers at their door, records, logs, the process itself.
+const RESERVE: u64 = 512;
+/// Clients are let in by twos at least, or nobody could look what is wrong.
+const CLIENTS_MIN: u64 = 2;
+
+/// Asks the system for as many as the configuration could take, and makes do with fewer.
+pub(super) fn fit(config: &mut Config) {
+    let most = config.limits.connections;
+    let ports =
+        u64::from(config.listen.clients.is_some()) + u64::from(config.listen.http.is_some());
+    let wanted = u64::from(most) * ports + RESERVE;
+    let allowed = allow(wanted);
+    let connections = connections(most, ports, allowed);
+    if connections < most {
+        warn!(
+            allowed,
+            wanted,
+            connections,
+            "few open files are allowed, so fewer clients are; raise the limit (`ulimit -n`, \
+             LimitNOFILE) or lower limits.connections"
+        );
+        config.limits.connections = connections;
+    }
+}
+
+/// How many files may be open now, if there is a limit.
+fn allow(wanted: u64) -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let allowed = current?;
+    let more = maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    if more <= allowed {
+        return Some(allowed);
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(more), maximum }) {
+        Ok(()) => Some(more),
+        Err(_) => Some(allowed),
+    }
+}
+
+fn connections(most: u32, ports: u64, allowed: Option<u64>) -> u32 {
+    let Some(allowed) = allowed else { return most };
+    let fit = (allowed.saturating_sub(RESERVE) / ports.max(1)).max(CLIENTS_MIN);
+    u32::try_from(fit).unwrap_or(u32::MAX).min(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_get_what_is_left_and_never_nothing() {
+        assert_eq!(connections(10_000, 2, None), 10_000);
+        assert_eq!(connections(10_000, 2, Some(1_048_576)), 10_000);
+        assert_eq!(connections(10_000, 2, Some(20_512)), 10_000);
+        assert_eq!(connections(10_000, 2, Some(20_510)), 9_999);
+        assert_eq!(connections(10_000, 2, Some(1024)), 256);
+        assert_eq!(connections(10_000, 1, Some(1024)), 512);
+        assert_eq!(connections(10_000, 2, Some(64)), 2);
+        assert_eq!(connections(10_000, 0, Some(64)), 2, "nobody can connect anyway");
+    }
+}
