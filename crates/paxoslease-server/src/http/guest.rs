@@ -19,7 +19,8 @@ use super::Bounds;
 use super::refusal::Refusal;
 use crate::resp::pace::Pace;
 
-/// Requests without a good token on one connection; the last of them ends it.
+/// Requests without a good token on one connection, where tokens are asked for; the last of them
+/// ends it, and somebody else may have the seat.
 pub(super) const UNAUTHORIZED_MAX: u32 = 4;
 /// Bytes that may wait unread behind an acquire that waits. The end of a connection comes behind
 /// all that was sent, and a full buffer of the system would keep it from being noticed.
@@ -47,10 +48,16 @@ impl Guest {
     }
 
     /// Was answered like this; one that keeps guessing has to come again for it.
-    pub(super) fn answered(&self, mut response: Response) -> Response {
-        if response.status() == StatusCode::UNAUTHORIZED
-            && self.unauthorized.fetch_add(1, Ordering::Relaxed) + 1 >= UNAUTHORIZED_MAX
-        {
+    pub(super) fn answered(&self, response: Response) -> Response {
+        match response.status() {
+            StatusCode::UNAUTHORIZED => self.is_stranger(response),
+            _ => response,
+        }
+    }
+
+    /// Was answered like this, and showed no good token.
+    pub(super) fn is_stranger(&self, mut response: Response) -> Response {
+        if self.unauthorized.fetch_add(1, Ordering::Relaxed) + 1 >= UNAUTHORIZED_MAX {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response

@@ -42,10 +42,16 @@ pub(super) async fn authorize(
     next: Next,
 ) -> Response {
     let route = request.extensions().get::<MatchedPath>();
-    let Some(verb) = route.and_then(|route| verb_of(route.as_str())) else {
-        return next.run(request).await;
-    };
+    let verb = route.and_then(|route| verb_of(route.as_str()));
     let guest = request.extensions().get::<Guest>().cloned();
+    let Some(verb) = verb else {
+        let is_stranger = is_stranger(&app, request.headers());
+        let response = next.run(request).await;
+        return match guest {
+            Some(guest) if is_stranger => guest.is_stranger(response),
+            _ => response,
+        };
+    };
     let admitted = admit(&app, verb, request.headers());
     let response = match admitted {
         Ok(permit) => {
@@ -66,6 +72,13 @@ pub(super) async fn authorize(
         Some(guest) => guest.answered(response),
         None => response,
     }
+}
+
+/// Whether there are tokens, and none of them was shown.
+fn is_stranger(app: &App, headers: &HeaderMap) -> bool {
+    let rules = Arc::clone(&app.gate.rules().borrow());
+    let is_known = |token: Vec<u8>| rules.recognise(&token).is_ok();
+    !rules.is_open() && !token(headers).is_some_and(is_known)
 }
 
 fn admit(app: &App, verb: Verb, headers: &HeaderMap) -> Result<Permit, Denied> {

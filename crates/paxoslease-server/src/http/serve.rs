@@ -87,7 +87,7 @@ pub async fn run(
             () = &mut shutdown => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => doorman.welcome(stream, from),
-                Err(error) => rest_after(&error).await,
+                Err(error) => rest_after(&error, &doorman.notices).await,
             },
         }
     }
@@ -100,11 +100,13 @@ pub async fn run(
 }
 
 /// Some errors are about one connection, and some would come again at once.
-async fn rest_after(error: &io::Error) {
+async fn rest_after(error: &io::Error, notices: &Notices) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     let passing = [ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted];
     if !passing.contains(&error.kind()) {
-        tracing::warn!(%error, "cannot accept HTTP connections");
+        if let Some(count) = notices.again() {
+            tracing::warn!(%error, count, "HTTP connections could not be accepted");
+        }
         tokio::time::sleep(REFUSED_PAUSE).await;
     }
 }

@@ -132,6 +132,23 @@ fn who_guesses_has_to_connect_again() {
     assert_eq!(refused, 4, "the fourth was the last");
 }
 
+#[test]
+fn who_has_no_token_keeps_no_seat_by_asking_whether_the_node_lives() {
+    let server = guarded();
+    let answers = |authorization: &str| {
+        let mut wire = Wire::plain(server.http().expect("listens"));
+        let probe = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{authorization}\r\n");
+        let last = probe.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
+        wire.write_all(format!("{}{last}", probe.repeat(9)).as_bytes()).expect("sends");
+        let mut replies = Vec::new();
+        let _end = wire.read_to_end(&mut replies);
+        String::from_utf8(replies).expect("text").matches("HTTP/1.1 200").count()
+    };
+    assert_eq!(answers(""), 4);
+    assert_eq!(answers("authorization: Bearer guess\r\n"), 4);
+    assert_eq!(answers("authorization: Bearer reader\r\n"), 10);
+}
+
 /// What is said to whoever asks for this host.
 fn ask_host(server: &Server, host: &str) -> String {
     let mut wire = Wire::plain(server.http().expect("listens"));
