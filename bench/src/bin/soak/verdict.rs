@@ -1,15 +1,18 @@
-//! Whether anything grew: the slope of what nodes allocated over all minutes, and for the rest the
-//! last quarter of a run held against the first.
+//! Whether anything grew: the last quarter of a run held against the first, and, as leaks may be
+//! slow, the slope of what nodes allocated over all minutes.
 //!
 //! Medians, because a machine that others use has bad minutes. The first minute is left out: a
 //! node that starts has yet to make its buffers.
 
-use crate::minute::{Minute, mib};
+use crate::minute::{Minute, Node, mib};
 
 /// As many minutes as make quarters worth comparing.
 pub(crate) const MINUTES_MIN: usize = 9;
 /// By so much memory may seem to grow over a run, however long it is.
 const GROWTH_SPARE: f64 = (1 << 20) as f64;
+/// Memory may be this many times what it was, and this many bytes more: the allocator's own pieces.
+const MEMORY_RATIO: f64 = 1.02;
+const MEMORY_SPARE: f64 = (256 << 10) as f64;
 /// Latency may be this many times what it was, and this many microseconds more.
 const LATENCY_RATIO: f64 = 1.5;
 const LATENCY_SPARE: f64 = 100.0;
@@ -32,6 +35,18 @@ pub(crate) fn of(minutes: &[Minute]) -> Vec<String> {
         if growth * settled.len() as f64 > GROWTH_SPARE {
             let hourly = mib(growth * 60.0);
             complaints.push(format!("node {} grows by {hourly:.2} MiB an hour", node + 1));
+        }
+        type Memory = fn(&Node) -> u64;
+        let memory: [(&str, Memory); 2] =
+            [("resident", |node| node.rss), ("allocated", |node| node.allocated)];
+        for (what, figure) in memory {
+            let bytes = |minute: &Minute| figure(&minute.nodes[node]) as f64;
+            let (before, after) = (median(first, bytes), median(last, bytes));
+            if after > before * MEMORY_RATIO + MEMORY_SPARE {
+                let (before, after) = (mib(before), mib(after));
+                let node = node + 1;
+                complaints.push(format!("node {node}: {before:.2} MiB {what} became {after:.2}"));
+            }
         }
         let files = |minute: &Minute| minute.nodes[node].files as f64;
         let (before, after) = (median(first, files), median(last, files));
@@ -85,7 +100,7 @@ fn middle(mut figures: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::minute::{Latency, Node};
+    use crate::minute::Latency;
     use crate::visitors::Visits;
 
     /// The same for as long, but for what is done to each with its number.
@@ -121,9 +136,17 @@ mod tests {
         let noisy =
             run(60, |number, minute| minute.nodes[1].allocated += u64::from(number % 2) << 20);
         assert_eq!(of(&noisy), [""; 0]);
+    }
+
+    #[test]
+    fn a_step_is_seen_also_of_memory_that_was_not_allocated() {
         let step =
-            run(60, |number, minute| minute.nodes[1].allocated += u64::from(number > 20) << 22);
-        assert_eq!(of(&step), [""; 0]);
+            run(60, |number, minute| minute.nodes[1].allocated += u64::from(number > 30) << 22);
+        assert_eq!(of(&step), ["node 2: 100.00 MiB allocated became 104.00"]);
+        let step = run(60, |number, minute| minute.nodes[0].rss += u64::from(number > 30) << 22);
+        assert_eq!(of(&step), ["node 1: 110.00 MiB resident became 114.00"]);
+        let small = run(60, |number, minute| minute.nodes[0].rss += u64::from(number > 30) << 20);
+        assert_eq!(of(&small), [""; 0]);
     }
 
     #[test]
