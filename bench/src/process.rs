@@ -89,6 +89,14 @@ impl Process {
         self.memory("VmRSS:")
     }
 
+    /// The most that it ever occupied.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn peak(&self) -> Result<u64> {
+        self.memory("VmHWM:")
+    }
+
     /// What of that it allocated: not the parts of the program that it came to run so far.
     ///
     /// # Errors

@@ -31,8 +31,11 @@ pub(crate) enum Attack {
     Peer,
     Handshakes,
     Watchers,
+    Patterns,
     Waiters,
     SlowBodies,
+    Long,
+    TlsJunk,
 }
 
 /// Attackers at work.
@@ -78,7 +81,7 @@ impl Means {
 }
 
 impl Attack {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Slowloris,
         Self::Unread,
         Self::Gigantic,
@@ -87,8 +90,11 @@ impl Attack {
         Self::Peer,
         Self::Handshakes,
         Self::Watchers,
+        Self::Patterns,
         Self::Waiters,
         Self::SlowBodies,
+        Self::Long,
+        Self::TlsJunk,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -101,8 +107,11 @@ impl Attack {
             Self::Peer => "peer",
             Self::Handshakes => "handshakes",
             Self::Watchers => "watchers",
+            Self::Patterns => "patterns",
             Self::Waiters => "waiters",
             Self::SlowBodies => "slow-bodies",
+            Self::Long => "long",
+            Self::TlsJunk => "tls-junk",
         }
     }
 
@@ -116,24 +125,31 @@ impl Attack {
             Self::Peer => "a peer that was let in and sends a frame of 50 bad messages every ms",
             Self::Handshakes => "a handshake of TLS every ms by a stranger, who is then refused",
             Self::Watchers => "100 clients that watch every name over HTTP and read nothing",
+            Self::Patterns => {
+                "60 clients that watch 16 patterns each over RESP, none of which fits"
+            }
             Self::Waiters => "1000 clients that wait for one name, which others take in turns",
             Self::SlowBodies => "500 clients whose requests over HTTP end a byte every second",
+            Self::Long => "a name and a holder as long as may be every ms, and one that is longer",
+            Self::TlsJunk => "the junk, where nodes speak TLS",
         }
     }
 
     /// Whether it is done to nodes that speak TLS with each other.
     pub(crate) const fn needs_tls(self) -> bool {
-        matches!(self, Self::Handshakes)
+        matches!(self, Self::Handshakes | Self::TlsJunk)
     }
 
     pub(crate) const fn unit(self) -> &'static str {
         match self {
             Self::Slowloris | Self::SlowBodies => "bytes",
             Self::Unread => "bytes taken",
-            Self::Gigantic | Self::Flood | Self::Junk => "connections",
+            Self::Gigantic | Self::Flood | Self::Junk | Self::TlsJunk => "connections",
             Self::Peer => "messages",
             Self::Handshakes => "handshakes",
             Self::Watchers => "watches",
+            Self::Patterns => "patterns",
+            Self::Long => "acquires",
             Self::Waiters => "waits",
         }
     }
@@ -157,12 +173,14 @@ impl Attack {
             Self::Unread => unread,
             Self::Gigantic => gigantic,
             Self::Flood => flood,
-            Self::Junk => junk,
+            Self::Junk | Self::TlsJunk => junk,
             Self::Peer => peer,
             Self::Handshakes => handshakes,
             Self::Watchers => watchers,
+            Self::Patterns => patterns,
             Self::Waiters => waiters,
             Self::SlowBodies => slow_bodies,
+            Self::Long => long,
         };
         let thread = std::thread::Builder::new().spawn(move || run(&means))?;
         // Whoever gives up before is heard of when it is stopped.
@@ -223,6 +241,38 @@ fn watchers(means: &Means) -> Result<()> {
     let streams = crowd(&means.http, 100, watch.as_bytes())?;
     means.did(streams.len() as u64);
     stay(means, streams);
+    Ok(())
+}
+
+fn patterns(means: &Means) -> Result<()> {
+    const EACH: usize = 16;
+    let watch: String =
+        (0..EACH).map(|number| format!("LEASE.WATCH nobody/{number}/*\r\n")).collect();
+    let streams = crowd(&means.clients, 60, watch.as_bytes())?;
+    means.did((streams.len() * EACH) as u64);
+    stay(means, streams);
+    Ok(())
+}
+
+/// On one connection, whose answers are read.
+fn long(means: &Means) -> Result<()> {
+    let mut stream = TcpStream::connect(&means.clients)?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let (holder, mut answer) = ("h".repeat(Holder::LEN_MAX), [0; 1024]);
+    means.in_place();
+    for number in 0.. {
+        if !means.goes_on() {
+            break;
+        }
+        for len in [Name::LEN_MAX, Name::LEN_MAX + 1] {
+            let name = format!("{number:0len$}");
+            let acquire = format!("LEASE.ACQUIRE {name} 1000 HOLDER {holder}\r\n");
+            stream.write_all(acquire.as_bytes())?;
+            anyhow::ensure!(stream.read(&mut answer)? > 0, "it hung up");
+            means.did(1);
+        }
+        sleep(PACE);
+    }
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! What a connection costs a node that was used once and then says nothing, in clear and with TLS.
+//! What a connection costs a node that was used once and then says nothing: by RESP and HTTP, in
+//! clear and with TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,16 +22,20 @@ const READY_MAX: Duration = Duration::from_secs(20);
 const SHORT: (&str, &str) = ("PING\r\n", "+PONG\r\n");
 /// Hears the longest answer that anybody may ask for, and takes it all.
 const LONG: (&str, &str) = ("COMMAND DOCS\r\nPING\r\n", "+PONG\r\n");
+const BY_HTTP: (&str, &str) =
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", r#"{"status":"ok"}"#);
 
 pub(crate) fn measure(count: usize) -> Result<Section> {
     let mut section = Section::new("idle", format!("{count} connections that say nothing more"));
-    for (what, tls, (ask, answer)) in [
-        ("after a short answer", false, SHORT),
-        ("after a long answer", false, LONG),
-        ("with TLS, after a short answer", true, SHORT),
-        ("with TLS, after a long answer", true, LONG),
+    for (what, door, tls, (ask, answer)) in [
+        ("after a short answer", Door::Resp, false, SHORT),
+        ("after a long answer", Door::Resp, false, LONG),
+        ("with TLS, after a short answer", Door::Resp, true, SHORT),
+        ("with TLS, after a long answer", Door::Resp, true, LONG),
+        ("by HTTP", Door::Http, false, BY_HTTP),
+        ("by HTTP, with TLS", Door::Http, true, BY_HTTP),
     ] {
-        let node = Node::start(tls)?;
+        let node = Node::start(door, tls, (ask, answer))?;
         // Buffers that are there for all of them.
         let few = node.used(100, ask, answer)?;
         let before = node.process.rss()?;
@@ -40,6 +45,13 @@ pub(crate) fn measure(count: usize) -> Result<Section> {
         section.goal(format!("of each, {what}"), each, "KiB", Goal::AtMost(20.0));
     }
     Ok(section)
+}
+
+/// Which port is used; nobody listens at the other.
+#[derive(Clone, Copy)]
+enum Door {
+    Resp,
+    Http,
 }
 
 /// A cell of one.
@@ -55,14 +67,18 @@ trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
 impl Node {
-    fn start(tls: bool) -> Result<Self> {
+    fn start(door: Door, tls: bool, (ask, answer): (&str, &str)) -> Result<Self> {
         let (binary, folder) = (paxoslease_beside_this()?, Folder::new("idle")?);
         let [peers, clients] = free_ports()?;
         let address = format!("127.0.0.1:{clients}");
         let mut command = Command::new(&binary);
         command.args(["serve", "--with-parent", "--new-cell", "--shards", "1", "--node", "1"]);
-        command.args(["--peer", &format!("1=127.0.0.1:{peers}"), "--listen-http", "off"]);
-        command.args(["--listen-clients", &address, "--limit", "connections=15000"]);
+        command.args(["--peer", &format!("1=127.0.0.1:{peers}"), "--limit", "connections=15000"]);
+        let (used, other) = match door {
+            Door::Resp => ("--listen-clients", "--listen-http"),
+            Door::Http => ("--listen-http", "--listen-clients"),
+        };
+        command.args([used, &address, other, "off"]);
         command.arg("--data-dir").arg(folder.join("data"));
         let mut trust = None;
         if tls {
@@ -73,7 +89,7 @@ impl Node {
         let process = Process::spawn(command, &folder.join("log"))?;
         let node = Self { process, address, trust, _folder: folder };
         let began_at = now();
-        while let Err(error) = node.used(1, SHORT.0, SHORT.1) {
+        while let Err(error) = node.used(1, ask, answer) {
             ensure!(began_at.elapsed() < READY_MAX, "{error:#}: {}", node.process.said());
             sleep(Duration::from_millis(10));
         }

@@ -97,17 +97,16 @@ impl Side {
 fn measure(cell: &Ours, attack: Attack, cli: &Cli) -> Result<Section> {
     let turn = Duration::from_millis(cli.turn_ms);
     let (mut calm, mut attacked) = (Side::default(), Side::default());
-    let (mut done, mut rss) = (0, 0);
+    let mut done = 0;
     Side::default().turn(cell, turn)?;
     for _ in 0..cli.turns {
         calm.turn(cell, turn)?;
         let attacking = attack.start(cell)?;
         attacked.turn(cell, turn)?;
-        rss = rss.max(cell.members()[0].rss()?);
         done += attacking.stop()?;
     }
     ensure!(calm.failures + attacked.failures == 0, "pairs failed under {}", attack.name());
-    let calm_rss = cell.members()[0].rss()?;
+    let (most, rss) = (cell.members()[0].peak()?, cell.members()[0].rss()?);
     let mut section = Section::new(attack.name(), format!("{}: {}", attack.name(), attack.what()));
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
         let (before, after) = (calm.micros(quantile), attacked.micros(quantile));
@@ -122,8 +121,8 @@ fn measure(cell: &Ours, attack: Attack, cli: &Cli) -> Result<Section> {
     section.figure("the node ran, without", share(&calm), "% of a core");
     section.figure("the node ran, beside it", share(&attacked), "% of a core");
     section.figure("done by the attackers", done as f64, attack.unit());
-    section.figure("the node's memory, the most", rss as f64 / 1e6, "MB");
-    section.figure("the node's memory after it", calm_rss as f64 / 1e6, "MB");
+    section.figure("the node's memory, the most", most as f64 / 1e6, "MB");
+    section.figure("the node's memory after it", rss as f64 / 1e6, "MB");
     Ok(section)
 }
 
