@@ -1,4 +1,5 @@
-//! HTTP of arbitrary bytes as a real daemon hears it: paths, parameters and bodies, or anything.
+//! HTTP of arbitrary bytes as real daemons hear it, with tokens and without: paths, parameters and
+//! bodies, or anything.
 //!
 //! The first line of the input is the method and the target, the rest is the body, with the
 //! headers that belong to it; so the fuzzer need not forge a head. An input that begins with a zero
@@ -6,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::rig::{End, PATIENCE, converse, rig};
+use crate::rig::{End, PATIENCE, Rig, converse, guarded, rig};
 
 /// As long as it takes, but for a daemon that will never answer.
 const FOR_EVER: Duration = Duration::from_secs(60);
@@ -21,8 +22,15 @@ const HEAD_STATUSES: [&str; 2] = ["414", "431"];
 /// One request. One that is sent as it is need not be whole, and then nothing is due; every other
 /// is answered, be it with what is wrong with it.
 pub fn http(bytes: &[u8]) {
+    ask(rig(), bytes, "");
+    // By its length, so that nothing but the bytes says which.
+    let token = if bytes.len().is_multiple_of(2) { "all" } else { "few" };
+    ask(guarded(), bytes, &format!("authorization: Bearer {token}\r\n"));
+}
+
+fn ask(rig: &Rig, bytes: &[u8], authorization: &str) {
     if let Some((0, raw)) = bytes.split_first() {
-        let heard = converse(rig().http, raw, true, PATIENCE);
+        let heard = converse(rig.http, raw, true, PATIENCE);
         if !heard.bytes.is_empty() {
             check(&heard.bytes);
         }
@@ -33,14 +41,15 @@ pub fn http(bytes: &[u8]) {
     let length = body.len().to_string();
     let request = [
         line,
-        b" HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n\
-          content-length: ",
+        b" HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n",
+        authorization.as_bytes(),
+        b"content-length: ",
         length.as_bytes(),
         b"\r\n\r\n",
         body,
     ];
     let patience = if may_take_long(line) { PATIENCE } else { FOR_EVER };
-    let heard = converse(rig().http, &request.concat(), false, patience);
+    let heard = converse(rig.http, &request.concat(), false, patience);
     if heard.end == End::Impatience && patience == PATIENCE && heard.bytes.is_empty() {
         return;
     }

@@ -1,12 +1,12 @@
-//! A real daemon, a cell of its own, on loopback sockets: started once per process, for all bytes
-//! that come through one of its ports.
+//! Real daemons, each a cell of its own, on loopback sockets: started once per process, for all
+//! bytes that come through one of their ports. One is open to everybody, one asks for tokens.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use paxoslease::Config;
+use paxoslease::{Access, Config, Verb};
 use paxoslease_server::Server;
 use signal_hook::consts::SIGPIPE;
 
@@ -18,6 +18,10 @@ pub(crate) const MAX_LEASE: Duration = Duration::from_secs(1);
 /// How long a reply may take before nobody waits for it any more. What is asked may well wait for
 /// a lease, so that it comes late is no fault; a bound on what one input costs.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The SHA-256 of `all` and of `few`.
+const OF_ALL: &str = "5ef5ef0364b6939c4ca61f34b393f7b368d1be8619647aaf83d5b395919ab629";
+const OF_FEW: &str = "fa95e5080882f52bd40ccab2dee9c88c4d1fad7ad1093f93a0edcd8fb42d2bee";
 
 pub(crate) struct Rig {
     _server: Server,
@@ -49,9 +53,29 @@ pub(crate) enum End {
     Impatience,
 }
 
+/// The one that is open.
 pub(crate) fn rig() -> &'static Rig {
-    static RIG: OnceLock<Rig> = OnceLock::new();
-    RIG.get_or_init(|| {
+    static OPEN: OnceLock<Rig> = OnceLock::new();
+    OPEN.get_or_init(|| Rig::start(Vec::new()))
+}
+
+/// The one that knows two tokens: `all` may do everything, `few` may look at names from `f` on.
+pub(crate) fn guarded() -> &'static Rig {
+    static GUARDED: OnceLock<Rig> = OnceLock::new();
+    let entry = |hash: &str, names: &str, may: &[Verb]| {
+        let names = names.parse().expect("a pattern");
+        Access::new(hash.parse().expect("a hash"), [names], may.iter().copied())
+    };
+    GUARDED.get_or_init(|| {
+        Rig::start(vec![
+            entry(OF_ALL, "*", &[Verb::Acquire, Verb::Read, Verb::Admin]),
+            entry(OF_FEW, "f*", &[Verb::Read]),
+        ])
+    })
+}
+
+impl Rig {
+    fn start(access: Vec<Access>) -> Self {
         panics::listen();
         // To write to a connection that was closed is an error in a program of ours, and the end
         // of one whose `main` is not Rust's, as libFuzzer's.
@@ -66,19 +90,22 @@ pub(crate) fn rig() -> &'static Rig {
         config.listen.clients = Some("127.0.0.1:0".to_owned());
         config.listen.http = Some("127.0.0.1:0".to_owned());
         config.limits.leases = 1000;
+        config.access = access;
         let server = Server::start_on(config, Some(socket)).expect("starts");
         paxoslease::block_on(server.node().ready()).expect("it is its own majority");
         let clients = server.clients().expect("listens");
         let http = server.http().expect("listens");
-        Rig { _server: server, clients, http, peers }
-    })
+        Self { _server: server, clients, http, peers }
+    }
 }
 
-/// Whether the daemon still serves: whatever its ports were given must not have harmed it.
+/// Whether the daemons still serve: whatever their ports were given must not have harmed them.
 #[must_use]
 pub fn is_served() -> bool {
-    let pong = converse(rig().clients, b"PING\r\n", true, PATIENCE);
-    pong.bytes == b"+PONG\r\n"
+    [rig(), guarded()].iter().all(|rig| {
+        let pong = converse(rig.clients, b"PING\r\n", true, PATIENCE);
+        pong.bytes == b"+PONG\r\n"
+    })
 }
 
 /// Says all of it, and hears what comes back while there is patience for the next of it. `ends`
