@@ -9,9 +9,11 @@ mod disk;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use paxoslease_bench::certificates::Certificates;
 use paxoslease_bench::clock;
 use paxoslease_bench::process::Process;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
@@ -45,6 +47,8 @@ pub struct Setup {
     pub without_rule: Option<String>,
     /// Whether nodes have no data folder.
     pub is_diskless: bool,
+    /// What nodes show each other, unless they speak in clear.
+    pub certificates: Option<Arc<Certificates>>,
     /// Where data folders and logs go.
     pub folder: PathBuf,
 }
@@ -113,6 +117,12 @@ impl Cell {
         self.nodes.iter().all(|node| node.disk.as_ref().is_some_and(Disk::can_break))
     }
 
+    /// Whether nodes speak TLS with each other.
+    #[must_use]
+    pub const fn has_tls(&self) -> bool {
+        self.setup.certificates.is_some()
+    }
+
     /// Where a node keeps what must survive.
     pub fn disk(&mut self, id: u16) -> Option<&mut Disk> {
         self.node(id).disk.as_mut()
@@ -139,6 +149,9 @@ impl Cell {
         command.args(["--listen-http", &network.listen(id, Door::Http)]);
         command.args(["--max-lease", &format!("{}ms", setup.max_lease.as_millis())]);
         command.args(["--clock-drift-ppm", &setup.drift_ppm.to_string()]);
+        if let Some(certificates) = &setup.certificates {
+            certificates.show(&mut command, id.into(), "off");
+        }
         // A variable, because a binary to upgrade from may not know the option.
         command.env("PAXOSLEASE_INSECURE_PLAINTEXT", "true");
         command.env("PAXOSLEASE_CLOCK_PPM", node.ppm.to_string());
@@ -221,6 +234,14 @@ impl Cell {
     pub fn pause(&mut self, id: u16, paused: bool) -> Result<()> {
         let signal = if paused { Signal::STOP } else { Signal::CONT };
         self.node(id).process.as_ref().map_or(Ok(()), |process| process.signal(signal))
+    }
+
+    /// Has a node read certificates and tokens again.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub fn reload(&mut self, id: u16) -> Result<()> {
+        self.node(id).process.as_ref().map_or(Ok(()), |process| process.signal(Signal::HUP))
     }
 
     /// What a node's clock is off by when it is started next.

@@ -58,6 +58,8 @@ pub enum Fault {
         /// Too fast by this.
         ppm: i64,
     },
+    /// Certificates and tokens that are read again, which nobody must notice.
+    Reload(u16),
     /// A data folder without room.
     FullDisk(u16),
     /// A data folder in which nothing can be made.
@@ -143,7 +145,7 @@ impl Shape {
 
 impl Fault {
     /// Every kind there is.
-    pub const KINDS: [&'static str; 20] = [
+    pub const KINDS: [&'static str; 21] = [
         "kill -9",
         "kill -9 of many",
         "clean restart",
@@ -160,6 +162,7 @@ impl Fault {
         "packet loss",
         "delay and reordering",
         "clock rate",
+        "reload",
         "full disk",
         "read-only disk",
         "few file descriptors",
@@ -186,6 +189,7 @@ impl Fault {
             Self::Lose { .. } => "packet loss",
             Self::Delay { .. } => "delay and reordering",
             Self::Clock { .. } => "clock rate",
+            Self::Reload(_) => "reload",
             Self::FullDisk(_) => "full disk",
             Self::ReadOnly(_) => "read-only disk",
             Self::FewFiles(_) => "few file descriptors",
@@ -214,6 +218,7 @@ impl Fault {
             ),
             Self::Clock { node, ppm } => format!("node {node}, {ppm:+} ppm"),
             Self::Roll { node, .. }
+            | Self::Reload(node)
             | Self::FullDisk(node)
             | Self::ReadOnly(node)
             | Self::FewFiles(node)
@@ -228,6 +233,7 @@ impl Fault {
             Self::Kill(nodes) | Self::Stop(nodes) | Self::Pause(nodes) => nodes.clone(),
             Self::Roll { node, .. }
             | Self::Clock { node, .. }
+            | Self::Reload(node)
             | Self::FullDisk(node)
             | Self::ReadOnly(node)
             | Self::FewFiles(node)
@@ -273,6 +279,7 @@ pub fn weather<'a>(faults: impl Iterator<Item = &'a Fault>, places: &[Place]) ->
             | Fault::PauseClient(_)
             | Fault::KillClient(_)
             | Fault::Clock { .. }
+            | Fault::Reload(_)
             | Fault::FullDisk(_)
             | Fault::ReadOnly(_)
             | Fault::FewFiles(_)

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use paxoslease_bench::certificates::Certificates;
 use paxoslease_bench::clock;
 
 use crate::cell::{self, Cell, Setup};
@@ -59,7 +60,7 @@ pub struct Played {
     /// What no process may do and one did.
     pub bugs: Vec<String>,
     /// How the places were joined.
-    pub network: &'static str,
+    pub network: String,
     /// How many faults were played.
     pub faults: u64,
     /// How long after healing every name had to be granted again.
@@ -87,7 +88,8 @@ pub fn play(order: &Order) -> Result<Played> {
     let mut faults = 0;
     let failure = perform(&mut arena, &schedule, quiet, &mut faults).err();
     let bugs = [arena.cell.bugs()?, arena.crowd.bugs().to_vec()].concat();
-    let network = arena.network.description();
+    let spoken = if arena.cell.has_tls() { "mutual TLS between nodes" } else { "in clear" };
+    let network = format!("{}, {spoken}", arena.network.description());
     Ok(Played { events, bugs, network, faults, bound: schedule.bound, failure })
 }
 
@@ -130,6 +132,13 @@ fn build(order: &Order, folder: &Path, events: &Path) -> Result<(Arena, Schedule
     let directed = order.directed.as_ref();
     let drift_ppm = directed.and_then(|directed| directed.drift_ppm).unwrap_or(plan.drift_ppm);
     let ppm = directed.map_or(0, |directed| directed.clocks_ppm);
+    // What directed schedules are about is a matter of milliseconds, as are handshakes.
+    let certificates = if directed.is_none() && plan.has_tls() {
+        let made = folder.join("certificates");
+        Some(Certificates::make(&order.paxoslease, plan.nodes.into(), made)?.into())
+    } else {
+        None
+    };
     let cell = Cell::new(Setup {
         binary: order.paxoslease.clone(),
         upgrade: order.upgrade.clone(),
@@ -139,6 +148,7 @@ fn build(order: &Order, folder: &Path, events: &Path) -> Result<(Arena, Schedule
         clocks_ppm: vec![ppm; usize::from(plan.nodes)],
         without_rule: order.without_rule.clone(),
         is_diskless: order.is_diskless,
+        certificates,
         folder: folder.to_owned(),
     })?;
     let logs = folder.join("clients");

@@ -86,6 +86,12 @@ impl Plan {
         2 * self.max_lease + Duration::from_secs(5)
     }
 
+    /// Whether nodes speak TLS with each other: every second cell does.
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
+        Rng::new(self.seed, 0x7715).chance(500)
+    }
+
     /// Rounds until `len` is over, at least one.
     #[must_use]
     pub fn draw(&self, len: Duration) -> Schedule {
@@ -142,7 +148,7 @@ impl Plan {
         let alone = |fault, len| vec![(fault, len, Duration::ZERO)];
         let minority = || vec![Place::Node(node)];
         let many = if rng.chance(500) { everyone.clone() } else { self.majority(node) };
-        match rng.below(21) {
+        match rng.below(22) {
             0 | 1 => (alone(Fault::Kill(vec![node]), short), minority()),
             2 => (alone(Fault::Kill(many.clone()), short), places(&many)),
             3 => (alone(Fault::Stop(vec![node]), short), minority()),
@@ -195,6 +201,7 @@ impl Plan {
             17 if self.has_disks => (alone(Fault::FullDisk(node), long), minority()),
             18 if self.has_disks => (alone(Fault::ReadOnly(node), long), minority()),
             17 | 19 => (alone(Fault::FewFiles(node), long), minority()),
+            20 => (alone(Fault::Reload(node), short), minority()),
             _ => (alone(Fault::LittleMemory(node), long), minority()),
         }
     }

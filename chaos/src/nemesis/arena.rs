@@ -124,6 +124,7 @@ impl Fault {
                 arena.cell.set_clock(*node, Some(*ppm));
                 arena.start(*node)
             }
+            Self::Reload(node) => arena.cell.reload(*node),
             Self::FullDisk(node) => arena.cell.disk(*node).map_or(Ok(()), |disk| disk.fill(true)),
             Self::ReadOnly(node) => {
                 arena.cell.disk(*node).map_or(Ok(()), |disk| disk.protect(true))
@@ -150,6 +151,7 @@ impl Fault {
                 arena.cell.set_clock(*node, None);
                 arena.start(*node)
             }
+            Self::Reload(_) => Ok(()),
             Self::FullDisk(node) => arena.cell.disk(*node).map_or(Ok(()), |disk| disk.fill(false)),
             Self::ReadOnly(node) => {
                 arena.cell.disk(*node).map_or(Ok(()), |disk| disk.protect(false))

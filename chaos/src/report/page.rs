@@ -72,9 +72,11 @@ fn judgement(page: &mut String, facts: &Facts, verdict: &Verdict) {
         let times = expected.iter().filter(|violation| violation.rule == *rule).count();
         put(page, &format!("- Expected, and not counted: {rule}, {times} times"));
     }
-    put(page, "");
     for bug in &facts.bugs {
         put(page, &format!("- A process misbehaved: {}", bug.trim_end().replace('\n', " / ")));
+    }
+    if !(facts.expected.is_empty() && facts.bugs.is_empty()) {
+        put(page, "");
     }
     for (number, violation) in (1..).zip(violations.iter().take(SHOWN_MAX)) {
         let Violation { rule, name, text, at, evidence } = violation;
