@@ -141,11 +141,11 @@ mod tests {
     #[test]
     fn a_step_is_seen_also_of_memory_that_was_not_allocated() {
         let step =
-            run(60, |number, minute| minute.nodes[1].allocated += u64::from(number > 30) << 22);
+            run(60, |number, minute| minute.nodes[1].allocated += u64::from(number > 40) << 22);
         assert_eq!(of(&step), ["node 2: 100.00 MiB allocated became 104.00"]);
-        let step = run(60, |number, minute| minute.nodes[0].rss += u64::from(number > 30) << 22);
+        let step = run(60, |number, minute| minute.nodes[0].rss += u64::from(number > 40) << 22);
         assert_eq!(of(&step), ["node 1: 110.00 MiB resident became 114.00"]);
-        let small = run(60, |number, minute| minute.nodes[0].rss += u64::from(number > 30) << 20);
+        let small = run(60, |number, minute| minute.nodes[0].rss += u64::from(number > 40) << 20);
         assert_eq!(of(&small), [""; 0]);
     }
 
