@@ -13,6 +13,7 @@ mod command;
 mod complaint;
 mod deadlines;
 mod execute;
+mod expected;
 mod house;
 mod output;
 pub(crate) mod pace;
@@ -67,6 +68,8 @@ struct Sessions {
     halves: Deadlines,
     /// When to look for clients that do not read.
     look_at: Option<Instant>,
+    /// Lines of the log about those.
+    slow_readers: Seldom,
 }
 
 /// What the sessions of one shard share.
@@ -83,6 +86,8 @@ struct Common {
     dirty: Vec<usize>,
     /// Sessions that watch something.
     watchers: Vec<usize>,
+    /// The patterns of all of them.
+    watched: usize,
     tally: Tally,
     scratch: Vec<u8>,
     started_at: Option<Instant>,
@@ -142,17 +147,19 @@ impl Common {
         self.house.connections.load(Ordering::Relaxed)
     }
 
-    fn watched_by(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
-        if self.watchers.is_empty() {
-            desk.watch(true);
-        }
-        self.watchers.push(conn.index());
-    }
-
-    fn unwatched_by(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
-        self.watchers.retain(|watcher| *watcher != conn.index());
-        if self.watchers.is_empty() {
-            desk.watch(false);
+    /// A session that watched so many patterns before watches so many now.
+    fn watches(&mut self, desk: &mut Desk<'_>, conn: ConnId, before: usize, now: usize) {
+        self.watched = self.watched - before + now;
+        if before == 0 && now > 0 {
+            if self.watchers.is_empty() {
+                desk.watch(true);
+            }
+            self.watchers.push(conn.index());
+        } else if before > 0 && now == 0 {
+            self.watchers.retain(|watcher| *watcher != conn.index());
+            if self.watchers.is_empty() {
+                desk.watch(false);
+            }
         }
     }
 }
@@ -174,6 +181,7 @@ impl Sessions {
                 asks: Asks::default(),
                 dirty: Vec::new(),
                 watchers: Vec::new(),
+                watched: 0,
                 tally: Tally::new(),
                 scratch: Vec::new(),
                 started_at: None,
@@ -181,6 +189,7 @@ impl Sessions {
                 is_leaving: false,
             },
             look_at: None,
+            slow_readers: Seldom::default(),
         }
     }
 
@@ -192,9 +201,7 @@ impl Sessions {
         common.strangers.forget(index);
         common.house.connections.fetch_sub(1, Ordering::Relaxed);
         common.tally.touch(desk.now());
-        if !session.patterns.is_empty() {
-            common.unwatched_by(desk, session.conn);
-        }
+        common.watches(desk, session.conn, session.patterns.len(), 0);
         session.end(common, desk);
     }
 
@@ -239,11 +246,14 @@ impl Sessions {
                 self.look_at = Some(self.look_at.map_or(give_up_at, |at| at.min(give_up_at)));
                 continue;
             }
-            tracing::warn!(
-                client = session.address,
-                unread_bytes = session.output.pending(),
-                "a client read nothing for {patience:?}, so its connection is closed"
-            );
+            if let Some(count) = self.slow_readers.again(now) {
+                tracing::warn!(
+                    client = session.address,
+                    unread_bytes = session.output.pending(),
+                    count,
+                    "clients read nothing for {patience:?}, so their connections are closed"
+                );
+            }
             self.common.tally.limited(now, Limit::SlowReader, 1);
             desk.close(session.conn);
             self.end(desk, index);

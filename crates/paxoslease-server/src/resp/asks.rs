@@ -24,6 +24,17 @@ impl Ask {
     pub(super) fn is_for(&self, which: impl Fn(&str) -> bool) -> bool {
         self.label.as_ref().is_some_and(|label| which(label.name().as_str()))
     }
+
+    /// The memory it takes.
+    pub(super) fn cost(&self) -> usize {
+        let notify = self.notify.as_ref().map(|notify| size_of::<Notify>() + notify.id.len());
+        size_of::<Self>() + self.label.as_ref().map_or(0, text_len) + notify.unwrap_or(0)
+    }
+}
+
+/// How long both texts of a label are.
+pub(super) fn text_len(label: &Label) -> usize {
+    label.name().as_bytes().len() + label.holder().as_bytes().len()
 }
 
 /// Who hears the answer.
@@ -98,5 +109,31 @@ impl Asks {
             Some(label) => desk.release(id as u64, label.name(), fence),
             None => self.remove(id),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use paxoslease::front::{Holder, Name};
+
+    use super::*;
+
+    #[test]
+    fn a_question_costs_what_it_keeps() {
+        let ask = |label, notify| Ask { owner: Owner::Nobody, label, waits: false, notify };
+        let bare = ask(None, None).cost();
+        assert!(bare >= size_of::<Ask>());
+        let (name, holder) = ("n".repeat(512), "h".repeat(256));
+        let (name, holder) = (Name::new(&name).expect("short"), Holder::new(&holder));
+        let label = Label::new(name, holder.expect("short"));
+        let notify = Notify {
+            id: [7; 64].into(),
+            ttl: Duration::ZERO,
+            asked_at: Instant::ZERO,
+            patient_until: Instant::ZERO,
+            waited: Duration::ZERO,
+        };
+        let full = ask(Some(label), Some(Box::new(notify))).cost();
+        assert!(full >= bare + 512 + 256 + 64);
     }
 }

@@ -44,14 +44,17 @@ pub(super) enum Takes {
 }
 
 impl Command {
-    pub(super) const fn takes(self) -> Takes {
+    pub(super) const fn takes(self, args: &[&[u8]]) -> Takes {
         match self {
             Self::Acquire | Self::Release | Self::Renew => Takes::Name(Verb::Acquire),
             Self::Get => Takes::Name(Verb::Read),
             Self::Cancel | Self::List | Self::Watch | Self::Unwatch => Takes::Token,
-            Self::Echo | Self::Client | Self::Commands | Self::Select => Takes::Token,
+            // With a message it is an echo, which may be long.
+            Self::Ping if args.is_empty() => Takes::Nothing,
+            Self::Ping | Self::Echo => Takes::Token,
+            Self::Client | Self::Commands | Self::Select => Takes::Token,
             Self::Status | Self::Info => Takes::Cell,
-            Self::Ping | Self::Hello | Self::Auth | Self::Reset | Self::Quit => Takes::Nothing,
+            Self::Hello | Self::Auth | Self::Reset | Self::Quit => Takes::Nothing,
         }
     }
 }

@@ -57,6 +57,11 @@ pub(super) enum Complaint<'a> {
     PatternNotPrefix,
     #[error("ERR {0} patterns are watched already on this connection; LEASE.UNWATCH some")]
     TooManyPatterns(usize),
+    #[error(
+        "BUSY {0} patterns are watched in this shard of the node, its limit; ask another node, or \
+         LEASE.UNWATCH some"
+    )]
+    TooManyWatched(usize),
     #[error("NOPROTO unsupported protocol version; expected HELLO 2 or HELLO 3")]
     NoProtocol,
     #[error("ERR this node asks for no token; connect without one")]
@@ -128,6 +133,7 @@ impl Complaint<'_> {
             Self::Name(_) => Some(Limit::Name),
             Self::Holder(_) => Some(Limit::Holder),
             Self::TooManyPatterns(_) => Some(Limit::Patterns),
+            Self::TooManyWatched(_) => Some(Limit::Watchers),
             _ => None,
         }
     }

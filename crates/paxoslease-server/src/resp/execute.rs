@@ -263,13 +263,15 @@ impl Session {
         let watched = pattern_of(pattern)?;
         self.admit_watch(common, desk, &watched)?;
         if !self.patterns.contains(&watched) {
-            if self.patterns.len() == PATTERNS_MAX {
+            let (before, most) = (self.patterns.len(), common.house.watched_max);
+            if before == PATTERNS_MAX {
                 return Err(Complaint::TooManyPatterns(PATTERNS_MAX));
             }
-            if self.patterns.is_empty() {
-                common.watched_by(desk, self.conn);
+            if common.watched >= most {
+                return Err(Complaint::TooManyWatched(most));
             }
             self.patterns.push(watched);
+            common.watches(desk, self.conn, before, before + 1);
         }
         self.reply(common, |_, out| put_ok(out));
         Ok(())
@@ -281,7 +283,7 @@ impl Session {
         desk: &mut Desk<'_>,
         pattern: Option<&'a [u8]>,
     ) -> Outcome<'a> {
-        let was_watching = !self.patterns.is_empty();
+        let before = self.patterns.len();
         match pattern {
             None => self.patterns.clear(),
             Some(pattern) => {
@@ -289,9 +291,7 @@ impl Session {
                 self.patterns.retain(|known| *known != pattern);
             }
         }
-        if was_watching && self.patterns.is_empty() {
-            common.unwatched_by(desk, self.conn);
-        }
+        common.watches(desk, self.conn, before, self.patterns.len());
         self.reply(common, |_, out| put_ok(out));
         Ok(())
     }

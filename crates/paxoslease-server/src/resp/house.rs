@@ -7,6 +7,7 @@ use paxoslease::{Config, Limits};
 use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_integer};
 
 use crate::Gate;
+use crate::http::Bounds;
 
 /// A client that takes nothing for this long, while there is something for it, is given up.
 const SLOW_READER_AFTER: Duration = Duration::from_secs(60);
@@ -27,6 +28,9 @@ pub(super) struct House {
     pub(super) clock_drift_ppm: u32,
     pub(super) clock_granularity: Duration,
     pub(super) limits: Limits,
+    /// Patterns that are watched in one shard, by all its sessions together: its thread holds each
+    /// change in the node against all of them. As many as watch by HTTP, but in tests.
+    pub(super) watched_max: usize,
     /// [`SLOW_READER_AFTER`], but in tests.
     pub(super) slow_reader_after: Duration,
     /// [`HALF_REQUEST_AFTER`], but in tests.
@@ -48,6 +52,7 @@ impl House {
             clock_drift_ppm: config.clock_drift_ppm,
             clock_granularity: config.clock_granularity,
             limits: config.limits,
+            watched_max: Bounds::from(&config.limits).watchers as usize,
             slow_reader_after: SLOW_READER_AFTER,
             half_request_after: HALF_REQUEST_AFTER,
             stranger_after: STRANGER_AFTER,

@@ -12,6 +12,7 @@ use paxoslease_wire::resp::{Protocol, put_error, put_integer, put_simple};
 use super::Common;
 use super::asks::{Ask, AskId, Notify, Owner};
 use super::complaint::Complaint;
+use super::expected::{Expected, State};
 use super::output::Output;
 use super::pace::Pace;
 use super::reply::{put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout};
@@ -20,6 +21,9 @@ use super::tally::Limit;
 
 /// A client that leaves this much unread is not listened to until it reads.
 const UNREAD_MAX: usize = 256 * 1024;
+/// As [`UNREAD_MAX`], for one without a good token where one is asked for: all it can ask for is
+/// short, and anybody can be as many of these as there are connections.
+const UNREAD_BY_STRANGER_MAX: usize = 16 * 1024;
 /// A watcher that leaves this much unread misses messages.
 const UNREAD_BY_WATCHER_MAX: usize = 64 * 1024;
 /// Room for more replies than this is not kept once none is expected.
@@ -40,7 +44,7 @@ pub(super) struct Session {
     expected: VecDeque<Expected>,
     /// The number of the first of them.
     first: u64,
-    /// What those among them cost that are bytes already.
+    /// What those among them cost that are known already.
     kept: usize,
     /// Questions under way, those that wait for a push included.
     inflight: u32,
@@ -58,19 +62,6 @@ pub(super) struct Session {
     /// Nothing more is read, and once everything is told, the connection is closed.
     pub(super) is_closing: bool,
     is_dirty: bool,
-}
-
-/// A reply that is not due yet.
-struct Expected {
-    /// What the client spoke when it asked.
-    protocol: Protocol,
-    state: State,
-}
-
-enum State {
-    Pending(AskId),
-    Answered(AskId, Answer),
-    Bytes(Box<[u8]>),
 }
 
 impl Session {
@@ -114,9 +105,10 @@ impl Session {
         } else {
             common.scratch.clear();
             put(self.protocol, &mut common.scratch);
-            self.kept += cost(&common.scratch);
             let state = State::Bytes(common.scratch.as_slice().into());
-            self.expected.push_back(Expected { protocol: self.protocol, state });
+            let mut expected = Expected::new(self.protocol, state);
+            expected.count(&mut common.asks, &mut self.kept);
+            self.expected.push_back(expected);
         }
         self.touch(common);
     }
@@ -147,7 +139,7 @@ impl Session {
         let owner = Owner::Reply { session: self.conn.index(), command };
         let ask = common.asks.insert(Ask { owner, label, waits: false, notify });
         self.notifies.extend(id.map(|id| (id, ask)));
-        self.expected.push_back(Expected { protocol: self.protocol, state: State::Pending(ask) });
+        self.expected.push_back(Expected::new(self.protocol, State::Pending(ask)));
         Ok(ask)
     }
 
@@ -207,28 +199,25 @@ impl Session {
 
     fn settle(&mut self, common: &mut Common, desk: &Desk<'_>, command: u64, state: State) {
         let place = (command - self.first) as usize;
-        if let Some(expected) = self.expected.get_mut(place) {
-            if let State::Bytes(bytes) = &state {
-                self.kept += cost(bytes);
-            }
-            expected.state = state;
-        }
+        let Some(expected) = self.expected.get_mut(place) else { return };
+        expected.state = state;
         if place == 0 {
             self.catch_up(common, desk);
+        } else {
+            expected.count(&mut common.asks, &mut self.kept);
         }
     }
 
     /// Moves replies that are due from those expected to those on their way.
     fn catch_up(&mut self, common: &mut Common, desk: &Desk<'_>) {
         let is_due = |expected: &mut Expected| !matches!(expected.state, State::Pending(_));
-        while let Some(Expected { protocol, state }) = self.expected.pop_front_if(is_due) {
+        while let Some(mut expected) = self.expected.pop_front_if(is_due) {
+            expected.forget(&mut self.kept);
+            let Expected { protocol, state, .. } = expected;
             let out = &mut self.output.bytes;
             match state {
                 State::Pending(_) => unreachable!("what is pending is not due"),
-                State::Bytes(bytes) => {
-                    self.kept -= cost(&bytes);
-                    out.extend_from_slice(&bytes);
-                }
+                State::Bytes(bytes) => out.extend_from_slice(&bytes),
                 State::Answered(ask, answer) => {
                     let quarantine = match answer {
                         Answer::NoQuorum => common.quarantine(desk),
@@ -288,14 +277,18 @@ impl Session {
     /// Whether it has asked more, or left more unread, than it may.
     pub(super) fn is_full(&self, common: &Common) -> bool {
         let most = common.house.limits.inflight_per_connection as usize * 2;
-        self.unread() > UNREAD_MAX || self.expected.len() >= most
+        self.unread() > self.unread_max(common) || self.expected.len() >= most
     }
 
     /// Whether it may ask again, after that.
     fn has_room(&self, common: &Common) -> bool {
         let most = common.house.limits.inflight_per_connection as usize;
         let few = self.expected.len() < most.max(2);
-        few && self.unread() <= UNREAD_MAX / 2 && self.listing.is_none()
+        few && self.unread() <= self.unread_max(common) / 2 && self.listing.is_none()
+    }
+
+    fn unread_max(&self, common: &Common) -> usize {
+        if self.is_stranger(common) { UNREAD_BY_STRANGER_MAX } else { UNREAD_MAX }
     }
 
     fn unread(&self) -> usize {
@@ -354,8 +347,8 @@ impl Session {
         for expected in &mut self.expected {
             if let State::Answered(ask, Answer::Granted { fence, .. }) = expected.state {
                 common.asks.give_back(desk, ask, fence);
-                self.kept += cost(&common.scratch);
                 expected.state = State::Bytes(common.scratch.as_slice().into());
+                expected.count(&mut common.asks, &mut self.kept);
             }
         }
         self.catch_up(common, desk);
@@ -392,8 +385,8 @@ impl Session {
             {
                 common.asks.orphan(desk, ask);
                 self.inflight -= 1;
-                self.kept += cost(&common.scratch);
                 expected.state = State::Bytes(common.scratch.as_slice().into());
+                expected.count(&mut common.asks, &mut self.kept);
             }
         }
     }
@@ -421,9 +414,8 @@ impl Session {
     pub(super) fn stop_pushes(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
         self.forget_notifies(common, desk);
         self.missed = 0;
-        if !std::mem::take(&mut self.patterns).is_empty() {
-            common.unwatched_by(desk, self.conn);
-        }
+        let patterns = std::mem::take(&mut self.patterns);
+        common.watches(desk, self.conn, patterns.len(), 0);
     }
 
     /// Takes back acquires of such names that wait for a push or are tried still. Says which of
@@ -483,11 +475,6 @@ impl Session {
             common.asks.give_back(desk, ask, fence);
         }
     }
-}
-
-/// What a reply costs that waits for those before it: many short ones are more than their bytes.
-const fn cost(reply: &[u8]) -> usize {
-    reply.len() + size_of::<Expected>()
 }
 
 /// Short replies of every session.

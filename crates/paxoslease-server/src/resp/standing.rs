@@ -32,6 +32,11 @@ impl Session {
         self.standing.place
     }
 
+    /// Whether it has no good token where one is asked for.
+    pub(super) fn is_stranger(&self, common: &Common) -> bool {
+        self.standing.place.is_none() && !common.rules.is_open()
+    }
+
     /// Whether a command may be carried out, where that is asked.
     pub(super) fn admit<'a>(
         &self,
@@ -41,7 +46,7 @@ impl Session {
     ) -> Result<(), Complaint<'a>> {
         let (rules, place) = (&common.rules, self.standing.place);
         let name = || args.first().and_then(|bytes| std::str::from_utf8(bytes).ok());
-        let admitted = match command.takes() {
+        let admitted = match command.takes(args) {
             Takes::Nothing => Ok(()),
             Takes::Token => rules.admits(place),
             Takes::Cell => rules.permits_within(place, Verb::Admin, ""),

@@ -39,10 +39,12 @@ pub(crate) enum Limit {
     Holder,
     /// Patterns that one connection watches.
     Patterns,
+    /// Patterns that are watched in a shard.
+    Watchers,
 }
 
 impl Limit {
-    const ALL: [(Self, &'static str); 14] = [
+    const ALL: [(Self, &'static str); 15] = [
         (Self::Connections, "connections"),
         (Self::InflightPerConnection, "inflight_per_connection"),
         (Self::AcquiresPerSecond, "acquires_per_second"),
@@ -57,6 +59,7 @@ impl Limit {
         (Self::Name, "name"),
         (Self::Holder, "holder"),
         (Self::Patterns, "patterns"),
+        (Self::Watchers, "watchers"),
     ];
 
     /// The limit of a shard that an answer tells of.

@@ -2,16 +2,22 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
 
 use paxoslease::front::Service;
 use paxoslease::{Access, Node, TokenHash};
 use sha2::{Digest as _, Sha256};
+use socket2::{Domain, SockRef, Socket, Type};
+use tracing::field::{Field, Visit};
+use tracing::span;
 
 use super::*;
 use crate::metrics::Metrics;
 
 /// How long a test waits for what must come. Never what it waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// As little as a socket may keep; the system makes a few kilobytes of it.
+const NARROW: usize = 1;
 /// What is too long for the node.
 const BRIEF: Duration = Duration::from_millis(20);
 const TOLD_TO_STRANGERS: &str = "-NOAUTH this node asks for a token, and you have shown none \
@@ -34,6 +40,8 @@ impl Impatient {
             (socket, address)
         };
         let ((peers, address), (socket, clients)) = (listen(), listen());
+        // So that what is not read stays with the node. Connections take after it.
+        SockRef::from(&socket).set_send_buffer_size(NARROW).expect("an option of every socket");
         let config = Config::new("test", 1).peer(1, address.to_string()).ephemeral().shards(1);
         let mut house = House::new(&config);
         with(&mut house);
@@ -50,6 +58,14 @@ impl Impatient {
         let client = TcpStream::connect(self.clients).expect("connects");
         client.set_read_timeout(Some(PATIENCE)).expect("not zero");
         client
+    }
+
+    /// A client whose side keeps next to nothing of what it does not read.
+    fn connect_narrowly(&self) -> TcpStream {
+        let client = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        client.set_recv_buffer_size(NARROW).expect("an option of every socket");
+        client.connect(&self.clients.into()).expect("connects");
+        client.into()
     }
 
     /// A client that has shown its token in time, however often that takes.
@@ -72,12 +88,19 @@ impl Impatient {
         paxoslease::block_on(self.node.status()).expect("runs");
     }
 
-    /// Waits until a client ran into this limit.
-    fn wait_for_limit(&self, limit: &str) {
-        let counted = format!("paxoslease_limited_total{{limit=\"{limit}\"}} 1\n");
-        while !self.metrics.render().contains(&counted) {
+    /// Waits until so many clients ran into this limit.
+    fn wait_for_limit(&self, limit: &str, count: u64) {
+        let series = format!("paxoslease_limited_total{{limit=\"{limit}\"}}");
+        while self.published(&series) < count {
             std::thread::yield_now();
         }
+    }
+
+    /// What is published of a series now.
+    fn published(&self, series: &str) -> u64 {
+        let (rendered, series) = (self.metrics.render(), format!("{series} "));
+        let line = rendered.lines().find_map(|line| line.strip_prefix(&series));
+        line.map_or(0, |count| count.parse().expect("a number"))
     }
 
     fn wait_until_empty(&self) {
@@ -102,11 +125,58 @@ fn last_words(client: &mut TcpStream) -> String {
     heard
 }
 
-fn answers(client: &mut TcpStream) {
-    client.write_all(b"PING\r\n").expect("sends");
-    let mut told = [0; 7];
+/// Says so, and is told that.
+fn hears(client: &mut TcpStream, said: &str, expected: &str) {
+    client.write_all(format!("{said}\r\n").as_bytes()).expect("sends");
+    let mut told = vec![0; expected.len()];
     client.read_exact(&mut told).expect("a reply");
-    assert_eq!(&told, b"+PONG\r\n");
+    assert_eq!(String::from_utf8_lossy(&told), expected, "to {said}");
+}
+
+fn answers(client: &mut TcpStream) {
+    hears(client, "PING", "+PONG\r\n");
+}
+
+/// Asks for what it does not read, until it is hung up on.
+fn never_reads(mut client: TcpStream) {
+    let echo = [b"ECHO ".to_vec(), vec![b'x'; 4000], b"\r\n".to_vec()].concat();
+    while client.write_all(&echo).is_ok() {}
+}
+
+/// Whom the warnings in the log are about.
+#[derive(Clone, Default)]
+struct Warned(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Warned {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+impl Visit for Warned {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "client" {
+            self.0.lock().expect("no panic").push(value.to_owned());
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
 }
 
 #[test]
@@ -118,7 +188,7 @@ fn a_client_that_never_finishes_a_request_is_told_and_given_up() {
                     once, the connection is closed\r\n";
     assert_eq!(last_words(&mut client), expected);
     node.wait_until_empty();
-    node.wait_for_limit("half_request");
+    node.wait_for_limit("half_request", 1);
 }
 
 #[test]
@@ -127,11 +197,30 @@ fn a_client_that_never_reads_is_given_up() {
     let mut client = node.connect();
     answers(&mut client);
     assert_eq!(node.house.connections.load(Ordering::Relaxed), 1);
-    // More than the sockets hold; at the latest when the connection is closed, this fails.
-    let echo = [b"ECHO ".to_vec(), vec![b'x'; 4000], b"\r\n".to_vec()].concat();
-    while client.write_all(&echo).is_ok() {}
+    never_reads(client);
     node.wait_until_empty();
-    node.wait_for_limit("slow_reader");
+    node.wait_for_limit("slow_reader", 1);
+}
+
+#[test]
+fn a_crowd_that_never_reads_does_not_fill_the_log() {
+    let warned = Warned::default();
+    // The node has threads of its own. Other tests of this process are told apart by their clients.
+    tracing::subscriber::set_global_default(warned.clone()).expect("nobody else does");
+    let node = Impatient::start(|house| house.slow_reader_after = BRIEF);
+    let crowd: Vec<TcpStream> = (0..8).map(|_| node.connect()).collect();
+    let address = |client: &TcpStream| client.local_addr().expect("connected").to_string();
+    let addresses: Vec<String> = crowd.iter().map(address).collect();
+    std::thread::scope(|scope| {
+        for client in crowd {
+            scope.spawn(|| never_reads(client));
+        }
+    });
+    node.wait_until_empty();
+    let warned = warned.0.lock().expect("no panic");
+    let lines = warned.iter().filter(|client| addresses.contains(client)).count();
+    // One in ten seconds.
+    assert!((1..addresses.len()).contains(&lines), "{lines} lines");
 }
 
 #[test]
@@ -150,12 +239,8 @@ fn who_shows_no_token_where_one_is_asked_for_is_told_and_given_up() {
     known.write_all(b"RESET\r\n").expect("sends");
     assert_eq!(last_words(&mut known), format!("+RESET\r\n{TOLD_TO_STRANGERS}"), "nobody any more");
     node.wait_until_empty();
-    let mut counted = 0;
-    while counted < 3 {
-        let rendered = node.metrics.render();
-        let series = "paxoslease_refused_total{reason=\"no_token\"} ";
-        let line = rendered.lines().find_map(|line| line.strip_prefix(series));
-        counted = line.map_or(0, |count| count.parse().expect("a number"));
+    while node.published("paxoslease_refused_total{reason=\"no_token\"}") < 3 {
+        std::thread::yield_now();
     }
 }
 
@@ -182,4 +267,66 @@ fn where_no_token_is_asked_for_nobody_is_a_stranger_until_one_is() {
     node.knows(&["good"]);
     assert!(last_words(&mut client).starts_with("-NOAUTH this node asks for a token"));
     node.wait_until_empty();
+}
+
+#[test]
+fn a_stranger_is_told_that_the_node_is_there_and_not_what_it_says_itself() {
+    let node = Impatient::start(|house| house.gate = Gate::new(&entries(&["good"])));
+    let mut client = node.connect();
+    answers(&mut client);
+    let refused = "-NOAUTH this node asks for a token";
+    hears(&mut client, "PING hello", refused);
+    let mut known = node.authenticated();
+    hears(&mut known, "PING hello", "$5\r\nhello\r\n");
+}
+
+#[test]
+fn a_stranger_may_leave_less_unread_than_others() {
+    let node = Impatient::start(|house| {
+        house.slow_reader_after = BRIEF;
+        house.gate = Gate::new(&entries(&["good"]));
+    });
+    let mut stranger = node.connect_narrowly();
+    while stranger.write_all(&b"PING\r\n".repeat(1000)).is_ok() {}
+    node.wait_for_limit("slow_reader", 1);
+    let pongs = node.published("paxoslease_commands_total{command=\"ping\"}");
+    let unread = pongs * b"+PONG\r\n".len() as u64;
+    // 16 KiB, and what the sockets hold.
+    assert!(unread < 64 << 10, "{unread} bytes");
+}
+
+#[test]
+fn patterns_are_limited_by_shard_and_room_is_made_when_one_is_watched_no_more() {
+    let node = Impatient::start(|house| {
+        assert_eq!(house.watched_max, 1024, "as docs/resp.md has it");
+        house.watched_max = 3;
+    });
+    let ok = "+OK\r\n";
+    let refused = "-BUSY 3 patterns are watched in this shard of the node, its limit; ask another \
+                   node, or LEASE.UNWATCH some\r\n";
+    let (mut first, mut second) = (node.connect(), node.connect());
+    hears(&mut first, "LEASE.WATCH a*", ok);
+    hears(&mut second, "LEASE.WATCH a*", ok);
+    hears(&mut second, "LEASE.WATCH b*", ok);
+    hears(&mut second, "LEASE.WATCH c*", refused);
+    hears(&mut first, "LEASE.WATCH b*", refused);
+    hears(&mut first, "LEASE.WATCH a*", ok);
+    node.wait_for_limit("watchers", 2);
+    // By each of the ways to watch less.
+    for leave in ["LEASE.UNWATCH b*", "LEASE.UNWATCH", "RESET"] {
+        let told = if leave == "RESET" { "+RESET\r\n" } else { ok };
+        hears(&mut second, leave, told);
+        hears(&mut first, "LEASE.WATCH b*", ok);
+        hears(&mut first, "LEASE.UNWATCH b*", ok);
+        hears(&mut second, "LEASE.WATCH a*", ok);
+        hears(&mut second, "LEASE.WATCH b*", ok);
+        hears(&mut first, "LEASE.WATCH b*", refused);
+    }
+    drop(second);
+    while node.house.connections.load(Ordering::Relaxed) > 1 {
+        std::thread::yield_now();
+    }
+    hears(&mut first, "LEASE.WATCH b*", ok);
+    hears(&mut first, "LEASE.WATCH c*", ok);
+    hears(&mut first, "LEASE.WATCH d*", refused);
 }

@@ -116,6 +116,46 @@ fn patterns_are_limited_by_connection() {
 }
 
 #[test]
+fn answers_kept_behind_an_acquire_that_waits_count_as_unread() {
+    let cell = Cell::start_with(|config| config.shards(1));
+    let (mut holder, mut client, mut other) = (cell.client(0), cell.client(1), cell.client(1));
+    let (name, owner) = ("n".repeat(512), "h".repeat(256));
+    holder.acquire("taken", 60_000);
+    holder.ask(&["LEASE.ACQUIRE", &name, "60000", "HOLDER", &owner]);
+    client.send(&["LEASE.ACQUIRE", "taken", "60000", "WAIT", "60000"]);
+    cell.wait_for_waiters(1, "taken", 1);
+    // Not as much as may be left unread, though most of it.
+    let count = 220;
+    for _ in 0..count {
+        client.send(&["LEASE.GET", &name]);
+    }
+    let asked = "paxoslease_commands_total{command=\"lease.get\"}";
+    cell.wait_for_metric(1, asked, f64::from(count));
+    other.ask(&["LEASE.GET", &name]);
+    // All of them were answered before this one. With two more replies it is too much, and what
+    // follows, of which nearly nothing would be kept, is not listened to.
+    let (message, many) = ("x".repeat(50_000), "1".repeat(60_000));
+    for _ in 0..2 {
+        client.send(&["ECHO", &message]);
+    }
+    std::thread::scope(|scope| {
+        let mut writer = client.another_handle();
+        scope.spawn(move || (0..10).for_each(|_| writer.send(&["SELECT", &many])));
+        let refused = client.expect();
+        assert!(refused.error().starts_with("BUSY the acquire was taken back"), "{refused:?}");
+        for _ in 0..count {
+            assert_eq!(client.expect().field("holder"), &Reply::bulk(&owner));
+        }
+        for _ in 0..2 {
+            assert_eq!(client.expect(), Reply::bulk(&message));
+        }
+        for _ in 0..10 {
+            assert!(client.expect().error().starts_with("ERR DB index"), "it is listened to again");
+        }
+    });
+}
+
+#[test]
 fn a_client_that_does_not_read_is_not_listened_to_until_it_does() {
     let cell = Cell::start();
     let mut client = cell.client(0);
