@@ -154,11 +154,14 @@ fn watchers_are_limited_and_room_is_made_when_one_leaves() {
     let member = &cell.members[0];
     let mut raw = Raw::connect(member.address);
     watch(&mut raw, "");
+    let mut second = Raw::connect(member.address);
+    second.ask("GET", "/v1/watch", "");
+    assert_eq!(second.line().expect("a status"), "HTTP/1.1 429 Too Many Requests");
     let refused = member.get("/v1/watch");
     assert_eq!(refused.refusal(), (429, "busy".to_owned()));
     assert!(refused.field("message").contains("as many watch"), "{refused:?}");
     let metrics = member.get("/metrics").text;
-    assert!(metrics.contains("paxoslease_limited_total{limit=\"watchers\"} 1"));
+    assert!(metrics.contains("paxoslease_limited_total{limit=\"watchers\"} 2"));
     drop(raw);
     cell::until(|| {
         let mut next = Raw::connect(member.address);
