@@ -15,8 +15,7 @@ const CLIENTS_MIN: u64 = 2;
 /// Asks the system for as many as the configuration could take, and makes do with fewer.
 pub(super) fn fit(config: &mut Config) {
     let most = config.limits.connections;
-    let ports =
-        u64::from(config.listen.clients.is_some()) + u64::from(config.listen.http.is_some());
+    let ports = ports(config);
     let wanted = u64::from(most) * ports + RESERVE;
     let allowed = allow(wanted);
     let connections = connections(most, ports, allowed);
@@ -30,6 +29,11 @@ pub(super) fn fit(config: &mut Config) {
         );
         config.limits.connections = connections;
     }
+}
+
+/// How many ports clients come through, with as many connections each.
+fn ports(config: &Config) -> u64 {
+    [config.listen.for_clients(), config.listen.for_http()].iter().flatten().count() as u64
 }
 
 /// How many files may be open now, if there is a limit.
@@ -55,6 +59,16 @@ fn connections(most: u32, ports: u64, allowed: Option<u64>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_counts_unless_it_is_off() {
+        let mut config = Config::new("c", 1);
+        assert_eq!(ports(&config), 2, "unless told otherwise");
+        config.listen.http = Some("off".to_owned());
+        assert_eq!(ports(&config), 1);
+        config.listen.clients = Some("127.0.0.1:1".to_owned());
+        assert_eq!(ports(&config), 1);
+    }
 
     #[test]
     fn clients_get_what_is_left_and_never_nothing() {
