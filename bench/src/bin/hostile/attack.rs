@@ -378,7 +378,7 @@ fn peer(means: &Means) -> Result<()> {
     let own = node(9);
     let mut stream = TcpStream::connect(&means.peers)?;
     let mut greeting = Vec::new();
-    hello(own, boot(means)).encode(&mut greeting);
+    hello(own, boot()).encode(&mut greeting);
     stream.write_all(&greeting)?;
     let mut writer = FrameWriter::new(own);
     let bad = [Ballot::new(Ballot::COUNTER_LIMIT + 1, own), Ballot::new(1, node(2))];
@@ -421,8 +421,9 @@ fn handshakes(means: &Means) -> Result<()> {
 }
 
 /// Another one for every attack: a boot that is over is not listened to again.
-fn boot(means: &Means) -> u64 {
-    Arc::as_ptr(&means.done) as u64
+fn boot() -> u64 {
+    static BOOTS: AtomicU64 = AtomicU64::new(1);
+    BOOTS.fetch_add(1, Ordering::Relaxed)
 }
 
 fn hello(own: NodeId, boot: u64) -> Hello<'static> {
