@@ -19,6 +19,9 @@ const STATUSES: [&str; 14] = [
 /// What hyper says of heads that are none, or too long.
 const HEAD_STATUSES: [&str; 2] = ["414", "431"];
 
+/// How HTTP/2 begins. hyper hangs up without a word where this follows a head that is none.
+const OF_HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// One request. One that is sent as it is need not be whole, and then nothing is due; every other
 /// is answered, be it with what is wrong with it.
 pub fn http(bytes: &[u8]) {
@@ -51,6 +54,9 @@ fn ask(rig: &Rig, bytes: &[u8], authorization: &str) {
     let patience = if may_take_long(line) { PATIENCE } else { FOR_EVER };
     let heard = converse(rig.http, &request.concat(), false, patience);
     if heard.end == End::Impatience && patience == PATIENCE && heard.bytes.is_empty() {
+        return;
+    }
+    if heard.bytes.is_empty() && body.starts_with(OF_HTTP_2) {
         return;
     }
     check(&heard.bytes);
