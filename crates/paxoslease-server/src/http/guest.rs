@@ -50,13 +50,13 @@ impl Guest {
     /// Was answered like this; one that keeps guessing has to come again for it.
     pub(super) fn answered(&self, response: Response) -> Response {
         match response.status() {
-            StatusCode::UNAUTHORIZED => self.is_stranger(response),
+            StatusCode::UNAUTHORIZED => self.answered_stranger(response),
             _ => response,
         }
     }
 
     /// Was answered like this, and showed no good token.
-    pub(super) fn is_stranger(&self, mut response: Response) -> Response {
+    pub(super) fn answered_stranger(&self, mut response: Response) -> Response {
         if self.unauthorized.fetch_add(1, Ordering::Relaxed) + 1 >= UNAUTHORIZED_MAX {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }

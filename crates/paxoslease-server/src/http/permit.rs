@@ -48,7 +48,7 @@ pub(super) async fn authorize(
         let is_stranger = is_stranger(&app, request.headers());
         let response = next.run(request).await;
         return match guest {
-            Some(guest) if is_stranger => guest.is_stranger(response),
+            Some(guest) if is_stranger => guest.answered_stranger(response),
             _ => response,
         };
     };
