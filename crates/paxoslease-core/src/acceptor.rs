@@ -206,7 +206,8 @@ impl Acceptor {
             return Err(Refusal::BallotNotSenders);
         }
         let counted = fresh || config.rules.on(Rule::LeaseCeilingCountsRenewals);
-        let counter_admitted = ceilings.admits_counter(ballot.counter());
+        // The Release of a tenure promises above it, so a healed tenure counts like a ballot.
+        let counter_admitted = ceilings.admits_counter(ballot.max(healed).counter());
         let ttl_admitted = ttl.is_none_or(|ttl| !counted || ceilings.admits_ttl(ttl));
         if counter_admitted && ttl_admitted { Ok(()) } else { Err(Refusal::RecordBehind) }
     }

@@ -69,6 +69,21 @@ fn a_longer_renewal_waits_for_the_disk_too() {
     assert!(expires_at(cell.register(1)) > expires_at(before));
 }
 
+/// R1: its Release will promise above the tenure, whatever ballot the Heal had.
+#[test]
+fn a_healed_tenure_above_the_ballot_ceiling_waits_for_the_disk() {
+    let mut cell = TestCell::with_disks(3, 0);
+    cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred for its ttl");
+    cell.write_records();
+    cell.tell(1, 2, Message::Request(release(tenure(5, 2)))).expect("answered");
+    let above = tenure(2 * BALLOT_BLOCK, 3);
+    cell.tell(1, 2, Message::Request(heal(above, ballot(6, 2)))).expect("deferred, not refused");
+    assert_eq!(cell.live(1), None);
+    cell.write_records();
+    assert_eq!(cell.live(1), Some(above));
+    assert!(cell.shard(1).record().ballot_ceiling >= above.ballot().counter());
+}
+
 #[test]
 fn only_so_many_requests_wait_for_the_disk_and_the_rest_are_counted_drops() {
     let start = Start::NewCell { counter: 0, disk: true };
