@@ -12,9 +12,9 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use paxoslease_core::{
-    Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Lens, Message, Name, NodeId,
-    Phase, Record, Refusal, Reply, Request, Rule, Seen, Shard, SnapshotLease, Start, Tenure, To,
-    Token, Transmit, Ttl,
+    Accepted, Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Lens, Message, Name,
+    NodeId, Phase, Record, Refusal, Reply, Request, Rule, Seen, Shard, SnapshotLease, Start,
+    Tenure, To, Token, Transmit, Ttl,
 };
 
 use crate::bounds::{Bounds, TICK};
@@ -79,6 +79,8 @@ pub(crate) struct Outcome {
     pub(crate) broken: Option<String>,
     /// Whether the node's counter rose.
     learned: bool,
+    /// Whether a Heal replaced a live lease of a lower tenure (A5).
+    pub(crate) replaced: bool,
 }
 
 impl Outcome {
@@ -313,9 +315,15 @@ impl Locals {
         }
         let (sent, events, issued) = self.drain(&mut after, now, node);
         let restarted = matches!(input, Input::Crash { .. } | Input::CleanRestart);
-        let mut broken = None;
+        let (mut broken, mut replaced) = (None, false);
         if !restarted {
-            broken = judge(&self.states[local as usize].shard, &after.shard, now, input, self);
+            let before = &self.states[local as usize].shard;
+            broken = judge(before, &after.shard, now, input, self);
+            replaced = (0..NAMES.len() as u8).any(|number| {
+                let live = |shard: &Shard| shard.register(name(number))?.live(now);
+                let (old, new) = (live(before), live(&after.shard));
+                heals(old, new, input, self)
+            });
             let answers =
                 sent.iter().any(|(_, content)| matches!(self.content(*content), Message::Reply(_)));
             if quarantined && answers {
@@ -324,7 +332,7 @@ impl Locals {
         }
         let learned = after.shard.counter() > self.states[local as usize].shard.counter();
         let next = self.intern(after);
-        Outcome { next, sent, events, issued, broken, learned }
+        Outcome { next, sent, events, issued, broken, learned, replaced }
     }
 
     fn crash(&self, local: &mut Local, node: usize, now: Instant, tick: u8, nth: u8) {
@@ -469,6 +477,7 @@ fn judge(
             _ => false,
         };
         match new {
+            Some(_) if heals(Some(old), new, input, locals) => {}
             Some(new) if new.tenure != old.tenure && !own_release => {
                 return Some(format!("live lease {:?} replaced by {:?}", old.tenure, new.tenure));
             }
@@ -482,6 +491,22 @@ fn judge(
         }
     }
     None
+}
+
+/// Whether a Heal replaced a live lease by one of a higher tenure (A5).
+fn heals(old: Option<Accepted>, new: Option<Accepted>, input: Input, locals: &Locals) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return false };
+    let healed = match input {
+        Input::Deliver { content, .. } => match locals.content(content) {
+            Message::Request(Request::Heal { tenure, .. }) => tenure == new.tenure,
+            // A node that also proposes may heal its own acceptor.
+            Message::Reply(_) => locals.bounds.proposers == 0,
+            Message::Request(_) | Message::Hint(_) => false,
+        },
+        Input::Wake => locals.bounds.proposers == 0,
+        _ => false,
+    };
+    healed && new.tenure > old.tenure
 }
 
 /// Whether a reply may have made a node undo its own losing round.

@@ -87,10 +87,11 @@ fn timed(title: &str, bounds: &Bounds, look: Look) -> Report {
     let begun = Instant::now();
     let report = search(bounds, look);
     println!(
-        "{:>10} states {:>11} steps {:>6} node states  depth {:>2} {:>6.1} s{}",
+        "{:>10} states {:>11} steps {:>6} node states {:>8} replacing  depth {:>2} {:>6.1} s{}",
         report.states,
         report.steps,
         report.node_states,
+        report.replacing,
         report.depth,
         begun.elapsed().as_secs_f64(),
         if report.complete { "" } else { "  (not to the end)" }

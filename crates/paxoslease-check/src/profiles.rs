@@ -187,8 +187,12 @@ pub struct Mutant {
 
 /// The rules whose harm takes so long a schedule that the search needs minutes: scripted in
 /// `tests/comeback.rs`.
-pub const SCRIPTED: [Rule; 3] =
-    [Rule::RenewRaisesPromised, Rule::HealObeysBallot, Rule::HealCarriesRenewalBallot];
+pub const SCRIPTED: [Rule; 4] = [
+    Rule::RenewRaisesPromised,
+    Rule::HealObeysBallot,
+    Rule::HealReplacesOnlyLower,
+    Rule::HealCarriesRenewalBallot,
+];
 
 /// The rules about clock drift: this world has none, the simulator's scripted schedules do.
 pub const SIMULATED: [Rule; 2] = [Rule::BeliefKeepsDriftMargin, Rule::WaitedIsShrunkByDrift];

@@ -20,6 +20,8 @@ pub struct Report {
     pub steps: usize,
     /// Distinct states of single nodes.
     pub node_states: usize,
+    /// Steps in which a Heal replaced a live lease of a lower tenure (A5).
+    pub replacing: usize,
     /// Length of the longest of the shortest schedules.
     pub depth: usize,
     /// Whether everything within the bounds was searched.
@@ -46,8 +48,15 @@ pub fn search(bounds: &Bounds, look: Look) -> Report {
     let mut search = Search::default();
     let first = world.first();
     search.meet(&world, &first, 0, Step::Tick);
-    let mut report =
-        Report { states: 0, steps: 0, node_states: 0, depth: 0, complete: true, harm: None };
+    let mut report = Report {
+        states: 0,
+        steps: 0,
+        node_states: 0,
+        replacing: 0,
+        depth: 0,
+        complete: true,
+        harm: None,
+    };
     let mut steps = Vec::new();
     while let Some((index, state)) = search.frontier.pop_front() {
         if search.seen.len() >= bounds.states_max {
@@ -72,6 +81,7 @@ pub fn search(bounds: &Bounds, look: Look) -> Report {
     }
     report.states = search.seen.len();
     report.node_states = world.node_states();
+    report.replacing = world.replacing();
     report.depth = search.last_depth();
     report
 }

@@ -73,6 +73,8 @@ pub(crate) struct World {
     look: Look,
     /// Whether an answer to a round that is over may be forgotten.
     forgets_answers: bool,
+    /// How many steps replaced a live lease by a Heal.
+    replacing: usize,
 }
 
 impl World {
@@ -91,7 +93,12 @@ impl World {
             ]
             .into_iter()
             .all(|rule| bounds.rules.on(rule)),
+            replacing: 0,
         }
+    }
+
+    pub(crate) const fn replacing(&self) -> usize {
+        self.replacing
     }
 
     pub(crate) fn node_states(&self) -> usize {
@@ -329,6 +336,7 @@ impl World {
         next.locals[at_node] = outcome.next;
         let (sent, events) = (outcome.sent.clone(), outcome.events.clone());
         let (issued, broken) = (outcome.issued, outcome.broken.clone());
+        self.replacing += usize::from(outcome.replaced);
         if self.forgets_answers {
             self.forget_answers(&mut next, at_node, state.locals[at_node]);
         }

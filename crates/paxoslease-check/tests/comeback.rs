@@ -1,5 +1,6 @@
-//! A scripted schedule for the rules whose harm takes many steps: a tenure that is healed after
-//! another was granted and released, and then renewed. The search finds it too, in minutes.
+//! Scripted schedules for the rules whose harm takes many steps: a tenure that is healed after
+//! another was granted and released, and then renewed; and a Heal that arrives after its tenure
+//! was released, where a later tenure lives. The search finds the first too, in minutes.
 //!
 //! Acceptors A, B, C are nodes 1 to 3; the holder x works through node 4, its rival y through 5.
 
@@ -72,9 +73,9 @@ impl Script {
         self.at(id, |shard, now| shard.acquire(now, acquire).expect("in bounds"));
     }
 
-    fn renew(&mut self, tenure: Tenure) {
+    fn renew(&mut self, id: u16, tenure: Tenure) {
         let texts = (name(), Holder::NONE);
-        self.at(X, |shard, now| {
+        self.at(id, |shard, now| {
             shard.renew(now, Token(1), texts, tenure, TICK * 2).expect("in bounds");
         });
     }
@@ -104,6 +105,12 @@ impl Script {
         }
     }
 
+    fn release(&mut self, id: u16, tenure: Tenure) {
+        self.at(id, |shard, now| {
+            shard.release(now, Token(2), name(), tenure, TICK).expect("in bounds");
+        });
+    }
+
     fn tick(&mut self) {
         self.now = self.now.after(TICK);
     }
@@ -124,12 +131,12 @@ fn comes_back(rules: Rules, rival_counter: u64) -> bool {
     script.deliver("Propose", X, A);
     script.deliver("Propose", X, B);
     let x = script.last_granted().expect("x is granted");
-    script.renew(x);
+    script.renew(X, x);
     script.deliver("Renew", X, A);
     script.deliver("Renew", X, B);
     // Tick 1: a second renewal reaches A alone; the first one heals C, but that is slow.
     script.tick();
-    script.renew(x);
+    script.renew(X, x);
     script.deliver("Renew", X, A);
     script.at(X, Shard::handle_timeout);
     // Tick 2: B has let go of x, C never had it: y may be granted, and is released again.
@@ -141,9 +148,7 @@ fn comes_back(rules: Rules, rival_counter: u64) -> bool {
         return false;
     }
     let y = script.last_granted().expect("y is granted");
-    script.at(Y, |shard, now| {
-        shard.release(now, Token(2), name(), y, TICK).expect("in bounds");
-    });
+    script.release(Y, y);
     script.deliver("Release", Y, C);
     // The slow Heal arrives, and then the second renewal at C: with A that is a majority.
     script.events.clear();
@@ -172,4 +177,59 @@ fn without_heals_obeying_the_ballot_it_does() {
 #[test]
 fn without_heals_carrying_the_renewals_ballot_it_does() {
     assert!(comes_back(Rules::without(Rule::HealCarriesRenewalBallot), 2));
+}
+
+/// Whether w is granted while the belief in z, which is above x, still lasts.
+fn displaces(rules: Rules) -> bool {
+    let mut script = Script::new(rules, 10);
+    // Tick 0: x is granted on A and B and renewed through Y, whose ballots are far above. The
+    // Heal for C is slow. X releases x; the Release for C is slow, too.
+    script.acquire(X);
+    script.deliver("Propose", X, A);
+    script.deliver("Propose", X, B);
+    let x = script.last_granted().expect("x is granted");
+    script.renew(Y, x);
+    for acceptor in [A, B, C] {
+        script.deliver("Renew", Y, acceptor);
+    }
+    script.release(X, x);
+    script.deliver("Release", X, A);
+    script.deliver("Release", X, B);
+    // z is granted to Y, and renewed through X, whose ballots are far below: so is what C
+    // promises when it is healed.
+    script.acquire(Y);
+    script.deliver("Propose", Y, A);
+    script.deliver("Propose", Y, B);
+    let z = script.last_granted().filter(|z| *z > x).expect("z is granted");
+    script.renew(X, z);
+    for acceptor in [A, B, C] {
+        script.deliver("Renew", X, acceptor);
+    }
+    script.deliver("Heal", X, C);
+    // Tick 1: B and C renew z until tick 3.
+    script.tick();
+    script.events.clear();
+    script.renew(X, z);
+    script.deliver("Renew", X, B);
+    script.deliver("Renew", X, C);
+    assert!(script.events.iter().any(|event| matches!(event, Event::Renewed { .. })));
+    // Tick 2: A has let go of z. The slow Heal of x arrives at C, and then the Release of x.
+    script.tick();
+    script.deliver("Heal", Y, C);
+    script.deliver("Release", X, C);
+    script.letters.clear();
+    script.acquire(Y);
+    script.deliver("Propose", Y, A);
+    script.deliver("Propose", Y, C);
+    script.last_granted().is_some()
+}
+
+#[test]
+fn a_late_heal_does_not_displace_a_higher_tenure() {
+    assert!(!displaces(Rules::ALL));
+}
+
+#[test]
+fn without_heals_replacing_only_lower_tenures_it_does() {
+    assert!(displaces(Rules::without(Rule::HealReplacesOnlyLower)));
 }

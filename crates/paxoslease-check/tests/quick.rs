@@ -11,6 +11,10 @@ fn holds(title: &str) {
     }
     assert!(report.complete, "searched to the end");
     assert!(report.states > 1000, "something happened: {} states", report.states);
+    // What is searched in vain proves nothing: wherever a lease is renewed beside another, a Heal
+    // replaces what is left of a lower tenure (A5).
+    let heals_meet_leases = bounds.renewals > 0 && bounds.acceptors > 1;
+    assert!(report.replacing > 0 || !heals_meet_leases, "no Heal replaced anything");
     println!("{} states, {} steps", report.states, report.steps);
 }
 

@@ -107,7 +107,8 @@ impl Register {
         Answer::Accept
     }
 
-    /// A5.
+    /// A5. A Heal exists only after its tenure was granted, and by then every lower tenure is over
+    /// for good: what is left of one here protects nobody (protocol section 8).
     pub(crate) fn heal(
         &mut self,
         rules: Rules,
@@ -119,9 +120,11 @@ impl Register {
     ) -> Answer {
         match self.live(now) {
             Some(live) if live.tenure == tenure => self.renew(rules, now, tenure, ballot, ttl),
-            Some(_) => Answer::Reject,
-            None if ballot < self.bar(floor) && rules.on(Rule::HealObeysBallot) => Answer::Reject,
-            None => {
+            Some(live) if live.tenure > tenure && rules.on(Rule::HealReplacesOnlyLower) => {
+                Answer::Reject
+            }
+            _ if ballot < self.bar(floor) && rules.on(Rule::HealObeysBallot) => Answer::Reject,
+            _ => {
                 self.promised = self.promised.max(ballot);
                 self.store(now, tenure, ttl);
                 Answer::Accept
@@ -218,9 +221,23 @@ mod tests {
         let mut register = leased();
         let before = register;
         assert_eq!(register.propose(R, at(99), NO_FLOOR, tenure(9), ttl(100)), Answer::Reject);
-        let healed = register.heal(R, at(99), NO_FLOOR, tenure(9), ballot(10), ttl(100));
-        assert_eq!((healed, register), (Answer::Reject, before));
+        let healed = register.heal(R, at(99), NO_FLOOR, tenure(4), ballot(10), ttl(100));
+        assert_eq!((healed, register), (Answer::Reject, before), "a Heal of a lower tenure");
         assert_eq!(register.propose(R, at(100), NO_FLOOR, tenure(9), ttl(100)), Answer::Accept);
+    }
+
+    #[test]
+    fn a_heal_replaces_a_live_lease_of_a_lower_tenure_if_its_ballot_passes() {
+        let mut register = leased();
+        register.prepare(NO_FLOOR, ballot(8));
+        let before = register;
+        let late = register.heal(R, at(50), NO_FLOOR, tenure(6), ballot(7), ttl(100));
+        assert_eq!((late, register), (Answer::Reject, before), "below the promise");
+        let below_floor = register.heal(R, at(50), ballot(11), tenure(9), ballot(10), ttl(100));
+        assert_eq!((below_floor, register), (Answer::Reject, before), "below the floor");
+        let healed = register.heal(R, at(50), NO_FLOOR, tenure(9), ballot(10), ttl(100));
+        assert_eq!((healed, register.promised), (Answer::Accept, ballot(10)));
+        assert_eq!(register.live(at(149)).map(|live| live.tenure), Some(tenure(9)));
     }
 
     #[test]
@@ -279,12 +296,13 @@ mod tests {
     proptest! {
         /// Invariants of docs/protocol.md, section 9, for one register under any requests.
         #[test]
-        fn promises_never_fall_and_a_live_lease_goes_only_by_its_own_release(
+        fn promises_never_fall_and_a_live_lease_goes_only_by_its_release_or_a_higher_heal(
             ops in proptest::collection::vec(op(), 0..60),
         ) {
             let (mut register, mut now) = (Register::default(), 0);
             for op in ops {
                 let before = register;
+                let mut heals = None;
                 match op {
                     Op::Prepare(b) => {
                         register.prepare(NO_FLOOR, ballot(b));
@@ -297,6 +315,7 @@ mod tests {
                     }
                     Op::Heal(x, b, t) => {
                         register.heal(R, at(now), NO_FLOOR, tenure(x), ballot(b), ttl(t));
+                        heals = Some(tenure(x));
                     }
                     Op::Release(x) => {
                         register.release(R, at(now), tenure(x));
@@ -309,6 +328,10 @@ mod tests {
                 prop_assert!(register.promised >= before.promised);
                 if let Some(lease) = before.live(at(now)) {
                     let kept = register.live(at(now));
+                    let replaced = kept.is_some_and(|kept| Some(kept.tenure) == heals);
+                    if replaced && heals > Some(lease.tenure) {
+                        continue;
+                    }
                     prop_assert_eq!(kept.map(|kept| kept.tenure), Some(lease.tenure));
                     prop_assert!(kept.map(|kept| kept.expires_at) >= Some(lease.expires_at));
                 }

@@ -21,6 +21,8 @@ pub enum Rule {
     HealOnlyAfterMajority,
     /// A5: a Heal below `promised` is refused.
     HealObeysBallot,
+    /// A5: a Heal replaces no live lease but one of a lower tenure.
+    HealReplacesOnlyLower,
     /// P5: a Heal carries the ballot of the renewal that won.
     HealCarriesRenewalBallot,
     /// A6: a Release clears exactly its own tenure.
@@ -73,7 +75,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, in the order of the protocol's table.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::ProposeRefusesForeign,
         Self::ProposeRaisesPromised,
         Self::RenewKeepsLater,
@@ -81,6 +83,7 @@ impl Rule {
         Self::RenewOnlyLive,
         Self::HealOnlyAfterMajority,
         Self::HealObeysBallot,
+        Self::HealReplacesOnlyLower,
         Self::HealCarriesRenewalBallot,
         Self::ReleaseMatchesTenure,
         Self::ReclaimFoldsIntoFloor,

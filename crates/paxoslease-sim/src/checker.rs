@@ -24,7 +24,7 @@ pub enum Check {
     PromisesKept = 1 << 2,
     /// Nor across restarts.
     PromisesSurvive = 1 << 3,
-    /// No acceptor replaces another tenure's live lease.
+    /// No acceptor replaces another tenure's live lease, unless a higher tenure was granted.
     ForeignLeaseKept = 1 << 4,
     /// A fresh grant's fence is above all before; a renewal's is not below.
     FencesRise = 1 << 5,
@@ -271,6 +271,7 @@ impl Checker {
             if let Some((other, until)) = before.lease
                 && other != tenure
                 && until > now
+                && !self.is_below_a_grant(name, other, tenure)
                 && !self.may_be_over(node, name, other)
             {
                 self.broken(now, Check::ForeignLeaseKept, || {
@@ -279,6 +280,11 @@ impl Checker {
             }
         }
         self.check_backing(now, name);
+    }
+
+    /// Whether a Heal may have replaced a live lease (A5): by a higher tenure that was granted.
+    fn is_below_a_grant(&self, name: usize, replaced: Tenure, by: Tenure) -> bool {
+        replaced < by && by.fence() <= self.names[name].highest_fence
     }
 
     /// Whether a live lease may have ended within one event, so that what was stored in between
@@ -405,5 +411,24 @@ mod tests {
         checker.ended(stop_at, 0, true);
         checker.started(start_at, 0, &[lost]);
         assert_eq!(checker.violations(), [], "a crash forgets");
+    }
+
+    #[test]
+    fn a_live_lease_is_replaced_only_by_a_higher_tenure_that_was_granted() {
+        let tenure = |counter: u64| Tenure::from_fence(counter << 10 | 1).expect("a tenure");
+        for (by, granted, expected) in [(7, None, 1), (7, Some(7), 0), (4, Some(4), 1)] {
+            let checks = Checks::only(&[Check::ForeignLeaseKept]);
+            let mut checker = Checker::new(checks, 3, 3, 1);
+            let stored = |counter| Stored {
+                promised: tenure(9).ballot(),
+                lease: Some((tenure(counter), TrueTime(100))),
+            };
+            checker.stores(TrueTime(1), 1, 0, stored(5));
+            if let Some(counter) = granted {
+                checker.granted(TrueTime(2), 0, tenure(counter), true);
+            }
+            checker.stores(TrueTime(3), 1, 0, stored(by));
+            assert_eq!(checker.violations().len(), expected, "by {by}, granted {granted:?}");
+        }
     }
 }

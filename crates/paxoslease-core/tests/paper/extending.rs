@@ -171,9 +171,10 @@ fn an_extension_is_no_longer_than_m() {
     assert_eq!(cell.tell(1, 2, Message::Request(request)), Err(Refusal::TtlTooLong));
 }
 
-/// Section 6, A5: a Heal gives nothing back where another tenure lives or a higher was promised.
+/// Section 6, A5: a Heal gives nothing back where a higher tenure lives or a higher ballot was
+/// promised. A lower tenure is over for good, so its record gives way.
 #[test]
-fn healing_never_displaces_another_lease_or_a_higher_promise() {
+fn healing_displaces_a_lower_tenure_but_no_higher_one_and_no_higher_promise() {
     let mut cell = TestCell::new(3, 0);
     cell.ask(1, 2, propose(ballot(5, 2))).expect("accepted");
     cell.ask(2, 2, prepare(ballot(9, 2))).expect("promised");
@@ -183,4 +184,7 @@ fn healing_never_displaces_another_lease_or_a_higher_promise() {
         assert!(healed.is_none(), "a Heal has no answer");
         assert_eq!(cell.register(id), before);
     }
+    cell.ask(1, 3, cell::heal(tenure(6, 3), ballot(7, 3)));
+    assert_eq!(cell.live(1), Some(tenure(6, 3)));
+    assert_eq!(cell.register(1).promised, ballot(7, 3));
 }
