@@ -7,6 +7,7 @@
 
 mod disk;
 mod error;
+mod files;
 #[cfg(any(test, feature = "test-util"))]
 #[cfg_attr(not(test), expect(dead_code, reason = "only tests make it fail"))]
 mod memory;
@@ -22,9 +23,10 @@ use std::path::Path;
 use paxoslease_core::{NodeId, Record, Snapshot};
 use paxoslease_wire::{SnapshotReader, SnapshotWriter, decode_record, encode_record};
 
-use disk::FsDisk;
+use disk::FolderDisk;
 pub(crate) use disk::{DataFile, Disk};
 pub use error::StableError;
+use files::OsFiles;
 #[cfg(test)]
 pub(crate) use memory::Fault;
 #[cfg(any(test, feature = "test-util"))]
@@ -55,7 +57,7 @@ pub(crate) struct Folder {
 impl Folder {
     /// Opens a folder on a real disk, or creates it, and locks it.
     pub(crate) fn open(path: &Path, node: NodeId) -> Result<Self, StableError> {
-        Ok(Self::on(FsDisk::open(path, node)?, node))
+        Ok(Self::on(FolderDisk::open(OsFiles, path, node)?, node))
     }
 
     /// A folder on any disk.

@@ -4,15 +4,15 @@
 //! returns an error has happened whole or not at all. Deliberately lacks the rules of what is
 //! written when: those are `Folder`'s, the same for every disk.
 
-use std::fs::{DirBuilder, File, TryLockError};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::fs::TryLockError;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf, absolute};
 use std::process;
 
 use paxoslease_core::NodeId;
 
 use super::StableError;
+use super::files::Files;
 
 /// The files of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -60,40 +60,40 @@ pub(crate) trait Disk: Send {
 
 const LOCK: &str = "lock";
 
-/// A folder on a real disk. The lock lasts as long as this value.
-#[derive(Debug)]
-pub(crate) struct FsDisk {
+/// A folder of a file system. The lock lasts as long as this value.
+pub(crate) struct FolderDisk<F: Files> {
+    files: F,
     path: PathBuf,
     /// For syncing the folder itself.
-    folder: File,
+    folder: F::File,
     /// The locked file. Its content is the mark: empty until a record was written.
-    lock: File,
+    lock: F::File,
     node: NodeId,
 }
 
-impl FsDisk {
+impl<F: Files> FolderDisk<F> {
     /// Opens a folder, or creates it, and locks it.
-    pub(crate) fn open(path: &Path, node: NodeId) -> Result<Self, StableError> {
+    pub(crate) fn open(files: F, path: &Path, node: NodeId) -> Result<Self, StableError> {
         let failed = |doing, path: &Path| {
             let path = path.to_owned();
             move |source| StableError::Io { doing, path, source }
         };
         let path = absolute(path).map_err(failed("find", path))?;
-        create_folder(&path).map_err(failed("create the data folder", &path))?;
-        let folder = File::open(&path).map_err(failed("open the data folder", &path))?;
+        create_folder(&files, &path).map_err(failed("create the data folder", &path))?;
+        let folder = files.open_folder(&path).map_err(failed("open the data folder", &path))?;
         let lock_path = path.join(LOCK);
-        let lock = open_private(&lock_path, false).map_err(failed("open", &lock_path))?;
-        lock.try_lock().map_err(|error| match error {
+        let lock = files.open(&lock_path).map_err(failed("open", &lock_path))?;
+        files.try_lock(&lock).map_err(|error| match error {
             TryLockError::WouldBlock => {
-                StableError::Locked { path: path.clone(), pid: pid_in(&lock) }
+                StableError::Locked { path: path.clone(), pid: pid_in(&files, &lock_path) }
             }
             TryLockError::Error(source) => failed("lock", &lock_path)(source),
         })?;
-        let mut disk = Self { path, folder, lock, node };
+        let mut disk = Self { files, path, folder, lock, node };
         // Left behind by a write that a crash cut short; worth nothing.
         for file in DataFile::ALL {
             let path = disk.temporary(file);
-            remove_if_there(&path).map_err(failed("remove", &path))?;
+            disk.remove_if_there(&path).map_err(failed("remove", &path))?;
         }
         if disk.is_marked().map_err(failed("read", &lock_path))? {
             disk.write_mark().map_err(failed("write", &lock_path))?;
@@ -105,18 +105,25 @@ impl FsDisk {
         self.path.join(file.name()).with_extension("tmp")
     }
 
+    fn remove_if_there(&self, path: &Path) -> io::Result<()> {
+        match self.files.unlink(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Always the same length, and written over what is there: a crash in between cannot leave the
     /// file empty, and only its being empty has a meaning to the program.
     fn write_mark(&mut self) -> io::Result<()> {
         let text =
             format!("PaxosLease node {:<4} process {:<10}\n", self.node.get(), process::id());
-        self.lock.write_all_at(text.as_bytes(), 0)
+        self.files.overwrite(&self.lock, text.as_bytes())
     }
 }
 
-impl Disk for FsDisk {
+impl<F: Files> Disk for FolderDisk<F> {
     fn read(&self, file: DataFile) -> io::Result<Option<Vec<u8>>> {
-        match std::fs::read(self.path(file)) {
+        match self.files.read(&self.path(file)) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -127,33 +134,33 @@ impl Disk for FsDisk {
         let temporary = self.temporary(file);
         // A sync that failed once may succeed the next time without having written anything. So a
         // retry always begins with a new file.
-        let outcome = remove_if_there(&temporary).and_then(|()| {
-            let mut new = open_private(&temporary, true)?;
+        let outcome = self.remove_if_there(&temporary).and_then(|()| {
+            let mut new = self.files.create(&temporary)?;
             fill(&mut new)?;
-            new.sync_all()?;
-            std::fs::rename(&temporary, self.path(file))
+            self.files.sync(&new)?;
+            self.files.rename(&temporary, &self.path(file))
         });
         if let Err(error) = outcome {
             // It may hold space that the next attempt needs. What stays is removed at open.
-            let _ = remove_if_there(&temporary);
+            let _ = self.remove_if_there(&temporary);
             return Err(error);
         }
-        self.folder.sync_all()
+        self.files.sync(&self.folder)
     }
 
     fn remove(&mut self, file: DataFile) -> io::Result<()> {
-        remove_if_there(&self.path(file))?;
-        self.folder.sync_all()
+        self.remove_if_there(&self.path(file))?;
+        self.files.sync(&self.folder)
     }
 
     fn is_marked(&self) -> io::Result<bool> {
-        Ok(self.lock.metadata()?.len() > 0)
+        Ok(self.files.len(&self.lock)? > 0)
     }
 
     fn mark(&mut self) -> io::Result<()> {
         self.write_mark()?;
-        self.lock.sync_all()?;
-        self.folder.sync_all()
+        self.files.sync(&self.lock)?;
+        self.files.sync(&self.folder)
     }
 
     fn path(&self, file: DataFile) -> PathBuf {
@@ -161,35 +168,21 @@ impl Disk for FsDisk {
     }
 }
 
-/// Creates a folder for this user alone, and makes every new level of its path durable: a record
-/// in a folder that a power cut undoes is no record.
-fn create_folder(path: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> = path.ancestors().take_while(|level| !level.exists()).collect();
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+/// Creates a folder, and makes every new level of its path durable: a record in a folder that a
+/// power cut undoes is no record.
+fn create_folder(files: &impl Files, path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|level| !files.exists(level)).collect();
+    files.create_folder(path)?;
     for level in missing {
         if let Some(parent) = level.parent() {
-            File::open(parent)?.sync_all()?;
+            files.sync(&files.open_folder(parent)?)?;
         }
     }
     Ok(())
 }
 
-fn open_private(path: &Path, new: bool) -> io::Result<File> {
-    let mut options = File::options();
-    options.read(true).write(true).create(true).create_new(new).truncate(false).mode(0o600);
-    options.open(path)
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 /// The process that marked the file last, as far as that is legible.
-fn pid_in(mut lock: &File) -> Option<u32> {
-    let mut text = String::new();
-    lock.read_to_string(&mut text).ok()?;
+fn pid_in(files: &impl Files, lock: &Path) -> Option<u32> {
+    let text = String::from_utf8(files.read(lock).ok()?).ok()?;
     text.split_whitespace().skip_while(|word| *word != "process").nth(1)?.parse().ok()
 }

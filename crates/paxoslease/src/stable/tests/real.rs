@@ -116,7 +116,7 @@ fn what_an_interrupted_write_left_is_removed_and_never_read() {
 #[test]
 fn a_write_that_fails_half_way_leaves_the_old_file_and_no_other() {
     let place = Place::new();
-    let mut disk = FsDisk::open(&place.0, node(1)).expect("opens");
+    let mut disk = FolderDisk::open(OsFiles, &place.0, node(1)).expect("opens");
     let all = |bytes: &'static [u8]| move |file: &mut dyn io::Write| file.write_all(bytes);
     disk.replace(DataFile::Record, &mut all(b"old")).expect("room");
     let failed = disk.replace(DataFile::Record, &mut |file| {

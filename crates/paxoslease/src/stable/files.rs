@@ -1,0 +1,107 @@
+//! The few calls of a file system that a data folder is made of.
+//!
+//! Owns no rule: what is called in which order is `FolderDisk`'s. It is a trait so that the same
+//! order runs in tests against files that lose at a power failure whatever was not synced.
+
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// A file system. Only what [`Self::sync`] confirmed is durable: the content of a file once the
+/// file is synced, a name that was created, renamed or removed once its folder is.
+pub(crate) trait Files: Send {
+    /// An open file or folder.
+    type File: Write + Send;
+
+    fn exists(&self, path: &Path) -> bool;
+
+    /// Creates a folder for this user alone, and the missing ones above it.
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
+
+    fn open_folder(&self, path: &Path) -> io::Result<Self::File>;
+
+    /// Creates a file for this user alone. Fails if there is one.
+    fn create(&self, path: &Path) -> io::Result<Self::File>;
+
+    /// Opens a file, or creates it for this user alone.
+    fn open(&self, path: &Path) -> io::Result<Self::File>;
+
+    /// Keeps other processes from locking the file for as long as it stays open.
+    fn try_lock(&self, file: &Self::File) -> Result<(), TryLockError>;
+
+    fn len(&self, file: &Self::File) -> io::Result<u64>;
+
+    /// Writes over the first bytes of a file, and leaves the rest.
+    fn overwrite(&self, file: &Self::File, bytes: &[u8]) -> io::Result<()>;
+
+    fn sync(&self, file: &Self::File) -> io::Result<()>;
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    fn unlink(&self, path: &Path) -> io::Result<()>;
+}
+
+/// The files of the operating system.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OsFiles;
+
+fn open_private(path: &Path, new: bool) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).create_new(new).truncate(false).mode(0o600);
+    options.open(path)
+}
+
+impl Files for OsFiles {
+    type File = File;
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)
+    }
+
+    fn open_folder(&self, path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<File> {
+        open_private(path, true)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<File> {
+        open_private(path, false)
+    }
+
+    fn try_lock(&self, file: &File) -> Result<(), TryLockError> {
+        file.try_lock()
+    }
+
+    fn len(&self, file: &File) -> io::Result<u64> {
+        Ok(file.metadata()?.len())
+    }
+
+    fn overwrite(&self, file: &File, bytes: &[u8]) -> io::Result<()> {
+        file.write_all_at(bytes, 0)
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+}
