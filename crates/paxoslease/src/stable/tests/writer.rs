@@ -38,12 +38,17 @@ impl Disk for Gate {
     }
 }
 
+/// How long a test waits for what must come: far longer than a busy machine takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A test that fails drops the channels first, so that the thread does not wait for a verdict for
+/// ever, nor the test for the thread.
 struct Scene {
-    writer: RecordWriter,
-    disk: MemoryDisk,
     shown: Receiver<Record>,
     verdicts: Sender<io::Result<()>>,
     written: Receiver<(usize, Record)>,
+    disk: MemoryDisk,
+    writer: RecordWriter,
 }
 
 impl Scene {
@@ -58,12 +63,12 @@ impl Scene {
         });
         let folder = Folder::on(gate, node(1));
         let writer = RecordWriter::spawn(folder, shards, start, on_written).expect("a thread");
-        Self { writer, disk, shown, verdicts, written }
+        Self { shown, verdicts, written, disk, writer }
     }
 
     /// What the thread is about to write.
     fn shown(&self) -> Record {
-        self.shown.recv().expect("thread runs")
+        self.shown.recv_timeout(PATIENCE).expect("there is something to write")
     }
 
     fn allow(&self) {
@@ -71,7 +76,7 @@ impl Scene {
     }
 
     fn answers<const N: usize>(&self) -> [(usize, Record); N] {
-        std::array::from_fn(|_| self.written.recv().expect("thread runs"))
+        std::array::from_fn(|_| self.written.recv_timeout(PATIENCE).expect("a shard is answered"))
     }
 }
 
@@ -210,7 +215,7 @@ fn shards_of_one_node_never_go_by_more_than_is_on_disk() {
         if granted == shards.len() {
             break;
         }
-        let (index, record) = written.recv().expect("thread runs");
+        let (index, record) = written.recv_timeout(PATIENCE).expect("a shard is answered");
         shards[index].record_written(Instant::ZERO, record);
         if let Some(ttl) = wanted[index].take() {
             acquire(&mut shards[index], "a", ttl);
