@@ -27,8 +27,6 @@ use disk::FolderDisk;
 pub(crate) use disk::{DataFile, Disk};
 pub use error::StableError;
 use files::OsFiles;
-#[cfg(test)]
-pub(crate) use memory::Fault;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) use memory::MemoryDisk;
 #[cfg(any(test, feature = "test-util"))]

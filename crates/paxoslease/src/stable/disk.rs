@@ -68,6 +68,8 @@ pub(crate) struct FolderDisk<F: Files> {
     folder: F::File,
     /// The locked file. Its content is the mark: empty until a record was written.
     lock: F::File,
+    /// Whether the mark is durable.
+    marked: bool,
     node: NodeId,
 }
 
@@ -89,14 +91,16 @@ impl<F: Files> FolderDisk<F> {
             }
             TryLockError::Error(source) => failed("lock", &lock_path)(source),
         })?;
-        let mut disk = Self { files, path, folder, lock, node };
+        let marked = false;
+        let mut disk = Self { files, path, folder, lock, marked, node };
         // Left behind by a write that a crash cut short; worth nothing.
         for file in DataFile::ALL {
             let path = disk.temporary(file);
             disk.remove_if_there(&path).map_err(failed("remove", &path))?;
         }
-        if disk.is_marked().map_err(failed("read", &lock_path))? {
-            disk.write_mark().map_err(failed("write", &lock_path))?;
+        // Names this process, and makes durable what one that was killed may have left unsynced.
+        if disk.files.len(&disk.lock).map_err(failed("read", &lock_path))? > 0 {
+            disk.mark().map_err(failed("write", &lock_path))?;
         }
         Ok(disk)
     }
@@ -110,14 +114,6 @@ impl<F: Files> FolderDisk<F> {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
-    }
-
-    /// Always the same length, and written over what is there: a crash in between cannot leave the
-    /// file empty, and only its being empty has a meaning to the program.
-    fn write_mark(&mut self) -> io::Result<()> {
-        let text =
-            format!("PaxosLease node {:<4} process {:<10}\n", self.node.get(), process::id());
-        self.files.overwrite(&self.lock, text.as_bytes())
     }
 }
 
@@ -154,13 +150,19 @@ impl<F: Files> Disk for FolderDisk<F> {
     }
 
     fn is_marked(&self) -> io::Result<bool> {
-        Ok(self.files.len(&self.lock)? > 0)
+        Ok(self.marked)
     }
 
     fn mark(&mut self) -> io::Result<()> {
-        self.write_mark()?;
+        // Always the same length, and written over what is there: a crash in between cannot leave
+        // the file empty, and only its being empty has a meaning to the program.
+        let text =
+            format!("PaxosLease node {:<4} process {:<10}\n", self.node.get(), process::id());
+        self.files.overwrite(&self.lock, text.as_bytes())?;
+        // Its name is durable: the record that this mark tells of was written before.
         self.files.sync(&self.lock)?;
-        self.files.sync(&self.folder)
+        self.marked = true;
+        Ok(())
     }
 
     fn path(&self, file: DataFile) -> PathBuf {
@@ -168,14 +170,18 @@ impl<F: Files> Disk for FolderDisk<F> {
     }
 }
 
-/// Creates a folder, and makes every new level of its path durable: a record in a folder that a
-/// power cut undoes is no record.
+/// Creates a folder, and makes its path durable: a record in a folder that a power failure undoes
+/// is lost.
 fn create_folder(files: &impl Files, path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|level| !files.exists(level)).collect();
     files.create_folder(path)?;
-    for level in missing {
-        if let Some(parent) = level.parent() {
-            files.sync(&files.open_folder(parent)?)?;
+    for level in path.ancestors() {
+        let Some(parent) = level.parent() else { break };
+        let synced = files.open_folder(parent).and_then(|parent| files.sync(&parent));
+        // A process that was killed may have left a level unsynced. But this one need not be
+        // allowed to read folders that it did not create.
+        if missing.contains(&level) {
+            synced?;
         }
     }
     Ok(())

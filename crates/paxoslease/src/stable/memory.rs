@@ -2,7 +2,7 @@
 //! when told to.
 //!
 //! A crash is to forget the node and open the disk again. Like every [`Disk`] it keeps what was
-//! confirmed; whether an operation that failed took effect is for the test to say.
+//! confirmed. What a real one loses at a power failure is tried in `tests/power.rs`.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -20,31 +20,18 @@ struct State {
     files: BTreeMap<DataFile, Vec<u8>>,
     marked: bool,
     writes: u64,
-    fault: Option<Fault>,
-}
-
-/// From when on every change fails, and how.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fault {
-    /// How many changes still succeed.
-    pub(crate) after: u64,
-    /// The error.
-    pub(crate) kind: ErrorKind,
-    /// Whether the first change to fail happens all the same: a rename that was done, and then
-    /// could not be synced.
-    pub(crate) takes_effect: bool,
+    fault: Option<ErrorKind>,
 }
 
 impl MemoryDisk {
-    /// Fails from now on, or with `None` no longer.
-    pub(crate) fn set_fault(&self, fault: Option<Fault>) {
+    /// Makes every change fail from now on, without effect; with `None` no longer.
+    pub(crate) fn set_fault(&self, fault: Option<ErrorKind>) {
         self.state().fault = fault;
     }
 
     /// No space is left, or there is again.
     pub(crate) fn set_full(&self, full: bool) {
-        let fault = Fault { after: 0, kind: ErrorKind::StorageFull, takes_effect: false };
-        self.set_fault(full.then_some(fault));
+        self.set_fault(full.then_some(ErrorKind::StorageFull));
     }
 
     /// How many times a file was replaced.
@@ -67,19 +54,9 @@ impl MemoryDisk {
 
     fn change(&mut self, change: impl FnOnce(&mut State)) -> io::Result<()> {
         let state = &mut *self.state();
-        match &mut state.fault {
+        match state.fault {
             None => change(state),
-            Some(fault) if fault.after > 0 => {
-                fault.after -= 1;
-                change(state);
-            }
-            Some(fault) => {
-                let kind = fault.kind;
-                if std::mem::take(&mut fault.takes_effect) {
-                    change(state);
-                }
-                return Err(kind.into());
-            }
+            Some(kind) => return Err(kind.into()),
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What must be true of a data folder, whatever disk it is on; a real one where that matters.
 
+mod power;
 mod real;
 mod writer;
 
@@ -230,8 +231,7 @@ fn a_snapshot_that_cannot_be_removed_is_not_used() {
     let disk = MemoryDisk::default();
     let stopped = holding(&disk, &["a"]).stop(Instant::ZERO);
     on(&disk).write_snapshot(&[stopped]).expect("room");
-    let kind = ErrorKind::ReadOnlyFilesystem;
-    disk.set_fault(Some(Fault { after: 0, kind, takes_effect: false }));
+    disk.set_fault(Some(ErrorKind::ReadOnlyFilesystem));
     assert!(matches!(on(&disk).start(PLAIN), Err(StableError::Io { .. })));
 }
 
@@ -246,39 +246,6 @@ fn a_full_disk_keeps_the_record_it_has() {
     assert!(on(&disk).write_snapshot(&[stopped]).is_err());
     disk.set_full(false);
     assert_eq!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(record(5, 100)));
-}
-
-/// Whatever a power cut interrupts, the next start is neither refused nor goes by less than was
-/// confirmed, and no snapshot comes back.
-#[test]
-fn a_power_cut_at_any_moment_leaves_a_folder_to_start_from() {
-    for (after, takes_effect) in (0..12).flat_map(|after| [(after, false), (after, true)]) {
-        let disk = MemoryDisk::default();
-        disk.set_fault(Some(Fault { after, kind: ErrorKind::Other, takes_effect }));
-        let (mut confirmed, mut used) = (None, 0);
-        let mut live = |life: u64| -> Option<()> {
-            let mut folder = on(&disk);
-            let start = folder.start(PLAIN).ok()?;
-            used += u64::from(matches!(start, Startup::Snapshot(..)));
-            folder.write_record(record(life, 100)).ok()?;
-            confirmed = Some(life);
-            let empty = start.shard(config(), Instant::ZERO, |_| true);
-            let stopped = empty.stop(Instant::ZERO.after(Duration::from_secs(70)));
-            folder.write_snapshot(&[stopped]).ok().map(|_| ())
-        };
-        let lives = (1..=4).take_while(|life| live(*life).is_some()).count() as u64;
-        disk.set_fault(None);
-        let next = on(&disk).start(PLAIN).expect("never refused");
-        used += u64::from(matches!(next, Startup::Snapshot(..)));
-        let found = next.record().map(|record| record.ballot_ceiling);
-        assert!(confirmed.is_none() || found >= confirmed, "{after} {takes_effect} {next:?}");
-        // The last one may have been written by a stop that failed.
-        assert!(used <= lives + u64::from(takes_effect), "{after} {takes_effect}");
-        assert!(matches!(
-            on(&disk).start(PLAIN).expect("never refused"),
-            Startup::Crash(_) | Startup::NoRecord { .. }
-        ));
-    }
 }
 
 #[test]
