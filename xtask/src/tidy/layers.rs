@@ -16,6 +16,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "paxoslease-core", below: &[], pure: true },
     Layer { name: "paxoslease-wire", below: &["paxoslease-core"], pure: true },
     Layer { name: "paxoslease-clock", below: &["paxoslease-core"], pure: false },
+    Layer { name: "paxoslease-trace", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
     Layer { name: "paxoslease-check", below: &["paxoslease-core"], pure: true },
     Layer { name: "paxoslease-sim", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
     // The simulator's checkers judge the node's own tests.
@@ -34,8 +35,11 @@ const LAYERS: &[Layer] = &[
     Layer { name: "xtask", below: &[], pure: false },
 ];
 
+// Only with the feature of that name.
+const TRACE: &str = "paxoslease-trace";
+
 const BELOW_THE_NODE: &[&str] =
-    &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-sim"];
+    &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-sim", TRACE];
 
 const BELOW_THE_CLIENT: &[&str] = &["paxoslease-core", "paxoslease-clock", "paxoslease-wire"];
 
@@ -53,6 +57,7 @@ const BELOW_CHAOS: &[&str] = &[
     "paxoslease",
     "paxoslease-client",
     "paxoslease-bench",
+    TRACE,
 ];
 
 const EVERY_LIBRARY: &[&str] = &[

@@ -1,0 +1,201 @@
+//! Every way into the core's [`Shard`], as a value that can be written down and done again.
+
+use std::time::Duration;
+
+use paxoslease_core::{
+    Acquire, CommandError, Event, Holder, Instant, MemberSet, Message, Name, NodeId, Record,
+    Refusal, Shard, Tenure, Token, Transmit, Ttl,
+};
+use paxoslease_wire::{FrameReader, FrameWriter};
+use serde::{Deserialize, Serialize};
+
+/// One input.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Input {
+    Acquire {
+        token: u64,
+        name: String,
+        holder: String,
+        ttl: Duration,
+        wait: Duration,
+    },
+    Abandon {
+        token: u64,
+        name: String,
+    },
+    Renew {
+        token: u64,
+        name: String,
+        holder: String,
+        tenure: u64,
+        ttl: Duration,
+    },
+    Release {
+        token: u64,
+        name: String,
+        tenure: u64,
+        patience: Duration,
+    },
+    Inspect {
+        token: u64,
+        name: String,
+    },
+    /// The message as a frame of its own, in hexadecimal digits.
+    Message {
+        from: u16,
+        frame: String,
+    },
+    Timeout,
+    Sweep {
+        slots_max: u32,
+    },
+    KeepUp {
+        slots_max: u32,
+    },
+    Written {
+        ballot_ceiling: u64,
+        lease_ceiling: Option<u32>,
+    },
+    Watched(bool),
+    Learners(Vec<u16>),
+    Reachable(Vec<u16>),
+    LookAgain,
+    RoundTrip(Duration),
+    Counter(u64),
+}
+
+/// What a call returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Returned {
+    Nothing,
+    Asked(Result<(), CommandError>),
+    WasOpen(bool),
+    Handled(Result<(), Refusal>),
+}
+
+/// Everything one input led to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Done {
+    pub(crate) returned: Returned,
+    pub(crate) transmits: Vec<Transmit>,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Done {
+    pub(crate) fn drain(shard: &mut Shard, returned: Returned) -> Self {
+        let transmits = std::iter::from_fn(|| shard.poll_transmit()).collect();
+        let events = std::iter::from_fn(|| shard.poll_event()).collect();
+        Self { returned, transmits, events }
+    }
+
+    /// As it stands in a trace. An input that led to nothing has nothing to say.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        let returned = match self.returned {
+            Returned::Nothing | Returned::Asked(Ok(())) | Returned::Handled(Ok(())) => None,
+            other => Some(format!("{other:?}")),
+        };
+        let transmits = self.transmits.iter().map(|transmit| format!("{transmit:?}"));
+        let events = self.events.iter().map(|event| format!("{event:?}"));
+        returned.into_iter().chain(transmits).chain(events).collect()
+    }
+}
+
+impl Input {
+    pub(crate) fn message(from: NodeId, message: &Message<'_>) -> Self {
+        let mut writer = FrameWriter::new(from);
+        assert!(writer.push(message), "an empty frame has room for any message");
+        let digits = writer.finish(0).iter().map(|byte| format!("{byte:02x}"));
+        Self::Message { from: from.get(), frame: digits.collect() }
+    }
+
+    pub(crate) fn written(record: Record) -> Self {
+        Self::Written {
+            ballot_ceiling: record.ballot_ceiling,
+            lease_ceiling: record.lease_ceiling.map(Ttl::as_millis),
+        }
+    }
+
+    /// The frame of a message, as bytes; `None` for other inputs and digits that are none.
+    pub(crate) fn frame(&self) -> Option<(NodeId, Vec<u8>)> {
+        let Self::Message { from, frame } = self else { return None };
+        let digit = |at: usize| u8::from_str_radix(frame.get(at..at + 2)?, 16).ok();
+        let bytes = (0..frame.len()).step_by(2).map(digit).collect::<Option<_>>()?;
+        Some((NodeId::new(*from)?, bytes))
+    }
+
+    /// Gives it to a shard and takes everything that comes out. `None` when it makes no sense: a
+    /// trace that was damaged, or written by another version.
+    pub(crate) fn apply(&self, shard: &mut Shard, now: Instant) -> Option<Done> {
+        let returned = self.call(shard, now)?;
+        Some(Done::drain(shard, returned))
+    }
+
+    fn call(&self, shard: &mut Shard, now: Instant) -> Option<Returned> {
+        let asked = match self {
+            Self::Acquire { token, name, holder, ttl, wait } => {
+                let (token, name, holder) =
+                    (Token(*token), Name::new(name).ok()?, Holder::new(holder).ok()?);
+                shard.acquire(now, Acquire { token, name, holder, ttl: *ttl, wait: *wait })
+            }
+            Self::Renew { token, name, holder, tenure, ttl } => {
+                let texts = (Name::new(name).ok()?, Holder::new(holder).ok()?);
+                shard.renew(now, Token(*token), texts, Tenure::from_fence(*tenure)?, *ttl)
+            }
+            Self::Release { token, name, tenure, patience } => {
+                let (name, tenure) = (Name::new(name).ok()?, Tenure::from_fence(*tenure)?);
+                shard.release(now, Token(*token), name, tenure, *patience)
+            }
+            Self::Inspect { token, name } => {
+                shard.inspect(now, Token(*token), Name::new(name).ok()?)
+            }
+            Self::Abandon { token, name } => {
+                let was_open = shard.abandon(now, Name::new(name).ok()?, Token(*token));
+                return Some(Returned::WasOpen(was_open));
+            }
+            Self::Message { .. } => {
+                let (from, frame) = self.frame()?;
+                let message = FrameReader::new(&frame).ok()?.next()?.ok()?;
+                return Some(Returned::Handled(shard.handle_message(now, from, message)));
+            }
+            other => {
+                other.tell(shard, now)?;
+                return Some(Returned::Nothing);
+            }
+        };
+        Some(Returned::Asked(asked))
+    }
+
+    /// The inputs that return nothing.
+    fn tell(&self, shard: &mut Shard, now: Instant) -> Option<()> {
+        let nodes = |ids: &[u16]| ids.iter().map(|id| NodeId::new(*id)).collect::<Option<Vec<_>>>();
+        match self {
+            Self::Timeout => shard.handle_timeout(now),
+            Self::Sweep { slots_max } => shard.sweep(now, *slots_max),
+            Self::KeepUp { slots_max } => shard.keep_up(now, *slots_max),
+            Self::Written { ballot_ceiling, lease_ceiling } => {
+                let record = Record {
+                    ballot_ceiling: *ballot_ceiling,
+                    lease_ceiling: lease_ceiling.and_then(Ttl::from_millis),
+                };
+                shard.record_written(now, record);
+            }
+            Self::Watched(watched) => shard.set_watched(*watched),
+            Self::Learners(ids) => shard.set_learners(nodes(ids)?),
+            Self::Reachable(ids) => {
+                let cell = shard.config().cell;
+                let members = nodes(ids)?.into_iter().filter_map(|node| cell.member(node));
+                shard.set_reachable(now, members.fold(MemberSet::EMPTY, MemberSet::with));
+            }
+            Self::LookAgain => shard.look_again(now),
+            Self::RoundTrip(longest) => shard.set_round_trip(*longest),
+            Self::Counter(counter) => shard.observe_counter(*counter),
+            Self::Acquire { .. }
+            | Self::Renew { .. }
+            | Self::Release { .. }
+            | Self::Inspect { .. }
+            | Self::Abandon { .. }
+            | Self::Message { .. } => unreachable!("these return something"),
+        }
+        Some(())
+    }
+}

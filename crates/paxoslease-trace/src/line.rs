@@ -1,0 +1,272 @@
+//! The lines of a trace: how a shard began, its steps, how it ended.
+
+use std::time::Duration;
+
+use paxoslease_core::{
+    Cell, Config, Drift, Instant, Limits, Name, NodeId, Record, Rule, Rules, Shard, SnapshotLease,
+    Start, Tenure, Ttl,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::input::Input;
+
+/// One line.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Line {
+    /// The first.
+    Begin(Box<Begin>),
+    /// One input and what it led to.
+    Step(Step),
+    /// The node stopped cleanly; `leases` is how many it left in a snapshot, if it may leave one.
+    Stop {
+        /// When.
+        now: u64,
+        /// How many leases.
+        leases: Option<usize>,
+    },
+    /// The trace reached its bound. The node ran on.
+    Full,
+}
+
+/// One input and what it led to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// The shard's own clock, in nanoseconds.
+    pub now: u64,
+    pub(crate) input: Input,
+    /// What came out, as the core's types show themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub out: Vec<String>,
+}
+
+/// How a shard began.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Begin {
+    /// The node.
+    pub node: u16,
+    /// Which of its shards.
+    pub shard: u16,
+    /// The shard's own clock, in nanoseconds.
+    pub now: u64,
+    /// How many parts per million the own clock runs too fast, as far as the test knows.
+    pub clock_ppm: i64,
+    /// From what it began.
+    pub beginning: Beginning,
+    settings: Settings,
+}
+
+/// From what a shard began: the core's [`Start`], or a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "these are the fields of the core's `Start`")]
+pub enum Beginning {
+    NewCell { counter: u64, disk: bool },
+    Crash { ballot_ceiling: u64, lease_ceiling: Option<u32> },
+    NoRecord { counter: u64, longest: u32, disk: bool },
+    Snapshot { ballot_ceiling: u64, lease_ceiling: Option<u32>, leases: Vec<Lease> },
+}
+
+/// A lease of a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lease {
+    pub(crate) name: String,
+    holder: String,
+    pub(crate) tenure: u64,
+    pub(crate) remaining: u32,
+}
+
+/// The core's [`Config`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Settings {
+    members: Vec<u16>,
+    max_lease: u32,
+    drift_ppm: u32,
+    granularity: Duration,
+    seed: u64,
+    direct_rounds: bool,
+    timeouts: [Duration; 3],
+    backoff: [Duration; 2],
+    stagger_max: Duration,
+    reclaim_after: Duration,
+    limits: [usize; 5],
+    rule_off: Option<String>,
+}
+
+impl From<Start> for Beginning {
+    fn from(start: Start) -> Self {
+        match start {
+            Start::NewCell { counter, disk } => Self::NewCell { counter, disk },
+            Start::Crash(Record { ballot_ceiling, lease_ceiling }) => {
+                Self::Crash { ballot_ceiling, lease_ceiling: lease_ceiling.map(Ttl::as_millis) }
+            }
+            Start::NoRecord { counter, longest, disk } => {
+                Self::NoRecord { counter, longest: longest.as_millis(), disk }
+            }
+        }
+    }
+}
+
+impl Beginning {
+    /// R4, with the leases that a shard began with.
+    #[must_use]
+    pub fn snapshot(record: Record, shard: &Shard, now: Instant) -> Self {
+        let (leases, _) = shard.leases(now, 0, u32::MAX);
+        let lease = |seen: paxoslease_core::Sighting| Lease {
+            name: seen.label.name().to_string(),
+            holder: seen.label.holder().to_string(),
+            tenure: seen.tenure.fence(),
+            remaining: seen.remaining.as_millis(),
+        };
+        Self::Snapshot {
+            ballot_ceiling: record.ballot_ceiling,
+            lease_ceiling: record.lease_ceiling.map(Ttl::as_millis),
+            leases: leases.map(lease).collect(),
+        }
+    }
+
+    /// The record that the shard began with; `None` without a disk.
+    pub(crate) fn record(&self) -> Option<Record> {
+        let record = |ballot_ceiling, lease: Option<u32>| {
+            Some(Record { ballot_ceiling, lease_ceiling: lease.and_then(Ttl::from_millis) })
+        };
+        match *self {
+            Self::NewCell { disk: false, .. } | Self::NoRecord { disk: false, .. } => None,
+            Self::NewCell { counter, disk: true } => record(counter, None),
+            Self::NoRecord { counter, longest, disk: true } => record(counter, Some(longest)),
+            Self::Crash { ballot_ceiling, lease_ceiling }
+            | Self::Snapshot { ballot_ceiling, lease_ceiling, .. } => {
+                record(ballot_ceiling, lease_ceiling)
+            }
+        }
+    }
+
+    /// Where ballots begin.
+    pub(crate) fn counter(&self) -> u64 {
+        match *self {
+            Self::NewCell { counter, .. } | Self::NoRecord { counter, .. } => counter,
+            Self::Crash { ballot_ceiling, .. } | Self::Snapshot { ballot_ceiling, .. } => {
+                ballot_ceiling
+            }
+        }
+    }
+
+    /// R3: the longest lease that may be out and is not known any more.
+    pub(crate) fn longest_lost(&self) -> Duration {
+        let millis = match *self {
+            Self::NewCell { .. } | Self::Snapshot { .. } => 0,
+            Self::Crash { lease_ceiling, .. } => lease_ceiling.unwrap_or(0),
+            Self::NoRecord { longest, .. } => longest,
+        };
+        Duration::from_millis(millis.into())
+    }
+}
+
+impl Begin {
+    /// How a shard with these settings began.
+    #[must_use]
+    pub fn new(
+        config: &Config,
+        shard: u16,
+        now: Instant,
+        clock_ppm: i64,
+        beginning: Beginning,
+    ) -> Self {
+        // Without `..`: a setting that is not written down would not be replayed.
+        let &Config {
+            node,
+            cell,
+            seed,
+            direct_rounds,
+            attempt_timeout,
+            attempt_timeout_min,
+            request_timeout,
+            backoff_min,
+            backoff_max,
+            stagger_max,
+            reclaim_after,
+            limits,
+            rules,
+        } = config;
+        let Limits { entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max } = limits;
+        let off = Rule::ALL.into_iter().find(|rule| !rules.on(*rule));
+        let settings = Settings {
+            members: cell.members().iter().map(|node| node.get()).collect(),
+            max_lease: cell.max_lease().as_millis(),
+            drift_ppm: cell.drift().ppm(),
+            granularity: cell.drift().granularity(),
+            seed,
+            direct_rounds,
+            timeouts: [attempt_timeout, attempt_timeout_min, request_timeout],
+            backoff: [backoff_min, backoff_max],
+            stagger_max,
+            reclaim_after,
+            limits: [entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max],
+            rule_off: off.map(|rule| format!("{rule:?}")),
+        };
+        Self { node: node.get(), shard, now: now.as_nanos(), clock_ppm, beginning, settings }
+    }
+
+    fn config(&self) -> Option<Config> {
+        let settings = &self.settings;
+        let nodes = settings.members.iter().map(|id| NodeId::new(*id));
+        let drift = Drift::new(settings.drift_ppm, settings.granularity)?;
+        let max_lease = Ttl::from_millis(settings.max_lease)?;
+        let cell = Cell::new(&nodes.collect::<Option<Vec<_>>>()?, max_lease, drift).ok()?;
+        let [attempt_timeout, attempt_timeout_min, request_timeout] = settings.timeouts;
+        let [backoff_min, backoff_max] = settings.backoff;
+        let [entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max] = settings.limits;
+        Some(Config {
+            node: NodeId::new(self.node)?,
+            cell,
+            seed: settings.seed,
+            direct_rounds: settings.direct_rounds,
+            attempt_timeout,
+            attempt_timeout_min,
+            request_timeout,
+            backoff_min,
+            backoff_max,
+            stagger_max: settings.stagger_max,
+            reclaim_after: settings.reclaim_after,
+            limits: Limits { entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max },
+            rules: rules(settings.rule_off.as_deref())?,
+        })
+    }
+
+    /// A fresh shard that begins the same way. `None` when that cannot be: the trace is damaged, or
+    /// a rule was off and this build has no mutants.
+    pub(crate) fn start(&self) -> Option<Shard> {
+        let (config, now) = (self.config()?, Instant::from_nanos(self.now));
+        let start = match self.beginning {
+            Beginning::NewCell { counter, disk } => Start::NewCell { counter, disk },
+            Beginning::Crash { .. } => Start::Crash(self.beginning.record()?),
+            Beginning::NoRecord { counter, longest, disk } => {
+                Start::NoRecord { counter, longest: Ttl::from_millis(longest)?, disk }
+            }
+            Beginning::Snapshot { ref leases, .. } => {
+                let restored = |lease: &'_ Lease| -> Option<(Tenure, Ttl)> {
+                    Some((Tenure::from_fence(lease.tenure)?, Ttl::from_millis(lease.remaining)?))
+                };
+                let mut given = Vec::new();
+                for lease in leases {
+                    let (tenure, remaining) = restored(lease)?;
+                    let name = Name::new(&lease.name).ok()?;
+                    let holder = paxoslease_core::Holder::new(&lease.holder).ok()?;
+                    given.push(SnapshotLease { name, holder, tenure, remaining });
+                }
+                let record = self.beginning.record()?;
+                return Some(Shard::start_from_snapshot(config, now, record, given));
+            }
+        };
+        Some(Shard::start(config, now, start))
+    }
+}
+
+#[cfg(feature = "mutants")]
+fn rules(off: Option<&str>) -> Option<Rules> {
+    let Some(off) = off else { return Some(Rules::ALL) };
+    Rule::ALL.into_iter().find(|rule| format!("{rule:?}") == off).map(Rules::without)
+}
+
+#[cfg(not(feature = "mutants"))]
+fn rules(off: Option<&str>) -> Option<Rules> {
+    off.is_none().then_some(Rules::ALL)
+}

@@ -1,0 +1,208 @@
+//! Sections 3 and 5 of docs/protocol.md, written from the page and not from the core.
+//!
+//! Ballots, tenures, instants and spans are plain numbers here; spans are nanoseconds.
+
+use paxoslease_core::{Reply, Request, Ttl};
+
+/// What an acceptor keeps of one name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct Entry {
+    pub(crate) promised: u64,
+    /// Tenure and `expires_at`.
+    pub(crate) accepted: Option<(u64, u64)>,
+}
+
+/// What an acceptor is asked about one name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ask {
+    Prepare { ballot: u64 },
+    Propose { ballot: u64, ttl: u64 },
+    Renew { tenure: u64, ballot: u64, ttl: u64 },
+    Heal { tenure: u64, ballot: u64, ttl: u64 },
+    Release { tenure: u64 },
+    Inspect,
+}
+
+/// What it answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Said {
+    Promise {
+        accepted: Option<u64>,
+    },
+    Accept,
+    Reject {
+        promised: u64,
+        accepted: Option<u64>,
+    },
+    NotHeld {
+        promised: u64,
+    },
+    Released {
+        held: bool,
+    },
+    Inspected {
+        accepted: Option<u64>,
+    },
+    /// A Heal has no answer.
+    Nothing,
+}
+
+pub(crate) const fn nanos(ttl: Ttl) -> u64 {
+    ttl.as_millis() as u64 * 1_000_000
+}
+
+impl Ask {
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        match *request {
+            Request::Prepare { ballot, .. } => Self::Prepare { ballot: ballot.as_u64() },
+            Request::Propose { ballot, ttl, .. } => {
+                Self::Propose { ballot: ballot.as_u64(), ttl: nanos(ttl) }
+            }
+            Request::Renew { tenure, ballot, ttl, .. } => {
+                let (tenure, ballot, ttl) = (tenure.fence(), ballot.as_u64(), nanos(ttl));
+                Self::Renew { tenure, ballot, ttl }
+            }
+            Request::Heal { tenure, ballot, ttl, .. } => {
+                let (tenure, ballot, ttl) = (tenure.fence(), ballot.as_u64(), nanos(ttl));
+                Self::Heal { tenure, ballot, ttl }
+            }
+            Request::Release { tenure, .. } => Self::Release { tenure: tenure.fence() },
+            Request::Inspect { .. } => Self::Inspect,
+        }
+    }
+
+    pub(crate) const fn rule(&self) -> &'static str {
+        match self {
+            Self::Prepare { .. } => "A2 Prepare",
+            Self::Propose { .. } => "A3 Propose",
+            Self::Renew { .. } => "A4 Renew",
+            Self::Heal { .. } => "A5 Heal",
+            Self::Release { .. } => "A6 Release",
+            Self::Inspect => "Inspect changes nothing",
+        }
+    }
+
+    pub(crate) const fn ttl(&self) -> Option<u64> {
+        match *self {
+            Self::Propose { ttl, .. } | Self::Renew { ttl, .. } | Self::Heal { ttl, .. } => {
+                Some(ttl)
+            }
+            Self::Prepare { .. } | Self::Release { .. } | Self::Inspect => None,
+        }
+    }
+}
+
+impl Said {
+    pub(crate) fn of(reply: &Reply<'_>) -> Self {
+        let tenure = |seen: &paxoslease_core::Seen<'_>| seen.tenure.fence();
+        match reply {
+            Reply::Promise { accepted, .. } => {
+                Self::Promise { accepted: accepted.as_ref().map(tenure) }
+            }
+            Reply::Accept { .. } => Self::Accept,
+            Reply::Reject { promised, accepted, .. } => Self::Reject {
+                promised: promised.as_u64(),
+                accepted: accepted.as_ref().map(tenure),
+            },
+            Reply::NotHeld { promised, .. } => Self::NotHeld { promised: promised.as_u64() },
+            Reply::Released { held, .. } => Self::Released { held: *held },
+            Reply::Inspected { accepted, .. } => {
+                Self::Inspected { accepted: accepted.as_ref().map(tenure) }
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// A1.
+    pub(crate) fn live(&self, now: u64) -> Option<u64> {
+        self.accepted.filter(|(_, expires_at)| now < *expires_at).map(|(tenure, _)| tenure)
+    }
+
+    /// A2 to A6: answers, and changes accordingly.
+    pub(crate) fn asked(&mut self, floor: u64, now: u64, ask: &Ask) -> Said {
+        let bar = self.promised.max(floor);
+        let live = self.live(now);
+        match *ask {
+            Ask::Prepare { ballot } if ballot < bar => {
+                Said::Reject { promised: bar, accepted: live }
+            }
+            Ask::Prepare { ballot } => {
+                self.promised = ballot;
+                Said::Promise { accepted: live }
+            }
+            Ask::Propose { ballot, .. } if live == Some(ballot) => Said::Accept,
+            Ask::Propose { ballot, .. } if ballot < bar || live.is_some() => {
+                Said::Reject { promised: bar, accepted: live }
+            }
+            Ask::Propose { ballot, ttl } => {
+                *self = Self { promised: ballot, accepted: Some((ballot, now + ttl)) };
+                Said::Accept
+            }
+            Ask::Renew { tenure, ballot, ttl } => {
+                if live != Some(tenure) {
+                    return Said::NotHeld { promised: bar };
+                }
+                self.prolong(now + ttl, ballot);
+                Said::Accept
+            }
+            Ask::Heal { tenure, ballot, ttl } => {
+                match live {
+                    Some(same) if same == tenure => self.prolong(now + ttl, ballot),
+                    Some(higher) if higher > tenure => {}
+                    _ if ballot < bar => {}
+                    _ => *self = Self { promised: ballot, accepted: Some((tenure, now + ttl)) },
+                }
+                Said::Nothing
+            }
+            Ask::Release { tenure } => {
+                if self.accepted.is_some_and(|(stored, _)| stored == tenure) {
+                    self.accepted = None;
+                    self.promised = self.promised.max(tenure + 1);
+                }
+                Said::Released { held: live == Some(tenure) }
+            }
+            Ask::Inspect => Said::Inspected { accepted: live },
+        }
+    }
+
+    fn prolong(&mut self, until: u64, ballot: u64) {
+        self.accepted = self.accepted.map(|(tenure, before)| (tenure, before.max(until)));
+        self.promised = self.promised.max(ballot);
+    }
+}
+
+/// Section 5, for a cell with this drift.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Time {
+    pub(crate) drift_ppm: u64,
+    pub(crate) granularity: u64,
+    /// How many parts per million one clock of the cell runs too fast.
+    pub(crate) clock_ppm: i64,
+}
+
+const MILLION: u64 = 1_000_000;
+
+impl Time {
+    /// T1: `ttl / r - 2g`.
+    pub(crate) fn belief(&self, ttl: u64) -> u64 {
+        let (slow, fast) = (MILLION - self.drift_ppm, MILLION + self.drift_ppm);
+        scaled(ttl, slow, fast, 0).saturating_sub(2 * self.granularity)
+    }
+
+    /// T3: the longest ttl times r.
+    pub(crate) fn quarantine(&self, longest: u64) -> u64 {
+        let (slow, fast) = (MILLION - self.drift_ppm, MILLION + self.drift_ppm);
+        scaled(longest, fast, slow, slow - 1)
+    }
+
+    /// The instant of this clock on one that all nodes of a test share.
+    pub(crate) fn shared(&self, at: u64) -> u64 {
+        scaled(at, MILLION, MILLION.saturating_add_signed(self.clock_ppm), 0)
+    }
+}
+
+fn scaled(span: u64, numerator: u64, denominator: u64, round: u64) -> u64 {
+    let product = u128::from(span) * u128::from(numerator) + u128::from(round);
+    u64::try_from(product / u128::from(denominator)).unwrap_or(u64::MAX)
+}

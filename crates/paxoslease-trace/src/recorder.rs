@@ -1,0 +1,241 @@
+//! The shard that writes down what it is told and what it does.
+//!
+//! Each step is written before anything of it leaves the process, so a process that is killed has
+//! never sent what its trace does not tell.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::ops::Deref;
+use std::time::Duration;
+
+use paxoslease_core::{
+    Acquire, CommandError, Event, Holder, Instant, MemberSet, Message, Name, NodeId, Record,
+    Refusal, Shard as Core, Snapshot, Tenure, Token, Transmit,
+};
+
+use crate::input::{Done, Input, Returned};
+use crate::line::{Begin, Line, Step};
+
+/// How many bytes a trace may have: hours of a chaos run, and never a full disk.
+const LEN_MAX: u64 = 100 * 1024 * 1024;
+
+/// Where a trace goes.
+pub struct Sink {
+    out: Option<Box<dyn Write + Send>>,
+    len: u64,
+    len_max: u64,
+}
+
+impl Sink {
+    /// A trace of at most 100 MiB.
+    #[must_use]
+    pub fn new(out: Box<dyn Write + Send>) -> Self {
+        Self { out: Some(out), len: 0, len_max: LEN_MAX }
+    }
+
+    /// The same with another bound.
+    #[must_use]
+    pub const fn with_len_max(mut self, len_max: u64) -> Self {
+        self.len_max = len_max;
+        self
+    }
+
+    /// No trace at all.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { out: None, len: 0, len_max: 0 }
+    }
+
+    /// One line in one write. A trace with a hole would accuse a node that did nothing wrong, so
+    /// one that cannot be written ends the process.
+    pub(crate) fn write(&mut self, line: &Line) {
+        let Some(out) = &mut self.out else { return };
+        let mut text = serde_json::to_string(line).expect("lines are plain data");
+        text.push('\n');
+        self.len += text.len() as u64;
+        let is_full = self.len > self.len_max;
+        if is_full {
+            text = serde_json::to_string(&Line::Full).expect("lines are plain data") + "\n";
+        }
+        out.write_all(text.as_bytes()).expect("the trace can be written");
+        if is_full {
+            self.out = None;
+        }
+    }
+}
+
+impl std::fmt::Debug for Sink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes of trace", self.len)
+    }
+}
+
+/// The core's shard, with a trace. Everything that changes it goes through here; everything else
+/// is seen through the reference.
+#[derive(Debug)]
+pub struct Shard {
+    core: Core,
+    sink: Sink,
+    transmits: VecDeque<Transmit>,
+    events: VecDeque<Event>,
+    now: Instant,
+}
+
+impl Deref for Shard {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+#[expect(missing_docs, reason = "each does what the core's own of the same name does")]
+#[expect(clippy::missing_errors_doc, reason = "the same")]
+impl Shard {
+    /// Takes over a shard that has just started.
+    #[must_use]
+    pub fn begin(mut core: Core, begin: Begin, sink: Sink) -> Self {
+        let now = Instant::from_nanos(begin.now);
+        // What the core had to say when it started; a replay hears the same.
+        let Done { transmits, events, .. } = Done::drain(&mut core, Returned::Nothing);
+        let mut shard =
+            Self { core, sink, transmits: transmits.into(), events: events.into(), now };
+        shard.sink.write(&Line::Begin(Box::new(begin)));
+        shard
+    }
+
+    fn step(&mut self, now: Instant, input: Input) -> Returned {
+        self.now = now;
+        let done = input.apply(&mut self.core, now).expect("made from what the core takes");
+        self.sink.write(&Line::Step(Step { now: now.as_nanos(), input, out: done.texts() }));
+        self.transmits.extend(done.transmits);
+        self.events.extend(done.events);
+        done.returned
+    }
+
+    fn ask(&mut self, now: Instant, input: Input) -> Result<(), CommandError> {
+        let Returned::Asked(asked) = self.step(now, input) else { unreachable!("a command") };
+        asked
+    }
+
+    pub fn acquire(&mut self, now: Instant, acquire: Acquire<'_>) -> Result<(), CommandError> {
+        let Acquire { token, name, holder, ttl, wait } = acquire;
+        let (name, holder) = (name.to_string(), holder.to_string());
+        self.ask(now, Input::Acquire { token: token.0, name, holder, ttl, wait })
+    }
+
+    pub fn abandon(&mut self, now: Instant, name: Name<'_>, token: Token) -> bool {
+        let input = Input::Abandon { token: token.0, name: name.to_string() };
+        self.step(now, input) == Returned::WasOpen(true)
+    }
+
+    pub fn renew(
+        &mut self,
+        now: Instant,
+        token: Token,
+        (name, holder): (Name<'_>, Holder<'_>),
+        tenure: Tenure,
+        ttl: Duration,
+    ) -> Result<(), CommandError> {
+        let (name, holder) = (name.to_string(), holder.to_string());
+        let (token, tenure) = (token.0, tenure.fence());
+        self.ask(now, Input::Renew { token, name, holder, tenure, ttl })
+    }
+
+    pub fn release(
+        &mut self,
+        now: Instant,
+        token: Token,
+        name: Name<'_>,
+        tenure: Tenure,
+        patience: Duration,
+    ) -> Result<(), CommandError> {
+        let (token, name, tenure) = (token.0, name.to_string(), tenure.fence());
+        self.ask(now, Input::Release { token, name, tenure, patience })
+    }
+
+    pub fn inspect(
+        &mut self,
+        now: Instant,
+        token: Token,
+        name: Name<'_>,
+    ) -> Result<(), CommandError> {
+        self.ask(now, Input::Inspect { token: token.0, name: name.to_string() })
+    }
+
+    pub fn handle_message(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        message: Message<'_>,
+    ) -> Result<(), Refusal> {
+        match self.step(now, Input::message(from, &message)) {
+            Returned::Handled(handled) => handled,
+            _ => unreachable!("a message"),
+        }
+    }
+
+    /// A wake-up before its time changes nothing and is not written down.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.core.poll_timeout().is_some_and(|at| at <= now) {
+            self.step(now, Input::Timeout);
+        }
+    }
+
+    pub fn sweep(&mut self, now: Instant, slots_max: u32) {
+        self.step(now, Input::Sweep { slots_max });
+    }
+
+    pub fn keep_up(&mut self, now: Instant, slots_max: u32) {
+        self.step(now, Input::KeepUp { slots_max });
+    }
+
+    pub fn record_written(&mut self, now: Instant, record: Record) {
+        self.step(now, Input::written(record));
+    }
+
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.transmits.pop_front()
+    }
+
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    pub fn set_watched(&mut self, watched: bool) {
+        self.step(self.now, Input::Watched(watched));
+    }
+
+    pub fn set_learners(&mut self, learners: Vec<NodeId>) {
+        let ids = learners.into_iter().map(NodeId::get).collect();
+        self.step(self.now, Input::Learners(ids));
+    }
+
+    pub fn set_reachable(&mut self, now: Instant, reachable: MemberSet) {
+        let ids = self.core.config().cell.nodes(reachable).map(NodeId::get).collect();
+        self.step(now, Input::Reachable(ids));
+    }
+
+    pub fn look_again(&mut self, now: Instant) {
+        self.step(now, Input::LookAgain);
+    }
+
+    pub fn set_round_trip(&mut self, longest: Duration) {
+        self.step(self.now, Input::RoundTrip(longest));
+    }
+
+    /// A counter that is no news changes nothing and is not written down.
+    pub fn observe_counter(&mut self, counter: u64) {
+        if counter > self.core.counter() {
+            self.step(self.now, Input::Counter(counter));
+        }
+    }
+
+    #[must_use]
+    pub fn stop(mut self, now: Instant) -> Option<Snapshot> {
+        let snapshot = self.core.stop(now);
+        let leases = snapshot.as_ref().map(|snapshot| snapshot.leases().count());
+        self.sink.write(&Line::Stop { now: now.as_nanos(), leases });
+        snapshot
+    }
+}

@@ -1,0 +1,297 @@
+//! One trace: replayed through a fresh core, and every step held against the rules that concern
+//! one node alone.
+
+mod acceptor;
+mod proposer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use paxoslease_core::{Ballot, Instant, Message, Record, Reply, Request, Shard, Ttl};
+use paxoslease_wire::FrameReader;
+
+use crate::input::{Done, Input, Returned};
+use crate::line::{Begin, Beginning, Line, Step};
+use crate::model::{Ask, Entry, Time, nanos};
+use crate::report::Report;
+
+/// Rounds that may be under way; what is older is over.
+const RECENT: usize = 64;
+
+/// How a trace ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// In the middle: the process was killed, or runs still.
+    Killed,
+    /// Cleanly, at this instant, with a snapshot or without.
+    Stopped { now: u64, snapshot: bool },
+    /// The node went on, and nobody knows how.
+    Unknown,
+}
+
+/// A tenure was granted or renewed.
+#[derive(Clone, Debug)]
+pub(crate) struct Completion {
+    pub(crate) name: String,
+    pub(crate) tenure: u64,
+    pub(crate) is_fresh: bool,
+    /// On the shared clock: when, and until when it may be believed in.
+    pub(crate) at: u64,
+    pub(crate) ends_at: u64,
+}
+
+/// A round of this node's proposer.
+#[derive(Clone, Debug)]
+struct Round {
+    name: String,
+    /// The tenure that it renews; `None` for a fresh one.
+    renews: Option<u64>,
+    ttl: Option<u64>,
+    began_at: u64,
+    accepts: BTreeSet<u16>,
+}
+
+/// One trace so far, and what the judge of the whole cell wants to know of it.
+pub(crate) struct Run {
+    pub(crate) label: String,
+    pub(crate) begin: Begin,
+    pub(crate) end: End,
+    pub(crate) time: Time,
+    pub(crate) now: u64,
+    pub(crate) entries: BTreeMap<String, Entry>,
+    pub(crate) durable: Option<Record>,
+    pub(crate) quarantine_until: u64,
+    /// The highest counter issued, and the highest promised.
+    pub(crate) issued_max: u64,
+    pub(crate) promised_max: u64,
+    pub(crate) sent: BTreeSet<u64>,
+    pub(crate) received: Vec<(u16, u64, u64)>,
+    pub(crate) completions: Vec<Completion>,
+    /// Tenures, and when on the shared clock somebody asked here for their release.
+    pub(crate) releases: Vec<(u64, u64)>,
+    core: Shard,
+    members: usize,
+    max_lease: u64,
+    floor: u64,
+    writing: Option<Record>,
+    /// Requests that may wait for the record under way.
+    waiting: Vec<(String, Ask)>,
+    rounds: BTreeMap<u64, Round>,
+    granted: BTreeSet<u64>,
+    /// Tenures whose release was asked for here, and those of void rounds.
+    released: BTreeMap<u64, u64>,
+    undone: BTreeSet<u64>,
+    steps: u64,
+}
+
+impl Run {
+    /// `None` when the trace cannot be replayed.
+    pub(crate) fn new(label: String, begin: Begin, report: &mut Report) -> Option<Self> {
+        let mut core = begin.start()?;
+        let cell = core.config().cell;
+        let time = Time {
+            drift_ppm: cell.drift().ppm().into(),
+            granularity: cell.drift().granularity().as_nanos() as u64,
+            clock_ppm: begin.clock_ppm,
+        };
+        let now = begin.now;
+        let longest = begin.beginning.longest_lost().as_nanos() as u64;
+        let quarantine_until = now + time.quarantine(longest);
+        let remaining = core.quarantine_remaining(Instant::from_nanos(now)).as_nanos() as u64;
+        let is_member = core.floor().is_some();
+        let quarantine_until = if is_member { quarantine_until } else { now };
+        report.check(
+            "T3 the quarantine covers the longest ttl",
+            now + remaining >= quarantine_until,
+            || format!("{label}: {remaining} ns for leases of up to {longest} ns"),
+        );
+        let begin_done = Done::drain(&mut core, Returned::Nothing);
+        let mut run = Self {
+            members: cell.members().len(),
+            max_lease: nanos(cell.max_lease()),
+            durable: begin.beginning.record(),
+            floor: core.floor().map_or(0, Ballot::as_u64),
+            issued_max: begin.beginning.counter(),
+            label,
+            begin,
+            end: End::Killed,
+            time,
+            now,
+            entries: BTreeMap::new(),
+            quarantine_until,
+            promised_max: 0,
+            sent: BTreeSet::new(),
+            received: Vec::new(),
+            completions: Vec::new(),
+            releases: Vec::new(),
+            core,
+            writing: None,
+            waiting: Vec::new(),
+            rounds: BTreeMap::new(),
+            granted: BTreeSet::new(),
+            released: BTreeMap::new(),
+            undone: BTreeSet::new(),
+            steps: 0,
+        };
+        let counter = run.begin.beginning.counter();
+        report.check(
+            "R1 the floor starts at the ceiling",
+            !is_member || run.floor > (counter << 10 | 0x3ff),
+            || format!("{}: floor {} with a ceiling of {counter}", run.label, run.floor),
+        );
+        if let Beginning::Snapshot { leases, .. } = run.begin.beginning.clone() {
+            for lease in leases {
+                let expires_at = now + u64::from(lease.remaining) * 1_000_000;
+                let entry = Entry { promised: 0, accepted: Some((lease.tenure, expires_at)) };
+                let found = run.observed(&lease.name);
+                report.check(
+                    "R4 leases are restored with their full time",
+                    found == Some(entry),
+                    || format!("{}: {lease:?} became {found:?}", run.label),
+                );
+                if run.members > 1 {
+                    run.entries.insert(lease.name, entry);
+                }
+            }
+        }
+        run.events(&begin_done, report);
+        Some(run)
+    }
+
+    /// `false` when nothing more can be learnt from this trace.
+    pub(crate) fn line(&mut self, line: Line, report: &mut Report) -> bool {
+        match line {
+            Line::Step(step) => return self.step(&step, report),
+            Line::Stop { now, leases } => {
+                let quarantined = now < self.quarantine_until;
+                report.check(
+                    "R4 no snapshot from quarantine",
+                    leases.is_none() || !quarantined,
+                    || {
+                        format!(
+                            "{}: stopped at {now}, quarantined until {}",
+                            self.label, self.quarantine_until
+                        )
+                    },
+                );
+                let live = self.entries.values().filter(|entry| entry.live(now).is_some()).count();
+                report.check(
+                    "R4 a snapshot has every live lease",
+                    leases.is_none_or(|count| count == live || self.members == 1),
+                    || format!("{}: {leases:?} leases in the snapshot, {live} live", self.label),
+                );
+                self.end = End::Stopped { now, snapshot: leases.is_some() };
+            }
+            Line::Full => self.end = End::Unknown,
+            Line::Begin(_) => self.diverged(report, "it begins twice"),
+        }
+        false
+    }
+
+    fn diverged(&mut self, report: &mut Report, why: &str) {
+        self.end = End::Unknown;
+        report.check("the core does the same again", false, || self.at(why));
+    }
+
+    fn at(&self, what: impl std::fmt::Display) -> String {
+        format!("{}, step {} at {}: {what}", self.label, self.steps, self.now)
+    }
+
+    fn step(&mut self, step: &Step, report: &mut Report) -> bool {
+        self.steps += 1;
+        report.steps += 1;
+        report.check("T4 a clock never goes back", step.now >= self.now, || self.at(step.now));
+        self.now = step.now;
+        let Some(done) = step.input.apply(&mut self.core, Instant::from_nanos(step.now)) else {
+            self.diverged(report, "it makes no sense");
+            return false;
+        };
+        let texts = done.texts();
+        report.check("the core does the same again", texts == step.out, || {
+            self.at(format!("{:?} led to {:?}, and now to {texts:?}", step.input, step.out))
+        });
+        if texts != step.out {
+            self.end = End::Unknown;
+            return false;
+        }
+        self.note_input(&step.input, &done);
+        let issued = self.rounds_begun(&done, report);
+        self.acceptor((&step.input, &done), &issued, report);
+        self.own_accepts();
+        self.transmits(&done, report);
+        self.events(&done, report);
+        if self.writing.is_none() {
+            self.waiting.clear();
+        }
+        true
+    }
+
+    fn note_input(&mut self, input: &Input, done: &Done) {
+        let shared = self.time.shared(self.now);
+        match input {
+            Input::Release { tenure, .. } if done.returned == Returned::Asked(Ok(())) => {
+                self.released.entry(*tenure).or_insert(self.now);
+                self.releases.push((*tenure, shared));
+            }
+            Input::Written { ballot_ceiling, lease_ceiling } => {
+                let lease_ceiling = lease_ceiling.and_then(Ttl::from_millis);
+                let record = Record { ballot_ceiling: *ballot_ceiling, lease_ceiling };
+                if self.writing == Some(record) {
+                    (self.durable, self.writing) = (Some(record), None);
+                }
+            }
+            Input::Message { from, .. } => {
+                let Some((_, frame)) = input.frame() else { return };
+                let Some(message) = message_in(&frame) else { return };
+                self.received.push((*from, self.steps, digest(*from, self.begin.node, &message)));
+                if let Message::Reply(Reply::Accept { ballot }) = message
+                    && let Some(round) = self.rounds.get_mut(&ballot.as_u64())
+                {
+                    round.accepts.insert(*from);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn message_in(frame: &[u8]) -> Option<Message<'_>> {
+    FrameReader::new(frame).ok()?.next()?.ok()
+}
+
+/// What this node asked of others, and of itself.
+fn requests(done: &Done) -> impl Iterator<Item = Request<'_>> {
+    done.transmits.iter().filter_map(|transmit| match transmit.message() {
+        Message::Request(request) => Some(request),
+        Message::Reply(_) | Message::Hint(_) => None,
+    })
+}
+
+fn replies(done: &Done) -> impl Iterator<Item = Reply<'_>> {
+    done.transmits.iter().filter_map(|transmit| match transmit.message() {
+        Message::Reply(reply) => Some(reply),
+        Message::Request(_) | Message::Hint(_) => None,
+    })
+}
+
+/// A message on its way, as a number.
+fn digest(from: u16, to: u16, message: &Message<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (from, to, message).hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+impl Run {
+    /// Makes the judge believe that the release of every tenure begun here was asked for.
+    pub(crate) fn release_everything(&mut self) {
+        self.released.extend(self.rounds.keys().map(|tenure| (*tenure, u64::MAX)));
+    }
+
+    /// Makes the judge believe in higher promises than were given.
+    pub(crate) fn raise_everything(&mut self) {
+        self.floor = u64::MAX;
+        self.now = u64::MAX;
+        self.entries.values_mut().for_each(|entry| entry.promised = u64::MAX);
+    }
+}

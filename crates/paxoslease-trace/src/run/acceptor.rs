@@ -1,0 +1,203 @@
+//! The rules of the acceptor (protocol section 3), and of what it may keep only once it is durable
+//! (R1, R2).
+//!
+//! The own acceptor answers its proposer in place, so those requests are in no trace. They are what
+//! the node sent to the others, or a Release or Heal that the rules allow it at that moment. What
+//! the acceptor keeps afterwards must be what some of them, in order, make of what it kept before.
+
+use std::collections::BTreeSet;
+
+use paxoslease_core::{Ballot, Message, Name, Register, Reply};
+
+use super::{Run, message_in, replies, requests};
+use crate::input::{Done, Input};
+use crate::model::{Ask, Entry, Said, nanos};
+use crate::report::Report;
+
+impl Run {
+    /// A0 to A7, R1, R2: what the own acceptor said and what it keeps now.
+    pub(super) fn acceptor(
+        &mut self,
+        (input, done): (&Input, &Done),
+        issued: &[u64],
+        report: &mut Report,
+    ) {
+        let Some(floor) = self.core.floor().map(Ballot::as_u64) else { return };
+        if self.members == 1 {
+            // Nothing leaves the node, so what it asks itself is in no trace.
+            return;
+        }
+        let frame = input.frame();
+        let asked = frame.as_ref().and_then(|(from, frame)| match message_in(frame)? {
+            Message::Request(request) => Some((*from, request)),
+            Message::Reply(_) | Message::Hint(_) => None,
+        });
+        let mut own: Vec<(String, Ask)> = Vec::new();
+        if matches!(input, Input::Written { .. }) {
+            own.extend(self.waiting.iter().cloned());
+        }
+        own.extend(requests(done).map(|request| (request.name().to_string(), Ask::of(&request))));
+        let mut names: BTreeSet<String> = self.entries.keys().cloned().collect();
+        names.extend(own.iter().map(|(name, _)| name.clone()));
+        names.extend(asked.iter().map(|(_, request)| request.name().to_string()));
+        // Names that it has lost are healed, without a word to anybody else.
+        let renewals = self.recent().filter(|(_, round)| round.renews.is_some());
+        names.extend(renewals.map(|(_, round)| round.name.clone()));
+        let replies: Vec<Reply<'_>> = replies(done).collect();
+        let quarantined = self.now < self.quarantine_until;
+        report.check(
+            "A0 nothing is answered in quarantine",
+            !quarantined || replies.is_empty(),
+            || self.at(format!("{replies:?}, quarantined until {}", self.quarantine_until)),
+        );
+        report.check("A7 the floor never falls", floor >= self.floor, || {
+            self.at(format!("floor from {} to {floor}", self.floor))
+        });
+        for name in names {
+            let asked = asked.as_ref().filter(|(_, request)| request.name().as_str() == name);
+            let ask = asked.map(|(_, request)| Ask::of(request));
+            let said = ask.and_then(|_| replies.first().map(Said::of));
+            self.name(&name, (ask, said), (&own, issued), floor, report);
+        }
+        self.floor = floor;
+        let unanswered = asked.filter(|_| replies.is_empty());
+        self.waiting.extend(unanswered.map(|(_, ask)| (ask.name().to_string(), Ask::of(&ask))));
+        self.waiting.extend(requests(done).map(|ask| (ask.name().to_string(), Ask::of(&ask))));
+    }
+
+    /// The same for one name: `ask` came from a peer, `own` from here.
+    pub(super) fn name(
+        &mut self,
+        name: &str,
+        (ask, said): (Option<Ask>, Option<Said>),
+        (own, issued): (&[(String, Ask)], &[u64]),
+        floor: u64,
+        report: &mut Report,
+    ) {
+        let known = self.entries.get(name).copied();
+        let before = known.unwrap_or_default();
+        let Some(after) = self.observed(name) else {
+            if let Some(gone) = self.entries.remove(name) {
+                let over = gone.live(self.now).is_none();
+                report.check(
+                    "A7 reclaiming folds into the floor",
+                    over && floor >= gone.promised,
+                    || self.at(format!("{name}: {gone:?} went with a floor of {floor}")),
+                );
+            }
+            return;
+        };
+        let mut expected = BTreeSet::from([before]);
+        if let Some(ask) = ask {
+            let mut next = before;
+            let right = next.asked(self.floor, self.now, &ask);
+            let allowed = ask.ttl().is_none_or(|ttl| ttl <= self.max_lease);
+            report.check(
+                "A1 no ttl above M",
+                allowed || (said.is_none() && after == before),
+                || self.at(format!("{ask:?} was answered {said:?}")),
+            );
+            match said {
+                Some(said) => {
+                    report.check(ask.rule(), said == right, || {
+                        self.at(format!("{name}: {ask:?} of {before:?} was answered {said:?}"))
+                    });
+                    expected = BTreeSet::from([next]);
+                }
+                None if matches!(ask, Ask::Heal { .. }) => {
+                    expected.insert(next);
+                }
+                None => {}
+            }
+        }
+        if !expected.contains(&after) {
+            let taken_back = self.may_take_back(&before, issued);
+            let own = own.iter().filter(|(of, _)| of == name).map(|(_, ask)| ask);
+            let heals = self.may_heal(name);
+            for ask in taken_back.iter().chain(own).chain(&taken_back).chain(&heals) {
+                let mut next: Vec<Entry> = expected.iter().copied().collect();
+                next.iter_mut().for_each(|entry| {
+                    entry.asked(self.floor, self.now, ask);
+                });
+                expected.extend(next);
+            }
+        }
+        let rule = ask.map_or("A2-A6 the own acceptor", |ask| ask.rule());
+        report.check(rule, expected.contains(&after), || {
+            let own: Vec<&Ask> =
+                own.iter().filter(|(of, _)| of == name).map(|(_, ask)| ask).collect();
+            self.at(format!("{name}: {before:?} became {after:?} after {ask:?} and own {own:?}"))
+        });
+        if after != before || known.is_none() {
+            self.changed(name, before, after, report);
+        }
+        self.entries.insert(name.to_owned(), after);
+    }
+
+    pub(super) fn changed(&mut self, name: &str, before: Entry, after: Entry, report: &mut Report) {
+        let seen = |run: &Self| run.at(format!("{name}: {before:?} became {after:?}"));
+        report.check("A0 nothing changes in quarantine", self.now >= self.quarantine_until, || {
+            seen(self)
+        });
+        report.check("A7 promised never falls", after.promised >= before.promised, || seen(self));
+        self.promised_max = self.promised_max.max(after.promised >> 10);
+        if let Some((tenure, _)) = before.accepted
+            && after.accepted.is_none()
+            && self.is_open(tenure)
+        {
+            self.undone.insert(tenure);
+        }
+        let Some(durable) = self.durable else { return };
+        report.check(
+            "R1 ballots promised are below the durable ceiling",
+            after.promised >> 10 <= durable.ballot_ceiling,
+            || format!("{}, {durable:?}", seen(self)),
+        );
+        if let Some((_, expires_at)) = after.accepted
+            && after.accepted != before.accepted
+        {
+            let lowest = self.writing.map_or(durable.lease_ceiling, |writing| {
+                writing.lease_ceiling.min(durable.lease_ceiling)
+            });
+            let ceiling = lowest.map_or(0, nanos);
+            report.check(
+                "R2 a ttl accepted is below the durable ceiling",
+                expires_at <= self.now + ceiling,
+                || format!("{}, {durable:?}, {:?}", seen(self), self.writing),
+            );
+        }
+    }
+
+    /// A fresh round of this node that was not granted: P4 and P8 allow to undo it.
+    pub(super) fn is_open(&self, tenure: u64) -> bool {
+        self.rounds.get(&tenure).is_some_and(|round| round.renews.is_none())
+            && !self.granted.contains(&tenure)
+    }
+
+    /// Releases that the own acceptor may get while nobody else does.
+    pub(super) fn may_take_back(&self, before: &Entry, issued: &[u64]) -> Vec<Ask> {
+        let stored = before.accepted.map(|(tenure, _)| tenure);
+        stored
+            .into_iter()
+            .chain(issued.iter().copied())
+            .filter(|tenure| self.is_open(*tenure) || self.released.contains_key(tenure))
+            .map(|tenure| Ask::Release { tenure })
+            .collect()
+    }
+
+    /// Heals that the own acceptor may get while nobody else does.
+    pub(super) fn may_heal(&self, name: &str) -> Vec<Ask> {
+        self.recent()
+            .filter(|(_, round)| round.name == name && self.is_majority(round))
+            .filter_map(|(ballot, round)| {
+                Some(Ask::Heal { tenure: round.renews?, ballot: *ballot, ttl: round.ttl? })
+            })
+            .collect()
+    }
+
+    pub(super) fn observed(&self, name: &str) -> Option<Entry> {
+        let Register { promised, accepted } = self.core.register(Name::new(name).ok()?)?;
+        let accepted = accepted.map(|lease| (lease.tenure.fence(), lease.expires_at.as_nanos()));
+        Some(Entry { promised: promised.as_u64(), accepted })
+    }
+}

@@ -1,0 +1,216 @@
+//! The judge objects to what breaks a rule, and to nothing else. Every rule can be broken.
+
+mod cell;
+
+use std::collections::BTreeSet;
+
+use paxoslease_core::{Record, Rule, Rules};
+
+use crate::run::Run;
+use crate::{Clocks, Judge, Line, Report, Sink};
+use cell::{Fault, Memory, World, played};
+
+const STEPS: u32 = 2000;
+/// Worlds drawn before a rule counts as one that nothing breaks; most need one or two.
+const SEEDS: u64 = 100;
+/// What holders and clients owe, of whom a node's trace tells nothing; and what is the harness's
+/// to break.
+const NOT_THE_CORES: [Rule; 5] = [
+    Rule::ReleaseDropsBeliefFirst,
+    Rule::ReleasedTenureIsNeverUsed,
+    Rule::OnlyOwnTenureIsRenewed,
+    Rule::WaitedIsShrunkByDrift,
+    Rule::SnapshotIsUsedOnce,
+];
+
+type Traces = Vec<(String, Vec<String>)>;
+
+fn judge(traces: &Traces) -> Report {
+    let mut judge = Judge::new(Clocks::WithinDrift);
+    for (label, lines) in traces {
+        let text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
+        judge.add(label, text.as_bytes()).expect("memory can be read");
+    }
+    judge.verdict()
+}
+
+fn broken(report: &Report) -> BTreeSet<&'static str> {
+    report.violations.iter().map(|(rule, _)| *rule).collect()
+}
+
+fn sound(seed: u64) -> World {
+    played(seed, 3, Rules::ALL, Fault::None, STEPS)
+}
+
+/// Replays every trace under a judge whose memory was changed half-way.
+fn tampered(traces: &Traces, tamper: impl Fn(&mut Run)) -> BTreeSet<&'static str> {
+    let mut report = Report::default();
+    for (label, lines) in traces {
+        let mut lines = lines.iter().map(|line| serde_json::from_str(line).expect("whole"));
+        let Some(Line::Begin(begin)) = lines.next() else { panic!("{label} begins") };
+        let half = lines.len() / 2;
+        let mut run = Run::new(label.clone(), *begin, &mut report).expect("it can be replayed");
+        for (at, line) in lines.enumerate() {
+            if at == half {
+                tamper(&mut run);
+            }
+            run.line(line, &mut report);
+        }
+    }
+    broken(&report)
+}
+
+/// One line of one trace is changed; `None` where it has nothing to change.
+fn edited(traces: &Traces, edit: impl Fn(&str) -> Option<String>) -> Traces {
+    let mut traces = traces.clone();
+    let line = traces.iter_mut().flat_map(|(_, lines)| lines).find_map(|line| {
+        let edited = edit(line)?;
+        Some((line, edited))
+    });
+    let (line, edited) = line.expect("something to edit");
+    *line = edited;
+    traces
+}
+
+#[test]
+fn a_sound_cell_breaks_no_rule() {
+    for members in [1, 2, 3, 5] {
+        for seed in 0..20 {
+            let report = judge(&played(seed, members, Rules::ALL, Fault::None, STEPS).lines());
+            assert_eq!(report.violations, [], "{members} members, seed {seed}: {report}");
+        }
+    }
+}
+
+#[test]
+fn every_rule_of_the_core_is_missed_when_it_is_off() {
+    for rule in Rule::ALL.into_iter().filter(|rule| !NOT_THE_CORES.contains(rule)) {
+        let members = if rule == Rule::QuorumIsMajority { 4 } else { 3 };
+        let is_missed = |seed| {
+            let world = played(seed, members, Rules::without(rule), Fault::None, STEPS);
+            !judge(&world.lines()).violations.is_empty()
+        };
+        assert!((0..SEEDS).any(is_missed), "{rule:?}");
+    }
+}
+
+/// Whatever the judge looks at, some trace or some change of its memory makes it object.
+#[test]
+fn every_check_can_fail() {
+    // Each of these has a test below.
+    let mut failed = BTreeSet::from([
+        "every line is whole",
+        "the core does the same again",
+        "what is received was sent",
+        "R4 a snapshot has every live lease",
+        "R4 a snapshot loses no lease",
+        "R4 leases are restored with their full time",
+    ]);
+    let mut looked_at: BTreeSet<&str> = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let mut worlds = vec![sound(seed)];
+        worlds.extend(
+            [Fault::SnapshotStays, Fault::RecordIsLost]
+                .map(|fault| played(seed, 3, Rules::ALL, fault, STEPS)),
+        );
+        // A world without each rule; from then on only what takes a late answer or a lost record.
+        let rules = if seed < 2 { &Rule::ALL[..] } else { &[Rule::LateMajorityCountsForNothing] };
+        let mutant = |rule: &Rule| played(seed, 3, Rules::without(*rule), Fault::None, STEPS);
+        worlds.extend(rules.iter().map(mutant));
+        for report in worlds.iter().map(|world| judge(&world.lines())) {
+            failed.extend(broken(&report));
+            looked_at.extend(report.checks.into_keys());
+        }
+        let traces = worlds[0].lines();
+        failed.extend(tampered(&traces, |run| run.durable = Some(Record::default())));
+        failed.extend(tampered(&traces, |run| run.quarantine_until = u64::MAX));
+        failed.extend(tampered(&traces, |run| run.entries.clear()));
+        failed.extend(tampered(&traces, Run::release_everything));
+        failed.extend(tampered(&traces, Run::raise_everything));
+        if looked_at.is_subset(&failed) {
+            return;
+        }
+    }
+    panic!("never broken: {:?}", looked_at.difference(&failed).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_torn_last_line_is_what_a_killed_process_leaves() {
+    let mut traces = sound(1).lines();
+    let whole = judge(&traces);
+    let (label, lines) = traces.pop().expect("a trace");
+    let mut judge = Judge::new(Clocks::WithinDrift);
+    let text = lines.join("\n") + "\n{\"Step\":{\"now\":12";
+    judge.add(&label, text.as_bytes()).expect("memory can be read");
+    for (label, lines) in traces {
+        judge.add(&label, (lines.join("\n") + "\n").as_bytes()).expect("memory can be read");
+    }
+    let torn = judge.verdict();
+    assert_eq!((torn.violations, torn.cut_short), (whole.violations, 1));
+    assert_eq!((torn.steps, torn.traces), (whole.steps, whole.traces));
+}
+
+#[test]
+fn a_damaged_line_is_found_and_one_that_is_missing() {
+    let traces = sound(1).lines();
+    let damaged = edited(&traces, |line| line.strip_prefix("{\"Step\"").map(str::to_owned));
+    assert!(broken(&judge(&damaged)).contains("every line is whole"));
+    let mut shorter = traces;
+    let (lines, at) = shorter
+        .iter_mut()
+        .find_map(|(_, lines)| {
+            let at = lines.iter().position(|line| line.contains("Granted"))?;
+            Some((lines, at))
+        })
+        .expect("somebody is granted something");
+    lines.remove(at);
+    assert!(broken(&judge(&shorter)).contains("the core does the same again"));
+}
+
+#[test]
+fn an_answer_that_nobody_sent_is_found_unless_a_trace_reached_its_bound() {
+    let mut traces = sound(1).lines();
+    let longest = (0..traces.len()).max_by_key(|at| traces[*at].1.len()).expect("a trace");
+    let half = traces[longest].1.len() / 2;
+    traces[longest].1.truncate(half);
+    assert!(broken(&judge(&traces)).contains("what is received was sent"));
+    traces[longest].1.push("\"Full\"".to_owned());
+    assert_eq!(judge(&traces).violations, []);
+}
+
+#[test]
+fn a_snapshot_that_lacks_or_changes_a_lease_is_found() {
+    let traces = sound(1).lines();
+    let count =
+        |line: &str| line.contains("\"Stop\"").then(|| line.replace("\"leases\":", "\"leases\":9"));
+    assert!(broken(&judge(&edited(&traces, count))).contains("R4 a snapshot has every live lease"));
+    // The first lease of a snapshot, as text.
+    let lease = |line: &str| {
+        let (_, rest) = line.split_once("\"leases\":[{")?;
+        Some(format!("{{{}}}", rest.split_once('}')?.0))
+    };
+    let shorter = |line: &str| {
+        let lease = lease(line)?;
+        let (kept, _) = lease.split_once("\"remaining\":")?;
+        Some(line.replacen(&lease, &format!("{kept}\"remaining\":1}}"), 1))
+    };
+    assert!(broken(&judge(&edited(&traces, shorter))).contains("R4 a snapshot loses no lease"));
+    let twice = |line: &str| {
+        let (lease, shorter) = (lease(line)?, lease(&shorter(line)?)?);
+        Some(line.replacen(&lease, &format!("{shorter},{lease}"), 1))
+    };
+    let rule = "R4 leases are restored with their full time";
+    assert!(broken(&judge(&edited(&traces, twice))).contains(rule));
+}
+
+#[test]
+fn a_trace_stops_at_its_bound_with_a_mark() {
+    let memory = Memory::default();
+    let mut sink = Sink::new(Box::new(memory.clone())).with_len_max(70);
+    for now in 0..10 {
+        sink.write(&Line::Stop { now, leases: None });
+    }
+    let text = memory.text();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(text.ends_with("\"Full\"\n"), "{text}");
+}

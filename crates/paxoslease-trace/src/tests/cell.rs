@@ -1,0 +1,354 @@
+//! A small cell of traced shards in one process: a network that delays, loses and repeats, disks,
+//! crashes, clean stops and careless clients, all drawn from a seed.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use paxoslease_core::{
+    Acquire, Cell, Config, Drift, Event, Holder, Instant, MemberSet, Name, NodeId, Record, Rng,
+    Rules, Shard as Core, SnapshotLease, Start, Tenure, To, Token, Ttl,
+};
+
+use paxoslease_wire::{FrameReader, FrameWriter};
+
+use crate::{Begin, Beginning, Shard, Sink};
+
+const MS: u64 = 1_000_000;
+const NAMES: [&str; 3] = ["a", "b", "c"];
+/// M, in milliseconds.
+const MAX_LEASE: u64 = 300;
+
+/// A trace that stays in memory.
+#[derive(Clone, Default)]
+pub(crate) struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Memory {
+    pub(crate) fn text(&self) -> String {
+        let bytes = self.0.lock().expect("nobody panicked").clone();
+        String::from_utf8(bytes).expect("JSON is text")
+    }
+}
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What the harness itself does wrong, where the core cannot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    None,
+    /// A snapshot is there again at the next start.
+    SnapshotStays,
+    /// A crash brings an older record back.
+    RecordIsLost,
+}
+
+struct Machine {
+    id: NodeId,
+    shard: Option<Shard>,
+    ppm: i64,
+    record: Option<Record>,
+    old_record: Option<Record>,
+    writing: Option<(u64, Record)>,
+    snapshot: Option<Vec<(String, Tenure, Ttl)>>,
+    starts: u64,
+}
+
+/// What a client believes it may do something with.
+#[derive(Clone, Copy)]
+struct Held {
+    name: usize,
+    tenure: Tenure,
+}
+
+pub(crate) struct World {
+    rng: Rng,
+    cell: Cell,
+    rules: Rules,
+    fault: Fault,
+    is_patient: bool,
+    now: u64,
+    machines: Vec<Machine>,
+    network: Vec<(u64, usize, usize, Vec<u8>)>,
+    held: Vec<Held>,
+    asked: Vec<(usize, usize, u64)>,
+    tokens: u64,
+    traces: Vec<(String, Memory)>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, members: u16, rules: Rules, fault: Fault) -> Self {
+        let nodes: Vec<NodeId> = (1..=members).filter_map(NodeId::new).collect();
+        let drift = Drift::new(50_000, Duration::from_millis(1)).expect("in bounds");
+        let max_lease = Ttl::from_millis(MAX_LEASE as u32).expect("not zero");
+        let cell = Cell::new(&nodes, max_lease, drift).expect("valid");
+        let machine = |(at, id)| Machine {
+            id,
+            shard: None,
+            ppm: [0, 45_000, -45_000, 0, 0][at],
+            record: None,
+            old_record: None,
+            writing: None,
+            snapshot: None,
+            starts: 0,
+        };
+        let mut world = Self {
+            rng: Rng::seeded(seed),
+            cell,
+            rules,
+            fault,
+            is_patient: seed % 2 == 1,
+            now: 1_000 * MS,
+            machines: nodes.into_iter().enumerate().map(machine).collect(),
+            network: Vec::new(),
+            held: Vec::new(),
+            asked: Vec::new(),
+            tokens: 0,
+            traces: Vec::new(),
+        };
+        (0..world.machines.len()).for_each(|at| world.start(at));
+        world
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.rng.below(Duration::from_nanos(below)).as_nanos() as u64
+    }
+
+    fn clock(&self, at: usize) -> Instant {
+        let rate = (1_000_000 + self.machines[at].ppm) as u128;
+        Instant::from_nanos((u128::from(self.now) * rate / 1_000_000) as u64)
+    }
+
+    fn start(&mut self, at: usize) {
+        let now = self.clock(at);
+        let machine = &mut self.machines[at];
+        let mut config = Config::new(machine.id, self.cell, 7 + machine.starts);
+        config.rules = self.rules;
+        // Some give up soon and try again, others wait until it is too late.
+        let patience = Duration::from_millis(if self.is_patient { 400 } else { 30 });
+        (config.attempt_timeout, config.attempt_timeout_min) = (patience, patience / 3);
+        config.reclaim_after = Duration::from_millis(20);
+        let snapshot = match self.fault {
+            Fault::SnapshotStays => machine.snapshot.clone(),
+            _ => machine.snapshot.take(),
+        };
+        let (core, beginning) = match (machine.record, snapshot) {
+            (None, _) => {
+                let start = Start::NewCell { counter: 0, disk: true };
+                (Core::start(config.clone(), now, start), start.into())
+            }
+            (Some(record), None) => {
+                let start = Start::Crash(record);
+                (Core::start(config.clone(), now, start), start.into())
+            }
+            (Some(record), Some(leases)) => {
+                let leases = leases.iter().map(|(name, tenure, remaining)| SnapshotLease {
+                    name: Name::new(name).expect("a name"),
+                    holder: Holder::NONE,
+                    tenure: *tenure,
+                    remaining: *remaining,
+                });
+                let core = Core::start_from_snapshot(config.clone(), now, record, leases);
+                let beginning = Beginning::snapshot(record, &core, now);
+                (core, beginning)
+            }
+        };
+        machine.starts += 1;
+        let memory = Memory::default();
+        self.traces.push((format!("{}.{}", machine.id, machine.starts), memory.clone()));
+        let begin = Begin::new(&config, 0, now, machine.ppm, beginning);
+        machine.shard = Some(Shard::begin(core, begin, Sink::new(Box::new(memory))));
+        self.collect(at);
+    }
+
+    fn crash(&mut self, at: usize) {
+        let machine = &mut self.machines[at];
+        (machine.shard, machine.writing) = (None, None);
+        if self.fault == Fault::RecordIsLost {
+            machine.record = machine.old_record;
+        }
+    }
+
+    fn stop(&mut self, at: usize) {
+        let now = self.clock(at);
+        let machine = &mut self.machines[at];
+        let Some(shard) = machine.shard.take() else { return };
+        machine.writing = None;
+        if let Some(snapshot) = shard.stop(now) {
+            let leases = snapshot.leases();
+            let leases = leases.map(|one| (one.name.to_string(), one.tenure, one.remaining));
+            machine.snapshot = Some(leases.collect());
+        }
+    }
+
+    /// Takes what a shard has to say.
+    fn collect(&mut self, at: usize) {
+        let own = self.machines[at].id;
+        loop {
+            let Some(shard) = &mut self.machines[at].shard else { return };
+            if let Some(event) = shard.poll_event() {
+                self.happened(at, event);
+                continue;
+            }
+            let Some(transmit) = shard.poll_transmit() else { return };
+            let mut writer = FrameWriter::new(own);
+            assert!(writer.push(&transmit.message()));
+            let frame = writer.finish(0).to_vec();
+            let members: Vec<NodeId> = match transmit.to {
+                To::Members(members) => self.cell.nodes(members).collect(),
+                To::Node(node) => vec![node],
+            };
+            for to in members {
+                let copies = [1, 1, 1, 1, 1, 1, 1, 2, 0, 2][self.draw(10) as usize];
+                for _ in 0..copies {
+                    let late = [1, 2, 3, 8, 40, 250][self.draw(6) as usize] * MS;
+                    let place = usize::from(to.get()) - 1;
+                    let delay = 1 + self.draw(late);
+                    self.network.push((self.now + delay, at, place, frame.clone()));
+                }
+            }
+        }
+    }
+
+    fn happened(&mut self, at: usize, event: Event) {
+        match event {
+            Event::Granted { token, tenure, .. } => {
+                if let Some(found) = self.asked.iter().position(|(_, _, asked)| *asked == token.0) {
+                    let (_, name, _) = self.asked.remove(found);
+                    self.held.push(Held { name, tenure });
+                }
+            }
+            Event::Persist(record) => {
+                let delay = self.draw(6) * MS;
+                self.machines[at].writing = Some((self.now + delay, record));
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets some time pass, and something happen.
+    pub(crate) fn step(&mut self) {
+        self.now += 1 + self.draw(3 * MS);
+        for at in 0..self.machines.len() {
+            let now = self.clock(at);
+            let machine = &mut self.machines[at];
+            if let Some((due, record)) = machine.writing
+                && due <= self.now
+                && let Some(shard) = &mut machine.shard
+            {
+                machine.old_record = machine.old_record.or(machine.record);
+                (machine.record, machine.writing) = (Some(record), None);
+                shard.record_written(now, record);
+            }
+            // A process that is slow to wake up hears late answers first.
+            let is_slow = self.is_patient && (self.now / (100 * MS) + at as u64).is_multiple_of(2);
+            if !is_slow && let Some(shard) = &mut machine.shard {
+                shard.handle_timeout(now);
+            }
+            self.collect(at);
+        }
+        while let Some(found) = self.network.iter().position(|(due, ..)| *due <= self.now) {
+            let (_, from, to, frame) = self.network.swap_remove(found);
+            let (now, from) = (self.clock(to), self.machines[from].id);
+            let Some(shard) = &mut self.machines[to].shard else { continue };
+            for message in FrameReader::new(&frame).expect("written here") {
+                // What is refused is in the trace.
+                let _refused = shard.handle_message(now, from, message.expect("written here"));
+            }
+            self.collect(to);
+        }
+        let at = self.draw(self.machines.len() as u64) as usize;
+        self.act(at);
+        self.collect(at);
+    }
+
+    fn act(&mut self, at: usize) {
+        let now = self.clock(at);
+        let (kind, name) = (self.draw(60), self.draw(NAMES.len() as u64) as usize);
+        let ttl = Duration::from_millis(60 + self.draw(MAX_LEASE - 59));
+        let wait = Duration::from_millis(self.draw(80));
+        let held = match self.held.len() as u64 {
+            0 => None,
+            count => Some(self.draw(count) as usize),
+        };
+        self.tokens += 1;
+        let token = Token(self.tokens);
+        match self.draw(400) {
+            0 | 1 => return self.crash(at),
+            2 | 3 => return self.stop(at),
+            _ => {}
+        }
+        if kind < 12 && self.machines[at].shard.is_none() {
+            return self.start(at);
+        }
+        let forgets = self.draw(2) == 0;
+        let Some(shard) = &mut self.machines[at].shard else { return };
+        let named = |name: usize| Name::new(NAMES[name]).expect("a name");
+        // A shard that is full, or a ttl that is too long, is refused and traced.
+        match (kind, held) {
+            (0..=20, _) => {
+                let (holder, name_text) = (Holder::new("me").expect("short"), named(name));
+                let _refused =
+                    shard.acquire(now, Acquire { token, name: name_text, holder, ttl, wait });
+                self.asked.push((at, name, token.0));
+            }
+            (21..=38, Some(held)) => {
+                let Held { name, tenure } = self.held[held];
+                let ttl = if kind == 21 { ttl * 4 } else { ttl };
+                let _refused = shard.renew(now, token, (named(name), Holder::NONE), tenure, ttl);
+                if kind == 22 {
+                    // P8: whoever asked for a renewal leaves.
+                    shard.abandon(now, named(name), token);
+                }
+            }
+            (39..=42, Some(held)) => {
+                let Held { name, tenure } = self.held.swap_remove(held);
+                let _refused = shard.release(now, token, named(name), tenure, ttl);
+            }
+            (43..=44, Some(held)) if forgets => drop(self.held.swap_remove(held)),
+            (45..=47, _) => {
+                if let Some((_, name, token)) =
+                    self.asked.iter().copied().rev().find(|(of, ..)| *of == at)
+                {
+                    shard.abandon(now, named(name), Token(token));
+                }
+            }
+            (48..=50, _) => {
+                shard.sweep(now, 100);
+            }
+            (51, _) => {
+                let _refused = shard.inspect(now, token, named(name));
+            }
+            (52, _) => {
+                let everyone = self.cell.everyone();
+                let own = self.cell.member(shard.config().node).unwrap_or(MemberSet::EMPTY);
+                shard.set_reachable(now, if forgets { own } else { everyone });
+            }
+            (53, _) => shard.set_round_trip(Duration::from_millis(1)),
+            _ => {}
+        }
+    }
+
+    /// The lines of every trace.
+    pub(crate) fn lines(&self) -> Vec<(String, Vec<String>)> {
+        let lines = |memory: &Memory| memory.text().lines().map(str::to_owned).collect();
+        self.traces.iter().map(|(label, memory)| (label.clone(), lines(memory))).collect()
+    }
+}
+
+/// A world that ran for a while.
+pub(crate) fn played(seed: u64, members: u16, rules: Rules, fault: Fault, steps: u32) -> World {
+    let mut world = World::new(seed, members, rules, fault);
+    for _ in 0..steps {
+        world.step();
+    }
+    world
+}
