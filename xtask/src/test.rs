@@ -112,7 +112,7 @@ fn clippy() -> Vec<Invocation> {
         deny(cargo(["clippy", "--workspace", "--all-targets"])),
         deny(cargo(["clippy", "-p", "paxoslease-core", "--no-default-features"])),
         deny(cargo(["clippy", "-p", "paxoslease-core", "--all-targets", "--features", "mutants"])),
-        deny(cargo(["clippy", "-p", "paxoslease-cli", "--features", "chaos"])),
+        deny(cargo(["clippy", "-p", "paxoslease-cli", "--features", "chaos,trace"])),
         deny(cargo(["clippy", "-p", "paxoslease-clock", "--all-targets", "--all-features"])),
     ]
 }

@@ -80,6 +80,16 @@ fn system_nanos() -> u64 {
 /// Whether this build heeds a rate that the chaos harness sets.
 pub const HAS_RATE: bool = cfg!(feature = "chaos");
 
+/// How many parts per million [`Clock::system`] runs too fast in this process: none, unless the
+/// chaos harness set a rate.
+#[must_use]
+pub fn rate_ppm() -> i64 {
+    #[cfg(feature = "chaos")]
+    return rate::ppm();
+    #[cfg(not(feature = "chaos"))]
+    0
+}
+
 /// How long a span of [`Clock::system`] is for the machine's timers: the same, unless this process
 /// is one whose clock the chaos harness lets run at another rate.
 #[must_use]

@@ -17,9 +17,11 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use paxoslease_core::{
-    Event, Instant, Message, Name, NodeId, Record, Refusal, Shard, Sighting, Snapshot,
-};
+#[cfg(not(feature = "trace"))]
+use paxoslease_core::Shard;
+use paxoslease_core::{Event, Instant, Message, Name, NodeId, Record, Refusal, Sighting, Snapshot};
+#[cfg(feature = "trace")]
+use paxoslease_trace::Shard;
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
 use counters::{Counters, Drop};

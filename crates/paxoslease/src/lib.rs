@@ -51,6 +51,8 @@ mod status;
 mod test_cell;
 mod ticket;
 mod tls;
+#[cfg(feature = "trace")]
+mod trace;
 mod watch;
 #[cfg(any(test, feature = "test-util"))]
 #[cfg_attr(not(test), expect(dead_code, reason = "most of what can go wrong is for simulations"))]

@@ -1,5 +1,6 @@
-//! The feature `mutants` lets a test switch a safety rule off, and `chaos` lets the environment do
-//! so, or the clock run at another rate. Nothing that ships may reach them.
+//! The feature `mutants` lets a test switch a safety rule off, `chaos` lets the environment do so,
+//! or the clock run at another rate, and `trace` writes down every step. Nothing that ships may
+//! reach them.
 //!
 //! The manifests are followed as cargo's resolver would, from the command line down, without
 //! development dependencies.
@@ -11,7 +12,7 @@ use crate::tidy::manifest::{Dependency, Kind, Manifest};
 use crate::tidy::repository::Repository;
 
 const SHIPPED: &str = "paxoslease-cli";
-const FORBIDDEN: [&str; 2] = ["mutants", "chaos"];
+const FORBIDDEN: [&str; 3] = ["mutants", "chaos", "trace"];
 
 /// A feature of a package, as `(package, feature)`.
 type Enabled = (String, String);
@@ -100,9 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_can_be_set_is_found() {
-        let cli = "[dependencies]\nsim = { path = \"sim\", features = [\"chaos\"] }";
-        assert_eq!(found(cli, "[features]\nchaos = []").len(), 1);
+    fn a_clock_that_can_be_set_and_a_node_that_is_traced_are_found() {
+        for feature in ["chaos", "trace"] {
+            let cli =
+                format!("[dependencies]\nsim = {{ path = \"sim\", features = [\"{feature}\"] }}");
+            assert_eq!(found(&cli, &format!("[features]\n{feature} = []")).len(), 1);
+        }
     }
 
     #[test]

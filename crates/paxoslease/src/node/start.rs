@@ -327,6 +327,8 @@ pub(crate) fn make_driver(
     let now = clock.now();
     let core_config = settings.core_config(seed, index);
     let shard = startup.shard(core_config, now, |name| ShardId::of(name, count) == shard_id);
+    #[cfg(feature = "trace")]
+    let shard = crate::trace::begin(shard, startup, (index, boot), now);
     let identity = Identity {
         cell_name: settings.cell_name().as_str().to_owned(),
         cell: settings.cell,

@@ -1,0 +1,46 @@
+//! Traces for tests that break whole processes: each shard writes down what it is told and does, to
+//! be replayed and judged afterwards (docs/checking.md). Where to is read from the environment, and
+//! only in a build with the feature `trace`, which no release has.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use paxoslease_core::{Instant, Shard as Core, Start};
+use paxoslease_trace::{Begin, Beginning, Shard, Sink};
+
+use crate::stable::Startup;
+
+/// The folder that traces go to; without it there are none.
+const FOLDER: &str = "PAXOSLEASE_TRACE_DIR";
+
+/// Takes over a shard that has just started.
+///
+/// # Panics
+/// When the trace cannot be begun: a test that asks for one must not go without.
+pub(crate) fn begin(
+    core: Core,
+    startup: &Startup,
+    (index, boot): (u16, u64),
+    now: Instant,
+) -> Shard {
+    let beginning = match *startup {
+        Startup::NewCell { counter, disk } => Start::NewCell { counter, disk }.into(),
+        Startup::Crash(record) => Start::Crash(record).into(),
+        Startup::NoRecord { counter, longest, disk, .. } => {
+            Start::NoRecord { counter, longest, disk }.into()
+        }
+        Startup::Snapshot(record, _) => Beginning::snapshot(record, &core, now),
+    };
+    let sink = match std::env::var_os(FOLDER) {
+        None => Sink::none(),
+        Some(folder) => {
+            let name = format!("{}-{boot:016x}-{index}.jsonl", core.config().node);
+            let path = PathBuf::from(folder).join(name);
+            let file = File::create_new(&path)
+                .unwrap_or_else(|error| panic!("{FOLDER}: {}: {error}", path.display()));
+            Sink::new(Box::new(file))
+        }
+    };
+    let begin = Begin::new(core.config(), index, now, paxoslease_clock::rate_ppm(), beginning);
+    Shard::begin(core, begin, sink)
+}
