@@ -22,6 +22,7 @@ pub use disk::{Disk, remove_leftovers, unmount_all};
 
 use crate::log::{Log, NodeState, What};
 use crate::network::{Door, Network, Place};
+use crate::traces;
 
 /// How long a node may take to stop when it is asked to.
 const STOP_MAX: Duration = Duration::from_secs(20);
@@ -83,6 +84,7 @@ impl Cell {
     pub fn new(setup: Setup) -> Result<Self> {
         let logs = setup.folder.join("nodes");
         fs::create_dir_all(&logs)?;
+        fs::create_dir_all(traces::folder(&setup.folder))?;
         let mut nodes = Vec::new();
         for id in 1..=setup.nodes {
             let data = setup.folder.join(format!("data-{id}"));
@@ -155,6 +157,7 @@ impl Cell {
         // A variable, because a binary to upgrade from may not know the option.
         command.env("PAXOSLEASE_INSECURE_PLAINTEXT", "true");
         command.env("PAXOSLEASE_CLOCK_PPM", node.ppm.to_string());
+        command.env(traces::FOLDER, traces::folder(&setup.folder));
         if let Some(rule) = &setup.without_rule {
             command.env("PAXOSLEASE_WITHOUT_RULE", rule);
         }

@@ -16,3 +16,4 @@ pub mod report;
 pub mod run;
 pub mod schedule;
 pub mod store;
+pub mod traces;

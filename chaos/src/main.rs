@@ -15,7 +15,8 @@ use paxoslease_chaos::network::spaces;
 use paxoslease_chaos::report::{self, Facts};
 use paxoslease_chaos::run::{self, Order, Played};
 use paxoslease_chaos::schedule::Plan;
-use paxoslease_chaos::{cell, log};
+use paxoslease_chaos::{cell, log, traces};
+use paxoslease_trace::Clocks;
 use sha2::{Digest as _, Sha256};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -87,6 +88,10 @@ struct Options {
     #[arg(long, conflicts_with_all = ["mutant", "directed", "clocks_outside", "quick"])]
     mutants: bool,
 
+    /// Judge the traces of an earlier run of this build again, and nothing else
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
+
     /// Stay on loopback, as where there is no root: proxies instead of packets
     #[arg(long)]
     loopback: bool,
@@ -122,6 +127,12 @@ fn run(options: &Options) -> Result<ExitCode> {
     if options.mutants {
         return mutants(options);
     }
+    if let Some(folder) = &options.traces {
+        let report = traces::judge(folder, clocks(options))?;
+        report.violations.iter().for_each(|(rule, seen)| println!("VIOLATION: {rule}: {seen}"));
+        println!("{report}");
+        return Ok(code(!report.violations.is_empty(), false).into());
+    }
     let seed = options.seed.unwrap_or_else(|| log::now() % 1_000_000_007);
     let outcome = Outcome::of(options, seed)?;
     outcome.tell();
@@ -135,6 +146,8 @@ struct Outcome {
     order: Order,
     played: Played,
     verdict: Verdict,
+    /// What nodes' traces say; `None` where not every binary writes them.
+    traced: Option<paxoslease_trace::Report>,
     violations: Vec<String>,
 }
 
@@ -148,11 +161,17 @@ impl Outcome {
         let played = run::play(&order)?;
         let records = log::read(&played.events)?;
         let verdict = check::judge(&records.events, bounds(&order.plan));
+        let traced = match writes_traces(&order)? {
+            true => Some(traces::judge(&order.folder, clocks(options))?),
+            false => None,
+        };
         let expected = if options.clocks_outside { OUTSIDE.to_vec() } else { Vec::new() };
         let mut bugs = played.bugs.clone();
         if options.clocks_outside && verdict.count(Rule::OneHolder) == 0 {
             bugs.push("no two held at once, though clocks were that far off: no fault".to_owned());
         }
+        let unruly = traced.iter().flat_map(|traced| &traced.violations);
+        bugs.extend(unruly.map(|(rule, seen)| format!("{rule}: {seen}")));
         let violations = verdict
             .violations
             .iter()
@@ -172,7 +191,7 @@ impl Outcome {
             expected,
         };
         report::write(&order.folder, &facts, &records, &verdict)?;
-        Ok(Self { options: options.clone(), seed, order, played, verdict, violations })
+        Ok(Self { options: options.clone(), seed, order, played, verdict, traced, violations })
     }
 
     /// A short summary, and what to repeat.
@@ -189,6 +208,10 @@ impl Outcome {
             counts.uncontended.0,
             check::spoken(longest_wait),
         );
+        match &self.traced {
+            Some(traced) => println!("traces: {traced}"),
+            None => println!("traces: none, not every binary was built with the feature `trace`"),
+        }
         println!("report: {}", self.order.folder.join("report.md").display());
         if let Some(failure) = &self.played.failure {
             println!("the run ended before its time: {failure:#}");
@@ -233,6 +256,10 @@ fn bounds(plan: &Plan) -> Bounds {
         silence: plan.bound() + Plan::QUIET,
         ..Bounds::default()
     }
+}
+
+const fn clocks(options: &Options) -> Clocks {
+    if options.clocks_outside { Clocks::Outside } else { Clocks::WithinDrift }
 }
 
 /// One run that must be clean, and one without a rule that must not.
@@ -313,7 +340,17 @@ fn identity(binary: &Path) -> Result<String> {
 }
 
 fn has_knobs(binary: &[u8]) -> bool {
-    KNOBS.iter().all(|knob| binary.windows(knob.len()).any(|text| text == knob.as_bytes()))
+    KNOBS.iter().all(|knob| knows(binary, knob))
+}
+
+fn knows(binary: &[u8], knob: &str) -> bool {
+    binary.windows(knob.len()).any(|text| text == knob.as_bytes())
+}
+
+/// Whether every start of every node leaves a trace: with gaps, none can be judged.
+fn writes_traces(order: &Order) -> Result<bool> {
+    let mut binaries = [Some(&order.paxoslease), order.upgrade.as_ref()].into_iter().flatten();
+    binaries.try_fold(true, |all, binary| Ok(all && knows(&fs::read(binary)?, traces::FOLDER)))
 }
 
 fn replay(options: &Options, seed: u64) -> String {

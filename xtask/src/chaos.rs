@@ -43,7 +43,7 @@ fn install() -> anyhow::Result<()> {
 fn build(folder: &str) -> Invocation {
     cargo(["build", "-p", "paxoslease-chaos", "-p", "paxoslease-cli"])
         .arg("--features")
-        .arg("paxoslease-cli/chaos")
+        .arg("paxoslease-cli/chaos,paxoslease-cli/trace")
         .arg("--target-dir")
         .arg(folder)
 }
