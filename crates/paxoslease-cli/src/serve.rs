@@ -102,12 +102,20 @@ fn announce(config: &Config) {
         cell = config.cell,
         role = %config.role,
         members = plan::members(config),
-        listen = plan::listen(config),
+        listen = config.listen_for_peers(),
         max_lease = ?config.max_lease,
         data_dir = config.data_dir.as_ref().map(|path| path.display().to_string()),
         tls = config.tls.is_some(),
         tls_clients = config.tls.as_ref().map(|tls| tls.clients.to_string()),
         access = config.access.len(),
+        peers_out_of_reach = config.listen.peers_out_of_reach,
         "starting"
     );
+    if plan::trusts_peers(config) {
+        warn!(
+            "tokens protect nothing from anybody who reaches a peer port, because peers speak in \
+             clear; give the nodes certificates by [tls], or keep strangers away from the peer \
+             ports (peers_out_of_reach says that they are)"
+        );
+    }
 }

@@ -91,6 +91,7 @@ impl Rig {
         config.listen.http = Some("127.0.0.1:0".to_owned());
         config.limits.leases = 1000;
         config.access = access;
+        config.listen.peers_out_of_reach = true;
         let server = Server::start_on(config, Some(socket)).expect("starts");
         paxoslease::block_on(server.node().ready()).expect("it is its own majority");
         let clients = server.clients().expect("listens");

@@ -4,7 +4,7 @@
 
 use std::alloc::System;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
 use paxoslease::{Access, Config, TokenHash, Verb};
 use paxoslease_server::Server;
@@ -72,14 +72,13 @@ impl Client {
 
 /// How often memory is asked for while leases are taken and given back.
 fn allocations(access: Vec<Access>) -> usize {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = socket.local_addr().expect("bound").to_string();
-    let mut config = Config::new("test", 1).peer(1, address).ephemeral().shards(1);
+    let mut config = Config::new("test", 1).peer(1, "127.0.0.1:7401").listen("off");
+    config = config.ephemeral().shards(1);
     config.listen.clients = Some("127.0.0.1:0".to_owned());
     config.listen.http = Some("off".to_owned());
     let is_guarded = !access.is_empty();
     config.access = access;
-    let server = Server::start_on(config, Some(socket)).expect("starts");
+    let server = Server::start(config).expect("starts");
     let socket = TcpStream::connect(server.clients().expect("listens")).expect("connects");
     let (out, input) = (Vec::with_capacity(4096), vec![0; 64 * 1024]);
     let mut client = Client { socket, out, input, filled: 0 };

@@ -145,12 +145,12 @@ impl FromStr for Role {
 
 /// Where a node listens, each as `host:port`. Port 0 is any that is free.
 ///
-/// The daemon listens for clients and HTTP on loopback if nothing is said, and not at all if it is
-/// told `off`.
+/// The daemon listens for clients and HTTP on loopback by default. Each of the three can be `off`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Listen {
     /// For peers. A member listens on its own address in [`Config::peers`] if this is not said.
+    /// The only member of a cell may say `off`; then no proposer can join.
     pub peers: Option<String>,
     /// For clients of the daemon; an embedded node has none.
     pub clients: Option<String>,
@@ -159,13 +159,17 @@ pub struct Listen {
     /// The caller vouches for the network: bytes in clear may leave this machine. Without this, a
     /// node that would speak in clear to anywhere but loopback does not start.
     pub allow_plaintext: bool,
+    /// The caller vouches that only nodes of the cell can reach the peer ports. A peer needs no
+    /// token, so without this a node with [`Config::access`] and without [`Config::tls`] does not
+    /// start.
+    pub peers_out_of_reach: bool,
 }
 
 /// PEM files for TLS 1.3. Between peers it is mutual, and once set, peers without it are refused.
 ///
-/// A node's certificate must be valid for its own DNS name: `node-3.paxoslease` for node 3. If it
-/// restricts its use, it must allow both server and client authentication, since nodes dial each
-/// other.
+/// A node's certificate must be valid for its own DNS name: `node-3.north.paxoslease` for node 3 of
+/// the cell `north`. If it restricts its use, it must allow both server and client authentication,
+/// since nodes dial each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Tls {
@@ -453,6 +457,13 @@ impl Config {
     pub const fn reset_stable_record(mut self, reset: bool) -> Self {
         self.reset_stable_record = reset;
         self
+    }
+
+    /// Where this node listens for peers, if it does.
+    #[must_use]
+    pub fn listen_for_peers(&self) -> Option<&str> {
+        let own = self.peers.get(&self.node).filter(|_| self.role == Role::Member);
+        Listen::unless_off(self.listen.peers.as_ref().or(own)?)
     }
 
     /// Whether a node could start with this, as far as can be told without the machine.

@@ -25,6 +25,7 @@ peers = "0.0.0.0:7401"
 clients = "0.0.0.0:7400"
 http = "127.0.0.1:0"
 allow_plaintext = true
+peers_out_of_reach = true
 
 [tls]
 cert = "cert.pem"
@@ -81,6 +82,7 @@ fn every_key_is_read() {
     expected.clock_granularity = Duration::from_millis(4);
     expected.listen.clients = Some("0.0.0.0:7400".to_owned());
     expected.listen.http = Some("127.0.0.1:0".to_owned());
+    expected.listen.peers_out_of_reach = true;
     let pattern = |text: &str| text.parse().expect("a pattern");
     let all = [Verb::Acquire, Verb::Read, Verb::Admin];
     let names = ["jobs/*", "deploy"].map(pattern);
@@ -272,6 +274,42 @@ fn speaking_in_clear_beyond_this_machine_has_to_be_allowed() {
         let is_for_peers = key.contains("peers");
         assert_eq!(config.tls(tls(ClientTls::Off)).check().is_ok(), is_for_peers, "{key}");
     }
+}
+
+#[test]
+fn tokens_are_refused_while_strangers_could_be_peers() {
+    let guarded = |mut config: Config| {
+        let names = ["*".parse().expect("a pattern")];
+        config.access = vec![Access::new(TokenHash::new([1; 32]), names, [Verb::Read])];
+        config
+    };
+    let tls = || Tls::new("cert.pem", "key.pem", "ca.pem");
+    // Other users of this machine reach loopback too, and every node must keep strangers away.
+    let alone = || Config::new("north", 1).peer(1, "127.0.0.1:7401");
+    let proposer = || Config::new("north", 9).peer(1, "127.0.0.1:7401").role(Role::Proposer);
+    for config in [alone(), proposer(), cell()] {
+        assert_eq!(config.check(), Ok(()), "without tokens");
+        let mut config = guarded(config);
+        assert_eq!(config.check(), Err(ConfigError::AccessInClear));
+        assert_eq!(config.clone().tls(tls()).check(), Ok(()));
+        config.listen.peers_out_of_reach = true;
+        assert_eq!(config.check(), Ok(()));
+    }
+    assert_eq!(guarded(alone()).listen("off").check(), Ok(()));
+    let text = ConfigError::AccessInClear.to_string();
+    assert!(text.contains("peers speak in clear") && text.contains("--peers-out-of-reach"));
+}
+
+#[test]
+fn only_a_cell_of_one_member_can_turn_its_peer_port_off() {
+    let alone = Config::new("north", 1).peer(1, "10.0.0.1:7401").listen("off");
+    assert_eq!(alone.check(), Ok(()), "nothing is said in clear where nobody listens");
+    assert_eq!(alone.listen_for_peers(), None);
+    let refused = cell().listen("off").check().expect_err("members must connect").to_string();
+    assert!(refused.starts_with("`listen.peers` is \"off\", but the cell has 3 members"), "{refused}");
+    let proposer = Config::new("north", 9).peer(1, "127.0.0.1:7401").role(Role::Proposer);
+    let refused = proposer.listen("off").check().expect_err("superfluous").to_string();
+    assert!(refused.contains("a proposer connects to the members"), "{refused}");
 }
 
 #[test]

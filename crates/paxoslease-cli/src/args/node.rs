@@ -106,7 +106,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ROLE", env = "PAXOSLEASE_ROLE", value_parser = role_parser())]
     pub(crate) role: Option<Role>,
 
-    /// Where to listen for peers [default: this node's own address among the peers]
+    /// Where to listen for peers, or off in a cell of one member [default: this node's own address
+    /// among the peers]
     #[arg(long, value_name = "HOST:PORT", env = "PAXOSLEASE_LISTEN_PEERS")]
     pub(crate) listen_peers: Option<String>,
 
@@ -164,6 +165,11 @@ pub(crate) struct ServeArgs {
     /// whose addresses are not all loopback, and who has no TLS for them, does not start
     #[arg(long, env = "PAXOSLEASE_INSECURE_PLAINTEXT")]
     pub(crate) insecure_plaintext: bool,
+
+    /// Vouch that only nodes of the cell can reach the peer ports. A peer needs no token, so
+    /// without this a node with tokens and without TLS does not start
+    #[arg(long, env = "PAXOSLEASE_PEERS_OUT_OF_REACH")]
+    pub(crate) peers_out_of_reach: bool,
 
     /// A bound of the table `[limits]`, such as leases=1000000; once for each
     #[arg(long = "limit", value_name = "KEY=N", env = "PAXOSLEASE_LIMITS")]

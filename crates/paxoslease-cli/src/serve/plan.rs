@@ -47,6 +47,7 @@ pub(super) fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     config.reset_stable_record |= args.reset_stable_record;
     config.tls = tls(args, config.tls)?;
     config.listen.allow_plaintext |= args.insecure_plaintext;
+    config.listen.peers_out_of_reach |= args.peers_out_of_reach;
     config.check()?;
     Ok(config)
 }
@@ -87,10 +88,9 @@ pub(super) fn members(config: &Config) -> String {
     members.collect::<Vec<_>>().join(", ")
 }
 
-/// Where peers are listened for; a proposer listens nowhere.
-pub(super) fn listen(config: &Config) -> Option<&str> {
-    let own = config.peers.get(&config.node).filter(|_| config.role == Role::Member);
-    config.listen.peers.as_ref().or(own).map(String::as_str)
+/// Whether tokens protect leases only as long as no stranger reaches a peer port.
+pub(super) const fn trusts_peers(config: &Config) -> bool {
+    config.listen.peers_out_of_reach && config.tls.is_none() && !config.access.is_empty()
 }
 
 /// For people.
@@ -103,9 +103,10 @@ pub(super) fn text(config: &Config) -> String {
     line("node", &format!("{node} of cell {cell}, a {role}"));
     line("members", &members(config));
     let encrypted = if config.tls.is_some() { "mutual TLS" } else { "in clear" };
-    match listen(config) {
-        Some(address) => line("peers", &format!("on {address}, {encrypted}")),
-        None => line("peers", &format!("connects to the members, {encrypted}")),
+    match (config.listen_for_peers(), role) {
+        (Some(address), _) => line("peers", &format!("on {address}, {encrypted}")),
+        (None, Role::Member) => line("peers", "off"),
+        (None, Role::Proposer) => line("peers", &format!("connects to the members, {encrypted}")),
     }
     let way = match config.tls.as_ref().map_or(ClientTls::Off, |tls| tls.clients) {
         ClientTls::Off => "in clear",
@@ -118,6 +119,9 @@ pub(super) fn text(config: &Config) -> String {
     match config.access.len() {
         0 => line("access", "whoever can connect may do everything"),
         entries => line("access", &format!("by token, {entries} in [[access]]")),
+    }
+    if trusts_peers(config) {
+        line("", "but without a token for anybody who reaches a peer port");
     }
     line("max lease", &format!("{max_lease:?}, clocks off by up to {clock_drift_ppm} ppm"));
     match (&config.data_dir, config.role) {
@@ -146,7 +150,7 @@ pub(super) fn json(config: &Config) -> String {
         "role": config.role,
         "members": config.peers,
         "listen": {
-            "peers": listen(config),
+            "peers": config.listen_for_peers(),
             "clients": config.listen.for_clients(),
             "http": config.listen.for_http(),
         },
@@ -156,6 +160,7 @@ pub(super) fn json(config: &Config) -> String {
         "tls": config.tls.is_some(),
         "tls_clients": config.tls.as_ref().map_or(ClientTls::Off, |tls| tls.clients).to_string(),
         "access": config.access.len(),
+        "peers_out_of_reach": config.listen.peers_out_of_reach,
         "shards": config.shards,
         "new_cell": config.new_cell,
         "reset_stable_record": config.reset_stable_record,

@@ -35,11 +35,12 @@ fn beyond_loopback_a_node_speaks_in_clear_only_if_it_is_told_to() {
 fn a_check_says_how_clients_are_spoken_to_and_who_may_do_what() {
     let folder = scratch("access-check");
     let config = folder.join("node.toml");
-    write(&config, 7401, &["a", "b"]);
+    write(&config, &["a", "b"]);
     let path = config.to_str().expect("UTF-8");
     let (code, stdout, stderr) = outcome(paxoslease(&["serve", "--check", "--config", path]));
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.contains("by token, 2 in [[access]]"), "{stdout}");
+    assert!(stdout.contains("peers       off"), "{stdout}");
     let mut certs = paxoslease(&["certs", "--nodes", "2", "--out"]);
     certs.arg(&folder);
     assert_eq!(outcome(certs).0, 0);
@@ -68,17 +69,22 @@ fn a_check_says_how_clients_are_spoken_to_and_who_may_do_what() {
 }
 
 /// A node that knows these tokens.
-fn write(path: &Path, port: u16, tokens: &[&str]) {
+fn write(path: &Path, tokens: &[&str]) {
+    let peers = "[peers]\n1 = \"127.0.0.1:7401\"\n[listen]\npeers = \"off\"\n";
+    write_with(path, peers, tokens);
+}
+
+/// As [`write`], with tables for its peers, of which the last is `[listen]`.
+fn write_with(path: &Path, peers: &str, tokens: &[&str]) {
     let entries = tokens.iter().map(|token| {
         let hash = Sha256::digest(token);
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("[[access]]\ntoken_sha256 = \"{hash}\"\nnames = [\"*\"]\nmay = [\"acquire\"]\n")
+        format!("[[access]]\ntoken_sha256 = \"{hash}\"\nnames = [\"*\"]\nmay = [\"acquire\", \"read\"]\n")
     });
     let entries: String = entries.collect();
     let text = format!(
-        "cell = \"test\"\nnode = 1\nmax_lease = \"50ms\"\nshards = 1\n\
-         [peers]\n1 = \"127.0.0.1:{port}\"\n\
-         [listen]\nclients = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\n{entries}"
+        "cell = \"test\"\nnode = 1\nmax_lease = \"10s\"\nshards = 1\n{peers}\
+         clients = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\n{entries}"
     );
     fs::write(path, text).expect("can be written");
 }
@@ -93,24 +99,103 @@ impl Client {
         Self(BufReader::new(socket))
     }
 
+    /// Of a node that is starting, and its log until then.
+    fn of(process: &Process) -> (Self, Vec<String>) {
+        let log = process.stderr.until(|line| line.contains("listening for clients"));
+        let line = log.last().expect("a line");
+        let (_, address) = line.rsplit_once("address=").expect("it says where");
+        (Self::connect(address), log)
+    }
+
     fn ask(&mut self, line: &str) -> String {
         self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).expect("sends");
+        self.hear()
+    }
+
+    fn hear(&mut self) -> String {
         let mut reply = String::new();
         self.0.read_line(&mut reply).expect("answers");
         reply.trim_end().to_owned()
     }
+
+    /// The fence of a lease that is free.
+    fn acquire(&mut self, name: &str) -> String {
+        assert_eq!(self.ask(&format!("LEASE.ACQUIRE {name} 10000 HOLDER owner")), "*3");
+        let fence = self.hear();
+        let (_ttl, _waited) = (self.hear(), self.hear());
+        fence.strip_prefix(':').expect("a number").to_owned()
+    }
+}
+
+#[test]
+fn tokens_are_refused_while_peers_speak_in_clear_unless_the_peer_port_is_out_of_reach() {
+    let config = scratch("access-clear").join("node.toml");
+    let path = config.to_str().expect("UTF-8");
+    write_with(&config, "[peers]\n1 = \"127.0.0.1:7401\"\n[listen]\n", &["a"]);
+    for way in [&["serve", "--config", path][..], &["serve", "--check", "--config", path]] {
+        let (code, stdout, stderr) = outcome(paxoslease(way));
+        assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
+        assert!(stderr.contains("peers speak in clear"), "{stderr}");
+        assert!(stderr.contains("--peers-out-of-reach"), "{stderr}");
+    }
+    let vouched = ["serve", "--check", "--config", path, "--peers-out-of-reach"];
+    let (code, stdout, stderr) = outcome(paxoslease(&vouched));
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("anybody who reaches a peer port"), "{stdout}");
+}
+
+#[test]
+fn a_stranger_without_a_certificate_gets_nothing_that_tokens_protect() {
+    let (folder, port) = (scratch("access-stranger"), free_port(1));
+    let config = folder.join("node.toml");
+    let mut certs = paxoslease(&["certs", "--node=1", "--node=9", "--out"]);
+    certs.arg(&folder);
+    assert_eq!(outcome(certs).0, 0);
+    let show = |node: u16| {
+        let file = |option: &str, name: &str| format!("{option}={}", folder.join(name).display());
+        let (cert, key) = (format!("node-{node}.pem"), format!("node-{node}-key.pem"));
+        [file("--tls-cert", &cert), file("--tls-key", &key), file("--tls-ca", "ca.pem")]
+    };
+    let peers = format!("[peers]\n1 = \"127.0.0.1:{port}\"\n[listen]\n");
+    write_with(&config, &peers, &["owner-token"]);
+    let mut guarded = paxoslease(&["serve", "--config", config.to_str().expect("UTF-8")]);
+    guarded.args(show(1)).arg("--new-cell").arg("--data-dir").arg(folder.join("data"));
+    let guarded = Process::run(guarded);
+    let (mut owner, _) = Client::of(&guarded);
+    assert_eq!(owner.ask("AUTH owner-token"), "+OK");
+    let fence = owner.acquire("secret/plan");
+
+    let proposer = |certificate: &[String]| {
+        let options = ["--node=9", "--role=proposer", "--cell=test", "--max-lease=10s"];
+        let mut command = paxoslease(&[&["serve"], &options[..], &["--shards=1"]].concat());
+        command.arg(format!("--peer=1=127.0.0.1:{port}")).args(certificate);
+        command.args(["--listen-clients=127.0.0.1:0", "--listen-http=off"]);
+        let process = Process::run(command);
+        let (client, _) = Client::of(&process);
+        (process, client)
+    };
+    let asked = [
+        "LEASE.GET secret/plan".to_owned(),
+        format!("LEASE.RELEASE secret/plan {fence}"),
+        "LEASE.ACQUIRE secret/plan 10000".to_owned(),
+    ];
+    let (_stranger, mut stranger) = proposer(&[]);
+    for command in &asked {
+        let reply = stranger.ask(command);
+        assert!(reply.starts_with("-NOQUORUM"), "{command}: {reply}");
+    }
+    assert_eq!(owner.ask(&format!("LEASE.RENEW secret/plan {fence} 10000")), ":10000");
+    // A node of the cell gets through, so it was the certificate that the stranger lacked.
+    let (_node, mut node) = proposer(&show(9));
+    assert_eq!(node.ask(&asked[1]), ":1");
 }
 
 #[test]
 fn sighup_changes_tokens_and_a_broken_file_changes_nothing() {
-    let (folder, port) = (scratch("sighup"), free_port(1));
-    let config = folder.join("node.toml");
-    write(&config, port, &["first-token"]);
+    let config = scratch("sighup").join("node.toml");
+    write(&config, &["first-token"]);
     let process = Process::start(&["serve", "--config", config.to_str().expect("UTF-8")]);
-    let mut log = process.stderr.until(|line| line.contains("listening for clients"));
-    let line = log.last().expect("a line");
-    let (_, address) = line.rsplit_once("address=").expect("it says where");
-    let mut client = Client::connect(address);
+    let (mut client, mut log) = Client::of(&process);
     let (known, ping) = (|token: &str| format!("AUTH {token}"), "PING");
     assert_eq!(client.ask(&known("first-token")), "+OK");
     let mut reload = |until: &str| {
@@ -118,7 +203,7 @@ fn sighup_changes_tokens_and_a_broken_file_changes_nothing() {
         log.extend(process.stderr.until(|line| line.contains(until)));
     };
 
-    write(&config, port, &["second-token"]);
+    write(&config, &["second-token"]);
     reload("certificates and tokens were read again");
     assert!(client.ask("ECHO x").starts_with("-NOAUTH"), "that token is gone");
     assert_eq!(client.ask(&known("second-token")), "+OK", "on the same connection");

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,12 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A daemon that is a whole cell.
 pub(crate) fn daemon(with: impl FnOnce(Config) -> Config) -> Server {
-    let peers = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = peers.local_addr().expect("bound").to_string();
-    let mut config = Config::new("test", 1).peer(1, address).ephemeral().shards(2);
+    let mut config = Config::new("test", 1).peer(1, "127.0.0.1:7401").listen("off");
+    config = config.ephemeral().shards(2);
     config.listen.clients = Some("127.0.0.1:0".to_owned());
     config.listen.http = Some("127.0.0.1:0".to_owned());
-    let server = Server::start_on(with(config), Some(peers)).expect("starts");
+    let server = Server::start(with(config)).expect("starts");
     pollster::block_on(server.node().ready()).expect("it is its own majority");
     server
 }

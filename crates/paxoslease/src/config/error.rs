@@ -142,6 +142,24 @@ pub enum ConfigError {
         /// What to do instead.
         remedy: &'static str,
     },
+    /// Tokens would protect nothing.
+    #[error(
+        "`[[access]]` is set, but peers speak in clear: anybody who reaches a peer port of the \
+             cell can read, release and take every lease without a token; give all nodes \
+             certificates by `[tls]` cert, key and ca, or set listen.peers = \"off\" if the cell \
+             has one member, or set `listen.peers_out_of_reach` (--peers-out-of-reach) if only \
+             nodes of the cell can reach the peer ports"
+    )]
+    AccessInClear,
+    /// Other members could not connect.
+    #[error(
+        "`listen.peers` is \"off\", but the cell has {members} members, which must reach each \
+             other; give an address, or list only this node in `[peers]`"
+    )]
+    PeersOff {
+        /// How many members `[peers]` has.
+        members: usize,
+    },
     /// A proposer is to listen for peers.
     #[error(
         "`listen.peers` is {address:?}, but a proposer connects to the members and listens for \

@@ -77,6 +77,7 @@ pub(super) fn parse(text: &str) -> Result<Config, TomlError> {
     document.read("listen.clients", &mut config.listen.clients)?;
     document.read("listen.http", &mut config.listen.http)?;
     document.read("listen.allow_plaintext", &mut config.listen.allow_plaintext)?;
+    document.read("listen.peers_out_of_reach", &mut config.listen.peers_out_of_reach)?;
     let tls_at = document.first_of("tls.");
     let (mut cert, mut key, mut ca) = (None::<PathBuf>, None::<PathBuf>, None::<PathBuf>);
     document.read("tls.cert", &mut cert)?;

@@ -31,7 +31,7 @@ pub(crate) struct Settings {
     pub(crate) role: Role,
     /// Every member's address, this node's too if it is one.
     pub(crate) members: BTreeMap<NodeId, String>,
-    /// Where to listen for peers; a proposer does not.
+    /// Where to listen for peers. A proposer does not, and a cell of one need not.
     pub(crate) listen: Option<String>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) tls: Option<Tls>,
@@ -95,6 +95,7 @@ impl Config {
         let members = self.checked_members(node)?;
         self.check_listen()?;
         self.check_plaintext()?;
+        self.check_access()?;
         let ids: Vec<NodeId> = members.keys().copied().collect();
         let max_lease = Ttl::from_duration(self.max_lease).filter(|ttl| *ttl >= Ttl::MIN);
         let max_lease = max_lease.ok_or(ConfigError::MaxLease { max_lease: self.max_lease })?;
@@ -104,14 +105,13 @@ impl Config {
         self.check_paths()?;
         self.check_timing()?;
         self.check_limits()?;
-        let own_address = members.get(&node).cloned();
         Ok(Settings {
             cell_name: self.cell.clone(),
             cell,
             node,
             role: self.role,
             members,
-            listen: self.listen.peers.clone().or(own_address),
+            listen: self.listen_for_peers().map(str::to_owned),
             data_dir: self.data_dir.clone(),
             tls: self.tls.clone(),
             shards: self.checked_shards()?,
@@ -162,13 +162,16 @@ impl Config {
         if let (Role::Proposer, Some(address)) = (self.role, &self.listen.peers) {
             return Err(ConfigError::ProposerListens { address: address.clone() });
         }
+        if self.are_peers_off() && self.peers.len() > 1 {
+            return Err(ConfigError::PeersOff { members: self.peers.len() });
+        }
         let mut taken = BTreeMap::new();
         let listen = &self.listen;
         let listens =
             [("peers", &listen.peers), ("clients", &listen.clients), ("http", &listen.http)];
         for (name, address) in listens {
             let Some(address) = address else { continue };
-            if address == Listen::OFF && name != "peers" {
+            if address == Listen::OFF {
                 continue;
             }
             let key = format!("listen.{name}");
@@ -193,7 +196,7 @@ impl Config {
             return Ok(());
         }
         let mut in_clear = Vec::new();
-        if self.tls.is_none() {
+        if self.tls.is_none() && !self.are_peers_off() {
             let listen = self.listen.peers.iter().map(|at| ("listen.peers".to_owned(), &**at));
             in_clear.extend(listen.map(|at| (at, PEERS)));
             let peers = self.peers.iter().map(|(id, at)| (format!("peers.{id}"), &**at));
@@ -213,6 +216,20 @@ impl Config {
                 Err(ConfigError::Plaintext { key, address: address.to_owned(), remedy })
             }
         }
+    }
+
+    /// A peer may read, release and take every lease without a token. Without certificates anybody
+    /// who reaches the peer port is a peer, also another user of this machine.
+    fn check_access(&self) -> Result<(), ConfigError> {
+        let is_out_of_reach = self.are_peers_off() || self.listen.peers_out_of_reach;
+        if self.access.is_empty() || self.tls.is_some() || is_out_of_reach {
+            return Ok(());
+        }
+        Err(ConfigError::AccessInClear)
+    }
+
+    fn are_peers_off(&self) -> bool {
+        self.listen.peers.as_deref() == Some(Listen::OFF)
     }
 
     fn check_paths(&self) -> Result<(), ConfigError> {

@@ -351,10 +351,9 @@ fn listen(
     settings: &Settings,
     given: Option<TcpListener>,
 ) -> Result<Option<mio::net::TcpListener>, StartError> {
-    let address = settings.listen.clone().unwrap_or_default();
+    let Some(address) = settings.listen.clone() else { return Ok(None) };
     let bound = match given {
         Some(listener) => Ok(listener),
-        None if settings.listen.is_none() => return Ok(None),
         None => address
             .to_socket_addrs()
             .and_then(|found| TcpListener::bind(found.collect::<Vec<_>>().as_slice())),
