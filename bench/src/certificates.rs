@@ -16,13 +16,15 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes them for nodes 1 to `nodes`.
+    /// Makes them for nodes 1 to `nodes` of a cell.
     ///
     /// # Errors
     /// When `binary` refuses to.
-    pub fn make(binary: &Path, nodes: usize, folder: PathBuf) -> Result<Self> {
+    pub fn make(binary: &Path, cell: &str, nodes: usize, folder: PathBuf) -> Result<Self> {
         let mut command = Command::new(binary);
-        command.args(["certs", "--nodes", &nodes.to_string(), "--out"]).arg(&folder);
+        command
+            .args(["certs", "--cell", cell, "--nodes", &nodes.to_string(), "--out"])
+            .arg(&folder);
         let made = command.output()?;
         ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         Ok(Self { folder })

@@ -24,6 +24,9 @@ use crate::log::{Log, NodeState, What};
 use crate::network::{Door, Network, Place};
 use crate::traces;
 
+/// What the cell is called, also by its certificates.
+pub(crate) const CELL: &str = "chaos";
+
 /// How long a node may take to stop when it is asked to.
 const STOP_MAX: Duration = Duration::from_secs(20);
 /// How often something is looked at that has no other way to tell.
@@ -141,7 +144,7 @@ impl Cell {
             return Ok(());
         }
         let mut command = network.command(Place::Node(id), &node.binary);
-        command.args(["serve", "--with-parent", "--cell", "chaos", "--node", &id.to_string()]);
+        command.args(["serve", "--with-parent", "--cell", CELL, "--node", &id.to_string()]);
         for peer in 1..=setup.nodes {
             let address = network.address(Place::Node(id), peer, Door::Peers);
             command.args(["--peer", &format!("{peer}={address}")]);

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use paxoslease_bench::certificates::Certificates;
 use paxoslease_bench::clock;
 
-use crate::cell::{self, Cell, Setup};
+use crate::cell::{self, CELL, Cell, Setup};
 use crate::crowd::{Crowd, Manner};
 use crate::directed::Directed;
 use crate::log::{EXTENSION, Log, What, now};
@@ -135,7 +135,7 @@ fn build(order: &Order, folder: &Path, events: &Path) -> Result<(Arena, Schedule
     // What directed schedules are about is a matter of milliseconds, as are handshakes.
     let certificates = if directed.is_none() && plan.has_tls() {
         let made = folder.join("certificates");
-        Some(Certificates::make(&order.paxoslease, plan.nodes.into(), made)?.into())
+        Some(Certificates::make(&order.paxoslease, CELL, plan.nodes.into(), made)?.into())
     } else {
         None
     };

@@ -57,7 +57,7 @@ impl Ours {
         let binary = settings.binary.clone().map_or_else(paxoslease_beside_this, Ok)?;
         let folder = Folder::new("cell")?;
         let (peers, clients, http) = (free_ports()?, free_ports()?, free_ports()?);
-        let make = || Certificates::make(&binary, NODES, folder.join("certs"));
+        let make = || Certificates::make(&binary, "default", NODES, folder.join("certs"));
         let certificates = settings.has_tls.then(make).transpose()?;
         let nodes = Vec::new();
         let mut cell = Self { settings, binary, peers, clients, http, certificates, nodes, folder };

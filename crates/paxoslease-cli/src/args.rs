@@ -20,7 +20,7 @@ pub(crate) use client::{
     LockArgs, LossArgs, OnLost, PrefixArgs, ReleaseArgs, RenewArgs, StatusArgs, WaitArgs,
     WatchArgs, WatchdogArgs, WishArgs,
 };
-pub(crate) use node::{DevArgs, LogArgs, LogFormat, ServeArgs};
+pub(crate) use node::{CELL_DEFAULT, DevArgs, LogArgs, LogFormat, ServeArgs};
 pub(crate) use trust::{CertsArgs, Host, TokenArgs, TrustArgs};
 
 const STYLES: Styles = Styles::styled()

@@ -29,7 +29,7 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
         planned => planned?,
     };
     if args.check {
-        config.tls.as_ref().map_or(Ok(()), |tls| tls.check(config.node))?;
+        config.tls.as_ref().map_or(Ok(()), |tls| tls.check(&config.cell, config.node))?;
         let text = if args.json { plan::json(&config) } else { plan::text(&config) };
         output::to_stdout(&text)?;
         return Ok(Verdict::Well);

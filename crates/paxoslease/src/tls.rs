@@ -1,9 +1,10 @@
 //! TLS, mutual between peers and as configured with clients: certificates, and who they speak for.
 //!
-//! A node is known by its certificate: node 3's is valid for the DNS name `node-3.paxoslease` and
-//! signed by the cell's own CA. The dialer demands that name from whom it calls; the acceptor
-//! learns from the Hello whom it talks to and then asks [`Stream::peer_is`]. TLS 1.3 only, and a
-//! full handshake each time: a resumed session would skip the look at the certificate.
+//! A node is known by its certificate: that of node 3 of the cell `north` is valid for the DNS name
+//! `node-3.north.paxoslease`, for no other node, and is signed by the cell's CA. The dialer demands
+//! that name from the node it calls. The acceptor learns from the Hello whom it talks to and then
+//! asks [`Stream::peer_is`], and so does the dialer. TLS 1.3 only, and a full handshake each time:
+//! a resumed session would skip the look at the certificate.
 //!
 //! Files can be read again while everything runs: connections that stand keep what they were made
 //! with, new ones get what is [`CurrentTls`].
@@ -12,11 +13,11 @@
 //! state, since the service that embeds a node may use rustls itself.
 
 mod judge;
+mod names;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,18 +25,20 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use mio::net::TcpStream;
 use paxoslease_core::NodeId;
-use rustls::client::{Resumption, verify_server_name};
+use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoClientAuth, NoServerSessionStorage, ParsedCertificate};
+use rustls::server::{NoClientAuth, NoServerSessionStorage};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, InconsistentKeys, RootCertStore, ServerConfig};
 use rustls::{ServerConnection, SupportedProtocolVersion};
 
+use names::NodeNames;
+pub(crate) use names::dns_name;
 pub(crate) use stream::Stream;
 use stream::{OtherEnd, TlsStream};
 
@@ -94,7 +97,8 @@ pub enum TlsError {
     },
     /// This node's own certificate is for another node, so every peer would refuse it.
     #[error(
-        "the certificate in {} is not valid for {name}: give this node its own, or correct `node`",
+        "the certificate in {} is not valid for {name}: give this node its own, or correct `node` \
+         or `cell` (`paxoslease certs --cell` makes certificates for a cell)",
         cert.display()
     )]
     OtherNode {
@@ -102,6 +106,15 @@ pub enum TlsError {
         cert: PathBuf,
         /// The DNS name that the certificate lacks.
         name: String,
+    },
+    /// Certificates cannot name the cell.
+    #[error(
+        "certificates cannot name the cell {cell:?}: with [tls], `cell` has 1 to 63 lower-case \
+         letters, digits and hyphens, and no hyphen first or last"
+    )]
+    CellName {
+        /// What the cell is called.
+        cell: String,
     },
     /// This node's own certificate is not valid now, or not by the authorities of the cell.
     #[error("every peer would refuse the certificate in {}: {reason}", cert.display())]
@@ -114,19 +127,29 @@ pub enum TlsError {
 }
 
 impl Tls {
-    /// Whether these files will do for `node`, as of now and by what its peers demand of it. They
-    /// are read, and that is all.
+    /// Whether these files will do for `node` of `cell`, as of now and by what its peers demand of
+    /// it. They are read, and that is all.
     ///
     /// # Errors
     /// Says which file will not do, why, and what to do about it.
-    pub fn check(&self, node: u16) -> Result<(), TlsError> {
-        let other = || TlsError::OtherNode { cert: self.cert.clone(), name: dns_name(node) };
-        TlsContext::load(self, NodeId::new(node).ok_or_else(other)?).map(drop)
+    pub fn check(&self, cell: &str, node: u16) -> Result<(), TlsError> {
+        let other = || TlsError::OtherNode { cert: self.cert.clone(), name: dns_name(cell, node) };
+        let names = NodeNames::new(cell)?;
+        TlsContext::load(self, names, NodeId::new(node).ok_or_else(other)?).map(drop)
+    }
+
+    /// The DNS name that the certificate of `node` must be valid for.
+    ///
+    /// # Errors
+    /// When certificates cannot name this cell.
+    pub fn node_name(cell: &str, node: u16) -> Result<String, TlsError> {
+        NodeNames::new(cell).map(|_| dns_name(cell, node))
     }
 }
 
 /// This node's identity and the CA that it trusts, ready for any number of connections.
 pub(crate) struct TlsContext {
+    names: NodeNames,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     /// How to answer clients, unless that is in clear.
@@ -138,7 +161,7 @@ pub(crate) struct TlsContext {
 impl TlsContext {
     /// Reads this node's certificate chain, its key and the CA of the cell, all PEM. What every
     /// peer would refuse is refused: better said here than by all of them.
-    pub(crate) fn load(files: &Tls, node: NodeId) -> Result<Self, TlsError> {
+    fn load(files: &Tls, names: NodeNames, node: NodeId) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let identity = identity(&provider, &files.cert, &files.key)?;
         let roots = Arc::new(roots(&files.ca)?);
@@ -147,7 +170,7 @@ impl TlsContext {
                 .build()
                 .expect("there is a root, and no revocation list to be wrong");
         let judges = (Arc::clone(&roots), Arc::clone(&provider));
-        let not_after = judge::judge(&identity.cert, node, files, judges, &*verifier)?;
+        let not_after = judge::judge(&identity.cert, (&names, node), files, judges, &*verifier)?;
         let resolver = Arc::new(SingleCertAndKey::from(identity));
 
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -175,22 +198,25 @@ impl TlsContext {
                 ClientTls::Mutual => Some(server(Arc::clone(&verifier))),
             },
             server: server(verifier),
+            names,
             not_after,
         })
     }
 
     /// The calling side of a connection to `node`. Nothing is sent before the first `flush`.
     pub(crate) fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
-        let conn = ClientConnection::new(Arc::clone(&self.client), server_name(node))
+        let conn = ClientConnection::new(Arc::clone(&self.client), self.names.of(node))
             .map_err(|error| stream::explain(&error))?;
-        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, OtherEnd::Peer))))
+        let peer = OtherEnd::Peer(self.names.clone());
+        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, peer))))
     }
 
     /// The called side of a connection. Who called is known, and checked, with its Hello.
     pub(crate) fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
         let conn = ServerConnection::new(Arc::clone(&self.server))
             .map_err(|error| stream::explain(&error))?;
-        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, OtherEnd::Peer))))
+        let peer = OtherEnd::Peer(self.names.clone());
+        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, peer))))
     }
 
     /// The called side of a client's connection, in clear if that is how clients are spoken to.
@@ -210,17 +236,17 @@ pub(crate) struct CurrentTls(Option<Arc<RwLock<Arc<TlsContext>>>>);
 
 impl CurrentTls {
     /// Reads the files, if there are any.
-    pub(crate) fn load(files: Option<&Tls>, node: NodeId) -> Result<Self, TlsError> {
+    pub(crate) fn load(files: Option<&Tls>, cell: &str, node: NodeId) -> Result<Self, TlsError> {
         let Some(files) = files else { return Ok(Self(None)) };
-        let context = TlsContext::load(files, node)?;
+        let context = TlsContext::load(files, NodeNames::new(cell)?, node)?;
         Ok(Self(Some(Arc::new(RwLock::new(Arc::new(context))))))
     }
 
     /// Reads the files again, for connections to come. If any cannot be used, nothing changes.
     pub(crate) fn reload(&self, files: &Tls, node: NodeId) -> Result<(), TlsError> {
-        let Some(current) = &self.0 else { return Ok(()) };
-        let context = TlsContext::load(files, node)?;
-        *current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(context);
+        let (Some(shared), Some(current)) = (&self.0, self.current()) else { return Ok(()) };
+        let context = TlsContext::load(files, current.names.clone(), node)?;
+        *shared.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(context);
         Ok(())
     }
 
@@ -266,21 +292,6 @@ impl CurrentTls {
     pub(crate) fn for_clients(&self) -> Option<Arc<ServerConfig>> {
         self.current()?.clients.clone()
     }
-}
-
-/// What a node's certificate must be valid for.
-pub(crate) fn dns_name(node: impl Display) -> String {
-    format!("node-{node}.paxoslease")
-}
-
-fn server_name(node: NodeId) -> ServerName<'static> {
-    ServerName::try_from(dns_name(node)).expect("letters, digits, a hyphen and a dot")
-}
-
-/// Says nothing about who signed the certificate: that was settled in the handshake.
-fn is_for(certificate: &CertificateDer<'_>, node: NodeId) -> bool {
-    ParsedCertificate::try_from(certificate)
-        .is_ok_and(|parsed| verify_server_name(&parsed, &server_name(node)).is_ok())
 }
 
 fn identity(provider: &CryptoProvider, cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {

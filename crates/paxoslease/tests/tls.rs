@@ -38,7 +38,7 @@ impl Authority {
     /// The same, and the year in which it ends.
     fn certify_until(&self, node: u16, year: i32) -> Tls {
         let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec![format!("node-{node}.paxoslease")]);
+        let params = CertificateParams::new(vec![Tls::node_name("test", node).expect("a label")]);
         let mut params = params.expect("valid");
         params.not_after = rcgen::date_time_ymd(year, 1, 1);
         let cert = params.signed_by(&key, &self.issuer).expect("signed");
@@ -197,7 +197,7 @@ fn a_certificate_of_another_node_does_not_start() {
     let config = cell::config(&["127.0.0.1:1".to_owned()], 1).tls(authority.certify(2));
     let refused = Node::start_blocking(config).expect_err("refused");
     assert!(matches!(refused, StartError::Tls(_)), "{refused}");
-    assert!(refused.to_string().contains("node-1.paxoslease"), "{refused}");
+    assert!(refused.to_string().contains("node-1.test.paxoslease"), "{refused}");
 }
 
 #[test]

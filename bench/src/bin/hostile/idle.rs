@@ -82,7 +82,8 @@ impl Node {
         command.arg("--data-dir").arg(folder.join("data"));
         let mut trust = None;
         if tls {
-            let certificates = Certificates::make(&binary, 1, folder.join("certs"))?;
+            let folder = folder.join("certs");
+            let certificates = Certificates::make(&binary, "default", 1, folder)?;
             certificates.show(&mut command, 1, "server");
             trust = Some(certificates.trust()?);
         }

@@ -11,6 +11,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use paxoslease::{ClientTls, Role, parse_duration};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+/// The name of a cell that nobody named.
+pub(crate) const CELL_DEFAULT: &str = "default";
+
 const DEV_HELP: &str = "\
 The cell is a new one at every start and keeps nothing on disk. Ctrl-C or SIGTERM stops it.
 Exit code: 0 when it was stopped, 2 for bad usage, 1 for anything else, such as a taken port.";

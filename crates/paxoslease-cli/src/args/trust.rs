@@ -9,12 +9,14 @@ use std::str::FromStr;
 
 use paxoslease::{NamePattern, PatternError, UnknownVerb, Verb};
 
+use super::CELL_DEFAULT;
+
 const HEADING: &str = "TLS and access";
 
 const CERTS_HELP: &str = "\
 Examples:
   paxoslease certs                                    three nodes on this machine, in ./certs
-  paxoslease certs --host 1=10.0.0.1 --host 2=10.0.0.2 --host 3=10.0.0.3
+  paxoslease certs --cell prod-eu --host 1=10.0.0.1 --host 2=10.0.0.2 --host 3=10.0.0.3
   paxoslease certs --nodes 3 --client alice           and a client, for tls.clients = \"mutual\"
   paxoslease certs --node 4 --host 4=10.0.0.4         one more, signed by the same authority
   paxoslease certs --node 2 --force                   a new one for node 2, before its own expires
@@ -77,6 +79,10 @@ pub(crate) struct TrustArgs {
 #[derive(clap::Args, Debug)]
 #[command(after_help = CERTS_HELP)]
 pub(crate) struct CertsArgs {
+    /// What the cell is called: certificates of another are refused
+    #[arg(long, value_name = "NAME", env = "PAXOSLEASE_CELL", default_value = CELL_DEFAULT)]
+    pub(crate) cell: String,
+
     /// How many nodes, from node 1 on [default: 3, unless --node or --client is given]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=99))]
     pub(crate) nodes: Option<u16>,

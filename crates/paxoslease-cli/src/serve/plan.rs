@@ -7,10 +7,7 @@ use clap::error::ErrorKind;
 use paxoslease::{ClientTls, Config, Role, Tls};
 use serde_json::json;
 
-use crate::args::{Args, ServeArgs};
-
-/// The name of a cell that nobody named.
-const CELL_DEFAULT: &str = "default";
+use crate::args::{Args, CELL_DEFAULT, ServeArgs};
 
 /// Resolves and checks it. What contradicts itself among the options is an error of usage.
 pub(super) fn config(args: &ServeArgs) -> anyhow::Result<Config> {

@@ -74,16 +74,17 @@ enum Kind {
 }
 
 impl Subject {
-    fn node(id: u16, hosts: &[Host]) -> Self {
+    fn node(cell: &str, id: u16, hosts: &[Host]) -> Result<Self, Failure> {
         let meant = |host: &&Host| host.node.is_none_or(|node| node == id);
         let given = hosts.iter().filter(meant).map(|host| host.name.clone());
-        let mut names = vec![format!("node-{id}.paxoslease")];
+        let own = paxoslease::Tls::node_name(cell, id);
+        let mut names = vec![own.map_err(|error| Failure::usage(error.to_string()))?];
         for name in LOOPBACK.iter().map(ToString::to_string).chain(given) {
             if !names.contains(&name) {
                 names.push(name);
             }
         }
-        Self { name: format!("node-{id}"), kind: Kind::Node(id, names) }
+        Ok(Self { name: format!("node-{id}"), kind: Kind::Node(id, names) })
     }
 
     fn params(&self, days: u16) -> anyhow::Result<CertificateParams> {
@@ -120,8 +121,8 @@ fn subjects(args: &CertsArgs) -> Result<Vec<Subject>, Failure> {
     }
     let clients = args.clients.iter().collect::<BTreeSet<_>>().into_iter();
     let clients = clients.map(|name| Subject { name: name.clone(), kind: Kind::Client });
-    let nodes = nodes.into_iter().map(|id| Subject::node(id, &args.hosts));
-    Ok(nodes.chain(clients).collect())
+    let nodes = nodes.into_iter().map(|id| Subject::node(&args.cell, id, &args.hosts));
+    nodes.chain(clients.map(Ok)).collect()
 }
 
 /// From a little before now on, for so long.
@@ -202,7 +203,7 @@ impl Authority {
             write(&key, SECRET, &pair.serialize_pem(), args.force)?;
             write(&cert, PUBLIC, &certificate.pem(), args.force)?;
         }
-        self.judge(subject, &cert, &key).map_err(|problem| {
+        self.judge(&args.cell, subject, (&cert, &key)).map_err(|problem| {
             let remedy = if is_new {
                 format!(
                     "was {} made by `paxoslease certs`? Else begin in another folder",
@@ -217,12 +218,17 @@ impl Authority {
     }
 
     /// As nodes and clients will.
-    fn judge(&self, subject: &Subject, cert: &Path, key: &Path) -> anyhow::Result<()> {
+    fn judge(
+        &self,
+        cell: &str,
+        subject: &Subject,
+        (cert, key): (&Path, &Path),
+    ) -> anyhow::Result<()> {
         let certificate = CertificateDer::from_pem_slice(read(cert)?.as_bytes())
             .map_err(|_| anyhow!("it is no certificate"))?;
         match &subject.kind {
             Kind::Node(id, names) => {
-                paxoslease::Tls::new(cert, key, &self.path).check(*id)?;
+                paxoslease::Tls::new(cert, key, &self.path).check(cell, *id)?;
                 let parsed = ParsedCertificate::try_from(&certificate)?;
                 for name in names {
                     verify_server_name(&parsed, &ServerName::try_from(name.as_str())?)?;

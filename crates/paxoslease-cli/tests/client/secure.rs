@@ -52,7 +52,8 @@ impl Fortress {
     /// Writes what `certs` and `token` print into a node's configuration.
     fn configure(&self, id: u16, clients: &str, entries: &str) {
         let (node, out) = (format!("--node={id}"), format!("--out={}", self.path("certs")));
-        let (code, tls, stderr) = outcome(paxoslease(&["certs", &node, &out, "--client=alice"]));
+        let (code, tls, stderr) =
+            outcome(paxoslease(&["certs", "--cell=fortress", &node, &out, "--client=alice"]));
         assert_eq!(code, 0, "{stderr}");
         let tls = tls.replace("clients = \"server\"", &format!("clients = \"{clients}\""));
         let at = |id: u16, offset| format!("127.0.0.1:{}", self.port + 10 * (id - 1) + offset);

@@ -41,7 +41,7 @@ fn a_check_says_how_clients_are_spoken_to_and_who_may_do_what() {
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.contains("by token, 2 in [[access]]"), "{stdout}");
     assert!(stdout.contains("peers       off"), "{stdout}");
-    let mut certs = paxoslease(&["certs", "--nodes", "2", "--out"]);
+    let mut certs = paxoslease(&["certs", "--cell=test", "--nodes", "2", "--out"]);
     certs.arg(&folder);
     assert_eq!(outcome(certs).0, 0);
     let with_tls = |cert: &str| {
@@ -57,7 +57,7 @@ fn a_check_says_how_clients_are_spoken_to_and_who_may_do_what() {
     assert!(stdout.contains("127.0.0.1:0, mutual TLS"), "{stdout}");
     let (code, stdout, stderr) = with_tls("node-2");
     assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
-    assert!(stderr.contains("is not valid for node-1.paxoslease"), "{stderr}");
+    assert!(stderr.contains("is not valid for node-1.test.paxoslease"), "{stderr}");
     fs::write(folder.join("ca.pem"), "no certificate").expect("can be written");
     let (code, _, stderr) = with_tls("node-1");
     assert_eq!(code, 2, "{stderr}");
@@ -148,7 +148,7 @@ fn tokens_are_refused_while_peers_speak_in_clear_unless_the_peer_port_is_out_of_
 fn a_stranger_without_a_certificate_gets_nothing_that_tokens_protect() {
     let (folder, port) = (scratch("access-stranger"), free_port(1));
     let config = folder.join("node.toml");
-    let mut certs = paxoslease(&["certs", "--node=1", "--node=9", "--out"]);
+    let mut certs = paxoslease(&["certs", "--cell=test", "--node=1", "--node=9", "--out"]);
     certs.arg(&folder);
     assert_eq!(outcome(certs).0, 0);
     let show = |node: u16| {

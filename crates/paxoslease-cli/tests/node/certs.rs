@@ -65,7 +65,7 @@ fn keys_are_for_their_owner_alone_and_nothing_is_replaced_unasked() {
     let folder = scratch("certs-kept").join("new");
     let first = made(&folder, &["--nodes", "1", "--client", "alice", "--host", "10.0.0.1"]);
     assert_eq!((&first["ca"]["made"], &first["nodes"][0]["made"]), (&true.into(), &true.into()));
-    let hosts = ["node-1.paxoslease", "localhost", "127.0.0.1", "::1", "10.0.0.1"];
+    let hosts = ["node-1.default.paxoslease", "localhost", "127.0.0.1", "::1", "10.0.0.1"];
     assert_eq!(first["nodes"][0]["hosts"], serde_json::json!(hosts));
     assert_eq!(mode(folder.clone()), 0o700);
     for name in ["ca", "node-1", "alice"] {
@@ -93,6 +93,8 @@ fn what_nodes_and_clients_would_refuse_is_refused_here() {
     made(&folder, &["--nodes", "2"]);
     let stderr = refused(&folder, &["--node", "1", "--host", "db1.example"]);
     assert!(stderr.contains("node-1.pem cannot be used") && stderr.contains("--force"), "{stderr}");
+    let stderr = refused(&folder, &["--node", "1", "--cell", "other"]);
+    assert!(stderr.contains("node-1.other.paxoslease") && stderr.contains("--force"), "{stderr}");
     fs::copy(folder.join("node-2-key.pem"), folder.join("node-1-key.pem")).expect("copied");
     let stderr = refused(&folder, &["--node", "1"]);
     assert!(stderr.contains("use the pair made together; make it anew with --force"), "{stderr}");
@@ -138,6 +140,7 @@ fn bad_options_are_refused_before_anything_is_made() {
         (&["--host", "x=db4"], "the number of a node"),
         (&["--host", "1=node-2.paxoslease"], "names that end in .paxoslease"),
         (&["--host", "Node-2.PaxosLease"], "names that end in .paxoslease"),
+        (&["--cell", "Prod EU"], "certificates cannot name the cell \"Prod EU\""),
         (&["--client", "../x"], "letters"),
         (&["--client", "node-7"], "would look like"),
         (&["--client", "alice", "--host", "db4"], "--nodes 3"),

@@ -86,8 +86,8 @@ fn a_node_whose_certificate_the_ca_signed_is_trusted_by_address_and_by_name() {
     let client = client.start().expect("a client");
     let lease = client.acquire("x", TTL).blocking().expect("granted");
     lease.release_blocking().expect("confirmed");
-    let tunnelled = Fake::with_tls(ca.server(&["node-1.paxoslease"], false), None, willing);
-    let tls = ca.trusted().with_server_name("node-1.paxoslease").expect("a name");
+    let tunnelled = Fake::with_tls(ca.server(&["node-1.test.paxoslease"], false), None, willing);
+    let tls = ca.trusted().with_server_name("node-1.test.paxoslease").expect("a name");
     let client = builder(&[tunnelled.endpoint()]).tls(tls).start().expect("a client");
     assert_eq!(client.get_blocking("x"), Ok(None));
 }

@@ -116,7 +116,7 @@ impl Authority {
 
     /// Files for node 1 on loopback, written anew.
     pub(crate) fn files(&self, clients: ClientTls) -> Tls {
-        let (cert, key) = self.sign(&["node-1.paxoslease", "127.0.0.1"], false);
+        let (cert, key) = self.sign(&["node-1.test.paxoslease", "127.0.0.1"], false);
         let file = |name: &str, text: &str| {
             let path = self.folder.join(name);
             fs::write(&path, text).expect("written");

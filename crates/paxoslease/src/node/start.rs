@@ -113,7 +113,8 @@ impl Running {
         let settings = config.settings()?;
         #[cfg(feature = "chaos")]
         let settings = crate::chaos::with_rules(settings);
-        let tls = CurrentTls::load(settings.tls.as_ref(), settings.node)?;
+        let tls =
+            CurrentTls::load(settings.tls.as_ref(), settings.cell_name().as_str(), settings.node)?;
         let wishes = Wishes {
             new_cell: settings.new_cell,
             reset: settings.reset_stable_record,

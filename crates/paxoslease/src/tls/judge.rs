@@ -15,7 +15,8 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{CertificateError, Error, RootCertStore};
 
-use super::{TlsError, dns_name, server_name};
+use super::TlsError;
+use super::names::NodeNames;
 use crate::config::Tls;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -23,7 +24,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Says until when peers that trust the same authorities take this certificate from `node`.
 pub(super) fn judge(
     chain: &[CertificateDer<'_>],
-    node: NodeId,
+    (names, node): (&NodeNames, NodeId),
     files: &Tls,
     (roots, provider): (Arc<RootCertStore>, Arc<CryptoProvider>),
     by_called: &dyn ClientCertVerifier,
@@ -32,12 +33,18 @@ pub(super) fn judge(
         .build()
         .expect("there is a root, and no revocation list to be wrong");
     let (own, between) = chain.split_first().expect("a file without certificates is refused");
-    let name = server_name(node);
+    let name = names.of(node);
     let verify = |at: UnixTime| {
         by_callers.verify_server_cert(own, between, &name, &[], at)?;
         by_called.verify_client_cert(own, between, at).map(drop)
     };
-    verify(UnixTime::now()).map_err(|error| explain(&error, node, files))?;
+    let explained = |error| explain(&error, || names.text(node), files);
+    verify(UnixTime::now()).map_err(explained)?;
+    if !names.is_of(own, node) {
+        let reason =
+            "it is valid for every node of the cell, by a wildcard; give each node its own";
+        return Err(refused(&files.cert, reason.to_owned()));
+    }
     // Asked of too late a time, rustls says what ended before that: first of all the certificate
     // itself, and if one between it and the authority ends earlier, then that one.
     let mut until = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
@@ -50,14 +57,14 @@ pub(super) fn judge(
     Ok(until)
 }
 
-fn explain(error: &Error, node: NodeId, Tls { cert, ca, .. }: &Tls) -> TlsError {
+fn explain(error: &Error, name: impl FnOnce() -> String, Tls { cert, ca, .. }: &Tls) -> TlsError {
     use CertificateError as Cert;
     let Error::InvalidCertificate(why) = error else {
         return refused(cert, format!("{error}; make it anew"));
     };
     let reason = match why {
         Cert::NotValidForName | Cert::NotValidForNameContext { .. } => {
-            return TlsError::OtherNode { cert: cert.clone(), name: dns_name(node) };
+            return TlsError::OtherNode { cert: cert.clone(), name: name() };
         }
         Cert::ExpiredContext { time, not_after } => format!(
             "by this machine's clock it ended {} ago; make a new one, or set the clock",

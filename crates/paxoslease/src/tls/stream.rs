@@ -14,6 +14,8 @@ use mio::net::TcpStream;
 use paxoslease_core::NodeId;
 use rustls::{AlertDescription, CertificateError, Connection, Error};
 
+use super::names::NodeNames;
+
 /// Plaintext that may wait for the handshake, and about as much ciphertext for the socket.
 pub(super) const CIPHERTEXT_MAX: usize = 64 * 1024;
 
@@ -77,8 +79,9 @@ impl Stream {
         match self {
             Self::Plain(_) => true,
             Self::Tls(tls) => {
+                let OtherEnd::Peer(names) = &tls.other else { return false };
                 let certificate = tls.conn.peer_certificates().and_then(<[_]>::first);
-                certificate.is_some_and(|certificate| super::is_for(certificate, node))
+                certificate.is_some_and(|certificate| names.is_of(certificate, node))
             }
         }
     }
@@ -112,7 +115,8 @@ impl Stream {
 
 /// Whom a TLS connection is with.
 pub(super) enum OtherEnd {
-    Peer,
+    /// And what the certificates of its cell are valid for.
+    Peer(NodeNames),
     Client {
         /// What to say to one that does not speak TLS.
         not_tls: &'static [u8],
@@ -211,7 +215,7 @@ impl TlsStream {
             // The alert that tells the peer why; the reason given here is the one that counts.
             let _ = self.flush();
             return Err(match self.other {
-                OtherEnd::Peer => explain(&error),
+                OtherEnd::Peer(_) => explain(&error),
                 OtherEnd::Client { .. } => io::Error::new(ErrorKind::InvalidData, error),
             });
         }

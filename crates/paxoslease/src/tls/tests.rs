@@ -16,11 +16,21 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use paxoslease_core::NodeId;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rustls::ClientConfig;
+use rustls::client::WantsClientCert;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ConfigBuilder};
 
 use super::stream::CIPHERTEXT_MAX;
-use super::{CurrentTls, Stream, TlsContext};
+use super::{CurrentTls, NodeNames, Stream, TlsContext, dns_name};
 use crate::config::{ClientTls, Tls};
+
+/// What the cell is called.
+const CELL: &str = "test";
+
+fn names() -> NodeNames {
+    NodeNames::new(CELL).expect("a label")
+}
 
 fn node(id: u16) -> NodeId {
     NodeId::new(id).expect("a node id")
@@ -69,8 +79,12 @@ impl Ca {
 
     /// The certificate of node `id` and its key.
     fn issue(&self, id: u16) -> (String, String) {
+        self.issue_for(&dns_name(CELL, id))
+    }
+
+    fn issue_for(&self, name: &str) -> (String, String) {
         let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new([format!("node-{id}.paxoslease")]).expect("a name");
+        let params = CertificateParams::new([name.to_owned()]).expect("a name");
         let certificate = params.signed_by(&key, &self.0).expect("a certificate");
         (certificate.pem(), key.serialize_pem())
     }
@@ -82,7 +96,7 @@ impl Ca {
         let cas: String = trusted.iter().map(|ca| ca.0.pem()).collect();
         let [cert, key, ca] = [("cert", cert), ("key", key), ("ca", cas)]
             .map(|(name, text)| folder.file(name, &text));
-        TlsContext::load(&Tls::new(cert, key, ca), node(id)).expect("good files")
+        TlsContext::load(&Tls::new(cert, key, ca), names(), node(id)).expect("good files")
     }
 
     fn context(&self, id: u16) -> TlsContext {
@@ -91,13 +105,24 @@ impl Ca {
 
     /// A client that trusts this authority and has no certificate.
     fn anonymous(&self) -> ClientConfig {
+        self.trusting().with_no_client_auth()
+    }
+
+    /// A client that trusts this authority and has a certificate of it, for this name.
+    fn client_named(&self, name: &str) -> ClientConfig {
+        let (cert, key) = self.issue_for(name);
+        let chain = vec![CertificateDer::from_pem_slice(cert.as_bytes()).expect("PEM")];
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("PEM");
+        self.trusting().with_client_auth_cert(chain, key).expect("a pair")
+    }
+
+    fn trusting(&self) -> ConfigBuilder<ClientConfig, WantsClientCert> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.0.der().clone()).expect("a root");
         ClientConfig::builder_with_provider(Arc::new(super::ring::default_provider()))
             .with_protocol_versions(super::VERSIONS)
             .expect("TLS 1.3")
             .with_root_certificates(roots)
-            .with_no_client_auth()
     }
 }
 
@@ -108,7 +133,7 @@ pub(crate) fn with_clients() -> (CurrentTls, ClientConfig) {
     let [cert, key, root] = [("cert", cert), ("key", key), ("ca", ca.0.pem())]
         .map(|(name, text)| folder.file(name, &text));
     let files = Tls::new(cert, key, root).clients(ClientTls::Server);
-    (CurrentTls::load(Some(&files), node(1)).expect("good files"), ca.anonymous())
+    (CurrentTls::load(Some(&files), CELL, node(1)).expect("good files"), ca.anonymous())
 }
 
 fn sockets() -> (TcpStream, TcpStream) {
@@ -316,19 +341,40 @@ fn the_certificate_of_another_node_is_refused() {
     let mut ends = ends(&ca.context(1), 3, &ca.context(2));
     run(&mut ends, all_ended);
     let text = ends[0].error();
-    assert!(text.contains("node-3.paxoslease") && text.contains("node-2.paxoslease"), "{text}");
+    assert!(text.contains(&dns_name(CELL, 3)) && text.contains(&dns_name(CELL, 2)), "{text}");
     assert!(ends[1].error().contains("this node's certificate is not for the node it called"));
     assert!(!ends[0].stream.peer_is(node(3)));
+}
+
+/// A connection to node 2 by a caller that is set up otherwise than nodes are.
+fn ends_by(ca: &Ca, caller: ClientConfig) -> [End; 2] {
+    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+    let Stream::Tls(tls) = &mut ends[0].stream else { panic!("a TLS stream") };
+    let name = names().of(node(2));
+    tls.conn = rustls::ClientConnection::new(Arc::new(caller), name).expect("a client").into();
+    ends
+}
+
+#[test]
+fn a_certificate_of_another_cell_or_of_every_node_makes_nobody_a_peer() {
+    let ca = Ca::new();
+    for (name, is_peer) in [
+        (&*dns_name(CELL, 1), true),
+        ("node-1.other.paxoslease", false),
+        ("node-1.paxoslease", false),
+        ("*.paxoslease", false),
+        ("*.test.paxoslease", false),
+    ] {
+        let mut ends = ends_by(&ca, ca.client_named(name));
+        run(&mut ends, all_heard);
+        assert_eq!(ends[1].stream.peer_is(node(1)), is_peer, "{name}");
+    }
 }
 
 #[test]
 fn a_client_without_certificate_is_refused() {
     let ca = Ca::new();
-    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
-    let Stream::Tls(tls) = &mut ends[0].stream else { panic!("a TLS stream") };
-    let name = super::server_name(node(2));
-    tls.conn =
-        rustls::ClientConnection::new(Arc::new(ca.anonymous()), name).expect("a client").into();
+    let mut ends = ends_by(&ca, ca.anonymous());
     run(&mut ends, all_ended);
     assert!(ends[0].error().contains("this node sent no certificate"), "{}", ends[0].error());
     assert!(ends[1].error().contains("the peer sent no certificate"), "{}", ends[1].error());

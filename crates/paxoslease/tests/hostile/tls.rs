@@ -37,7 +37,7 @@ impl Authority {
 
     fn certify(&self, node: u16) -> Tls {
         let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec![format!("node-{node}.paxoslease")]);
+        let params = CertificateParams::new(vec![Tls::node_name("test", node).expect("a label")]);
         let cert = params.expect("valid").signed_by(&key, &self.issuer).expect("signed");
         let (cert_at, key_at) =
             (self.folder.join(format!("{node}.pem")), self.folder.join(format!("{node}.key")));
@@ -60,7 +60,7 @@ impl Authority {
             .with_root_certificates(roots)
             .with_client_auth_cert(chain, key)
             .expect("a pair");
-        let name = ServerName::try_from("node-1.paxoslease").expect("a name");
+        let name = ServerName::try_from("node-1.test.paxoslease").expect("a name");
         let connection = ClientConnection::new(Arc::new(config), name).expect("valid");
         Peer(StreamOwned::<_, TcpStream>::new(connection, connect(address)))
     }

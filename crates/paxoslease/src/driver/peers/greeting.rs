@@ -105,7 +105,10 @@ impl Peers {
         let admitted = if is_itself {
             self.admit(conn, hello)
         } else {
-            Err(format!("its certificate is not for {}", dns_name(hello.node)))
+            Err(format!(
+                "its certificate is not for {}",
+                dns_name(&self.identity.cell_name, hello.node)
+            ))
         };
         let place = match admitted {
             Ok(place) => place,
@@ -371,7 +374,7 @@ mod tests {
         identity(1, "ours").hello().encode(&mut hello);
         peers.greeted(&mut door, now, ConnId(5), &hello, &mut Counters::new());
         let shown = problem(&peers, 2).expect("refused");
-        assert!(shown.contains("not for node-1.paxoslease"), "{shown}");
+        assert!(shown.contains("not for node-1.ours.paxoslease"), "{shown}");
         assert_eq!(problem(&peers, 1), None);
     }
 }

@@ -49,7 +49,7 @@ impl Thread {
         let (mut socket, ours) = self.sockets();
         self.conns.accepted_client(ours);
         let id = self.conns.fresh.pop().expect("accepted");
-        let name = ServerName::try_from("node-1.paxoslease").expect("a name");
+        let name = ServerName::try_from("node-1.test.paxoslease").expect("a name");
         let mut tls = ClientConnection::new(Arc::clone(&self.client), name).expect("valid");
         tls.write_tls(&mut socket).expect("there is room");
         (id, socket, tls)

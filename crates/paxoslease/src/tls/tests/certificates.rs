@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use rcgen::{ExtendedKeyUsagePurpose, Issuer, KeyUsagePurpose};
+use rcgen::{ExtendedKeyUsagePurpose, Issuer, KeyUsagePurpose, SanType};
 
 use super::*;
 use crate::board::Board;
 use crate::config::Config;
 use crate::status::ShardStatus;
-use crate::tls::{CurrentTls, TlsError, dns_name};
+use crate::tls::{CurrentTls, TlsError};
 
 fn refusal(cert: &Path, key: &Path, ca: &Path) -> String {
-    Tls::new(cert, key, ca).check(1).expect_err("refused").to_string()
+    Tls::new(cert, key, ca).check(CELL, 1).expect_err("refused").to_string()
 }
 
 #[test]
@@ -45,13 +45,13 @@ fn a_file_that_cannot_be_used_is_named_with_the_reason() {
     ] {
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
     }
-    assert!(Tls::new(cert, key, ca).check(1).is_ok());
+    assert!(Tls::new(cert, key, ca).check(CELL, 1).is_ok());
 }
 
 /// The files of node 1, whose certificate is as `change` wants it.
 fn files(folder: &Folder, ca: &Ca, change: impl FnOnce(&mut CertificateParams)) -> Tls {
     let key = KeyPair::generate().expect("a key");
-    let mut params = CertificateParams::new([dns_name(1)]).expect("a name");
+    let mut params = CertificateParams::new([dns_name(CELL, 1)]).expect("a name");
     change(&mut params);
     let cert = params.signed_by(&key, &ca.0).expect("a certificate").pem();
     let [cert, key, ca] = [("cert", cert), ("key", key.serialize_pem()), ("ca", ca.0.pem())]
@@ -64,7 +64,7 @@ fn a_certificate_that_every_peer_would_refuse_is_refused_with_the_reason_and_the
     use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
     let (ca, folder) = (Ca::new(), Folder::new());
     let refusal = |change: fn(&mut CertificateParams)| {
-        let refused = files(&folder, &ca, change).check(1).expect_err("refused");
+        let refused = files(&folder, &ca, change).check(CELL, 1).expect_err("refused");
         assert!(matches!(refused, TlsError::Refused { .. }), "{refused}");
         refused.to_string()
     };
@@ -76,7 +76,7 @@ fn a_certificate_that_every_peer_would_refuse_is_refused_with_the_reason_and_the
     ] {
         assert!(text.contains("cert: ") && words.iter().all(|word| text.contains(word)), "{text}");
     }
-    assert!(files(&folder, &ca, |_| {}).check(1).is_ok());
+    assert!(files(&folder, &ca, |_| {}).check(CELL, 1).is_ok());
 }
 
 #[test]
@@ -85,12 +85,12 @@ fn a_certificate_of_no_authority_in_the_file_is_refused() {
     for other in [Ca::named("another"), Ca::new()] {
         let (ca, folder) = (Ca::new(), Folder::new());
         let mut files = files(&folder, &ca, |_| {});
-        assert!(files.check(1).is_ok());
+        assert!(files.check(CELL, 1).is_ok());
         files.ca = folder.file("other-ca", &other.0.pem());
-        let text = files.check(1).expect_err("refused").to_string();
+        let text = files.check(CELL, 1).expect_err("refused").to_string();
         assert!(text.contains("other-ca has signed it") && text.contains("keep both"), "{text}");
         files.ca = folder.file("both", &[other.0.pem(), ca.0.pem()].concat());
-        assert!(files.check(1).is_ok());
+        assert!(files.check(CELL, 1).is_ok());
     }
 }
 
@@ -99,14 +99,40 @@ fn a_node_with_anothers_certificate_is_told_so() {
     let folder = Folder::new();
     let files = files(&folder, &Ca::new(), |_| {});
     for id in [0, 2, 11, u16::MAX] {
-        let refused = files.check(id).expect_err("refused");
-        assert!(matches!(&refused, TlsError::OtherNode { name, .. } if *name == dns_name(id)));
+        let refused = files.check(CELL, id).expect_err("refused");
+        assert!(matches!(&refused, TlsError::OtherNode { name, .. } if *name == dns_name(CELL, id)));
+    }
+    let refused = files.check("other", 1).expect_err("refused").to_string();
+    assert!(refused.contains("not valid for node-1.other.paxoslease"), "{refused}");
+}
+
+#[test]
+fn a_certificate_for_every_node_of_the_cell_is_refused() {
+    let (ca, folder) = (Ca::new(), Folder::new());
+    let wildcard = "*.test.paxoslease".try_into().expect("a name");
+    let add = |params: &mut CertificateParams| {
+        params.subject_alt_names.push(SanType::DnsName(wildcard));
+    };
+    let refused = files(&folder, &ca, add).check(CELL, 1).expect_err("refused").to_string();
+    assert!(refused.contains("valid for every node of the cell"), "{refused}");
+}
+
+#[test]
+fn a_cell_that_certificates_cannot_name_is_refused() {
+    let (longest, too_long) = ("x".repeat(63), "x".repeat(64));
+    for cell in ["a", "prod-eu", "7", &longest] {
+        let name = format!("node-1.{cell}.paxoslease");
+        assert_eq!(Tls::node_name(cell, 1).expect("a label"), name);
+    }
+    for cell in ["", "Prod", "prod eu", "prod_eu", "a.b", "-a", "a-", "*", "\u{e9}", &too_long] {
+        let refused = Tls::node_name(cell, 1).expect_err(cell);
+        assert!(matches!(refused, TlsError::CellName { .. }), "{refused}");
     }
 }
 
 /// When peers will refuse node 1, in seconds since 1970.
 fn not_after(files: &Tls) -> u64 {
-    TlsContext::load(files, node(1)).expect("good files").not_after.as_secs()
+    TlsContext::load(files, names(), node(1)).expect("good files").not_after.as_secs()
 }
 
 fn seconds(year: i32) -> u64 {
@@ -129,7 +155,7 @@ fn the_end_is_that_of_the_certificate_or_of_one_between_it_and_the_authority() {
         params.not_after = rcgen::date_time_ymd(between_ends, 1, 1);
         let key = KeyPair::generate().expect("a key");
         let between = params.signed_by(&key, &ca.0).expect("a certificate").pem();
-        let mut own = CertificateParams::new([dns_name(1)]).expect("a name");
+        let mut own = CertificateParams::new([dns_name(CELL, 1)]).expect("a name");
         own_end(&mut own);
         let own_key = KeyPair::generate().expect("a key");
         let own = own.signed_by(&own_key, &Issuer::new(params, key)).expect("a certificate").pem();
@@ -160,7 +186,7 @@ fn the_end_of_the_certificate_that_is_in_use_is_published() {
         })
     };
     assert_eq!(published(&CurrentTls::default()), None, "there is none in clear");
-    let tls = CurrentTls::load(Some(&until(2500)), node(1)).expect("good files");
+    let tls = CurrentTls::load(Some(&until(2500)), CELL, node(1)).expect("good files");
     assert_eq!(published(&tls), Some(seconds(2500)));
     tls.reload(&until(2020), node(1)).expect_err("it has ended");
     assert_eq!(published(&tls), Some(seconds(2500)));
