@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn an_empty_token_cannot_be_configured() {
         let digits = hash("").as_bytes().map(|byte| format!("{byte:02x}")).concat();
-        assert_eq!(digits.parse::<TokenHash>(), Err(paxoslease::TokenHashError::EmptyToken));
+        assert_eq!(digits.parse::<TokenHash>(), Err(paxoslease::TokenHashError::Guessable));
     }
 
     #[test]

@@ -241,13 +241,30 @@ fn an_entry_of_access_that_is_wrong_is_told_where_and_how() {
 
 #[test]
 fn a_token_in_place_of_its_hash_is_not_repeated() {
-    for line in ["token_sha256 = 'hunter2'", "token_sha256 = hunter2", "token_sha256 = ['hunter2']"]
+    for token in ["'314159'", "hunter314159", "['314159']", "314159", "314159.5", "{ x = 314159 }"]
     {
-        let error = Config::from_toml(&access(line)).expect_err(line).to_string();
-        assert!(error.starts_with("line 3: ") && !error.contains("hunter2"), "{error}");
+        let error = Config::from_toml(&access(&format!("token_sha256 = {token}")));
+        let error = error.expect_err(token).to_string();
+        assert!(error.starts_with("line 3: ") && !error.contains("314159"), "{error}");
     }
     let config = Config::from_toml(&access("-")).expect("valid");
     assert!(!format!("{config:?}").contains("0101"), "{config:?}");
+}
+
+#[test]
+fn the_sample_makes_sense_and_its_entry_of_access_is_no_token() {
+    let sample = include_str!("../../../deploy/node.toml");
+    let config = Config::from_toml(sample).expect("valid");
+    assert_eq!((config.check(), config.access.len()), (Ok(()), 0));
+    let is_commented = |line: &&str| line.starts_with("# [[access]]");
+    let begin = sample.lines().position(|line| is_commented(&line)).expect("it has an entry");
+    let entry = sample.lines().enumerate().map(|(number, line)| match line.strip_prefix("# ") {
+        Some(line) if (begin..begin + 5).contains(&number) => line,
+        _ => line,
+    });
+    let uncommented: String = entry.flat_map(|line| [line, "\n"]).collect();
+    let error = Config::from_toml(&uncommented).expect_err("a placeholder").to_string();
+    assert!(error.contains("`access.token_sha256`: expected the SHA-256 of the token"), "{error}");
 }
 
 #[test]
@@ -306,7 +323,10 @@ fn only_a_cell_of_one_member_can_turn_its_peer_port_off() {
     assert_eq!(alone.check(), Ok(()), "nothing is said in clear where nobody listens");
     assert_eq!(alone.listen_for_peers(), None);
     let refused = cell().listen("off").check().expect_err("members must connect").to_string();
-    assert!(refused.starts_with("`listen.peers` is \"off\", but the cell has 3 members"), "{refused}");
+    assert!(
+        refused.starts_with("`listen.peers` is \"off\", but the cell has 3 members"),
+        "{refused}"
+    );
     let proposer = Config::new("north", 9).peer(1, "127.0.0.1:7401").role(Role::Proposer);
     let refused = proposer.listen("off").check().expect_err("superfluous").to_string();
     assert!(refused.contains("a proposer connects to the members"), "{refused}");

@@ -100,8 +100,11 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// The SHA-256 of nothing, which is what a variable that was never set comes to.
-const OF_NOTHING: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+/// The SHA-256 of nothing, which is what a variable that was never set comes to, and of `test`.
+const GUESSED_FIRST: [&str; 2] = [
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+];
 
 /// Not the SHA-256 of a token. The text is not repeated: it may be the token itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -113,12 +116,12 @@ pub enum TokenHashError {
          sha256sum` prints; never the token itself"
     )]
     Form,
-    /// The SHA-256 of the empty token, which everybody knows.
+    /// The SHA-256 of a token that everybody knows.
     #[error(
-        "this is the SHA-256 of an empty token, with which anybody would get in; was $TOKEN set? \
-         `paxoslease token` makes a token and its entry"
+        "this is the SHA-256 of an empty token or of \"test\", with which anybody would get in; \
+         was $TOKEN set? `paxoslease token` makes a token and its entry"
     )]
-    EmptyToken,
+    Guessable,
 }
 
 impl FromStr for TokenHash {
@@ -129,8 +132,8 @@ impl FromStr for TokenHash {
         if text.len() != 2 * bytes.len() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(TokenHashError::Form);
         }
-        if text.eq_ignore_ascii_case(OF_NOTHING) {
-            return Err(TokenHashError::EmptyToken);
+        if GUESSED_FIRST.iter().any(|known| text.eq_ignore_ascii_case(known)) {
+            return Err(TokenHashError::Guessable);
         }
         for (place, byte) in bytes.iter_mut().enumerate() {
             let digits = &text[2 * place..2 * place + 2];
@@ -240,10 +243,12 @@ mod tests {
         }
         assert_eq!("é".repeat(32).parse::<TokenHash>(), Err(TokenHashError::Form));
     }
+
     #[test]
-    fn the_hash_of_no_token_at_all_is_refused() {
-        for text in [OF_NOTHING.to_owned(), OF_NOTHING.to_uppercase()] {
-            assert_eq!(text.parse::<TokenHash>(), Err(TokenHashError::EmptyToken));
+    fn the_hash_of_a_token_that_anybody_would_try_is_refused() {
+        for text in GUESSED_FIRST.iter().flat_map(|text| [(*text).to_owned(), text.to_uppercase()])
+        {
+            assert_eq!(text.parse::<TokenHash>(), Err(TokenHashError::Guessable));
         }
     }
 }

@@ -165,6 +165,10 @@ impl<'a> Document<'a> {
     fn value<T: FromToml>(&self, key: &str, entry: &Entry<'_>) -> Result<T, TomlError> {
         T::from_toml(entry.value).map_err(|problem| {
             let problem = match problem {
+                // Errors end up in logs, and the value may be the token itself.
+                Problem::Unlike(expected) if key.contains("token") => {
+                    format!("`{key}` is not text; expected {expected}")
+                }
                 Problem::Unlike(expected) => {
                     format!("`{key}` is {}; expected {expected}", describe(entry.value))
                 }

@@ -100,7 +100,9 @@ fn a_node_with_anothers_certificate_is_told_so() {
     let files = files(&folder, &Ca::new(), |_| {});
     for id in [0, 2, 11, u16::MAX] {
         let refused = files.check(CELL, id).expect_err("refused");
-        assert!(matches!(&refused, TlsError::OtherNode { name, .. } if *name == dns_name(CELL, id)));
+        assert!(
+            matches!(&refused, TlsError::OtherNode { name, .. } if *name == dns_name(CELL, id))
+        );
     }
     let refused = files.check("other", 1).expect_err("refused").to_string();
     assert!(refused.contains("not valid for node-1.other.paxoslease"), "{refused}");
