@@ -22,6 +22,12 @@ const COUNT_MAX: u32 = 1000;
 const NOTIFY_ID_LEN_MAX: usize = 64;
 const CLIENT_NAME_LEN_MAX: usize = 128;
 
+/// How the lines of HTTP begin that somebody else can make a browser or a server send here.
+const HTTP: [&[u8]; 10] = [
+    b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH",
+    b"Host:",
+];
+
 /// With this byte every TLS connection begins, and no command.
 pub(super) const TLS: u8 = 0x16;
 
@@ -139,7 +145,9 @@ impl Session {
         }
     }
 
-    /// Browsers can be made to send requests here; those who forged them learn nothing.
+    /// Browsers and servers can be made to send requests here. No command is called like a method
+    /// of HTTP, so the connection ends at the first line, before anything that was smuggled into
+    /// the request behind it is carried out.
     fn unknown<'a>(
         &mut self,
         common: &mut Common,
@@ -149,7 +157,7 @@ impl Session {
         if name.first() == Some(&TLS) {
             return Err(self.begins_with_tls(common, desk));
         }
-        if [&b"POST"[..], b"Host:"].iter().any(|known| name.eq_ignore_ascii_case(known)) {
+        if HTTP.iter().any(|known| name.eq_ignore_ascii_case(known)) {
             self.hang_up(common, desk);
             return Err(Complaint::Http);
         }

@@ -16,7 +16,8 @@ use super::reply::put_timeout;
 use super::session::Session;
 use crate::access::{Denied, Place, Rules};
 
-/// Tokens that are not known on one connection; the last of them ends it.
+/// Tokens that are not known on one connection; the last of them ends it. A good token in between
+/// does not begin a new count, or a client with one could guess those of others for ever.
 const UNKNOWN_MAX: u32 = 4;
 
 /// Who a client showed to be.
@@ -94,7 +95,7 @@ impl Session {
         match common.rules.recognise(token) {
             Ok(bearer) => {
                 let place = common.rules.place(bearer);
-                self.standing = Standing { bearer: Some(bearer), place, unknown: 0 };
+                (self.standing.bearer, self.standing.place) = (Some(bearer), place);
                 common.strangers.forget(self.conn.index());
                 Ok(())
             }

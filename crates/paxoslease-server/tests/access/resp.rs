@@ -131,10 +131,15 @@ fn who_guesses_is_counted_and_sent_away() {
     assert!(client.next().is_err(), "the fourth was the last");
     let series = "paxoslease_refused_total{reason=\"unknown_token\"}";
     wait_for_metric(&server, Wire::plain, series, 4.0);
-    // A guess does not end what was proven before.
+    // A guess does not end what was proven before, and a good token does not forgive guesses.
     let mut client = Client::with(&server, "jobs");
+    for guess in 1..=3 {
+        assert!(client.ask("AUTH wrong").starts_with("NOAUTH"));
+        client.acquire(&format!("jobs/{guess}"));
+        assert_eq!(client.ask("AUTH jobs"), "OK");
+    }
     assert!(client.ask("AUTH wrong").starts_with("NOAUTH"));
-    client.acquire("jobs/a");
+    assert!(client.next().is_err(), "the fourth was the last");
 }
 
 #[test]
