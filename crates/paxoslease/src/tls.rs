@@ -13,6 +13,7 @@
 //! state, since the service that embeds a node may use rustls itself.
 
 mod judge;
+mod key_file;
 mod names;
 mod stream;
 #[cfg(test)]
@@ -60,6 +61,16 @@ pub enum TlsError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// Others than this user can read or change a private key.
+    #[error("the private key in {} is not secret: {problem}; {remedy}", path.display())]
+    KeyExposed {
+        /// The file.
+        path: PathBuf,
+        /// Who has access to it.
+        problem: String,
+        /// What to run.
+        remedy: String,
     },
     /// A file without a certificate where one belongs.
     #[error("no certificate in {}: expected PEM with BEGIN CERTIFICATE", path.display())]
@@ -296,10 +307,11 @@ impl CurrentTls {
 
 fn identity(provider: &CryptoProvider, cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
     let chain = certificates(cert)?;
-    let secret = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| match error {
-        pem::Error::NoItemsFound => TlsError::NoKey { path: key.to_owned() },
-        other => damaged(key, &other),
-    })?;
+    let secret =
+        PrivateKeyDer::from_pem_slice(&key_file::read(key)?).map_err(|error| match error {
+            pem::Error::NoItemsFound => TlsError::NoKey { path: key.to_owned() },
+            other => damaged(key, &other),
+        })?;
     CertifiedKey::from_der(chain, secret, provider).map_err(|error| match error {
         rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
             TlsError::KeyMismatch { cert: cert.to_owned(), key: key.to_owned() }

@@ -2,7 +2,8 @@
 
 mod cell;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,6 +46,7 @@ impl Authority {
         let write = |name: String, text: String| {
             let path = self.folder.join(name);
             fs::write(&path, text).expect("written");
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("a mode");
             path
         };
         let cert = write(format!("{node}.pem"), cert.pem());

@@ -1,8 +1,9 @@
 //! One daemon, an authority that signs certificates, and clients that speak TLS or do not.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -120,6 +121,7 @@ impl Authority {
         let file = |name: &str, text: &str| {
             let path = self.folder.join(name);
             fs::write(&path, text).expect("written");
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("a mode");
             path
         };
         let (cert, key) = (file("node.pem", &cert), file("node.key", &key));

@@ -4,8 +4,10 @@
 mod certificates;
 
 use std::cell::Cell;
+use std::fs::Permissions;
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,6 +53,7 @@ impl Folder {
     fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         fs::write(&path, text).expect("a temporary file");
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("a mode");
         path
     }
 }

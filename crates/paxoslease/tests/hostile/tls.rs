@@ -1,8 +1,9 @@
 //! The same through TLS: bytes that are none, and a peer whose certificate is as good as any.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -43,6 +44,7 @@ impl Authority {
             (self.folder.join(format!("{node}.pem")), self.folder.join(format!("{node}.key")));
         fs::write(&cert_at, cert.pem()).expect("written");
         fs::write(&key_at, key.serialize_pem()).expect("written");
+        fs::set_permissions(&key_at, Permissions::from_mode(0o600)).expect("a mode");
         Tls::new(cert_at, key_at, self.folder.join("ca.pem"))
     }
 

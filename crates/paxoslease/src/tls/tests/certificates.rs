@@ -48,6 +48,18 @@ fn a_file_that_cannot_be_used_is_named_with_the_reason() {
     assert!(Tls::new(cert, key, ca).check(CELL, 1).is_ok());
 }
 
+#[test]
+fn a_key_that_others_can_read_is_refused_with_what_to_run() {
+    let (folder, authority) = (Folder::new(), Ca::new());
+    let tls = files(&folder, &authority, |_| {});
+    let current = CurrentTls::load(Some(&tls), CELL, node(1)).expect("good files");
+    fs::set_permissions(&tls.key, Permissions::from_mode(0o644)).expect("a mode");
+    let refused = tls.check(CELL, 1).expect_err("refused").to_string();
+    assert!(refused.contains("its mode is 0644") && refused.contains("run: chmod 6"), "{refused}");
+    let reloaded = current.reload(&tls, node(1)).expect_err("refused");
+    assert!(matches!(reloaded, TlsError::KeyExposed { .. }), "{reloaded}");
+}
+
 /// The files of node 1, whose certificate is as `change` wants it.
 fn files(folder: &Folder, ca: &Ca, change: impl FnOnce(&mut CertificateParams)) -> Tls {
     let key = KeyPair::generate().expect("a key");
