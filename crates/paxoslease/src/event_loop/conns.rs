@@ -35,8 +35,9 @@ const SPARE_INPUTS_MAX: usize = 256;
 /// The kernel's own check of an idle connection, behind the heartbeats of ours.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// TLS handshakes that go on in one turn. Each costs more than thousands of requests do, and those
-/// of others must not wait for a flood of them.
+/// TLS handshakes of clients that go on in one turn, and as many of peers. Each costs more than
+/// thousands of requests do, and those of others must not wait for a flood of them. Nor may a peer
+/// wait for a flood of clients: its handshake has a deadline.
 const HANDSHAKES_PER_TURN: usize = 8;
 
 /// How a peer's name is looked up: one at a time, since a name server may take its time.
@@ -211,14 +212,18 @@ impl Conns {
 
     /// Reads once from every connection that may have something.
     pub(super) fn read_ready(&mut self) {
-        let mut handshakes = 0;
+        let (mut of_clients, mut of_peers) = (0, 0);
         for index in &self.ready {
             if let Some(conn) = self.slab.get_mut(*index)
                 && conn.may_read()
             {
                 if conn.is_handshaking() {
-                    handshakes += 1;
-                    if handshakes > HANDSHAKES_PER_TURN {
+                    let handshakes = match conn.kind {
+                        Kind::Peer => &mut of_peers,
+                        Kind::Client | Kind::Leaving => &mut of_clients,
+                    };
+                    *handshakes += 1;
+                    if *handshakes > HANDSHAKES_PER_TURN {
                         continue;
                     }
                 }

@@ -46,8 +46,15 @@ impl Thread {
 
     /// A client that has sent the first of its handshake.
     fn begin(&mut self) -> (ConnId, Socket, ClientConnection) {
+        self.begin_as(Conns::accepted_client)
+    }
+
+    fn begin_as(
+        &mut self,
+        accepted: fn(&mut Conns, TcpStream),
+    ) -> (ConnId, Socket, ClientConnection) {
         let (mut socket, ours) = self.sockets();
-        self.conns.accepted_client(ours);
+        accepted(&mut self.conns, ours);
         let id = self.conns.fresh.pop().expect("accepted");
         let name = ServerName::try_from("node-1.test.paxoslease").expect("a name");
         let mut tls = ClientConnection::new(Arc::clone(&self.client), name).expect("valid");
@@ -108,6 +115,21 @@ fn a_flood_of_handshakes_is_worked_off_a_few_in_a_turn_and_holds_up_nobody_else(
         assert_eq!(answered(&thread.conns), FLOOD.min(turn * HANDSHAKES_PER_TURN), "turn {turn}");
         assert_eq!(thread.conns.slab[other.0].input.unread(), b"PING", "turn {turn}");
     }
+}
+
+#[test]
+fn a_flood_of_clients_in_their_handshake_does_not_hold_up_that_of_a_peer() {
+    let mut thread = Thread::new();
+    let flood: Vec<_> = (0..2 * HANDSHAKES_PER_TURN).map(|_| thread.begin()).collect();
+    let ids: Vec<ConnId> = flood.iter().map(|(id, ..)| *id).collect();
+    thread.wait_for(&ids);
+    let (peer, ..) = thread.begin_as(Conns::accepted);
+    thread.wait_for(&[peer]);
+    thread.conns.read_ready();
+    let is_answered =
+        |id: &ConnId| thread.conns.slab[id.0].stream.as_ref().is_some_and(Stream::wants_write);
+    assert!(is_answered(&peer), "in the first turn");
+    assert_eq!(ids.iter().filter(|id| is_answered(id)).count(), HANDSHAKES_PER_TURN);
 }
 
 #[test]
