@@ -43,6 +43,7 @@ pub(crate) fn run(args: CertsArgs) -> anyhow::Result<Verdict> {
     let subjects = subjects(&args)?;
     let folder = std::path::absolute(&args.out).context("the folder has no path")?;
     files::create_folder(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    files::check_owner(&folder)?;
     let authority = Authority::open(&folder)?;
     let mut made = Vec::new();
     for subject in &subjects {
@@ -168,6 +169,8 @@ impl Authority {
         let key = if is_new {
             KeyPair::generate().context("cannot make a key")?
         } else {
+            files::check_owner(&path)?;
+            files::check_owner(&key_path)?;
             KeyPair::from_pem(&read(&key_path)?)
                 .map_err(|_| anyhow!("{} is no key that can sign", key_path.display()))?
         };

@@ -1,9 +1,12 @@
-//! Files that must not be read by others, lost, or seen half-written.
+//! Files that must not be read or made by others, lost, or seen half-written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use rustix::process::geteuid;
 
 /// For the owner alone.
 pub(super) const SECRET: u32 = 0o600;
@@ -12,6 +15,24 @@ pub(super) const PUBLIC: u32 = 0o644;
 /// A folder for secrets, unless there is one.
 pub(super) fn create_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Refuses what another user made: they could know the key of an authority that was found there, or
+/// exchange its files.
+pub(super) fn check_owner(path: &Path) -> anyhow::Result<()> {
+    let found = fs::metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let (owner, own) = (found.uid(), geteuid().as_raw());
+    ensure!(
+        is_trusted(owner, own),
+        "{} belongs to user {owner}, and you are user {own}: begin in a folder of your own, with --out",
+        path.display()
+    );
+    Ok(())
+}
+
+const fn is_trusted(owner: u32, own: u32) -> bool {
+    const ROOT: u32 = 0;
+    owner == own || owner == ROOT
 }
 
 /// Writes a file that must not exist.
@@ -35,4 +56,15 @@ pub(super) fn replace(path: &Path, mode: u32, text: &str) -> io::Result<()> {
 fn fill(mut file: File, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_this_user_or_root_made_is_trusted() {
+        assert!(is_trusted(1000, 1000) && is_trusted(0, 1000) && is_trusted(0, 0));
+        assert!(!is_trusted(1001, 1000) && !is_trusted(1000, 0));
+    }
 }

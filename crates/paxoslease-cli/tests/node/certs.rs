@@ -113,6 +113,24 @@ fn what_nodes_and_clients_would_refuse_is_refused_here() {
 }
 
 #[test]
+fn an_authority_that_somebody_else_made_is_not_used() {
+    // Only root can give a file away.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = scratch("certs-owned");
+    made(&folder, &["--nodes", "1"]);
+    for name in ["", "ca.pem", "ca-key.pem"] {
+        let path = folder.join(name);
+        std::os::unix::fs::chown(&path, Some(1), None).expect("root may");
+        let stderr = refused(&folder, &["--node", "2"]);
+        assert!(stderr.contains("belongs to user 1, and you are user 0"), "{name}: {stderr}");
+        std::os::unix::fs::chown(&path, Some(0), None).expect("root may");
+    }
+    assert!(!folder.join("node-2.pem").exists());
+}
+
+#[test]
 fn people_see_what_to_write_and_that_the_authority_stays_here() {
     let folder = scratch("certs-shown");
     let (code, stdout, stderr) = outcome(certs(&folder, &["--nodes", "1", "--client", "alice"]));
