@@ -4,14 +4,18 @@
 //! the same interface that everybody else has. It loads nothing from anywhere else.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use paxoslease::front::Cursor;
 use paxoslease::{Role, Status};
+use sha2::{Digest as _, Sha256};
 
 use super::App;
 use super::cell::unready;
@@ -25,10 +29,26 @@ use super::watch::Look;
 const TEMPLATE: &str = include_str!("page.html");
 /// Leases shown without scripts.
 const ROWS_MAX: u32 = 200;
-/// Nothing but what is in the page, and this node's own interface.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; \
-                      frame-ancestors 'none'";
+
+/// Nothing but what is in the page, and this node's own interface. Script and style are known by
+/// their hashes, so that markup which got into the page by mistake would do nothing.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let policy = format!(
+        "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; img-src data:; \
+         form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        source("style"),
+        source("script"),
+    );
+    HeaderValue::try_from(policy).expect("letters, digits and punctuation")
+});
+
+/// The hash of the one element of that kind in the template, as a policy names it.
+fn source(tag: &str) -> String {
+    let (begin, end) = (format!("<{tag}>"), format!("</{tag}>"));
+    let inner = TEMPLATE.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
+    let (inner, _) = inner.expect("the template has one of each");
+    format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(inner)))
+}
 
 /// The cell as this node sees it, for people.
 #[utoipa::path(
@@ -62,7 +82,7 @@ pub(super) async fn page(
         ("leases", leases.iter().map(lease_row).collect()),
         ("more", more.to_owned()),
     ]);
-    Ok(([(header::CONTENT_SECURITY_POLICY, POLICY)], Html(html)))
+    Ok(([(header::CONTENT_SECURITY_POLICY, POLICY.clone())], Html(html)))
 }
 
 /// Puts texts where the template names them. What is put in is not looked at again.

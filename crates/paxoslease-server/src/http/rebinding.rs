@@ -7,6 +7,10 @@
 //! whoever connects may do everything. Nothing is asked where there are tokens or TLS, for which
 //! such a page lacks a token or a certificate, nor on other addresses, which have names of their
 //! own.
+//!
+//! A page that asks by address cannot read the answer, but can see whether one of its elements
+//! loaded, and so whether a name is held. Browsers say of each request which site it comes from, so
+//! those of another site are refused too, except for a link that somebody follows.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -34,7 +38,19 @@ pub(super) async fn refuse(State(app): State<App>, request: Request, next: Next)
         counter!("paxoslease_refused_total", "reason" => "host").increment(1);
         return Refusal::Host { host }.into_response();
     }
+    if app.may_be_rebound && app.gate.is_open() && is_of_another_site(request.headers()) {
+        counter!("paxoslease_refused_total", "reason" => "cross_site").increment(1);
+        return Refusal::CrossSite.into_response();
+    }
     next.run(request).await
+}
+
+/// Whether a browser asks for a page of another site, and not because somebody followed a link.
+/// A link shows the answer in a window of its own, and not to the page.
+fn is_of_another_site(headers: &HeaderMap) -> bool {
+    let says = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
+    says("sec-fetch-site", "cross-site")
+        && !(says("sec-fetch-mode", "navigate") && says("sec-fetch-dest", "document"))
 }
 
 /// The name that is asked, if it is none of this machine. Every browser says one; what does not is
@@ -55,6 +71,8 @@ fn is_local(authority: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
     use super::*;
 
     #[test]
@@ -107,6 +125,27 @@ mod tests {
         ] {
             assert_eq!(seen(uri, hosts).as_deref(), Some("evil.example"), "{uri} {hosts:?}");
         }
+    }
+
+    #[test]
+    fn a_browser_that_asks_for_another_site_is_known_by_what_it_says() {
+        let asks = |site: &'static str, mode: &'static str, dest: &'static str| {
+            let said =
+                [("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
+            let said = said.map(|(name, value)| {
+                (HeaderName::from_static(name), HeaderValue::from_static(value))
+            });
+            is_of_another_site(&HeaderMap::from_iter(said))
+        };
+        assert!(asks("cross-site", "no-cors", "image"));
+        assert!(asks("cross-site", "navigate", "object"));
+        assert!(asks("cross-site", "navigate", "iframe"));
+        assert!(asks("cross-site", "cors", "empty"));
+        assert!(!asks("cross-site", "navigate", "document"), "a link");
+        for site in ["same-origin", "same-site", "none"] {
+            assert!(!asks(site, "no-cors", "empty"), "{site}");
+        }
+        assert!(!is_of_another_site(&HeaderMap::new()), "no browser");
     }
 
     #[test]

@@ -64,6 +64,12 @@ pub(super) enum Refusal {
          changed"
     )]
     Host { host: String },
+    #[error(
+        "a page of another site asks, and a node on loopback that asks for no token answers to none; \
+         open this address in a window of its own, or give the node an [[access]]; nothing was \
+         changed"
+    )]
+    CrossSite,
     #[error("this port speaks HTTPS; ask again with https://; nothing was changed")]
     NotTls,
     #[error(
@@ -214,7 +220,7 @@ impl Refusal {
             Self::Name(_) => Code::Name,
             Self::Holder(_) => Code::Holder,
             Self::BadRequest(_) | Self::Left => Code::BadRequest,
-            Self::Denied(Denied::NotPermitted { .. }) => Code::Forbidden,
+            Self::Denied(Denied::NotPermitted { .. }) | Self::CrossSite => Code::Forbidden,
             Self::Denied(Denied::NoToken | Denied::UnknownToken) => Code::Unauthorized,
             Self::Host { .. } => Code::Host,
             Self::NotTls => Code::Tls,

@@ -63,6 +63,7 @@ pub(super) fn router(app: App) -> Router {
 /// Counts what was answered, and says that hints do not keep.
 async fn every_request(mut request: Request, next: Next) -> Response {
     const NO_SNIFFING: HeaderName = HeaderName::from_static("x-content-type-options");
+    const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
     let route = request.extensions().get::<MatchedPath>().cloned();
     let mut response = match request.extensions_mut().remove::<Refusal>() {
         Some(refusal) => refusal.into_response(),
@@ -72,6 +73,8 @@ async fn every_request(mut request: Request, next: Next) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(NO_SNIFFING, HeaderValue::from_static("nosniff"));
+    // Else a page of another origin could learn from what loads, or how, which names are held.
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
     response
 }
 

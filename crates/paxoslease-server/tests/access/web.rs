@@ -119,6 +119,22 @@ fn lists_watches_and_the_page_show_what_may_be_read() {
 }
 
 #[test]
+fn a_page_of_another_site_gets_nothing_from_a_node_without_tokens() {
+    let server = daemon(|config| config);
+    let cross = |rest: &str| format!("host: localhost\r\nsec-fetch-site: cross-site\r\n{rest}");
+    let refused =
+        ask_host(&server, &cross("sec-fetch-mode: navigate\r\nsec-fetch-dest: object\r\n"));
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    assert!(refused.contains("cross-origin-resource-policy: same-origin"), "{refused}");
+    let link = cross("sec-fetch-mode: navigate\r\nsec-fetch-dest: document\r\n");
+    assert!(ask_host(&server, &link).starts_with("HTTP/1.1 200"), "a link that somebody follows");
+    let own = "host: localhost\r\nsec-fetch-site: same-origin\r\nsec-fetch-mode: cors\r\n";
+    assert!(ask_host(&server, own).starts_with("HTTP/1.1 200"), "the page for people");
+    let series = "paxoslease_refused_total{reason=\"cross_site\"}";
+    assert_eq!(metric(&server, Wire::plain, series), 1.0);
+}
+
+#[test]
 fn who_guesses_has_to_connect_again() {
     let server = guarded();
     let mut wire = Wire::plain(server.http().expect("listens"));

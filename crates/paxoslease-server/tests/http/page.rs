@@ -1,6 +1,9 @@
 //! The page for people.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 use crate::cell;
 
@@ -46,4 +49,14 @@ fn the_page_loads_nothing_from_elsewhere_and_runs_nothing_it_was_given() {
     }
     let policy = page.header("content-security-policy");
     assert!(policy.starts_with("default-src 'none';"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    for tag in ["script", "style"] {
+        let (begin, end) = (format!("<{tag}>"), format!("</{tag}>"));
+        assert_eq!(page.text.matches(&format!("<{tag}")).count(), 1, "{tag}");
+        let (_, rest) = page.text.split_once(&begin).expect("there is one");
+        let (inner, _) = rest.split_once(&end).expect("it ends");
+        let hash = BASE64_STANDARD.encode(Sha256::digest(inner));
+        assert!(policy.contains(&format!("{tag}-src 'sha256-{hash}'")), "{tag} in {policy}");
+    }
+    assert!(!page.text.contains(" style=") && !page.text.contains(" onload"), "all in those two");
 }
