@@ -46,9 +46,7 @@ impl FromRequestParts<App> for LeaseName {
         let path = Path::<String>::from_request_parts(parts, app).await;
         let Path(text) = path.map_err(|_| Refusal::Name(TextError::NotUtf8))?;
         let name = Name::new(&text).map_err(Refusal::Name)?;
-        if let Some(permit) = parts.extensions.get::<Permit>() {
-            permit.check(name.as_str())?;
-        }
+        Permit::of(&parts.extensions)?.check(name.as_str())?;
         Ok(Self(Label::new(name, Holder::NONE)))
     }
 }

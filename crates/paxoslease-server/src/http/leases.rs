@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use paxoslease::front::{Answer, Cursor, Drift, Holder, Sighting};
+use paxoslease::front::{Answer, Cursor, Drift, Holder, Name, Sighting};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -385,13 +385,37 @@ impl App {
             limited(limit.name());
         }
         match answer {
-            Answer::NotHeld => Refusal::NotHeld { name: name.to_string() },
             Answer::NoQuorum => self.no_quorum(changed).await,
-            Answer::Ttl(error) => Refusal::Ttl(error),
-            Answer::Full => Refusal::Busy("this node keeps as many names as it may".to_owned()),
-            Answer::Busy(error) => Refusal::Busy(error.to_string()),
-            Answer::Stopping => Refusal::Stopping,
-            answer => unreachable!("{answer:?} answers something else"),
+            answer => refused(name.name(), answer),
         }
+    }
+}
+
+fn refused(name: Name<'_>, answer: Answer) -> Refusal {
+    match answer {
+        Answer::NotHeld => Refusal::NotHeld { name: name.to_string() },
+        Answer::Ttl(error) => Refusal::Ttl(error),
+        Answer::Full => Refusal::Busy("this node keeps as many names as it may".to_owned()),
+        Answer::Busy(error) => Refusal::Busy(error.to_string()),
+        Answer::Stopping => Refusal::Stopping,
+        answer => {
+            tracing::error!(
+                ?answer,
+                "an answer to something else than was asked: please report it"
+            );
+            Refusal::Internal
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_to_something_else_is_an_error_and_no_panic() {
+        let name = Name::new("a").expect("a name");
+        assert_eq!(refused(name, Answer::Abandoned), Refusal::Internal);
+        assert_eq!(refused(name, Answer::Stopping), Refusal::Stopping);
     }
 }

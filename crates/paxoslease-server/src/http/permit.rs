@@ -1,14 +1,15 @@
 //! Who asks, and whether they may.
 //!
 //! Every request passes [`authorize`], which knows what each route takes; a route that nobody
-//! thought of takes the most. What depends on a name is asked where the name is read, and what is
-//! listed or watched is asked name by name. Who can connect may know that the node is alive and
-//! ready, and what it could be asked; everything else takes a token once there are any.
+//! thought of takes the most, and a path without a route takes a token. What depends on a name is
+//! asked where the name is read, and what is listed or watched is asked name by name. Who can
+//! connect may know that the node is alive and ready, and what it could be asked; everything else
+//! takes a token once there are any.
 
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -25,13 +26,23 @@ use crate::access::{Denied, Place, Rules};
 /// Routes that take nothing: for probes, and for whoever wants to know what to ask.
 pub(super) const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
 
-/// What a route takes.
-fn verb_of(route: &str) -> Option<Verb> {
+/// What a request must bring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Takes {
+    Nothing,
+    /// Any token.
+    Token,
+    /// One that allows this.
+    Verb(Verb),
+}
+
+fn takes(route: Option<&str>) -> Takes {
     match route {
-        open if OPEN.contains(&open) => None,
-        "/v1/leases/{name}" | "/v1/leases" | "/v1/watch" => Some(Verb::Read),
-        lease if lease.starts_with("/v1/leases/{name}/") => Some(Verb::Acquire),
-        _ => Some(Verb::Admin),
+        Some(open) if OPEN.contains(&open) => Takes::Nothing,
+        Some("/v1/leases/{name}" | "/v1/leases" | "/v1/watch") => Takes::Verb(Verb::Read),
+        Some(lease) if lease.starts_with("/v1/leases/{name}/") => Takes::Verb(Verb::Acquire),
+        Some(_) => Takes::Verb(Verb::Admin),
+        None => Takes::Token,
     }
 }
 
@@ -41,21 +52,25 @@ pub(super) async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let route = request.extensions().get::<MatchedPath>();
-    let verb = route.and_then(|route| verb_of(route.as_str()));
+    let takes = takes(request.extensions().get::<MatchedPath>().map(MatchedPath::as_str));
     let guest = request.extensions().get::<Guest>().cloned();
-    let Some(verb) = verb else {
-        let is_stranger = is_stranger(&app, request.headers());
-        let response = next.run(request).await;
-        return match guest {
-            Some(guest) if is_stranger => guest.answered_stranger(response),
-            _ => response,
-        };
+    let admitted = match takes {
+        Takes::Nothing => {
+            let is_stranger = is_stranger(&app, request.headers());
+            let response = next.run(request).await;
+            return match guest {
+                Some(guest) if is_stranger => guest.answered_stranger(response),
+                _ => response,
+            };
+        }
+        Takes::Token => bearer(&app.gate.rules().borrow(), request.headers()).map(|_| None),
+        Takes::Verb(verb) => admit(&app, verb, request.headers()).map(Some),
     };
-    let admitted = admit(&app, verb, request.headers());
     let response = match admitted {
         Ok(permit) => {
-            request.extensions_mut().insert(permit);
+            if let Some(permit) = permit {
+                request.extensions_mut().insert(permit);
+            }
             next.run(request).await
         }
         Err(denied) => {
@@ -84,14 +99,18 @@ fn is_stranger(app: &App, headers: &HeaderMap) -> bool {
 fn admit(app: &App, verb: Verb, headers: &HeaderMap) -> Result<Permit, Denied> {
     let rules = app.gate.rules();
     let now = Arc::clone(&rules.borrow());
-    let mut permit = Permit { rules, bearer: None, verb };
-    if !now.is_open() {
-        let token = token(headers).ok_or(Denied::NoToken)?;
-        permit.bearer = Some(now.recognise(&token)?);
-        // Which name will be asked later; whether it may be any is known.
-        now.permits_within(permit.place(&now), verb, "")?;
-    }
+    let permit = Permit { bearer: bearer(&now, headers)?, rules, verb };
+    // Which name will be asked later; whether it may be any is known.
+    now.permits_within(permit.place(&now), verb, "")?;
     Ok(permit)
+}
+
+/// Who shows a token that is known; nobody where none is asked for.
+fn bearer(rules: &Rules, headers: &HeaderMap) -> Result<Option<TokenHash>, Denied> {
+    if rules.is_open() {
+        return Ok(None);
+    }
+    rules.recognise(&token(headers).ok_or(Denied::NoToken)?).map(Some)
 }
 
 /// `Bearer` and the token; or, from browsers, `Basic` with the token as the password.
@@ -120,6 +139,11 @@ pub(super) struct Permit {
 }
 
 impl Permit {
+    /// That of a request. One that did not pass [`authorize`] has none, and is refused.
+    pub(super) fn of(request: &Extensions) -> Result<&Self, Refusal> {
+        request.get::<Self>().ok_or(Refusal::Denied(Denied::NoToken))
+    }
+
     fn place(&self, rules: &Rules) -> Option<Place> {
         rules.place(self.bearer?)
     }
@@ -203,26 +227,33 @@ mod tests {
         let document: serde_json::Value =
             serde_json::from_str(&super::super::openapi()).expect("JSON");
         let routes = document["paths"].as_object().expect("paths").keys();
-        let taken: Vec<(&str, Option<Verb>)> =
-            routes.map(|route| (route.as_str(), verb_of(route))).collect();
+        let taken: Vec<(&str, Takes)> =
+            routes.map(|route| (route.as_str(), takes(Some(route)))).collect();
         let expected = [
-            ("/", Some(Verb::Admin)),
-            ("/healthz", None),
-            ("/metrics", Some(Verb::Admin)),
-            ("/openapi.json", None),
-            ("/readyz", None),
-            ("/v1/cell", Some(Verb::Admin)),
-            ("/v1/leases", Some(Verb::Read)),
-            ("/v1/leases/{name}", Some(Verb::Read)),
-            ("/v1/leases/{name}/acquire", Some(Verb::Acquire)),
-            ("/v1/leases/{name}/release", Some(Verb::Acquire)),
-            ("/v1/leases/{name}/renew", Some(Verb::Acquire)),
-            ("/v1/watch", Some(Verb::Read)),
+            ("/", Takes::Verb(Verb::Admin)),
+            ("/healthz", Takes::Nothing),
+            ("/metrics", Takes::Verb(Verb::Admin)),
+            ("/openapi.json", Takes::Nothing),
+            ("/readyz", Takes::Nothing),
+            ("/v1/cell", Takes::Verb(Verb::Admin)),
+            ("/v1/leases", Takes::Verb(Verb::Read)),
+            ("/v1/leases/{name}", Takes::Verb(Verb::Read)),
+            ("/v1/leases/{name}/acquire", Takes::Verb(Verb::Acquire)),
+            ("/v1/leases/{name}/release", Takes::Verb(Verb::Acquire)),
+            ("/v1/leases/{name}/renew", Takes::Verb(Verb::Acquire)),
+            ("/v1/watch", Takes::Verb(Verb::Read)),
         ];
         let mut taken = taken;
         taken.sort_unstable_by_key(|(route, _)| *route);
         assert_eq!(taken, expected);
-        assert_eq!(verb_of("/v1/other"), Some(Verb::Admin));
+        assert_eq!(takes(Some("/v1/other")), Takes::Verb(Verb::Admin));
+        assert_eq!(takes(None), Takes::Token);
+    }
+
+    #[test]
+    fn a_request_that_nobody_authorized_has_no_permit() {
+        let refused = Permit::of(&Extensions::new()).map(drop);
+        assert_eq!(refused, Err(Refusal::Denied(Denied::NoToken)));
     }
 
     #[test]

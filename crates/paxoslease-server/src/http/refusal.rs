@@ -82,6 +82,11 @@ pub(super) enum Refusal {
          wait on a connection of its own; nothing was changed"
     )]
     OutOfSight,
+    #[error(
+        "this node answered something else than was asked, which is a bug in it; its log says what; \
+         ask another node; nothing was changed that outlives the ttl"
+    )]
+    Internal,
     #[error("this node is stopping; ask another; nothing was changed that outlives the ttl")]
     Stopping,
 }
@@ -171,6 +176,7 @@ pub(super) enum Code {
     TooLarge,
     MediaType,
     Busy,
+    Internal,
     Stopping,
     Unauthorized,
     Forbidden,
@@ -229,6 +235,7 @@ impl Refusal {
             Self::TooLarge { .. } => Code::TooLarge,
             Self::MediaType => Code::MediaType,
             Self::Busy(_) | Self::OutOfSight => Code::Busy,
+            Self::Internal => Code::Internal,
             Self::Stopping => Code::Stopping,
         }
     }
@@ -250,6 +257,7 @@ impl Refusal {
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Code::Busy => StatusCode::TOO_MANY_REQUESTS,
+            Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 

@@ -131,8 +131,9 @@ fn events(
                     () = permit.blinded(&prefix) => return None,
                     change = app.unless_stopping(watch.next()) => change.ok()??,
                 };
-                if name_of(&change).is_none_or(|name| permit.shows(name)) {
-                    return Some((Ok(event(change)), (app, (watch, seat))));
+                let is_shown = name_of(&change).is_none_or(|name| permit.shows(name));
+                if let Some(event) = is_shown.then(|| event(change)).flatten() {
+                    return Some((Ok(event), (app, (watch, seat))));
                 }
             }
         }
@@ -147,7 +148,8 @@ fn name_of(change: &Change) -> Option<&str> {
     }
 }
 
-fn event(change: Change) -> Event {
+/// `None` for a kind of change that this interface does not tell of.
+fn event(change: Change) -> Option<Event> {
     let (kind, data) = match change {
         Change::Held(seen) => ("held", Seen::Held(seen.into())),
         Change::Freed { name } => ("freed", Seen::Freed(Freed { name })),
@@ -155,7 +157,7 @@ fn event(change: Change) -> Event {
             ("expired", Seen::Expired(Expired { name, fence: fence.to_string() }))
         }
         Change::Missed(count) => ("missed", Seen::Missed(Missed { count })),
-        change => unreachable!("{change:?} is not known here yet"),
+        _ => return None,
     };
-    Event::default().event(kind).json_data(data).expect("plain data")
+    Some(Event::default().event(kind).json_data(data).expect("plain data"))
 }

@@ -22,7 +22,6 @@ fn without_a_token_there_are_probes_and_the_document() {
     for path in ["/healthz", "/readyz", "/openapi.json"] {
         assert_eq!(ask(&server, &format!("GET {path}"), None).0, 200, "{path}");
     }
-    assert_eq!(ask(&server, "GET /nowhere", None).0, 404);
     let leases = ["/", "/metrics", "/v1/cell", "/v1/leases", "/v1/leases/jobs%2Fa", "/v1/watch"];
     for path in leases {
         for token in [None, Some("wrong")] {
@@ -116,6 +115,15 @@ fn lists_watches_and_the_page_show_what_may_be_read() {
     assert!(many.contains("jobs/a") && many.contains("deploy"), "{many}");
     let (status, page) = ask(&server, "GET /", Some("few"));
     assert!(status == 200 && !page.contains("deploy") && !page.contains("jobs/a"), "no read");
+}
+
+#[test]
+fn a_path_that_does_not_exist_takes_a_token_too() {
+    let server = guarded();
+    assert_eq!(ask(&server, "GET /v1/nothing", None).0, 401);
+    assert_eq!(ask(&server, "GET /v1/nothing", Some("reader")).0, 404);
+    let open = daemon(|config| config);
+    assert_eq!(ask(&open, "GET /v1/nothing", None).0, 404);
 }
 
 #[test]
