@@ -6,6 +6,7 @@
 //! so, and asks a [`Gate`] who may do what.
 
 mod cell;
+#[cfg(test)]
 mod document;
 mod guest;
 mod input;
@@ -31,13 +32,16 @@ use paxoslease::front::Remote;
 use paxoslease::{Limits, Node};
 use tokio::sync::{Semaphore, oneshot, watch as signal};
 
-pub use router::openapi;
 pub use serve::run;
 
 use crate::Gate;
 use crate::metrics::Metrics;
 use guest::Notices;
 use refusal::Refusal;
+
+/// The OpenAPI document, as JSON for people and machines. A test makes it anew from the handlers
+/// and compares.
+pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
 
 /// The longest body of a request, in bytes.
 const BODY_MAX: usize = 16 << 10;
@@ -153,7 +157,6 @@ struct App {
     metrics: Metrics,
     gate: Gate,
     notices: Arc<Notices>,
-    document: Arc<str>,
     /// Whether it listens where pages of other sites could lead a browser.
     may_be_rebound: bool,
     body_timeout: Duration,

@@ -8,24 +8,28 @@ use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use paxoslease::{PeerStatus, Role, Status};
 use serde::Serialize;
+#[cfg(test)]
 use utoipa::ToSchema;
 
-use super::App;
+#[cfg(test)]
 use super::document::{NotReady, NotTold};
 use super::permit::Permit;
 use super::refusal::{Changed, ErrorBody, Problem, Refusal};
+use super::{App, OPENAPI};
 
 /// The cell as this node sees it.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 pub(super) struct Cell {
     #[serde(flatten)]
-    #[schema(value_type = CellStatus)]
+    #[cfg_attr(test, schema(value_type = CellStatus))]
     status: Status,
     /// Why an acquire here would fail now, or this node does not vote; `null` if all is well.
     problem: Option<ErrorBody>,
 }
 
 /// How this node sees itself and its cell.
+#[cfg(test)]
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what another crate serialises; a test compares the two")]
 pub(super) struct CellStatus {
@@ -34,7 +38,7 @@ pub(super) struct CellStatus {
     /// This node.
     node: u16,
     /// `member`, or `proposer`: it takes leases and votes on none.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     role: Role,
     /// The members of the cell.
     members: Vec<u16>,
@@ -67,6 +71,7 @@ pub(super) struct CellStatus {
 }
 
 /// One peer, as seen from this node.
+#[cfg(test)]
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what another crate serialises; a test compares the two")]
 pub(super) struct Peer {
@@ -84,6 +89,7 @@ pub(super) struct Peer {
 }
 
 /// A name that requests of this node wait for.
+#[cfg(test)]
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what another crate serialises; a test compares the two")]
 pub(super) struct Wanted {
@@ -97,6 +103,7 @@ pub(super) struct Wanted {
 }
 
 /// What this node got done for its users lately, per second.
+#[cfg(test)]
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what another crate serialises; a test compares the two")]
 pub(super) struct Rates {
@@ -106,10 +113,10 @@ pub(super) struct Rates {
 }
 
 /// Who is in the cell, who can be reached, who is quarantined, and what that means for an acquire.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/cell", operation_id = "cell", tag = "hints",
     responses((status = 200, description = "The cell, as this node sees it", body = Cell), NotTold),
-)]
+))]
 pub(super) async fn cell(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
@@ -121,27 +128,28 @@ pub(super) async fn cell(
 }
 
 /// All is well.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 pub(super) struct Well {
     /// `ok`.
-    #[schema(value_type = String, example = "ok")]
+    #[cfg_attr(test, schema(value_type = String, example = "ok"))]
     status: &'static str,
 }
 
 /// Whether this process serves.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/healthz", operation_id = "health", tag = "operation",
     responses((status = 200, description = "It does", body = Well)),
-)]
+))]
 pub(super) async fn healthz() -> Json<Well> {
     Json(Well { status: "ok" })
 }
 
 /// Whether this node votes, and reaches a majority that does: what a rolling restart waits for.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "operation",
     responses((status = 200, description = "It does", body = Well), NotReady),
-)]
+))]
 pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Well>, Refusal> {
     match unready(&app.status().await?) {
         Some(refusal) => Err(refusal),
@@ -150,21 +158,21 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Well>, Refusal
 }
 
 /// Numbers of this node, for Prometheus.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/metrics", operation_id = "metrics", tag = "operation",
     responses((status = 200, description = "Prometheus' text format", body = String, content_type = "text/plain")),
-)]
+))]
 pub(super) async fn metrics(State(app): State<App>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
 }
 
 /// This document.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/openapi.json", operation_id = "openapi", tag = "operation",
     responses((status = 200, description = "OpenAPI 3.1", body = Object)),
-)]
-pub(super) async fn openapi(State(app): State<App>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], String::from(&*app.document))
+))]
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
 }
 
 impl App {

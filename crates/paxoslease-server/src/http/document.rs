@@ -1,7 +1,9 @@
-//! The OpenAPI document's words about the whole, and about what is refused.
+//! The OpenAPI document, made from the handlers and compared with the one that is checked in and
+//! served. Only tests see this, so that what makes it is no part of the daemon.
 //!
-//! Routes and bodies are documented where they are handled. The examples of refusals are made from
-//! the very values that are refused with, so they cannot differ from what is really said.
+//! Routes and bodies are documented where they are handled; here are the words about the whole, and
+//! about what is refused. The examples of refusals are made from the very values that are refused
+//! with, so they cannot differ from what is really said.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,10 +16,15 @@ use utoipa::{IntoResponses, OpenApi, ToSchema as _};
 
 use super::refusal::{Changed, ErrorBody, Problem, Refusal};
 use super::watch::crowded;
+use super::{cell, leases, page, watch};
 
-/// The document without its paths; the router adds them.
 #[derive(OpenApi)]
 #[openapi(
+    paths(
+        leases::acquire, leases::renew, leases::release, leases::inspect, leases::list,
+        watch::watch, cell::cell, cell::healthz, cell::readyz, cell::metrics, cell::openapi,
+        page::page,
+    ),
     info(
         title = "PaxosLease",
         description = "Leases with fences, granted by a majority of a cell of nodes.\n\n\
@@ -52,7 +59,19 @@ use super::watch::crowded;
         (name = "operation", description = "Probes and numbers for those who run a node."),
     ),
 )]
-pub(super) struct Document;
+struct Document;
+
+/// Rewritten by `INSTA_UPDATE=always cargo test -p paxoslease-server`, as transcripts are.
+#[test]
+fn the_committed_document_is_what_the_handlers_say() {
+    let mut made = Document::openapi().to_pretty_json().expect("plain data");
+    made.push('\n');
+    if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+        std::fs::write(path, &made).expect("written");
+    }
+    assert!(made == super::OPENAPI, "docs/openapi.json is behind; see this test's comment");
+}
 
 /// One response per status, with an example of each kind of refusal.
 fn responses(refusals: &[Refusal]) -> BTreeMap<String, RefOr<openapi::Response>> {
@@ -99,15 +118,15 @@ refused! {
         bad_holder(),
         held(),
         busy(),
-        cell(Changed::NothingLasting),
+        no_majority(Changed::NothingLasting),
     ];
-    NotRenewed => [bad_body(), bad_ttl(), not_held(), busy(), cell(Changed::NothingLasting)];
-    NotReleased => [bad_body(), not_held(), busy(), cell(Changed::Released)];
-    NotInspected => [bad_name(), nobody_holds(), busy(), cell(Changed::Nothing)];
+    NotRenewed => [bad_body(), bad_ttl(), not_held(), busy(), no_majority(Changed::NothingLasting)];
+    NotReleased => [bad_body(), not_held(), busy(), no_majority(Changed::Released)];
+    NotInspected => [bad_name(), nobody_holds(), busy(), no_majority(Changed::Nothing)];
     NotListed => [bad_query(), vec![Refusal::Stopping]];
     NotWatched => [bad_query(), vec![crowded(), Refusal::Stopping]];
     NotTold => [vec![Refusal::Stopping]];
-    NotReady => [cell(Changed::Nothing)];
+    NotReady => [no_majority(Changed::Nothing)];
 }
 
 fn nightly() -> String {
@@ -161,7 +180,7 @@ fn busy() -> Vec<Refusal> {
     vec![Refusal::Busy("1000000 requests wait already".to_owned())]
 }
 
-fn cell(changed: Changed) -> Vec<Refusal> {
+fn no_majority(changed: Changed) -> Vec<Refusal> {
     let out_of_reach = Problem::OutOfReach { unreachable: vec![2, 3] };
     let remaining = Duration::from_millis(41_250);
     let restarted = Problem::Quarantine { remaining, unreachable: Vec::new() };

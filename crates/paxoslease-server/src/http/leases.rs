@@ -7,9 +7,11 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use paxoslease::front::{Answer, Cursor, Drift, Holder, Name, Sighting};
 use serde::Serialize;
+#[cfg(test)]
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
+#[cfg(test)]
 use super::document::{NotAcquired, NotInspected, NotListed, NotReleased, NotRenewed};
 use super::guest::{Guest, limited};
 use super::input::{Body, Fields, FromFields, LeaseName, Parameters, required};
@@ -25,19 +27,19 @@ const LIMIT_MAX: u32 = 1000;
 const ASKS_PER_PAGE: usize = 64;
 
 /// What to take, and how.
-#[derive(ToSchema)]
-#[schema(example = json!({"ttl": "15s", "wait": "5s", "holder": "worker-7"}))]
+#[cfg_attr(test, derive(ToSchema))]
+#[cfg_attr(test, schema(example = json!({"ttl": "15s", "wait": "5s", "holder": "worker-7"})))]
 pub(super) struct Acquire {
     /// How long others are excluded unless it is renewed, from the start of the winning round:
     /// 50 ms up to the cell's `max_lease_ms`. A number and its unit: `500ms`, `15s`, `1m30s`.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     ttl: Duration,
     /// How long to wait while somebody else holds it; not at all if not said.
-    #[schema(value_type = Option<String>, nullable = false)]
+    #[cfg_attr(test, schema(value_type = Option<String>, nullable = false))]
     wait: Duration,
     /// Who you are, for people to read: up to 256 bytes, never compared for safety. Your address
     /// if not said.
-    #[schema(nullable = false)]
+    #[cfg_attr(test, schema(nullable = false))]
     holder: Option<String>,
 }
 
@@ -51,11 +53,12 @@ impl FromFields for Acquire {
 }
 
 /// A lease that is yours now.
-#[derive(Serialize, ToSchema)]
-#[schema(example = json!({
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+#[cfg_attr(test, schema(example = json!({
     "name": "jobs/nightly", "fence": "1830093145834620929", "ttl_ms": 15000, "waited_ms": 0,
     "holder": "worker-7", "clock_drift_ppm": 1000, "clock_granularity_us": 1000,
-}))]
+})))]
 pub(super) struct Grant {
     name: String,
     /// The fencing token: the same for this tenure, renewals included, and greater for every later
@@ -77,12 +80,12 @@ pub(super) struct Grant {
 ///
 /// Going away takes the wish back: whoever closes the connection while it waits leaves the queue,
 /// and a lease granted at that very moment is given back.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/leases/{name}/acquire", operation_id = "acquire", tag = "leases",
     params(("name" = String, Path, description = "1 to 512 bytes of UTF-8, percent-encoded")),
     request_body = Acquire,
     responses((status = 200, description = "It is yours", body = Grant), NotAcquired),
-)]
+))]
 pub(super) async fn acquire(
     State(app): State<App>,
     Extension(guest): Extension<Guest>,
@@ -122,14 +125,14 @@ fn granularity_us(drift: Drift) -> u64 {
 }
 
 /// What to keep.
-#[derive(ToSchema)]
-#[schema(example = json!({"fence": "1830093145834620929", "ttl": "15s"}))]
+#[cfg_attr(test, derive(ToSchema))]
+#[cfg_attr(test, schema(example = json!({"fence": "1830093145834620929", "ttl": "15s"})))]
 pub(super) struct Renew {
     /// That of your own tenure, as the acquire answered it. One read from a hint is not yours.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     fence: u64,
     /// How long others are excluded from now on; never shortens what was granted before.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     ttl: Duration,
 }
 
@@ -141,11 +144,12 @@ impl FromFields for Renew {
 }
 
 /// A lease that is yours for longer.
-#[derive(Serialize, ToSchema)]
-#[schema(example = json!({
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+#[cfg_attr(test, schema(example = json!({
     "name": "jobs/nightly", "fence": "1830093145834620929", "ttl_ms": 15000,
     "clock_drift_ppm": 1000, "clock_granularity_us": 1000,
-}))]
+})))]
 pub(super) struct Renewal {
     name: String,
     /// As before: a renewal does not begin a new tenure.
@@ -160,12 +164,12 @@ pub(super) struct Renewal {
 }
 
 /// Keeps a lease for longer. Any node can do that, not only the one that granted it.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/leases/{name}/renew", operation_id = "renew", tag = "leases",
     params(("name" = String, Path, description = "1 to 512 bytes of UTF-8, percent-encoded")),
     request_body = Renew,
     responses((status = 200, description = "It is yours for longer", body = Renewal), NotRenewed),
-)]
+))]
 pub(super) async fn renew(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
@@ -187,12 +191,12 @@ pub(super) async fn renew(
 }
 
 /// What to give back.
-#[derive(ToSchema)]
-#[schema(example = json!({"fence": "1830093145834620929"}))]
+#[cfg_attr(test, derive(ToSchema))]
+#[cfg_attr(test, schema(example = json!({"fence": "1830093145834620929"})))]
 pub(super) struct Release {
     /// That of your own tenure. Stop relying on the lease before you send this, and never use the
     /// fence again, whatever the answer is.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     fence: u64,
 }
 
@@ -203,20 +207,21 @@ impl FromFields for Release {
 }
 
 /// A lease that is over.
-#[derive(Serialize, ToSchema)]
-#[schema(example = json!({"name": "jobs/nightly", "fence": "1830093145834620929"}))]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+#[cfg_attr(test, schema(example = json!({"name": "jobs/nightly", "fence": "1830093145834620929"})))]
 pub(super) struct Released {
     name: String,
     fence: String,
 }
 
 /// Gives a lease back, so that others need not wait for its end. Any node can do that.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/leases/{name}/release", operation_id = "release", tag = "leases",
     params(("name" = String, Path, description = "1 to 512 bytes of UTF-8, percent-encoded")),
     request_body = Release,
     responses((status = 200, description = "It is free", body = Released), NotReleased),
-)]
+))]
 pub(super) async fn release(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
@@ -240,10 +245,11 @@ pub(super) async fn release(
 }
 
 /// A lease that somebody was seen to hold: a hint.
-#[derive(Serialize, ToSchema)]
-#[schema(example = json!({
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+#[cfg_attr(test, schema(example = json!({
     "name": "jobs/nightly", "holder": "worker-7", "fence": "1830093145834620929", "ttl_ms": 8210,
-}))]
+})))]
 pub(super) struct Lease {
     pub(super) name: String,
     /// In the holder's own words.
@@ -275,11 +281,11 @@ fn held(by: &Sighting) -> Refusal {
 }
 
 /// Who holds a name, as a quorum of acceptors said a moment ago: a hint.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/leases/{name}", operation_id = "inspect", tag = "hints",
     params(("name" = String, Path, description = "1 to 512 bytes of UTF-8, percent-encoded")),
     responses((status = 200, description = "It was held", body = Lease), NotInspected),
-)]
+))]
 pub(super) async fn inspect(
     State(app): State<App>,
     name: LeaseName,
@@ -292,17 +298,17 @@ pub(super) async fn inspect(
 }
 
 /// Which leases to list.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
+#[cfg_attr(test, derive(IntoParams))]
+#[cfg_attr(test, into_params(parameter_in = Query))]
 pub(super) struct List {
     /// Only names that begin with this.
-    #[param(required = false, example = "jobs/")]
+    #[cfg_attr(test, param(required = false, example = "jobs/"))]
     prefix: String,
     /// How many at most.
-    #[param(required = false, minimum = 1, maximum = 1000, example = 100)]
+    #[cfg_attr(test, param(required = false, minimum = 1, maximum = 1000, example = 100))]
     limit: u32,
     /// Where the page before ended; not said for the first.
-    #[param(required = false, value_type = String)]
+    #[cfg_attr(test, param(required = false, value_type = String))]
     cursor: Cursor,
 }
 
@@ -325,7 +331,8 @@ impl FromFields for List {
 }
 
 /// Some leases: hints, in no order.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 pub(super) struct Page {
     /// There may be fewer than asked for, even none, although there is a cursor.
     leases: Vec<Lease>,
@@ -337,10 +344,10 @@ pub(super) struct Page {
 ///
 /// Leases that come and go while one pages may be missed; those that stay are listed once. A node
 /// that only proposes votes on none.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/leases", operation_id = "list", tag = "hints", params(List),
     responses((status = 200, description = "Some of them", body = Page), NotListed),
-)]
+))]
 pub(super) async fn list(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,

@@ -19,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::App;
 use super::cell::unready;
+#[cfg(test)]
 use super::document::NotListed;
 use super::input::Parameters;
 use super::leases::Lease;
@@ -51,13 +52,13 @@ fn source(tag: &str) -> String {
 }
 
 /// The cell as this node sees it, for people.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/", operation_id = "page", tag = "hints", params(Look),
     responses(
         (status = 200, description = "A page", body = String, content_type = "text/html"),
         NotListed,
     ),
-)]
+))]
 pub(super) async fn page(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,

@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn every_route_takes_what_it_is_about() {
         let document: serde_json::Value =
-            serde_json::from_str(&super::super::openapi()).expect("JSON");
+            serde_json::from_str(super::super::OPENAPI).expect("JSON");
         let routes = document["paths"].as_object().expect("paths").keys();
         let taken: Vec<(&str, Takes)> =
             routes.map(|route| (route.as_str(), takes(Some(route)))).collect();

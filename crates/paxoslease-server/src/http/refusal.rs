@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use paxoslease::{TextError, TtlError};
 use serde::Serialize;
+#[cfg(test)]
 use utoipa::ToSchema;
 
 use super::guest::limited;
@@ -159,7 +160,8 @@ impl fmt::Display for Changed {
 }
 
 /// Codes that programs act on.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, ToSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Code {
     Held,
@@ -185,30 +187,31 @@ pub(super) enum Code {
 }
 
 /// What went wrong. `message` is for people and may change; `error` is for programs and will not.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Error)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+#[cfg_attr(test, schema(as = Error))]
 pub(super) struct ErrorBody {
     error: Code,
     message: String,
     /// With `held`: who holds it, in the holder's own words. A hint.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[cfg_attr(test, schema(nullable = false))]
     holder: Option<String>,
     /// With `held`: that tenure's fence. A hint, and not yours to use.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[cfg_attr(test, schema(nullable = false))]
     fence: Option<String>,
     /// With `held`: the lease lasts no longer than this, unless it is renewed. A hint.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[cfg_attr(test, schema(nullable = false))]
     retry_after_ms: Option<u64>,
     /// With `quarantine`: after this long enough nodes vote again. A hint.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[cfg_attr(test, schema(nullable = false))]
     remaining_ms: Option<u64>,
     /// With `no_quorum` and `quarantine`: members that this node cannot reach. A hint.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[cfg_attr(test, schema(nullable = false))]
     unreachable: Option<Vec<u16>>,
 }
 

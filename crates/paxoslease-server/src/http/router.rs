@@ -1,53 +1,43 @@
 //! Which path is served by whom, and what happens to every request on its way.
 //!
-//! Routes and OpenAPI document are one declaration. There are no CORS headers: pages of other
+//! A test compares the routes with the OpenAPI document. There are no CORS headers: pages of other
 //! origins are not to speak to a cell, and browsers keep them from it.
 
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header, uri};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Router, http};
 use metrics::counter;
 use paxoslease::TextError;
 use paxoslease::front::Name;
-use utoipa::OpenApi as _;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use super::document::Document;
 use super::permit::authorize;
 use super::refusal::Refusal;
 use super::{App, BODY_MAX, cell, leases, page, rebinding, watch};
 
-fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Document::openapi())
-        .routes(routes!(leases::acquire))
-        .routes(routes!(leases::renew))
-        .routes(routes!(leases::release))
-        .routes(routes!(leases::inspect))
-        .routes(routes!(leases::list))
-        .routes(routes!(watch::watch))
-        .routes(routes!(cell::cell))
-        .routes(routes!(cell::healthz))
-        .routes(routes!(cell::readyz))
-        .routes(routes!(cell::metrics))
-        .routes(routes!(cell::openapi))
-        .routes(routes!(page::page))
-}
-
-/// The OpenAPI document, as JSON for people and machines.
-#[must_use]
-pub fn openapi() -> String {
-    let document = routes().to_openapi();
-    let mut text = document.to_pretty_json().expect("plain data");
-    text.push('\n');
-    text
+fn routes() -> [(&'static str, MethodRouter<App>); 12] {
+    [
+        ("/v1/leases/{name}/acquire", post(leases::acquire)),
+        ("/v1/leases/{name}/renew", post(leases::renew)),
+        ("/v1/leases/{name}/release", post(leases::release)),
+        ("/v1/leases/{name}", get(leases::inspect)),
+        ("/v1/leases", get(leases::list)),
+        ("/v1/watch", get(watch::watch)),
+        ("/v1/cell", get(cell::cell)),
+        ("/healthz", get(cell::healthz)),
+        ("/readyz", get(cell::readyz)),
+        ("/metrics", get(cell::metrics)),
+        ("/openapi.json", get(cell::openapi)),
+        ("/", get(page::page)),
+    ]
 }
 
 pub(super) fn router(app: App) -> Router {
-    let (router, _) = routes().split_for_parts();
-    router
+    routes()
+        .into_iter()
+        .fold(Router::new(), |router, (path, handler)| router.route(path, handler))
         .method_not_allowed_fallback(async |method: Method, uri: Uri| Refusal::Method {
             method: method.to_string(),
             path: uri.path().to_owned(),
@@ -118,6 +108,18 @@ pub(super) fn join_name<B>(mut request: http::Request<B>) -> http::Request<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_route_is_documented_and_every_path_of_the_document_is_routed() {
+        let document: serde_json::Value =
+            serde_json::from_str(super::super::OPENAPI).expect("JSON");
+        let mut documented: Vec<&str> =
+            document["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
+        let mut routed = routes().map(|(path, _)| path);
+        documented.sort_unstable();
+        routed.sort_unstable();
+        assert_eq!(documented, routed);
+    }
 
     #[test]
     fn slashes_of_a_name_belong_to_the_name() {

@@ -29,7 +29,7 @@ use tower::ServiceExt as _;
 use super::guest::{Guest, Notices, limited};
 use super::patient::Patient;
 use super::refusal::Refusal;
-use super::router::{count, join_name, openapi, router};
+use super::router::{count, join_name, router};
 use super::{App, Bounds, rebinding};
 use crate::Gate;
 use crate::metrics::Metrics;
@@ -65,7 +65,6 @@ pub async fn run(
         metrics,
         gate,
         notices: Arc::clone(&notices),
-        document: openapi().into(),
         may_be_rebound: is_loopback && node.tls_for_clients().is_none(),
         body_timeout: bounds.body_timeout,
         watchers: Arc::new(Semaphore::new(bounds.watchers as usize)),

@@ -14,9 +14,11 @@ use paxoslease::front::Name;
 use paxoslease::{Change, TextError, Watch};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
+#[cfg(test)]
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
+#[cfg(test)]
 use super::document::NotWatched;
 use super::guest::limited;
 use super::input::{Fields, FromFields, Parameters};
@@ -28,11 +30,11 @@ use super::refusal::Refusal;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// What to look at.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
+#[cfg_attr(test, derive(IntoParams))]
+#[cfg_attr(test, into_params(parameter_in = Query))]
 pub(super) struct Look {
     /// Only names that begin with this.
-    #[param(required = false, example = "jobs/")]
+    #[cfg_attr(test, param(required = false, example = "jobs/"))]
     pub(super) prefix: String,
 }
 
@@ -49,27 +51,31 @@ impl FromFields for Look {
 }
 
 /// The data of an event `freed`: a lease was given back.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 pub(super) struct Freed {
     name: String,
 }
 
 /// The data of an event `expired`: a lease ran out a moment ago, and nobody took it since.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 pub(super) struct Expired {
     name: String,
     fence: String,
 }
 
 /// The data of an event `missed`: you were too slow, list again to know where you are.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 pub(super) struct Missed {
     /// How many events were left out.
     count: u64,
 }
 
 /// The data of an event.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 #[serde(untagged)]
 pub(super) enum Seen {
     Held(Lease),
@@ -83,7 +89,7 @@ pub(super) enum Seen {
 /// A comment opens the stream once the watch has begun, so whatever is listed after that comment
 /// and changes later is told. Whoever does not keep up is told how much was `missed`. The stream
 /// ends when the node stops.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/watch", operation_id = "watch", tag = "hints", params(Look),
     responses(
         (status = 200, description = "`event: held` with the data of a lease; `freed` with a \
@@ -91,7 +97,7 @@ pub(super) enum Seen {
             body = Seen, content_type = "text/event-stream"),
         NotWatched,
     ),
-)]
+))]
 pub(super) async fn watch(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
