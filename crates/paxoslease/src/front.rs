@@ -9,6 +9,7 @@
 
 mod asks;
 mod desk;
+mod filter;
 mod remote;
 mod seldom;
 
@@ -22,6 +23,7 @@ pub use crate::driver::ConnId;
 pub use asks::{ASKS_MAX, Cursor};
 pub(crate) use asks::{Ask, Kind, Letter, Outgoing, Post, Routed};
 pub use desk::Desk;
+pub use filter::Filter;
 pub(crate) use remote::Waiting;
 pub use remote::{Asking, Remote};
 pub use seldom::Seldom;

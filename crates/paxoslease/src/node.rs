@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::command::Command;
 use crate::config::{Config, Settings, Tls};
 use crate::error::AskError;
-use crate::front::{Service, Waiting};
+use crate::front::{Filter, Service, Waiting};
 use crate::status::Status;
 use crate::ticket::{Ticket, TicketPool};
 use crate::tls::{CurrentTls, TlsError};
@@ -207,7 +207,12 @@ impl Node {
     /// member sees what it votes on; a node that only proposes hears of what members grant to
     /// their own users.
     pub fn watch(&self, prefix: &str) -> Watch {
-        let (subscription, watch) = watch::subscribe(prefix);
+        self.watch_filtered(prefix, Filter::ALL)
+    }
+
+    /// As [`Self::watch`], of the names that `filter` shows. For daemons.
+    pub fn watch_filtered(&self, prefix: &str, filter: Filter) -> Watch {
+        let (subscription, watch) = watch::subscribe(prefix, filter);
         for door in &self.shared.doors {
             let _gone = door(Command::Watch(subscription.clone()));
         }

@@ -12,6 +12,8 @@ use async_channel::{Receiver, Sender};
 use paxoslease_core::Name;
 use serde::Serialize;
 
+use crate::front::Filter;
+
 /// How much may wait for a slow watcher, in bytes, as if it shared none of it with others. Room is
 /// made as it is needed: one that keeps up costs next to nothing.
 const QUEUED_MAX: usize = 256 << 10;
@@ -123,20 +125,22 @@ struct Lag {
 #[derive(Clone, Debug)]
 pub(crate) struct Subscription {
     prefix: Arc<str>,
+    filter: Filter,
     changes: Sender<Arc<Change>>,
     lag: Arc<Lag>,
 }
 
-pub(crate) fn subscribe(prefix: &str) -> (Subscription, Watch) {
+pub(crate) fn subscribe(prefix: &str, filter: Filter) -> (Subscription, Watch) {
     let (sender, receiver) = async_channel::unbounded();
     let lag = Arc::<Lag>::default();
     let watch = Watch { changes: receiver, lag: Arc::clone(&lag) };
-    (Subscription { prefix: prefix.into(), changes: sender, lag }, watch)
+    (Subscription { prefix: prefix.into(), filter, changes: sender, lag }, watch)
 }
 
 impl Subscription {
     pub(crate) fn wants(&self, name: Name<'_>) -> bool {
-        name.as_bytes().starts_with(self.prefix.as_bytes())
+        let name = name.as_str();
+        name.starts_with(&*self.prefix) && self.filter.shows(name)
     }
 
     /// Tells of a change, unless the watcher is too far behind. Whether it was told.
@@ -181,7 +185,7 @@ mod tests {
     #[test]
     fn a_slow_watcher_is_told_how_much_it_missed() {
         for name in ["a/b".to_owned(), "a".repeat(Name::LEN_MAX)] {
-            let (subscription, mut watch) = subscribe("a");
+            let (subscription, mut watch) = subscribe("a", Filter::ALL);
             assert!(subscription.wants(Name::new(&name).expect("a name")));
             let change = freed(&name);
             let told = (0..).take_while(|_| subscription.offer(&change)).count();
@@ -199,8 +203,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_watcher_may_not_see_is_not_missed_either() {
+        let filter = Filter::new(|name| name.starts_with("jobs/"));
+        let (subscription, mut watch) = subscribe("", filter);
+        let announce = |text: &str| {
+            let is_wanted = subscription.wants(Name::new(text).expect("a name"));
+            is_wanted && subscription.offer(&freed(text))
+        };
+        let hidden = "secret".repeat(80);
+        assert!((0..QUEUED_MAX / hidden.len()).all(|_| !announce(&hidden)));
+        assert!(announce("jobs/a"));
+        assert_eq!(watch.next_blocking(), Some(Change::Freed { name: "jobs/a".to_owned() }));
+    }
+
+    #[test]
     fn a_watcher_that_caught_up_meanwhile_is_told_what_it_missed() {
-        let (subscription, mut watch) = subscribe("");
+        let (subscription, mut watch) = subscribe("", Filter::ALL);
         let mut context = Context::from_waker(Waker::noop());
         let mut waiting = Box::pin(watch.next());
         assert_eq!(waiting.as_mut().poll(&mut context), Poll::Pending);
@@ -213,7 +231,7 @@ mod tests {
 
     #[test]
     fn one_change_is_shared_by_all_who_watch() {
-        let watchers: Vec<_> = (0..100).map(|_| subscribe("")).collect();
+        let watchers: Vec<_> = (0..100).map(|_| subscribe("", Filter::ALL)).collect();
         let change = freed("a");
         assert!(watchers.iter().all(|(subscription, _)| subscription.offer(&change)));
         assert_eq!(Arc::strong_count(&change), 1 + watchers.len());

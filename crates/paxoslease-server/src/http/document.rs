@@ -165,7 +165,8 @@ fn bad_holder() -> Vec<Refusal> {
 fn held() -> Vec<Refusal> {
     let (name, holder) = (nightly(), "worker-7".to_owned());
     let remaining = Duration::from_millis(8_210);
-    vec![Refusal::Held { name, holder, fence: 1_830_093_145_834_620_929, remaining }]
+    let by = Some((holder, 1_830_093_145_834_620_929));
+    vec![Refusal::Held { name, by, remaining }]
 }
 
 fn not_held() -> Vec<Refusal> {

@@ -114,7 +114,7 @@ pub(super) async fn acquire(
             clock_drift_ppm: app.node.drift().ppm(),
             clock_granularity_us: granularity_us(app.node.drift()),
         })),
-        Answer::Held(by) => Err(held(&by)),
+        Answer::Held(by) => Err(held(&permit, &by)),
         answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
     }
 }
@@ -271,11 +271,13 @@ fn lease(seen: Sighting) -> Lease {
     paxoslease::Sighting::from(seen).into()
 }
 
-fn held(by: &Sighting) -> Refusal {
+/// That it is held must be told to a client that may acquire it; by whom, if it may read that.
+fn held(permit: &Permit, by: &Sighting) -> Refusal {
+    let name = by.label.name();
+    let tenure = || (by.label.holder().to_string(), by.tenure.fence());
     Refusal::Held {
-        name: by.label.name().to_string(),
-        holder: by.label.holder().to_string(),
-        fence: by.tenure.fence(),
+        name: name.to_string(),
+        by: permit.shows(name.as_str()).then(tenure),
         remaining: by.remaining.as_duration(),
     }
 }
@@ -367,16 +369,15 @@ impl App {
         limit: u32,
         mut cursor: Cursor,
     ) -> Result<(Vec<Lease>, Option<Cursor>), Refusal> {
-        let mut page = Vec::new();
+        let (mut page, readable) = (Vec::new(), permit.readable());
         for _ in 0..ASKS_PER_PAGE {
             let missing = limit.saturating_sub(page.len() as u32);
             if missing == 0 {
                 break;
             }
-            match self.remote.list(cursor, prefix, missing).await {
+            match self.remote.list_filtered(cursor, (prefix, &readable), missing).await {
                 Answer::Listed { leases, next } => {
-                    let shown = |seen: &Sighting| permit.shows(seen.label.name().as_str());
-                    page.extend(leases.into_iter().filter(shown).map(lease));
+                    page.extend(leases.into_iter().map(lease));
                     let Some(next) = next else { return Ok((page, None)) };
                     cursor = next;
                 }

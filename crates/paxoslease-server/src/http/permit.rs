@@ -15,6 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use metrics::counter;
+use paxoslease::front::Filter;
 use paxoslease::{TokenHash, Verb};
 use tokio::sync::watch;
 
@@ -165,9 +166,19 @@ impl Permit {
         rules.permits_within(place, Verb::Read, prefix).map_err(Refusal::Denied)
     }
 
+    /// The names that may be shown, by the rules of the moment.
+    pub(super) fn readable(&self) -> Filter {
+        if self.rules.borrow().is_open() {
+            return Filter::ALL;
+        }
+        let permit = self.clone();
+        Filter::new(move |name| permit.shows(name))
+    }
+
     /// Whether a name may be shown.
     pub(super) fn shows(&self, name: &str) -> bool {
-        self.check_for(Verb::Read, name).is_ok()
+        let rules = self.rules.borrow();
+        rules.allows(self.place(&rules), Verb::Read, name)
     }
 
     /// Whether a name may be mentioned in what this request is about.

@@ -23,11 +23,12 @@ use crate::resp::tally::Limit;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Refusal {
     #[error(
-        "{name:?} is held by {holder:?}, at most for another {} ms unless it is renewed; ask \
-         again then, or send a \"wait\"; nothing was changed",
+        "{name:?} is held{}, at most for another {} ms unless it is renewed; ask again then, or \
+         send a \"wait\"; nothing was changed",
+        .by.as_ref().map_or(String::new(), |(holder, _)| format!(" by {holder:?}")),
         millis_up(*.remaining)
     )]
-    Held { name: String, holder: String, fence: u64, remaining: Duration },
+    Held { name: String, by: Option<(String, u64)>, remaining: Duration },
     #[error("that tenure of {name:?} is over; acquire it again for a new one, with a higher fence")]
     NotHeld { name: String },
     #[error("nobody was seen to hold {name:?}")]
@@ -193,11 +194,11 @@ pub(super) enum Code {
 pub(super) struct ErrorBody {
     error: Code,
     message: String,
-    /// With `held`: who holds it, in the holder's own words. A hint.
+    /// With `held`: who holds it, in the holder's own words, if the token may `read` that. A hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schema(nullable = false))]
     holder: Option<String>,
-    /// With `held`: that tenure's fence. A hint, and not yours to use.
+    /// With `held`: that tenure's fence, if the token may `read` it. A hint, and not yours to use.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schema(nullable = false))]
     fence: Option<String>,
@@ -275,9 +276,11 @@ impl Refusal {
             unreachable: None,
         };
         match self {
-            Self::Held { holder, fence, remaining, .. } => {
-                body.holder = Some(holder.clone());
-                body.fence = Some(fence.to_string());
+            Self::Held { by, remaining, .. } => {
+                if let Some((holder, fence)) = by {
+                    body.holder = Some(holder.clone());
+                    body.fence = Some(fence.to_string());
+                }
                 body.retry_after_ms = Some(millis_up(*remaining));
             }
             Self::Cell { problem, .. } => {

@@ -108,7 +108,7 @@ pub(super) async fn watch(
         limited("watchers");
         return Err(crowded());
     };
-    let watch = app.node.watch(&prefix);
+    let watch = app.node.watch_filtered(&prefix, permit.readable());
     // Answered by every shard after it began to watch, for questions are answered in order.
     app.status().await?;
     let events = events(app, permit, prefix, (watch, seat));

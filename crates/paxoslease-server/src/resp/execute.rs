@@ -258,7 +258,7 @@ impl Session {
         self.admit_within(common, desk, prefix)?;
         let ask = self.ask(common, desk, None, None)?;
         self.listing = Some(ask);
-        desk.list(ask as u64, cursor, prefix, count);
+        desk.list(ask as u64, cursor, (prefix, &self.readable(common)), count);
         Ok(())
     }
 

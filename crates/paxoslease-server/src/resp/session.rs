@@ -160,7 +160,8 @@ impl Session {
             self.touch(common);
         }
         let state = match answer {
-            // A page may be large, so its bytes are counted while it waits for its turn.
+            // A page may be large, so its bytes are counted while it waits for its turn. The rules
+            // may have changed since it was asked for.
             Answer::Listed { leases, next } => {
                 let may_see = |name: &str| common.rules.allows(self.place(), Verb::Read, name);
                 let shown = |seen: &Sighting| may_see(seen.label.name().as_str());

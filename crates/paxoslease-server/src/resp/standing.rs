@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use paxoslease::front::Desk;
+use paxoslease::front::{Desk, Filter};
 use paxoslease::{NamePattern, TokenHash, Verb};
 use paxoslease_wire::resp::put_error;
 
@@ -80,6 +80,15 @@ impl Session {
     ) -> Result<(), Complaint<'static>> {
         let admitted = common.rules.permits_watch(self.standing.place, pattern);
         admitted.map_err(|denied| deny(common, desk, denied))
+    }
+
+    /// The names that may be shown now.
+    pub(super) fn readable(&self, common: &Common) -> Filter {
+        if common.rules.is_open() {
+            return Filter::ALL;
+        }
+        let (rules, place) = (Arc::clone(&common.rules), self.standing.place);
+        Filter::new(move |name| rules.allows(place, Verb::Read, name))
     }
 
     /// Takes a token, in whose name the client speaks from now on.

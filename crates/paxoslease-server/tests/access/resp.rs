@@ -1,6 +1,8 @@
 //! Tokens by RESP.
 
-use crate::support::{Client, Wire, daemon, guarded, wait_for_metric};
+use paxoslease::Verb;
+
+use crate::support::{Client, Wire, daemon, entry, guarded, three_tokens, wait_for_metric};
 
 #[test]
 fn without_a_token_there_is_nothing_but_a_greeting() {
@@ -81,7 +83,7 @@ fn a_token_does_what_it_says_with_the_names_it_says_and_no_more() {
 #[test]
 fn lists_and_watches_show_what_may_be_read() {
     let server = daemon(|mut config| {
-        config.access = crate::support::three_tokens();
+        config.access = three_tokens();
         let all = crate::support::entry("all", &["*"], &[paxoslease::Verb::Acquire]);
         config.access.push(all);
         config
@@ -119,6 +121,34 @@ fn lists_and_watches_show_what_may_be_read() {
     let (few, many) = (listed(&mut reader), listed(&mut ops));
     assert!(few.contains("jobs/a") && !few.contains("deploy"), "{few}");
     assert!(many.contains("jobs/a") && many.contains("deploy"), "{many}");
+}
+
+#[test]
+fn pages_of_a_list_tell_nothing_of_names_that_may_not_be_read() {
+    let server = daemon(|mut config| {
+        config.access = three_tokens();
+        config.access.push(entry("all", &["*"], &[Verb::Acquire]));
+        config
+    });
+    let (mut all, mut reader) = (Client::with(&server, "all"), Client::with(&server, "reader"));
+    for number in 0..160 {
+        let folder = if number % 50 == 0 { "jobs" } else { "secret" };
+        all.acquire(&format!("{folder}/{number}"));
+    }
+    let (mut cursor, mut pages, mut found) = ("0".to_owned(), 0, 0);
+    loop {
+        let page = reader.ask(&format!("LEASE.LIST {cursor} COUNT 1"));
+        pages += 1;
+        found += page.matches("jobs/").count();
+        assert!(!page.contains("secret"), "{page}");
+        cursor = page[1..].split(' ').next().expect("a cursor").to_owned();
+        if cursor == "0" {
+            break;
+        }
+    }
+    // A page ends with a lease that may be seen, or after 16 slots, or with the shard.
+    assert_eq!(found, 4);
+    assert!(pages <= 4 + 160 / 16 + 2, "{pages} pages");
 }
 
 #[test]

@@ -118,6 +118,25 @@ fn lists_watches_and_the_page_show_what_may_be_read() {
 }
 
 #[test]
+fn a_name_that_is_held_has_a_holder_only_for_a_token_that_may_read_it() {
+    let server = daemon(|mut config| {
+        config.access = three_tokens();
+        config.access.push(entry("taker", &["*"], &[paxoslease::Verb::Acquire]));
+        config
+    });
+    let acquire = "POST /v1/leases/jobs/a/acquire";
+    let body = r#"{"ttl": "15s", "holder": "somebody"}"#;
+    assert_eq!(post(&server, acquire, Some("jobs"), body).0, 200);
+    let (status, told) = post(&server, acquire, Some("jobs"), body);
+    assert_eq!(status, 409, "{told}");
+    assert!(told.contains("by \\\"somebody\\\"") && told.contains("\"fence\""), "{told}");
+    let (status, told) = post(&server, acquire, Some("taker"), body);
+    assert_eq!(status, 409, "{told}");
+    assert!(!told.contains("somebody") && !told.contains("\"fence\""), "{told}");
+    assert!(told.contains("retry_after_ms"), "{told}");
+}
+
+#[test]
 fn a_path_that_does_not_exist_takes_a_token_too() {
     let server = guarded();
     assert_eq!(ask(&server, "GET /v1/nothing", None).0, 401);

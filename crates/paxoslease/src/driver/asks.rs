@@ -7,7 +7,7 @@ use paxoslease_core::{Acquire, CommandError, Event, Holder, Instant, Label, Name
 
 use super::Driver;
 use super::counters::Outcome;
-use crate::front::{Answer, Ask, Cursor, Hint, Kind, Letter, Routed};
+use crate::front::{Answer, Ask, Cursor, Filter, Hint, Kind, Letter, Routed};
 use crate::status::Status;
 
 /// Slots looked at for every lease that is asked for, and at most: a listing of few names among
@@ -76,8 +76,8 @@ impl Driver {
                 }
             },
             Ask::Inspect { name } => self.shard.inspect(now, token, name).err(),
-            Ask::List { slot, prefix, limit } => {
-                let answer = self.list(now, slot, prefix, limit);
+            Ask::List { slot, prefix, filter, limit } => {
+                let answer = self.list(now, slot, (prefix, filter), limit);
                 return self.answers.push((from, answer));
             }
         };
@@ -107,7 +107,13 @@ impl Driver {
         self.answers.push((from, Answer::Listed { leases: Vec::new(), next: None }));
     }
 
-    fn list(&self, now: Instant, slot: u32, prefix: &str, limit: u32) -> Answer {
+    fn list(
+        &self,
+        now: Instant,
+        slot: u32,
+        (prefix, filter): (&str, &Filter),
+        limit: u32,
+    ) -> Answer {
         let slots = limit.saturating_mul(SLOTS_PER_LEASE).clamp(SLOTS_PER_LEASE, SLOTS_MAX);
         let (mut leases, mut slot) = (Vec::new(), slot);
         let end = slot.saturating_add(slots);
@@ -117,7 +123,8 @@ impl Driver {
             let missing = limit.max(1) - leases.len() as u32;
             let stretch = missing.min(end - slot);
             let (found, next) = self.shard.leases(now, slot, stretch);
-            leases.extend(found.filter(|seen| seen.label.name().as_str().starts_with(prefix)));
+            let fits = |name: &str| name.starts_with(prefix) && filter.shows(name);
+            leases.extend(found.filter(|seen| fits(seen.label.name().as_str())));
             let Some(next) = next else {
                 let next = (shard + 1 < self.shard_count())
                     .then_some(Cursor { shard: shard + 1, slot: 0 });

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use paxoslease_core::{Holder, Label, Name, Token};
 
-use super::{Answer, Hint};
+use super::{Answer, Filter, Hint};
 
 /// Numbers of questions are below this.
 pub const ASKS_MAX: u64 = 1 << 46;
@@ -93,6 +93,7 @@ pub(crate) enum Ask<'a> {
     List {
         slot: u32,
         prefix: &'a str,
+        filter: &'a Filter,
         limit: u32,
     },
 }
@@ -124,7 +125,7 @@ enum Question {
     Renew { label: Label, fence: u64, ttl: Duration },
     Release { label: Label, fence: u64 },
     Inspect { label: Label },
-    List { slot: u32, prefix: Box<str>, limit: u32 },
+    List { slot: u32, prefix: Box<str>, filter: Filter, limit: u32 },
 }
 
 impl Letter {
@@ -141,8 +142,8 @@ impl Letter {
             Ask::Renew { name, fence, ttl } => Question::Renew { label: named(name), fence, ttl },
             Ask::Release { name, fence } => Question::Release { label: named(name), fence },
             Ask::Inspect { name } => Question::Inspect { label: named(name) },
-            Ask::List { slot, prefix, limit } => {
-                Question::List { slot, prefix: prefix.into(), limit }
+            Ask::List { slot, prefix, filter, limit } => {
+                Question::List { slot, prefix: prefix.into(), filter: filter.clone(), limit }
             }
         };
         Self { from, question }
@@ -164,8 +165,8 @@ impl Letter {
                 Ask::Release { name: label.name(), fence: *fence }
             }
             Question::Inspect { label } => Ask::Inspect { name: label.name() },
-            Question::List { slot, prefix, limit } => {
-                Ask::List { slot: *slot, prefix, limit: *limit }
+            Question::List { slot, prefix, filter, limit } => {
+                Ask::List { slot: *slot, prefix, filter, limit: *limit }
             }
         }
     }

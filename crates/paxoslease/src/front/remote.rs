@@ -11,7 +11,7 @@ use std::time::Duration;
 use paxoslease_core::{Holder, Label, Name};
 use paxoslease_wire::ShardId;
 
-use super::{Answer, Ask, Cursor, Letter, Routed};
+use super::{Answer, Ask, Cursor, Filter, Letter, Routed};
 use crate::command::Command;
 use crate::node::{Node, Shared};
 
@@ -142,9 +142,19 @@ impl Remote {
         self.ask(name, Ask::Inspect { name })
     }
 
-    /// As [`super::Desk::list`].
+    /// As [`super::Desk::list`], of all names.
     pub fn list(&self, cursor: Cursor, prefix: &str, limit: u32) -> Asking {
-        self.put(cursor.shard, Ask::List { slot: cursor.slot, prefix, limit })
+        self.list_filtered(cursor, (prefix, &Filter::ALL), limit)
+    }
+
+    /// As [`super::Desk::list`].
+    pub fn list_filtered(
+        &self,
+        cursor: Cursor,
+        (prefix, filter): (&str, &Filter),
+        limit: u32,
+    ) -> Asking {
+        self.put(cursor.shard, Ask::List { slot: cursor.slot, prefix, filter, limit })
     }
 
     fn ask(&self, name: Name<'_>, ask: Ask<'_>) -> Asking {
