@@ -113,6 +113,11 @@ pub struct Bounds {
     pub spare_ballots: u8,
     /// Whether there is a stable record.
     pub disk: bool,
+    /// Whether a record becomes durable at some later step, in nodes that may crash. Elsewhere a
+    /// slow disk is like a slow network.
+    pub slow_disk: bool,
+    /// Whether confirmations of releases are delivered. Without them every release times out.
+    pub confirmations: bool,
     /// Whether a client may renew a tenure that was never granted to it, once it saw the fence.
     pub adopters: bool,
     /// The rules in force.
@@ -146,6 +151,8 @@ impl Bounds {
             retries: false,
             spare_ballots: 0,
             disk: true,
+            slow_disk: false,
+            confirmations: false,
             adopters: false,
             rules: Rules::ALL,
             states_max: usize::MAX,
@@ -182,6 +189,12 @@ impl Bounds {
             Crashing::Proposers => !self.is_acceptor(node),
             Crashing::Anyone => true,
         }
+    }
+
+    /// Whether a node goes on while its record is being written.
+    #[must_use]
+    pub fn writes_slowly(&self, node: usize) -> bool {
+        self.slow_disk && self.may_crash(node)
     }
 
     /// Where a node's counter starts.

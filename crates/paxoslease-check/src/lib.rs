@@ -5,7 +5,7 @@
 //! crashes, disks, time in ticks. [`search`] walks all of it within [`Bounds`]; [`profiles`] lists
 //! the bounds we search and, for every safety rule, the bounds within which its absence does harm.
 //!
-//! It lacks clock drift, slow disks and liveness: the simulator has those.
+//! It lacks clock drift, waiting and liveness: the simulator has those.
 
 mod bounds;
 mod local;

@@ -6,23 +6,27 @@
 //! interchangeable and share one memory. The rules that can be judged from one node's step alone
 //! are judged here.
 
+mod judge;
+mod restart;
+
 use core::hash::{BuildHasher, Hash, Hasher};
 use core::time::Duration;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use paxoslease_core::{
-    Accepted, Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Lens, Message, Name,
-    NodeId, Phase, Record, Refusal, Reply, Request, Rule, Seen, Shard, SnapshotLease, Start,
-    Tenure, To, Token, Transmit, Ttl,
+    Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Lens, MemberSet, Message, Name,
+    NodeId, Phase, Record, Refusal, Reply, Request, Seen, Shard, Start, Tenure, To, Token,
+    Transmit, Ttl,
 };
 
 use crate::bounds::{Bounds, TICK};
+use judge::{heals, judge};
 
 pub(crate) const NAMES: [&str; 2] = ["x", "y"];
 pub(crate) const RENEWAL_TOKEN: u64 = 100;
 pub(crate) const ADOPTED_TOKEN: u64 = 200;
-const RELEASE_TOKEN: u64 = 300;
+pub(crate) const RELEASE_TOKEN: u64 = 300;
 const SWEEP_SLOTS: u32 = 8;
 
 pub(crate) fn at(tick: u8) -> Instant {
@@ -61,10 +65,20 @@ pub(crate) enum Input {
         wish: u8,
     },
     Wake,
+    /// The record that a node wanted written is durable, and the node is told so.
+    Written,
+    /// A write that was under way may have `landed` on the disk before.
     Crash {
         nth: u8,
+        landed: bool,
     },
-    CleanRestart,
+    /// R4: a clean stop.
+    Stop {
+        landed: bool,
+    },
+    /// R4: a start after a clean stop. A [`Input::Crash`] instead is one amid that start: the
+    /// snapshot is deleted, and nothing is restored yet.
+    Start,
     Sweep,
 }
 
@@ -77,7 +91,7 @@ pub(crate) struct Outcome {
     /// The highest ballot this node issued in this step.
     pub(crate) issued: Option<Ballot>,
     pub(crate) broken: Option<String>,
-    /// Whether the node's counter rose.
+    /// Whether the node's counter rose, or a release of its is over.
     learned: bool,
     /// Whether a Heal replaced a live lease of a lower tenure (A5).
     pub(crate) replaced: bool,
@@ -95,7 +109,12 @@ struct Local {
     shard: Shard,
     proposes: bool,
     record: Record,
+    /// What is on its way to the disk.
+    writing: Option<Record>,
     snapshot: Option<Vec<(u8, Tenure, Ttl)>>,
+    is_stopped: bool,
+    /// The tenures whose Release this acceptor has answered; nobody in the cell looks at it.
+    released: Vec<Tenure>,
 }
 
 /// What the search needs to know of a node state without running it.
@@ -109,6 +128,12 @@ pub(crate) struct View {
     pub(crate) counter: u64,
     /// The rounds a reply can belong to.
     pub(crate) rounds: Vec<(Ballot, Phase)>,
+    /// The releases under way, with the acceptors that confirmed and whether that was enough.
+    pub(crate) releases: Vec<(Tenure, MemberSet, bool)>,
+    /// The tenures whose Release this acceptor has answered.
+    pub(crate) released: Vec<Tenure>,
+    pub(crate) is_writing: bool,
+    pub(crate) is_stopped: bool,
 }
 
 /// All node states met so far, and every step known from each.
@@ -157,6 +182,10 @@ impl Locals {
         &self.permutations
     }
 
+    pub(crate) fn member(&self, node: usize) -> MemberSet {
+        self.cell.member(node_id(node)).unwrap_or(MemberSet::EMPTY)
+    }
+
     pub(crate) fn content(&self, content: u32) -> Message<'_> {
         self.normal(self.contents[content as usize].message())
     }
@@ -170,8 +199,18 @@ impl Locals {
         let start = Start::NewCell { counter, disk: self.bounds.disk };
         let shard = Shard::start(self.config(node), at(0), start);
         let proposes = self.bounds.proposers == 0 || !self.bounds.is_acceptor(node);
-        let mut local = Local { shard, proposes, record: Record::default(), snapshot: None };
+        let mut local = Local {
+            shard,
+            proposes,
+            record: Record::default(),
+            writing: None,
+            snapshot: None,
+            is_stopped: false,
+            released: Vec::new(),
+        };
         self.drain(&mut local, at(0), node);
+        // The first block of ballots was written when the cell was set up.
+        local.written(at(0));
         self.intern(local)
     }
 
@@ -181,7 +220,7 @@ impl Locals {
             if self.bounds.proposers > 0 && self.bounds.is_acceptor(node) { 0 } else { node };
         let request_timeout =
             if self.bounds.retries { TICK * u32::from(self.bounds.ticks) } else { Duration::ZERO };
-        Config {
+        let mut config = Config {
             direct_rounds: self.bounds.direct,
             attempt_timeout: TICK,
             attempt_timeout_min: TICK,
@@ -192,7 +231,12 @@ impl Locals {
             reclaim_after: Duration::ZERO,
             rules: self.bounds.rules,
             ..Config::new(node_id(stand_in), self.cell, 1)
+        };
+        if self.bounds.slow_disk {
+            // The network has a copy of what does not fit: it may arrive again after the write.
+            config.limits.deferred_max = 1;
         }
+        config
     }
 
     fn intern(&mut self, local: Local) -> u32 {
@@ -204,7 +248,8 @@ impl Locals {
                 local.shard.config().node.hash(&mut hasher);
                 let lens = Lens { places, proposes: local.proposes, hints: false };
                 local.shard.digest(lens, &mut hasher);
-                (&local.record, &local.snapshot).hash(&mut hasher);
+                (&local.record, &local.writing, &local.snapshot).hash(&mut hasher);
+                (&local.released, local.is_stopped).hash(&mut hasher);
                 hasher.finish()
             })
             .collect();
@@ -223,6 +268,10 @@ impl Locals {
             stored,
             counter: local.shard.counter(),
             rounds: local.shard.rounds().map(|round| (round.ballot, round.phase)).collect(),
+            releases: local.shard.releases(),
+            released: local.released.clone(),
+            is_writing: local.writing.is_some(),
+            is_stopped: local.is_stopped,
         });
         self.states.push(local);
         self.by_digest.insert(identity, id);
@@ -270,10 +319,16 @@ impl Locals {
             Input::Deliver { from, content } => {
                 let message = self.content(content);
                 let outcome = after.shard.handle_message(now, node_id(usize::from(from)), message);
-                debug_assert!(!matches!(
-                    outcome,
-                    Err(Refusal::RecordBehind | Refusal::BallotNotSenders)
-                ));
+                debug_assert_ne!(outcome, Err(Refusal::BallotNotSenders));
+                debug_assert!(self.bounds.slow_disk || outcome != Err(Refusal::RecordBehind));
+                if let Message::Request(Request::Release { tenure, .. }) = message
+                    && self.bounds.confirmations
+                    && outcome.is_ok()
+                    && !after.released.contains(&tenure)
+                {
+                    after.released.push(tenure);
+                    after.released.sort_unstable();
+                }
             }
             Input::Acquire { wish: number } => {
                 let acquire = Acquire {
@@ -306,15 +361,23 @@ impl Locals {
                 after.shard.release(now, token, name, tenure, TICK).expect("within the bounds");
             }
             Input::Wake => after.shard.handle_timeout(now),
-            Input::Crash { nth } => self.crash(&mut after, node, now, tick, nth),
-            Input::CleanRestart => self.restart(&mut after, node, now),
+            Input::Written => after.written(now),
+            Input::Crash { nth, landed } => {
+                after.lose_power(landed);
+                self.crash(&mut after, node, now, tick, nth);
+            }
+            Input::Stop { landed } => {
+                after.lose_power(landed);
+                self.stop(&mut after, node, now);
+            }
+            Input::Start => self.restart(&mut after, node, now),
             Input::Sweep => {
                 after.shard.sweep(now, SWEEP_SLOTS);
                 after.shard.sweep(now, SWEEP_SLOTS);
             }
         }
         let (sent, events, issued) = self.drain(&mut after, now, node);
-        let restarted = matches!(input, Input::Crash { .. } | Input::CleanRestart);
+        let restarted = matches!(input, Input::Crash { .. } | Input::Stop { .. } | Input::Start);
         let (mut broken, mut replaced) = (None, false);
         if !restarted {
             let before = &self.states[local as usize].shard;
@@ -330,55 +393,18 @@ impl Locals {
                 broken = Some("an answer while quarantined".into());
             }
         }
-        let learned = after.shard.counter() > self.states[local as usize].shard.counter();
+        let before = &self.states[local as usize].shard;
+        let tenures = |shard: &Shard| -> Vec<(Tenure, bool)> {
+            let releases = shard.releases().into_iter();
+            releases.map(|(tenure, _, answered)| (tenure, answered)).collect()
+        };
+        let learned = after.shard.counter() > before.counter()
+            || self.bounds.confirmations && tenures(&after.shard) != tenures(before);
         let next = self.intern(after);
         Outcome { next, sent, events, issued, broken, learned, replaced }
     }
 
-    fn crash(&self, local: &mut Local, node: usize, now: Instant, tick: u8, nth: u8) {
-        let rules = self.bounds.rules;
-        if !rules.on(Rule::SnapshotIsUsedOnce) && local.snapshot.is_some() {
-            return self.restart_from_disk(local, node, now);
-        }
-        local.snapshot = None;
-        let start = if self.bounds.disk {
-            Start::Crash(local.record)
-        } else {
-            // The wall clock: above every ballot of the runs before, whatever they were.
-            let counter = (u64::from(tick) + 1) * 1000 + u64::from(nth) * 100;
-            Start::NoRecord { counter, longest: self.cell.max_lease(), disk: false }
-        };
-        local.shard = Shard::start(self.config(node), now, start);
-    }
-
-    fn restart(&self, local: &mut Local, node: usize, now: Instant) {
-        let old = local.shard.clone();
-        local.snapshot = old.stop(now).map(|snapshot| {
-            let leases = snapshot.leases();
-            leases.map(|lease| (number_of(lease.name), lease.tenure, lease.remaining)).collect()
-        });
-        if local.snapshot.is_none() {
-            local.shard = Shard::start(self.config(node), now, Start::Crash(local.record));
-        } else {
-            self.restart_from_disk(local, node, now);
-        }
-    }
-
-    fn restart_from_disk(&self, local: &mut Local, node: usize, now: Instant) {
-        let leases = local.snapshot.clone().unwrap_or_default();
-        if self.bounds.rules.on(Rule::SnapshotIsUsedOnce) {
-            local.snapshot = None;
-        }
-        let leases = leases.into_iter().map(|(number, tenure, remaining)| SnapshotLease {
-            name: name(number),
-            holder: Holder::NONE,
-            tenure,
-            remaining,
-        });
-        local.shard = Shard::start_from_snapshot(self.config(node), now, local.record, leases);
-    }
-
-    /// Takes what a shard wants sent and what it says; the disk is written at once.
+    /// Takes what a shard wants sent and what it says; a fast disk is written at once.
     fn drain(
         &mut self,
         local: &mut Local,
@@ -388,8 +414,10 @@ impl Locals {
         let mut events = Vec::new();
         while let Some(event) = local.shard.poll_event() {
             if let Event::Persist(record) = event {
-                local.record = record;
-                local.shard.record_written(now, record);
+                local.writing = Some(record);
+                if !self.bounds.writes_slowly(node) {
+                    local.written(now);
+                }
             } else {
                 events.push(event);
             }
@@ -444,79 +472,6 @@ impl Locals {
         self.by_content.insert(key, id);
         id
     }
-}
-
-/// What must hold from one step of an acceptor to the next, whatever the others do.
-fn judge(
-    before: &Shard,
-    after: &Shard,
-    now: Instant,
-    input: Input,
-    locals: &Locals,
-) -> Option<String> {
-    if after.floor() < before.floor() {
-        return Some("the floor fell".into());
-    }
-    for number in 0..NAMES.len() as u8 {
-        let name = name(number);
-        let (Some(old), new) = (before.register(name), after.register(name)) else { continue };
-        let bar = new.map_or(Ballot::ZERO, |new| new.promised).max(after.floor()?);
-        if bar < old.promised {
-            return Some(format!("promised fell from {:?} to {bar:?}", old.promised));
-        }
-        let (Some(old), new) = (old.live(now), new.and_then(|new| new.live(now))) else { continue };
-        let released = |content| match locals.content(content) {
-            Message::Request(Request::Release { tenure, .. }) => Some(tenure),
-            _ => None,
-        };
-        let own_release = match input {
-            Input::Deliver { content, .. } => released(content) == Some(old.tenure),
-            Input::Release { tenure, .. } => tenure == old.tenure,
-            // A node that also proposes may undo its own round in the same step.
-            Input::Wake | Input::Abandon { .. } => true,
-            _ => false,
-        };
-        match new {
-            Some(_) if heals(Some(old), new, input, locals) => {}
-            Some(new) if new.tenure != old.tenure && !own_release => {
-                return Some(format!("live lease {:?} replaced by {:?}", old.tenure, new.tenure));
-            }
-            None if !own_release && !undone(input, locals) => {
-                return Some(format!("live lease {:?} vanished", old.tenure));
-            }
-            Some(new) if new.tenure == old.tenure && new.expires_at < old.expires_at => {
-                return Some(format!("live lease {:?} shortened", old.tenure));
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
-/// Whether a Heal replaced a live lease by one of a higher tenure (A5).
-fn heals(old: Option<Accepted>, new: Option<Accepted>, input: Input, locals: &Locals) -> bool {
-    let (Some(old), Some(new)) = (old, new) else { return false };
-    let healed = match input {
-        Input::Deliver { content, .. } => match locals.content(content) {
-            Message::Request(Request::Heal { tenure, .. }) => tenure == new.tenure,
-            // A node that also proposes may heal its own acceptor.
-            Message::Reply(_) => locals.bounds.proposers == 0,
-            Message::Request(_) | Message::Hint(_) => false,
-        },
-        Input::Wake => locals.bounds.proposers == 0,
-        _ => false,
-    };
-    healed && new.tenure > old.tenure
-}
-
-/// Whether a reply may have made a node undo its own losing round.
-fn undone(input: Input, locals: &Locals) -> bool {
-    matches!(input, Input::Deliver { content, .. }
-        if matches!(locals.content(content), Message::Reply(_)))
-}
-
-fn number_of(name: Name<'_>) -> u8 {
-    NAMES.iter().position(|known| *known == name.as_str()).expect("one of ours") as u8
 }
 
 pub(crate) fn node_id(node: usize) -> NodeId {

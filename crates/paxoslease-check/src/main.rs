@@ -36,7 +36,7 @@ fn rules(args: &Args) -> bool {
         let report = timed(bounds.title, bounds, Look::Strictly);
         states += report.states;
         steps += report.steps;
-        cut_short += usize::from(!report.complete);
+        cut_short += usize::from(report.open > 0);
         if let Some((harm, schedule)) = report.harm {
             good = false;
             tell(&harm, &schedule);
@@ -94,7 +94,7 @@ fn timed(title: &str, bounds: &Bounds, look: Look) -> Report {
         report.replacing,
         report.depth,
         begun.elapsed().as_secs_f64(),
-        if report.complete { "" } else { "  (not to the end)" }
+        if report.open == 0 { String::new() } else { format!("  ({} not searched)", report.open) }
     );
     report
 }

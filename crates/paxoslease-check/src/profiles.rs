@@ -19,6 +19,14 @@ pub fn quick() -> Vec<Bounds> {
         Bounds { title: "prepared", direct: false, wishes: mixed.clone(), ..base() },
         Bounds { title: "retries", retries: true, spare_ballots: 1, ..base() },
         Bounds { title: "releases", releases: 2, any_proposer: true, ..base() },
+        Bounds {
+            title: "releases_confirmed",
+            releases: 2,
+            any_proposer: true,
+            confirmations: true,
+            ticks: 1,
+            ..base()
+        },
         Bounds { title: "abandoned", abandons: 2, releases: 1, ..base() },
         Bounds { title: "renewal", ..renewal.clone() },
         Bounds {
@@ -29,7 +37,24 @@ pub fn quick() -> Vec<Bounds> {
             wishes: mixed,
             ..renewal.clone()
         },
+        Bounds {
+            title: "renewal_from_behind",
+            any_proposer: true,
+            counters: vec![0, 10],
+            wishes: vec![w(1, 1), w(0, 1)],
+            ticks: 1,
+            ..renewal.clone()
+        },
         Bounds { title: "crash", ..crash.clone() },
+        Bounds { title: "slow_disk", slow_disk: true, ticks: 1, ..crash.clone() },
+        Bounds {
+            title: "slow_disk_and_snapshot",
+            slow_disk: true,
+            clean_restarts: 1,
+            crashes: 0,
+            ticks: 1,
+            ..crash.clone()
+        },
         Bounds { title: "prepared_and_crash", direct: false, ticks: 1, ..crash.clone() },
         Bounds { title: "two_crashes", crashes: 2, ticks: 1, ..crash.clone() },
         Bounds { title: "no_disk", disk: false, ..crash.clone() },
@@ -130,7 +155,7 @@ pub fn deep() -> Vec<Bounds> {
             clean_restarts: 1,
             sweeps: 1,
             ticks: 1,
-            ..crash
+            ..crash.clone()
         },
         Bounds {
             title: "two names, one floor",
@@ -147,6 +172,66 @@ pub fn deep() -> Vec<Bounds> {
             releases: 1,
             ticks: 2,
             wishes: three,
+            ..base()
+        },
+        Bounds { title: "slow disk, two ticks", slow_disk: true, ticks: 2, ..crash.clone() },
+        Bounds {
+            title: "slow disk, two crashes",
+            slow_disk: true,
+            crashes: 2,
+            ticks: 1,
+            ..crash.clone()
+        },
+        Bounds {
+            title: "slow disk, crash and snapshot",
+            slow_disk: true,
+            clean_restarts: 1,
+            ticks: 1,
+            ..crash.clone()
+        },
+        Bounds {
+            title: "slow disk, a renewal and a crash",
+            slow_disk: true,
+            renewals: 1,
+            renewal_ticks: vec![2],
+            ticks: 1,
+            ..crash
+        },
+        Bounds {
+            title: "confirmed releases, two ticks",
+            releases: 2,
+            any_proposer: true,
+            confirmations: true,
+            ticks: 2,
+            ..base()
+        },
+        Bounds {
+            title: "confirmed releases and a crash",
+            releases: 2,
+            confirmations: true,
+            crashes: 1,
+            ticks: 1,
+            ..base()
+        },
+        Bounds {
+            title: "confirmed release and a renewal",
+            proposers: 1,
+            wishes: vec![w(0, 1), w(0, 1)],
+            renewals: 1,
+            releases: 1,
+            confirmations: true,
+            ticks: 1,
+            ..base()
+        },
+        Bounds {
+            title: "confirmed release and a renewal from behind",
+            renewals: 1,
+            releases: 1,
+            any_proposer: true,
+            confirmations: true,
+            counters: vec![0, 10],
+            wishes: vec![w(1, 1), w(0, 1)],
+            ticks: 1,
             ..base()
         },
         Bounds { title: "two acceptors", acceptors: 2, renewals: 2, crashes: 2, ..base() },
@@ -297,8 +382,30 @@ pub fn mutants() -> Vec<Mutant> {
             ForTwoHolders,
             Bounds { clean_restarts: 1, counters: both_ahead, ..crash.clone() },
         ),
-        (R::NoSnapshotFromQuarantine, ForTwoHolders, Bounds { clean_restarts: 1, ..crash }),
+        (R::NoSnapshotFromQuarantine, ForTwoHolders, Bounds { clean_restarts: 1, ..crash.clone() }),
         (R::QuorumIsMajority, ForTwoHolders, base()),
+        (
+            R::BallotWaitsForDisk,
+            ForHarm,
+            Bounds {
+                slow_disk: true,
+                crashes: 1,
+                acceptors: 1,
+                proposers: 3,
+                // The first makes the ttl durable, the second's ballot is lost in the crash, and
+                // the third's is above what is then the floor.
+                counters: vec![0, 4 * BALLOT_BLOCK, 2 * BALLOT_BLOCK],
+                wishes: vec![w(0, 1), w(1, 1).not_before(1), w(2, 1).not_before(2)],
+                ticks: 2,
+                ..base()
+            },
+        ),
+        (R::TtlWaitsForDisk, ForTwoHolders, Bounds { slow_disk: true, ..crash.clone() }),
+        (
+            R::ReleaseNeedsMajority,
+            ForHarm,
+            Bounds { releases: 1, confirmations: true, ticks: 1, ..base() },
+        ),
     ];
     let mutant = |(rule, look, bounds): (Rule, Look, Bounds)| Mutant {
         rule,

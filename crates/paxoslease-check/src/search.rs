@@ -24,8 +24,8 @@ pub struct Report {
     pub replacing: usize,
     /// Length of the longest of the shortest schedules.
     pub depth: usize,
-    /// Whether everything within the bounds was searched.
-    pub complete: bool,
+    /// States that were reached and not searched from: none if the search went to the end.
+    pub open: usize,
     /// What went wrong, with the schedule that leads there.
     pub harm: Option<(Harm, Vec<String>)>,
 }
@@ -35,7 +35,8 @@ pub struct Report {
 pub enum Look {
     /// Everything that must hold, single steps included.
     Strictly,
-    /// Only harm a user could suffer: two holders, fences out of order.
+    /// Only harm a user could suffer: two holders, fences out of order, a release that is
+    /// confirmed and was not heard.
     ForHarm,
     /// Only two holders.
     ForTwoHolders,
@@ -48,19 +49,12 @@ pub fn search(bounds: &Bounds, look: Look) -> Report {
     let mut search = Search::default();
     let first = world.first();
     search.meet(&world, &first, 0, Step::Tick);
-    let mut report = Report {
-        states: 0,
-        steps: 0,
-        node_states: 0,
-        replacing: 0,
-        depth: 0,
-        complete: true,
-        harm: None,
-    };
+    let mut report =
+        Report { states: 0, steps: 0, node_states: 0, replacing: 0, depth: 0, open: 0, harm: None };
     let mut steps = Vec::new();
     while let Some((index, state)) = search.frontier.pop_front() {
         if search.seen.len() >= bounds.states_max {
-            report.complete = false;
+            report.open = search.frontier.len() + 1;
             break;
         }
         world.choices(&state, &mut steps);
@@ -92,6 +86,14 @@ struct Search {
     /// The state each state was first reached from, and by which step.
     reached: Vec<(u32, Step)>,
     frontier: VecDeque<(u32, State)>,
+}
+
+impl Report {
+    /// Whether everything within the bounds was searched.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.open == 0 && self.harm.is_none()
+    }
 }
 
 impl Search {

@@ -9,7 +9,7 @@ pub use judge::Harm;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use paxoslease_core::{Ballot, Belief, Message, Phase, Reply, Rule};
+use paxoslease_core::{Ballot, Belief, MemberSet, Message, Phase, Reply, Rule, Tenure};
 
 use crate::bounds::Bounds;
 use crate::local::{Input, Locals, NAMES, View, at, node_id};
@@ -62,7 +62,15 @@ struct Letter {
     /// The acceptor at one end, and the rest of the message's identity.
     acceptor: u8,
     identity: u64,
-    is_answer: bool,
+    /// Of an answer, the round or release it belongs to.
+    answers: Option<Subject>,
+}
+
+/// What an answer is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Subject {
+    Round(Ballot),
+    Release(Tenure),
 }
 
 pub(crate) struct World {
@@ -185,10 +193,11 @@ impl World {
     /// Answers that a proposer only counts are not steps of their own: nobody can tell when they
     /// arrived until one has an effect, so they are counted right before that one. Everything else
     /// a proposer does is the same whatever it has counted, but for whom it heals, and then it
-    /// heals more. This loses no schedule that matters and most of the states.
+    /// heals more. What it counted for one round or release has no effect on another. This loses
+    /// no schedule that matters and most of the states.
     pub(crate) fn choices(&mut self, state: &State, steps: &mut Vec<Step>) {
         steps.clear();
-        let mut answers: [Vec<Input>; NODES_MAX] = Default::default();
+        let mut answers: [Vec<(Subject, Input)>; NODES_MAX] = Default::default();
         for (word, bits) in state.net.iter().enumerate() {
             let mut bits = *bits;
             while bits != 0 {
@@ -196,8 +205,8 @@ impl World {
                 bits &= bits - 1;
                 let input = Input::Deliver { from: letter.from, content: letter.content };
                 let to = usize::from(letter.to);
-                if letter.is_answer {
-                    answers[to].push(input);
+                if let Some(subject) = letter.answers {
+                    answers[to].push((subject, input));
                 } else {
                     steps.push(Step::At { node: letter.to, from: state.locals[to], input });
                 }
@@ -208,9 +217,12 @@ impl World {
         self.node_choices(state, &mut inputs);
         self.client_choices(state, &mut |node: usize, input| inputs[node].push(input));
         for node in 0..self.bounds.nodes() {
-            for from in self.counted(node, state, &answers[node]) {
-                let mut push = |input| steps.push(Step::At { node: node as u8, from, input });
-                answers[node].iter().for_each(|input| push(*input));
+            answers[node].sort_unstable_by_key(|(subject, _)| *subject);
+            for alike in answers[node].chunk_by(|one, other| one.0 == other.0) {
+                for from in self.counted(node, state, alike) {
+                    let mut push = |input| steps.push(Step::At { node: node as u8, from, input });
+                    alike.iter().for_each(|(_, input)| push(*input));
+                }
             }
             let from = state.locals[node];
             let mut push = |input| steps.push(Step::At { node: node as u8, from, input });
@@ -225,12 +237,12 @@ impl World {
     }
 
     /// The states a node can be in after counting some of the answers on their way to it.
-    fn counted(&mut self, node: usize, state: &State, answers: &[Input]) -> Vec<u32> {
+    fn counted(&mut self, node: usize, state: &State, answers: &[(Subject, Input)]) -> Vec<u32> {
         let mut reached = vec![state.locals[node]];
         let mut next = 0;
         while let Some(from) = reached.get(next).copied() {
             next += 1;
-            for input in answers {
+            for (_, input) in answers {
                 if let Some(outcome) = self.locals.step(node, from, state.tick, *input)
                     && outcome.is_silent()
                     && !reached.contains(&outcome.next)
@@ -245,12 +257,26 @@ impl World {
     fn node_choices(&self, state: &State, inputs: &mut [Vec<Input>; NODES_MAX]) {
         let bounds = &self.bounds;
         for (node, inputs) in inputs.iter_mut().enumerate().take(bounds.nodes()) {
-            if bounds.may_crash(node) {
+            if self.view(state, node).is_stopped {
+                inputs.push(Input::Start);
                 if state.crashes < bounds.crashes {
-                    inputs.push(Input::Crash { nth: state.crashes });
+                    inputs.push(Input::Crash { nth: state.crashes, landed: false });
                 }
-                if state.clean_restarts < bounds.clean_restarts {
-                    inputs.push(Input::CleanRestart);
+                continue;
+            }
+            if bounds.may_crash(node) {
+                let is_writing = self.view(state, node).is_writing;
+                if is_writing {
+                    inputs.push(Input::Written);
+                }
+                let landings: &[bool] = if is_writing { &[false, true] } else { &[false] };
+                for landed in landings.iter().copied() {
+                    if state.crashes < bounds.crashes {
+                        inputs.push(Input::Crash { nth: state.crashes, landed });
+                    }
+                    if state.clean_restarts < bounds.clean_restarts {
+                        inputs.push(Input::Stop { landed });
+                    }
                 }
             }
             if bounds.is_acceptor(node) && state.sweeps < bounds.sweeps {
@@ -315,7 +341,7 @@ impl World {
             Input::Renew { .. } => next.renewals += 1,
             Input::Abandon { .. } | Input::AbandonRenewal { .. } => next.abandons += 1,
             Input::Crash { .. } => next.crashes += 1,
-            Input::CleanRestart => next.clean_restarts += 1,
+            Input::Stop { .. } => next.clean_restarts += 1,
             Input::Sweep => next.sweeps += 1,
             Input::Release { wish, .. } => {
                 next.releases += 1;
@@ -324,9 +350,13 @@ impl World {
                     belief.release(self.bounds.rules);
                 }
             }
-            Input::Deliver { .. } | Input::Wake => {}
+            Input::Deliver { .. } | Input::Wake | Input::Written | Input::Start => {}
         }
         let at_node = usize::from(node);
+        let is_down = self.view(state, at_node).is_stopped;
+        if is_down && !matches!(input, Input::Start | Input::Crash { .. }) {
+            return Ok(None);
+        }
         let Some(outcome) = self.locals.step(at_node, from, state.tick, input) else {
             return Ok(matches!(input, Input::Release { .. }).then_some(next));
         };
@@ -347,7 +377,7 @@ impl World {
             return Ok(None);
         }
         for (to, content) in sent {
-            if self.matters(&next, to, content) {
+            if self.matters(&next, node, to, content) {
                 self.post(&mut next, node, to, content);
             }
         }
@@ -375,28 +405,39 @@ impl World {
         self.bounds.retries && state.crashes == 0 && counter > budget
     }
 
-    /// Whether a message can ever have an effect: hints do nothing where nobody waits, a
-    /// confirmed release is nobody's belief, and see [`Self::counts`].
-    fn matters(&self, state: &State, to: u8, content: u32) -> bool {
+    /// Whether a message can ever have an effect: hints do nothing where nobody waits, and see
+    /// [`Self::counts`].
+    fn matters(&self, state: &State, from: u8, to: u8, content: u32) -> bool {
         let message = self.locals.content(content);
         match message {
-            Message::Hint(_) | Message::Reply(Reply::Released { .. }) => false,
+            Message::Hint(_) => false,
             Message::Request(_) => true,
-            Message::Reply(reply) => self.counts(self.view(state, usize::from(to)), reply),
+            Message::Reply(reply) => self.counts(self.view(state, usize::from(to)), from, reply),
         }
     }
 
     /// Whether an answer can still do something to a proposer. What belongs to a round that is
     /// over, or to a phase that is, is stale for ever, since no ballot is used twice. Where
     /// nothing is tried again a Reject only teaches a counter: its round may end at any time
-    /// anyway.
-    fn counts(&self, proposer: &View, reply: Reply<'_>) -> bool {
+    /// anyway. A tenure is released once by each node, so what confirms a release that is over
+    /// is stale as well.
+    fn counts(&self, proposer: &View, from: u8, reply: Reply<'_>) -> bool {
+        if let Reply::Released { tenure, .. } = reply {
+            let member = self.locals.member(usize::from(from));
+            let lacks = |confirmed: MemberSet| !confirmed.contains(member);
+            let mut releases = proposer.releases.iter();
+            return self.bounds.confirmations
+                && releases.any(|(of, confirmed, _)| *of == tenure && lacks(*confirmed));
+        }
         if !self.forgets_answers {
             return true;
         }
-        let phase = answers(&reply).and_then(|ballot| {
-            proposer.rounds.iter().find(|round| round.0 == ballot).map(|round| round.1)
-        });
+        let phase = match subject(&reply) {
+            Some(Subject::Round(ballot)) => {
+                proposer.rounds.iter().find(|round| round.0 == ballot).map(|round| round.1)
+            }
+            Some(Subject::Release(_)) | None => None,
+        };
         match (reply, phase) {
             (Reply::Promise { .. }, Some(phase)) => phase == Phase::Preparing,
             (Reply::Accept { .. }, Some(phase)) => {
@@ -413,7 +454,10 @@ impl World {
     /// Drops the answers that a step of this node made stale.
     fn forget_answers(&self, state: &mut State, node: usize, before: u32) {
         let (before, after) = (&self.locals.views[before as usize], self.view(state, node));
-        if before.rounds == after.rounds && before.counter == after.counter {
+        if before.rounds == after.rounds
+            && before.counter == after.counter
+            && before.releases == after.releases
+        {
             return;
         }
         for word in 0..NET_WORDS {
@@ -422,11 +466,11 @@ impl World {
                 let bit = bits & bits.wrapping_neg();
                 bits &= bits - 1;
                 let letter = self.letters[word * 64 + bit.trailing_zeros() as usize];
-                if usize::from(letter.to) != node || !letter.is_answer {
+                if usize::from(letter.to) != node || letter.answers.is_none() {
                     continue;
                 }
                 if let Message::Reply(reply) = self.locals.content(letter.content)
-                    && !self.counts(after, reply)
+                    && !self.counts(after, letter.from, reply)
                 {
                     state.net[word] &= !bit;
                     let sum = &mut state.net_sums[usize::from(letter.acceptor)];
@@ -451,8 +495,11 @@ impl World {
                     (from, u64::from(to) << 32 | 2 << 48)
                 };
                 let identity = mix(u64::from(content) | rest, 7);
-                let is_answer = matches!(self.locals.content(content), Message::Reply(_));
-                self.letters.push(Letter { to, from, content, acceptor, identity, is_answer });
+                let answers = match self.locals.content(content) {
+                    Message::Reply(reply) => subject(&reply),
+                    Message::Request(_) | Message::Hint(_) => None,
+                };
+                self.letters.push(Letter { to, from, content, acceptor, identity, answers });
                 self.by_letter.insert(key, id);
                 id
             }
@@ -482,13 +529,14 @@ impl World {
     }
 }
 
-fn answers(reply: &Reply<'_>) -> Option<Ballot> {
+fn subject(reply: &Reply<'_>) -> Option<Subject> {
     match reply {
         Reply::Promise { ballot, .. }
         | Reply::Accept { ballot }
         | Reply::Reject { ballot, .. }
-        | Reply::NotHeld { ballot, .. } => Some(*ballot),
-        Reply::Released { .. } | Reply::Inspected { .. } => None,
+        | Reply::NotHeld { ballot, .. } => Some(Subject::Round(*ballot)),
+        Reply::Released { tenure, .. } => Some(Subject::Release(*tenure)),
+        Reply::Inspected { .. } => None,
     }
 }
 

@@ -9,7 +9,7 @@ fn holds(title: &str) {
     if let Some((harm, schedule)) = report.harm {
         panic!("{harm}\n{}", schedule.join("\n"));
     }
-    assert!(report.complete, "searched to the end");
+    assert!(report.is_complete(), "searched to the end");
     assert!(report.states > 1000, "something happened: {} states", report.states);
     // What is searched in vain proves nothing: wherever a lease is renewed beside another, a Heal
     // replaces what is left of a lower tenure (A5).
@@ -36,10 +36,14 @@ searched!(
     prepared,
     retries,
     releases,
+    releases_confirmed,
     abandoned,
     renewal,
     renewal_and_release,
+    renewal_from_behind,
     crash,
+    slow_disk,
+    slow_disk_and_snapshot,
     prepared_and_crash,
     two_crashes,
     no_disk,

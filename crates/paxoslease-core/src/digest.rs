@@ -14,7 +14,7 @@ use crate::acceptor::Acceptor;
 use crate::contender::Contenders;
 use crate::proposer::Proposer;
 use crate::table::Slot;
-use crate::{MemberSet, Round, Shard};
+use crate::{MemberSet, Round, Shard, Tenure};
 
 /// What of a shard a checker tells apart.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,14 @@ impl Lens<'_> {
 }
 
 impl Shard {
+    /// The releases that are remembered: their tenures, the acceptors that confirmed, and whether
+    /// the callers are answered.
+    #[must_use]
+    pub fn releases(&self) -> Vec<(Tenure, MemberSet, bool)> {
+        let (_, proposer, _, _) = self.parts();
+        proposer.releases()
+    }
+
     /// Writes the protocol state to a hasher.
     pub fn digest(&self, lens: Lens<'_>, hasher: &mut impl Hasher) {
         let (acceptor, proposer, ceilings, deferred) = self.parts();

@@ -24,6 +24,7 @@ pub const BALLOT_BLOCK: u64 = 1 << 20;
 /// What is on disk, what is on its way there, and what should be next.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ceilings {
+    rules: Rules,
     stable: bool,
     durable: Record,
     writing: Option<Record>,
@@ -44,6 +45,7 @@ impl Ceilings {
         let inherited =
             if rules.on(Rule::LeaseCeilingKeptInQuarantine) { record.lease_ceiling } else { None };
         Self {
+            rules,
             stable: true,
             durable: record,
             writing: None,
@@ -59,6 +61,7 @@ impl Ceilings {
     pub(crate) fn none(now: Instant) -> Self {
         let record = Record::default();
         Self {
+            rules: Rules::ALL,
             stable: false,
             durable: record,
             writing: None,
@@ -79,7 +82,7 @@ impl Ceilings {
         if counter.saturating_add(BALLOT_BLOCK / 2) > self.wanted.ballot_ceiling {
             self.wanted.ballot_ceiling = counter.saturating_add(BALLOT_BLOCK);
         }
-        counter <= self.durable.ballot_ceiling
+        counter <= self.durable.ballot_ceiling || !self.rules.on(Rule::BallotWaitsForDisk)
     }
 
     /// R2: whether a lease this long may be accepted now. If not, it asks for a higher ceiling.
@@ -92,7 +95,7 @@ impl Ceilings {
         let written = self.writing.map_or(self.durable.lease_ceiling, |record| {
             record.lease_ceiling.min(self.durable.lease_ceiling)
         });
-        Some(ttl) <= written
+        Some(ttl) <= written || !self.rules.on(Rule::TtlWaitsForDisk)
     }
 
     /// A lease this long was accepted.
@@ -102,13 +105,13 @@ impl Ceilings {
 
     /// R2: lowers the lease ceiling to what is in use once it has been out of use as long as it is,
     /// and never while quarantined (leases from before the crash may still be out).
-    pub(crate) fn turn_window(&mut self, rules: Rules, now: Instant, quarantined: bool) {
+    pub(crate) fn turn_window(&mut self, now: Instant, quarantined: bool) {
         if !self.stable {
             return;
         }
         let mut window = self.wanted.lease_ceiling.map_or(Duration::ZERO, Ttl::as_duration);
         if quarantined {
-            if rules.on(Rule::LeaseCeilingKeptInQuarantine) {
+            if self.rules.on(Rule::LeaseCeilingKeptInQuarantine) {
                 return;
             }
             window = Duration::ZERO;
@@ -199,7 +202,7 @@ mod tests {
         let mut lowered_at = None;
         for millis in (0..5000).step_by(10) {
             ceilings.accepted(ttl(50));
-            ceilings.turn_window(Rules::ALL, at(millis), false);
+            ceilings.turn_window(at(millis), false);
             if settled(&mut ceilings).lease_ceiling < Some(ttl(1000)) {
                 lowered_at.get_or_insert(millis);
             }
@@ -214,7 +217,7 @@ mod tests {
         let record = Record { ballot_ceiling: 9, lease_ceiling: Some(ttl(1000)) };
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), record);
         for millis in (0..9000).step_by(10) {
-            ceilings.turn_window(Rules::ALL, at(millis), true);
+            ceilings.turn_window(at(millis), true);
         }
         assert_eq!(settled(&mut ceilings).lease_ceiling, Some(ttl(1000)));
     }
@@ -223,9 +226,9 @@ mod tests {
     fn a_ceiling_on_its_way_down_is_already_in_force() {
         let record = Record { ballot_ceiling: u64::MAX, lease_ceiling: Some(ttl(1000)) };
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), record);
-        ceilings.turn_window(Rules::ALL, at(1000), false);
+        ceilings.turn_window(at(1000), false);
         ceilings.accepted(ttl(50));
-        ceilings.turn_window(Rules::ALL, at(2000), false);
+        ceilings.turn_window(at(2000), false);
         let lower = ceilings.poll_write().expect("a lower ceiling");
         assert_eq!(lower.lease_ceiling, Some(ttl(50)));
         assert!(!ceilings.admits_ttl(ttl(1000)), "the disk may say 50 at any moment");
@@ -241,7 +244,7 @@ mod tests {
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), record);
         ceilings.accepted(ttl(1000));
         for millis in (0..9000).step_by(10) {
-            ceilings.turn_window(Rules::ALL, at(millis), false);
+            ceilings.turn_window(at(millis), false);
             assert_eq!(ceilings.poll_write(), None);
         }
         assert!(ceilings.admits_ttl(ttl(1000)), "the next lease need not wait for it");
@@ -252,10 +255,10 @@ mod tests {
         let record = Record { ballot_ceiling: u64::MAX, lease_ceiling: Some(ttl(1000)) };
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), record);
         for millis in (0..2000).step_by(10) {
-            ceilings.turn_window(Rules::ALL, at(millis), false);
+            ceilings.turn_window(at(millis), false);
             assert_eq!(ceilings.poll_write(), None, "restored leases may live for so long");
         }
-        ceilings.turn_window(Rules::ALL, at(2000), false);
+        ceilings.turn_window(at(2000), false);
         assert_eq!(settled(&mut ceilings).lease_ceiling, None);
     }
 

@@ -29,6 +29,8 @@ pub enum Rule {
     ReleaseMatchesTenure,
     /// A7: reclaiming an entry folds its `promised` into `floor`.
     ReclaimFoldsIntoFloor,
+    /// R1: no ballot above the durable ceiling is issued or promised.
+    BallotWaitsForDisk,
     /// R1: after a restart `floor` begins at the ceiling.
     FloorStartsAtCeiling,
     /// R1, R5: after a restart the counter begins at the ceiling; no ballot is issued twice.
@@ -51,6 +53,8 @@ pub enum Rule {
     ReleaseDropsBeliefFirst,
     /// P6: a released tenure is never believed again, whatever grant arrives.
     ReleasedTenureIsNeverUsed,
+    /// P6: a release is confirmed once a majority has confirmed it.
+    ReleaseNeedsMajority,
     /// P7: a client renews only a tenure that was granted to it.
     OnlyOwnTenureIsRenewed,
     /// A1: `ttl <= M`, in Renew and Heal too.
@@ -61,6 +65,8 @@ pub enum Rule {
     WaitedIsShrunkByDrift,
     /// T3, R3: the quarantine covers the longest ttl.
     QuarantineCoversLongestTtl,
+    /// R2: no lease above the durable ceiling is accepted.
+    TtlWaitsForDisk,
     /// R2: `lease_ceiling` counts renewals and heals.
     LeaseCeilingCountsRenewals,
     /// R2: `lease_ceiling` is not lowered during quarantine.
@@ -75,7 +81,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, in the order of the protocol's table.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 35] = [
         Self::ProposeRefusesForeign,
         Self::ProposeRaisesPromised,
         Self::RenewKeepsLater,
@@ -87,6 +93,7 @@ impl Rule {
         Self::HealCarriesRenewalBallot,
         Self::ReleaseMatchesTenure,
         Self::ReclaimFoldsIntoFloor,
+        Self::BallotWaitsForDisk,
         Self::FloorStartsAtCeiling,
         Self::CounterStartsAtCeiling,
         Self::LateMajorityCountsForNothing,
@@ -98,11 +105,13 @@ impl Rule {
         Self::RenewalHasFreshBallot,
         Self::ReleaseDropsBeliefFirst,
         Self::ReleasedTenureIsNeverUsed,
+        Self::ReleaseNeedsMajority,
         Self::OnlyOwnTenureIsRenewed,
         Self::RenewTtlIsBounded,
         Self::BeliefKeepsDriftMargin,
         Self::WaitedIsShrunkByDrift,
         Self::QuarantineCoversLongestTtl,
+        Self::TtlWaitsForDisk,
         Self::LeaseCeilingCountsRenewals,
         Self::LeaseCeilingKeptInQuarantine,
         Self::SnapshotIsUsedOnce,

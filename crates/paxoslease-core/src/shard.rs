@@ -452,7 +452,7 @@ impl Shard {
             let expired = told_if(self.watched, &mut self.out);
             acceptor.sweep(&self.config, now, slots_max, expired);
             let quarantined = acceptor.is_quarantined(now);
-            self.ceilings.turn_window(self.config.rules, now, quarantined);
+            self.ceilings.turn_window(now, quarantined);
             self.request_write();
         }
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use paxoslease_core::{Belief, Event, Instant, Tenure};
 
 use super::{State, WISHES_MAX, World};
-use crate::local::{ADOPTED_TOKEN, NAMES, RENEWAL_TOKEN, at};
+use crate::local::{ADOPTED_TOKEN, NAMES, RELEASE_TOKEN, RENEWAL_TOKEN, at};
 use crate::search::Look;
 
 /// What went wrong.
@@ -16,6 +16,8 @@ pub enum Harm {
     TwoHolders(String),
     /// A grant completed with a fence not above those before it.
     FencesOutOfOrder(String),
+    /// A client was told that its release is confirmed, and a majority has not heard of it.
+    ReleaseUnheard(String),
     /// A node issued a ballot that is not above those it had issued.
     BallotReused(String),
     /// Something an acceptor or proposer must never do, harmless as yet.
@@ -27,6 +29,7 @@ impl fmt::Display for Harm {
         match self {
             Self::TwoHolders(text) => write!(f, "two holders: {text}"),
             Self::FencesOutOfOrder(text) => write!(f, "fences out of order: {text}"),
+            Self::ReleaseUnheard(text) => write!(f, "a release unheard: {text}"),
             Self::BallotReused(text) => write!(f, "a ballot reused: {text}"),
             Self::Misstep(text) => write!(f, "a misstep: {text}"),
         }
@@ -66,9 +69,25 @@ impl World {
             Event::Renewed { tenure, ttl, started_at, .. } => {
                 state.adopted = Some(Belief::granted(tenure, ends_at(started_at, ttl)));
             }
+            Event::Released { token, confirmed: true, .. } if self.bounds.proposers > 0 => {
+                let wish = (token.0 - RELEASE_TOKEN) as usize;
+                let belief = state.beliefs[wish].expect("only what was granted is released");
+                self.released_by_majority(state, belief.tenure())?;
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    /// P6: the word that a release is confirmed is true.
+    fn released_by_majority(&self, state: &State, tenure: Tenure) -> Result<(), Harm> {
+        let acceptors = usize::from(self.bounds.acceptors);
+        let heard = |node: &usize| self.view(state, *node).released.contains(&tenure);
+        let count = (0..acceptors).filter(heard).count();
+        if count * 2 > acceptors {
+            return Ok(());
+        }
+        Err(Harm::ReleaseUnheard(format!("{tenure} by {count} acceptors")))
     }
 
     /// The lease invariant, and that every belief is backed (invariants 1 and 2).

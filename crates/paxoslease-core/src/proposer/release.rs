@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use super::{Env, Proposer};
 use crate::outbox::{Body, To, Token};
+use crate::rules::Rule;
 use crate::{Event, Instant, Label, MemberSet, Tenure};
 
 /// How often undoing a void round is tried.
@@ -98,6 +99,18 @@ impl Proposer {
         !self.releases.is_empty() && self.releases.contains_key(&tenure)
     }
 
+    /// The releases that are remembered, with the acceptors that confirmed, and whether the
+    /// callers are answered.
+    #[cfg(feature = "digest")]
+    pub(crate) fn releases(&self) -> Vec<(Tenure, MemberSet, bool)> {
+        let releases = self.releases.iter();
+        let mut releases: Vec<(Tenure, MemberSet, bool)> = releases
+            .map(|(tenure, releasing)| (*tenure, releasing.confirmed, releasing.answered))
+            .collect();
+        releases.sort_unstable_by_key(|(tenure, _, _)| *tenure);
+        releases
+    }
+
     /// The releases under way, in the order of their tenures, with every set of acceptors mapped.
     #[cfg(feature = "digest")]
     pub(crate) fn releases_digest(
@@ -121,7 +134,8 @@ impl Proposer {
         tenure: Tenure,
         held: bool,
     ) {
-        let quorum = env.cell().quorum(env.rules());
+        let by_majority = env.rules().on(Rule::ReleaseNeedsMajority);
+        let quorum = if by_majority { env.cell().quorum(env.rules()) } else { 1 };
         let Some(releasing) = self.releases.get_mut(&tenure) else { return };
         releasing.confirmed = releasing.confirmed.with(member);
         releasing.held |= held;

@@ -1,0 +1,81 @@
+//! What must hold from one step of a node to the next, whatever the others do.
+
+use paxoslease_core::{Accepted, Ballot, Instant, Message, Request, Shard};
+
+use super::{Input, Locals, NAMES, name};
+
+/// What must hold from one step of an acceptor to the next, whatever the others do.
+pub(super) fn judge(
+    before: &Shard,
+    after: &Shard,
+    now: Instant,
+    input: Input,
+    locals: &Locals,
+) -> Option<String> {
+    if after.floor() < before.floor() {
+        return Some("the floor fell".into());
+    }
+    for number in 0..NAMES.len() as u8 {
+        let name = name(number);
+        let (Some(old), new) = (before.register(name), after.register(name)) else { continue };
+        let bar = new.map_or(Ballot::ZERO, |new| new.promised).max(after.floor()?);
+        if bar < old.promised {
+            return Some(format!("promised fell from {:?} to {bar:?}", old.promised));
+        }
+        let (Some(old), new) = (old.live(now), new.and_then(|new| new.live(now))) else { continue };
+        let released = |content| match locals.content(content) {
+            Message::Request(Request::Release { tenure, .. }) => Some(tenure),
+            _ => None,
+        };
+        let own_release = match input {
+            Input::Deliver { content, .. } => released(content) == Some(old.tenure),
+            Input::Release { tenure, .. } => tenure == old.tenure,
+            // A node that also proposes may undo its own round in the same step.
+            Input::Wake | Input::Abandon { .. } => true,
+            _ => false,
+        };
+        match new {
+            Some(_) if heals(Some(old), new, input, locals) => {}
+            Some(new) if new.tenure != old.tenure && !own_release => {
+                return Some(format!("live lease {:?} replaced by {:?}", old.tenure, new.tenure));
+            }
+            None if !own_release && !undone(input, locals) => {
+                return Some(format!("live lease {:?} vanished", old.tenure));
+            }
+            Some(new) if new.tenure == old.tenure && new.expires_at < old.expires_at => {
+                return Some(format!("live lease {:?} shortened", old.tenure));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a Heal replaced a live lease by one of a higher tenure (A5).
+pub(super) fn heals(
+    old: Option<Accepted>,
+    new: Option<Accepted>,
+    input: Input,
+    locals: &Locals,
+) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return false };
+    let healed = match input {
+        Input::Deliver { content, .. } => match locals.content(content) {
+            Message::Request(Request::Heal { tenure, .. }) => tenure == new.tenure,
+            // A node that also proposes may heal its own acceptor.
+            Message::Reply(_) => locals.bounds.proposers == 0,
+            Message::Request(_) | Message::Hint(_) => false,
+        },
+        Input::Wake => locals.bounds.proposers == 0,
+        // It may have waited for the disk.
+        Input::Written => true,
+        _ => false,
+    };
+    healed && new.tenure > old.tenure
+}
+
+/// Whether a reply may have made a node undo its own losing round.
+fn undone(input: Input, locals: &Locals) -> bool {
+    matches!(input, Input::Deliver { content, .. }
+        if matches!(locals.content(content), Message::Reply(_)))
+}
