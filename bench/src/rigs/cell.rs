@@ -266,7 +266,7 @@ impl Rig {
             }
             let frame = FrameReader::new(writer.finished()).expect("one whole frame");
             let header = frame.header();
-            receiver.shard.observe_counter(header.counter);
+            receiver.shard.observe_counter(header.counter).expect("an honest counter");
             for message in frame {
                 let message = message.expect("what was encoded decodes");
                 let handled = receiver.shard.handle_message(self.now, header.sender, message);

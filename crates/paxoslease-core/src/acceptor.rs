@@ -23,8 +23,8 @@ pub enum Refusal {
     Quarantined,
     /// A1: a ttl above M.
     TtlTooLong,
-    /// A1: a ballot from the last tenth of the counter space, or half of it ahead of all seen
-    /// so far. Somebody is broken: say so loudly.
+    /// A1: a counter beyond [`crate::Shard::counter_bound`]. No honest peer sends one: disconnect
+    /// the sender and tell the operator.
     BallotExhausting,
     /// A ballot that is not the sender's to use.
     BallotNotSenders,
@@ -172,7 +172,7 @@ impl Acceptor {
     pub(crate) fn admit(
         &self,
         config: &Config,
-        (ceilings, seen): (&mut Ceilings, u64),
+        (ceilings, counter_bound): (&mut Ceilings, u64),
         now: Instant,
         from: NodeId,
         request: &Request<'_>,
@@ -186,9 +186,7 @@ impl Acceptor {
             Request::Propose { ballot, ttl, .. }
             | Request::Renew { ballot, ttl, .. }
             | Request::Heal { ballot, ttl, .. } => (ballot, Some(ttl)),
-            Request::Release { tenure, .. } if tenure.ballot().is_exhausting(seen) => {
-                return Err(Refusal::BallotExhausting);
-            }
+            // A Release teaches no counter: it changes nothing unless its tenure is stored here.
             Request::Release { .. } | Request::Inspect { .. } => return Ok(()),
         };
         let bounded = fresh || config.rules.on(Rule::RenewTtlIsBounded);
@@ -199,7 +197,7 @@ impl Acceptor {
             Request::Heal { tenure, .. } => tenure.ballot(),
             _ => Ballot::ZERO,
         };
-        if ballot.max(healed).is_exhausting(seen) {
+        if ballot.max(healed).counter() > counter_bound {
             return Err(Refusal::BallotExhausting);
         }
         if ballot.node() != Some(from) && config.rules.on(Rule::RenewalHasFreshBallot) {

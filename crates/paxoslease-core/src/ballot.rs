@@ -49,11 +49,9 @@ impl Ballot {
     pub const ZERO: Self = Self(0);
     /// The largest counter a ballot has room for.
     pub const COUNTER_MAX: u64 = (1 << 53) - 1;
-    /// Counters above this are refused loudly (A1): one bad message must not exhaust the space.
+    /// No counter above this is ever issued, promised or learnt (A1). By the wall clock of R5 it
+    /// is the year 2220.
     pub const COUNTER_LIMIT: u64 = Self::COUNTER_MAX / 10 * 9;
-    /// So are counters this far ahead. Room for a node that counts by the wall clock (R5) to meet
-    /// one that began at zero, until the year 2109.
-    pub const COUNTER_JUMP_MAX: u64 = Self::COUNTER_MAX / 2;
 
     /// The ballot of a node's counter value.
     ///
@@ -90,14 +88,6 @@ impl Ballot {
         NodeId::new((self.0 & 0x3ff) as u16)
     }
 
-    /// A1: whether one message with this ballot would use up too much of the counter space: a
-    /// counter in its last tenth, or half of it ahead of what was `seen` so far.
-    #[must_use]
-    pub const fn is_exhausting(self, seen: u64) -> bool {
-        let counter = self.counter();
-        counter > Self::COUNTER_LIMIT || counter > seen.saturating_add(Self::COUNTER_JUMP_MAX)
-    }
-
     /// Above every ballot with this counter, below every ballot with the next.
     #[must_use]
     pub(crate) const fn above_counter(counter: u64) -> Self {
@@ -121,6 +111,27 @@ impl fmt::Debug for Ballot {
 impl fmt::Display for Ballot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
+    }
+}
+
+/// Why a shard cannot issue a ballot, so that none of its rounds can begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BallotProblem {
+    /// A1: the counter is at [`Ballot::COUNTER_LIMIT`], for good.
+    Exhausted,
+    /// A1: the counter is at [`crate::Shard::counter_bound`], until that moves.
+    AtBound,
+    /// R1: the stable record has no room for another ballot yet.
+    RecordBehind,
+}
+
+impl fmt::Display for BallotProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exhausted => "the ballot counter is used up",
+            Self::AtBound => "the ballot counter is at the bound that this node's clock sets",
+            Self::RecordBehind => "the stable record has no room for another ballot yet",
+        })
     }
 }
 

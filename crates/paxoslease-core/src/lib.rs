@@ -62,7 +62,7 @@ mod time;
 mod timers;
 
 pub use acceptor::{Refusal, SnapshotLease};
-pub use ballot::{Ballot, NodeId, Tenure};
+pub use ballot::{Ballot, BallotProblem, NodeId, Tenure};
 pub use belief::Belief;
 pub use cell::{Cell, CellError, MEMBERS_MAX, MemberSet, TtlError};
 pub use config::{Config, ConfigError, Limits};

@@ -97,6 +97,8 @@ pub struct RoundCounts {
 pub(crate) struct Proposer {
     /// The counter of the last ballot issued or seen.
     counter: u64,
+    /// A1: no counter above this is learnt or issued.
+    counter_bound: u64,
     rounds: HashMap<Ballot, InFlight, FixedState>,
     releases: HashMap<Tenure, Releasing, FixedState>,
     /// How many of these are not answered yet, and the requests that joined them.
@@ -125,6 +127,7 @@ impl Proposer {
     pub(crate) fn new(seed: u64, counter: u64) -> Self {
         Self {
             counter,
+            counter_bound: counter + Ballot::COUNTER_LIMIT.saturating_sub(counter) / 2,
             rounds: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases_open: 0,
@@ -145,8 +148,7 @@ impl Proposer {
 
     /// Stays above every ballot seen, so that the next round is not below a promise.
     pub(crate) fn observe(&mut self, counter: u64) {
-        let reach = self.counter.saturating_add(Ballot::COUNTER_JUMP_MAX);
-        if counter <= reach.min(Ballot::COUNTER_LIMIT) {
+        if counter <= self.counter_bound {
             self.counter = self.counter.max(counter);
         }
     }
@@ -155,10 +157,19 @@ impl Proposer {
         self.counter
     }
 
-    /// A ballot never used before; `None` while the stable record has no room for one (R1).
+    pub(crate) const fn counter_bound(&self) -> u64 {
+        self.counter_bound
+    }
+
+    pub(crate) fn set_counter_bound(&mut self, bound: u64) {
+        self.counter_bound = bound.min(Ballot::COUNTER_LIMIT);
+    }
+
+    /// A ballot never used before; `None` while the counter is at its bound (A1) or the stable
+    /// record has no room for one (R1).
     fn next_ballot(&mut self, env: &mut Env<'_>) -> Option<(Ballot, Tenure)> {
         let counter = self.counter + 1;
-        if counter > Ballot::COUNTER_LIMIT || !env.ceilings.admits_counter(counter) {
+        if counter > self.counter_bound || !env.ceilings.admits_counter(counter) {
             return None;
         }
         self.counter = counter;

@@ -85,6 +85,11 @@ impl Ceilings {
         counter <= self.durable.ballot_ceiling || !self.rules.on(Rule::BallotWaitsForDisk)
     }
 
+    /// R1: whether a ballot with this counter may be issued now. Asks for nothing.
+    pub(crate) const fn has_room_for(&self, counter: u64) -> bool {
+        !self.stable || counter <= self.durable.ballot_ceiling
+    }
+
     /// R2: whether a lease this long may be accepted now. If not, it asks for a higher ceiling.
     pub(crate) fn admits_ttl(&mut self, ttl: Ttl) -> bool {
         if !self.stable {

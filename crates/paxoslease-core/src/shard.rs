@@ -22,8 +22,8 @@ use crate::proposer::{Env, Proposer, Renewal};
 use crate::record::{Ceilings, Record};
 use crate::rules::Rule;
 use crate::{
-    Ballot, Config, Holder, Instant, Label, MemberSet, Message, Name, NodeId, Reply, Request,
-    Tenure, Ttl, TtlError,
+    Ballot, BallotProblem, Config, Holder, Instant, Label, MemberSet, Message, Name, NodeId, Reply,
+    Request, Tenure, Ttl, TtlError,
 };
 
 /// How a node comes up (protocol section 6).
@@ -298,11 +298,6 @@ impl Shard {
         patience: Duration,
     ) -> Result<(), CommandError> {
         self.room_for_a_round()?;
-        if tenure.ballot().is_exhausting(self.counter()) {
-            // A1: no acceptor has it, and the cell is not to be alarmed by a client's number.
-            self.out.emit(Event::Released { token, held: false, confirmed: true });
-            return Ok(());
-        }
         let give_up_at = now.after(patience.min(self.config.cell.max_lease().as_duration()));
         let label = Label::new(name, Holder::NONE);
         let frees = self.somebody_wants(name)
@@ -404,8 +399,8 @@ impl Shard {
     ) -> Result<Option<Body>, Refusal> {
         let Some(acceptor) = &mut self.acceptor else { return Err(Refusal::NotAcceptor) };
         let ceilings = &mut self.ceilings;
-        let seen = self.proposer.counter();
-        let admitted = acceptor.admit(&self.config, (ceilings, seen), now, from, &request);
+        let bound = self.proposer.counter_bound();
+        let admitted = acceptor.admit(&self.config, (ceilings, bound), now, from, &request);
         let answer = match admitted {
             Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request)?,
             Err(Refusal::RecordBehind) if self.deferred.len() < self.config.limits.deferred_max => {
@@ -433,8 +428,8 @@ impl Shard {
         reply: Reply<'_>,
     ) -> Result<(), Refusal> {
         let Some(member) = self.config.cell.member(from) else { return Err(Refusal::NotMember) };
-        let seen = self.proposer.counter();
-        if reply.promised().is_some_and(|promised| promised.is_exhausting(seen)) {
+        let bound = self.proposer.counter_bound();
+        if reply.promised().is_some_and(|promised| promised.counter() > bound) {
             return Err(Refusal::BallotExhausting);
         }
         self.with_proposer(now, |proposer, env| proposer.handle_reply(env, now, member, reply));
@@ -590,15 +585,51 @@ impl Shard {
     }
 
     /// A peer's counter, as every frame carries it: keeps counters in step and saves Rejects.
-    pub fn observe_counter(&mut self, counter: u64) {
+    ///
+    /// # Errors
+    /// When it is beyond [`Self::counter_bound`]; then nothing was changed.
+    pub fn observe_counter(&mut self, counter: u64) -> Result<(), Refusal> {
+        if counter > self.counter_bound() {
+            self.drops[Refusal::BallotExhausting as usize] += 1;
+            return Err(Refusal::BallotExhausting);
+        }
         self.proposer.observe(counter);
         self.request_write();
+        Ok(())
     }
 
     /// The counter for the next frame.
     #[must_use]
     pub const fn counter(&self) -> u64 {
         self.proposer.counter()
+    }
+
+    /// A1: no counter above this is learnt or issued. Until [`Self::set_counter_bound`] is called,
+    /// it is half-way from where this shard started to [`Ballot::COUNTER_LIMIT`].
+    #[must_use]
+    pub const fn counter_bound(&self) -> u64 {
+        self.proposer.counter_bound()
+    }
+
+    /// A1: replaces the bound on counters. It must not depend on what peers said, or peers could
+    /// use up the counters step by step; it should grow about as fast as the wall clock of R5.
+    pub fn set_counter_bound(&mut self, bound: u64) {
+        self.proposer.set_counter_bound(bound);
+    }
+
+    /// Why no round can begin now, if none can.
+    #[must_use]
+    pub const fn ballot_problem(&self) -> Option<BallotProblem> {
+        let next = self.counter() + 1;
+        if next > Ballot::COUNTER_LIMIT {
+            Some(BallotProblem::Exhausted)
+        } else if next > self.counter_bound() {
+            Some(BallotProblem::AtBound)
+        } else if !self.ceilings.has_room_for(next) {
+            Some(BallotProblem::RecordBehind)
+        } else {
+            None
+        }
     }
 }
 

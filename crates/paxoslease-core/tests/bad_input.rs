@@ -172,47 +172,6 @@ fn requests_under_a_ballot_of_another_node_are_dropped() {
 }
 
 #[test]
-fn ballots_from_the_last_tenth_of_the_space_are_refused_and_move_nothing() {
-    let mut cell = TestCell::new(3, 0);
-    cell.held_by(1, 1);
-    let last = ballot(Ballot::COUNTER_LIMIT + 1, 2);
-    let last_tenure = Tenure::of(last).expect("a node's");
-    let why = Refusal::BallotExhausting;
-    for request in rounds(last) {
-        refused(&mut cell, 1, 2, Message::Request(request), why);
-    }
-    refused(&mut cell, 1, 2, Message::Request(release(last_tenure)), why);
-    refused(&mut cell, 1, 2, Message::Request(heal(last_tenure, ballot(9, 2))), why);
-    cell.acquire(1, 2, WAIT);
-    cell.letters.clear();
-    for reply in [
-        Reply::Reject { ballot: last, promised: last, accepted: None },
-        Reply::NotHeld { ballot: last, promised: last },
-    ] {
-        refused(&mut cell, 1, 2, Message::Reply(reply), why);
-    }
-    let before = cell.state(1);
-    cell.shard(1).observe_counter(Ballot::COUNTER_LIMIT + 1);
-    cell.shard(1).observe_counter(u64::MAX);
-    assert_eq!(cell.state(1), before, "a frame's counter is no way around it");
-}
-
-#[test]
-fn a_counter_at_its_end_issues_nothing_more_and_says_so() {
-    let start = Start::NewCell { counter: Ballot::COUNTER_LIMIT, disk: false };
-    let mut cell = TestCell::started(3, 0, |_| {}, start);
-    cell.acquire(1, 1, NO_WAIT);
-    cell.renew(1, 2, tenure(1, 1), TTL);
-    for _ in 0..30 {
-        cell.pass(100 * MS);
-    }
-    assert_eq!(cell.sent, 0);
-    assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]));
-    assert!(matches!(cell.answers(2)[..], [Event::NoQuorum { .. }]));
-    assert_eq!(cell.shard(1).counter(), Ballot::COUNTER_LIMIT);
-}
-
-#[test]
 fn a_ttl_above_m_is_refused_in_every_message() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(2, 1);
@@ -524,14 +483,6 @@ fn a_duplicate_changes_nothing_while_the_lease_lives() {
 }
 
 #[test]
-fn a_fence_that_nobody_can_have_is_released_without_asking_anybody() {
-    let mut cell = TestCell::new(3, 0);
-    cell.release(1, 1, tenure(Ballot::COUNTER_LIMIT + 1, 2));
-    assert!(matches!(cell.answers(1)[..], [Event::Released { held: false, confirmed: true, .. }]));
-    assert_eq!((cell.sent, cell.shard(1).dropped(Refusal::BallotExhausting)), (0, 0));
-}
-
-#[test]
 fn a_release_asked_for_again_and_again_is_bounded_like_any_other() {
     let mut cell = TestCell::with(3, 0, |config| config.limits.rounds_max = 3);
     let held = cell.held_by(1, 1);
@@ -560,28 +511,6 @@ fn settings_that_would_spin_are_typed_errors() {
     let from = Config { backoff_min: zero, ..sound.clone() };
     let to = Config { backoff_max: zero, ..sound };
     assert_eq!([from.check(), to.check()], [Err(ConfigError::BackoffZero); 2]);
-}
-
-#[test]
-fn one_message_cannot_use_up_the_counters() {
-    let mut cell = TestCell::new(3, 0);
-    let before = cell.shard(2).counter();
-    for counter in [Ballot::COUNTER_LIMIT, before + Ballot::COUNTER_JUMP_MAX + 1] {
-        let ballot = Ballot::new(counter, cell::node(1));
-        let prepare = Message::Request(Request::Prepare { name: cell::name(cell::NAME), ballot });
-        let now = cell.now;
-        let shard = cell.shard(2);
-        assert_eq!(
-            shard.handle_message(now, cell::node(1), prepare),
-            Err(Refusal::BallotExhausting)
-        );
-        shard.observe_counter(counter);
-        assert_eq!(shard.counter(), before);
-    }
-    let far = Ballot::new(before + Ballot::COUNTER_JUMP_MAX, cell::node(1));
-    let prepare = Message::Request(Request::Prepare { name: cell::name(cell::NAME), ballot: far });
-    let now = cell.now;
-    assert_eq!(cell.shard(2).handle_message(now, cell::node(1), prepare), Ok(()));
 }
 
 #[test]

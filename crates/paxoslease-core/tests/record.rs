@@ -288,7 +288,7 @@ fn the_lease_ceiling_falls_again_when_short_leases_suffice() {
 #[test]
 fn a_peer_that_is_blocks_ahead_is_followed_before_the_next_ballot_is_needed() {
     let mut cell = TestCell::with_disks(3, 0);
-    cell.shard(1).observe_counter(3 * BALLOT_BLOCK);
+    cell.shard(1).observe_counter(3 * BALLOT_BLOCK).expect("within the bound");
     cell.collect();
     cell.write_records();
     assert!(cell.shard(1).record().ballot_ceiling > 3 * BALLOT_BLOCK);

@@ -575,7 +575,7 @@ fn a_promise_that_comes_late_is_no_answer_to_the_propose() {
     let mut cell = TestCell::with(3, 0, |config| config.direct_rounds = false);
     // Acceptor 3 alone has a lease, and is about to lose it.
     cell.ask(3, 2, propose(ballot(1, 2)));
-    cell.shard(1).observe_counter(5);
+    cell.shard(1).observe_counter(5).expect("within the bound");
     cell.acquire(1, 1, NO_WAIT);
     let [to_2, to_3] = &cell.take(|letter| letter.kind() == "Prepare")[..] else { panic!() };
     cell.deliver(to_3).expect("not refused");

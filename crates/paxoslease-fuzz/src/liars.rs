@@ -145,7 +145,8 @@ impl Victim {
             Step::Hear { from, ref said } => self.hear(from, said),
             Step::Observe(number) => {
                 let seen = self.ballot(number).counter();
-                self.shard.observe_counter(seen);
+                // A refusal changes nothing.
+                let _beyond = self.shard.observe_counter(seen);
             }
             Step::Pass { millis } => self.pass(millis),
             Step::Acquire { name, ttl, wait } => {
@@ -344,11 +345,8 @@ impl Victim {
                 Ballot::new(counter.min(Ballot::COUNTER_MAX), node_of(node))
             }
             Number::Huge { back, node } => {
-                let ends = [
-                    Ballot::COUNTER_MAX,
-                    Ballot::COUNTER_LIMIT,
-                    (seen + Ballot::COUNTER_JUMP_MAX).min(Ballot::COUNTER_MAX),
-                ];
+                let ends =
+                    [Ballot::COUNTER_MAX, Ballot::COUNTER_LIMIT, self.shard.counter_bound() + 3];
                 let counter = ends[usize::from(back % 3)] - u64::from(back / 3);
                 Ballot::new(counter, node_of(node))
             }
@@ -379,7 +377,7 @@ impl Victim {
         assert!(self.shard.entries() <= LIMITS.entries_max);
         assert!(self.shard.waiters() <= LIMITS.waiters_max);
         assert!(self.shard.rounds().count() <= LIMITS.rounds_max + LIMITS.waiters_max);
-        assert!(self.shard.counter() <= Ballot::COUNTER_LIMIT);
+        assert!(self.shard.counter() <= self.shard.counter_bound());
         let floor = self.shard.floor().expect("a member");
         for (name, before) in NAMES.into_iter().zip(&mut self.promised) {
             let register = self.shard.register(valid(name)).unwrap_or_default();

@@ -31,7 +31,7 @@ enum Kind {
 }
 
 /// Everything this process publishes, and what it means.
-const DESCRIPTIONS: [(Kind, &str, &str); 23] = {
+const DESCRIPTIONS: [(Kind, &str, &str); 24] = {
     use Kind::{Counter as C, Gauge as G, Histogram as H};
     [
         (C, "paxoslease_acquires_total", "Acquires that ended, by result."),
@@ -49,6 +49,11 @@ const DESCRIPTIONS: [(Kind, &str, &str); 23] = {
             G,
             "paxoslease_quarantine_remaining_seconds",
             "How long this node stays silent still after its restart.",
+        ),
+        (
+            G,
+            "paxoslease_ballots_remaining_ratio",
+            "How much of the space of ballot counters is left, from 1 to 0.",
         ),
         (G, "paxoslease_acceptor_bytes", "Heap bytes behind the acceptor's names."),
         (C, "paxoslease_pauses_total", "Times a thread of this node was not run for long."),

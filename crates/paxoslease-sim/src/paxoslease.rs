@@ -170,7 +170,8 @@ impl Node {
 impl Process for Node {
     fn handle_message(&mut self, now: Instant, from: NodeId, bytes: &[u8]) {
         let frame = FrameReader::new(bytes).expect("the network garbles nothing");
-        self.shard.observe_counter(frame.header().counter);
+        let within = self.shard.observe_counter(frame.header().counter);
+        within.expect("no simulated node lies about its counter");
         for message in frame {
             let message = message.expect("the network garbles nothing");
             // A message dropped for a good reason is counted by the shard, and normal.

@@ -62,6 +62,7 @@ pub(crate) enum Input {
     LookAgain,
     RoundTrip(Duration),
     Counter(u64),
+    CounterBound(u64),
 }
 
 /// What a call returned.
@@ -157,6 +158,9 @@ impl Input {
                 let message = FrameReader::new(&frame).ok()?.next()?.ok()?;
                 return Some(Returned::Handled(shard.handle_message(now, from, message)));
             }
+            Self::Counter(counter) => {
+                return Some(Returned::Handled(shard.observe_counter(*counter)));
+            }
             other => {
                 other.tell(shard, now)?;
                 return Some(Returned::Nothing);
@@ -188,12 +192,13 @@ impl Input {
             }
             Self::LookAgain => shard.look_again(now),
             Self::RoundTrip(longest) => shard.set_round_trip(*longest),
-            Self::Counter(counter) => shard.observe_counter(*counter),
+            Self::CounterBound(bound) => shard.set_counter_bound(*bound),
             Self::Acquire { .. }
             | Self::Renew { .. }
             | Self::Release { .. }
             | Self::Inspect { .. }
             | Self::Abandon { .. }
+            | Self::Counter(_)
             | Self::Message { .. } => unreachable!("these return something"),
         }
         Some(())

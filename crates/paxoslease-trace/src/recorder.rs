@@ -225,10 +225,18 @@ impl Shard {
     }
 
     /// A counter that is no news changes nothing and is not written down.
-    pub fn observe_counter(&mut self, counter: u64) {
-        if counter > self.core.counter() {
-            self.step(self.now, Input::Counter(counter));
+    pub fn observe_counter(&mut self, counter: u64) -> Result<(), Refusal> {
+        if counter <= self.core.counter() {
+            return Ok(());
         }
+        match self.step(self.now, Input::Counter(counter)) {
+            Returned::Handled(handled) => handled,
+            _ => unreachable!("a counter"),
+        }
+    }
+
+    pub fn set_counter_bound(&mut self, bound: u64) {
+        self.step(self.now, Input::CounterBound(bound));
     }
 
     #[must_use]

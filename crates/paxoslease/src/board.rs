@@ -36,6 +36,7 @@ impl Board {
         gauge!("paxoslease_leases").set(whole.leases as f64);
         gauge!("paxoslease_waiters").set(whole.waiters as f64);
         gauge!("paxoslease_acceptor_bytes").set(whole.acceptor_bytes as f64);
+        gauge!("paxoslease_ballots_remaining_ratio").set(whole.ballots_remaining_ratio());
         gauge!("paxoslease_turn_seconds_max").set(whole.longest_turn.as_secs_f64());
         gauge!("paxoslease_quarantine_remaining_seconds")
             .set(whole.quarantine_remaining.as_secs_f64());
@@ -54,6 +55,7 @@ impl Board {
     pub(crate) fn describe(&self, whole: ShardStatus) -> Status {
         let settings = &self.settings;
         let members = settings.cell.members();
+        let ballots_remaining_ratio = whole.ballots_remaining_ratio();
         Status {
             cell: settings.cell_name().as_str().to_owned(),
             node: settings.node.get(),
@@ -71,6 +73,8 @@ impl Board {
             rounds_in_flight: whole.rounds_in_flight,
             rates: whole.rates,
             longest_turn: whole.longest_turn,
+            ballots_remaining_ratio,
+            ballot_problem: whole.ballot_problem,
             shards: settings.shards.get(),
             disk_problem: (self.disk_problem)(),
         }

@@ -21,6 +21,42 @@ pub(crate) fn wall_counter_at(millis: u64) -> u64 {
     millis.saturating_mul(1 << 10).min(Ballot::COUNTER_LIMIT)
 }
 
+/// A1: how far a peer's counter may be. From the wall clock at this node's start and the time since
+/// then, never from what peers said, so that no number of messages can use the counters up.
+///
+/// A cell issues about a million ballots a second at most, and R5's counter advances by as many:
+/// the bound moves as fast as an honest cell can.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CounterBound {
+    at_start: u64,
+    started_at: Instant,
+}
+
+impl CounterBound {
+    /// How far counters may be ahead of the wall clock. Peers whose clocks are wrong by decades
+    /// can still take part, and a peer that lies leaves three quarters of the space unused.
+    const MARGIN_MILLIS: u64 = 50 * 31_557_600_000;
+    /// When this was written: a wall clock that shows less is wrong.
+    const WRITTEN_MILLIS: u64 = 1_767_225_600_000;
+    /// How far counters may be ahead of this node's own at its start, if that is beyond the wall
+    /// clock and the margin already.
+    const AHEAD_OF_OWN_MILLIS: u64 = 24 * 3_600_000;
+
+    /// For a node that starts now with this counter, by a wall clock that shows `wall_counter`.
+    pub(crate) fn new(now: Instant, wall_counter: u64, own_counter: u64) -> Self {
+        let by_clock = wall_counter.max(wall_counter_at(Self::WRITTEN_MILLIS));
+        let by_clock = by_clock.saturating_add(wall_counter_at(Self::MARGIN_MILLIS));
+        let by_own = own_counter.saturating_add(wall_counter_at(Self::AHEAD_OF_OWN_MILLIS));
+        Self { at_start: by_clock.max(by_own), started_at: now }
+    }
+
+    /// The bound now.
+    pub(crate) fn at(&self, now: Instant) -> u64 {
+        let millis = u64::try_from(now.since(self.started_at).as_millis()).unwrap_or(u64::MAX);
+        self.at_start.saturating_add(wall_counter_at(millis))
+    }
+}
+
 /// Notices that a loop did not run when it should have: the process was stopped, the machine
 /// suspended or overloaded, or one turn of the loop took too long.
 ///
@@ -70,6 +106,26 @@ mod tests {
     fn the_wall_counter_is_after_this_was_written_and_within_what_acceptors_take() {
         let written = 1_790_000_000_000 << 10;
         assert!((written..=Ballot::COUNTER_LIMIT).contains(&wall_counter()));
+    }
+
+    #[test]
+    fn the_bound_on_counters_takes_in_clocks_that_are_wrong_by_decades() {
+        const YEAR: u64 = 31_557_600_000;
+        let year = |year: u64| wall_counter_at((year - 1970) * YEAR);
+        let bound = |wall, own| CounterBound::new(at(0), wall, own).at(at(0));
+        assert!(bound(year(1970), 0) > year(2075), "a clock that was never set");
+        assert!(bound(year(2070), 0) > year(2119), "a release that is old");
+        assert!(bound(year(2027), 0) < year(2078));
+        assert!(bound(year(2027), year(2150)) > year(2150), "its own record is beyond the bound");
+        assert!(bound(year(2027), year(2150)) < year(2151));
+        assert_eq!(bound(u64::MAX, u64::MAX), u64::MAX, "the core cuts it to the limit");
+    }
+
+    #[test]
+    fn the_bound_on_counters_moves_as_fast_as_the_wall_clock() {
+        let bound = CounterBound::new(at(7), wall_counter(), 0);
+        assert_eq!(bound.at(at(7 + 1000)) - bound.at(at(7)), 1000 << 10);
+        assert_eq!(bound.at(at(0)), bound.at(at(7)), "never below where it began");
     }
 
     #[test]

@@ -19,7 +19,9 @@ use std::time::Duration;
 
 #[cfg(not(feature = "trace"))]
 use paxoslease_core::Shard;
-use paxoslease_core::{Event, Instant, Message, Name, NodeId, Record, Refusal, Sighting, Snapshot};
+use paxoslease_core::{
+    BallotProblem, Event, Instant, Message, Name, NodeId, Record, Refusal, Sighting, Snapshot,
+};
 #[cfg(feature = "trace")]
 use paxoslease_trace::Shard;
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
@@ -35,6 +37,7 @@ pub use sockets::ConnId;
 pub(crate) use sockets::Sockets;
 
 use crate::board::Board;
+use crate::clock::CounterBound;
 use crate::command::Command;
 use crate::front::{Answer, Hint, Routed};
 use crate::status::{ShardStatus, Wanted};
@@ -50,11 +53,18 @@ const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 /// More than a greeting takes. Whoever says more before it was let in is not listened to, so that
 /// nothing much is kept for it.
 const GREETING_LEN_MAX: usize = 4096;
+/// How often the log tells of peers that would use up the ballots.
+const ALARM_PAUSE: Duration = Duration::from_secs(10);
 /// How long a node that leaves waits for its last releases to be confirmed.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
 pub(crate) struct Driver {
     shard: Shard,
+    counter_bound: CounterBound,
+    /// When the log may tell again of a peer that would use up the ballots.
+    alarm_at: Instant,
+    /// The last that was logged.
+    ballot_problem: Option<BallotProblem>,
     peers: Peers,
     guards: Guards,
     requests: Requests,
@@ -88,7 +98,8 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(
-        shard: Shard,
+        mut shard: Shard,
+        counter_bound: CounterBound,
         peers: Peers,
         seed: u64,
         now: Instant,
@@ -96,8 +107,12 @@ impl Driver {
     ) -> Self {
         let drift = shard.config().cell.drift();
         let quarantined = !shard.quarantine_remaining(now).is_zero();
+        shard.set_counter_bound(counter_bound.at(now));
         let mut driver = Self {
             shard,
+            counter_bound,
+            alarm_at: now,
+            ballot_problem: None,
             peers,
             guards: Guards::new(drift, seed, now),
             requests: Requests::default(),
@@ -189,6 +204,7 @@ impl Driver {
                 }
             };
             if let Err(why) = outcome {
+                self.peers.say_farewell(sockets, conn, &why, self.shard.counter());
                 self.hang_up(sockets, now, conn, &why);
                 return bytes.len();
             }
@@ -213,10 +229,10 @@ impl Driver {
             FrameKind::Messages => {}
             FrameKind::Ping | FrameKind::Pong => {
                 let own_counter = self.shard.counter();
-                if let Some(seen) = self.peers.heartbeat(conn, now, frame, own_counter) {
-                    self.shard.observe_counter(seen);
-                }
-                return Ok(());
+                return match self.peers.heartbeat(conn, now, frame, own_counter) {
+                    Some(seen) => self.observe(now, from, seen),
+                    None => Ok(()),
+                };
             }
             FrameKind::Hello => return Err("it greeted twice".to_owned()),
             // It greeted before it had read our greeting.
@@ -227,7 +243,7 @@ impl Driver {
         if header.sender != from {
             return Err(format!("it is node {from} and sent as node {}", header.sender));
         }
-        self.shard.observe_counter(header.counter);
+        self.observe(now, from, header.counter)?;
         self.shard.foresee(messages.clone().filter_map(|message| match message {
             Ok(Message::Request(request)) => Some(request.name().as_bytes()),
             _ => None,
@@ -236,15 +252,34 @@ impl Driver {
             let message = message.map_err(|error| format!("bad message: {error}"))?;
             self.counters.received(&message);
             self.messages_since_sweep += 1;
-            if let Err(refusal) = self.shard.handle_message(now, from, message)
-                && refusal == Refusal::BallotExhausting
-                && self.shard.dropped(refusal).is_power_of_two()
-            {
-                // Loudly, but not so often that the log is the harm.
-                tracing::error!(peer = %from, %refusal, "a broken peer would exhaust the ballots");
+            let outcome = self.shard.handle_message(now, from, message);
+            if outcome == Err(Refusal::BallotExhausting) {
+                return Err(self.alarm(now, from));
             }
         }
         Ok(())
+    }
+
+    /// A peer's counter, from a heartbeat or the header of a frame.
+    fn observe(&mut self, now: Instant, from: NodeId, counter: u64) -> Result<(), String> {
+        self.shard.observe_counter(counter).map_err(|_| self.alarm(now, from))
+    }
+
+    /// A1: a peer's counter is beyond the bound. Tells the operator, and says why to hang up.
+    fn alarm(&mut self, now: Instant, from: NodeId) -> String {
+        let why = "it sent a ballot counter that is decades ahead of our wall clock";
+        if now >= self.alarm_at {
+            self.alarm_at = now.after(ALARM_PAUSE);
+            let bound = self.shard.counter_bound();
+            tracing::error!(
+                peer = %from,
+                bound,
+                "a peer sent a ballot counter beyond the bound and was disconnected: it is broken \
+                 or hostile, or the wall clock there or here is wrong by decades. Correct the \
+                 clock, or revoke the peer's certificate; see \"Ballots\" in docs/operating.md"
+            );
+        }
+        why.to_owned()
     }
 
     /// Somebody of this process wants something.
@@ -271,7 +306,10 @@ impl Driver {
                 self.expectant.push(reply);
                 self.tell_expectant(now);
             }
-            Command::RecordWritten(record) => self.shard.record_written(now, record),
+            Command::RecordWritten(record) => {
+                self.shard.record_written(now, record);
+                self.tell_expectant(now);
+            }
             Command::Stop => self.leave(now),
         }
     }
@@ -292,7 +330,9 @@ impl Driver {
             self.shard.sweep(now, SWEPT_MAX);
             self.messages_since_sweep = 0;
             self.housekeeping_at = now.after(HOUSEKEEPING);
+            self.shard.set_counter_bound(self.counter_bound.at(now));
             self.note_quarantine(now);
+            self.note_ballots(now);
         } else if self.messages_since_sweep >= MESSAGES_PER_SWEEP {
             self.shard.keep_up(now, SWEPT_MAX);
             self.messages_since_sweep = 0;
@@ -429,8 +469,11 @@ impl Driver {
         self.tell_expectant(now);
     }
 
-    /// Whether a majority that votes can be reached, this node included.
+    /// Whether a round can begin, and a majority that votes can be reached, this node included.
     fn is_ready(&self, now: Instant) -> bool {
+        if self.shard.ballot_problem().is_some() {
+            return false;
+        }
         let cell = self.shard.config().cell;
         let peers = self.peers.voting(now).filter(|node| cell.member(*node).is_some()).count();
         let votes = cell.member(self.peers.identity.node).is_some()
@@ -454,6 +497,26 @@ impl Driver {
             self.show(now);
             self.tell_expectant(now);
         }
+    }
+
+    /// Tells the log when rounds cannot begin any more, and when they can again. Of a record that
+    /// is behind, the disk's own lines tell.
+    fn note_ballots(&mut self, now: Instant) {
+        let problem = self.shard.ballot_problem();
+        let problem = problem.filter(|problem| *problem != BallotProblem::RecordBehind);
+        if std::mem::replace(&mut self.ballot_problem, problem) == problem {
+            return;
+        }
+        match problem {
+            Some(problem) => tracing::error!(
+                counter = self.shard.counter(),
+                "{problem}: this node begins no round, and its clients get NOQUORUM; see \
+                 \"Ballots\" in docs/operating.md"
+            ),
+            None => tracing::info!("this node issues ballots again"),
+        }
+        self.show(now);
+        self.tell_expectant(now);
     }
 
     fn publish(&mut self, now: Instant) {
@@ -489,6 +552,8 @@ impl Driver {
             longest_turn: self.longest_turn,
             guards: self.guards.len() as u64,
             rounds_in_flight: self.shard.rounds().count() as u64,
+            counter: self.shard.counter(),
+            ballot_problem: self.shard.ballot_problem().map(|problem| problem.to_string()),
         }
     }
 

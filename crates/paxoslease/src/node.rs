@@ -13,7 +13,7 @@ use paxoslease_wire::ShardId;
 
 pub use start::StartError;
 #[cfg(any(test, feature = "test-util"))]
-pub(crate) use start::make_driver;
+pub(crate) use start::{Run, make_driver};
 
 use crate::acquire::Acquire;
 use crate::blocking::block_on;

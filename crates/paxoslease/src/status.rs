@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use paxoslease_core::Ballot;
 use serde::{Serialize, Serializer};
 
 use crate::config::Role;
@@ -22,8 +23,9 @@ pub struct Status {
     /// The longest lease this cell grants.
     #[serde(rename = "max_lease_ms", serialize_with = "millis")]
     pub max_lease: Duration,
-    /// Whether a majority of members that vote is reachable from here, this node included:
-    /// what an acquire needs, as far as this node can tell. Nodes in quarantine do not count.
+    /// Whether a majority of members that vote is reachable from here, this node included, and
+    /// ballots can be issued: what an acquire needs, as far as this node can tell. Nodes in
+    /// quarantine do not count.
     pub ready: bool,
     /// How long this node stays silent still after its restart.
     #[serde(rename = "quarantine_remaining_ms", serialize_with = "millis")]
@@ -51,6 +53,10 @@ pub struct Status {
     pub shards: u16,
     /// What is wrong with the data folder, if anything.
     pub disk_problem: Option<String>,
+    /// Why this node cannot begin rounds, if it cannot.
+    pub ballot_problem: Option<String>,
+    /// How much of the space of ballot counters is left: 1 for all of it, 0 for none.
+    pub ballots_remaining_ratio: f64,
 }
 
 /// One peer, as seen from a node.
@@ -114,6 +120,9 @@ pub(crate) struct ShardStatus {
     pub(crate) rates: Rates,
     pub(crate) guards: u64,
     pub(crate) rounds_in_flight: u64,
+    /// The highest ballot counter.
+    pub(crate) counter: u64,
+    pub(crate) ballot_problem: Option<String>,
 }
 
 impl Rates {
@@ -127,6 +136,11 @@ impl Wanted {
 }
 
 impl ShardStatus {
+    pub(crate) fn ballots_remaining_ratio(&self) -> f64 {
+        let left = Ballot::COUNTER_LIMIT.saturating_sub(self.counter);
+        left as f64 / Ballot::COUNTER_LIMIT as f64
+    }
+
     /// Joins what two shards of a node say.
     pub(crate) fn join(mut self, other: Self) -> Self {
         self.quarantine_remaining = self.quarantine_remaining.max(other.quarantine_remaining);
@@ -143,6 +157,8 @@ impl ShardStatus {
         self.rates.releases += other.rates.releases;
         self.guards += other.guards;
         self.rounds_in_flight += other.rounds_in_flight;
+        self.counter = self.counter.max(other.counter);
+        self.ballot_problem = self.ballot_problem.or(other.ballot_problem);
         for theirs in other.peers {
             match self.peers.iter_mut().find(|ours| ours.node == theirs.node) {
                 Some(ours) => {

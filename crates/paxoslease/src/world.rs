@@ -41,7 +41,7 @@ use crate::command::Command;
 use crate::config::Config;
 use crate::front::Waiting;
 use crate::mailbox::Mailbox;
-use crate::node::{Door, Node, Shared, make_driver};
+use crate::node::{Door, Node, Run, Shared, make_driver};
 use crate::stable::{Folder, MemoryDisk, StableError, Startup, Wishes};
 use crate::tls::CurrentTls;
 
@@ -154,8 +154,8 @@ impl World {
     /// Starts a node with what its disk holds.
     pub(crate) fn start(&mut self, host: usize) -> Result<Node, StableError> {
         assert!(!self.is_running(host), "it runs already");
-        let ids = (self.dice.bits(), self.dice.bits());
-        let wall_millis = EPOCH_MILLIS + self.now / 1_000_000;
+        let wall_counter = wall_counter_at(EPOCH_MILLIS + self.now / 1_000_000);
+        let run = Run { boot: self.dice.bits(), seed: self.dice.bits(), wall_counter };
         let state = &mut self.hosts[host];
         let mut settings = state.config.settings().expect("checked before");
         settings.rules = state.rules;
@@ -163,7 +163,7 @@ impl World {
             new_cell: std::mem::take(&mut state.config.ephemeral),
             reset: settings.reset_stable_record,
             max_lease: settings.cell.max_lease(),
-            counter: wall_counter_at(wall_millis),
+            counter: wall_counter,
         };
         let mut folder = state.disk.clone().map(|disk| Folder::on(disk, settings.node));
         let startup = match &mut folder {
@@ -188,7 +188,7 @@ impl World {
             mailbox.fall_asleep();
             doors.push(door(&mailbox));
             let board = Arc::clone(&board);
-            let driver = make_driver(&settings, &startup, shard as u16, ids, &clock, board);
+            let driver = make_driver(&settings, &startup, shard as u16, run, &clock, board);
             shards.push(Some(Shard::new(driver, mailbox, Arc::clone(&waiting))));
         }
         let holder = format!("node-{}", settings.node);

@@ -44,7 +44,8 @@ pub(super) struct CellStatus {
     members: Vec<u16>,
     /// The longest lease this cell grants.
     max_lease_ms: u64,
-    /// Whether a majority of members that vote is reachable from here, this node included.
+    /// Whether a majority of members that vote is reachable from here, this node included, and
+    /// ballots can be issued.
     ready: bool,
     /// How long this node stays silent still after its restart.
     quarantine_remaining_ms: u64,
@@ -68,6 +69,10 @@ pub(super) struct CellStatus {
     shards: u16,
     /// What is wrong with the data folder, if anything.
     disk_problem: Option<String>,
+    /// Why this node cannot begin rounds, if it cannot.
+    ballot_problem: Option<String>,
+    /// How much of the space of ballot counters is left: 1 for all of it, 0 for none.
+    ballots_remaining_ratio: f64,
 }
 
 /// One peer, as seen from this node.
@@ -223,7 +228,10 @@ impl Problem {
         let others_of_majority = status.members.len() / 2;
         match votes_after.get(others_of_majority).copied() {
             None => Self::OutOfReach { unreachable },
-            Some(Duration::ZERO) => Self::Silent { unreachable },
+            Some(Duration::ZERO) => match &status.ballot_problem {
+                Some(why) => Self::NoBallots { why: why.clone(), unreachable },
+                None => Self::Silent { unreachable },
+            },
             Some(remaining) => Self::Quarantine { remaining, unreachable },
         }
     }

@@ -100,6 +100,8 @@ pub(super) enum Problem {
     OutOfReach { unreachable: Vec<u16> },
     /// It can, but too many keep silent for this long after their restart.
     Quarantine { remaining: Duration, unreachable: Vec<u16> },
+    /// It can, and votes, but this node cannot issue ballots.
+    NoBallots { why: String, unreachable: Vec<u16> },
     /// It can, and votes.
     Silent { unreachable: Vec<u16> },
 }
@@ -109,6 +111,7 @@ impl Problem {
         match self {
             Self::OutOfReach { unreachable }
             | Self::Quarantine { unreachable, .. }
+            | Self::NoBallots { unreachable, .. }
             | Self::Silent { unreachable } => unreachable,
         }
     }
@@ -125,6 +128,7 @@ impl fmt::Display for Problem {
                     millis_up(*remaining)
                 )?;
             }
+            Self::NoBallots { why, .. } => write!(f, "this node cannot begin rounds: {why}")?,
             Self::Silent { .. } => f.write_str(
                 "no majority answered in time, though one is connected: contenders split the \
                  vote, or nodes are too slow; try again",
@@ -223,7 +227,9 @@ impl Refusal {
             Self::NotHeld { .. } => Code::NotHeld,
             Self::NobodyHolds { .. } | Self::NoSuchPath { .. } => Code::NotFound,
             Self::Cell { problem, .. } => match problem {
-                Problem::OutOfReach { .. } | Problem::Silent { .. } => Code::NoQuorum,
+                Problem::OutOfReach { .. } | Problem::NoBallots { .. } | Problem::Silent { .. } => {
+                    Code::NoQuorum
+                }
                 Problem::Quarantine { .. } => Code::Quarantine,
             },
             Self::Ttl(_) => Code::Ttl,

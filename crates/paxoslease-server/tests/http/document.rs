@@ -146,6 +146,7 @@ impl Observer {
         let kind = match value {
             Value::Null => "null",
             Value::Bool(_) => "boolean",
+            Value::Number(number) if number.is_f64() => "number",
             Value::Number(_) => "integer",
             Value::String(_) => "string",
             Value::Array(_) => "array",

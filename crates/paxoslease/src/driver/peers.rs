@@ -262,6 +262,19 @@ impl Peers {
         self.closed(now, conn, why);
     }
 
+    /// Tells a peer that is up why its connection is closed, after whatever waits to be sent.
+    pub(crate) fn say_farewell(
+        &mut self,
+        sockets: &mut impl Sockets,
+        conn: ConnId,
+        why: &str,
+        counter: u64,
+    ) {
+        if let Who::Peer(place) = self.who(conn) {
+            self.list[place].say_farewell(sockets, why, counter);
+        }
+    }
+
     fn peer_down(&mut self, now: Instant, place: usize, why: &str) {
         let peer = &mut self.list[place];
         let was_up = peer.is_up();

@@ -16,7 +16,7 @@ use paxoslease_wire::ShardId;
 
 use super::{Door, Node, Shared, Stopped};
 use crate::board::{Board, DiskProblem};
-use crate::clock::{Clock, wall_counter};
+use crate::clock::{Clock, CounterBound, wall_counter};
 use crate::command::Command;
 use crate::config::{Config, ConfigError, Role, Settings};
 use crate::driver::{Driver, Identity, Manners, Peers};
@@ -128,7 +128,7 @@ impl Running {
                 (clients.map(ready_to_accept).transpose()?, Some(front), recorder)
             }
         };
-        let (boot, seed) = (random()?, random()?);
+        let run = Run { boot: random()?, seed: random()?, wall_counter: wishes.counter };
         let count = usize::from(settings.shards.get());
         let event_queue = || refused("an event queue");
         let polls: Vec<Poll> =
@@ -159,8 +159,7 @@ impl Running {
             startup: &startup,
             clock: &clock,
             tls: tls.clone(),
-            boot,
-            seed,
+            run,
             mailboxes: &mailboxes,
             writer: writer.as_ref(),
             board: &board,
@@ -260,14 +259,24 @@ impl Drop for Running {
     }
 }
 
+/// What tells one run of a node from another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// For the greeting.
+    pub(crate) boot: u64,
+    /// Of every random delay.
+    pub(crate) seed: u64,
+    /// R5: the wall clock at the start.
+    pub(crate) wall_counter: u64,
+}
+
 /// What the shards of a node are made from.
 struct Maker<'a> {
     settings: &'a Settings,
     startup: &'a Startup,
     clock: &'a Clock,
     tls: CurrentTls,
-    boot: u64,
-    seed: u64,
+    run: Run,
     mailboxes: &'a [Arc<Mailbox<Post>>],
     writer: Option<&'a Arc<RecordWriter>>,
     board: &'a Arc<Board>,
@@ -288,7 +297,7 @@ impl Maker<'_> {
             self.settings,
             self.startup,
             index as u16,
-            (self.boot, self.seed),
+            self.run,
             self.clock,
             Arc::clone(self.board),
         );
@@ -319,13 +328,14 @@ pub(crate) fn make_driver(
     settings: &Settings,
     startup: &Startup,
     index: u16,
-    (boot, seed): (u64, u64),
+    run: Run,
     clock: &Clock,
     board: Arc<Board>,
 ) -> Driver {
     let count = settings.shards.get();
     let shard_id = ShardId::new(index, count).expect("one of them");
     let now = clock.now();
+    let Run { boot, seed, wall_counter } = run;
     let core_config = settings.core_config(seed, index);
     let shard = startup.shard(core_config, now, |name| ShardId::of(name, count) == shard_id);
     #[cfg(feature = "trace")]
@@ -345,7 +355,8 @@ pub(crate) fn make_driver(
     let members = settings.peers().map(|(node, address)| (node, address.to_owned()));
     let seed = seed.wrapping_add(u64::from(index));
     let peers = Peers::new(identity, manners, members, seed, now);
-    Driver::new(shard, peers, seed, now, board)
+    let bound = CounterBound::new(now, wall_counter, shard.counter());
+    Driver::new(shard, bound, peers, seed, now, board)
 }
 
 fn listen(

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use paxoslease_core::{Instant, NodeId, Rng};
-use paxoslease_wire::{FrameWriter, Heartbeat};
+use paxoslease_wire::{Farewell, FrameWriter, Heartbeat};
 
 use super::super::sockets::{ConnId, Sockets};
 use super::{Manners, REDIAL_MAX, REDIAL_MIN};
@@ -147,6 +147,16 @@ impl Peer {
         if !waiting.is_empty() {
             let sent = sockets.send(conn, waiting);
             self.writer.consume(sent);
+        }
+    }
+
+    pub(super) fn say_farewell(&mut self, sockets: &mut impl Sockets, why: &str, counter: u64) {
+        if self.is_up() {
+            if self.writer.is_open() {
+                self.writer.finish(counter);
+            }
+            self.writer.append(|out| Farewell::encode(&why, out));
+            self.flush(sockets, counter);
         }
     }
 

@@ -1,13 +1,26 @@
 //! Who may join, and what those who may not are told.
 
+use paxoslease_core::{Ballot, NodeId, Record};
+
 use super::*;
 use crate::config::Config;
+use crate::stable::Folder;
 use crate::world::HostClock;
 
 /// A stranger comes to a cell of three; what its status says of node 1.
 fn problem_of(stranger: Config) -> String {
+    problem_of_one_that_ran_before(stranger, None)
+}
+
+/// The same for a stranger with a stable record.
+fn problem_of_one_that_ran_before(stranger: Config, record: Option<Record>) -> String {
     let mut cell = cell(&Setup::new(21, 3));
     let host = cell.world.add(stranger, HostClock::new(0, 0), true);
+    if let Some(record) = record {
+        let disk = cell.world.host(host).disk.clone().expect("it has one");
+        let mut folder = Folder::on(disk, NodeId::new(4).expect("a node id"));
+        folder.write_record(record).expect("a disk in memory works");
+    }
     cell.world.start(host).expect("a disk in memory works");
     cell.run_for(SECOND);
     let node = cell.world.node(host).expect("it runs");
@@ -41,6 +54,32 @@ fn a_node_with_another_longest_lease_is_told_so() {
 fn a_node_with_another_number_of_shards_is_told_so() {
     let problem = problem_of(proposer().shards(3));
     assert!(problem.contains("shard"), "{problem}");
+}
+
+#[test]
+fn a_node_whose_ballots_are_used_up_is_told_so_and_uses_up_nobody_elses() {
+    for counter in [Ballot::COUNTER_LIMIT / 2, Ballot::COUNTER_LIMIT] {
+        let record = Record { ballot_ceiling: counter, lease_ceiling: None };
+        let problem = problem_of_one_that_ran_before(proposer(), Some(record));
+        assert!(problem.contains("decades ahead"), "{problem}");
+    }
+}
+
+#[test]
+fn a_node_whose_ballots_are_used_up_is_not_ready_and_says_why() {
+    let mut cell = cell(&Setup::new(23, 1));
+    let record = Record { ballot_ceiling: Ballot::COUNTER_LIMIT, lease_ceiling: None };
+    cell.world.kill(0, Presence::Refusing);
+    let disk = cell.world.host(0).disk.clone().expect("it has one");
+    let mut folder = Folder::on(disk, NodeId::new(1).expect("a node id"));
+    folder.write_record(record).expect("a disk in memory works");
+    cell.world.start(0).expect("a disk in memory works");
+    cell.run_for(SECOND);
+    let status = cell.status(0);
+    assert!(!status.ready);
+    assert!(status.ballot_problem.expect("a problem").contains("used up"));
+    assert!(status.ballots_remaining_ratio.abs() < f64::EPSILON);
+    assert!(matches!(cell.take(0, Duration::ZERO), Err(AcquireError::NoQuorum)));
 }
 
 #[test]

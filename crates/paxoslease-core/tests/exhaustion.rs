@@ -1,0 +1,172 @@
+//! A1: no number of messages uses up the counters. What is beyond the bound is refused and teaches
+//! nothing, and a cell whose counters were driven up to the bound goes on as the bound does.
+
+mod cell;
+
+use core::time::Duration;
+
+use cell::{TTL, TestCell, ballot, heal, prepare, propose, release, renew, tenure};
+use paxoslease_core::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// The bound of these cells: far from both ends of the space.
+const BOUND: u64 = Ballot::COUNTER_LIMIT / 3;
+/// How far the bound moves in a second, if it moves like the wall clock of R5.
+const SECOND: u64 = 1000 << 10;
+
+fn bounded(members: u16) -> TestCell {
+    let mut cell = TestCell::new(members, 1);
+    cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND));
+    cell
+}
+
+/// One message of each kind that carries a counter, all with this one.
+fn carriers<'a>(counter: u64, from: u16) -> [Message<'a>; 7] {
+    let (high, high_tenure) = (ballot(counter, from), tenure(counter, from));
+    [
+        Message::Request(prepare(high)),
+        Message::Request(propose(high)),
+        Message::Request(renew(tenure(1, from), high)),
+        Message::Request(heal(tenure(1, from), high)),
+        Message::Request(heal(high_tenure, ballot(9, from))),
+        Message::Reply(Reply::Reject { ballot: high, promised: high, accepted: None }),
+        Message::Reply(Reply::NotHeld { ballot: high, promised: high }),
+    ]
+}
+
+#[test]
+fn a_counter_beyond_the_bound_is_refused_and_changes_nothing() {
+    let mut cell = bounded(3);
+    cell.held_by(1, 1);
+    cell.acquire(1, 2, Duration::from_secs(60));
+    cell.letters.clear();
+    let mut refused = 0;
+    for counter in [BOUND + 1, Ballot::COUNTER_LIMIT + 1, Ballot::COUNTER_MAX] {
+        for message in carriers(counter, 2) {
+            let before = (cell.state(1), cell.letters.len(), cell.events.len());
+            let why = Err(Refusal::BallotExhausting);
+            assert_eq!(cell.tell(1, 2, message), why, "{message:?}");
+            let after = (cell.state(1), cell.letters.len(), cell.events.len());
+            assert_eq!(after, before, "{message:?}");
+            refused += 1;
+        }
+        let before = cell.state(1);
+        let why = Err(Refusal::BallotExhausting);
+        assert_eq!(cell.shard(1).observe_counter(counter), why);
+        assert_eq!(cell.state(1), before);
+        refused += 1;
+    }
+    assert_eq!(cell.shard(1).observe_counter(u64::MAX), Err(Refusal::BallotExhausting));
+    assert_eq!(cell.shard(1).dropped(Refusal::BallotExhausting), refused + 1);
+}
+
+#[test]
+fn a_counter_at_the_bound_is_learnt_and_ballots_wait_for_the_bound_to_move() {
+    let mut cell = bounded(3);
+    assert_eq!(cell.shard(1).ballot_problem(), None);
+    assert_eq!(cell.shard(1).observe_counter(BOUND), Ok(()));
+    assert_eq!(cell.shard(1).counter(), BOUND);
+    assert_eq!(cell.shard(1).ballot_problem(), Some(BallotProblem::AtBound));
+    cell.acquire(1, 1, Duration::ZERO);
+    assert_eq!(cell.sent, 0, "an honest node says nothing that its peers must refuse");
+    cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND + SECOND));
+    assert_eq!(cell.shard(1).ballot_problem(), None);
+    cell.run(Duration::from_secs(1));
+    assert!(cell.granted(1).is_some());
+}
+
+#[test]
+fn a_fence_that_nobody_can_have_is_released_and_alarms_nobody() {
+    let mut cell = bounded(3);
+    cell.release(1, 1, tenure(Ballot::COUNTER_LIMIT + 1, 2));
+    cell.settle();
+    assert!(matches!(cell.answers(1)[..], [Event::Released { held: false, confirmed: true, .. }]));
+    for id in 1..=3 {
+        assert_eq!(cell.shard(id).dropped(Refusal::BallotExhausting), 0);
+        assert_eq!(cell.shard(id).counter(), 0);
+    }
+}
+
+#[test]
+fn a_shard_that_was_told_no_bound_keeps_half_of_the_space() {
+    let mut cell = TestCell::new(3, 0);
+    for _ in 0..100 {
+        for counter in [Ballot::COUNTER_LIMIT, cell.shard(1).counter_bound()] {
+            for message in carriers(counter, 2) {
+                let _refused_or_not = cell.tell(1, 2, message);
+            }
+        }
+    }
+    assert!(cell.shard(1).counter() <= Ballot::COUNTER_LIMIT / 2);
+}
+
+#[test]
+fn a_bound_beyond_the_limit_is_the_limit() {
+    let mut cell = TestCell::new(1, 0);
+    cell.shard(1).set_counter_bound(u64::MAX);
+    assert_eq!(cell.shard(1).counter_bound(), Ballot::COUNTER_LIMIT);
+}
+
+#[test]
+fn a_counter_at_its_end_issues_nothing_more_and_says_so() {
+    let start = Start::NewCell { counter: Ballot::COUNTER_LIMIT, disk: false };
+    let mut cell = TestCell::started(3, 0, |_| {}, start);
+    cell.acquire(1, 1, Duration::ZERO);
+    cell.renew(1, 2, tenure(1, 1), TTL);
+    for _ in 0..30 {
+        cell.pass(Duration::from_millis(100));
+    }
+    assert_eq!(cell.sent, 0);
+    assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]));
+    assert!(matches!(cell.answers(2)[..], [Event::NoQuorum { .. }]));
+    assert_eq!(cell.shard(1).counter(), Ballot::COUNTER_LIMIT);
+    assert_eq!(cell.shard(1).ballot_problem(), Some(BallotProblem::Exhausted));
+}
+
+/// What a hostile proposer or member says: which counter, in which of the messages that carry one.
+fn hostile() -> impl Strategy<Value = (u16, u16, usize, u64)> {
+    let counter = prop_oneof![
+        0..=Ballot::COUNTER_MAX,
+        BOUND - 3..=BOUND + 3,
+        Ballot::COUNTER_LIMIT - 3..=Ballot::COUNTER_LIMIT + 3,
+        0..10_u64,
+    ];
+    (1..=3_u16, 1..=4_u16, 0..9_usize, counter)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_sequence_of_messages_ends_a_cell(said in vec(hostile(), 1..60)) {
+        let mut cell = bounded(3);
+        for (to, from, kind, counter) in said {
+            let outcome = match kind {
+                7 => cell.shard(to).observe_counter(counter),
+                8 => cell.tell(to, from, Message::Request(release(tenure(counter.max(1), from)))),
+                kind => cell.tell(to, from, carriers(counter, from)[kind]),
+            };
+            if kind < 8 && counter > BOUND && (kind < 5 || from < 4) {
+                prop_assert_eq!(outcome, Err(Refusal::BallotExhausting));
+            }
+            // What honest nodes answer, and what their peers learn from it.
+            cell.settle();
+            for id in 1..=4 {
+                prop_assert!(cell.shard(id).counter() <= BOUND);
+            }
+        }
+        // Whatever was stored by the liar runs out, and a second later the cell grants.
+        cell.pass(Duration::from_secs(61));
+        cell.settle();
+        cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND + SECOND));
+        for (id, token) in [(1, 100), (2, 101), (3, 102)] {
+            cell.acquire(id, token, Duration::ZERO);
+            cell.run(Duration::from_secs(2));
+            let granted = cell.granted(token);
+            prop_assert!(granted.is_some(), "node {} is not granted anything", id);
+            cell.release(id, token + 10, granted.expect("checked"));
+            cell.settle();
+        }
+    }
+}
