@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use paxoslease_clock::Clock;
+use paxoslease_clock::{Clock, wait_for};
 use paxoslease_core::Instant;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -238,7 +238,7 @@ impl Line {
 
 async fn sleep(span: Option<Duration>) {
     match span {
-        Some(span) => tokio::time::sleep(span).await,
+        Some(span) => tokio::time::sleep(wait_for(span)).await,
         None => std::future::pending().await,
     }
 }

@@ -258,7 +258,7 @@ impl fmt::Display for Belief {
     }
 }
 
-/// The node's own clock: it goes on while the machine sleeps, where there is such a one.
+/// A clock that all processes of this machine share, to compare what they print.
 fn now() -> u64 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let clock = ClockId::Boottime;

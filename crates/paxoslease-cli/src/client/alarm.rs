@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
-use paxoslease_clock::{Clock, machine_span};
+use paxoslease_clock::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{self, Errno};
 #[cfg(target_os = "linux")]
@@ -25,8 +25,8 @@ fn timespec(span: Duration) -> Timespec {
     Timespec { tv_sec, tv_nsec: span.subsec_nanos().into() }
 }
 
-/// Waits until one of `files` can be read, `at` has come, or something interrupts. Says which
-/// can be read.
+/// Waits until one of `files` can be read, `at` has come or comes soon, or something interrupts.
+/// Says which can be read; the caller looks at the clock and waits again.
 pub(crate) fn wait_until(files: &[BorrowedFd<'_>], at: Option<Duration>) -> io::Result<Vec<bool>> {
     let timer = at.map(Timer::at).transpose()?;
     let watched = files.iter().copied().chain(timer.as_ref().and_then(Timer::file));
@@ -52,7 +52,7 @@ pub(crate) async fn moment(at: Duration) {
     }
 }
 
-/// Becomes readable at an instant, also if the machine slept through it.
+/// Becomes readable at an instant or before, also if the machine slept through it.
 #[cfg(target_os = "linux")]
 struct Timer(OwnedFd);
 
@@ -61,7 +61,7 @@ impl Timer {
     fn at(at: Duration) -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
         // All zeros would never ring.
-        let at = timespec(machine_span(at).max(Duration::from_nanos(1)));
+        let at = timespec(paxoslease_clock::timer_for(at).max(Duration::from_nanos(1)));
         let times = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: at };
         timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &times)?;
         Ok(Self(timer))
@@ -83,7 +83,8 @@ struct Timer(Duration);
 #[cfg(not(target_os = "linux"))]
 impl Timer {
     fn at(at: Duration) -> io::Result<Self> {
-        Ok(Self(machine_span(at.saturating_sub(since_boot())).min(Duration::from_secs(1))))
+        let left = paxoslease_clock::wait_for(at.saturating_sub(since_boot()));
+        Ok(Self(left.min(Duration::from_secs(1))))
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {
