@@ -141,7 +141,7 @@ fn check_file(file: &[u8]) {
     }
     if let Ok(leases) = SnapshotReader::new(NODE, file) {
         let mut out = Vec::new();
-        let mut writer = SnapshotWriter::begin(NODE, &mut out);
+        let mut writer = SnapshotWriter::begin(NODE, leases.ballot_ceiling(), &mut out);
         leases.for_each(|lease| writer.push(&lease, &mut out));
         writer.finish(&mut out);
         assert_eq!(out, file);

@@ -244,9 +244,10 @@ impl Process for Node {
 
     fn stop(self, now: Instant, disk: Option<&mut Disk>) {
         let Some(disk) = disk else { return };
+        let ballot_ceiling = self.shard.record().ballot_ceiling;
         let Some(snapshot) = self.shard.stop(now) else { return };
         let mut bytes = Vec::new();
-        let mut writer = SnapshotWriter::begin(self.node, &mut bytes);
+        let mut writer = SnapshotWriter::begin(self.node, ballot_ceiling, &mut bytes);
         for lease in snapshot.leases() {
             writer.push(&lease, &mut bytes);
         }

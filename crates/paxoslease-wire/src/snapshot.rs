@@ -2,7 +2,9 @@
 //!
 //! A snapshot counts whole or not at all: an acceptor that came up without one of its leases would
 //! let go of it early (invariant 4). So reading checks everything before it gives anything away.
-//! That it is used once, and never written in quarantine, is left to who has the disk.
+//! It names the ballot ceiling of the run that wrote it, and every start raises that ceiling. So a
+//! snapshot that reappears after a start is known by its number. Comparing that, and never writing
+//! a snapshot in quarantine, is left to who has the disk.
 
 use alloc::vec::Vec;
 
@@ -15,6 +17,7 @@ use crate::message::{name, put_seen, seen};
 use crate::record::{checked_body, preamble};
 
 const MAGIC: [u8; 4] = *b"PLsn";
+const CEILING_LEN: usize = 8;
 const COUNT_LEN: usize = 8;
 
 /// Turns leases into the bytes of a snapshot, one by one. Between calls the caller may write out
@@ -26,11 +29,14 @@ pub struct SnapshotWriter {
 }
 
 impl SnapshotWriter {
-    /// Begins a node's snapshot.
+    /// Begins a node's snapshot, at the end of a run whose record has this ballot ceiling.
     #[must_use]
-    pub fn begin(node: NodeId, out: &mut Vec<u8>) -> Self {
+    pub fn begin(node: NodeId, ballot_ceiling: u64, out: &mut Vec<u8>) -> Self {
         let mut writer = Self { crc: Crc::new(), count: 0 };
-        writer.append(out, |out| out.extend_from_slice(&preamble(MAGIC, node)));
+        writer.append(out, |out| {
+            out.extend_from_slice(&preamble(MAGIC, node));
+            put_u64(out, ballot_ceiling);
+        });
         writer
     }
 
@@ -61,6 +67,7 @@ impl SnapshotWriter {
 /// The leases of a snapshot that was found to be whole, in the order they were written.
 #[derive(Clone, Debug)]
 pub struct SnapshotReader<'a> {
+    ballot_ceiling: u64,
     leases: Cursor<'a>,
 }
 
@@ -73,6 +80,7 @@ impl<'a> SnapshotReader<'a> {
     pub fn new(node: NodeId, bytes: &'a [u8]) -> Result<Self, StableError> {
         let body = checked_body(MAGIC, node, bytes)?;
         let truncated = StableError::Truncated { len: bytes.len() };
+        let (ceiling, body) = body.split_first_chunk::<CEILING_LEN>().ok_or(truncated)?;
         let (leases, count) = body.split_last_chunk::<COUNT_LEN>().ok_or(truncated)?;
         let stored = u64::from_le_bytes(*count);
         let mut cursor = Cursor(leases);
@@ -84,7 +92,14 @@ impl<'a> SnapshotReader<'a> {
         if stored != found {
             return Err(StableError::LeaseCount { stored, found });
         }
-        Ok(Self { leases: Cursor(leases) })
+        let ballot_ceiling = u64::from_le_bytes(*ceiling);
+        Ok(Self { ballot_ceiling, leases: Cursor(leases) })
+    }
+
+    /// The ballot ceiling in the record of the run that wrote it.
+    #[must_use]
+    pub const fn ballot_ceiling(&self) -> u64 {
+        self.ballot_ceiling
     }
 }
 

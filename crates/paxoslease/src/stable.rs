@@ -72,8 +72,22 @@ impl Folder {
             Err(Lost { .. } | Corrupt { .. } | OtherNode { .. }) if wishes.reset => Loaded::Fresh,
             loaded => loaded?,
         };
-        let snapshot = self.take_snapshot()?;
+        let snapshot = self.take_snapshot(loaded)?;
+        let loaded = self.raise(loaded)?;
         Ok(Startup::decide(Some(loaded), snapshot, wishes))
+    }
+
+    /// R4: makes a higher ballot ceiling durable before the node votes, so that no two runs have
+    /// the same one, and the snapshot of an earlier run is known by its ceiling if it reappears.
+    fn raise(&mut self, loaded: Loaded) -> Result<Loaded, StableError> {
+        let Loaded::Record(mut record) = loaded else { return Ok(loaded) };
+        record.ballot_ceiling = record.ballot_ceiling.saturating_add(1);
+        let path = self.disk.path(DataFile::Record);
+        self.write_record(record).map_err(|source| {
+            let doing = "make sure that no snapshot is used twice by writing";
+            StableError::Io { doing, path, source }
+        })?;
+        Ok(Loaded::Record(record))
     }
 
     /// What is known of the past. Refuses what is lost or damaged (R6).
@@ -97,10 +111,10 @@ impl Folder {
         }
     }
 
-    /// R4: the snapshot of a clean stop, once it is durably gone from the disk. One that cannot be
-    /// used is gone as well, and is none: the start is then one after a crash, which is always
-    /// safe and costs a quarantine.
-    pub(crate) fn take_snapshot(&mut self) -> Result<Option<Vec<u8>>, StableError> {
+    /// R4: the snapshot of the last run, if it stopped cleanly, once it is durably gone from the
+    /// disk. One that cannot be used is removed as well: the start is then one after a crash, which
+    /// is always safe and costs a quarantine.
+    fn take_snapshot(&mut self, loaded: Loaded) -> Result<Option<Vec<u8>>, StableError> {
         let path = self.disk.path(DataFile::Snapshot);
         let read = self.disk.read(DataFile::Snapshot);
         // Also when none was found: an earlier removal may not have been made durable.
@@ -111,13 +125,20 @@ impl Folder {
         let why: Box<dyn std::error::Error> = match read {
             Ok(None) => return Ok(None),
             Ok(Some(bytes)) => match SnapshotReader::new(self.node, &bytes) {
-                Ok(_) => return Ok(Some(bytes)),
+                Ok(snapshot) => match loaded {
+                    Loaded::Record(record)
+                        if record.ballot_ceiling == snapshot.ballot_ceiling() =>
+                    {
+                        return Ok(Some(bytes));
+                    }
+                    _ => "it is of an earlier run; was it restored from a backup?".into(),
+                },
                 Err(error) => error.into(),
             },
             Err(error) => error.into(),
         };
         let path = path.display();
-        tracing::warn!(%path, %why, "the snapshot of the last stop is unusable and was removed");
+        tracing::warn!(%path, %why, "the snapshot cannot be used and was removed");
         Ok(None)
     }
 
@@ -140,10 +161,13 @@ impl Folder {
         let Some(shards) = shards.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
             return Ok(false);
         };
+        let Ok(Loaded::Record(Record { ballot_ceiling, .. })) = self.load() else {
+            return Ok(false);
+        };
         let node = self.node;
         self.disk.replace(DataFile::Snapshot, &mut |file| {
             let mut chunk = Vec::with_capacity(2 * CHUNK_LEN);
-            let mut writer = SnapshotWriter::begin(node, &mut chunk);
+            let mut writer = SnapshotWriter::begin(node, ballot_ceiling, &mut chunk);
             for lease in shards.iter().flat_map(|shard| shard.leases()) {
                 writer.push(&lease, &mut chunk);
                 if chunk.len() >= CHUNK_LEN {

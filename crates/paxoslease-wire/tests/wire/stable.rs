@@ -21,9 +21,16 @@ fn lease(parts: &Parts) -> SnapshotLease<'_> {
     }
 }
 
+/// What the record says when the snapshot is written.
+const CEILING: u64 = 77 << 40;
+
 fn snapshot(leases: &[SnapshotLease<'_>]) -> Vec<u8> {
+    snapshot_of(CEILING, leases)
+}
+
+fn snapshot_of(ballot_ceiling: u64, leases: &[SnapshotLease<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut writer = SnapshotWriter::begin(node(2), &mut out);
+    let mut writer = SnapshotWriter::begin(node(2), ballot_ceiling, &mut out);
     for lease in leases {
         writer.push(lease, &mut out);
     }
@@ -56,6 +63,7 @@ fn the_bytes_of_a_snapshot_are_these() {
     let bytes = snapshot(&[lease(&parts)]);
     let expected = [
         b"PLsn\x01\x02\0".as_slice(),
+        &CEILING.to_le_bytes(),
         &parts.fence.to_le_bytes(),
         b"\x10\x27\0\0\x01c\x02ab",
         b"\x01\0\0\0\0\0\0\0",
@@ -132,11 +140,11 @@ fn each_thing_wrong_with_a_snapshot_is_named() {
         bytes[at..at + with.len()].copy_from_slice(with);
         error_of(bytes)
     };
-    assert_eq!(spoil(7, &[0; 8]), E::Lease(DecodeError::Tenure(0)));
-    assert_eq!(spoil(15, &[0; 4]), E::Lease(DecodeError::RemainingZero));
+    assert_eq!(spoil(15, &[0; 8]), E::Lease(DecodeError::Tenure(0)));
+    assert_eq!(spoil(23, &[0; 4]), E::Lease(DecodeError::RemainingZero));
     assert_eq!(spoil(bytes.len() - 12, &[2]), E::LeaseCount { stored: 2, found: 1 });
     let mut cut = bytes.clone();
-    cut.remove(20);
+    cut.remove(28);
     assert_eq!(error_of(cut), E::Lease(DecodeError::Truncated { field: "name" }));
     let headless = bytes[..15].to_vec();
     assert_eq!(error_of(headless), E::Truncated { len: 15 });
@@ -163,7 +171,7 @@ proptest! {
     ) {
         let leases: Vec<SnapshotLease<'_>> = all.iter().map(lease).collect();
         let (mut file, mut out) = (Vec::new(), Vec::new());
-        let mut writer = SnapshotWriter::begin(node(2), &mut out);
+        let mut writer = SnapshotWriter::begin(node(2), CEILING, &mut out);
         for (index, lease) in leases.iter().enumerate() {
             writer.push(lease, &mut out);
             if index % flush_every == 0 {
@@ -174,6 +182,7 @@ proptest! {
         file.append(&mut out);
         prop_assert_eq!(&file, &snapshot(&leases));
         let reader = SnapshotReader::new(node(2), &file).expect("whole");
+        prop_assert_eq!(reader.ballot_ceiling(), CEILING);
         prop_assert_eq!(reader.collect::<Vec<_>>(), leases);
     }
 
@@ -184,8 +193,9 @@ proptest! {
             let file = resealed(file);
             let _refused = decode_record(node(2), &file);
             if let Ok(reader) = SnapshotReader::new(node(2), &file) {
+                let ballot_ceiling = reader.ballot_ceiling();
                 let leases: Vec<_> = reader.collect();
-                prop_assert_eq!(snapshot(&leases), file);
+                prop_assert_eq!(snapshot_of(ballot_ceiling, &leases), file);
             }
         }
     }

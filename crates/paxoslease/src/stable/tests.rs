@@ -113,7 +113,7 @@ fn a_record_that_is_gone_is_refused_and_a_reset_waits_for_max_lease() {
     assert_eq!(on(&disk).start(reset).expect("starts"), anew);
     assert!(on(&disk).start(PLAIN).is_err(), "and still is, until a record was written");
     on(&disk).write_record(record(6, 100)).expect("room");
-    assert_eq!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(record(6, 100)));
+    assert_eq!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(record(7, 100)));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_reset_keeps_counting_what_is_still_legible() {
     let disk = MemoryDisk::default();
     on(&disk).write_record(record(PLAIN.counter + 9, 90_000)).expect("room");
     let start = on(&disk).start(Wishes { reset: true, ..PLAIN }).expect("starts");
-    let (counter, longest) = (PLAIN.counter + 9, ttl(90_000));
+    let (counter, longest) = (PLAIN.counter + 10, ttl(90_000));
     assert_eq!(start, Startup::NoRecord { counter, longest, disk: true, reset: true });
 }
 
@@ -222,8 +222,51 @@ fn a_snapshot_that_is_corrupt_or_anothers_is_removed_and_counts_as_none() {
         assert!(matches!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(_)), "byte {at}");
         assert_eq!(disk.read(DataFile::Snapshot).expect("reads"), None, "byte {at}");
     }
+    let others = MemoryDisk::default();
+    others.tamper(DataFile::Snapshot, Some(bytes));
+    let mut folder = Folder::on(others.clone(), node(2));
+    folder.write_record(record(5, 100)).expect("room");
+    assert!(matches!(folder.start(PLAIN).expect("starts"), Startup::Crash(_)));
+    assert_eq!(others.read(DataFile::Snapshot).expect("reads"), None);
+}
+
+/// A backup, or a removal that was not durable after all.
+#[test]
+fn a_snapshot_that_reappears_is_not_used_again_whatever_was_done_between() {
+    let disk = MemoryDisk::default();
+    let stopped = holding(&disk, &["a"]).stop(Instant::ZERO);
+    on(&disk).write_snapshot(&[stopped]).expect("room");
+    let bytes = disk.read(DataFile::Snapshot).expect("reads").expect("is there");
+    let start = on(&disk).start(PLAIN).expect("starts");
+    assert!(matches!(start, Startup::Snapshot(..)), "{start:?}");
+    // The process votes a little, and dies before it has written anything.
+    for _ in 0..3 {
+        disk.tamper(DataFile::Snapshot, Some(bytes.clone()));
+        let start = on(&disk).start(PLAIN).expect("starts");
+        assert!(matches!(start, Startup::Crash(_)), "{start:?}");
+        assert_eq!(disk.read(DataFile::Snapshot).expect("reads"), None);
+    }
+    // It runs, and stops cleanly.
+    let mut folder = on(&disk);
+    let start = folder.start(PLAIN).expect("starts");
+    let shard = start.shard(config(), Instant::ZERO, |_| true);
+    let over_at = Instant::ZERO.after(Duration::from_secs(70));
+    assert!(folder.write_snapshot(&[shard.stop(over_at)]).expect("room"));
+    let newer = disk.read(DataFile::Snapshot).expect("reads").expect("is there");
     disk.tamper(DataFile::Snapshot, Some(bytes));
-    assert_eq!(Folder::on(disk, node(2)).take_snapshot().expect("removed"), None);
+    assert!(matches!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(_)));
+    disk.tamper(DataFile::Snapshot, Some(newer));
+    assert!(matches!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(_)));
+}
+
+#[test]
+fn a_start_that_cannot_raise_the_ceiling_is_refused() {
+    let disk = MemoryDisk::default();
+    let stopped = holding(&disk, &["a"]).stop(Instant::ZERO);
+    on(&disk).write_snapshot(&[stopped]).expect("room");
+    assert!(matches!(on(&disk).start(PLAIN).expect("starts"), Startup::Snapshot(..)));
+    disk.set_full(true);
+    assert!(matches!(on(&disk).start(PLAIN), Err(StableError::Io { .. })));
 }
 
 #[test]
@@ -245,7 +288,7 @@ fn a_full_disk_keeps_the_record_it_has() {
     let stopped = Some(holding(&MemoryDisk::default(), &["a"]).stop(Instant::ZERO)).flatten();
     assert!(on(&disk).write_snapshot(&[stopped]).is_err());
     disk.set_full(false);
-    assert_eq!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(record(5, 100)));
+    assert_eq!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(record(6, 100)));
 }
 
 #[test]

@@ -51,10 +51,16 @@ fn a_record_and_a_snapshot_come_back_after_the_folder_was_closed() {
     folder.write_record(record(6, 100)).expect("room");
     let stopped = holding(&MemoryDisk::default(), &["a"]).stop(Instant::ZERO);
     folder.write_snapshot(&[stopped]).expect("room");
+    let kept = fs::read(place.file("snapshot")).expect("is there");
     let start = place.open().expect("opens").start(PLAIN).expect("starts");
     assert_eq!(held(&start.shard(config(), Instant::ZERO, |_| true)), ["a"]);
     let again = place.open().expect("opens").start(PLAIN).expect("starts");
-    assert_eq!(again, Startup::Crash(record(6, 100)));
+    assert_eq!(again, Startup::Crash(record(8, 100)));
+    // Somebody brings it back from a backup.
+    fs::write(place.file("snapshot"), kept).expect("room");
+    let again = place.open().expect("opens").start(PLAIN).expect("starts");
+    assert_eq!(again, Startup::Crash(record(9, 100)));
+    assert!(!place.file("snapshot").exists());
     for name in ["record", "lock"] {
         let mode = fs::metadata(place.file(name)).expect("is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
@@ -104,7 +110,7 @@ fn what_an_interrupted_write_left_is_removed_and_never_read() {
         fs::write(place.file(name), "half").expect("writes");
     }
     let mut folder = place.open().expect("opens");
-    assert_eq!(folder.start(PLAIN).expect("starts"), Startup::Crash(record(5, 100)));
+    assert_eq!(folder.start(PLAIN).expect("starts"), Startup::Crash(record(6, 100)));
     let mut names: Vec<_> = fs::read_dir(&place.0)
         .expect("reads")
         .map(|entry| entry.expect("reads").file_name())
@@ -136,7 +142,7 @@ fn an_unreadable_snapshot_makes_a_crash_start() {
     place.open().expect("opens").write_record(record(5, 100)).expect("room");
     fs::write(place.file("snapshot"), "not a snapshot").expect("writes");
     let start = place.open().expect("opens").start(PLAIN).expect("starts");
-    assert_eq!(start, Startup::Crash(record(5, 100)));
+    assert_eq!(start, Startup::Crash(record(6, 100)));
     assert!(!place.file("snapshot").exists());
 }
 
