@@ -66,7 +66,8 @@ pub struct Hello<'a> {
     pub cell: Cell,
     /// Who it is.
     pub node: NodeId,
-    /// A random number of this start of the node, so that peers drop traffic of older ones (R5).
+    /// Numbers the starts of a node: the ballot counter it began with, which grows from start to
+    /// start, so that peers drop traffic of older ones (R5).
     pub boot: u64,
     /// Which of its shards speaks.
     pub shard: ShardId,

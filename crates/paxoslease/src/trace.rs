@@ -17,12 +17,7 @@ const FOLDER: &str = "PAXOSLEASE_TRACE_DIR";
 ///
 /// # Panics
 /// When the trace cannot be begun: a test that asks for one must not go without.
-pub(crate) fn begin(
-    core: Core,
-    startup: &Startup,
-    (index, boot): (u16, u64),
-    now: Instant,
-) -> Shard {
+pub(crate) fn begin(core: Core, startup: &Startup, index: u16, now: Instant) -> Shard {
     let beginning = match *startup {
         Startup::NewCell { counter, disk } => Start::NewCell { counter, disk }.into(),
         Startup::Crash(record) => Start::Crash(record).into(),
@@ -34,6 +29,7 @@ pub(crate) fn begin(
     let sink = match std::env::var_os(FOLDER) {
         None => Sink::none(),
         Some(folder) => {
+            let boot = startup.counter();
             let name = format!("{}-{boot:016x}-{index}.jsonl", core.config().node);
             let path = PathBuf::from(folder).join(name);
             let file = File::create_new(&path)

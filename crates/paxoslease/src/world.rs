@@ -155,7 +155,7 @@ impl World {
     pub(crate) fn start(&mut self, host: usize) -> Result<Node, StableError> {
         assert!(!self.is_running(host), "it runs already");
         let wall_counter = wall_counter_at(EPOCH_MILLIS + self.now / 1_000_000);
-        let run = Run { boot: self.dice.bits(), seed: self.dice.bits(), wall_counter };
+        let run = Run { seed: self.dice.bits(), wall_counter };
         let state = &mut self.hosts[host];
         let mut settings = state.config.settings().expect("checked before");
         settings.rules = state.rules;

@@ -128,7 +128,7 @@ impl Running {
                 (clients.map(ready_to_accept).transpose()?, Some(front), recorder)
             }
         };
-        let run = Run { boot: random()?, seed: random()?, wall_counter: wishes.counter };
+        let seed = random()?;
         let count = usize::from(settings.shards.get());
         let event_queue = || refused("an event queue");
         let polls: Vec<Poll> =
@@ -159,7 +159,7 @@ impl Running {
             startup: &startup,
             clock: &clock,
             tls: tls.clone(),
-            run,
+            run: Run { seed, wall_counter: wishes.counter },
             mailboxes: &mailboxes,
             writer: writer.as_ref(),
             board: &board,
@@ -262,8 +262,6 @@ impl Drop for Running {
 /// What tells one run of a node from another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
-    /// For the greeting.
-    pub(crate) boot: u64,
     /// Of every random delay.
     pub(crate) seed: u64,
     /// R5: the wall clock at the start.
@@ -335,16 +333,16 @@ pub(crate) fn make_driver(
     let count = settings.shards.get();
     let shard_id = ShardId::new(index, count).expect("one of them");
     let now = clock.now();
-    let Run { boot, seed, wall_counter } = run;
+    let Run { seed, wall_counter } = run;
     let core_config = settings.core_config(seed, index);
     let shard = startup.shard(core_config, now, |name| ShardId::of(name, count) == shard_id);
     #[cfg(feature = "trace")]
-    let shard = crate::trace::begin(shard, startup, (index, boot), now);
+    let shard = crate::trace::begin(shard, startup, index, now);
     let identity = Identity {
         cell_name: settings.cell_name().as_str().to_owned(),
         cell: settings.cell,
         node: settings.node,
-        boot,
+        boot: startup.counter(),
         shard: shard_id,
     };
     let manners = Manners {

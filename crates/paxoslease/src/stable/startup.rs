@@ -77,6 +77,16 @@ impl Startup {
         }
     }
 
+    /// Ballots begin above this. It grows with every start: a start on a folder raises the recorded
+    /// ceiling first, and one without goes by the wall clock (R5). So it numbers the boots of a
+    /// node.
+    pub(crate) const fn counter(&self) -> u64 {
+        match *self {
+            Self::NewCell { counter, .. } | Self::NoRecord { counter, .. } => counter,
+            Self::Crash(record) | Self::Snapshot(record, _) => record.ballot_ceiling,
+        }
+    }
+
     /// The record every shard begins with; `None` without a folder, where nothing is recorded.
     pub(crate) fn record(&self) -> Option<Record> {
         match *self {

@@ -260,6 +260,18 @@ fn a_snapshot_that_reappears_is_not_used_again_whatever_was_done_between() {
 }
 
 #[test]
+fn every_start_has_a_higher_counter_than_the_one_before() {
+    let disk = MemoryDisk::default();
+    drop(holding(&disk, &["a"]));
+    let mut last = 0;
+    for _ in 0..5 {
+        let counter = on(&disk).start(PLAIN).expect("starts").counter();
+        assert!(counter > last);
+        last = counter;
+    }
+}
+
+#[test]
 fn a_start_that_cannot_raise_the_ceiling_is_refused() {
     let disk = MemoryDisk::default();
     let stopped = holding(&disk, &["a"]).stop(Instant::ZERO);

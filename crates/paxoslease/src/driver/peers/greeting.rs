@@ -103,7 +103,7 @@ impl Peers {
         // Whoever cannot prove who it is says nothing about that node, whatever it says.
         let is_itself = sockets.is_node(conn, hello.node);
         let admitted = if is_itself {
-            self.admit(conn, hello)
+            self.admit(now, conn, hello)
         } else {
             Err(format!(
                 "its certificate is not for {}",
@@ -144,7 +144,7 @@ impl Peers {
     }
 
     /// Whether the greeting of a node that is who it says will do; the peer's place.
-    fn admit(&mut self, conn: ConnId, hello: &Hello<'_>) -> Result<usize, String> {
+    fn admit(&mut self, now: Instant, conn: ConnId, hello: &Hello<'_>) -> Result<usize, String> {
         hello.check(&self.identity.hello()).map_err(|refused| refused.to_string())?;
         if let Who::Peer(place) = self.who(conn)
             && self.list[place].node != hello.node
@@ -156,7 +156,9 @@ impl Peers {
             Some(place) => place,
             None => self.welcome_proposer(hello.node)?,
         };
-        if self.list[place].is_boot_over(hello.boot) {
+        // As long as a node without a record keeps silent.
+        let memory = self.identity.cell.max_lease().as_duration();
+        if self.list[place].is_boot_over(now, hello.boot, memory) {
             return Err(format!(
                 "node {} has been started anew since; if it was not, two processes use its id",
                 hello.node
@@ -330,6 +332,42 @@ mod tests {
         assert_eq!(problem(&peers, 1), None);
         let later = Instant::ZERO.after(COMPLAINT_PAUSE);
         assert_eq!(lines_about(&mut peers, 2, true, later), 1, "it has changed");
+    }
+
+    /// A process of node 2 greets; what becomes of that.
+    fn greets(peers: &mut Peers, now: Instant, conn: usize, boot: u64) -> Greeted {
+        let (door, conn) = (&mut Door { is_proven: true }, ConnId(conn));
+        let mut hello = Vec::new();
+        Identity { boot, ..identity(2, "ours") }.hello().encode(&mut hello);
+        peers.accepted(door, now, conn);
+        peers.greeted(door, now, conn, &hello, &mut Counters::new())
+    }
+
+    #[test]
+    fn a_late_greeting_of_a_dead_process_does_not_lock_its_successor_out() {
+        let (mut peers, now) = (third(), Instant::ZERO.after(Duration::from_secs(1)));
+        assert_eq!(greets(&mut peers, now, 1, 200), Greeted::Up);
+        assert_eq!(greets(&mut peers, now, 2, 100), Greeted::Closed, "it was retransmitted");
+        assert_eq!(peers.speaker(ConnId(1)), Some(node(2)), "the live one is still heard");
+        assert_eq!(greets(&mut peers, now, 3, 200), Greeted::Up, "and may connect anew");
+        peers.closed(now, ConnId(3), "the network");
+        assert_eq!(greets(&mut peers, now, 4, 100), Greeted::Closed);
+        assert_eq!(greets(&mut peers, now, 5, 200), Greeted::Up);
+        assert_eq!(greets(&mut peers, now, 6, 300), Greeted::Up, "and so may its successor");
+        assert_eq!(greets(&mut peers, now, 7, 200), Greeted::Closed);
+    }
+
+    #[test]
+    fn a_node_whose_boots_went_back_is_let_in_once_the_later_one_is_long_gone() {
+        let (mut peers, now) = (third(), Instant::ZERO.after(Duration::from_secs(1)));
+        assert_eq!(greets(&mut peers, now, 1, 200), Greeted::Up);
+        peers.closed(now, ConnId(1), "its disk is lost");
+        let memory = peers.identity.cell.max_lease().as_duration();
+        let just_before = now.after(memory - Duration::from_nanos(1));
+        assert_eq!(greets(&mut peers, just_before, 2, 100), Greeted::Closed);
+        assert_eq!(greets(&mut peers, now.after(memory), 3, 100), Greeted::Up);
+        let later = now.after(memory * 2);
+        assert_eq!(greets(&mut peers, later, 4, 200), Greeted::Up, "a later one always may");
     }
 
     #[test]

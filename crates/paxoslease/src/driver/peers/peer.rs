@@ -1,6 +1,5 @@
 //! One peer: its connection's state and what is to be sent over it.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use paxoslease_core::{Instant, NodeId, Rng};
@@ -9,9 +8,6 @@ use paxoslease_wire::{Farewell, FrameWriter, Heartbeat};
 use super::super::sockets::{ConnId, Sockets};
 use super::{Manners, REDIAL_MAX, REDIAL_MIN};
 use crate::status::PeerStatus;
-
-/// How many boots of a node are remembered as over.
-const BOOTS_OVER_MAX: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Link {
@@ -45,10 +41,9 @@ pub(super) struct Peer {
     pub(super) writer: FrameWriter,
     /// Whether it is listed as having something to send.
     pub(super) dirty: bool,
-    /// The boot that spoke last.
-    pub(super) boot: Option<u64>,
-    /// R5: boots that were followed by another. What is left of them is not listened to.
-    boots_over: VecDeque<u64>,
+    /// The boot that spoke last, and when its connection ended.
+    boot: Option<u64>,
+    gone_at: Instant,
     redial_pause: Duration,
     pub(super) rtt: Option<Duration>,
     /// Whether it answers no request, by its own word, and until when; a hint.
@@ -75,7 +70,7 @@ impl Peer {
             writer: FrameWriter::new(own),
             dirty: false,
             boot: None,
-            boots_over: VecDeque::new(),
+            gone_at: Instant::ZERO,
             redial_pause: REDIAL_MIN,
             rtt: None,
             quarantined: false,
@@ -104,20 +99,18 @@ impl Peer {
     }
 
     pub(super) fn up(&mut self, now: Instant, conn: ConnId, boot: u64) {
-        if let Some(old) = self.boot.replace(boot)
-            && old != boot
-        {
-            self.boots_over.push_back(old);
-            if self.boots_over.len() > BOOTS_OVER_MAX {
-                self.boots_over.pop_front();
-            }
-        }
+        self.boot = Some(boot);
         self.link = Link::Up { conn, heard_at: now, pinged_at: Instant::ZERO };
         (self.problem, self.told) = (None, None);
     }
 
-    pub(super) fn is_boot_over(&self, boot: u64) -> bool {
-        self.boots_over.contains(&boot)
+    /// R5: whether a later boot of this node was heard of. Boots grow, in whatever order greetings
+    /// arrive. The later one is forgotten after `memory` without a connection, so that a node whose
+    /// boots went back (it lost its record, and its wall clock is behind) is not locked out for
+    /// good.
+    pub(super) fn is_boot_over(&self, now: Instant, boot: u64, memory: Duration) -> bool {
+        let is_remembered = self.is_up() || now < self.gone_at.after(memory);
+        self.boot.is_some_and(|latest| boot < latest) && is_remembered
     }
 
     /// Forgets the connection and everything meant for it. Says how long to wait before dialling
@@ -127,6 +120,9 @@ impl Peer {
             self.writer.finish(0);
         }
         self.writer.clear();
+        if self.is_up() {
+            self.gone_at = now;
+        }
         self.problem = Some(why.to_owned());
         self.rtt = None;
         (self.quarantined, self.quarantine_until) = (false, Instant::ZERO);
