@@ -90,7 +90,6 @@ struct Common {
     watched: usize,
     tally: Tally,
     scratch: Vec<u8>,
-    started_at: Option<Instant>,
     /// The quarantine, as it was seen in this turn.
     quarantine: (Instant, Duration),
     is_leaving: bool,
@@ -119,7 +118,7 @@ impl Common {
 
     fn info(&self, desk: &Desk<'_>) -> String {
         let (house, status) = (&self.house, desk.status());
-        let uptime = self.started_at.map_or(0, |at| desk.now().since(at).as_secs());
+        let uptime = desk.uptime().as_secs();
         let mut info = String::new();
         // Writing to a string cannot fail.
         let _written = write!(
@@ -184,7 +183,6 @@ impl Sessions {
                 watched: 0,
                 tally: Tally::new(),
                 scratch: Vec::new(),
-                started_at: None,
                 quarantine: (Instant::ZERO, Duration::ZERO),
                 is_leaving: false,
             },
@@ -265,7 +263,6 @@ impl FrontEnd for Sessions {
     fn accepted(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
         let (common, now) = (&mut self.common, desk.now());
         common.tally.touch(now);
-        common.started_at.get_or_insert(now);
         let most = common.house.limits.connections as usize;
         let others = common.house.connections.fetch_add(1, Ordering::Relaxed);
         if common.is_leaving || others >= most {

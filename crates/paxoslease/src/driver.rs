@@ -60,6 +60,7 @@ const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
 pub(crate) struct Driver {
     shard: Shard,
+    started_at: Instant,
     counter_bound: CounterBound,
     /// When the log may tell again of a peer that would use up the ballots.
     alarm_at: Instant,
@@ -110,6 +111,7 @@ impl Driver {
         shard.set_counter_bound(counter_bound.at(now));
         let mut driver = Self {
             shard,
+            started_at: now,
             counter_bound,
             alarm_at: now,
             ballot_problem: None,
@@ -438,6 +440,11 @@ impl Driver {
     /// Whom to wake.
     pub(crate) fn wakers(&mut self) -> impl Iterator<Item = Waker> + '_ {
         self.wakers.drain(..)
+    }
+
+    /// How long this shard has run.
+    pub(crate) fn uptime(&self, now: Instant) -> Duration {
+        now.since(self.started_at)
     }
 
     /// One turn of the loop took this long.

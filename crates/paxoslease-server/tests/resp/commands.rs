@@ -1,6 +1,6 @@
 //! Each command does what it says, in both versions of the protocol.
 
-use crate::support::{Cell, PROTOCOLS, Reply};
+use crate::support::{Cell, Client, PROTOCOLS, Reply};
 
 #[test]
 fn a_lease_is_acquired_renewed_read_and_released_through_any_node() {
@@ -172,6 +172,23 @@ fn what_libraries_ask_of_a_server_is_answered() {
     client.send(&["PING"]);
     assert_eq!(client.expect(), Reply::ok());
     assert!(client.is_closed());
+}
+
+/// What INFO says of how long the node has run.
+fn uptime(client: &mut Client) -> u64 {
+    let Reply::Bulk(info) = client.ask(&["INFO"]) else { panic!("no text") };
+    let line = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+    line.expect("a line").parse().expect("a number")
+}
+
+#[test]
+fn a_node_runs_from_its_start_on_and_not_from_the_first_client_of_a_thread() {
+    let cell = Cell::start();
+    let mut first = cell.client(0);
+    while uptime(&mut first) == 0 {}
+    // The other thread gets every other client, and had none so far.
+    let mut others = [cell.client(0), cell.client(0)];
+    assert!(others.iter_mut().all(|client| uptime(client) > 0));
 }
 
 #[test]

@@ -100,6 +100,12 @@ impl Desk<'_> {
         self.driver.node_status(self.now)
     }
 
+    /// How long this node has run.
+    #[must_use]
+    pub fn uptime(&self) -> Duration {
+        self.driver.uptime(self.now)
+    }
+
     /// Sends as much as there is room for, and says how much that was. For the rest there will be
     /// a [`super::FrontEnd::writable`]. A connection found broken is closed by and by.
     pub fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
