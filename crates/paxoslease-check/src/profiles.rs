@@ -272,11 +272,12 @@ pub struct Mutant {
 
 /// The rules whose harm takes so long a schedule that the search needs minutes: scripted in
 /// `tests/comeback.rs`.
-pub const SCRIPTED: [Rule; 4] = [
+pub const SCRIPTED: [Rule; 5] = [
     Rule::RenewRaisesPromised,
     Rule::HealObeysBallot,
     Rule::HealReplacesOnlyLower,
     Rule::HealCarriesRenewalBallot,
+    Rule::RecordlessNodeAsksFirst,
 ];
 
 /// The rules about clock drift: this world has none, the simulator's scripted schedules do.

@@ -157,6 +157,32 @@ fn comes_back(rules: Rules, rival_counter: u64) -> bool {
     script.events.iter().any(|event| matches!(event, Event::Renewed { .. }))
 }
 
+/// Whether a ballot that is held is granted again to a node that lost its memory, and whose wall
+/// clock is not ahead of it.
+fn is_issued_twice(rules: Rules) -> bool {
+    let mut script = Script::new(rules, 0);
+    script.acquire(A);
+    script.deliver("Propose", A, B);
+    let held = script.last_granted().expect("granted");
+    let config = script.shards[0].config().clone();
+    let start = Start::NoRecord { counter: 0, longest: config.cell.max_lease(), disk: false };
+    script.shards[0] = Shard::start(config, script.now, start);
+    (script.letters, script.events) = (Vec::new(), Vec::new());
+    script.acquire(A);
+    if script.letters.is_empty() {
+        return false;
+    }
+    script.deliver("Propose", A, B);
+    script.deliver("Propose", A, C);
+    script.last_granted() == Some(held)
+}
+
+#[test]
+fn a_node_without_a_record_issues_no_ballot_twice_unless_it_asks_nobody() {
+    assert!(!is_issued_twice(Rules::ALL));
+    assert!(is_issued_twice(Rules::without(Rule::RecordlessNodeAsksFirst)));
+}
+
 #[test]
 fn a_tenure_does_not_come_back_after_a_later_one() {
     for rival_counter in [0, 1, 2, 3, 10] {

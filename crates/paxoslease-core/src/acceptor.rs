@@ -12,7 +12,7 @@ use core::time::Duration;
 use crate::outbox::{Body, Sighting};
 use crate::record::Ceilings;
 use crate::register::{Answer, Register};
-use crate::rules::Rule;
+use crate::rules::{Rule, Rules};
 use crate::table::{FORESEEN, Slot, Table};
 use crate::{Ballot, Config, Holder, Instant, Label, Name, NodeId, Request, Tenure, Ttl};
 
@@ -106,6 +106,47 @@ struct Freed {
     at: Instant,
 }
 
+/// How often a node may leave its turn to others before it loses its place: it may be gone.
+const TURNS_MISSED_MAX: u8 = 3;
+
+/// The nodes that want a name.
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Wanted {
+    /// Those that were turned away, in the order of their turns.
+    queue: Vec<Place>,
+    /// The name was freed: these nodes go first.
+    first: Vec<NodeId>,
+    /// Until then.
+    first_until: Instant,
+}
+
+/// A node's place in the queue for a name. All acceptors see the same ballots, so that they agree
+/// on the order even if they turned the nodes away in different orders.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Place {
+    ballot: Ballot,
+    node: NodeId,
+    turns_missed: u8,
+}
+
+impl Wanted {
+    /// Whether other nodes have their turn before this one.
+    fn comes_later(&self, now: Instant, node: NodeId) -> bool {
+        now < self.first_until && !self.first.contains(&node)
+    }
+
+    fn enqueue(&mut self, node: NodeId, ballot: Ballot) {
+        if self.queue.len() < WANTED_MAX && !self.queue.iter().any(|place| place.node == node) {
+            let at = self.queue.partition_point(|place| place.ballot <= ballot);
+            self.queue.insert(at, Place { ballot, node, turns_missed: 0 });
+        }
+    }
+
+    fn enqueue_last(&mut self, node: NodeId) {
+        self.enqueue(node, self.queue.last().map_or(Ballot::ZERO, |last| last.ballot));
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Acceptor {
     table: Table,
@@ -117,7 +158,7 @@ pub(crate) struct Acceptor {
     /// How soon; `None` as long as round trips are not known.
     reclaim_soon: Option<Duration>,
     /// Other nodes that were turned away from a name because of its lease.
-    wanted: BTreeMap<Slot, Vec<NodeId>>,
+    wanted: BTreeMap<Slot, Wanted>,
     sweep_next: u32,
     /// Slots to look at because of names that came and were not released: they expire some time.
     owed: u32,
@@ -206,7 +247,14 @@ impl Acceptor {
         let counted = fresh || config.rules.on(Rule::LeaseCeilingCountsRenewals);
         // The Release of a tenure promises above it, so a healed tenure counts like a ballot.
         let counter_admitted = ceilings.admits_counter(ballot.max(healed).counter());
-        let ttl_admitted = ttl.is_none_or(|ttl| !counted || ceilings.admits_ttl(ttl));
+        // Only a ttl that would be stored may raise the ceiling, or a stranger's renewals could
+        // hold it at M.
+        let ttl_admitted = ttl.is_none_or(|ttl| {
+            !counted
+                || ceilings.covers_ttl(ttl)
+                || self.would_refuse(config.rules, now, request)
+                || ceilings.admits_ttl(ttl)
+        });
         if counter_admitted && ttl_admitted { Ok(()) } else { Err(Refusal::RecordBehind) }
     }
 
@@ -221,6 +269,9 @@ impl Acceptor {
     ) -> Result<Option<Body>, Refusal> {
         match request {
             Request::Prepare { name, ballot } => {
+                if let Some(reject) = self.comes_later(now, from, name, ballot) {
+                    return Ok(Some(reject));
+                }
                 self.round(config, now, from, (name, None), ballot, |register, floor| {
                     register.prepare(floor, ballot)
                 })
@@ -229,34 +280,43 @@ impl Acceptor {
                 let Some(tenure) = Tenure::of(ballot) else {
                     return Err(Refusal::BallotNotSenders);
                 };
-                ceilings.accepted(ttl);
+                if let Some(reject) = self.comes_later(now, from, name, ballot) {
+                    return Ok(Some(reject));
+                }
                 let texts = (name, Some(holder));
-                self.round(config, now, from, texts, ballot, |register, floor| {
+                let answer = self.round(config, now, from, texts, ballot, |register, floor| {
                     register.propose(config.rules, now, floor, tenure, ttl)
-                })
-            }
-            Request::Renew { name, tenure, ballot, ttl } => {
-                if config.rules.on(Rule::LeaseCeilingCountsRenewals) {
+                })?;
+                if matches!(answer, Some(Body::Accept { .. })) {
                     ceilings.accepted(ttl);
                 }
+                Ok(answer)
+            }
+            Request::Renew { name, tenure, ballot, ttl } => {
                 let Some(slot) = self.table.find(name) else {
                     return Ok(Some(Body::NotHeld { ballot, promised: self.floor }));
                 };
                 self.table.unmark(slot);
                 let register = &mut self.table.entry_mut(slot).register;
                 Ok(Some(match register.renew(config.rules, now, tenure, ballot, ttl) {
-                    Answer::Accept => Body::Accept { ballot },
+                    Answer::Accept => {
+                        if config.rules.on(Rule::LeaseCeilingCountsRenewals) {
+                            ceilings.accepted(ttl);
+                        }
+                        Body::Accept { ballot }
+                    }
                     _ => Body::NotHeld { ballot, promised: register.bar(self.floor) },
                 }))
             }
             Request::Heal { name, tenure, ballot, ttl, holder } => {
-                if config.rules.on(Rule::LeaseCeilingCountsRenewals) {
-                    ceilings.accepted(ttl);
-                }
                 let texts = (name, Some(holder));
-                self.round(config, now, from, texts, ballot, |register, floor| {
+                let answer = self.round(config, now, from, texts, ballot, |register, floor| {
                     register.heal(config.rules, now, floor, tenure, ballot, ttl)
                 })?;
+                let counted = config.rules.on(Rule::LeaseCeilingCountsRenewals);
+                if counted && matches!(answer, Some(Body::Accept { .. })) {
+                    ceilings.accepted(ttl);
+                }
                 Ok(None)
             }
             Request::Release { name, tenure } => {
@@ -275,6 +335,48 @@ impl Acceptor {
                 Ok(Some(Body::Inspected { query, accepted: self.sighting(now, name) }))
             }
         }
+    }
+
+    /// The refusal of a round on a free name while nodes that were turned away from it have their
+    /// turn (protocol section 7). Changes no promise.
+    fn comes_later(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        name: Name<'_>,
+        ballot: Ballot,
+    ) -> Option<Body> {
+        self.others_until(now, name, from)?;
+        let slot = self.table.find(name)?;
+        let register = self.table.entry(slot).register;
+        if register.live(now).is_some() {
+            return None;
+        }
+        self.turn_away(slot, from, ballot);
+        Some(Body::Reject { ballot, promised: register.bar(self.floor), accepted: None })
+    }
+
+    /// Whether a request with a ttl would be refused for what is stored here, so that its ttl does
+    /// not matter to the stable record.
+    fn would_refuse(&self, rules: Rules, now: Instant, request: &Request<'_>) -> bool {
+        let stored = self.table.find(request.name()).map(|slot| self.table.entry(slot).register);
+        let mut register = stored.unwrap_or_default();
+        let answer = match *request {
+            Request::Propose { ballot, ttl, .. } => match Tenure::of(ballot) {
+                Some(tenure) => register.propose(rules, now, self.floor, tenure, ttl),
+                None => Answer::Reject,
+            },
+            Request::Renew { tenure, ballot, ttl, .. } => {
+                register.renew(rules, now, tenure, ballot, ttl)
+            }
+            Request::Heal { tenure, ballot, ttl, .. } => {
+                register.heal(rules, now, self.floor, tenure, ballot, ttl)
+            }
+            Request::Prepare { .. } | Request::Release { .. } | Request::Inspect { .. } => {
+                return false;
+            }
+        };
+        answer != Answer::Accept
     }
 
     /// Whether there is no room for another name.
@@ -335,7 +437,7 @@ impl Acceptor {
             return Ok(Some(Body::Accept { ballot }));
         }
         if live.is_some() {
-            self.turn_away(slot, from);
+            self.turn_away(slot, from, ballot);
         }
         let accepted = self.sighting_at(now, slot);
         Ok(Some(if answer == Answer::Promise {
@@ -346,56 +448,84 @@ impl Acceptor {
         }))
     }
 
-    fn turn_away(&mut self, slot: Slot, node: NodeId) {
-        if self.wanted.len() >= WANTED_MAX && !self.wanted.contains_key(&slot) {
-            return;
-        }
-        let nodes = self.wanted.entry(slot).or_default();
-        if !nodes.contains(&node) && nodes.len() < WANTED_MAX {
-            nodes.push(node);
+    fn turn_away(&mut self, slot: Slot, node: NodeId, ballot: Ballot) {
+        if self.wanted.len() < WANTED_MAX || self.wanted.contains_key(&slot) {
+            self.wanted.entry(slot).or_default().enqueue(node, ballot);
         }
     }
 
-    /// Whether anybody was turned away from any name.
+    /// Whether any node was turned away from any name.
     pub(crate) fn turned_away(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// A node freed a name: who was turned away from it, in the order of their turns. The first
-    /// has its turn now, and is forgotten, whether it takes it or not. The node that freed it may
-    /// have others who want it, and is the last; where nobody else waits, nothing is kept. A node
-    /// that waits itself is among them next time, even if it was turned away by others only.
+    /// A node freed a name: the nodes that were turned away from it, in the order of their turns.
+    /// A node keeps its place until it takes its turn or missed several. The node that freed the
+    /// name may want it again, and is the last; where no other node waits, nothing is kept. A node
+    /// that waits itself is among them next time, even if it was turned away by others only. For
+    /// `turn_span` each, twice over, nodes that did not wait come behind them.
     pub(crate) fn turns(
         &mut self,
+        now: Instant,
         name: Name<'_>,
         from: NodeId,
         waits_here: Option<NodeId>,
+        turn_span: Duration,
     ) -> Vec<NodeId> {
         if self.wanted.is_empty() {
             return Vec::new();
         }
         let Some(slot) = self.table.find(name) else { return Vec::new() };
-        let turns = self.wanted.get(&slot).cloned().unwrap_or_default();
-        if let Some(first) = turns.first() {
-            self.has_had_its_turn(slot, *first);
-            for node in waits_here.into_iter().filter(|node| node != first).chain([from]) {
-                self.turn_away(slot, node);
+        let Some(wanted) = self.wanted.get_mut(&slot) else { return Vec::new() };
+        if wanted.queue.iter().all(|place| place.node == from) {
+            self.wanted.remove(&slot);
+            return Vec::new();
+        }
+        let turns: Vec<NodeId> = wanted.queue.iter().map(|place| place.node).collect();
+        // A round that was undone, or a Release that was repeated, ends nobody's turn.
+        if now >= wanted.first_until
+            && let Some(first) = wanted.queue.first_mut()
+        {
+            first.turns_missed += 1;
+            if first.turns_missed >= TURNS_MISSED_MAX {
+                wanted.queue.remove(0);
             }
+        }
+        let count = u32::try_from(turns.len()).unwrap_or(u32::MAX);
+        wanted.first_until = now.after(turn_span.saturating_mul(2).saturating_mul(count));
+        wanted.first.clone_from(&turns);
+        for node in waits_here.into_iter().chain([from]) {
+            wanted.enqueue_last(node);
         }
         turns
     }
 
+    /// Until when other nodes have their turn before this one.
+    pub(crate) fn others_until(
+        &self,
+        now: Instant,
+        name: Name<'_>,
+        node: NodeId,
+    ) -> Option<Instant> {
+        if self.wanted.is_empty() {
+            return None;
+        }
+        let wanted = self.wanted.get(&self.table.find(name)?)?;
+        wanted.comes_later(now, node).then_some(wanted.first_until)
+    }
+
     fn has_had_its_turn(&mut self, slot: Slot, node: NodeId) {
-        if let Some(nodes) = self.wanted.get_mut(&slot) {
-            nodes.retain(|wanted| *wanted != node);
-            if nodes.is_empty() {
+        if let Some(wanted) = self.wanted.get_mut(&slot) {
+            wanted.queue.retain(|place| place.node != node);
+            wanted.first_until = Instant::ZERO;
+            if wanted.queue.is_empty() {
                 self.wanted.remove(&slot);
             }
         }
     }
 
     #[cfg(feature = "digest")]
-    pub(crate) const fn wanted(&self) -> &BTreeMap<Slot, Vec<NodeId>> {
+    pub(crate) const fn wanted(&self) -> &BTreeMap<Slot, Wanted> {
         &self.wanted
     }
 

@@ -199,13 +199,11 @@ impl MemberSet {
         self.0 & other.0 == other.0
     }
 
-    #[cfg(feature = "digest")]
     pub(crate) const fn has_place(self, place: usize) -> bool {
         self.0 & (1 << place) != 0
     }
 
-    #[cfg(feature = "digest")]
-    pub(crate) const fn at_place(place: u8) -> Self {
+    pub(crate) const fn at_place(place: usize) -> Self {
         Self(1 << place)
     }
 
@@ -213,6 +211,12 @@ impl MemberSet {
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// Those that are in both.
+    #[must_use]
+    pub(crate) const fn within(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 
     /// Those here that are not in `other`.

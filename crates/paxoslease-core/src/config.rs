@@ -18,19 +18,21 @@ pub struct Config {
     /// Whether an acquire begins with a direct round (P1). If not, every round is prepared first,
     /// as in the paper.
     pub direct_rounds: bool,
-    /// After this long without a majority a round is given up at the latest.
+    /// After this long without a majority a fresh round is given up, while nothing is known of
+    /// round trips.
     pub attempt_timeout: Duration,
-    /// A fresh round is given up after a few round trips, as recent rounds took them, but not
-    /// before this.
+    /// Later it is given up after a few round trips, as recent rounds and the network took them,
+    /// but not before this.
     pub attempt_timeout_min: Duration,
-    /// How long an acquire goes on trying before it reports that there is no quorum.
+    /// How long an acquire or a renewal goes on trying before it reports that there is no quorum;
+    /// longer where round trips are so long that this is no more than a few rounds.
     pub request_timeout: Duration,
     /// The first pause after a split vote; doubles with each, jittered.
     pub backoff_min: Duration,
     /// The longest such pause.
     pub backoff_max: Duration,
-    /// The longest a node leaves another to take its turn when a lease is freed, and how much
-    /// nodes spread out when one runs out.
+    /// How long a node leaves another to take its turn when a lease is freed, while nothing is
+    /// known of round trips, and how much nodes spread out when one runs out.
     pub stagger_max: Duration,
     /// How long an idle entry is kept, so that ballots in flight meet their promises; one that was
     /// released goes after a few round trips, if these are known and that is sooner.

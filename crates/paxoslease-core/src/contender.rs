@@ -32,8 +32,9 @@ pub(crate) enum State {
     Racing(Ballot),
     /// The vote was split or nobody answered: try again then.
     BackingOff(Instant),
-    /// Somebody else holds it, as far as is known: try again then, or on a hint.
-    Waiting { until: Instant, by: Sighting },
+    /// Another client holds it, as far as is known, or another node has its turn first (`None`):
+    /// try again then, or on a hint.
+    Waiting { until: Instant, by: Option<Sighting> },
 }
 
 /// A name somebody wants. Never without a want.
@@ -53,13 +54,32 @@ pub(crate) struct Contender {
     pub(crate) freed: bool,
     /// When the last round began.
     pub(crate) tried_at: Instant,
+    /// What is known of the holder is true of that instant or later: the beginning of the round
+    /// that found it, or its grant here. It denies no request that was made later.
+    pub(crate) known_at: Instant,
 }
 
 impl Contender {
     pub(crate) fn new(first: Want, state: State) -> Self {
         let (rest, rest_patient_until) = (Queue::default(), Instant::MAX);
-        let (splits, contested, freed, tried_at) = (0, false, false, Instant::ZERO);
-        Self { first, rest, rest_patient_until, state, splits, contested, freed, tried_at }
+        let (splits, contested, freed) = (0, false, false);
+        let (tried_at, known_at) = (Instant::ZERO, Instant::ZERO);
+        Self {
+            first,
+            rest,
+            rest_patient_until,
+            state,
+            splits,
+            contested,
+            freed,
+            tried_at,
+            known_at,
+        }
+    }
+
+    /// Whether the patience of any request is over.
+    pub(crate) fn is_impatient(&self, now: Instant) -> bool {
+        now >= self.first.patient_until || now >= self.rest_patient_until
     }
 
     /// All who want it, the first first.
@@ -188,10 +208,11 @@ impl Contenders {
         }
     }
 
-    /// Takes all whose patience is over.
+    /// Takes all whose patience is over and which what is known of the holder may deny.
     pub(crate) fn take_impatient(&mut self, id: ContenderId, now: Instant) -> Vec<Want> {
         let Some(contender) = slot_mut(&mut self.slots, id) else { return Vec::new() };
-        let impatient = |want: &Want| now >= want.patient_until;
+        let known_at = contender.known_at;
+        let impatient = |want: &Want| now >= want.patient_until && want.asked_at <= known_at;
         let first_gone = impatient(&contender.first);
         let mut gone = Vec::new();
         if now >= contender.rest_patient_until {

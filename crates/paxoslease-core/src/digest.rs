@@ -30,7 +30,8 @@ pub struct Lens<'a> {
 impl Lens<'_> {
     fn place(&self, set: MemberSet) -> MemberSet {
         let places = self.places.iter().enumerate().filter(|(from, _)| set.has_place(*from));
-        places.fold(MemberSet::EMPTY, |set, (_, to)| set.with(MemberSet::at_place(*to)))
+        places
+            .fold(MemberSet::EMPTY, |set, (_, to)| set.with(MemberSet::at_place(usize::from(*to))))
     }
 }
 

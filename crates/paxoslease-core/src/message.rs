@@ -150,6 +150,8 @@ pub enum Hint<'a> {
     Freed {
         /// The resource.
         name: Name<'a>,
+        /// How many nodes have their turn before the receiver, as far as the sender knows.
+        nodes_before: u8,
     },
 }
 

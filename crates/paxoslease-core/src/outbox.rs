@@ -45,7 +45,7 @@ pub(crate) enum Body {
     Released { tenure: Tenure, held: bool },
     Inspected { query: u64, accepted: Option<Sighting> },
     Held(Sighting),
-    Freed { label: Label },
+    Freed { label: Label, nodes_before: u8 },
 }
 
 /// A live lease somebody reported, with its name: what is known of a holder, never the truth.
@@ -143,7 +143,9 @@ impl Body {
             Self::Held(sighting) => {
                 Message::Hint(Hint::Held { name: sighting.label.name(), seen: sighting.seen() })
             }
-            Self::Freed { label } => Message::Hint(Hint::Freed { name: label.name() }),
+            Self::Freed { label, nodes_before } => {
+                Message::Hint(Hint::Freed { name: label.name(), nodes_before: *nodes_before })
+            }
             reply => Message::Reply(reply.reply()),
         }
     }

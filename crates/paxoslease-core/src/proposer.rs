@@ -10,17 +10,19 @@ mod inspect;
 mod release;
 mod renew;
 
+use alloc::collections::BTreeMap;
 use core::time::Duration;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::cell::MEMBERS_MAX;
 use crate::contender::{ContenderId, Contenders, State};
 use crate::outbox::{Body, Outbox, Sighting, To, Token};
 use crate::record::Ceilings;
 use crate::rng::Rng;
 use crate::round::{Phase, Round, Step};
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::timers::Timers;
 use crate::{
     Ballot, Cell, Config, Instant, Label, MemberSet, Name, NodeId, Reply, Seen, Tenure, Ttl,
@@ -57,8 +59,16 @@ impl Env<'_> {
     }
 }
 
-/// How many round trips a fresh round is given.
+/// How many round trips a round is given, as recent rounds took them.
 const ROUND_TRIPS_PER_ATTEMPT: u32 = 8;
+/// How many round trips of the network a round is given at least: a prepared round needs two.
+const NETWORK_TRIPS_PER_ATTEMPT: u32 = 4;
+
+/// The longest pause before a request is repeated, where round trips are short.
+const RESEND_PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// How many rounds a request is given at least.
+const ATTEMPTS_PER_REQUEST: u32 = 4;
 
 /// What a wake-up is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -93,16 +103,29 @@ pub struct RoundCounts {
     pub renewals: u64,
 }
 
+/// R5: a node that has no record may have issued any ballot before, and others may still hold what
+/// began with one. It issues none before enough members told it their counters, or that time is
+/// over.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Ignorance {
+    until: Instant,
+    heard: MemberSet,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Proposer {
     /// The counter of the last ballot issued or seen.
     counter: u64,
     /// A1: no counter above this is learnt or issued.
     counter_bound: u64,
+    ignorance: Option<Ignorance>,
     rounds: HashMap<Ballot, InFlight, FixedState>,
     releases: HashMap<Tenure, Releasing, FixedState>,
     /// How many of these are not answered yet, and the requests that joined them.
     releases_open: usize,
+    /// Acceptors that were sent a Heal of a tenure: a Release of it that passes through another
+    /// node may overtake the Heal, and has to be repeated behind it.
+    healed: BTreeMap<Tenure, MemberSet>,
     inspections: HashMap<u64, Inspection, FixedState>,
     inspections_begun: u64,
     contenders: Contenders,
@@ -118,19 +141,28 @@ pub(crate) struct Proposer {
     rng: Rng,
     /// How long recent rounds took to be decided, per round trip; `None` before the first.
     round_trip: Option<Duration>,
+    /// The longest round trip to any peer, as the network measured it; zero while unknown.
+    network_trip: Duration,
     counts: RoundCounts,
     /// Acceptors that cannot answer now, as far as the network knows.
     silent: MemberSet,
+    /// By place: this node's counter when that acceptor fell silent. It has heard of no tenure
+    /// that this node began later.
+    silent_since: [u64; MEMBERS_MAX],
 }
 
 impl Proposer {
-    pub(crate) fn new(seed: u64, counter: u64) -> Self {
+    /// Without a record, `ignorant_until` is when all leases of the past are over.
+    pub(crate) fn new(seed: u64, counter: u64, ignorant_until: Option<Instant>) -> Self {
+        let heard = MemberSet::EMPTY;
         Self {
             counter,
             counter_bound: counter + Ballot::COUNTER_LIMIT.saturating_sub(counter) / 2,
+            ignorance: ignorant_until.map(|until| Ignorance { until, heard }),
             rounds: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases_open: 0,
+            healed: BTreeMap::new(),
             inspections: HashMap::with_hasher(FixedState::with_seed(seed)),
             inspections_begun: 0,
             contenders: Contenders::new(seed),
@@ -141,8 +173,10 @@ impl Proposer {
             waits: Timers::new(),
             rng: Rng::seeded(seed),
             round_trip: None,
+            network_trip: Duration::ZERO,
             counts: RoundCounts::default(),
             silent: MemberSet::EMPTY,
+            silent_since: [0; MEMBERS_MAX],
         }
     }
 
@@ -165,9 +199,29 @@ impl Proposer {
         self.counter_bound = bound.min(Ballot::COUNTER_LIMIT);
     }
 
-    /// A ballot never used before; `None` while the counter is at its bound (A1) or the stable
-    /// record has no room for one (R1).
-    fn next_ballot(&mut self, env: &mut Env<'_>) -> Option<(Ballot, Tenure)> {
+    /// R5: a member told its counter, and has forgotten nothing itself. Whatever this node issued
+    /// before and a majority may have accepted, one of enough others has seen.
+    pub(crate) fn heard_counter(&mut self, env: &Env<'_>, member: MemberSet) {
+        let Some(ignorance) = &mut self.ignorance else { return };
+        ignorance.heard = ignorance.heard.with(member);
+        let cell = env.cell();
+        let enough = cell.everyone().len() - cell.quorum(env.rules()) + 1;
+        if ignorance.heard.len() >= enough {
+            self.ignorance = None;
+        }
+    }
+
+    /// A ballot never used before; `None` while the counter is at its bound (A1), the stable
+    /// record has no room for one (R1), or this node may not know which it used (R5).
+    fn next_ballot(&mut self, env: &mut Env<'_>, now: Instant) -> Option<(Ballot, Tenure)> {
+        if let Some(Ignorance { until, .. }) = self.ignorance
+            && env.rules().on(Rule::RecordlessNodeAsksFirst)
+        {
+            if now < until {
+                return None;
+            }
+            self.ignorance = None;
+        }
         let counter = self.counter + 1;
         if counter > self.counter_bound || !env.ceilings.admits_counter(counter) {
             return None;
@@ -177,25 +231,63 @@ impl Proposer {
         Some((ballot, Tenure::of(ballot).expect("a node's ballot names a tenure")))
     }
 
-    /// P4: a few round trips, within the bounds of the settings.
+    /// P4: a few round trips. Before anything is known of them, what the settings say. There is
+    /// no upper bound: where round trips are long, only a long round can win.
     fn attempt_timeout(&self, config: &Config) -> Duration {
         let trips = self.round_trip.map(|trip| trip.saturating_mul(ROUND_TRIPS_PER_ATTEMPT));
-        let wanted = trips.unwrap_or(config.attempt_timeout).max(config.attempt_timeout_min);
-        wanted.min(config.attempt_timeout)
+        let recent = trips.unwrap_or(config.attempt_timeout).max(config.attempt_timeout_min);
+        recent.max(self.network_trip.saturating_mul(NETWORK_TRIPS_PER_ATTEMPT))
+    }
+
+    /// How long after a request of a round it is repeated: each time after twice as long, up to a
+    /// bound.
+    fn resend_pause(&self, config: &Config, now: Instant, round: &Round) -> Duration {
+        now.since(round.started_at).min(self.attempt_timeout(config).max(RESEND_PAUSE_MAX))
+    }
+
+    /// After this long what was asked before is decided, or lost.
+    fn settled_span(&self, config: &Config) -> Duration {
+        self.attempt_timeout(config).max(config.attempt_timeout)
     }
 
     /// A round was decided by answers, one way or the other. Follows slower rounds at once and
-    /// faster ones by and by.
-    fn note_decided(&mut self, took: Duration) {
+    /// faster ones by and by. A round that took longer than an attempt was held up by lost messages
+    /// or a pause, and says no more than that.
+    fn note_decided(&mut self, config: &Config, took: Duration) {
+        let took = took.min(self.attempt_timeout(config));
         let last = self.round_trip.unwrap_or(took);
         self.round_trip = Some(took.max((last * 3 + took) / 4));
     }
 
-    /// A round found no majority in time: the network may have become slower.
+    /// A round that was refused by some found no majority in time: the network or the cell may have
+    /// become slower. Answers that come too late measure nothing, so the next round gets twice the
+    /// time, up to that of a whole request.
     fn note_timeout(&mut self, config: &Config) {
-        let most = config.attempt_timeout / ROUND_TRIPS_PER_ATTEMPT;
+        let most = config.request_timeout / ROUND_TRIPS_PER_ATTEMPT;
         let least = config.attempt_timeout_min / ROUND_TRIPS_PER_ATTEMPT;
-        self.round_trip = self.round_trip.map(|trip| trip.max(least).saturating_mul(2).min(most));
+        let last = self.round_trip.unwrap_or(config.attempt_timeout / ROUND_TRIPS_PER_ATTEMPT);
+        self.round_trip = Some(last.max(least).saturating_mul(2).min(most).max(last));
+    }
+
+    /// The longest round trip to any peer.
+    pub(crate) fn set_round_trip(&mut self, longest: Duration) {
+        self.network_trip = longest;
+    }
+
+    /// How long a request may go on without an answer: its own patience, or what the settings
+    /// allow a round to find its majority, or a few rounds where those take longer; never past
+    /// the ttl.
+    pub(crate) fn deadline(
+        &self,
+        config: &Config,
+        now: Instant,
+        wait: Duration,
+        ttl: Ttl,
+    ) -> Instant {
+        let trying = config.request_timeout.max(
+            self.network_trip.saturating_mul(NETWORK_TRIPS_PER_ATTEMPT * ATTEMPTS_PER_REQUEST),
+        );
+        now.after(wait.max(trying.min(ttl.as_duration())))
     }
 
     /// An acceptor answered. Stale and duplicated replies are normal and change nothing.
@@ -241,7 +333,7 @@ impl Proposer {
             }
             Reply::NotHeld { ballot, promised } => {
                 self.observe(promised.counter());
-                self.on_not_held(env, member, ballot);
+                self.on_not_held(env, now, member, ballot);
             }
             Reply::Released { tenure, held } => self.on_released(env, member, tenure, held),
             Reply::Inspected { query, accepted } => {
@@ -268,11 +360,11 @@ impl Proposer {
             (Step::Lost, Owner::Contender(id)) => {
                 let (id, took) = (*id, flight.round.round_trip(now));
                 let verdict = flight.round.held_by(env.rules(), env.cell());
-                self.note_decided(took);
+                self.note_decided(env.config, took);
                 self.lost(env, now, ballot, id, verdict, seen);
             }
-            (Step::Won, Owner::Renewal(_)) => self.renewed(env, ballot),
-            (Step::Lost, Owner::Renewal(_)) => self.renewal_failed(env, now, ballot),
+            (Step::Won, Owner::Renewal(_)) => self.renewed(env, now, ballot),
+            (Step::Lost, Owner::Renewal(_)) => self.renewal_failed(env, ballot),
             (Step::Propose, Owner::Renewal(_)) => {
                 unreachable!("a renewal has no prepare phase")
             }
@@ -281,8 +373,14 @@ impl Proposer {
 
     /// Who can answer has changed: a vote that was split among the rest is lost now.
     pub(crate) fn set_silent(&mut self, env: &mut Env<'_>, now: Instant, silent: MemberSet) {
-        if core::mem::replace(&mut self.silent, silent).contains(silent) {
+        let before = core::mem::replace(&mut self.silent, silent);
+        if before.contains(silent) {
             return;
+        }
+        for (place, since) in self.silent_since.iter_mut().enumerate() {
+            if silent.without(before).has_place(place) {
+                *since = self.counter;
+            }
         }
         let (rules, cell) = (env.rules(), env.config.cell);
         let lost = |flight: &InFlight| flight.round.verdict(rules, &cell, silent) == Step::Lost;
@@ -297,17 +395,36 @@ impl Proposer {
         }
     }
 
+    /// These acceptors can be heard again, and what was sent to them before may be lost: the same
+    /// requests go out again. To an acceptor that did get one it is a duplicate.
+    pub(crate) fn resend(&mut self, env: &mut Env<'_>, now: Instant, back: MemberSet) {
+        if back.is_empty() {
+            return;
+        }
+        let mut ballots: alloc::vec::Vec<Ballot> = self.rounds.keys().copied().collect();
+        ballots.sort_unstable();
+        for ballot in ballots {
+            let InFlight { round, owner } = &self.rounds[&ballot];
+            let members = round.unanswered(env.cell()).within(back);
+            if members.is_empty() || now >= round.ends_at {
+                continue;
+            }
+            match (owner, round.phase) {
+                (Owner::Renewal(_), Phase::Renewed) => self.heal(env, now, ballot, members),
+                (Owner::Renewal(_), _) => self.resend_renewal(env, ballot, members),
+                (Owner::Contender(id), phase) => {
+                    self.resend_attempt(env, (ballot, phase), *id, members);
+                }
+            }
+        }
+        self.resend_releases(env, back);
+    }
+
     /// Wakes whatever is due.
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>, now: Instant) {
         while let Some(ballot) = self.round_ends.pop(now) {
             match self.rounds.get(&ballot).map(|flight| &flight.owner) {
-                Some(Owner::Contender(id)) => {
-                    let id = *id;
-                    self.note_timeout(env.config);
-                    let round = &self.rounds[&ballot].round;
-                    let verdict = round.held_by(env.rules(), env.cell());
-                    self.lost(env, now, ballot, id, verdict, None);
-                }
+                Some(Owner::Contender(id)) => self.attempt_timed_out(env, now, ballot, *id),
                 Some(Owner::Renewal(_)) => self.renewal_timed_out(env, now, ballot),
                 None => {}
             }
@@ -388,7 +505,7 @@ impl Proposer {
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (Name<'_>, usize, Option<&Sighting>)> {
         self.contenders.iter().filter_map(|(_, contender)| {
             let by = match &contender.state {
-                State::Waiting { by, .. } => Some(by),
+                State::Waiting { by, .. } => by.as_ref(),
                 // One that has just asked does not wait yet.
                 State::Racing(_) | State::BackingOff(_) if contender.rest.is_empty() => {
                     return None;
@@ -397,6 +514,11 @@ impl Proposer {
             };
             Some((contender.first.label.name(), 1 + contender.rest.len(), by))
         })
+    }
+
+    /// Whether any tenure was healed through this node lately.
+    pub(crate) fn has_healed(&self) -> bool {
+        !self.healed.is_empty()
     }
 
     /// Whether anybody here wants a name.
@@ -436,7 +558,7 @@ mod tests {
         let (mut ceilings, mut out) = (Ceilings::none(Instant::ZERO), Outbox::default());
         let env =
             &mut Env { config: &config, ceilings: &mut ceilings, out: &mut out, learners: &[] };
-        let mut proposer = Proposer::new(1, 0);
+        let mut proposer = Proposer::new(1, 0, None);
         let name = Name::new("a").expect("a name");
         let until = Instant::from_nanos(3_600_000_000_000);
         let want = |token| Want {
@@ -447,10 +569,10 @@ mod tests {
             patient_until: until,
             deadline: until,
         };
-        proposer.acquire(env, Instant::ZERO, want(1));
-        proposer.acquire(env, Instant::ZERO, want(2));
+        proposer.acquire(env, Instant::ZERO, want(1), None);
+        proposer.acquire(env, Instant::ZERO, want(2), None);
         for token in 3..100_000 {
-            proposer.acquire(env, Instant::ZERO, want(token));
+            proposer.acquire(env, Instant::ZERO, want(token), None);
             assert!(proposer.abandon(env, Instant::ZERO, name, Token(token)));
         }
         assert!(proposer.waits.len() <= 2 * WAITS_SPARE, "{} wake-ups", proposer.waits.len());

@@ -96,11 +96,18 @@ impl Ceilings {
             return true;
         }
         self.wanted.lease_ceiling = self.wanted.lease_ceiling.max(Some(ttl));
+        self.covers_ttl(ttl)
+    }
+
+    /// Whether a lease this long may be accepted now, and goes on to be. Asks for nothing.
+    pub(crate) fn covers_ttl(&self, ttl: Ttl) -> bool {
         // A ceiling on its way down is in force already, one on its way up not yet.
         let written = self.writing.map_or(self.durable.lease_ceiling, |record| {
             record.lease_ceiling.min(self.durable.lease_ceiling)
         });
-        Some(ttl) <= written || !self.rules.on(Rule::TtlWaitsForDisk)
+        !self.stable
+            || Some(ttl) <= written.min(self.wanted.lease_ceiling)
+            || !self.rules.on(Rule::TtlWaitsForDisk)
     }
 
     /// A lease this long was accepted.

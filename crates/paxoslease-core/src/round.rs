@@ -204,6 +204,16 @@ impl Round {
         self.phase == Phase::Renewed && answered.contains(cell.everyone())
     }
 
+    /// The acceptors that have not answered in this phase.
+    pub(crate) fn unanswered(&self, cell: &Cell) -> MemberSet {
+        let answered = self.accepted.with(self.refused);
+        let answered = match self.phase {
+            Phase::Preparing => answered.with(self.open),
+            Phase::Proposing | Phase::Renewing | Phase::Renewed => answered,
+        };
+        cell.everyone().without(answered)
+    }
+
     /// How long each of its round trips took, now that it is decided: a prepared round has two.
     pub(crate) fn round_trip(&self, now: Instant) -> Duration {
         let round_trips = if self.open.is_empty() { 1 } else { 2 };

@@ -35,6 +35,8 @@ pub enum Rule {
     FloorStartsAtCeiling,
     /// R1, R5: after a restart the counter begins at the ceiling; no ballot is issued twice.
     CounterStartsAtCeiling,
+    /// R5: a node without a record issues no ballot before enough others told it theirs.
+    RecordlessNodeAsksFirst,
     /// P1: a majority that is late counts for nothing.
     LateMajorityCountsForNothing,
     /// P3: accepts are counted by distinct acceptor.
@@ -81,7 +83,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, in the order of the protocol's table.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::ProposeRefusesForeign,
         Self::ProposeRaisesPromised,
         Self::RenewKeepsLater,
@@ -96,6 +98,7 @@ impl Rule {
         Self::BallotWaitsForDisk,
         Self::FloorStartsAtCeiling,
         Self::CounterStartsAtCeiling,
+        Self::RecordlessNodeAsksFirst,
         Self::LateMajorityCountsForNothing,
         Self::AcceptsAreDistinct,
         Self::TimerIsArmedOnce,

@@ -138,7 +138,9 @@ impl Shard {
             .cell
             .drift()
             .quarantine_span(config.rules, longest.map_or(Duration::ZERO, Ttl::as_duration));
-        Self::new(config, counter, ceilings, now.after(quarantine))
+        let over_at = now.after(quarantine);
+        let ignorant_until = matches!(start, Start::NoRecord { .. }).then_some(over_at);
+        Self::new(config, counter, ceilings, over_at, ignorant_until)
     }
 
     /// R4: starts after a clean stop, with the snapshot it wrote. The caller has made sure that
@@ -150,7 +152,7 @@ impl Shard {
         leases: impl IntoIterator<Item = SnapshotLease<'a>>,
     ) -> Self {
         let ceilings = Ceilings::stable(config.rules, now, record);
-        let mut shard = Self::new(config, record.ballot_ceiling, ceilings, now);
+        let mut shard = Self::new(config, record.ballot_ceiling, ceilings, now, None);
         if let Some(acceptor) = &mut shard.acceptor {
             for lease in leases {
                 acceptor.restore(now, lease);
@@ -174,7 +176,13 @@ impl Shard {
         }
     }
 
-    fn new(config: Config, counter: u64, ceilings: Ceilings, quarantine_until: Instant) -> Self {
+    fn new(
+        config: Config,
+        counter: u64,
+        ceilings: Ceilings,
+        quarantine_until: Instant,
+        ignorant_until: Option<Instant>,
+    ) -> Self {
         let counter = counter.min(Ballot::COUNTER_LIMIT);
         let floor = if config.rules.on(Rule::FloorStartsAtCeiling) {
             Ballot::above_counter(counter)
@@ -184,7 +192,7 @@ impl Shard {
         let own = config.cell.member(config.node);
         let acceptor = own.map(|_| Acceptor::new(config.seed, floor, quarantine_until));
         let counter = if config.rules.on(Rule::CounterStartsAtCeiling) { counter } else { 0 };
-        let proposer = Proposer::new(config.seed, counter);
+        let proposer = Proposer::new(config.seed, counter, ignorant_until);
         let mut shard = Self {
             config,
             own,
@@ -223,6 +231,8 @@ impl Shard {
         if self.proposer.waiters() >= self.config.limits.waiters_max {
             return Err(CommandError::TooManyWaiters(self.config.limits.waiters_max));
         }
+        let own = self.config.node;
+        let others_until = self.acceptor.as_ref().and_then(|a| a.others_until(now, name, own));
         self.with_proposer(now, |proposer, env| {
             let want = Want {
                 token,
@@ -230,9 +240,9 @@ impl Shard {
                 ttl,
                 asked_at: now,
                 patient_until: now.after(wait),
-                deadline: Proposer::deadline(env, now, wait, ttl),
+                deadline: proposer.deadline(env.config, now, wait, ttl),
             };
-            proposer.acquire(env, now, want);
+            proposer.acquire(env, now, want, others_until);
         });
         Ok(())
     }
@@ -265,8 +275,9 @@ impl Shard {
         self.room_for_a_round()?;
         let label = self.known_label(now, name, holder, tenure);
         self.with_proposer(now, |proposer, env| {
-            let deadline = Proposer::deadline(env, now, Duration::ZERO, ttl);
-            proposer.renew(env, now, Renewal { token, label, deadline }, tenure, ttl);
+            let deadline = proposer.deadline(env.config, now, Duration::ZERO, ttl);
+            let renewal = Renewal { token, label, deadline, resend_at: now };
+            proposer.renew(env, now, renewal, tenure, ttl);
         });
         Ok(())
     }
@@ -284,8 +295,8 @@ impl Shard {
     }
 
     /// P6: ends a tenure, through any node. The holder has dropped its belief already. Answered
-    /// by [`Event::Released`] once a majority confirmed, at the latest after `patience`: the time
-    /// after which the lease is over anyway.
+    /// by [`Event::Released`] once a majority confirmed, at the latest after `patience`. The rest
+    /// of the acceptors go on being told until they confirmed, or the lease is over anyway.
     ///
     /// # Errors
     /// When the shard is full; then nothing was changed.
@@ -298,15 +309,15 @@ impl Shard {
         patience: Duration,
     ) -> Result<(), CommandError> {
         self.room_for_a_round()?;
-        let give_up_at = now.after(patience.min(self.config.cell.max_lease().as_duration()));
+        let answer_by = now.after(patience.min(self.config.cell.max_lease().as_duration()));
         let label = Label::new(name, Holder::NONE);
         let frees = self.somebody_wants(name)
             && self.live_tenure(now, name).is_none_or(|live| live == tenure);
         let own = self.config.node;
-        let turns = if frees { self.turns(name, own) } else { Vec::new() };
+        let turns = if frees { self.turns(now, name, own) } else { Vec::new() };
         let nodes_before = self.nodes_before(&turns);
         self.with_proposer(now, |proposer, env| {
-            proposer.release(env, now, (token, label), tenure, give_up_at);
+            proposer.release(env, now, (token, label), tenure, answer_by);
             if frees {
                 proposer.on_freed(env, now, name, (true, nodes_before));
             }
@@ -559,16 +570,26 @@ impl Shard {
         self.with_proposer(now, |proposer, env| proposer.set_silent(env, now, silent));
     }
 
-    /// Whatever some peer said for a while was lost, a release perhaps among it, and now it can be
-    /// heard again: those who wait ask anew. A hint; without it they sleep for as long as the
-    /// holder had left when they last asked.
-    pub fn look_again(&mut self, now: Instant) {
-        self.with_proposer(now, |proposer, env| proposer.look_again(env, now));
+    /// Some peer can be heard again, and what it said or was told meanwhile is lost, a release
+    /// perhaps among it. The acceptors among `back` hear again what they have not answered, and
+    /// those who wait ask anew. A hint; without it they sleep until they ask again by themselves.
+    pub fn look_again(&mut self, now: Instant, back: MemberSet) {
+        self.with_proposer(now, |proposer, env| {
+            proposer.resend(env, now, back);
+            proposer.look_again(env, now);
+        });
     }
 
-    /// The longest round trip to any peer, as far as the network knows. A hint that lets the
-    /// acceptor forget released names soon; until told, it waits for `reclaim_after`.
+    /// The longest round trip to another member, as far as the network knows. A hint: rounds are
+    /// given a few times as long.
     pub fn set_round_trip(&mut self, longest: Duration) {
+        self.proposer.set_round_trip(longest);
+    }
+
+    /// The longest time in which a peer's ballots come that were chosen in ignorance of what
+    /// happened here. A hint that lets the acceptor forget released names soon; until told, it
+    /// waits for `reclaim_after`.
+    pub fn set_ignorance(&mut self, longest: Duration) {
         if let Some(acceptor) = &mut self.acceptor {
             acceptor.set_round_trip(longest);
         }
@@ -596,6 +617,17 @@ impl Shard {
         self.proposer.observe(counter);
         self.request_write();
         Ok(())
+    }
+
+    /// R5: the counter that was observed last is all that a peer knows of. `remembers` is whether
+    /// the peer has forgotten nothing: a peer in quarantine may have.
+    pub fn heard_counter(&mut self, from: NodeId, remembers: bool) {
+        let other = self.config.cell.member(from).filter(|member| Some(*member) != self.own);
+        if let Some(member) = other
+            && remembers
+        {
+            self.proposer.heard_counter(&env!(self), member);
+        }
     }
 
     /// The counter for the next frame.

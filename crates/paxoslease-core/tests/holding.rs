@@ -24,18 +24,58 @@ fn sweep(cell: &mut TestCell, id: u16, slots_max: u32) {
 }
 
 #[test]
-fn a_renewal_that_was_lost_is_tried_again_under_a_fresh_ballot() {
+fn a_renewal_that_was_lost_is_sent_again() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.renew(1, 2, held, TTL);
-    let first = cell.shard(1).rounds().next().expect("a round").ballot;
+    let first = cell.shard(1).rounds().next().expect("a round").clone();
     cell.letters.clear();
     cell.pass(ATTEMPT);
-    let second = cell.shard(1).rounds().next().expect("a round").ballot;
-    assert!(second > first);
+    let again = cell.shard(1).rounds().next().expect("a round").clone();
+    assert_eq!(again, first, "the same ballot and the same timer");
     cell.settle();
     assert!(matches!(cell.answers(2)[..], [Event::Renewed { .. }]));
-    assert_eq!(cell.shard(1).round_counts().renewals, 2);
+    assert_eq!(cell.shard(1).round_counts().renewals, 1);
+}
+
+#[test]
+fn a_renewal_lives_as_long_as_its_answers_take_and_the_request_may() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(1, 2, held, TTL);
+    for letter in cell.take(|_| true) {
+        cell.deliver(&letter).expect("renewed there");
+    }
+    let late = cell.take(|letter| letter.kind() == "Accept");
+    let started_at = cell.clock(1);
+    for _ in 0..15 {
+        cell.pass(ATTEMPT);
+        cell.letters.clear();
+    }
+    cell.deliver(&late[0]).expect("late, and in time");
+    match cell.answers(2)[..] {
+        [Event::Renewed { started_at: counted, .. }] => assert_eq!(*counted, started_at),
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_renewal_that_is_under_way_ends_when_its_tenure_is_released() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(1, 2, held, TTL);
+    let lost = cell.take(|letter| letter.kind() == "Renew");
+    cell.release(1, 3, held);
+    cell.settle();
+    assert!(matches!(cell.answers(3)[..], [Event::Released { confirmed: true, .. }]));
+    cell.pass(ATTEMPT);
+    assert!(matches!(cell.answers(2)[..], [Event::NotHeld { .. }]), "{:?}", cell.answers(2));
+    for letter in &lost {
+        cell.deliver(letter).expect("late");
+    }
+    cell.run(10 * ATTEMPT);
+    assert_eq!((cell.live(1), cell.live(2), cell.live(3)), (None, None, None));
+    assert_eq!(cell.answers(2).len(), 1);
 }
 
 #[test]
@@ -47,13 +87,15 @@ fn accepts_of_a_renewal_that_was_given_up_do_not_count_for_the_next() {
         cell.deliver(&letter).expect("renewed there");
     }
     let late = cell.take(|letter| letter.kind() == "Accept");
-    cell.pass(ATTEMPT);
+    cell.pass(Duration::from_secs(2));
+    assert!(matches!(cell.answers(2)[..], [Event::NoQuorum { .. }]));
+    cell.renew(1, 3, held, TTL);
     for letter in &late {
         cell.deliver(letter).expect("stale is normal");
     }
-    assert!(cell.answers(2).is_empty());
+    assert!(cell.answers(3).is_empty());
     cell.settle();
-    assert!(matches!(cell.answers(2)[..], [Event::Renewed { .. }]));
+    assert!(matches!(cell.answers(3)[..], [Event::Renewed { .. }]));
 }
 
 #[test]
@@ -318,7 +360,7 @@ fn a_released_name_is_reclaimed_after_four_round_trips_and_not_before() {
     for (trip, after) in [(NO_WAIT, 5 * MS), (MS, 5 * MS), (2 * MS, 8 * MS), (50 * MS, 200 * MS)] {
         for housekeeping in [sweep, keep_up] {
             let mut cell = TestCell::new(3, 0);
-            cell.shard(1).set_round_trip(trip);
+            cell.shard(1).set_ignorance(trip);
             come_and_go(&mut cell, 7);
             let promised = cell.register(1).promised;
             cell.pass(after - MS);
@@ -340,7 +382,7 @@ fn a_released_name_waits_for_reclaim_after_while_round_trips_are_unknown_or_long
     for trip in [None, Some(Duration::from_secs(60))] {
         let mut cell = TestCell::new(3, 0);
         if let Some(trip) = trip {
-            cell.shard(1).set_round_trip(trip);
+            cell.shard(1).set_ignorance(trip);
         }
         come_and_go(&mut cell, 7);
         cell.pass(Duration::from_millis(999));
@@ -356,7 +398,7 @@ fn a_released_name_waits_for_reclaim_after_while_round_trips_are_unknown_or_long
 fn a_released_name_that_was_promised_or_taken_again_stays() {
     for again in [prepare(ballot(8, 3)), propose(ballot(8, 3))] {
         let mut cell = TestCell::new(3, 0);
-        cell.shard(1).set_round_trip(MS);
+        cell.shard(1).set_ignorance(MS);
         come_and_go(&mut cell, 7);
         cell.ask(1, 3, again).expect("an answer");
         let floor = cell.shard(1).floor();
@@ -371,7 +413,7 @@ fn a_released_name_that_was_promised_or_taken_again_stays() {
 #[test]
 fn the_pause_begins_with_the_last_release() {
     let mut cell = TestCell::new(3, 0);
-    cell.shard(1).set_round_trip(MS);
+    cell.shard(1).set_ignorance(MS);
     come_and_go(&mut cell, 7);
     cell.pass(4 * MS);
     come_and_go(&mut cell, 8);
@@ -406,7 +448,7 @@ fn other_names_in_the_slots_of_released_ones_stay() {
 #[test]
 fn keeping_up_looks_at_slots_only_because_of_names_that_came_and_stayed() {
     let mut cell = TestCell::new(3, 0);
-    cell.shard(1).set_round_trip(MS);
+    cell.shard(1).set_ignorance(MS);
     cell.shard(1).set_watched(true);
     let heard = |cell: &mut TestCell| {
         cell.collect();

@@ -150,7 +150,9 @@ impl World {
             }
             Step::LookAgain { id } => {
                 let now = self.cell.clock(id);
-                self.cell.shard(id).look_again(now);
+                let everyone = self.cell.shard(id).config().cell.everyone();
+                self.cell.shard(id).look_again(now, everyone);
+                self.cell.collect();
             }
         }
         self.hear();

@@ -250,6 +250,74 @@ fn without_a_record_the_quarantine_is_the_longest_lease_that_may_be_out() {
     }
 }
 
+/// Nodes without disks that all count from 5000: node 1 was granted a lease and starts again.
+fn forgetful() -> (TestCell, Tenure) {
+    let longest = ttl(Duration::from_secs(60));
+    let new = Start::NewCell { counter: 5000, disk: false };
+    let mut cell = TestCell::started(3, 0, |_| {}, new);
+    let held = cell.held_by(1, 1);
+    let config = cell.shard(1).config().clone();
+    let now = cell.clock(1);
+    let again = Start::NoRecord { counter: 5000, longest, disk: false };
+    *cell.shard(1) = Shard::start(config, now, again);
+    (cell, held)
+}
+
+#[test]
+fn a_node_without_a_record_issues_no_ballot_before_enough_others_told_their_counters() {
+    let (mut cell, held) = forgetful();
+    cell.acquire(1, 2, NO_WAIT);
+    cell.renew(1, 3, held, TTL);
+    assert_eq!(kinds(&cell.letters), [""; 0], "any ballot may be one that is in use");
+    assert!(matches!(cell.answers(3)[..], [Event::NoQuorum { .. }]));
+    let counters = [2, 3].map(|id| cell.shard(id).counter());
+    let hear = |cell: &mut TestCell, id: u16, remembers| {
+        let counter = counters[usize::from(id) - 2];
+        cell.shard(1).observe_counter(counter).expect("within the bound");
+        cell.shard(1).heard_counter(node(id), remembers);
+        cell.run(300 * MS);
+    };
+    hear(&mut cell, 2, true);
+    hear(&mut cell, 2, true);
+    hear(&mut cell, 3, false);
+    assert_eq!(cell.shard(1).round_counts().direct, 0, "one of two, and one that forgot itself");
+    hear(&mut cell, 3, true);
+    assert!(cell.shard(1).counter() > held.ballot().counter());
+    match cell.answers(2)[..] {
+        [Event::Denied { by, .. }] => assert_eq!(by.tenure, held),
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_node_without_a_record_that_hears_of_nobody_waits_for_the_end_of_its_quarantine() {
+    let (mut cell, _) = forgetful();
+    cell.now = cell.now.after(Duration::from_secs(60) - MS);
+    cell.acquire(1, 2, NO_WAIT);
+    assert_eq!(cell.letters.len(), 0);
+    cell.run(400 * MS);
+    assert!(cell.granted(2).is_some(), "whatever was held is over");
+}
+
+#[test]
+fn a_refused_propose_and_a_renewal_of_nothing_raise_no_lease_ceiling() {
+    let mut cell = TestCell::with_disks(3, 0);
+    cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
+    cell.write_records();
+    let (name, long, holder) = (name(NAME), ttl(Duration::from_secs(60)), Holder::NONE);
+    let refused = [
+        Request::Propose { name, ballot: ballot(6, 3), ttl: long, holder },
+        Request::Renew { name, tenure: tenure(4, 3), ballot: ballot(6, 3), ttl: long },
+        Request::Heal { name, tenure: tenure(4, 3), ballot: ballot(4, 3), ttl: long, holder },
+    ];
+    for request in refused {
+        cell.tell(1, 3, Message::Request(request)).expect("answered");
+        cell.write_records();
+        assert_eq!(cell.shard(1).record().lease_ceiling, Some(ttl(TTL)), "{request:?}");
+    }
+    assert_eq!(kinds(&cell.letters), ["Accept", "Reject", "NotHeld"]);
+}
+
 #[test]
 fn a_node_without_a_disk_never_asks_to_persist_anything() {
     let mut cell = TestCell::new(3, 0);

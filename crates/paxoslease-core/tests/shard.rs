@@ -4,7 +4,7 @@ mod cell;
 
 use core::time::Duration;
 
-use cell::TestCell;
+use cell::{Letter, TestCell, ballot, prepare};
 use paxoslease_core::*;
 
 const NO_WAIT: Duration = Duration::ZERO;
@@ -163,27 +163,37 @@ fn a_renewal_gives_the_tenure_back_to_an_acceptor_that_lost_it() {
     assert_eq!(register.accepted.map(|accepted| accepted.tenure), Some(tenure));
 }
 
+/// Node 1 proposes. Node 3 refuses, node 2 accepts, and no answer of node 2 arrives.
+fn split(cell: &mut TestCell, token: u64) {
+    let above = ballot(1_000_000 * token, 2);
+    cell.ask(3, 2, prepare(above)).expect("promised");
+    cell.acquire(1, token, NO_WAIT);
+    for letter in cell.take(|letter| letter.kind() == "Propose") {
+        cell.deliver(&letter).expect("an answer");
+    }
+    let refusals = cell.take(|letter| letter.kind() == "Reject");
+    cell.letters.clear();
+    for refusal in &refusals {
+        cell.deliver(refusal).expect("an answer");
+    }
+}
+
 #[test]
 fn undoing_a_void_round_is_repeated_when_it_is_lost() {
     let mut cell = TestCell::new(3, 0);
-    cell.acquire(1, 1, NO_WAIT);
-    let proposes = cell.take(|letter| letter.kind() == "Propose");
-    for propose in &proposes {
-        cell.deliver(propose).expect("accepted");
-    }
+    split(&mut cell, 1);
     let stored = |cell: &mut TestCell| {
         let register = cell.shard(2).register(cell::name(cell::NAME)).expect("an entry");
         register.accepted.map(|accepted| accepted.tenure)
     };
     let leftover = stored(&mut cell).expect("stored");
     // Nobody hears from anybody: the round is void, and its undoing is lost as well.
-    cell.letters.clear();
     cell.pass(Duration::from_millis(100));
     assert!(cell.letters.iter().any(|letter| letter.kind() == "Release"));
     cell.letters.clear();
     assert_eq!(stored(&mut cell), Some(leftover));
     // The next attempt to undo it gets through.
-    cell.pass(Duration::from_millis(100));
+    cell.pass(Duration::from_millis(200));
     let releases = cell.take(|letter| letter.kind() == "Release" && letter.to == cell::node(2));
     for release in &releases {
         cell.deliver(release).expect("released");
@@ -192,12 +202,32 @@ fn undoing_a_void_round_is_repeated_when_it_is_lost() {
 }
 
 #[test]
-fn a_round_is_given_up_after_a_few_round_trips_as_they_were_of_late() {
-    let given_up = |cell: &TestCell| cell.letters.iter().any(|letter| letter.kind() == "Release");
+fn a_round_that_nobody_refused_is_not_given_up_but_sent_again() {
     let mut cell = TestCell::new(3, 0);
-    // Nothing is known yet: the longest timeout holds.
     cell.acquire(1, 1, NO_WAIT);
     cell.letters.clear();
+    let mut sent_at = Vec::new();
+    for millis in 1..=1999 {
+        cell.pass(Duration::from_millis(1));
+        let kinds: Vec<_> = cell.take(|_| true).iter().map(Letter::kind).collect();
+        assert!(kinds.iter().all(|kind| *kind == "Propose"), "{kinds:?}");
+        if !kinds.is_empty() {
+            sent_at.push(millis);
+        }
+    }
+    let expected = [100, 200, 400, 650, 900, 1150, 1400, 1650, 1900];
+    assert_eq!(sent_at, expected, "after twice as long, up to a quarter of a second");
+    assert!(cell.answers(1).is_empty());
+    cell.pass(Duration::from_millis(1));
+    assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]));
+}
+
+#[test]
+fn a_round_that_was_refused_is_given_up_after_a_few_round_trips_as_they_were_of_late() {
+    let given_up = |cell: &TestCell| cell.letters.iter().any(|letter| letter.kind() == "Release");
+    let mut cell = TestCell::new(3, 0);
+    // Nothing is known yet.
+    split(&mut cell, 1);
     cell.pass(Duration::from_millis(99));
     assert!(!given_up(&cell));
     cell.pass(Duration::from_millis(1));
@@ -207,7 +237,7 @@ fn a_round_is_given_up_after_a_few_round_trips_as_they_were_of_late() {
         cell.pass(Duration::from_millis(100));
     }
     // Rounds are fast: the shortest does.
-    for token in 2..=5 {
+    for token in 2..=15 {
         cell.settle();
         let last = cell.granted(token - 1).expect("granted");
         cell.release(1, 100 + token, last);
@@ -215,20 +245,30 @@ fn a_round_is_given_up_after_a_few_round_trips_as_they_were_of_late() {
         cell.acquire(1, token, NO_WAIT);
     }
     cell.settle();
-    let last = cell.granted(5).expect("granted");
-    cell.release(1, 106, last);
+    let last = cell.granted(15).expect("granted");
+    cell.release(1, 200, last);
     cell.settle();
-    cell.acquire(1, 6, NO_WAIT);
-    cell.letters.clear();
+    split(&mut cell, 16);
     cell.pass(Duration::from_millis(9));
     assert!(!given_up(&cell));
     cell.pass(Duration::from_millis(1));
     assert!(given_up(&cell));
-    // Nobody answers: the network may be slower, and the next round is given longer.
+    // The answers may be on their way still: the next round is given longer.
     cell.letters.clear();
     cell.pass(Duration::from_millis(2));
     assert!(cell.letters.iter().any(|letter| letter.kind() == "Prepare"), "a second attempt");
     let rounds = cell.shard(1).round_counts().prepared;
     cell.pass(Duration::from_millis(19));
     assert_eq!(cell.shard(1).round_counts().prepared, rounds);
+}
+
+#[test]
+fn a_round_is_given_the_time_that_the_network_needs() {
+    let mut cell = TestCell::new(3, 0);
+    cell.shard(1).set_round_trip(Duration::from_millis(300));
+    split(&mut cell, 1);
+    cell.pass(Duration::from_millis(1199));
+    assert!(cell.letters.is_empty(), "{:?}", cell.letters);
+    cell.pass(Duration::from_millis(1));
+    assert!(cell.letters.iter().any(|letter| letter.kind() == "Release"));
 }

@@ -195,10 +195,12 @@ impl Victim {
                 let members = [1, 2, 3].into_iter().filter(|id| bits >> id & 1 != 0);
                 let reachable = members.filter_map(|id| cell.member(node(id)));
                 self.shard.set_reachable(now, reachable.fold(MemberSet::EMPTY, MemberSet::with));
-                self.shard.look_again(now);
+                let everyone = self.shard.config().cell.everyone();
+                self.shard.look_again(now, everyone);
             }
             Step::RoundTrip(micros) => {
                 self.shard.set_round_trip(Duration::from_micros(micros.into()));
+                self.shard.set_ignorance(Duration::from_micros(micros.into()));
             }
             Step::Watched(watched) => self.shard.set_watched(watched),
             Step::Crash => self.start_again(None),
@@ -316,7 +318,9 @@ impl Victim {
             Said::Held { name: n, seen: ref s } => {
                 Message::Hint(Hint::Held { name: name(n), seen: self.seen(s)? })
             }
-            Said::Freed { name: n } => Message::Hint(Hint::Freed { name: name(n) }),
+            Said::Freed { name: n } => {
+                Message::Hint(Hint::Freed { name: name(n), nodes_before: n })
+            }
         })
     }
 

@@ -59,10 +59,16 @@ pub(crate) enum Input {
     Watched(bool),
     Learners(Vec<u16>),
     Reachable(Vec<u16>),
-    LookAgain,
+    /// The members that are back.
+    LookAgain(Vec<u16>),
     RoundTrip(Duration),
+    Ignorance(Duration),
     Counter(u64),
     CounterBound(u64),
+    Heard {
+        from: u16,
+        remembers: bool,
+    },
 }
 
 /// What a call returned.
@@ -172,6 +178,11 @@ impl Input {
     /// The inputs that return nothing.
     fn tell(&self, shard: &mut Shard, now: Instant) -> Option<()> {
         let nodes = |ids: &[u16]| ids.iter().map(|id| NodeId::new(*id)).collect::<Option<Vec<_>>>();
+        let members = |shard: &Shard, ids: &[u16]| {
+            let cell = shard.config().cell;
+            let members = nodes(ids)?.into_iter().filter_map(|node| cell.member(node));
+            Some(members.fold(MemberSet::EMPTY, MemberSet::with))
+        };
         match self {
             Self::Timeout => shard.handle_timeout(now),
             Self::Sweep { slots_max } => shard.sweep(now, *slots_max),
@@ -185,14 +196,14 @@ impl Input {
             }
             Self::Watched(watched) => shard.set_watched(*watched),
             Self::Learners(ids) => shard.set_learners(nodes(ids)?),
-            Self::Reachable(ids) => {
-                let cell = shard.config().cell;
-                let members = nodes(ids)?.into_iter().filter_map(|node| cell.member(node));
-                shard.set_reachable(now, members.fold(MemberSet::EMPTY, MemberSet::with));
-            }
-            Self::LookAgain => shard.look_again(now),
+            Self::Reachable(ids) => shard.set_reachable(now, members(shard, ids)?),
+            Self::LookAgain(ids) => shard.look_again(now, members(shard, ids)?),
             Self::RoundTrip(longest) => shard.set_round_trip(*longest),
             Self::CounterBound(bound) => shard.set_counter_bound(*bound),
+            Self::Ignorance(longest) => shard.set_ignorance(*longest),
+            Self::Heard { from, remembers } => {
+                shard.heard_counter(NodeId::new(*from)?, *remembers);
+            }
             Self::Acquire { .. }
             | Self::Renew { .. }
             | Self::Release { .. }

@@ -166,6 +166,13 @@ impl Entry {
         }
     }
 
+    /// Section 7: a free name may be kept for nodes that waited for it. Nothing changes then.
+    pub(crate) fn may_turn_away(&self, floor: u64, now: u64, ask: &Ask, said: Said) -> bool {
+        let turned_away = Said::Reject { promised: self.promised.max(floor), accepted: None };
+        let is_round = matches!(ask, Ask::Prepare { .. } | Ask::Propose { .. });
+        is_round && self.live(now).is_none() && said == turned_away
+    }
+
     fn prolong(&mut self, until: u64, ballot: u64) {
         self.accepted = self.accepted.map(|(tenure, before)| (tenure, before.max(until)));
         self.promised = self.promised.max(ballot);

@@ -216,12 +216,21 @@ impl Shard {
         self.step(now, Input::Reachable(ids));
     }
 
-    pub fn look_again(&mut self, now: Instant) {
-        self.step(now, Input::LookAgain);
+    pub fn look_again(&mut self, now: Instant, back: MemberSet) {
+        let ids = self.core.config().cell.nodes(back).map(NodeId::get).collect();
+        self.step(now, Input::LookAgain(ids));
     }
 
     pub fn set_round_trip(&mut self, longest: Duration) {
         self.step(self.now, Input::RoundTrip(longest));
+    }
+
+    pub fn set_ignorance(&mut self, longest: Duration) {
+        self.step(self.now, Input::Ignorance(longest));
+    }
+
+    pub fn heard_counter(&mut self, from: NodeId, remembers: bool) {
+        self.step(self.now, Input::Heard { from: from.get(), remembers });
     }
 
     /// A counter that is no news changes nothing and is not written down.

@@ -80,6 +80,8 @@ pub(crate) struct Run {
     granted: BTreeSet<u64>,
     /// Tenures whose release was asked for here, and those of void rounds.
     released: BTreeMap<u64, u64>,
+    /// Tenures whose release another node sent.
+    released_elsewhere: BTreeSet<u64>,
     undone: BTreeSet<u64>,
     steps: u64,
 }
@@ -130,6 +132,7 @@ impl Run {
             rounds: BTreeMap::new(),
             granted: BTreeSet::new(),
             released: BTreeMap::new(),
+            released_elsewhere: BTreeSet::new(),
             undone: BTreeSet::new(),
             steps: 0,
         };
@@ -244,10 +247,16 @@ impl Run {
                 let Some((_, frame)) = input.frame() else { return };
                 let Some(message) = message_in(&frame) else { return };
                 self.received.push((*from, self.steps, digest(*from, self.begin.node, &message)));
-                if let Message::Reply(Reply::Accept { ballot }) = message
-                    && let Some(round) = self.rounds.get_mut(&ballot.as_u64())
-                {
-                    round.accepts.insert(*from);
+                match message {
+                    Message::Reply(Reply::Accept { ballot }) => {
+                        if let Some(round) = self.rounds.get_mut(&ballot.as_u64()) {
+                            round.accepts.insert(*from);
+                        }
+                    }
+                    Message::Request(Request::Release { tenure, .. }) => {
+                        self.released_elsewhere.insert(tenure.fence());
+                    }
+                    _ => {}
                 }
             }
             _ => {}

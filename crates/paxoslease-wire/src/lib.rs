@@ -28,7 +28,7 @@
 //! | Promise and Inspected with a lease | 38 |
 //! | Reject with a lease | 46 |
 //! | Held | 47 |
-//! | Freed | 18 |
+//! | Freed | 19 |
 //!
 //! The envelope, Hello and Farewell keep their layout in every version (a later one may append to
 //! Hello), so that nodes of different versions can tell each other what is wrong.

@@ -120,8 +120,9 @@ fn encode_hint(hint: &Hint<'_>, out: &mut Vec<u8>) {
             put_seen(out, seen);
             put_text(out, name.as_bytes());
         }
-        Hint::Freed { name } => {
+        Hint::Freed { name, nodes_before } => {
             out.push(tag::FREED);
+            out.push(nodes_before);
             put_text(out, name.as_bytes());
         }
     }
@@ -209,7 +210,10 @@ pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>,
             accepted: accepted(tag, cursor)?,
         }),
         tag::HELD => Message::Hint(Hint::Held { seen: seen(cursor)?, name: name(cursor)? }),
-        tag::FREED => Message::Hint(Hint::Freed { name: name(cursor)? }),
+        tag::FREED => {
+            let nodes_before = cursor.u8("nodes before")?;
+            Message::Hint(Hint::Freed { name: name(cursor)?, nodes_before })
+        }
         unknown => return Err(E::UnknownMessage(unknown)),
     })
 }

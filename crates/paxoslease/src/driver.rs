@@ -20,7 +20,8 @@ use std::time::Duration;
 #[cfg(not(feature = "trace"))]
 use paxoslease_core::Shard;
 use paxoslease_core::{
-    BallotProblem, Event, Instant, Message, Name, NodeId, Record, Refusal, Sighting, Snapshot,
+    BallotProblem, Event, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Sighting,
+    Snapshot,
 };
 #[cfg(feature = "trace")]
 use paxoslease_trace::Shard;
@@ -72,8 +73,8 @@ pub(crate) struct Driver {
     subscriptions: Vec<Subscription>,
     /// Those who want to know when a majority can be reached.
     expectant: Vec<oneshot::Sender<()>>,
-    /// A connection to a peer was made anew: whatever it said before may not have been heard.
-    is_somebody_back: bool,
+    /// Peers whose connection was made anew: what was said on the last one may be lost.
+    back: Vec<NodeId>,
     counters: Counters,
     /// Records the disk is to be told of.
     records: Vec<Record>,
@@ -120,7 +121,7 @@ impl Driver {
             requests: Requests::default(),
             subscriptions: Vec::new(),
             expectant: Vec::new(),
-            is_somebody_back: false,
+            back: Vec::new(),
             counters: Counters::new(),
             records: Vec::new(),
             wakers: Vec::new(),
@@ -198,7 +199,7 @@ impl Driver {
                 None if self.peers.who(conn) == Who::Nobody => return bytes.len(),
                 None => {
                     match self.peers.greeted(sockets, now, conn, frame, &mut self.counters) {
-                        Greeted::Up => self.is_somebody_back = true,
+                        Greeted::Up => self.back.extend(self.peers.speaker(conn)),
                         Greeted::HandedOver => return bytes.len() - rest.len(),
                         Greeted::Closed => return bytes.len(),
                     }
@@ -231,10 +232,11 @@ impl Driver {
             FrameKind::Messages => {}
             FrameKind::Ping | FrameKind::Pong => {
                 let own_counter = self.shard.counter();
-                return match self.peers.heartbeat(conn, now, frame, own_counter) {
-                    Some(seen) => self.observe(now, from, seen),
-                    None => Ok(()),
-                };
+                if let Some(told) = self.peers.heartbeat(conn, now, frame, own_counter) {
+                    self.observe(now, from, told.counter)?;
+                    self.shard.heard_counter(from, told.remembers);
+                }
+                return Ok(());
             }
             FrameKind::Hello => return Err("it greeted twice".to_owned()),
             // It greeted before it had read our greeting.
@@ -335,6 +337,7 @@ impl Driver {
             self.shard.set_counter_bound(self.counter_bound.at(now));
             self.note_quarantine(now);
             self.note_ballots(now);
+            self.note_round_trips();
         } else if self.messages_since_sweep >= MESSAGES_PER_SWEEP {
             self.shard.keep_up(now, SWEPT_MAX);
             self.messages_since_sweep = 0;
@@ -462,15 +465,15 @@ impl Driver {
         let cell = self.shard.config().cell;
         let learners = self.peers.up().filter(|node| cell.member(*node).is_none()).collect();
         self.shard.set_learners(learners);
-        let reachable = self
-            .peers
-            .up()
-            .chain([self.peers.identity.node])
-            .filter_map(|node| cell.member(node))
-            .fold(paxoslease_core::MemberSet::EMPTY, paxoslease_core::MemberSet::with);
+        let members = |nodes: &mut dyn Iterator<Item = NodeId>| {
+            let places = nodes.filter_map(|node| cell.member(node));
+            places.fold(MemberSet::EMPTY, MemberSet::with)
+        };
+        let reachable = members(&mut self.peers.up().chain([self.peers.identity.node]));
         self.shard.set_reachable(now, reachable);
-        if std::mem::take(&mut self.is_somebody_back) {
-            self.shard.look_again(now);
+        if !self.back.is_empty() {
+            let back = members(&mut self.back.drain(..));
+            self.shard.look_again(now, back);
         }
         self.show(now);
         self.tell_expectant(now);
@@ -526,12 +529,19 @@ impl Driver {
         self.tell_expectant(now);
     }
 
-    fn publish(&mut self, now: Instant) {
+    /// Tells the shard how long round trips to members are.
+    fn note_round_trips(&mut self) {
         let cell = self.shard.config().cell;
-        if let Some(round_trip) = self.peers.longest_round_trip(|node| cell.member(node).is_some())
-        {
+        let is_member = |node| cell.member(node).is_some();
+        if let Some(round_trip) = self.peers.longest_round_trip(is_member) {
             self.shard.set_round_trip(round_trip);
         }
+        if let Some(heard_after) = self.peers.longest_ignorance(is_member) {
+            self.shard.set_ignorance(heard_after);
+        }
+    }
+
+    fn publish(&mut self, now: Instant) {
         self.counters.publish(&self.shard);
         if self.peers.identity.shard.index() == 0 {
             for (peer, rtt) in self.peers.round_trips() {

@@ -8,7 +8,7 @@ use crate::contender::{Contender, ContenderId, State, Want};
 use crate::outbox::{Body, Sighting, To, Token};
 use crate::round::{Phase, Round};
 use crate::rules::Rule;
-use crate::{Ballot, Config, Event, Holder, Instant, Name, Seen, Tenure, Ttl};
+use crate::{Ballot, Config, Event, Holder, Instant, MemberSet, Name, Seen, Tenure, Ttl};
 
 /// How long a node leaves another to take its turn, at least.
 const TURN_MIN: Duration = Duration::from_micros(200);
@@ -16,40 +16,49 @@ const TURN_MIN: Duration = Duration::from_micros(200);
 /// wait, so much apart.
 const LOOK_AGAIN_WITHIN: Duration = Duration::from_millis(100);
 const LOOK_AGAIN_APART: Duration = Duration::from_micros(20);
+/// A waiter asks again after this long, at least and at most.
+const ASK_AGAIN_MIN: Duration = Duration::from_secs(1);
+const ASK_AGAIN_MAX: Duration = Duration::from_secs(3);
 
 impl Proposer {
-    /// A client wants a lease: behind those who came first, or at once. Whoever does not wait is
-    /// denied by a holder just heard of; one heard of longer ago may have given it back unheard,
-    /// so the first in the queue tries again, and all who do not wait learn from that.
-    pub(crate) fn acquire(&mut self, env: &mut Env<'_>, now: Instant, want: Want) {
-        let mut ask_again = false;
-        if let Some(id) = self.contenders.find(want.label.name())
-            && let Some(Contender { state: State::Waiting { until, by }, tried_at, .. }) =
-                self.contenders.get(id)
-            && now >= want.patient_until
-        {
-            if now < tried_at.after(env.config.attempt_timeout).min(*until) {
-                return env.out.emit(Event::Denied { token: want.token, by: by.clone() });
-            }
-            ask_again = true;
-            // Their time was over before this one came.
-            self.deny_impatient(env, now, id);
-        }
+    /// A client wants a lease: behind earlier requests, or at once. A request that does not wait
+    /// has the first in the queue try again: the holder that is known may have given the name back
+    /// before this request was made, unheard here. Until `others_until` other nodes have their
+    /// turn first.
+    pub(crate) fn acquire(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        want: Want,
+        others_until: Option<Instant>,
+    ) {
         let Some(id) = self.contenders.find(want.label.name()) else {
             let id = self.contenders.insert(Contender::new(want, State::BackingOff(now)));
-            return self.race(env, now, id);
+            return match others_until {
+                Some(until) => self.leave_turn(env, now, id, until),
+                None => self.race(env, now, id),
+            };
         };
         let (patient_until, token) = (want.patient_until, want.token);
         self.contenders.enqueue(id, want);
         self.wake_at(patient_until, Wake::Want(id, token));
-        if ask_again {
-            self.race(env, now, id);
+        if now >= patient_until {
+            self.deny_or_ask(env, now, id);
         }
+    }
+
+    /// Other nodes were turned away from this name before: they go first.
+    fn leave_turn(&mut self, env: &Env<'_>, now: Instant, id: ContenderId, until: Instant) {
+        let until = until.after(self.rng.below(self.turn_span(env.config)));
+        let Some(contender) = self.contenders.get_mut(id) else { return };
+        (contender.contested, contender.tried_at) = (true, now);
+        contender.state = State::Waiting { until, by: None };
+        self.wake_at(until, Wake::Contender(id));
     }
 
     /// Starts a round for the first in the queue.
     fn race(&mut self, env: &mut Env<'_>, now: Instant, id: ContenderId) {
-        let Some((ballot, tenure)) = self.next_ballot(env) else {
+        let Some((ballot, tenure)) = self.next_ballot(env, now) else {
             return self.back_off(env, now, id);
         };
         let Some(contender) = self.contenders.get_mut(id) else { return };
@@ -66,10 +75,58 @@ impl Proposer {
         };
         let round = Round::new(env.rules(), env.cell(), now, (ballot, tenure), ttl, phase);
         let attempt_ends_at = now.after(self.attempt_timeout(env.config));
-        let wake_at = attempt_ends_at.min(round.ends_at).min(deadline.max(now));
+        // Where the client's time is over, the round only asks who holds the name.
+        let deadline = if now < deadline { deadline } else { attempt_ends_at };
+        let wake_at = attempt_ends_at.min(round.ends_at).min(deadline);
         self.round_ends.push(wake_at, ballot);
         self.rounds.insert(ballot, InFlight { round, owner: Owner::Contender(id) });
         env.broadcast(body);
+    }
+
+    /// No majority yet. A round that some acceptor refused may have split the vote with another,
+    /// so it is lost. A round that none refused can still win: its requests go out again, each
+    /// time after twice as long, until the client's time is over or the round is.
+    pub(super) fn attempt_timed_out(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        ballot: Ballot,
+        id: ContenderId,
+    ) {
+        let Some(InFlight { round, .. }) = self.rounds.get(&ballot) else { return };
+        let deadline = self.contenders.get(id).map_or(now, |contender| contender.first.deadline);
+        let give_up_at = round.ends_at.min(deadline);
+        if round.refused.is_empty() && now < give_up_at {
+            let members = round.unanswered(env.cell()).without(self.silent);
+            let again_at = now.after(self.resend_pause(env.config, now, round));
+            self.resend_attempt(env, (ballot, round.phase), id, members);
+            return self.round_ends.push(again_at.min(give_up_at), ballot);
+        }
+        let verdict = round.held_by(env.rules(), env.cell());
+        self.note_timeout(env.config);
+        self.lost(env, now, ballot, id, verdict, None);
+    }
+
+    /// Sends the request of a fresh round again.
+    pub(super) fn resend_attempt(
+        &self,
+        env: &mut Env<'_>,
+        (ballot, phase): (Ballot, Phase),
+        id: ContenderId,
+        members: MemberSet,
+    ) {
+        let Some(Contender { first, .. }) = self.contenders.get(id) else { return };
+        let (label, ttl) = (first.label.clone(), first.ttl);
+        if members.is_empty() {
+            return;
+        }
+        env.send(
+            members,
+            match phase {
+                Phase::Preparing => Body::Prepare { label, ballot },
+                _ => Body::Propose { label, ballot, ttl },
+            },
+        );
     }
 
     /// P2: a majority is open.
@@ -88,7 +145,7 @@ impl Proposer {
         id: ContenderId,
     ) {
         let Some(InFlight { round, .. }) = self.rounds.remove(&ballot) else { return };
-        self.note_decided(round.round_trip(now));
+        self.note_decided(env.config, round.round_trip(now));
         let (want, others_wait) = self.contenders.pop_first(id);
         let Round { tenure, ttl, started_at, .. } = round;
         let waited = started_at.since(want.asked_at);
@@ -103,6 +160,7 @@ impl Proposer {
             if let Some(contender) = self.contenders.get_mut(id) {
                 contender.splits = 0;
                 contender.contested = false;
+                contender.known_at = now;
             }
             self.wait(env, now, id, until, by);
         }
@@ -150,6 +208,7 @@ impl Proposer {
         // A known holder is no sign of other contenders.
         contender.contested = false;
         contender.splits = 0;
+        contender.known_at = contender.tried_at;
         self.wait(env, now, id, free_at, Sighting { tenure, remaining, label });
     }
 
@@ -158,7 +217,7 @@ impl Proposer {
         let Some(InFlight { round, owner: Owner::Contender(id) }) = self.rounds.get(&ballot) else {
             return;
         };
-        let (traces, tenure, id) = (round.traces(env.cell()), round.tenure, *id);
+        let (traces, tenure, ttl, id) = (round.traces(env.cell()), round.tenure, round.ttl, *id);
         if env.rules().on(Rule::VoidBeforeUndo) {
             self.rounds.remove(&ballot);
         }
@@ -166,7 +225,7 @@ impl Proposer {
             && !traces.is_empty()
         {
             let label = contender.first.label.clone();
-            self.undo(env, now, label, tenure, traces);
+            self.undo(env, now, (label, ttl), tenure, traces);
         }
     }
 
@@ -178,24 +237,43 @@ impl Proposer {
         until: Instant,
         by: Sighting,
     ) {
-        let until = until.max(now).after(self.rng.below(env.config.stagger_max));
+        let free_at = until.max(now).after(self.rng.below(env.config.stagger_max));
+        let again_at = self.ask_again_at(env.config, now, until);
+        let settled = self.settled_span(env.config);
         let Some(contender) = self.contenders.get_mut(id) else { return };
-        contender.state = State::Waiting { until, by };
+        // A round that the end of the client's time would cut short tells nothing.
+        let has_time = again_at.after(settled) <= contender.first.deadline;
+        let until = if has_time { free_at.min(again_at) } else { free_at };
+        contender.state = State::Waiting { until, by: Some(by) };
         let Want { token, patient_until, .. } = contender.first;
         self.wake_at(until, Wake::Contender(id));
         if patient_until > now && patient_until < until {
             self.wake_at(patient_until, Wake::Want(id, token));
         }
-        self.deny_impatient(env, now, id);
+        self.deny_or_ask(env, now, id);
+    }
+
+    /// When a waiter asks again although nothing told it to: the one message that would have told
+    /// it may be lost. After a quarter of the time the holder has left, within bounds; later where
+    /// very many wait, or where a round takes so long that waiters would get in each other's way.
+    fn ask_again_at(&mut self, config: &Config, now: Instant, free_at: Instant) -> Instant {
+        let waiting = u32::try_from(self.contenders.wants()).unwrap_or(u32::MAX);
+        let quarter = (free_at.since(now) / 4).clamp(ASK_AGAIN_MIN, ASK_AGAIN_MAX);
+        let rounds = self.settled_span(config).saturating_mul(2);
+        let span = quarter.max(rounds).max(LOOK_AGAIN_APART.saturating_mul(waiting));
+        now.after(span).after(self.rng.below(span / 4))
     }
 
     fn back_off(&mut self, env: &mut Env<'_>, now: Instant, id: ContenderId) {
+        // Contenders that draw from less than a round takes would collide again.
+        let backoff_min = env.config.backoff_min.max(self.network_trip);
+        let backoff_max = env.config.backoff_max.max(self.network_trip.saturating_mul(8));
         let Some(contender) = self.contenders.get_mut(id) else { return };
         if now >= contender.first.deadline {
             return self.give_up(env, now, id);
         }
-        let doubled = env.config.backoff_min.saturating_mul(1 << contender.splits.min(16));
-        let span = doubled.min(env.config.backoff_max);
+        let doubled = backoff_min.saturating_mul(1 << contender.splits.min(16));
+        let span = doubled.min(backoff_max);
         contender.splits = contender.splits.saturating_add(1);
         let until = now.after(span / 2).after(self.rng.below(span)).min(contender.first.deadline);
         contender.state = State::BackingOff(until);
@@ -285,12 +363,13 @@ impl Proposer {
         let waiting: Vec<ContenderId> = waiting.collect();
         let count = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
         let within = LOOK_AGAIN_WITHIN.max(LOOK_AGAIN_APART.saturating_mul(count));
+        let settled = self.settled_span(env.config);
         // Not before the other side listens, too.
         let from = now.after(env.config.attempt_timeout_min);
         for id in waiting {
             let drawn = from.after(self.rng.below(within));
             let Some(contender) = self.contenders.get_mut(id) else { continue };
-            let look_at = drawn.max(contender.tried_at.after(env.config.attempt_timeout));
+            let look_at = drawn.max(contender.tried_at.after(settled));
             if let State::Waiting { until, .. } = &mut contender.state
                 && look_at < *until
             {
@@ -301,22 +380,25 @@ impl Proposer {
     }
 
     /// How long a node leaves another to take its turn: there and back, and some.
-    fn turn_span(&self, config: &Config) -> Duration {
-        let trips = self.round_trip.map(|trip| trip.saturating_mul(2).max(TURN_MIN));
-        trips.unwrap_or(config.stagger_max).min(config.stagger_max)
+    pub(crate) fn turn_span(&self, config: &Config) -> Duration {
+        let network = (!self.network_trip.is_zero()).then_some(self.network_trip);
+        let trip = network.or(self.round_trip);
+        trip.map_or(config.stagger_max, |trip| trip.saturating_mul(2).max(TURN_MIN))
     }
 
     /// Another node's proposal was accepted here, so whoever was about to try need not: it would
     /// be turned away. Only for a while after it tried last: that round may still be lost, and
     /// acceptors may have forgotten who waits for its turn.
-    pub(crate) fn on_taken(&mut self, env: &mut Env<'_>, by: &Sighting) {
+    pub(crate) fn on_taken(&mut self, env: &mut Env<'_>, now: Instant, by: &Sighting) {
         let Some(id) = self.contenders.find(by.label.name()) else { return };
+        let settled = self.settled_span(env.config);
         let Some(contender) = self.contenders.get_mut(id) else { return };
         let State::Waiting { until, by: known } = &mut contender.state else { return };
-        let again_at = contender.tried_at.after(env.config.attempt_timeout);
+        let again_at = contender.tried_at.after(settled);
         if *until < again_at {
             *until = again_at;
-            known.clone_from(by);
+            *known = Some(by.clone());
+            contender.known_at = now;
             let Want { token, patient_until, .. } = contender.first;
             self.wake_at(again_at, Wake::Contender(id));
             if patient_until < again_at {
@@ -358,10 +440,21 @@ impl Proposer {
         true
     }
 
-    /// Answers those who do not want to wait any longer for a known holder.
+    /// Answers requests whose patience is over by the holder that is known. Where that may be out
+    /// of date for some of them, the first in the queue tries again, and they learn from that.
+    fn deny_or_ask(&mut self, env: &mut Env<'_>, now: Instant, id: ContenderId) {
+        self.deny_impatient(env, now, id);
+        if let Some(contender) = self.contenders.get(id)
+            && matches!(contender.state, State::Waiting { by: Some(_), .. })
+            && contender.is_impatient(now)
+        {
+            self.race(env, now, id);
+        }
+    }
+
     fn deny_impatient(&mut self, env: &mut Env<'_>, now: Instant, id: ContenderId) {
         let Some(contender) = self.contenders.get(id) else { return };
-        let State::Waiting { by, .. } = &contender.state else { return };
+        let State::Waiting { by: Some(by), .. } = &contender.state else { return };
         let by = by.clone();
         for want in self.contenders.take_impatient(id, now) {
             env.out.emit(Event::Denied { token: want.token, by: by.clone() });
@@ -377,31 +470,22 @@ impl Proposer {
         id: ContenderId,
         token: Token,
     ) {
+        self.deny_or_ask(env, now, id);
         let Some(want) = self.contenders.want(id, token) else { return };
-        let (patient_until, deadline) = (want.patient_until, want.deadline);
+        let deadline = want.deadline;
         let Some(contender) = self.contenders.get(id) else { return };
-        match &contender.state {
-            State::Waiting { by, .. } if now >= patient_until => {
-                env.out.emit(Event::Denied { token, by: by.clone() });
-                if contender.first.token == token {
-                    self.contenders.pop_first(id);
-                } else {
-                    self.contenders.remove_queued(id, token);
-                }
-            }
-            _ if contender.first.token == token => {}
-            _ if now >= deadline => {
-                self.contenders.remove_queued(id, token);
-                env.out.emit(Event::NoQuorum { token });
-            }
-            _ => self.wake_at(deadline, Wake::Want(id, token)),
+        if contender.first.token == token {
+            return;
         }
-    }
-
-    /// How long a request may go on without an answer: its own patience, or what the shard allows
-    /// a round to find its majority, never past the ttl.
-    pub(crate) fn deadline(env: &Env<'_>, now: Instant, wait: Duration, ttl: Ttl) -> Instant {
-        let trying = env.config.request_timeout.min(ttl.as_duration());
-        now.after(wait.max(trying))
+        if now < deadline {
+            return self.wake_at(deadline, Wake::Want(id, token));
+        }
+        // The round that is under way may tell.
+        let answer_by = deadline.after(self.settled_span(env.config));
+        if now < answer_by && matches!(contender.state, State::Racing(_)) {
+            return self.wake_at(answer_by, Wake::Want(id, token));
+        }
+        self.contenders.remove_queued(id, token);
+        env.out.emit(Event::NoQuorum { token });
     }
 }

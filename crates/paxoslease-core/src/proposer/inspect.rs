@@ -19,7 +19,7 @@ impl Proposer {
         let inspection =
             Inspection { token, label: label.clone(), answered: MemberSet::EMPTY, accepted: None };
         self.inspections.insert(query, inspection);
-        self.inspection_ends.push(now.after(env.config.attempt_timeout), query);
+        self.inspection_ends.push(now.after(self.settled_span(env.config)), query);
         env.broadcast(Body::Inspect { label, query });
     }
 

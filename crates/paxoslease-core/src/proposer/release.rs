@@ -1,30 +1,42 @@
 //! Releases (P6; paper, section 7 "Releasing leases").
 //!
-//! The holder has dropped its belief before it asked. A release is repeated until a majority
-//! confirmed it or the lease would have expired anyway; a release that timed out is still one.
-//! While a renewal is in flight here it is remembered for one attempt longer, so that none can
-//! bring the tenure back. Undoing a void round (P4) is a release that nobody waits for.
+//! The holder has dropped its belief before it asked. The caller is answered when a majority
+//! confirmed, or when the lease would have expired anyway; a release that timed out is still one.
+//! The release itself goes on until every acceptor that may store the tenure confirmed it, or the
+//! lease is over: an acceptor that missed it would keep others out, and one more acceptor that
+//! fails would then stop the name. It is repeated now and then, and at once when an acceptor that
+//! was silent is back. While a renewal is in flight here a release is remembered for one attempt
+//! longer, so that none can bring the tenure back. Undoing a void round (P4) is a release without
+//! a caller.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
-use super::{Env, Proposer};
+use super::{Env, MEMBERS_MAX, Proposer};
 use crate::outbox::{Body, To, Token};
 use crate::rules::Rule;
-use crate::{Event, Instant, Label, MemberSet, Tenure};
+use crate::{Event, Instant, Label, MemberSet, Tenure, Ttl};
 
-/// How often undoing a void round is tried.
+/// How many attempts the undoing of a void round counts as work in flight.
 const UNDO_ATTEMPTS: u32 = 3;
+/// How often an acceptor that can be reached hears again of a release it has not confirmed.
+const RESEND_EVERY: Duration = Duration::from_secs(1);
+/// How many answered releases are kept for acceptors that have not confirmed them.
+const UNCONFIRMED_MAX: usize = 1 << 14;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Releasing {
     label: Label,
-    /// Who asked; nobody where a void round is undone.
+    /// The caller; `None` where a void round is undone.
     token: Option<Token>,
-    /// Others who asked for the same release meanwhile.
+    /// Callers that asked for the same release meanwhile.
     also: Vec<Token>,
     confirmed: MemberSet,
     held: bool,
-    give_up_at: Instant,
+    /// Callers are answered by then.
+    answer_by: Instant,
+    /// From then on no acceptor can store the tenure any more.
+    over_at: Instant,
     answered: bool,
 }
 
@@ -35,7 +47,7 @@ impl Proposer {
         now: Instant,
         (token, label): (Token, Label),
         tenure: Tenure,
-        give_up_at: Instant,
+        answer_by: Instant,
     ) {
         if let Some(releasing) = self.releases.get_mut(&tenure) {
             if releasing.answered {
@@ -47,52 +59,62 @@ impl Proposer {
             }
             return;
         }
+        // Whose turn it is, the acceptors tell those that they turned away.
+        let nodes_before = env.cell().members().len() as u8;
         for learner in env.learners {
-            env.out.send(To::Node(*learner), Body::Freed { label: label.clone() });
+            env.out.send(To::Node(*learner), Body::Freed { label: label.clone(), nodes_before });
         }
-        let nobody = MemberSet::EMPTY;
-        self.send_release(env, now, (Some(token), label), tenure, nobody, give_up_at);
+        self.healed.remove(&tenure);
+        let (nobody, over_at) = (MemberSet::EMPTY, now.after(env.cell().max_lease().as_duration()));
+        let releasing = Releasing::new((Some(token), label), nobody, answer_by, over_at);
+        self.send_release(env, now, tenure, releasing);
     }
 
-    /// P4: undoes a void round where it may have left a trace. Repeated a few times only: what is
-    /// left then expires.
+    /// P4: undoes a void round where it may have left a trace.
     pub(super) fn undo(
         &mut self,
         env: &mut Env<'_>,
         now: Instant,
-        label: Label,
+        (label, ttl): (Label, Ttl),
         tenure: Tenure,
         traces: MemberSet,
     ) {
         if self.releases.get(&tenure).is_some_and(|releasing| !releasing.answered) {
-            // Somebody guessed it and has asked for the same: that goes on until it is answered.
+            // A client guessed it and has asked for the same: that goes on until it is answered.
             return;
         }
-        let give_up_at = now.after(env.config.attempt_timeout.saturating_mul(UNDO_ATTEMPTS));
         let untouched = env.cell().everyone().without(traces);
-        self.send_release(env, now, (None, label), tenure, untouched, give_up_at);
+        let over_at = now.after(ttl.as_duration());
+        let attempts = self.attempt_timeout(env.config).saturating_mul(UNDO_ATTEMPTS);
+        let answer_by = now.after(attempts).min(over_at);
+        let releasing = Releasing::new((None, label), untouched, answer_by, over_at);
+        self.send_release(env, now, tenure, releasing);
     }
 
     fn send_release(
         &mut self,
         env: &mut Env<'_>,
         now: Instant,
-        (token, label): (Option<Token>, Label),
         tenure: Tenure,
-        confirmed: MemberSet,
-        give_up_at: Instant,
+        releasing: Releasing,
     ) {
-        let silent = env.cell().everyone().without(confirmed);
-        env.send(silent, Body::Release { label: label.clone(), tenure });
-        let (also, held, answered) = (Vec::new(), false, false);
-        let releasing = Releasing { label, token, also, confirmed, held, give_up_at, answered };
+        let unconfirmed = env.cell().everyone().without(releasing.confirmed);
+        env.send(unconfirmed, Body::Release { label: releasing.label.clone(), tenure });
         self.releases_open += 1;
         if let Some(before) = self.releases.insert(tenure, releasing)
             && !before.answered
         {
             self.releases_open -= 1 + before.also.len();
         }
-        self.release_ends.push(now.after(env.config.attempt_timeout), tenure);
+        self.release_ends.push(now.after(self.settled_span(env.config)), tenure);
+    }
+
+    /// A Release that another node sent passed through here. Acceptors that were sent a Heal of
+    /// that tenure may have got the Release first: it follows the Heal on the same way.
+    pub(crate) fn on_foreign_release(&mut self, env: &mut Env<'_>, label: Label, tenure: Tenure) {
+        if let Some(members) = self.healed.remove(&tenure) {
+            env.send(members, Body::Release { label, tenure });
+        }
     }
 
     pub(super) fn is_released(&self, tenure: Tenure) -> bool {
@@ -125,6 +147,9 @@ impl Proposer {
             releasing.confirmed = place(releasing.confirmed);
         }
         core::hash::Hash::hash(&releases, hasher);
+        for (tenure, members) in &self.healed {
+            core::hash::Hash::hash(&(tenure, place(*members)), hasher);
+        }
     }
 
     pub(super) fn on_released(
@@ -153,19 +178,71 @@ impl Proposer {
     }
 
     pub(super) fn release_timed_out(&mut self, env: &mut Env<'_>, now: Instant, tenure: Tenure) {
+        let pause = self.settled_span(env.config);
+        let unconfirmed_count = self.releases.len().saturating_sub(self.releases_open);
         let Some(releasing) = self.releases.get_mut(&tenure) else { return };
-        if !releasing.answered && now < releasing.give_up_at {
-            let silent = env.cell().everyone().without(releasing.confirmed);
-            let label = releasing.label.clone();
-            self.release_ends.push(now.after(env.config.attempt_timeout), tenure);
-            return env.send(silent, Body::Release { label, tenure });
+        if now >= releasing.answer_by {
+            self.releases_open -= releasing.answer(env, false);
         }
-        self.releases_open -= releasing.answer(env, false);
-        self.releases.remove(&tenure);
+        let answered = releasing.answered;
+        let missing = self.unconfirmed(env, tenure);
+        let is_over = self.releases.get(&tenure).is_none_or(|releasing| now >= releasing.over_at);
+        let is_kept = !missing.is_empty() && !is_over && unconfirmed_count < UNCONFIRMED_MAX;
+        if answered && !is_kept {
+            self.releases.remove(&tenure);
+            return;
+        }
+        let pause = if answered { pause.max(RESEND_EVERY) } else { pause };
+        self.release_ends.push(now.after(pause), tenure);
+        self.resend_release(env, tenure, missing);
+    }
+
+    /// The acceptors that have not confirmed a release and may store its tenure. An acceptor that
+    /// was silent when this node began the tenure, and still is, has never heard of it.
+    fn unconfirmed(&self, env: &Env<'_>, tenure: Tenure) -> MemberSet {
+        let Some(releasing) = self.releases.get(&tenure) else { return MemberSet::EMPTY };
+        let missing = env.cell().everyone().without(releasing.confirmed);
+        if missing.is_empty() || tenure.ballot().node() != Some(env.config.node) {
+            return missing;
+        }
+        let begun = tenure.ballot().counter();
+        let heard_nothing =
+            |place: &usize| self.silent.has_place(*place) && begun > self.silent_since[*place];
+        let strangers = (0..MEMBERS_MAX).filter(heard_nothing);
+        strangers.fold(missing, |missing, place| missing.without(MemberSet::at_place(place)))
+    }
+
+    /// These acceptors can be heard again: they may have missed releases.
+    pub(super) fn resend_releases(&self, env: &mut Env<'_>, back: MemberSet) {
+        let mut tenures: Vec<Tenure> = self.releases.keys().copied().collect();
+        tenures.sort_unstable();
+        for tenure in tenures {
+            let missing = self.unconfirmed(env, tenure).within(back);
+            self.resend_release(env, tenure, missing);
+        }
+    }
+
+    fn resend_release(&self, env: &mut Env<'_>, tenure: Tenure, members: MemberSet) {
+        let members = members.without(self.silent);
+        if let Some(releasing) = self.releases.get(&tenure)
+            && !members.is_empty()
+        {
+            env.send(members, Body::Release { label: releasing.label.clone(), tenure });
+        }
     }
 }
 
 impl Releasing {
+    fn new(
+        (token, label): (Option<Token>, Label),
+        confirmed: MemberSet,
+        answer_by: Instant,
+        over_at: Instant,
+    ) -> Self {
+        let (also, held, answered) = (Vec::new(), false, false);
+        Self { label, token, also, confirmed, held, answer_by, over_at, answered }
+    }
+
     /// Answers all who asked, once. Returns how many that was, with nobody for one.
     fn answer(&mut self, env: &mut Env<'_>, confirmed: bool) -> usize {
         if self.answered {

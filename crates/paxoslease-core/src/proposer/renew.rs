@@ -1,12 +1,18 @@
 //! Renewals and heals (P5, P7; paper, section 6 "Extending leases").
 //!
 //! A failed renewal leaves everything as it was: it is never undone, since its tenure may be held.
+//! Its round lives until the client's time is over or the belief it would give has ended. Until
+//! then the same Renew goes out again to the acceptors that did not answer, each time after twice
+//! as long: to an acceptor it is a duplicate, and the round's timer stays as it was set (P3).
 
 use super::{Env, InFlight, Owner, Proposer};
 use crate::outbox::{Body, Token};
 use crate::round::{Phase, Round, Step};
 use crate::rules::Rule;
-use crate::{Ballot, Event, Instant, Label, MemberSet, Tenure, Ttl};
+use crate::{Ballot, Config, Event, Instant, Label, MemberSet, Tenure, Ttl};
+
+/// How many tenures that were healed are remembered; of more, the oldest is forgotten.
+const HEALED_MAX: usize = 1 << 14;
 
 /// A client's wish to prolong a tenure.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -14,6 +20,16 @@ pub(crate) struct Renewal {
     pub(crate) token: Token,
     pub(crate) label: Label,
     pub(crate) deadline: Instant,
+    /// When the Renew goes out again to acceptors that have not answered by then.
+    pub(crate) resend_at: Instant,
+}
+
+impl Renewal {
+    /// When to look at the round next. Never later than a release of its tenure is remembered.
+    fn check_at(&self, config: &Config, now: Instant, round: &Round) -> Instant {
+        let look_at = now.after(config.attempt_timeout).min(round.ends_at);
+        look_at.min(self.deadline.max(now))
+    }
 }
 
 impl Proposer {
@@ -22,7 +38,7 @@ impl Proposer {
         &mut self,
         env: &mut Env<'_>,
         now: Instant,
-        renewal: Renewal,
+        mut renewal: Renewal,
         tenure: Tenure,
         ttl: Ttl,
     ) {
@@ -30,7 +46,7 @@ impl Proposer {
         if self.is_released(tenure) {
             return env.out.emit(Event::NotHeld { token, tenure });
         }
-        let Some((mut ballot, _)) = self.next_ballot(env) else {
+        let Some((mut ballot, _)) = self.next_ballot(env, now) else {
             return env.out.emit(Event::NoQuorum { token });
         };
         if !env.rules().on(Rule::RenewalHasFreshBallot) {
@@ -40,15 +56,15 @@ impl Proposer {
         let label = renewal.label.clone();
         let round =
             Round::new(env.rules(), env.cell(), now, (ballot, tenure), ttl, Phase::Renewing);
-        let wake_at = now.after(env.config.attempt_timeout).min(round.ends_at);
-        self.round_ends.push(wake_at, ballot);
+        renewal.resend_at = now.after(self.attempt_timeout(env.config));
+        self.round_ends.push(renewal.check_at(env.config, now, &round), ballot);
         self.renewals += 1;
         self.rounds.insert(ballot, InFlight { round, owner: Owner::Renewal(renewal) });
         env.broadcast(Body::Renew { label, tenure, ballot, ttl });
     }
 
     /// A majority renewed in time: the holder may go on, and whoever lost the tenure gets it back.
-    pub(super) fn renewed(&mut self, env: &mut Env<'_>, ballot: Ballot) {
+    pub(super) fn renewed(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
         let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.get(&ballot)
         else {
             return;
@@ -60,11 +76,17 @@ impl Proposer {
             return env.out.emit(Event::NotHeld { token, tenure });
         }
         env.out.emit(Event::Renewed { token, tenure, ttl, started_at });
-        self.heal(env, ballot, refused);
+        self.heal(env, now, ballot, refused);
         self.forget_if_done(env, ballot);
     }
 
-    pub(super) fn on_not_held(&mut self, env: &mut Env<'_>, member: MemberSet, ballot: Ballot) {
+    pub(super) fn on_not_held(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        member: MemberSet,
+        ballot: Ballot,
+    ) {
         let (rules, cell) = (env.rules(), &env.config.cell);
         let Some(InFlight { round, owner: Owner::Renewal(_) }) = self.rounds.get_mut(&ballot)
         else {
@@ -73,7 +95,7 @@ impl Proposer {
         let step = round.on_refusal(rules, cell, MemberSet::EMPTY, member);
         let won = round.phase == Phase::Renewed;
         if won || !rules.on(Rule::HealOnlyAfterMajority) {
-            self.heal(env, ballot, member);
+            self.heal(env, now, ballot, member);
         }
         if step == Step::Lost && !won {
             self.not_held(env, ballot);
@@ -89,15 +111,11 @@ impl Proposer {
         env.out.emit(Event::NotHeld { token: renewal.token, tenure: round.tenure });
     }
 
-    /// No majority in time. Tries again under a fresh ballot while the client's time lasts.
-    pub(super) fn renewal_failed(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
+    /// No majority in time.
+    pub(super) fn renewal_failed(&mut self, env: &mut Env<'_>, ballot: Ballot) {
         let Some((round, renewal)) = self.forget_renewal(ballot) else { return };
         self.undo_renewal(env, &round, &renewal);
-        if now < renewal.deadline {
-            self.renew(env, now, renewal, round.tenure, round.ttl);
-        } else {
-            env.out.emit(Event::NoQuorum { token: renewal.token });
-        }
+        env.out.emit(Event::NoQuorum { token: renewal.token });
     }
 
     /// P5 forbids it; this is what the mutant does.
@@ -110,18 +128,53 @@ impl Proposer {
 
     pub(super) fn renewal_timed_out(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
         let Some(InFlight { round, .. }) = self.rounds.get(&ballot) else { return };
-        if round.phase != Phase::Renewed {
-            return self.renewal_failed(env, now, ballot);
+        let pause = self.resend_pause(env.config, now, round);
+        let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.get_mut(&ballot)
+        else {
+            return;
+        };
+        let unanswered = round.unanswered(env.cell());
+        let tenure = round.tenure;
+        if round.phase == Phase::Renewed {
+            if now < round.ends_at {
+                self.heal(env, now, ballot, unanswered);
+            }
+            self.forget_renewal(ballot);
+        } else if now >= round.ends_at.min(renewal.deadline) {
+            self.renewal_failed(env, ballot);
+        } else {
+            let is_due = now >= renewal.resend_at;
+            if is_due {
+                renewal.resend_at = now.after(pause);
+            }
+            let (check_at, token) = (renewal.check_at(env.config, now, round), renewal.token);
+            if self.is_released(tenure) {
+                self.forget_renewal(ballot);
+                return env.out.emit(Event::NotHeld { token, tenure });
+            }
+            self.round_ends.push(check_at, ballot);
+            if is_due {
+                self.resend_renewal(env, ballot, unanswered.without(self.silent));
+            }
         }
-        if now < round.ends_at {
-            let silent = env.cell().everyone().without(round.accepted).without(round.refused);
-            self.heal(env, ballot, silent);
+    }
+
+    /// Sends the same Renew again.
+    pub(super) fn resend_renewal(&self, env: &mut Env<'_>, ballot: Ballot, members: MemberSet) {
+        if let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.get(&ballot) {
+            let (label, tenure, ttl) = (renewal.label.clone(), round.tenure, round.ttl);
+            env.send(members, Body::Renew { label, tenure, ballot, ttl });
         }
-        self.forget_renewal(ballot);
     }
 
     /// P5: with the ballot and ttl of the renewal that won.
-    fn heal(&mut self, env: &mut Env<'_>, ballot: Ballot, members: MemberSet) {
+    pub(super) fn heal(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        ballot: Ballot,
+        members: MemberSet,
+    ) {
         let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.get(&ballot)
         else {
             return;
@@ -133,10 +186,15 @@ impl Proposer {
         let Round { tenure, ttl, .. } = *round;
         let mut heal_ballot = ballot;
         if !env.rules().on(Rule::HealCarriesRenewalBallot)
-            && let Some((fresh, _)) = self.next_ballot(env)
+            && let Some((fresh, _)) = self.next_ballot(env, now)
         {
             heal_ballot = fresh;
         }
+        if self.healed.len() >= HEALED_MAX {
+            self.healed.pop_first();
+        }
+        let healed = self.healed.entry(tenure).or_insert(MemberSet::EMPTY);
+        *healed = healed.with(members);
         env.send(members, Body::Heal { label, tenure, ballot: heal_ballot, ttl });
     }
 

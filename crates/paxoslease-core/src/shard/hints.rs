@@ -18,13 +18,12 @@ impl Shard {
                     self.out.emit(Event::HeldHint(Sighting { tenure, remaining, label }));
                 }
             }
-            Hint::Freed { name } => {
+            Hint::Freed { name, nodes_before } => {
                 if self.watched {
                     self.out.emit(Event::FreedHint(Label::new(name, Holder::NONE)));
                 }
                 self.with_proposer(now, |proposer, env| {
-                    // Which turn it is, only acceptors know; some of them have theirs first.
-                    proposer.on_freed(env, now, name, (false, 1));
+                    proposer.on_freed(env, now, name, (false, nodes_before.into()));
                 });
             }
         }
@@ -33,11 +32,17 @@ impl Shard {
     /// A name may be free. The undoing of a lost round, where somebody else holds it, frees
     /// nothing.
     pub(super) fn note_freed(&mut self, now: Instant, from: NodeId, request: Request<'_>) {
-        let Request::Release { name, .. } = request else { return };
+        let Request::Release { name, tenure } = request else { return };
+        if self.proposer.has_healed() {
+            let label = Label::new(name, Holder::NONE);
+            self.with_proposer(now, |proposer, env| {
+                proposer.on_foreign_release(env, label, tenure);
+            });
+        }
         if !self.somebody_wants(name) || self.live_tenure(now, name).is_some() {
             return;
         }
-        let turns = self.turns(name, from);
+        let turns = self.turns(now, name, from);
         let nodes_before = self.nodes_before(&turns);
         self.with_proposer(now, |proposer, env| {
             proposer.on_freed(env, now, name, (false, nodes_before));
@@ -51,7 +56,7 @@ impl Shard {
         if self.proposer.wants(name)
             && let Some(by) = self.lease(now, name)
         {
-            self.with_proposer(now, |proposer, env| proposer.on_taken(env, &by));
+            self.with_proposer(now, |proposer, env| proposer.on_taken(env, now, &by));
         }
     }
 
@@ -60,10 +65,11 @@ impl Shard {
         self.proposer.wants(name) || self.acceptor.as_ref().is_some_and(Acceptor::turned_away)
     }
 
-    pub(super) fn turns(&mut self, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
+    pub(super) fn turns(&mut self, now: Instant, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
         let Some(acceptor) = &mut self.acceptor else { return Vec::new() };
         let waits_here = self.proposer.wants(name).then_some(self.config.node);
-        acceptor.turns(name, from, waits_here)
+        let turn_span = self.proposer.turn_span(&self.config);
+        acceptor.turns(now, name, from, waits_here, turn_span)
     }
 
     /// How many nodes have their turn before this one; all of them if it was not turned away.
@@ -73,10 +79,10 @@ impl Shard {
 
     /// Acceptors see the Release itself; nodes that only propose are told.
     pub(super) fn tell_freed(&mut self, name: Name<'_>, turns: &[NodeId]) {
-        for node in turns {
+        for (nodes_before, node) in (0..=u8::MAX).zip(turns) {
             if self.config.cell.member(*node).is_none() {
                 let label = Label::new(name, Holder::NONE);
-                self.out.send(To::Node(*node), Body::Freed { label });
+                self.out.send(To::Node(*node), Body::Freed { label, nodes_before });
             }
         }
     }

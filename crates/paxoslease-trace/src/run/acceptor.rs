@@ -90,7 +90,12 @@ impl Run {
         let mut expected = BTreeSet::from([before]);
         if let Some(ask) = ask {
             let mut next = before;
-            let right = next.asked(self.floor, self.now, &ask);
+            let mut right = next.asked(self.floor, self.now, &ask);
+            if let Some(said) = said
+                && before.may_turn_away(self.floor, self.now, &ask, said)
+            {
+                (next, right) = (before, said);
+            }
             let allowed = ask.ttl().is_none_or(|ttl| ttl <= self.max_lease);
             report.check(
                 "A1 no ttl above M",

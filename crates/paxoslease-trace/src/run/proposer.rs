@@ -28,7 +28,8 @@ impl Run {
             let (number, name) = (ballot.as_u64(), request.name().to_string());
             touched.push(number);
             if let Some(known) = self.rounds.get_mut(&number) {
-                let same = renews.is_none() && known.renews.is_none() && known.name == name;
+                // The same request again is no other round.
+                let same = renews == known.renews && known.name == name;
                 known.ttl = known.ttl.or(ttl);
                 report.check("P5 no ballot is used for two rounds", same, || {
                     self.at(format!("{request:?} uses a ballot again"))
@@ -102,12 +103,13 @@ impl Run {
                 Request::Release { tenure, .. } => {
                     let tenure = tenure.fence();
                     let asked = self.released.contains_key(&tenure);
+                    let passed_on = self.released_elsewhere.contains(&tenure);
                     report.check(
                         "P5, P8 only fresh rounds are undone",
-                        asked || self.is_open(tenure),
+                        asked || passed_on || self.is_open(tenure),
                         || self.at(format!("{request:?} without being asked")),
                     );
-                    self.undone.extend((!asked).then_some(tenure));
+                    self.undone.extend((!asked && !passed_on).then_some(tenure));
                 }
                 _ => {}
             }

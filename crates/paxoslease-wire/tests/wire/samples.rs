@@ -65,7 +65,7 @@ impl Parts {
             14 => Message::Reply(Reply::Inspected { query, accepted: None }),
             15 => Message::Reply(Reply::Inspected { query, accepted }),
             16 => Message::Hint(Hint::Held { name, seen }),
-            17 => Message::Hint(Hint::Freed { name }),
+            17 => Message::Hint(Hint::Freed { name, nodes_before: (query & 0xff) as u8 }),
             18 => Message::Request(Request::Propose { name, ballot, ttl, holder: Holder::NONE }),
             _ => unreachable!("below SHAPES"),
         }

@@ -14,7 +14,7 @@ use paxoslease_core::{Cell, Instant, Message, NodeId, Rng, To};
 use paxoslease_wire::{CellName, FrameKind, Hello, ShardId, VERSION};
 
 pub(crate) use greeting::{Greeted, refusal_of};
-use peer::{Link, Peer};
+use peer::{Link, Peer, Told};
 
 use super::counters::{Counters, Drop};
 use super::sockets::{ConnId, Sockets};
@@ -225,19 +225,19 @@ impl Peers {
         }
     }
 
-    /// A heartbeat arrived from a peer that is up. Says which counter it has seen, if it did.
+    /// A heartbeat arrived from a peer that is up. Says what it told of its counter, if it did.
     pub(crate) fn heartbeat(
         &mut self,
         conn: ConnId,
         now: Instant,
         frame: &[u8],
         own_counter: u64,
-    ) -> Option<u64> {
+    ) -> Option<Told> {
         let Who::Peer(place) = self.who(conn) else { return None };
-        let (counter, changed) = self.list[place].heartbeat(now, frame, own_counter);
+        let (told, changed) = self.list[place].heartbeat(now, frame, own_counter);
         self.changed |= changed;
         self.soil(place);
-        counter
+        told
     }
 
     /// A connection broke, or could not be made.
@@ -385,13 +385,20 @@ impl Peers {
         })
     }
 
-    /// The longest time in which a peer's ballots come after others it has not heard of: a round
-    /// trip, or a heartbeat where the peer is no member and hears of others by that alone. `None`
-    /// while one is not known yet.
+    /// The longest round trip to a member that is up. `None` while there is none, or one is not
+    /// measured yet.
     pub(crate) fn longest_round_trip(
         &self,
         is_member: impl Fn(NodeId) -> bool,
     ) -> Option<Duration> {
+        let members = self.list.iter().filter(|peer| peer.is_up() && is_member(peer.node));
+        members.map(|peer| peer.rtt).reduce(|longest, rtt| Some(longest?.max(rtt?)))?
+    }
+
+    /// The longest time in which a peer's ballots come after others it has not heard of: a round
+    /// trip, or a heartbeat where the peer is no member and hears of others by that alone. `None`
+    /// while one is not known yet.
+    pub(crate) fn longest_ignorance(&self, is_member: impl Fn(NodeId) -> bool) -> Option<Duration> {
         let up = self.list.iter().filter(|peer| peer.is_up());
         up.map(|peer| {
             let heard = if is_member(peer.node) { Duration::ZERO } else { self.manners.heartbeat };
@@ -444,7 +451,7 @@ mod tests {
 
     fn longest(peers: &Peers) -> Option<Duration> {
         let cell = peers.identity.cell;
-        peers.longest_round_trip(|node| cell.member(node).is_some())
+        peers.longest_ignorance(|node| cell.member(node).is_some())
     }
 
     #[test]

@@ -118,6 +118,9 @@ pub(crate) struct Network {
     pub(crate) weather: Weather,
     /// From whom to whom nothing arrives.
     pub(crate) blocked: BTreeSet<(usize, usize)>,
+    /// From whom to whom whole writes vanish while the connection stands, as messages do for
+    /// which a full queue has no room.
+    pub(crate) swallowed: BTreeSet<(usize, usize)>,
     addresses: BTreeMap<String, usize>,
     presence: Vec<Presence>,
     pipes: BTreeMap<PipeId, Pipe>,
@@ -134,6 +137,7 @@ impl Network {
         Self {
             weather: Weather::CALM,
             blocked: BTreeSet::new(),
+            swallowed: BTreeSet::new(),
             addresses: BTreeMap::new(),
             presence: Vec::new(),
             pipes: BTreeMap::new(),
@@ -211,6 +215,10 @@ impl Network {
     /// Says how much there was room for.
     pub(crate) fn send(&mut self, agenda: &mut Agenda, now: At, id: EndId, bytes: &[u8]) -> usize {
         let Some(pipe) = self.pipes.get_mut(&id.0) else { return 0 };
+        let link = (pipe.ends[id.1].host, pipe.ends[1 - id.1].host);
+        if self.swallowed.contains(&link) {
+            return bytes.len();
+        }
         let end = &mut pipe.ends[id.1];
         let len = bytes.len().min(pipe.window.saturating_sub(end.unread));
         end.unread += len;

@@ -1,8 +1,12 @@
 //! The shell under simulation: a swarm of seeds, and each fault by itself.
 
+mod distance;
+mod fairness;
 mod faults;
 mod handshake;
+mod minority;
 mod restarts;
+mod sharing;
 mod swarm;
 
 use std::rc::Rc;
@@ -21,10 +25,16 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A cell that found together, on a network that takes a little time.
 fn cell(setup: &Setup) -> Simulation {
-    let mut simulation = Simulation::new(setup);
     let delay = (Duration::from_micros(100), Duration::from_micros(500));
-    simulation.world.network.weather = Weather { delay, chop: 300, ..Weather::CALM };
-    simulation.run_for(SECOND);
+    cell_in(setup, Weather { delay, chop: 300, ..Weather::CALM })
+}
+
+/// A cell that found together in that weather.
+fn cell_in(setup: &Setup, weather: Weather) -> Simulation {
+    let mut simulation = Simulation::new(setup);
+    let settled = SECOND + weather.delay.1 * 10;
+    simulation.world.network.weather = weather;
+    simulation.run_for(settled);
     simulation
 }
 
@@ -71,5 +81,27 @@ impl Simulation {
 
     fn heal(&mut self) {
         self.world.network.blocked.clear();
+        self.world.network.swallowed.clear();
+    }
+
+    /// A clean stop, with everything that lived in the process.
+    fn stop(&mut self, host: usize) {
+        let node = self.node(host);
+        self.run(host, async move { node.shutdown().await });
+        assert!(!self.world.is_running(host));
+        self.end_tasks_of(host);
+    }
+
+    /// Takes the name and keeps the guard from the judge: nobody else is to have it meanwhile.
+    fn lease(&mut self, host: usize, ttl: Duration) -> LeaseGuard {
+        let node = self.node(host);
+        self.run(host, async move { node.acquire(MASTER, ttl).await }).expect("granted")
+    }
+
+    /// How long it takes until the node of a host is granted the name.
+    fn time_to_take(&mut self, host: usize) -> Duration {
+        let asked_at = self.world.now();
+        self.take(host, Duration::MAX).expect("it waits");
+        Duration::from_nanos(self.world.now() - asked_at)
     }
 }

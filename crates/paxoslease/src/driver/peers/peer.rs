@@ -32,6 +32,14 @@ pub(super) enum Link {
     },
 }
 
+/// A peer's counter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    pub(crate) counter: u64,
+    /// Whether the peer has forgotten nothing: it is not in quarantine.
+    pub(crate) remembers: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) node: NodeId,
@@ -175,14 +183,14 @@ impl Peer {
         }
     }
 
-    /// Says which counter the peer has seen, if it said so, and whether it began or ended its
+    /// Says what the peer told of its counter, if it did, and whether it began or ended its
     /// quarantine.
     pub(super) fn heartbeat(
         &mut self,
         now: Instant,
         frame: &[u8],
         own_counter: u64,
-    ) -> (Option<u64>, bool) {
+    ) -> (Option<Told>, bool) {
         // Only now: a peer that greets and then refuses us is not to be dialled without end.
         self.redial_pause = REDIAL_MIN;
         match Heartbeat::decode(frame) {
@@ -191,7 +199,7 @@ impl Peer {
                 self.quarantine_until = now.after(Duration::from_millis(quarantine_ms.into()));
                 let quarantined = quarantine_ms > 0;
                 let before = std::mem::replace(&mut self.quarantined, quarantined);
-                return (Some(counter), before != quarantined);
+                return (Some(Told { counter, remembers: !quarantined }), before != quarantined);
             }
             Ok(Heartbeat::Pong(number)) => {
                 let took = now.since(Instant::from_nanos(number));

@@ -2,20 +2,13 @@
 
 use super::*;
 
-fn stop(cell: &mut Simulation, host: usize) {
-    let node = cell.node(host);
-    cell.run(host, async move { node.shutdown().await });
-    assert!(!cell.world.is_running(host));
-    cell.end_tasks_of(host);
-}
-
 #[test]
 fn a_rolling_restart_with_snapshots_loses_no_lease_and_keeps_no_quarantine() {
     let mut cell = cell(&Setup { proposers: 1, shards: 2, ..Setup::new(11, 3) });
     let (_, guard) = cell.hold(3);
     for _ in 0..3 {
         for host in 0..3 {
-            stop(&mut cell, host);
+            cell.stop(host);
             cell.run_for(SECOND / 4);
             cell.start(host);
             assert_eq!(cell.status(host).quarantine_remaining, Duration::ZERO);
@@ -64,7 +57,7 @@ fn a_node_shut_down_hands_its_leases_over_at_once() {
     let (_, guard) = cell.hold(0);
     let fence = guard.fence();
     drop(guard);
-    stop(&mut cell, 0);
+    cell.stop(0);
     let next = cell.take(1, Duration::ZERO).expect("given back, so free");
     assert!(next.fence() > fence);
     cell.assert_sound();
