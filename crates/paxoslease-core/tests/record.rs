@@ -85,6 +85,24 @@ fn a_healed_tenure_above_the_ballot_ceiling_waits_for_the_disk() {
 }
 
 #[test]
+fn a_renewal_or_a_heal_above_the_ballot_ceiling_waits_for_the_disk_too() {
+    for request in [renew, heal] {
+        let mut cell = TestCell::with_disks(3, 0);
+        cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
+        cell.write_records();
+        let before = cell.register(1);
+        cell.letters.clear();
+        let above = ballot(cell.shard(1).record().ballot_ceiling + 1, 2);
+        let request = Message::Request(request(tenure(5, 2), above));
+        cell.tell(1, 2, request).expect("deferred");
+        assert_eq!((cell.register(1), cell.letters.len()), (before, 0));
+        cell.write_records();
+        assert_eq!(cell.register(1).promised, above);
+        assert!(cell.shard(1).record().ballot_ceiling >= above.counter());
+    }
+}
+
+#[test]
 fn only_so_many_requests_wait_for_the_disk_and_the_rest_are_counted_drops() {
     let start = Start::NewCell { counter: 0, disk: true };
     let mut cell = TestCell::started(3, 0, |config| config.limits.deferred_max = 2, start);
@@ -223,6 +241,22 @@ fn a_clean_start_restores_live_leases_with_what_was_left_of_them() {
     assert_eq!(cell.shard(1).record().lease_ceiling, Some(ttl(TTL)));
     let answer = cell.ask(1, 2, renew(tenure(5, 2), ballot(6, 2))).expect("an answer");
     assert_eq!(answer.kind(), "Accept");
+}
+
+#[test]
+fn a_clean_restart_never_ends_a_lease_earlier() {
+    for passed in [0, 1, 499_999, 500_000, 999_999, 1_000_000].map(Duration::from_nanos) {
+        let mut cell = TestCell::with_disks(3, 0);
+        cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
+        cell.write_records();
+        cell.pass(passed);
+        let expires_at = |register: Register| register.accepted.map(|lease| lease.expires_at);
+        let before = expires_at(cell.register(1)).expect("accepted");
+        assert!(cell.restart(1, Duration::ZERO));
+        let after = expires_at(cell.register(1)).expect("restored");
+        assert!(after >= before, "{passed:?}: {after:?} before {before:?}");
+        assert!(after <= before.after(MS), "{passed:?}: {after:?} long after {before:?}");
+    }
 }
 
 #[test]

@@ -110,6 +110,33 @@ fn release_messages_are_hints_for_those_who_wait() {
     assert!(cell.granted(2).is_some() && cell.granted(4).is_some());
 }
 
+/// P6, and promise 4 of docs/guarantees.md: whoever is told that a release is confirmed leaves the
+/// name free at a majority.
+#[test]
+fn a_release_is_confirmed_once_a_majority_has_freed_the_name_and_not_before() {
+    for (members, majority) in [(2, 2), (3, 2), (4, 3), (5, 3)] {
+        let mut cell = TestCell::new(members, 0);
+        let held = cell.held_by(1, 1);
+        cell.release(1, 2, held);
+        for heard in 1.. {
+            let freed = (1..=members).filter(|id| cell.live(*id).is_none()).count();
+            assert_eq!(freed, heard, "this node first, then one after the other");
+            let is_confirmed = matches!(
+                cell.answers(2)[..],
+                [Event::Released { held: true, confirmed: true, .. }]
+            );
+            assert_eq!(is_confirmed, heard >= majority, "{heard} of {members}");
+            assert!(is_confirmed || cell.answers(2).is_empty());
+            let Some(release) = cell.letters.first().cloned() else { break };
+            cell.letters.remove(0);
+            cell.deliver(&release).expect("heard");
+            for answer in cell.take(|letter| letter.kind() == "Released") {
+                cell.deliver(&answer).expect("heard");
+            }
+        }
+    }
+}
+
 /// Section 7, P6: a release nobody hears is repeated, and answered at the latest when the lease
 /// is over anyway.
 #[test]
