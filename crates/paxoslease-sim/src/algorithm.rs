@@ -209,6 +209,9 @@ pub enum Answer {
         tenure: Tenure,
         /// How long others are excluded.
         ttl: Ttl,
+        /// When the round that renewed it began on the node's clock, which a holder beside the
+        /// node counts from; `None` where the algorithm has no such holders.
+        started_at: Option<Instant>,
     },
     /// The lease is over.
     NotHeld,

@@ -224,26 +224,37 @@ impl Checker {
         }
     }
 
+    /// A holder beside the node that renewed a lease may believe this. Clients elsewhere count from
+    /// before they asked, so they would not notice a node that counts from too late.
+    pub fn may_believe(&mut self, now: TrueTime, name: usize, claim: Claim) {
+        if !self.names[name].released.contains(&claim.tenure.fence()) {
+            self.check_claim(now, name, claim);
+        }
+    }
+
     fn check_backing(&mut self, now: TrueTime, name: usize) {
         for place in 0..self.names[name].claims.len() {
-            let claim = self.names[name].claims[place];
-            if claim.until <= now {
-                continue;
-            }
-            let backs = |node: &&NodeFacts| {
-                let outlives = |(tenure, until): (Tenure, TrueTime)| {
-                    tenure == claim.tenure && until >= claim.until
-                };
-                node.stored[name].lease.is_some_and(outlives) || node.fresh_since > claim.since
+            self.check_claim(now, name, self.names[name].claims[place]);
+        }
+    }
+
+    fn check_claim(&mut self, now: TrueTime, name: usize, claim: Claim) {
+        if claim.until <= now {
+            return;
+        }
+        let backs = |node: &&NodeFacts| {
+            let outlives = |(tenure, until): (Tenure, TrueTime)| {
+                tenure == claim.tenure && until >= claim.until
             };
-            let acceptors = &self.nodes[..usize::from(self.members)];
-            let backing = acceptors.iter().filter(backs).count() as u32;
-            if backing < self.majority() {
-                self.broken(now, Check::BeliefIsBacked, || {
-                    let Claim { client, tenure, until, .. } = claim;
-                    format!("client {client} holds {tenure} until {until}, backed by {backing}")
-                });
-            }
+            node.stored[name].lease.is_some_and(outlives) || node.fresh_since > claim.since
+        };
+        let acceptors = &self.nodes[..usize::from(self.members)];
+        let backing = acceptors.iter().filter(backs).count() as u32;
+        if backing < self.majority() {
+            self.broken(now, Check::BeliefIsBacked, || {
+                let Claim { client, tenure, until, .. } = claim;
+                format!("client {client} holds {tenure} until {until}, backed by {backing}")
+            });
         }
     }
 

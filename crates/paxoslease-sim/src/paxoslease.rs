@@ -147,8 +147,8 @@ impl Node {
                 }
                 Event::Denied { token, .. } => (token, Answer::Denied),
                 Event::NoQuorum { token } => (token, Answer::NoQuorum),
-                Event::Renewed { token, tenure, ttl, .. } => {
-                    (token, Answer::Renewed { tenure, ttl })
+                Event::Renewed { token, tenure, ttl, started_at } => {
+                    (token, Answer::Renewed { tenure, ttl, started_at: Some(started_at) })
                 }
                 Event::NotHeld { token, .. } => (token, Answer::NotHeld),
                 Event::Released { token, .. } => (token, Answer::Released),

@@ -18,7 +18,7 @@ use std::time::Duration;
 use paxoslease_core::{Cell, Name, NodeId, Tenure, Token};
 
 use crate::algorithm::{Algorithm, Answer, Disk, Output, Packet, Process, Tuning};
-use crate::checker::{Checker, Stored, Violation};
+use crate::checker::{Checker, Claim, Stored, Violation};
 use crate::client::{Asked, Client};
 use crate::clock::Clock;
 use crate::network::{Fate, FilterId, Link, Network};
@@ -549,9 +549,18 @@ impl<A: Algorithm> World<A> {
                 self.checker.granted(self.now, name, tenure, true);
                 (1, Some(tenure))
             }
-            Answer::Renewed { tenure, .. } => {
+            Answer::Renewed { tenure, ttl, started_at } => {
                 self.counts.renewals += 1;
                 self.checker.granted(self.now, name, tenure, false);
+                if let Some(started_at) = started_at {
+                    let (drift, rules) = (self.setup.cell.drift(), self.algorithm.rules());
+                    let ends_at = drift.belief_ends_at(rules, started_at, ttl);
+                    let clock = &self.nodes[usize::from(id) - 1].clock;
+                    let since = clock.first_shows(started_at);
+                    let until = clock.first_shows(ends_at);
+                    let claim = Claim { client, tenure, since, until };
+                    self.checker.may_believe(self.now, name, claim);
+                }
                 (2, Some(tenure))
             }
             Answer::Released => {

@@ -412,7 +412,7 @@ impl World {
             Answer::Granted { tenure, ttl, waited } if asked.is_acquire => {
                 reader.belief = Some(Belief::granted(tenure, ends_at(waited, ttl)));
             }
-            Answer::Renewed { tenure, ttl } => {
+            Answer::Renewed { tenure, ttl, .. } => {
                 if let Some(belief) = &mut reader.belief {
                     belief.renewed(rules, tenure, ends_at(Duration::ZERO, ttl));
                 }

@@ -290,7 +290,7 @@ impl PaperNode {
         resource.wake_at = None;
         let (ttl, since) = (resource.proposer.timeout, resource.proposer.timer_set_at);
         let answer = match pending.extends {
-            Some(tenure) => Answer::Renewed { tenure, ttl },
+            Some(tenure) => Answer::Renewed { tenure, ttl, started_at: None },
             None => {
                 resource.client = Some(tenure);
                 Answer::Granted { tenure, ttl, waited: since.since(pending.asked_at) }

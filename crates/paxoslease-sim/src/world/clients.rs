@@ -115,7 +115,7 @@ impl<A: Algorithm> World<A> {
                 self.begin_holding(id);
             }
             (Asked::Acquire, _) if self.client(id).state == State::Acquiring => self.idle(id),
-            (Asked::Renew, Answer::Renewed { tenure, ttl }) => {
+            (Asked::Renew, Answer::Renewed { tenure, ttl, .. }) => {
                 if let Some(belief) = &mut self.client(id).belief {
                     belief.renewed(rules, tenure, ends_at(Duration::ZERO, ttl));
                 }
