@@ -49,7 +49,21 @@ pub struct Clock(Source);
 enum Source {
     System,
     #[cfg(feature = "test-util")]
-    ByHand(Arc<AtomicU64>),
+    ByHand(Arc<dyn Hands>),
+}
+
+/// What a clock for tests shows.
+#[cfg(feature = "test-util")]
+pub trait Hands: std::fmt::Debug + Send + Sync {
+    /// Asked at every reading.
+    fn nanos(&self) -> u64;
+}
+
+#[cfg(feature = "test-util")]
+impl Hands for AtomicU64 {
+    fn nanos(&self) -> u64 {
+        self.load(Ordering::SeqCst)
+    }
 }
 
 impl Clock {
@@ -62,8 +76,8 @@ impl Clock {
     /// One that shows these nanoseconds.
     #[cfg(feature = "test-util")]
     #[must_use]
-    pub const fn by_hand(nanos: Arc<AtomicU64>) -> Self {
-        Self(Source::ByHand(nanos))
+    pub fn by_hand(hands: Arc<impl Hands + 'static>) -> Self {
+        Self(Source::ByHand(hands))
     }
 
     /// The time now.
@@ -73,7 +87,7 @@ impl Clock {
         match &self.0 {
             Source::System => Instant::from_nanos(system_nanos()),
             #[cfg(feature = "test-util")]
-            Source::ByHand(nanos) => Instant::from_nanos(nanos.load(Ordering::SeqCst)),
+            Source::ByHand(hands) => Instant::from_nanos(hands.nanos()),
         }
     }
 }

@@ -10,6 +10,8 @@ mod guards;
 mod peers;
 mod requests;
 mod sockets;
+#[cfg(test)]
+pub(crate) mod tests;
 mod wheel;
 
 use std::cell::LazyCell;

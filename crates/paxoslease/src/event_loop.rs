@@ -11,6 +11,8 @@ mod crew;
 mod listener;
 mod resolve;
 mod spin;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::net::SocketAddr;
@@ -127,21 +129,7 @@ impl EventLoop {
             let done_at = self.wait(&mut events, &mut spin, now, wake_at);
             self.driver.worked(done_at.since(now));
             pauses.expect_back_by(wake_at.max(now));
-            for event in &events {
-                match event.token() {
-                    WAKER => {}
-                    LISTENER => self.listener.iter_mut().for_each(Listener::note),
-                    CLIENTS => self.clients.listener.iter_mut().for_each(Listener::note),
-                    token => self.conns.note(token, event),
-                }
-            }
-            if let Some(listener) = &mut self.listener {
-                listener.accept(|stream| self.conns.accepted(stream));
-            }
-            self.clients.accept(&mut self.conns);
-            self.conns.read_ready();
-            self.mailbox.take(&mut posts);
-            now = self.clock.now();
+            now = self.receive(&events, &mut posts);
             if let Some(span) = pauses.back(now) {
                 self.driver.paused(span);
             }
@@ -195,6 +183,26 @@ impl EventLoop {
         {
             tracing::error!(%error, "polling failed");
         }
+    }
+
+    /// Reads whatever is ready and takes whatever was posted, and only then reads the clock: an
+    /// earlier reading would let a message be judged as of an instant before it came.
+    fn receive(&mut self, events: &Events, posts: &mut Vec<Post>) -> Instant {
+        for event in events {
+            match event.token() {
+                WAKER => {}
+                LISTENER => self.listener.iter_mut().for_each(Listener::note),
+                CLIENTS => self.clients.listener.iter_mut().for_each(Listener::note),
+                token => self.conns.note(token, event),
+            }
+        }
+        if let Some(listener) = &mut self.listener {
+            listener.accept(|stream| self.conns.accepted(stream));
+        }
+        self.clients.accept(&mut self.conns);
+        self.conns.read_ready();
+        self.mailbox.take(posts);
+        self.clock.now()
     }
 
     /// Works off what was received, posted and due, at one reading of the clock.
