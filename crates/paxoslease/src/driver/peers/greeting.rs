@@ -225,6 +225,13 @@ mod tests {
     /// Somebody at the door, with a certificate of the node it claims to be or of another.
     struct Door {
         is_proven: bool,
+        closed: Vec<ConnId>,
+    }
+
+    impl Door {
+        const fn new(is_proven: bool) -> Self {
+            Self { is_proven, closed: Vec::new() }
+        }
     }
 
     impl Sockets for Door {
@@ -236,7 +243,9 @@ mod tests {
             bytes.len()
         }
 
-        fn close(&mut self, _: ConnId) {}
+        fn close(&mut self, conn: ConnId) {
+            self.closed.push(conn);
+        }
 
         fn is_node(&self, _: ConnId, _: NodeId) -> bool {
             self.is_proven
@@ -303,7 +312,7 @@ mod tests {
             for number in 0..100 {
                 let mut hello = Vec::new();
                 identity(claimed, &format!("cell-{}", number % 2)).hello().encode(&mut hello);
-                let (door, conn) = (&mut Door { is_proven }, ConnId(7));
+                let (door, conn) = (&mut Door::new(is_proven), ConnId(7));
                 peers.accepted(door, now, conn);
                 let greeted = peers.greeted(door, now, conn, &hello, &mut counters);
                 assert_eq!(greeted, Greeted::Closed);
@@ -373,7 +382,7 @@ mod tests {
     #[test]
     fn a_flood_of_strangers_does_not_keep_a_peer_out_for_good() {
         let (mut peers, mut counters) = (third(), Counters::new());
-        let (door, now) = (&mut Door { is_proven: true }, Instant::ZERO);
+        let (door, now) = (&mut Door::new(true), Instant::ZERO);
         let mut strangers = (0..).map(ConnId);
         let mut flood = |peers: &mut Peers, door: &mut Door| {
             for stranger in strangers.by_ref().take(GUESTS_MAX) {
@@ -402,8 +411,28 @@ mod tests {
     }
 
     #[test]
+    fn only_the_newest_connection_of_a_peer_is_kept_and_listened_to() {
+        let (mut peers, mut door) = (third(), Door::new(true));
+        let (now, mut counters) = (Instant::ZERO, Counters::new());
+        let mut hello = Vec::new();
+        identity(1, "ours").hello().encode(&mut hello);
+        let (old, new) = (ConnId(7), ConnId(8));
+        for conn in [old, new] {
+            peers.accepted(&mut door, now, conn);
+            let greeted = peers.greeted(&mut door, now, conn, &hello, &mut counters);
+            assert_eq!(greeted, Greeted::Up);
+            assert_eq!(peers.speaker(conn), Some(node(1)));
+        }
+        assert_eq!(door.closed, [old]);
+        assert_eq!((peers.who(old), peers.speaker(old)), (Who::Nobody, None));
+        peers.closed(now, old, "it broke, late");
+        assert_eq!(peers.speaker(new), Some(node(1)), "and its end is not that of the new one");
+        assert_eq!(peers.up().collect::<Vec<_>>(), [node(1)]);
+    }
+
+    #[test]
     fn who_answers_for_another_node_is_a_problem_of_the_one_that_was_dialled() {
-        let (mut peers, mut door) = (third(), Door { is_proven: false });
+        let (mut peers, mut door) = (third(), Door::new(false));
         let now = Instant::ZERO;
         let place = peers.place_of(node(2)).expect("a peer");
         peers.set_who(ConnId(5), Who::Peer(place));
