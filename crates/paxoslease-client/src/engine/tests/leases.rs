@@ -181,6 +181,31 @@ fn a_lease_that_is_not_renewed_is_in_jeopardy_then_lost_then_given_back() {
 }
 
 #[test]
+fn a_lease_that_was_given_back_is_never_renewed_again() {
+    for is_connected in [true, false] {
+        let mut scene = Scene::connected(1);
+        let lease = hold(&mut scene, TTL);
+        if !is_connected {
+            // A renewal that could not be sent yet is not sent later either.
+            scene.disconnect();
+            scene.pass(TTL / 2);
+            assert_eq!(scene.said(), [""; 0]);
+        }
+        drop(lease);
+        scene.turn();
+        if !is_connected {
+            scene.connect();
+        }
+        assert_eq!(scene.said_one(), format!("LEASE.RELEASE x {FENCE}"));
+        scene.hear(":1\r\n");
+        for _ in 0..200 {
+            scene.pass(TTL / 100);
+            assert_eq!(scene.said(), [""; 0]);
+        }
+    }
+}
+
+#[test]
 fn a_renewal_in_time_ends_the_jeopardy() {
     let mut scene = Scene::connected(1);
     let lease = hold(&mut scene, TTL);
