@@ -4,6 +4,7 @@
 mod cell;
 mod electing;
 mod holding;
+mod routing;
 mod waiting;
 
 use std::future::IntoFuture as _;
