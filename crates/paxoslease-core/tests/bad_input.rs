@@ -197,7 +197,7 @@ fn a_node_that_is_no_acceptor_answers_no_request() {
     }
     let shard = cell.shard(4);
     assert_eq!((shard.floor(), shard.entries(), shard.acceptor_bytes()), (None, 0, 0));
-    assert_eq!(shard.leases(Instant::ZERO, 0, 9).0.count(), 0);
+    assert_eq!((shard.slot_count(), shard.lease_in(Instant::ZERO, 0, |_| true)), (0, None));
     shard.sweep(Instant::MAX, 9);
 }
 

@@ -245,7 +245,7 @@ fn an_inspection_without_a_quorum_says_so() {
 }
 
 #[test]
-fn leases_are_listed_in_pages_and_only_the_live_ones() {
+fn a_walk_over_the_slots_sees_wanted_leases_and_only_the_live_ones() {
     let mut cell = TestCell::new(1, 0);
     let now = cell.now;
     for token in 1..=10u64 {
@@ -255,19 +255,19 @@ fn leases_are_listed_in_pages_and_only_the_live_ones() {
         cell.shard(1).acquire(now, acquire).expect("in bounds");
     }
     let listed = |now| {
-        let (mut cursor, mut names) = (Some(0), Vec::new());
-        while let Some(from) = cursor {
-            let (page, next) = cell.shards[0].leases(now, from, 3);
-            names.extend(page.map(|lease| lease.label.name().as_str().to_owned()));
-            cursor = next;
-        }
+        let shard = &cell.shards[0];
+        let leases = (0..shard.slot_count()).filter_map(|slot| shard.lease_in(now, slot, |_| true));
+        let mut names: Vec<_> = leases.map(|seen| seen.label.name().as_str().to_owned()).collect();
         names.sort_unstable();
         names
     };
     assert_eq!(listed(now).len(), 10);
     let later = listed(now.after(Ttl::MIN.as_duration()));
     assert_eq!(later, ["job/10", "job/2", "job/4", "job/6", "job/8"]);
-    assert_eq!(cell.shards[0].leases(now, u32::MAX, u32::MAX).0.count(), 0);
+    let shard = &cell.shards[0];
+    let unwanted = (0..shard.slot_count()).filter_map(|slot| shard.lease_in(now, slot, |_| false));
+    assert_eq!(unwanted.count(), 0);
+    assert_eq!(shard.lease_in(now, u32::MAX, |_| true), None);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod asks;
 mod counters;
 mod guards;
+mod lists;
 mod peers;
 mod requests;
 mod sockets;
@@ -31,10 +32,13 @@ use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
 use counters::{Counters, Drop};
 use guards::{Due, Guard, Guards};
+use lists::Lists;
 use peers::{Greeted, Who, kind_of, refusal_of};
 use requests::Requests;
 
 pub(crate) use counters::publish_peer;
+#[cfg(test)]
+pub(crate) use lists::{SLOTS_PER_TURN as LIST_SLOTS_PER_TURN, WAITING_MAX as LISTS_WAITING_MAX};
 pub(crate) use peers::{Identity, Manners, Peers};
 pub use sockets::ConnId;
 pub(crate) use sockets::Sockets;
@@ -92,6 +96,7 @@ pub(crate) struct Driver {
     leaving_until: Option<Instant>,
     /// What a node that leaves has still to give back.
     handing_over: Vec<Guard>,
+    lists: Lists,
     /// Answers for front-ends and threads elsewhere.
     answers: Vec<(Routed, Answer)>,
     /// Shards whose front-ends want to hear hints, and what is new for them.
@@ -135,6 +140,7 @@ impl Driver {
             longest_turn: Duration::ZERO,
             leaving_until: None,
             handing_over: Vec::new(),
+            lists: Lists::default(),
             answers: Vec::new(),
             hinted: Vec::new(),
             hints: Vec::new(),
@@ -353,6 +359,8 @@ impl Driver {
         if self.peers.take_changed() {
             self.note_up(now);
         }
+        let shard = (self.shard_index(), self.shard_count());
+        self.lists.turn(now, &self.shard, shard, &mut self.answers);
     }
 
     /// Acts on what happened and sends what is to be sent: one write per connection.
@@ -432,7 +440,7 @@ impl Driver {
             Some(self.publish_at),
             self.leaving_until,
             self.may_hand_over().then_some(Instant::ZERO),
-            (!self.answers.is_empty()).then_some(Instant::ZERO),
+            (!self.answers.is_empty() || !self.lists.is_empty()).then_some(Instant::ZERO),
         ];
         next.into_iter().flatten().min().unwrap_or(Instant::MAX)
     }
@@ -599,6 +607,7 @@ impl Driver {
         self.act(now);
         self.leaving_until = Some(now.after(FAREWELL_MAX));
         self.turn_everybody_away(now);
+        self.lists.refuse(&mut self.answers);
         self.handing_over = self.guards.give_up();
         self.hand_over(now);
     }

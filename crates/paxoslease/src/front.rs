@@ -155,6 +155,8 @@ pub enum Answer {
     Ttl(paxoslease_core::TtlError),
     /// The shard is at one of its limits; nothing was changed.
     Busy(CommandError),
+    /// So many lists wait in the shard already, its limit; nothing was changed.
+    TooManyLists(usize),
     /// No majority answered, and this node keeps as many names as its limits allow. Nothing was
     /// changed that outlives the ttl.
     Full,

@@ -26,19 +26,23 @@ impl Shard {
         self.acceptor.as_ref()?.sighting(now, name)
     }
 
-    /// Live leases in up to `slots_max` slots from `cursor` on, and the next cursor; `None` at the
-    /// end. Leases that come and go meanwhile may be missed, those that stay are seen once.
-    pub fn leases(
+    /// Slots in the acceptor's table, vacant ones included. A lease stays in its slot, so a walk
+    /// over all slots sees every lease once that stays, and may miss those that come and go.
+    #[must_use]
+    pub fn slot_count(&self) -> u32 {
+        self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().slot_count())
+    }
+
+    /// The live lease in a slot, if its name is `wanted`; others are not even copied.
+    pub fn lease_in(
         &self,
         now: Instant,
-        cursor: u32,
-        slots_max: u32,
-    ) -> (impl Iterator<Item = Sighting> + '_, Option<u32>) {
-        let count = self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().slot_count());
-        let end = count.min(cursor.saturating_add(slots_max));
-        let sightings = (cursor..end)
-            .filter_map(move |slot| self.acceptor.as_ref()?.sighting_at(now, Slot::new(slot)));
-        (sightings, (end < count).then_some(end))
+        slot: u32,
+        wanted: impl FnOnce(Name<'_>) -> bool,
+    ) -> Option<Sighting> {
+        let (acceptor, slot) = (self.acceptor.as_ref()?, Slot::new(slot));
+        let is_wanted = wanted(acceptor.table().get(slot)?.label.name());
+        is_wanted.then(|| acceptor.sighting_at(now, slot)).flatten()
     }
 
     /// What the acceptor stores for a name.

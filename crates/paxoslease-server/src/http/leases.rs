@@ -381,6 +381,10 @@ impl App {
                     let Some(next) = next else { return Ok((page, None)) };
                     cursor = next;
                 }
+                Answer::TooManyLists(most) => {
+                    limited(Limit::Lists.name());
+                    return Err(Refusal::Busy(format!("{most} lists wait in this shard already")));
+                }
                 _ => return Err(Refusal::Stopping),
             }
         }

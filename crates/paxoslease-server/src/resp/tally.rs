@@ -41,10 +41,12 @@ pub(crate) enum Limit {
     Patterns,
     /// Patterns that are watched in a shard.
     Watchers,
+    /// Lists that wait in a shard.
+    Lists,
 }
 
 impl Limit {
-    const ALL: [(Self, &'static str); 15] = [
+    const ALL: [(Self, &'static str); 16] = [
         (Self::Connections, "connections"),
         (Self::InflightPerConnection, "inflight_per_connection"),
         (Self::AcquiresPerSecond, "acquires_per_second"),
@@ -60,6 +62,7 @@ impl Limit {
         (Self::Holder, "holder"),
         (Self::Patterns, "patterns"),
         (Self::Watchers, "watchers"),
+        (Self::Lists, "lists"),
     ];
 
     /// The limit of a shard that an answer tells of.
@@ -68,6 +71,7 @@ impl Limit {
             Answer::Busy(CommandError::TooManyWaiters(_)) => Some(Self::Waiters),
             Answer::Busy(_) => Some(Self::Inflight),
             Answer::Full => Some(Self::Leases),
+            Answer::TooManyLists(_) => Some(Self::Lists),
             _ => None,
         }
     }

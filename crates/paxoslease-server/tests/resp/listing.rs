@@ -6,7 +6,7 @@ use crate::support::{Cell, Client, Reply};
 
 const LEASES: usize = 100_000;
 const COUNT: usize = 1000;
-/// Names a shard looks at for a page of [`COUNT`], whether they fit or not.
+/// Slots a shard looks at for a page of [`COUNT`], whether their names fit or not.
 const LOOKED_AT: usize = 16 * COUNT;
 
 /// Takes that many leases, a thousand at a time.

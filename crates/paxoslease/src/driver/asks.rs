@@ -7,13 +7,8 @@ use paxoslease_core::{Acquire, CommandError, Event, Holder, Instant, Label, Name
 
 use super::Driver;
 use super::counters::Outcome;
-use crate::front::{Answer, Ask, Cursor, Filter, Hint, Kind, Letter, Routed};
+use crate::front::{Answer, Ask, Hint, Kind, Letter, Routed};
 use crate::status::Status;
-
-/// Slots looked at for every lease that is asked for, and at most: a listing of few names among
-/// many goes on a page at a time and stalls nobody.
-const SLOTS_PER_LEASE: u32 = 16;
-const SLOTS_MAX: u32 = 65_536;
 
 impl Driver {
     pub(crate) fn shard_index(&self) -> u16 {
@@ -34,7 +29,11 @@ impl Driver {
         let token = from.token(ask.kind());
         self.messages_since_sweep += 1;
         let refused = match ask {
-            Ask::Acquire { .. } | Ask::Try { .. } | Ask::Renew { .. } | Ask::Inspect { .. }
+            Ask::Acquire { .. }
+            | Ask::Try { .. }
+            | Ask::Renew { .. }
+            | Ask::Inspect { .. }
+            | Ask::List { .. }
                 if self.is_leaving() =>
             {
                 return self.answers.push((from, Answer::Stopping));
@@ -77,8 +76,10 @@ impl Driver {
             },
             Ask::Inspect { name } => self.shard.inspect(now, token, name).err(),
             Ask::List { slot, prefix, filter, limit } => {
-                let answer = self.list(now, slot, (prefix, filter), limit);
-                return self.answers.push((from, answer));
+                if let Err(answer) = self.lists.add(from, slot, (prefix, filter), limit) {
+                    self.answers.push((from, answer));
+                }
+                None
             }
         };
         if let Some(error) = refused {
@@ -105,36 +106,6 @@ impl Driver {
     /// The listing begins at a shard this node does not have.
     pub(crate) fn nothing_to_list(&mut self, from: Routed) {
         self.answers.push((from, Answer::Listed { leases: Vec::new(), next: None }));
-    }
-
-    fn list(
-        &self,
-        now: Instant,
-        slot: u32,
-        (prefix, filter): (&str, &Filter),
-        limit: u32,
-    ) -> Answer {
-        let slots = limit.saturating_mul(SLOTS_PER_LEASE).clamp(SLOTS_PER_LEASE, SLOTS_MAX);
-        let (mut leases, mut slot) = (Vec::new(), slot);
-        let end = slot.saturating_add(slots);
-        let shard = self.shard_index();
-        // A slot holds at most one lease, so what is still missing is a bound on the next stretch.
-        loop {
-            let missing = limit.max(1) - leases.len() as u32;
-            let stretch = missing.min(end - slot);
-            let (found, next) = self.shard.leases(now, slot, stretch);
-            let fits = |name: &str| name.starts_with(prefix) && filter.shows(name);
-            leases.extend(found.filter(|seen| fits(seen.label.name().as_str())));
-            let Some(next) = next else {
-                let next = (shard + 1 < self.shard_count())
-                    .then_some(Cursor { shard: shard + 1, slot: 0 });
-                return Answer::Listed { leases, next };
-            };
-            slot = next;
-            if leases.len() as u32 >= limit.max(1) || slot >= end {
-                return Answer::Listed { leases, next: Some(Cursor { shard, slot }) };
-            }
-        }
     }
 
     /// Whether the front-end of a shard, maybe another, wants to hear hints.

@@ -4,6 +4,7 @@ mod distance;
 mod fairness;
 mod faults;
 mod handshake;
+mod lists;
 mod minority;
 mod restarts;
 mod sharing;

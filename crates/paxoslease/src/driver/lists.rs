@@ -1,0 +1,102 @@
+//! Lists of leases, a share per turn: however many clients ask, all lists of a shard together look
+//! at a bounded number of slots in one turn. What is left goes on in the turns that follow, so that
+//! no list delays a request for a lease for long.
+
+use std::collections::VecDeque;
+
+use paxoslease_core::{Instant, Shard};
+
+use crate::front::{Answer, Cursor, Routed};
+
+/// Slots that all lists together look at in one turn.
+pub(crate) const SLOTS_PER_TURN: u32 = 512;
+/// Slots that one list looks at for every lease it asks for, before it is answered with an empty
+/// page.
+const SLOTS_PER_LEASE: u32 = 16;
+/// Lists of one shard that may wait for their turn.
+pub(crate) const WAITING_MAX: usize = 1024;
+
+/// The lists that wait, the next one first.
+#[derive(Default)]
+pub(super) struct Lists(VecDeque<List>);
+
+struct List {
+    from: Routed,
+    prefix: Box<str>,
+    limit: usize,
+    /// The next slot to look at.
+    slot: u32,
+    /// Where the page ends, even if nothing was found by then.
+    end: u32,
+}
+
+impl Lists {
+    /// A refusal if too many lists wait already.
+    pub(super) fn add(
+        &mut self,
+        from: Routed,
+        slot: u32,
+        prefix: &str,
+        limit: u32,
+    ) -> Result<(), Answer> {
+        if self.0.len() >= WAITING_MAX {
+            return Err(Answer::TooManyLists(WAITING_MAX));
+        }
+        let limit = limit.max(1);
+        let end = slot.saturating_add(limit.saturating_mul(SLOTS_PER_LEASE));
+        self.0.push_back(List { from, prefix: prefix.into(), limit: limit as usize, slot, end });
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The node leaves.
+    pub(super) fn refuse(&mut self, answers: &mut Vec<(Routed, Answer)>) {
+        answers.extend(self.0.drain(..).map(|list| (list.from, Answer::Stopping)));
+    }
+
+    /// Gives lists their share of this turn, each in its order. A list that found something is
+    /// answered. One that found nothing queues again behind the others: it has nothing to keep
+    /// meanwhile, so lists that wait cost next to no memory.
+    pub(super) fn turn(
+        &mut self,
+        now: Instant,
+        shard: &Shard,
+        (own, shards): (u16, u16),
+        answers: &mut Vec<(Routed, Answer)>,
+    ) {
+        let (mut left, count) = (SLOTS_PER_TURN, shard.slot_count());
+        // The next list waits unless it can have its whole share, so that crowds make no short
+        // pages.
+        while let Some(mut list) = self.0.pop_front_if(|list| list.share(count) <= left) {
+            let mut leases = Vec::new();
+            let (start, share) = (list.slot, list.share(count));
+            while list.slot - start < share && leases.len() < list.limit {
+                let prefix = &*list.prefix;
+                let fits = |name: paxoslease_core::Name<'_>| name.as_str().starts_with(prefix);
+                leases.extend(shard.lease_in(now, list.slot, fits));
+                list.slot += 1;
+            }
+            left -= list.slot - start;
+            let next = if list.slot < count {
+                Some(Cursor { shard: own, slot: list.slot })
+            } else {
+                (own + 1 < shards).then_some(Cursor { shard: own + 1, slot: 0 })
+            };
+            if leases.is_empty() && list.slot < list.end.min(count) {
+                self.0.push_back(list);
+            } else {
+                answers.push((list.from, Answer::Listed { leases, next }));
+            }
+        }
+    }
+}
+
+impl List {
+    /// Slots it may look at in one turn, of `count` there are.
+    fn share(&self, count: u32) -> u32 {
+        self.end.min(count).saturating_sub(self.slot).min(SLOTS_PER_TURN)
+    }
+}
