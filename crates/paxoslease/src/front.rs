@@ -20,7 +20,7 @@ use std::time::Duration;
 pub use paxoslease_core::{CommandError, Drift, Holder, Instant, Label, Name, Sighting};
 
 pub use crate::driver::ConnId;
-pub use asks::{ASKS_MAX, Cursor};
+pub use asks::{ASKS_MAX, Cursor, PageMax};
 pub(crate) use asks::{Ask, Kind, Letter, Outgoing, Post, Routed};
 pub use desk::Desk;
 pub use filter::Filter;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use paxoslease::front::{Answer, Cursor, Drift, Holder, Name, Sighting};
+use paxoslease::front::{Answer, Cursor, Drift, Holder, Name, PageMax, Sighting};
 use serde::Serialize;
 #[cfg(test)]
 use utoipa::{IntoParams, ToSchema};
@@ -306,7 +306,7 @@ pub(super) struct List {
     /// Only names that begin with this.
     #[cfg_attr(test, param(required = false, example = "jobs/"))]
     prefix: String,
-    /// How many at most.
+    /// How many at most. A page also ends after 64 KiB, however many leases that are.
     #[cfg_attr(test, param(required = false, minimum = 1, maximum = 1000, example = 100))]
     limit: u32,
     /// Where the page before ended; not said for the first.
@@ -369,15 +369,19 @@ impl App {
         limit: u32,
         mut cursor: Cursor,
     ) -> Result<(Vec<Lease>, Option<Cursor>), Refusal> {
-        let (mut page, readable) = (Vec::new(), permit.readable());
+        let (mut page, mut left) = (Vec::new(), PageMax::leases(limit));
+        let readable = permit.readable();
         for _ in 0..ASKS_PER_PAGE {
-            let missing = limit.saturating_sub(page.len() as u32);
-            if missing == 0 {
+            if left.leases == 0 || left.bytes == 0 {
                 break;
             }
-            match self.remote.list_filtered(cursor, (prefix, &readable), missing).await {
+            match self.remote.list_filtered(cursor, (prefix, &readable), left).await {
                 Answer::Listed { leases, next } => {
-                    page.extend(leases.into_iter().map(lease));
+                    for seen in leases {
+                        left.leases -= 1;
+                        left.bytes = left.bytes.saturating_sub(PageMax::lease_bytes(&seen.label));
+                        page.push(lease(seen));
+                    }
                     let Some(next) = next else { return Ok((page, None)) };
                     cursor = next;
                 }

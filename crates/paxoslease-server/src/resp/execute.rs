@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paxoslease::front::{Cursor, Desk, Holder, Label, Name};
+use paxoslease::front::{Cursor, Desk, Holder, Label, Name, PageMax};
 use paxoslease::{NamePattern, PatternError};
 use paxoslease_wire::resp::{Protocol, Request, put_bulk, put_error, put_integer, put_simple};
 
@@ -258,7 +258,8 @@ impl Session {
         self.admit_within(common, desk, prefix)?;
         let ask = self.ask(common, desk, None, None)?;
         self.listing = Some(ask);
-        desk.list(ask as u64, cursor, (prefix, &self.readable(common)), count);
+        let names = (prefix, &self.readable(common));
+        desk.list(ask as u64, cursor, names, PageMax::leases(count));
         Ok(())
     }
 

@@ -19,8 +19,9 @@ use super::reply::{put_answer, put_granted, put_hint, put_missed, put_stopping, 
 use super::standing::Standing;
 use super::tally::Limit;
 
-/// A client that leaves this much unread is not listened to until it reads.
-const UNREAD_MAX: usize = 256 * 1024;
+/// A client that leaves this much unread is not listened to until it reads. The reply that brings
+/// it there may have 64 KiB, a page of a list or an echo: so 256 KiB are kept at the most.
+const UNREAD_MAX: usize = 192 * 1024;
 /// As [`UNREAD_MAX`], for one without a good token where one is asked for: all it can ask for is
 /// short, and anybody can be as many of these as there are connections.
 const UNREAD_BY_STRANGER_MAX: usize = 16 * 1024;

@@ -1,6 +1,6 @@
 //! Sessions of a real node that has less patience than usual.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 
@@ -293,6 +293,28 @@ fn a_stranger_may_leave_less_unread_than_others() {
     let unread = pongs * b"+PONG\r\n".len() as u64;
     // 16 KiB, and what the sockets hold.
     assert!(unread < 64 << 10, "{unread} bytes");
+}
+
+#[test]
+fn lists_that_are_not_read_stay_within_what_may_be_left_unread() {
+    let node = Impatient::start(|house| house.slow_reader_after = BRIEF);
+    let mut client = node.connect();
+    for number in 0..300 {
+        let acquire = format!("LEASE.ACQUIRE {number:x<512} 60000 HOLDER {}", "h".repeat(256));
+        hears(&mut client, &acquire, "*3\r\n");
+        // The rest of the reply: three numbers.
+        let mut rest = std::io::BufReader::new(&mut client);
+        (0..3).for_each(|_| drop(rest.read_line(&mut String::new())));
+    }
+    client.write_all(b"LEASE.LIST 0 COUNT 1000\r\nQUIT\r\n").expect("sends");
+    let page = last_words(&mut client).len() as u64;
+    let lists = || node.published("paxoslease_commands_total{command=\"lease.list\"}");
+    let mut narrow = node.connect_narrowly();
+    while narrow.write_all(&b"LEASE.LIST 0 COUNT 1000\r\n".repeat(100)).is_ok() {}
+    node.wait_for_limit("slow_reader", 1);
+    let unread = (lists() - 1) * page;
+    // 256 KiB, and what the sockets hold.
+    assert!(unread < 300 << 10, "{unread} bytes in pages of {page}");
 }
 
 #[test]

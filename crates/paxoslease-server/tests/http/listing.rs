@@ -1,6 +1,10 @@
 //! Listings go page by page, and miss nothing that stays.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+use paxoslease::front::{Answer, Holder, Name};
+use pollster::block_on;
 
 use crate::cell::{self, Member};
 
@@ -40,6 +44,35 @@ fn pages_show_every_lease_once_and_keep_to_their_limit() {
     assert_eq!(pages(member, "prefix=jobs%2F1&limit=1000").concat().len(), 31);
     assert_eq!(pages(member, "prefix=other").concat(), ["other"]);
     assert_eq!(pages(member, "prefix=nobody").concat(), [""; 0]);
+}
+
+#[test]
+fn a_page_is_bounded_by_bytes_and_nothing_is_left_out() {
+    let cell = cell::one_with(|config| config, Default::default());
+    let member = &cell.members[0];
+    let remote = member.node.remote();
+    // JSON makes six bytes of each.
+    let holder = "\u{1}".repeat(Holder::LEN_MAX);
+    let holder = Holder::new(&holder).expect("a holder");
+    for number in 0..50 {
+        let name = format!("{number:\u{1}<512}");
+        let name = Name::new(&name).expect("a name");
+        let ttl = Duration::from_secs(60);
+        let answer = block_on(remote.acquire(name, holder, ttl, Duration::ZERO));
+        assert!(matches!(answer, Answer::Granted { .. }), "{answer:?}");
+    }
+    let (mut cursor, mut listed) = (String::new(), BTreeSet::new());
+    loop {
+        let page = member.get(&format!("/v1/leases?limit=1000{cursor}"));
+        assert!(page.text.len() <= 64 * 1024, "{} bytes", page.text.len());
+        let page = page.json();
+        for lease in page["leases"].as_array().expect("some leases") {
+            assert!(listed.insert(lease["name"].to_string()), "listed twice");
+        }
+        let Some(next) = page["cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(listed.len(), 50);
 }
 
 #[test]

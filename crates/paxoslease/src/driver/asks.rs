@@ -75,8 +75,8 @@ impl Driver {
                 }
             },
             Ask::Inspect { name } => self.shard.inspect(now, token, name).err(),
-            Ask::List { slot, prefix, filter, limit } => {
-                if let Err(answer) = self.lists.add(from, slot, (prefix, filter), limit) {
+            Ask::List { slot, prefix, filter, max } => {
+                if let Err(answer) = self.lists.add(from, slot, (prefix, filter), max) {
                     self.answers.push((from, answer));
                 }
                 None

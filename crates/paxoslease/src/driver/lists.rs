@@ -4,9 +4,9 @@
 
 use std::collections::VecDeque;
 
-use paxoslease_core::{Instant, Shard};
+use paxoslease_core::{Instant, Name, Shard, Sighting};
 
-use crate::front::{Answer, Cursor, Routed};
+use crate::front::{Answer, Cursor, PageMax, Routed};
 
 /// Slots that all lists together look at in one turn.
 pub(crate) const SLOTS_PER_TURN: u32 = 512;
@@ -23,7 +23,7 @@ pub(super) struct Lists(VecDeque<List>);
 struct List {
     from: Routed,
     prefix: Box<str>,
-    limit: usize,
+    max: PageMax,
     /// The next slot to look at.
     slot: u32,
     /// Where the page ends, even if nothing was found by then.
@@ -37,14 +37,15 @@ impl Lists {
         from: Routed,
         slot: u32,
         prefix: &str,
-        limit: u32,
+        max: PageMax,
     ) -> Result<(), Answer> {
         if self.0.len() >= WAITING_MAX {
             return Err(Answer::TooManyLists(WAITING_MAX));
         }
-        let limit = limit.max(1);
-        let end = slot.saturating_add(limit.saturating_mul(SLOTS_PER_LEASE));
-        self.0.push_back(List { from, prefix: prefix.into(), limit: limit as usize, slot, end });
+        // Without a lease there would be no progress.
+        let max = PageMax { leases: max.leases.max(1), bytes: max.bytes.max(1) };
+        let end = slot.saturating_add(max.leases.saturating_mul(SLOTS_PER_LEASE));
+        self.0.push_back(List { from, prefix: prefix.into(), max, slot, end });
         Ok(())
     }
 
@@ -71,14 +72,8 @@ impl Lists {
         // The next list waits unless it can have its whole share, so that crowds make no short
         // pages.
         while let Some(mut list) = self.0.pop_front_if(|list| list.share(count) <= left) {
-            let mut leases = Vec::new();
-            let (start, share) = (list.slot, list.share(count));
-            while list.slot - start < share && leases.len() < list.limit {
-                let prefix = &*list.prefix;
-                let fits = |name: paxoslease_core::Name<'_>| name.as_str().starts_with(prefix);
-                leases.extend(shard.lease_in(now, list.slot, fits));
-                list.slot += 1;
-            }
+            let start = list.slot;
+            let leases = list.look(now, shard, list.share(count));
             left -= list.slot - start;
             let next = if list.slot < count {
                 Some(Cursor { shard: own, slot: list.slot })
@@ -95,6 +90,21 @@ impl Lists {
 }
 
 impl List {
+    /// Looks at up to so many slots, and says what it found there.
+    fn look(&mut self, now: Instant, shard: &Shard, slots: u32) -> Vec<Sighting> {
+        let (mut leases, mut bytes) = (Vec::new(), 0);
+        let end = self.slot + slots;
+        while self.slot < end && leases.len() < self.max.leases as usize && bytes < self.max.bytes {
+            let fits = |name: Name<'_>| name.as_str().starts_with(&*self.prefix);
+            if let Some(seen) = shard.lease_in(now, self.slot, fits) {
+                bytes += PageMax::lease_bytes(&seen.label);
+                leases.push(seen);
+            }
+            self.slot += 1;
+        }
+        leases
+    }
+
     /// Slots it may look at in one turn, of `count` there are.
     fn share(&self, count: u32) -> u32 {
         self.end.min(count).saturating_sub(self.slot).min(SLOTS_PER_TURN)

@@ -94,7 +94,7 @@ pub(crate) enum Ask<'a> {
         slot: u32,
         prefix: &'a str,
         filter: &'a Filter,
-        limit: u32,
+        max: PageMax,
     },
 }
 
@@ -125,7 +125,7 @@ enum Question {
     Renew { label: Label, fence: u64, ttl: Duration },
     Release { label: Label, fence: u64 },
     Inspect { label: Label },
-    List { slot: u32, prefix: Box<str>, filter: Filter, limit: u32 },
+    List { slot: u32, prefix: Box<str>, filter: Filter, max: PageMax },
 }
 
 impl Letter {
@@ -142,8 +142,8 @@ impl Letter {
             Ask::Renew { name, fence, ttl } => Question::Renew { label: named(name), fence, ttl },
             Ask::Release { name, fence } => Question::Release { label: named(name), fence },
             Ask::Inspect { name } => Question::Inspect { label: named(name) },
-            Ask::List { slot, prefix, filter, limit } => {
-                Question::List { slot, prefix: prefix.into(), filter: filter.clone(), limit }
+            Ask::List { slot, prefix, filter, max } => {
+                Question::List { slot, prefix: prefix.into(), filter: filter.clone(), max }
             }
         };
         Self { from, question }
@@ -165,8 +165,8 @@ impl Letter {
                 Ask::Release { name: label.name(), fence: *fence }
             }
             Question::Inspect { label } => Ask::Inspect { name: label.name() },
-            Question::List { slot, prefix, filter, limit } => {
-                Ask::List { slot: *slot, prefix, filter, limit: *limit }
+            Question::List { slot, prefix, filter, max } => {
+                Ask::List { slot: *slot, prefix, filter, max: *max }
             }
         }
     }
@@ -211,6 +211,46 @@ impl Outgoing {
         }
     }
 }
+
+/// Where a page of a list ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageMax {
+    /// After so many leases.
+    pub leases: u32,
+    /// After the lease that brings the page to so many bytes, as [`PageMax::lease_bytes`] counts.
+    pub bytes: usize,
+}
+
+impl PageMax {
+    /// No page has more than that, so that a client that does not read costs little.
+    pub const BYTES: usize = 64 * 1024;
+    /// More than the longest lease takes.
+    pub const LEASE_BYTES: usize = 6 * (Name::LEN_MAX + Holder::LEN_MAX) + LEASE_FRAME_LEN;
+
+    /// A page of up to so many leases, and never more than [`Self::BYTES`].
+    #[must_use]
+    pub const fn leases(leases: u32) -> Self {
+        Self { leases, bytes: Self::BYTES - Self::LEASE_BYTES }
+    }
+
+    /// At least the bytes that a lease takes in RESP or JSON, which escapes some characters.
+    #[must_use]
+    pub fn lease_bytes(label: &Label) -> usize {
+        let escaped = |text: &str| -> usize {
+            text.bytes()
+                .map(|byte| match byte {
+                    0..0x20 => 6,
+                    b'"' | b'\\' => 2,
+                    _ => 1,
+                })
+                .sum()
+        };
+        LEASE_FRAME_LEN + escaped(label.name().as_str()) + escaped(label.holder().as_str())
+    }
+}
+
+/// More than a listed lease takes besides its name and holder.
+const LEASE_FRAME_LEN: usize = 128;
 
 /// Where a listing goes on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use paxoslease_core::{Holder, Instant, Name};
 use paxoslease_wire::ShardId;
 
-use super::{Ask, Cursor, Filter, Letter, Outgoing, Routed};
+use super::{Ask, Cursor, Filter, Letter, Outgoing, PageMax, Routed};
 use crate::driver::{ConnId, Driver, Sockets as _};
 use crate::event_loop::Conns;
 use crate::status::Status;
@@ -67,16 +67,16 @@ impl Desk<'_> {
         self.ask(name, ask, Ask::Inspect { name });
     }
 
-    /// Lists leases of names that begin with `prefix` and may be shown, about `limit` of them and
+    /// Lists leases of names that begin with `prefix` and may be shown, up to `max` of them and
     /// maybe none although there are more: [`super::Answer::Listed`]. Only what this node votes on.
     pub fn list(
         &mut self,
         ask: u64,
         cursor: Cursor,
         (prefix, filter): (&str, &Filter),
-        limit: u32,
+        max: PageMax,
     ) {
-        self.put(cursor.shard, ask, Ask::List { slot: cursor.slot, prefix, filter, limit });
+        self.put(cursor.shard, ask, Ask::List { slot: cursor.slot, prefix, filter, max });
     }
 
     /// Whether to tell [`super::FrontEnd::hinted`] of what happens to leases, in all shards.

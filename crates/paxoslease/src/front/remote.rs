@@ -11,7 +11,7 @@ use std::time::Duration;
 use paxoslease_core::{Holder, Label, Name};
 use paxoslease_wire::ShardId;
 
-use super::{Answer, Ask, Cursor, Filter, Letter, Routed};
+use super::{Answer, Ask, Cursor, Filter, Letter, PageMax, Routed};
 use crate::command::Command;
 use crate::node::{Node, Shared};
 
@@ -143,8 +143,8 @@ impl Remote {
     }
 
     /// As [`super::Desk::list`], of all names.
-    pub fn list(&self, cursor: Cursor, prefix: &str, limit: u32) -> Asking {
-        self.list_filtered(cursor, (prefix, &Filter::ALL), limit)
+    pub fn list(&self, cursor: Cursor, prefix: &str, max: PageMax) -> Asking {
+        self.list_filtered(cursor, (prefix, &Filter::ALL), max)
     }
 
     /// As [`super::Desk::list`].
@@ -152,9 +152,9 @@ impl Remote {
         &self,
         cursor: Cursor,
         (prefix, filter): (&str, &Filter),
-        limit: u32,
+        max: PageMax,
     ) -> Asking {
-        self.put(cursor.shard, Ask::List { slot: cursor.slot, prefix, filter, limit })
+        self.put(cursor.shard, Ask::List { slot: cursor.slot, prefix, filter, max })
     }
 
     fn ask(&self, name: Name<'_>, ask: Ask<'_>) -> Asking {
@@ -320,7 +320,9 @@ mod tests {
         }
         let (mut names, mut cursor, mut pages) = (Vec::new(), Some(Cursor::START), 0);
         while let Some(at) = cursor {
-            let Answer::Listed { leases, next } = block_on(remote.list(at, "b/", 7)) else {
+            let Answer::Listed { leases, next } =
+                block_on(remote.list(at, "b/", PageMax::leases(7)))
+            else {
                 panic!("a listing")
             };
             assert!(leases.len() <= 7);
@@ -333,7 +335,7 @@ mod tests {
         assert!(pages >= 7);
         let nowhere = "99999999999".parse().expect("a cursor");
         let nothing = Answer::Listed { leases: Vec::new(), next: None };
-        assert_eq!(block_on(remote.list(nowhere, "", 7)), nothing);
+        assert_eq!(block_on(remote.list(nowhere, "", PageMax::leases(7))), nothing);
     }
 
     #[test]
@@ -346,6 +348,6 @@ mod tests {
         assert_eq!(block_on(waits), Answer::Stopping);
         assert_eq!(block_on(first.inspect(name("x"))), Answer::Stopping);
         // That is not the same as nothing held.
-        assert_eq!(block_on(first.list(Cursor::START, "", 7)), Answer::Stopping);
+        assert_eq!(block_on(first.list(Cursor::START, "", PageMax::leases(7))), Answer::Stopping);
     }
 }

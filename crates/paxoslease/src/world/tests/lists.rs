@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::driver::{LIST_SLOTS_PER_TURN, LISTS_WAITING_MAX};
-use crate::front::{Answer, Asking, Cursor, Holder, Name, Remote};
+use crate::front::{Answer, Asking, Cursor, Holder, Label, Name, PageMax, Remote};
 
 /// As long as these cells allow: nothing expires while it is listed.
 const TTL: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ fn list_all(
     askers: usize,
     (prefix, limit): (&str, u32),
 ) -> (Vec<Vec<String>>, Vec<usize>) {
-    let ask = |cursor| remote.list(cursor, prefix, limit);
+    let ask = |cursor| remote.list(cursor, prefix, PageMax::leases(limit));
     let mut asking: Vec<_> = (0..askers).map(|_| Some(ask(Cursor::START))).collect();
     let (mut found, mut shares) = (vec![Vec::new(); askers], Vec::new());
     while asking.iter().any(Option::is_some) {
@@ -79,8 +79,9 @@ fn many_lists_share_the_slots_of_a_turn_and_all_complete() {
 #[test]
 fn a_list_that_finds_nothing_does_not_hold_up_the_lists_behind_it() {
     let (mut simulation, remote) = holding(1500);
-    let mut vain: Vec<_> = (0..10).map(|_| remote.list(Cursor::START, "none", 1000)).collect();
-    let mut short = remote.list(Cursor::START, "n/", 7);
+    let mut vain: Vec<_> =
+        (0..10).map(|_| remote.list(Cursor::START, "none", PageMax::leases(1000))).collect();
+    let mut short = remote.list(Cursor::START, "n/", PageMax::leases(7));
     let mut turns = 0;
     while poll(&mut short).is_none() {
         let done = vain.iter_mut().filter_map(poll).count();
@@ -98,7 +99,7 @@ fn a_list_that_finds_nothing_does_not_hold_up_the_lists_behind_it() {
 #[test]
 fn lists_that_wait_are_bounded_and_told_when_the_node_stops() {
     let (mut simulation, remote) = holding(1500);
-    let ask = |_| remote.list(Cursor::START, "n/", 1000);
+    let ask = |_| remote.list(Cursor::START, "n/", PageMax::leases(1000));
     let (mut waiting, mut last): (Vec<_>, _) = ((0..LISTS_WAITING_MAX).map(ask).collect(), ask(0));
     let refused = loop {
         match poll(&mut last) {
@@ -111,4 +112,24 @@ fn lists_that_wait_are_bounded_and_told_when_the_node_stops() {
     let told: Vec<_> = waiting.iter_mut().filter_map(poll).collect();
     assert_eq!(told.len(), LISTS_WAITING_MAX, "a list was left without an answer");
     assert!(told.contains(&Answer::Stopping));
+}
+
+#[test]
+fn a_page_ends_after_so_many_bytes_and_goes_on_behind_them() {
+    let (mut simulation, remote) = holding(100);
+    let longest = "\u{1}".repeat(Name::LEN_MAX);
+    let label = Label::new(Name::new(&longest).expect("a name"), Holder::NONE);
+    assert!(PageMax::lease_bytes(&label) > 6 * Name::LEN_MAX);
+    assert!(PageMax::lease_bytes(&label) < PageMax::LEASE_BYTES);
+    let each =
+        PageMax::lease_bytes(&Label::new(Name::new("n/0000").expect("a name"), Holder::NONE));
+    let max = PageMax { leases: 1000, bytes: 10 * each };
+    let (mut cursor, mut listed) = (Some(Cursor::START), 0);
+    while let Some(at) = cursor {
+        let answer = simulation.run(0, remote.list(at, "", max));
+        let Answer::Listed { leases, next } = answer else { panic!("{answer:?}") };
+        assert_eq!(leases.len(), 10);
+        (cursor, listed) = (next, listed + leases.len());
+    }
+    assert_eq!(listed, 100);
 }
