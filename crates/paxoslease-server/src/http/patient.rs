@@ -1,5 +1,6 @@
-//! A connection whose other end has to take what it is sent: one that takes nothing for long, a
-//! watcher that never reads for example, would keep its seat for ever. Reading has its own bounds.
+//! A connection whose other end has to take what it is sent, at a least rate: one that reads nothing
+//! for long, or a byte now and then, would keep its seat and a page for ever. Reading has its own
+//! bounds.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -16,17 +17,26 @@ use tokio::time::{Sleep, sleep};
 
 use super::guest::limited;
 
+/// Bytes that the other end takes within its patience at least, while there is more to send.
+const TAKEN_MIN: usize = 64 * 1024;
+
 pub(super) struct Patient {
     /// Shared with whoever looks if the other end is still there.
     stream: Arc<TcpStream>,
     patience: Duration,
-    /// Runs while there is something to send and no room for any of it.
-    blocked: Option<Pin<Box<Sleep>>>,
+    /// Open from when there is no room for all that is to be sent until there was.
+    window: Option<Window>,
+}
+
+/// A span in which the other end has to take [`TAKEN_MIN`] bytes.
+struct Window {
+    over: Pin<Box<Sleep>>,
+    taken: usize,
 }
 
 impl Patient {
     pub(super) const fn new(stream: Arc<TcpStream>, patience: Duration) -> Self {
-        Self { stream, patience, blocked: None }
+        Self { stream, patience, window: None }
     }
 
     fn poll_send(
@@ -45,24 +55,40 @@ impl Patient {
                 sent => break Poll::Ready(sent),
             }
         };
-        self.unless_blocked_for_long(context, sent)
+        self.unless_too_slow(context, sent)
     }
 
-    fn unless_blocked_for_long(
+    fn unless_too_slow(
         &mut self,
         context: &mut Context<'_>,
         sent: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if sent.is_ready() {
-            self.blocked = None;
-            return sent;
+        if let Poll::Ready(sent) = sent {
+            let len = *sent.as_ref().unwrap_or(&0);
+            self.window = self.window.take().and_then(|window| window.took(len));
+            return Poll::Ready(sent);
         }
         let patience = self.patience;
-        let blocked = self.blocked.get_or_insert_with(|| Box::pin(sleep(patience)));
-        ready!(blocked.as_mut().poll(context));
+        let window = self.window.get_or_insert_with(|| Window::new(patience));
+        ready!(window.over.as_mut().poll(context));
         limited("slow_reader");
-        let problem = format!("the other end took nothing for {patience:?}");
+        let problem = format!(
+            "the other end took {} bytes, less than {TAKEN_MIN}, in {patience:?}",
+            window.taken
+        );
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, problem)))
+    }
+}
+
+impl Window {
+    fn new(patience: Duration) -> Self {
+        Self { over: Box::pin(sleep(patience)), taken: 0 }
+    }
+
+    /// `None` once it is enough: the next time there is no room, another window begins.
+    fn took(mut self, len: usize) -> Option<Self> {
+        self.taken += len;
+        (self.taken < TAKEN_MIN).then_some(self)
     }
 }
 
@@ -103,7 +129,9 @@ impl AsyncWrite for Patient {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// All there was to send found room.
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.window = None;
         Poll::Ready(Ok(()))
     }
 
@@ -112,5 +140,46 @@ impl AsyncWrite for Patient {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
             shut => shut,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What becomes of a response of which so many bytes find room each time somebody looks, when
+    /// it was looked at often enough.
+    fn send(each: usize) -> Option<io::ErrorKind> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("bound");
+            let stream = TcpStream::connect(address).await.expect("connects");
+            let mut patient = Patient::new(Arc::new(stream), Duration::from_millis(1));
+            let mut looks = 0;
+            poll_fn(|context| {
+                looks += 1;
+                let sent = patient.unless_too_slow(context, Poll::Ready(Ok(each)));
+                assert!(sent.is_ready());
+                match patient.unless_too_slow(context, Poll::Pending) {
+                    Poll::Ready(sent) => Poll::Ready(sent.err().map(|error| error.kind())),
+                    // The window woke it, and nothing came of that.
+                    Poll::Pending if looks > 9 => Poll::Ready(None),
+                    Poll::Pending => Poll::Pending,
+                }
+            })
+            .await
+        })
+    }
+
+    #[test]
+    fn a_byte_now_and_then_does_not_keep_a_connection() {
+        assert_eq!(send(1), Some(io::ErrorKind::TimedOut));
+        assert_eq!(send(TAKEN_MIN / 4), Some(io::ErrorKind::TimedOut));
+        assert_eq!(send(TAKEN_MIN), None);
     }
 }
