@@ -2,8 +2,10 @@
 //! it without waiting for the others.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use metrics::gauge;
+use paxoslease_core::Instant;
 
 use crate::config::Settings;
 use crate::status::{ShardStatus, Status};
@@ -12,26 +14,29 @@ use crate::tls::CurrentTls;
 /// What is wrong with the disk, if anything.
 pub(crate) type DiskProblem = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
+/// A shard that has shown nothing for this long is stuck: it shows itself every half second.
+const STALE_AFTER: Duration = Duration::from_secs(5);
+
 pub(crate) struct Board {
     settings: Settings,
     disk_problem: DiskProblem,
     tls: CurrentTls,
-    /// By shard.
-    parts: Mutex<Vec<ShardStatus>>,
+    /// By shard, with the time it was shown.
+    parts: Mutex<Vec<(Instant, ShardStatus)>>,
 }
 
 impl Board {
     pub(crate) fn new(settings: &Settings, disk_problem: DiskProblem, tls: CurrentTls) -> Self {
-        let parts = vec![ShardStatus::default(); usize::from(settings.shards.get())];
+        let parts = vec![Default::default(); usize::from(settings.shards.get())];
         Self { settings: settings.clone(), disk_problem, tls, parts: Mutex::new(parts) }
     }
 
     /// A shard shows how it stands; the gauges count the whole node.
-    pub(crate) fn show(&self, shard: u16, part: ShardStatus) {
+    pub(crate) fn show(&self, now: Instant, shard: u16, part: ShardStatus) {
         let whole = {
             let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-            parts[usize::from(shard)] = part;
-            join(parts.iter())
+            parts[usize::from(shard)] = (now, part);
+            join(parts.iter().map(|(_, part)| part))
         };
         gauge!("paxoslease_leases").set(whole.leases as f64);
         gauge!("paxoslease_waiters").set(whole.waiters as f64);
@@ -48,8 +53,18 @@ impl Board {
     /// The whole node, with a fresh look at one of its shards.
     pub(crate) fn status(&self, shard: u16, part: ShardStatus) -> Status {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        parts[usize::from(shard)] = part;
-        self.describe(join(parts.iter()))
+        parts[usize::from(shard)].1 = part;
+        self.describe(join(parts.iter().map(|(_, part)| part)))
+    }
+
+    /// The whole node, as its shards showed it last. Not ready if one of them is stuck.
+    pub(crate) fn seen(&self, now: Instant) -> Status {
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = parts.iter().all(|(shown_at, _)| now.since(*shown_at) < STALE_AFTER);
+        let mut whole = join(parts.iter().map(|(_, part)| part));
+        drop(parts);
+        whole.ready &= is_fresh;
+        self.describe(whole)
     }
 
     pub(crate) fn describe(&self, whole: ShardStatus) -> Status {

@@ -147,6 +147,7 @@ impl Driver {
             board,
         };
         driver.act(now);
+        driver.show(now);
         driver
     }
 
@@ -310,6 +311,8 @@ impl Driver {
             }
             Command::Letter(letter) => self.ask(now, letter.from, letter.ask()),
             Command::Status { reply } => {
+                // The board is never behind what somebody was told.
+                self.show(now);
                 // Whoever asked may have left.
                 let _gone = reply.send(self.status(now));
             }
@@ -563,7 +566,7 @@ impl Driver {
 
     /// Shows the node's other threads how this shard stands.
     fn show(&self, now: Instant) {
-        self.board.show(self.shard_index(), self.status(now));
+        self.board.show(now, self.shard_index(), self.status(now));
     }
 
     fn status(&self, now: Instant) -> ShardStatus {

@@ -236,6 +236,19 @@ impl Node {
         Ok(self.shared.board.describe(join(&parts)))
     }
 
+    /// As [`Self::status`], but asks no shard: what they showed last, half a second ago at most. So
+    /// it costs them nothing, however often it is called. A node of which a shard has shown nothing
+    /// for five seconds is not ready.
+    ///
+    /// # Errors
+    /// When the node was shut down.
+    pub fn status_shown(&self) -> Result<Status, AskError> {
+        if self.shared.stopped.is_set() {
+            return Err(AskError::Stopped);
+        }
+        Ok(self.shared.board.seen(self.shared.clock.now()))
+    }
+
     /// Waits until this node can reach a majority of the cell, itself included once its quarantine
     /// is over. A hint that an acquire will find a quorum, and no need: an acquire waits as well.
     /// Cancel-safe.

@@ -256,6 +256,14 @@ impl World {
         }
     }
 
+    /// Whether a shard of a host was posted something that it has not taken yet.
+    #[cfg(test)]
+    pub(crate) fn has_post(&self, host: usize) -> bool {
+        let process = self.hosts[host].process.iter();
+        let mut shards = process.flat_map(|process| process.shards.iter().flatten());
+        shards.any(|shard| shard.mailbox.0.is_filled())
+    }
+
     fn shard(&mut self, host: usize, shard: usize) -> Option<&mut Shard> {
         self.hosts[host].process.as_mut()?.shards[shard].as_mut()
     }

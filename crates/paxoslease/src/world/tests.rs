@@ -8,6 +8,7 @@ mod lists;
 mod minority;
 mod restarts;
 mod sharing;
+mod status;
 mod swarm;
 
 use std::rc::Rc;

@@ -191,7 +191,9 @@ fn the_end_of_the_certificate_that_is_in_use_is_published() {
     let settings = settings.expect("it makes sense");
     let published = |tls: &CurrentTls| {
         let board = Board::new(&settings, Box::new(|| None), tls.clone());
-        metrics::with_local_recorder(&recorder, || board.show(0, ShardStatus::default()));
+        metrics::with_local_recorder(&recorder, || {
+            board.show(Default::default(), 0, ShardStatus::default());
+        });
         let name = "paxoslease_certificate_not_after_seconds";
         let all = recorder.snapshotter().snapshot().into_vec();
         all.into_iter().find_map(|(key, _, _, value)| match value {
