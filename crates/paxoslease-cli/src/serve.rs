@@ -109,6 +109,8 @@ fn announce(config: &Config) {
         tls_clients = config.tls.as_ref().map(|tls| tls.clients.to_string()),
         access = config.access.len(),
         peers_out_of_reach = config.listen.peers_out_of_reach,
+        leases_max = config.limits.leases,
+        names_bytes_max = config.limits.names_bytes,
         "starting"
     );
     if plan::trusts_peers(config) {

@@ -9,6 +9,7 @@ mod address;
 mod duration;
 mod error;
 mod file;
+mod memory;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -259,11 +260,13 @@ impl Default for Timing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Leases a member votes on. Shards share this equally, as the next three.
+    /// Leases a member votes on. Shards share this equally, as the next three. A bound on the memory
+    /// of this node, not a setting of the cell: by default a quarter of what this process may use,
+    /// at [`Self::LEASE_BYTES`] each.
     pub leases: u32,
     /// Bytes a member keeps of names and holders that are longer than 38 bytes together: shorter
-    /// ones are in what a lease costs anyway. No bound unless said.
-    pub names_bytes: Option<u64>,
+    /// ones are in what a lease costs anyway. By default a quarter of what this process may use.
+    pub names_bytes: u64,
     /// Requests that wait for a lease.
     pub waiters: u32,
     /// Requests under way.
@@ -281,6 +284,26 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Memory that a lease takes at most, besides [`Self::names_bytes`].
+    pub const LEASE_BYTES: u64 = 88;
+    /// No more leases than that by default, however much memory there is.
+    const LEASES_DEFAULT_MAX: u32 = 100_000_000;
+
+    /// With bounds on leases and names that take half of so much memory together, at the most.
+    fn for_memory(bytes: u64) -> Self {
+        let leases = u32::try_from(bytes / 4 / Self::LEASE_BYTES).unwrap_or(u32::MAX);
+        Self {
+            leases: leases.clamp(1, Self::LEASES_DEFAULT_MAX),
+            names_bytes: (bytes / 4).max(1),
+            waiters: 1_000_000,
+            inflight: 1_000_000,
+            peer_queue_bytes: 4 << 20,
+            connections: 10_000,
+            inflight_per_connection: 10_000,
+            acquires_per_second: None,
+        }
+    }
+
     /// Sets one, as `key = number` in the table `[limits]` of a file would.
     ///
     /// # Errors
@@ -291,17 +314,10 @@ impl Limits {
 }
 
 impl Default for Limits {
+    /// Leases and their names may take half of the memory that this process may use: the least of
+    /// what the machine has and its control groups allow.
     fn default() -> Self {
-        Self {
-            leases: 100_000_000,
-            names_bytes: None,
-            waiters: 1_000_000,
-            inflight: 1_000_000,
-            peer_queue_bytes: 4 << 20,
-            connections: 10_000,
-            inflight_per_connection: 10_000,
-            acquires_per_second: None,
-        }
+        Self::for_memory(memory::available())
     }
 }
 

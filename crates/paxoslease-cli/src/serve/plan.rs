@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use paxoslease::{ClientTls, Config, Role, Tls};
+use paxoslease::{ClientTls, Config, Limits, Role, Tls};
 use serde_json::json;
 
 use crate::args::{Args, CELL_DEFAULT, ServeArgs};
@@ -130,6 +130,16 @@ pub(super) fn text(config: &Config) -> String {
         Some(shards) => line("shards", &shards.to_string()),
         None => line("shards", "one per core"),
     }
+    let Limits { leases, names_bytes, connections, .. } = config.limits;
+    let memory = u64::from(leases) * Limits::LEASE_BYTES + names_bytes;
+    line(
+        "limits",
+        &format!(
+            "{leases} leases and {names_bytes} bytes of long names, up to {} MB together; \
+             {connections} connections",
+            memory / 1_000_000
+        ),
+    );
     if config.new_cell {
         line("new cell", "votes at once if the data folder is empty");
     }
@@ -159,6 +169,11 @@ pub(super) fn json(config: &Config) -> String {
         "access": config.access.len(),
         "peers_out_of_reach": config.listen.peers_out_of_reach,
         "shards": config.shards,
+        "limits": {
+            "leases": config.limits.leases,
+            "names_bytes": config.limits.names_bytes,
+            "connections": config.limits.connections,
+        },
         "new_cell": config.new_cell,
         "reset_stable_record": config.reset_stable_record,
     });

@@ -56,6 +56,24 @@ fn a_check_says_what_would_run_and_starts_nothing() {
 }
 
 #[test]
+fn a_check_says_which_bounds_are_in_force() {
+    let mut command = paxoslease(NODE);
+    command.args(["--limit=leases=1000", "--limit=names_bytes=912000"]);
+    let (_, stdout, _) = outcome(command);
+    let bounds =
+        "1000 leases and 912000 bytes of long names, up to 1 MB together; 10000 connections";
+    assert!(stdout.contains(bounds), "{stdout}");
+    let mut command = paxoslease(NODE);
+    command.arg("--json");
+    let (_, stdout, _) = outcome(command);
+    let plan: Value = serde_json::from_str(&stdout).expect("JSON");
+    let memory =
+        plan["limits"]["names_bytes"].as_u64().expect("bounded by the memory of the machine");
+    let leases = plan["limits"]["leases"].as_u64().expect("likewise");
+    assert!(leases * 88 <= memory, "{stdout}");
+}
+
+#[test]
 fn bad_options_exit_2_and_say_why() {
     let no_file = scratch("bad-options").join("none");
     for (options, reason) in [

@@ -70,9 +70,7 @@ impl Settings {
             request_timeout: self.timing.request_timeout,
             limits: paxoslease_core::Limits {
                 entries_max: share(self.limits.leases),
-                text_bytes_max: self.limits.names_bytes.map_or(usize::MAX, |bytes| {
-                    bytes.div_ceil(u64::from(self.shards.get())) as usize
-                }),
+                text_bytes_max: self.limits.names_bytes.div_ceil(self.shards.get().into()) as usize,
                 rounds_max: share(self.limits.inflight),
                 waiters_max: share(self.limits.waiters),
                 ..defaults.limits
@@ -306,7 +304,7 @@ impl Config {
         if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == Some(0)) {
             return Err(ConfigError::ZeroLimit { key });
         }
-        if names_bytes == Some(0) {
+        if names_bytes == 0 {
             return Err(ConfigError::ZeroLimit { key: "names_bytes" });
         }
         if peer_queue_bytes < PEER_QUEUE_BYTES_MIN {
@@ -374,11 +372,26 @@ mod tests {
 
     #[test]
     fn shards_share_the_limits_rounded_up() {
-        let settings = config().settings().expect("valid");
+        let mut config = config();
+        (config.limits.leases, config.limits.names_bytes) = (100_000_000, 1000);
+        let settings = config.settings().expect("valid");
         let core = settings.core_config(7, 2);
-        assert_eq!(core.limits.entries_max, 33_333_334);
+        assert_eq!((core.limits.entries_max, core.limits.text_bytes_max), (33_333_334, 334));
         assert_eq!((core.limits.rounds_max, core.limits.waiters_max), (333_334, 333_334));
         assert_ne!(core.seed, settings.core_config(7, 1).seed);
+    }
+
+    #[test]
+    fn by_default_leases_and_names_take_half_of_the_memory_at_most() {
+        for memory in [1 << 30, 16 << 30, 23_000_000_000] {
+            let limits = Limits::for_memory(memory);
+            let most = u64::from(limits.leases) * Limits::LEASE_BYTES + limits.names_bytes;
+            assert!(most <= memory / 2 && most > memory / 2 - Limits::LEASE_BYTES, "{limits:?}");
+        }
+        assert_eq!(Limits::for_memory(u64::MAX).leases, 100_000_000);
+        assert_eq!((Limits::for_memory(1).leases, Limits::for_memory(1).names_bytes), (1, 1));
+        let defaults = Limits::default();
+        assert_eq!(Limits::for_memory(super::super::memory::available()), defaults);
     }
 
     #[test]

@@ -124,7 +124,7 @@ fn no_number_of_messages_uses_up_the_ballots() {
 fn a_peer_that_proposes_without_end_fills_no_more_than_the_limit() {
     let cell = start(|mut config| {
         config.limits.leases = 100;
-        config.limits.names_bytes = Some(16 << 10);
+        config.limits.names_bytes = 16 << 10;
         config
     });
     let full = Drops::of("table_full");
