@@ -1,5 +1,7 @@
 //! The attacks: threads that do harm at a stated pace until they are told to stop.
 
+mod valid;
+
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -36,6 +38,12 @@ pub(crate) enum Attack {
     SlowBodies,
     Long,
     TlsJunk,
+    Lists,
+    UnreadLists,
+    UnreadPages,
+    SlowReaders,
+    Leases,
+    Probes,
 }
 
 /// Attackers at work.
@@ -81,7 +89,7 @@ impl Means {
 }
 
 impl Attack {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Slowloris,
         Self::Unread,
         Self::Gigantic,
@@ -95,6 +103,12 @@ impl Attack {
         Self::SlowBodies,
         Self::Long,
         Self::TlsJunk,
+        Self::Lists,
+        Self::UnreadLists,
+        Self::UnreadPages,
+        Self::SlowReaders,
+        Self::Leases,
+        Self::Probes,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -112,6 +126,12 @@ impl Attack {
             Self::SlowBodies => "slow-bodies",
             Self::Long => "long",
             Self::TlsJunk => "tls-junk",
+            Self::Lists => "lists",
+            Self::UnreadLists => "unread-lists",
+            Self::UnreadPages => "unread-pages",
+            Self::SlowReaders => "slow-readers",
+            Self::Leases => "leases",
+            Self::Probes => "probes",
         }
     }
 
@@ -132,6 +152,18 @@ impl Attack {
             Self::SlowBodies => "500 clients whose requests over HTTP end a byte every second",
             Self::Long => "a name and a holder as long as may be every ms, and one that is longer",
             Self::TlsJunk => "the junk, where nodes speak TLS",
+            Self::Lists => "100 clients that list 1000 of 20,000 leases over RESP, again and again",
+            Self::UnreadLists => {
+                "60 clients that list the longest names there are over RESP and read nothing"
+            }
+            Self::UnreadPages => {
+                "100 clients that list the longest names there are over HTTP and read nothing"
+            }
+            Self::SlowReaders => "the same, a byte read every second",
+            Self::Leases => {
+                "20 leases of the longest names there are every ms, and none given back"
+            }
+            Self::Probes => "10 clients that ask /readyz without a pause, beside 9000 who wait",
         }
     }
 
@@ -142,7 +174,11 @@ impl Attack {
 
     pub(crate) const fn unit(self) -> &'static str {
         match self {
-            Self::Slowloris | Self::SlowBodies => "bytes",
+            Self::Slowloris | Self::SlowBodies | Self::SlowReaders => "bytes",
+            Self::Lists => "lists",
+            Self::UnreadLists | Self::UnreadPages => "clients",
+            Self::Leases => "leases",
+            Self::Probes => "probes",
             Self::Unread => "bytes taken",
             Self::Gigantic | Self::Flood | Self::Junk | Self::TlsJunk => "connections",
             Self::Peer => "messages",
@@ -181,6 +217,12 @@ impl Attack {
             Self::Waiters => waiters,
             Self::SlowBodies => slow_bodies,
             Self::Long => long,
+            Self::Lists => valid::lists,
+            Self::UnreadLists => valid::unread_lists,
+            Self::UnreadPages => valid::unread_pages,
+            Self::SlowReaders => valid::slow_readers,
+            Self::Leases => valid::leases,
+            Self::Probes => valid::probes,
         };
         let thread = std::thread::Builder::new().spawn(move || run(&means))?;
         // Whoever gives up before is heard of when it is stopped.
