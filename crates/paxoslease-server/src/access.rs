@@ -13,6 +13,8 @@ use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio::sync::watch;
 
+use crate::quota::Quota;
+
 /// What everybody who serves clients asks. Clones are the same.
 #[derive(Clone)]
 pub struct Gate {
@@ -33,7 +35,7 @@ impl Gate {
 
     /// Other rules from now on.
     pub(crate) fn change(&self, access: &[Access]) {
-        self.rules.send_replace(Arc::new(Rules::new(access)));
+        self.rules.send_modify(|rules| *rules = Arc::new(Rules::new(access).after(rules)));
     }
 
     /// The rules as they are, and word of when they change.
@@ -66,6 +68,8 @@ pub(crate) struct Rules {
 struct Bearer {
     name: Option<String>,
     grants: Vec<(Vec<Verb>, Vec<NamePattern>)>,
+    /// The least that any of its entries allows, and what counts towards it.
+    leases: Option<(u32, Arc<Quota>)>,
 }
 
 impl Bearer {
@@ -114,12 +118,37 @@ impl Denied {
 impl Rules {
     fn new(access: &[Access]) -> Self {
         let mut bearers = BTreeMap::<TokenHash, Bearer>::new();
-        for Access { name, token_sha256, names, may, .. } in access {
+        for Access { name, token_sha256, names, may, leases, .. } in access {
             let bearer = bearers.entry(*token_sha256).or_default();
+            if let Some(most) = *leases
+                && bearer.leases.as_ref().is_none_or(|(known, _)| most < *known)
+            {
+                let (_, quota) = bearer.leases.get_or_insert_with(Default::default);
+                quota.set(most);
+                bearer.leases = Some((most, Arc::clone(quota)));
+            }
             bearer.name = bearer.name.take().or_else(|| name.clone());
             bearer.grants.push((may.clone(), names.clone()));
         }
         Self { tokens: bearers.into_iter().collect() }
+    }
+
+    /// As these, but with what counted towards quotas before.
+    fn after(mut self, before: &Self) -> Self {
+        for (hash, bearer) in &mut self.tokens {
+            let Some((most, quota)) = &mut bearer.leases else { continue };
+            let known = before.place(*hash).and_then(|place| before.quota(Some(place)));
+            if let Some(known) = known {
+                known.set(*most);
+                *quota = Arc::clone(known);
+            }
+        }
+        self
+    }
+
+    /// What bounds the leases of a token, if anything does.
+    pub(crate) fn quota(&self, place: Option<Place>) -> Option<&Arc<Quota>> {
+        self.bearer(place).ok()?.leases.as_ref().map(|(_, quota)| quota)
     }
 
     /// Whether whoever can connect may do everything.

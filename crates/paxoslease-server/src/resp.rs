@@ -384,6 +384,11 @@ impl FrontEnd for Sessions {
             common.tally.limited(desk.now(), limit, 1);
         }
         let ask = common.asks.get(id);
+        if let Some(claim) = &mut ask.claim
+            && let (Answer::Granted { fence, ttl, .. }, Some(label)) = (&answer, &ask.label)
+        {
+            claim.granted(label.name(), *fence, desk.now().after(*ttl));
+        }
         match ask.owner {
             Owner::Nobody => match answer {
                 Answer::Granted { fence, .. } => common.asks.give_back(desk, id, fence),

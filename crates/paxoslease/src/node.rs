@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use event_listener::Event;
-use paxoslease_core::{Drift, Holder, Label, Name};
+use paxoslease_core::{Drift, Holder, Instant, Label, Name};
 use paxoslease_wire::ShardId;
 
 pub use start::StartError;
@@ -283,6 +283,12 @@ impl Node {
     #[must_use]
     pub fn id(&self) -> u16 {
         self.shared.settings.node.get()
+    }
+
+    /// The clock that this node counts leases by.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.shared.clock.now()
     }
 
     /// How far clocks may be off in this cell, also those of holders elsewhere (T1, T2).

@@ -96,6 +96,11 @@ pub(super) async fn acquire(
     let holder = holder.unwrap_or_else(|| guest.address.to_string());
     let asked = Holder::new(&holder).map_err(Refusal::Holder)?;
     guest.acquires()?;
+    let claim = permit.quota().map(|quota| quota.claim(app.node.now())).transpose();
+    let mut claim = claim.map_err(|most| {
+        limited(Limit::Quota.name());
+        Refusal::Busy(format!("this token has {most} leases through this node, its quota"))
+    })?;
     let asking = app.remote.acquire(name.name(), asked, ttl, wait);
     // P8: whichever way this future ends without an answer, dropping `asking` takes it back.
     let answer = tokio::select! {
@@ -105,15 +110,20 @@ pub(super) async fn acquire(
         refusal = guest.left() => return Err(refusal),
     };
     match answer {
-        Answer::Granted { fence, ttl, waited } => Ok(Json(Grant {
-            name: name.to_string(),
-            fence: fence.to_string(),
-            ttl_ms: millis_down(ttl),
-            waited_ms: millis_down(waited),
-            holder,
-            clock_drift_ppm: app.node.drift().ppm(),
-            clock_granularity_us: granularity_us(app.node.drift()),
-        })),
+        Answer::Granted { fence, ttl, waited } => {
+            if let Some(claim) = &mut claim {
+                claim.granted(name.name(), fence, app.node.now().after(ttl));
+            }
+            Ok(Json(Grant {
+                name: name.to_string(),
+                fence: fence.to_string(),
+                ttl_ms: millis_down(ttl),
+                waited_ms: millis_down(waited),
+                holder,
+                clock_drift_ppm: app.node.drift().ppm(),
+                clock_granularity_us: granularity_us(app.node.drift()),
+            }))
+        }
         Answer::Held(by) => Err(held(&permit, &by)),
         answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
     }
@@ -178,6 +188,9 @@ pub(super) async fn renew(
 ) -> Result<Json<Renewal>, Refusal> {
     // Again: the token may have been taken out while the body was on its way.
     permit.check(name.name().as_str())?;
+    if let Some(quota) = permit.quota() {
+        quota.renews(name.name(), fence, app.node.now().after(ttl));
+    }
     match app.remote.renew(name.name(), fence, ttl).await {
         Answer::Renewed { ttl } => Ok(Json(Renewal {
             name: name.to_string(),
@@ -230,6 +243,9 @@ pub(super) async fn release(
 ) -> Result<Json<Released>, Refusal> {
     // Again: the token may have been taken out while the body was on its way.
     permit.check(name.name().as_str())?;
+    if let Some(quota) = permit.quota() {
+        quota.releases(name.name(), fence);
+    }
     match app.remote.release(name.name(), fence).await {
         Answer::Released { held: true, confirmed: true } => {
             Ok(Json(Released { name: name.to_string(), fence: fence.to_string() }))

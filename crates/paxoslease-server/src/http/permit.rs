@@ -23,6 +23,7 @@ use super::App;
 use super::guest::Guest;
 use super::refusal::Refusal;
 use crate::access::{Denied, Place, Rules};
+use crate::quota::Quota;
 
 /// Routes that take nothing: for probes, and for whoever wants to know what to ask.
 pub(super) const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
@@ -157,6 +158,12 @@ impl Permit {
     fn check_for(&self, verb: Verb, name: &str) -> Result<(), Denied> {
         let rules = self.rules.borrow();
         rules.permits(self.place(&rules), verb, name)
+    }
+
+    /// What bounds the leases of the token, if anything does.
+    pub(super) fn quota(&self) -> Option<Arc<Quota>> {
+        let rules = self.rules.borrow();
+        rules.quota(self.place(&rules)).map(Arc::clone)
     }
 
     /// Whether there can be anything to see under a prefix.

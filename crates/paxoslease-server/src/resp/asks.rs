@@ -7,6 +7,8 @@ use std::time::Duration;
 use paxoslease::front::{Desk, Instant, Label};
 use slab::Slab;
 
+use crate::quota::Claim;
+
 /// A question's number.
 pub(super) type AskId = usize;
 
@@ -17,6 +19,8 @@ pub(super) struct Ask {
     /// Whether it may be long until its reply, for it waits for whoever holds the lease.
     pub(super) waits: bool,
     pub(super) notify: Option<Box<Notify>>,
+    /// Of an acquire by a token with a quota.
+    pub(super) claim: Option<Claim>,
 }
 
 impl Ask {
@@ -105,6 +109,7 @@ impl Asks {
     pub(super) fn give_back(&mut self, desk: &mut Desk<'_>, id: AskId, fence: u64) {
         let ask = &mut self.0[id];
         ask.owner = Owner::Nobody;
+        ask.claim.take().into_iter().for_each(Claim::give_back);
         match &ask.label {
             Some(label) => desk.release(id as u64, label.name(), fence),
             None => self.remove(id),
@@ -120,7 +125,8 @@ mod tests {
 
     #[test]
     fn a_question_costs_what_it_keeps() {
-        let ask = |label, notify| Ask { owner: Owner::Nobody, label, waits: false, notify };
+        let owner = Owner::Nobody;
+        let ask = |label, notify| Ask { owner, label, waits: false, notify, claim: None };
         let bare = ask(None, None).cost();
         assert!(bare >= size_of::<Ask>());
         let (name, holder) = ("n".repeat(512), "h".repeat(256));

@@ -93,6 +93,11 @@ pub(super) enum Complaint<'a> {
     )]
     Pace(u32),
     #[error(
+        "BUSY this token has {0} leases through this node, its quota; release some, or raise \
+         leases in its [[access]]"
+    )]
+    Quota(u32),
+    #[error(
         "ERR the acquire was taken back, for you closed your side of the connection before it was \
          granted; keep it open until the reply"
     )]
@@ -133,6 +138,7 @@ impl Complaint<'_> {
             Self::Name(_) => Some(Limit::Name),
             Self::Holder(_) => Some(Limit::Holder),
             Self::TooManyPatterns(_) => Some(Limit::Patterns),
+            Self::Quota(_) => Some(Limit::Quota),
             Self::TooManyWatched(_) => Some(Limit::Watchers),
             _ => None,
         }

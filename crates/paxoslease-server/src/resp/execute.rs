@@ -72,12 +72,18 @@ impl Session {
             Command::Acquire => self.acquire(common, desk, spec, args),
             Command::Release => {
                 let (name, fence) = (name(args[0])?, fence(args[1])?);
+                if let Some(quota) = common.rules.quota(self.place()) {
+                    quota.releases(name, fence);
+                }
                 let ask = self.ask(common, desk, None, None)?;
                 desk.release(ask as u64, name, fence);
                 Ok(())
             }
             Command::Renew => {
                 let (name, fence, ttl) = (name(args[0])?, fence(args[1])?, ttl(args[2])?);
+                if let Some(quota) = common.rules.quota(self.place()) {
+                    quota.renews(name, fence, desk.now().after(ttl));
+                }
                 let ask = self.ask(common, desk, None, None)?;
                 desk.renew(ask as u64, name, fence, ttl);
                 Ok(())
@@ -200,6 +206,8 @@ impl Session {
             common.tally.limited(now, Limit::AcquiresPerSecond, 1);
             return Err(Complaint::Pace(most));
         }
+        let claim = common.rules.quota(self.place()).map(|quota| quota.claim(now)).transpose();
+        let claim = claim.map_err(Complaint::Quota)?;
         let Wish { name, ttl, .. } = wish;
         let notify = wish.notify.map(|id| {
             Box::new(Notify {
@@ -217,7 +225,8 @@ impl Session {
         };
         let label = Label::new(name, holder);
         let ask = self.ask(common, desk, Some(label), notify)?;
-        common.asks.get(ask).waits = !wait.is_zero();
+        let asked = common.asks.get(ask);
+        (asked.waits, asked.claim) = (!wait.is_zero(), claim);
         let holder = wish.holder_or(&self.holder);
         if wait == wish.wait {
             desk.acquire(ask as u64, name, holder, ttl, wait);

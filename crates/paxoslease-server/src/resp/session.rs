@@ -138,7 +138,7 @@ impl Session {
         self.inflight += 1;
         let command = self.first + self.expected.len() as u64;
         let owner = Owner::Reply { session: self.conn.index(), command };
-        let ask = common.asks.insert(Ask { owner, label, waits: false, notify });
+        let ask = common.asks.insert(Ask { owner, label, waits: false, notify, claim: None });
         self.notifies.extend(id.map(|id| (id, ask)));
         self.expected.push_back(Expected::new(self.protocol, State::Pending(ask)));
         Ok(ask)

@@ -43,10 +43,12 @@ pub(crate) enum Limit {
     Watchers,
     /// Lists that wait in a shard.
     Lists,
+    /// Leases of a token.
+    Quota,
 }
 
 impl Limit {
-    const ALL: [(Self, &'static str); 16] = [
+    const ALL: [(Self, &'static str); 17] = [
         (Self::Connections, "connections"),
         (Self::InflightPerConnection, "inflight_per_connection"),
         (Self::AcquiresPerSecond, "acquires_per_second"),
@@ -63,6 +65,7 @@ impl Limit {
         (Self::Patterns, "patterns"),
         (Self::Watchers, "watchers"),
         (Self::Lists, "lists"),
+        (Self::Quota, "quota"),
     ];
 
     /// The limit of a shard that an answer tells of.

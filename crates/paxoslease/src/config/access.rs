@@ -24,6 +24,9 @@ pub struct Access {
     pub names: Vec<NamePattern>,
     /// What may be done with them.
     pub may: Vec<Verb>,
+    /// Leases that the token may have through one node at a time; of several entries the least
+    /// counts. No bound unless said.
+    pub leases: Option<u32>,
 }
 
 impl Access {
@@ -34,7 +37,7 @@ impl Access {
         may: impl IntoIterator<Item = Verb>,
     ) -> Self {
         let (names, may) = (names.into_iter().collect(), may.into_iter().collect());
-        Self { name: None, token_sha256, names, may }
+        Self { name: None, token_sha256, names, may, leases: None }
     }
 }
 

@@ -225,12 +225,13 @@ impl<'a> Document<'a> {
             let mut entry =
                 Document { text: self.text, entries: BTreeMap::new(), known: Vec::new() };
             entry.flatten("access.", table);
-            let (mut name, mut token) = (None, None::<TokenHash>);
+            let (mut name, mut token, mut leases) = (None, None::<TokenHash>, None);
             let (mut names, mut may) = (Vec::<NamePattern>::new(), Vec::<Verb>::new());
             entry.read("access.name", &mut name)?;
             entry.read("access.token_sha256", &mut token)?;
             entry.read("access.names", &mut names)?;
             entry.read("access.may", &mut may)?;
+            entry.read("access.leases", &mut leases)?;
             entry.finish()?;
             let Some(token) = token else {
                 let problem = "`access.token_sha256` is missing; give the SHA-256 of a token";
@@ -243,7 +244,7 @@ impl<'a> Document<'a> {
                     format!("`access.{key}` is missing or empty; write {key} = [{example}]");
                 return at(offset, problem);
             }
-            access.push(Access { name, token_sha256: token, names, may });
+            access.push(Access { name, token_sha256: token, names, may, leases });
         }
         Ok(())
     }
