@@ -109,7 +109,8 @@ impl Beginning {
     /// R4, with the leases that a shard began with.
     #[must_use]
     pub fn snapshot(record: Record, shard: &Shard, now: Instant) -> Self {
-        let (leases, _) = shard.leases(now, 0, u32::MAX);
+        let slots = 0..shard.slot_count();
+        let leases = slots.filter_map(|slot| shard.lease_in(now, slot, |_| true));
         let lease = |seen: paxoslease_core::Sighting| Lease {
             name: seen.label.name().to_string(),
             holder: seen.label.holder().to_string(),

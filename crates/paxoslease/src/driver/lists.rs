@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use paxoslease_core::{Instant, Name, Shard, Sighting};
 
-use crate::front::{Answer, Cursor, PageMax, Routed};
+use crate::front::{Answer, Cursor, Filter, PageMax, Routed};
 
 /// Slots that all lists together look at in one turn.
 pub(crate) const SLOTS_PER_TURN: u32 = 512;
@@ -23,6 +23,7 @@ pub(super) struct Lists(VecDeque<List>);
 struct List {
     from: Routed,
     prefix: Box<str>,
+    filter: Filter,
     max: PageMax,
     /// The next slot to look at.
     slot: u32,
@@ -36,7 +37,7 @@ impl Lists {
         &mut self,
         from: Routed,
         slot: u32,
-        prefix: &str,
+        (prefix, filter): (&str, &Filter),
         max: PageMax,
     ) -> Result<(), Answer> {
         if self.0.len() >= WAITING_MAX {
@@ -45,7 +46,8 @@ impl Lists {
         // Without a lease there would be no progress.
         let max = PageMax { leases: max.leases.max(1), bytes: max.bytes.max(1) };
         let end = slot.saturating_add(max.leases.saturating_mul(SLOTS_PER_LEASE));
-        self.0.push_back(List { from, prefix: prefix.into(), max, slot, end });
+        let (prefix, filter) = (prefix.into(), filter.clone());
+        self.0.push_back(List { from, prefix, filter, max, slot, end });
         Ok(())
     }
 
@@ -95,7 +97,9 @@ impl List {
         let (mut leases, mut bytes) = (Vec::new(), 0);
         let end = self.slot + slots;
         while self.slot < end && leases.len() < self.max.leases as usize && bytes < self.max.bytes {
-            let fits = |name: Name<'_>| name.as_str().starts_with(&*self.prefix);
+            let fits = |name: Name<'_>| {
+                name.as_str().starts_with(&*self.prefix) && self.filter.shows(name.as_str())
+            };
             if let Some(seen) = shard.lease_in(now, self.slot, fits) {
                 bytes += PageMax::lease_bytes(&seen.label);
                 leases.push(seen);

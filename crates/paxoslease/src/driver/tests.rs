@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::node::make_driver;
+use crate::node::{Run, make_driver};
 use crate::stable::{Startup, Wishes};
 use crate::ticket::{Stage, Ticket};
 use crate::tls::CurrentTls;
@@ -17,7 +17,8 @@ pub(crate) fn alone(clock: &Clock) -> Driver {
     let wishes = Wishes { new_cell: true, reset: false, max_lease, counter: 1 };
     let startup = Startup::decide(None, None, wishes);
     let board = Board::new(&settings, Box::new(|| None), CurrentTls::default());
-    make_driver(&settings, &startup, 0, (1, 1), clock, Arc::new(board))
+    let run = Run { seed: 1, wall_counter: 1 };
+    make_driver(&settings, &startup, 0, run, clock, Arc::new(board))
 }
 
 /// Who dials nobody needs none.
@@ -42,7 +43,8 @@ impl Sockets for NoSockets {
 }
 
 fn held(driver: &Driver, now: Instant) -> usize {
-    driver.shard().leases(now, 0, u32::MAX).0.count()
+    let shard = driver.shard();
+    (0..shard.slot_count()).filter(|slot| shard.lease_in(now, *slot, |_| true).is_some()).count()
 }
 
 #[test]

@@ -345,7 +345,7 @@ mod tests {
 
     /// A process of node 2 greets; what becomes of that.
     fn greets(peers: &mut Peers, now: Instant, conn: usize, boot: u64) -> Greeted {
-        let (door, conn) = (&mut Door { is_proven: true }, ConnId(conn));
+        let (door, conn) = (&mut Door::new(true), ConnId(conn));
         let mut hello = Vec::new();
         Identity { boot, ..identity(2, "ours") }.hello().encode(&mut hello);
         peers.accepted(door, now, conn);
