@@ -121,13 +121,13 @@ fn a_watch_by_resp_ends_with_its_token_or_when_it_may_not_read_any_more() {
                         not read \"jobs/\"; ";
         assert!(told.starts_with(expected), "{told}");
     }
-    assert!(blind.next().is_err(), "it is closed");
+    blind.is_hung_up_on();
     assert_eq!(seeing.ask("ECHO x"), "x", "and others go on");
 
     running.change(|config| config.access.retain(|entry| entry.name.as_deref() != Some("old's")));
     let told = seeing.next().expect("a word");
     assert!(told.starts_with("NOAUTH a watch ends, and the connection with it: "), "{told}");
-    assert!(seeing.next().is_err(), "it is closed");
+    seeing.is_hung_up_on();
 }
 
 #[test]

@@ -252,6 +252,12 @@ impl Client {
         }
     }
 
+    /// Waits until the daemon has closed the connection. A daemon that only keeps silent fails.
+    pub(crate) fn is_hung_up_on(&mut self) {
+        let end = self.next().expect_err("nothing follows").kind();
+        assert!(matches!(end, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), "{end}");
+    }
+
     pub(crate) fn try_ask(&mut self, command: &str) -> io::Result<String> {
         self.send(command)?;
         self.next()
