@@ -337,7 +337,7 @@ pub fn mutants() -> Vec<Mutant> {
         (R::LateMajorityCountsForNothing, ForHarm, base()),
         (R::AcceptsAreDistinct, ForTwoHolders, base()),
         (R::TimerIsArmedOnce, ForTwoHolders, Bounds { direct: false, ticks: 1, ..base() }),
-        (R::VoidBeforeUndo, ForTwoHolders, base()),
+        (R::VoidBeforeUndo, ForTwoHolders, Bounds { abandons: 1, ..base() }),
         (R::FailedRenewalIsNotUndone, ForTwoHolders, renewal.clone()),
         (R::AbandonReleasesFreshOnly, ForTwoHolders, Bounds { abandons: 1, ..renewal.clone() }),
         (R::RenewalHasFreshBallot, ForTwoHolders, renewal.clone()),

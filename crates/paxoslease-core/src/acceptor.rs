@@ -106,6 +106,9 @@ struct Freed {
     at: Instant,
 }
 
+/// How long a freed name is kept for the nodes that waited, at most.
+const TURNS_MAX: Duration = Duration::from_secs(3);
+
 /// How often a node may leave its turn to others before it loses its place: it may be gone.
 const TURNS_MISSED_MAX: u8 = 3;
 
@@ -492,7 +495,8 @@ impl Acceptor {
             }
         }
         let count = u32::try_from(turns.len()).unwrap_or(u32::MAX);
-        wanted.first_until = now.after(turn_span.saturating_mul(2).saturating_mul(count));
+        let span = turn_span.saturating_mul(2).saturating_mul(count).min(TURNS_MAX);
+        wanted.first_until = now.after(span);
         wanted.first.clone_from(&turns);
         for node in waits_here.into_iter().chain([from]) {
             wanted.enqueue_last(node);

@@ -52,6 +52,7 @@ impl Proposer {
         let until = until.after(self.rng.below(self.turn_span(env.config)));
         let Some(contender) = self.contenders.get_mut(id) else { return };
         (contender.contested, contender.tried_at) = (true, now);
+        let until = until.min(contender.first.deadline);
         contender.state = State::Waiting { until, by: None };
         self.wake_at(until, Wake::Contender(id));
     }
@@ -381,9 +382,11 @@ impl Proposer {
 
     /// How long a node leaves another to take its turn: there and back, and some.
     pub(crate) fn turn_span(&self, config: &Config) -> Duration {
-        let network = (!self.network_trip.is_zero()).then_some(self.network_trip);
-        let trip = network.or(self.round_trip);
-        trip.map_or(config.stagger_max, |trip| trip.saturating_mul(2).max(TURN_MIN))
+        if !self.network_trip.is_zero() {
+            return self.network_trip.saturating_mul(2).max(TURN_MIN);
+        }
+        let trips = self.round_trip.map(|trip| trip.saturating_mul(2).max(TURN_MIN));
+        trips.unwrap_or(config.stagger_max).min(config.stagger_max)
     }
 
     /// Another node's proposal was accepted here, so whoever was about to try need not: it would

@@ -37,6 +37,8 @@ pub(super) struct Releasing {
     answer_by: Instant,
     /// From then on no acceptor can store the tenure any more.
     over_at: Instant,
+    /// When its confirmations are looked for next.
+    look_at: Instant,
     answered: bool,
 }
 
@@ -49,15 +51,18 @@ impl Proposer {
         tenure: Tenure,
         answer_by: Instant,
     ) {
+        let quorum = env.cell().quorum(env.rules());
         if let Some(releasing) = self.releases.get_mut(&tenure) {
-            if releasing.answered {
-                let (held, confirmed) = (false, true);
-                env.out.emit(Event::Released { token, held, confirmed });
-            } else {
+            if !releasing.answered {
                 releasing.also.push(token);
                 self.releases_open += 1;
+                return;
             }
-            return;
+            if releasing.confirmed.len() >= quorum {
+                let (held, confirmed) = (false, true);
+                return env.out.emit(Event::Released { token, held, confirmed });
+            }
+            // No majority confirmed it in time: it is asked for anew.
         }
         // Whose turn it is, the acceptors tell those that they turned away.
         let nodes_before = env.cell().members().len() as u8;
@@ -96,8 +101,10 @@ impl Proposer {
         env: &mut Env<'_>,
         now: Instant,
         tenure: Tenure,
-        releasing: Releasing,
+        mut releasing: Releasing,
     ) {
+        releasing.look_at = now.after(self.settled_span(env.config));
+        self.release_ends.push(releasing.look_at, tenure);
         let unconfirmed = env.cell().everyone().without(releasing.confirmed);
         env.send(unconfirmed, Body::Release { label: releasing.label.clone(), tenure });
         self.releases_open += 1;
@@ -106,7 +113,6 @@ impl Proposer {
         {
             self.releases_open -= 1 + before.also.len();
         }
-        self.release_ends.push(now.after(self.settled_span(env.config)), tenure);
     }
 
     /// A Release that another node sent passed through here. Acceptors that were sent a Heal of
@@ -181,6 +187,9 @@ impl Proposer {
         let pause = self.settled_span(env.config);
         let unconfirmed_count = self.releases.len().saturating_sub(self.releases_open);
         let Some(releasing) = self.releases.get_mut(&tenure) else { return };
+        if now < releasing.look_at {
+            return;
+        }
         if now >= releasing.answer_by {
             self.releases_open -= releasing.answer(env, false);
         }
@@ -193,7 +202,10 @@ impl Proposer {
             return;
         }
         let pause = if answered { pause.max(RESEND_EVERY) } else { pause };
-        self.release_ends.push(now.after(pause), tenure);
+        if let Some(releasing) = self.releases.get_mut(&tenure) {
+            releasing.look_at = now.after(pause);
+            self.release_ends.push(releasing.look_at, tenure);
+        }
         self.resend_release(env, tenure, missing);
     }
 
@@ -239,8 +251,8 @@ impl Releasing {
         answer_by: Instant,
         over_at: Instant,
     ) -> Self {
-        let (also, held, answered) = (Vec::new(), false, false);
-        Self { label, token, also, confirmed, held, answer_by, over_at, answered }
+        let (also, held, answered, look_at) = (Vec::new(), false, false, over_at);
+        Self { label, token, also, confirmed, held, answer_by, over_at, look_at, answered }
     }
 
     /// Answers all who asked, once. Returns how many that was, with nobody for one.

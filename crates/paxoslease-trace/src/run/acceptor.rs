@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use paxoslease_core::{Ballot, Message, Name, Register, Reply};
 
-use super::{Run, message_in, replies, requests};
+use super::{Round, Run, message_in, replies, requests};
 use crate::input::{Done, Input};
 use crate::model::{Ask, Entry, Said, nanos};
 use crate::report::Report;
@@ -41,8 +41,8 @@ impl Run {
         names.extend(own.iter().map(|(name, _)| name.clone()));
         names.extend(asked.iter().map(|(_, request)| request.name().to_string()));
         // Names that it has lost are healed, without a word to anybody else.
-        let renewals = self.recent().filter(|(_, round)| round.renews.is_some());
-        names.extend(renewals.map(|(_, round)| round.name.clone()));
+        // And requests that it has not answered are repeated to it.
+        names.extend(self.recent().map(|(_, round)| round.name.clone()));
         let replies: Vec<Reply<'_>> = replies(done).collect();
         let quarantined = self.now < self.quarantine_until;
         report.check(
@@ -118,7 +118,8 @@ impl Run {
         if !expected.contains(&after) {
             let taken_back = self.may_take_back(&before, issued);
             let own = own.iter().filter(|(of, _)| of == name).map(|(_, ask)| ask);
-            let heals = self.may_heal(name);
+            let (repeated, heals) = (self.may_repeat(name), self.may_heal(name));
+            let own = repeated.iter().chain(own);
             for ask in taken_back.iter().chain(own).chain(&taken_back).chain(&heals) {
                 let mut next: Vec<Entry> = expected.iter().copied().collect();
                 next.iter_mut().for_each(|entry| {
@@ -188,6 +189,20 @@ impl Run {
             .filter(|tenure| self.is_open(*tenure) || self.released.contains_key(tenure))
             .map(|tenure| Ask::Release { tenure })
             .collect()
+    }
+
+    /// Requests of rounds that are not decided, which the own acceptor may get again while nobody
+    /// else does.
+    pub(super) fn may_repeat(&self, name: &str) -> Vec<Ask> {
+        let open = self.recent().filter(|(ballot, round)| {
+            round.name == name && !self.undone.contains(ballot) && !self.granted.contains(ballot)
+        });
+        let ask = |(ballot, round): (&u64, &Round)| match (round.renews, round.ttl) {
+            (Some(tenure), Some(ttl)) => Ask::Renew { tenure, ballot: *ballot, ttl },
+            (_, Some(ttl)) => Ask::Propose { ballot: *ballot, ttl },
+            (_, None) => Ask::Prepare { ballot: *ballot },
+        };
+        open.map(ask).collect()
     }
 
     /// Heals that the own acceptor may get while nobody else does.

@@ -150,16 +150,16 @@ fn each_malformed_field_of_a_header_or_message_is_named() {
     assert_eq!(error_of(&spoiled(7, 9, &[0; 8])), E::Tenure(0));
     assert_eq!(error_of(&spoiled(1, 9, &[0; 4])), E::TtlZero);
     assert_eq!(error_of(&spoiled(7, 17, &[0; 4])), E::RemainingZero);
-    assert_eq!(error_of(&spoiled(17, 2, b"\xff")), E::Name(TextError::NotUtf8));
+    assert_eq!(error_of(&spoiled(17, 3, b"\xff")), E::Name(TextError::NotUtf8));
     assert_eq!(error_of(&spoiled(7, 22, b"\xff")), E::Holder(TextError::NotUtf8));
-    assert_eq!(error_of(&frame_with(&[0x22, 0])), E::Name(TextError::Empty));
-    let not_minimal = error_of(&frame_with(&[0x22, 0x81, 0x00, b'x']));
+    assert_eq!(error_of(&frame_with(&[0x22, 0, 0])), E::Name(TextError::Empty));
+    let not_minimal = error_of(&frame_with(&[0x22, 0, 0x81, 0x00, b'x']));
     assert_eq!(not_minimal, E::LengthNotMinimal { field: "name" });
 }
 
 #[test]
 fn oversized_texts_are_refused() {
-    let mut freed = vec![0x22, 0x81, 0x04];
+    let mut freed = vec![0x22, 0, 0x81, 0x04];
     freed.extend_from_slice(&[b'n'; 513]);
     let max = 512;
     assert_eq!(error_of(&frame_with(&freed)), E::Name(TextError::TooLong { len: 513, max }));
