@@ -12,8 +12,8 @@
 //! - The suspended time changes at a resume only, so it is remembered. What is remembered is never
 //!   too long, as BOOTTIME is read *before* the MONOTONIC that is subtracted.
 //! - Every call compares it with a reading that is never too short, as there MONOTONIC is read
-//!   first. A resume before that reading is noticed. After a later one the value is still a time between
-//!   the beginning and the end of the call.
+//!   first. A resume before that reading is noticed. After a later one the value is still a time
+//!   between the beginning and the end of the call.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
