@@ -145,7 +145,8 @@ fn seal(frame: &mut [u8]) {
 /// # use paxoslease_core::{Hint, Message, Name, NodeId};
 /// # use paxoslease_wire::FrameWriter;
 /// let mut writer = FrameWriter::new(NodeId::new(1).unwrap());
-/// let message = Message::Hint(Hint::Freed { name: Name::new("printer").unwrap(), nodes_before: 0 });
+/// let name = Name::new("printer").unwrap();
+/// let message = Message::Hint(Hint::Freed { name, nodes_before: 0 });
 /// assert!(writer.push(&message));
 /// let frame = writer.finish(7); // What goes to the socket.
 /// assert_eq!(frame.len(), 18 + 10);

@@ -1,6 +1,6 @@
-//! A connection whose other end has to take what it is sent, at a least rate: one that reads nothing
-//! for long, or a byte now and then, would keep its seat and a page for ever. Reading has its own
-//! bounds.
+//! A connection whose other end has to take what it is sent, at a least rate: one that reads
+//! nothing for long, or a byte now and then, would keep its seat and a page for ever. Reading has
+//! its own bounds.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
