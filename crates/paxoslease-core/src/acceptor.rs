@@ -287,13 +287,13 @@ impl Acceptor {
                     return Ok(Some(reject));
                 }
                 let texts = (name, Some(holder));
-                let answer = self.round(config, now, from, texts, ballot, |register, floor| {
-                    register.propose(config.rules, now, floor, tenure, ttl)
-                })?;
-                if matches!(answer, Some(Body::Accept { .. })) {
-                    ceilings.accepted(ttl);
-                }
-                Ok(answer)
+                self.round(config, now, from, texts, ballot, |register, floor| {
+                    let answer = register.propose(config.rules, now, floor, tenure, ttl);
+                    if answer == Answer::Accept {
+                        ceilings.accepted(ttl);
+                    }
+                    answer
+                })
             }
             Request::Renew { name, tenure, ballot, ttl } => {
                 let Some(slot) = self.table.find(name) else {
@@ -313,13 +313,14 @@ impl Acceptor {
             }
             Request::Heal { name, tenure, ballot, ttl, holder } => {
                 let texts = (name, Some(holder));
-                let answer = self.round(config, now, from, texts, ballot, |register, floor| {
-                    register.heal(config.rules, now, floor, tenure, ballot, ttl)
-                })?;
                 let counted = config.rules.on(Rule::LeaseCeilingCountsRenewals);
-                if counted && matches!(answer, Some(Body::Accept { .. })) {
-                    ceilings.accepted(ttl);
-                }
+                self.round(config, now, from, texts, ballot, |register, floor| {
+                    let answer = register.heal(config.rules, now, floor, tenure, ballot, ttl);
+                    if counted && answer == Answer::Accept {
+                        ceilings.accepted(ttl);
+                    }
+                    answer
+                })?;
                 Ok(None)
             }
             Request::Release { name, tenure } => {
@@ -342,6 +343,7 @@ impl Acceptor {
 
     /// The refusal of a round on a free name while nodes that were turned away from it have their
     /// turn (protocol section 7). Changes no promise.
+    #[inline]
     fn comes_later(
         &mut self,
         now: Instant,
@@ -349,6 +351,9 @@ impl Acceptor {
         name: Name<'_>,
         ballot: Ballot,
     ) -> Option<Body> {
+        if self.wanted.is_empty() {
+            return None;
+        }
         self.others_until(now, name, from)?;
         let slot = self.table.find(name)?;
         let register = self.table.entry(slot).register;
@@ -505,6 +510,7 @@ impl Acceptor {
     }
 
     /// Until when other nodes have their turn before this one.
+    #[inline]
     pub(crate) fn others_until(
         &self,
         now: Instant,

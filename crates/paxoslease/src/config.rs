@@ -261,8 +261,8 @@ impl Default for Timing {
 #[non_exhaustive]
 pub struct Limits {
     /// Leases a member votes on. Shards share this equally, as the next three. A bound on the
-    /// memory of this node, not a setting of the cell: by default a quarter of what this process may use,
-    /// at [`Self::LEASE_BYTES`] each.
+    /// memory of this node, not a setting of the cell: by default a quarter of what this process
+    /// may use, at [`Self::LEASE_BYTES`] each.
     pub leases: u32,
     /// Bytes a member keeps of names and holders that are longer than 38 bytes together: shorter
     /// ones are in what a lease costs anyway. By default a quarter of what this process may use.

@@ -69,10 +69,12 @@ impl Proposer {
         for learner in env.learners {
             env.out.send(To::Node(*learner), Body::Freed { label: label.clone(), nodes_before });
         }
-        self.healed.remove(&tenure);
-        let (nobody, over_at) = (MemberSet::EMPTY, now.after(env.cell().max_lease().as_duration()));
-        let releasing = Releasing::new((Some(token), label), nobody, answer_by, over_at);
-        self.send_release(env, now, tenure, releasing);
+        if self.has_healed() {
+            self.healed.remove(&tenure);
+        }
+        let over_at = now.after(env.cell().max_lease().as_duration());
+        let (asked, until) = ((Some(token), label), (answer_by, over_at));
+        self.send_release(env, now, asked, tenure, MemberSet::EMPTY, until);
     }
 
     /// P4: undoes a void round where it may have left a trace.
@@ -92,22 +94,35 @@ impl Proposer {
         let over_at = now.after(ttl.as_duration());
         let attempts = self.attempt_timeout(env.config).saturating_mul(UNDO_ATTEMPTS);
         let answer_by = now.after(attempts).min(over_at);
-        let releasing = Releasing::new((None, label), untouched, answer_by, over_at);
-        self.send_release(env, now, tenure, releasing);
+        self.send_release(env, now, (None, label), tenure, untouched, (answer_by, over_at));
     }
 
     fn send_release(
         &mut self,
         env: &mut Env<'_>,
         now: Instant,
+        (token, label): (Option<Token>, Label),
         tenure: Tenure,
-        mut releasing: Releasing,
+        confirmed: MemberSet,
+        (answer_by, over_at): (Instant, Instant),
     ) {
-        releasing.look_at = now.after(self.settled_span(env.config));
-        self.release_ends.push(releasing.look_at, tenure);
-        let unconfirmed = env.cell().everyone().without(releasing.confirmed);
-        env.send(unconfirmed, Body::Release { label: releasing.label.clone(), tenure });
+        let look_at = now.after(self.settled_span(env.config));
+        self.release_ends.push(look_at, tenure);
+        let unconfirmed = env.cell().everyone().without(confirmed);
+        env.send(unconfirmed, Body::Release { label: label.clone(), tenure });
         self.releases_open += 1;
+        let (also, held, answered) = (Vec::new(), false, false);
+        let releasing = Releasing {
+            label,
+            token,
+            also,
+            confirmed,
+            held,
+            answer_by,
+            over_at,
+            look_at,
+            answered,
+        };
         if let Some(before) = self.releases.insert(tenure, releasing)
             && !before.answered
         {
@@ -245,16 +260,6 @@ impl Proposer {
 }
 
 impl Releasing {
-    fn new(
-        (token, label): (Option<Token>, Label),
-        confirmed: MemberSet,
-        answer_by: Instant,
-        over_at: Instant,
-    ) -> Self {
-        let (also, held, answered, look_at) = (Vec::new(), false, false, over_at);
-        Self { label, token, also, confirmed, held, answer_by, over_at, look_at, answered }
-    }
-
     /// Answers all who asked, once. Returns how many that was, with nobody for one.
     fn answer(&mut self, env: &mut Env<'_>, confirmed: bool) -> usize {
         if self.answered {
