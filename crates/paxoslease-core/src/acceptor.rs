@@ -252,12 +252,12 @@ impl Acceptor {
         let counter_admitted = ceilings.admits_counter(ballot.max(healed).counter());
         // Only a ttl that would be stored may raise the ceiling, or a stranger's renewals could
         // hold it at M.
-        let ttl_admitted = ttl.is_none_or(|ttl| {
-            !counted
-                || ceilings.covers_ttl(ttl)
-                || self.would_refuse(config.rules, now, request)
-                || ceilings.admits_ttl(ttl)
-        });
+        let ttl_admitted = match ttl {
+            Some(ttl) if counted && !ceilings.covers_ttl(ttl) => {
+                self.would_refuse(config.rules, now, request) || ceilings.admits_ttl(ttl)
+            }
+            _ => true,
+        };
         if counter_admitted && ttl_admitted { Ok(()) } else { Err(Refusal::RecordBehind) }
     }
 
@@ -272,7 +272,9 @@ impl Acceptor {
     ) -> Result<Option<Body>, Refusal> {
         match request {
             Request::Prepare { name, ballot } => {
-                if let Some(reject) = self.comes_later(now, from, name, ballot) {
+                if self.turned_away()
+                    && let Some(reject) = self.comes_later(now, from, name, ballot)
+                {
                     return Ok(Some(reject));
                 }
                 self.round(config, now, from, (name, None), ballot, |register, floor| {
@@ -283,7 +285,9 @@ impl Acceptor {
                 let Some(tenure) = Tenure::of(ballot) else {
                     return Err(Refusal::BallotNotSenders);
                 };
-                if let Some(reject) = self.comes_later(now, from, name, ballot) {
+                if self.turned_away()
+                    && let Some(reject) = self.comes_later(now, from, name, ballot)
+                {
                     return Ok(Some(reject));
                 }
                 let texts = (name, Some(holder));
@@ -343,7 +347,6 @@ impl Acceptor {
 
     /// The refusal of a round on a free name while nodes that were turned away from it have their
     /// turn (protocol section 7). Changes no promise.
-    #[inline]
     fn comes_later(
         &mut self,
         now: Instant,
@@ -351,9 +354,6 @@ impl Acceptor {
         name: Name<'_>,
         ballot: Ballot,
     ) -> Option<Body> {
-        if self.wanted.is_empty() {
-            return None;
-        }
         self.others_until(now, name, from)?;
         let slot = self.table.find(name)?;
         let register = self.table.entry(slot).register;
@@ -366,6 +366,7 @@ impl Acceptor {
 
     /// Whether a request with a ttl would be refused for what is stored here, so that its ttl does
     /// not matter to the stable record.
+    #[cold]
     fn would_refuse(&self, rules: Rules, now: Instant, request: &Request<'_>) -> bool {
         let stored = self.table.find(request.name()).map(|slot| self.table.entry(slot).register);
         let mut register = stored.unwrap_or_default();
@@ -510,16 +511,12 @@ impl Acceptor {
     }
 
     /// Until when other nodes have their turn before this one.
-    #[inline]
     pub(crate) fn others_until(
         &self,
         now: Instant,
         name: Name<'_>,
         node: NodeId,
     ) -> Option<Instant> {
-        if self.wanted.is_empty() {
-            return None;
-        }
         let wanted = self.wanted.get(&self.table.find(name)?)?;
         wanted.comes_later(now, node).then_some(wanted.first_until)
     }

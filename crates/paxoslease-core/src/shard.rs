@@ -232,7 +232,8 @@ impl Shard {
             return Err(CommandError::TooManyWaiters(self.config.limits.waiters_max));
         }
         let own = self.config.node;
-        let others_until = self.acceptor.as_ref().and_then(|a| a.others_until(now, name, own));
+        let contested = self.acceptor.as_ref().filter(|acceptor| acceptor.turned_away());
+        let others_until = contested.and_then(|acceptor| acceptor.others_until(now, name, own));
         self.with_proposer(now, |proposer, env| {
             let want = Want {
                 token,
