@@ -250,6 +250,14 @@ mod tests {
     }
 
     #[test]
+    fn a_heal_by_the_very_ballot_that_was_promised_is_accepted() {
+        let mut register = Register::default();
+        register.prepare(NO_FLOOR, ballot(6));
+        let healed = register.heal(R, at(0), NO_FLOOR, tenure(5), ballot(6), ttl(100));
+        assert_eq!(healed, Answer::Accept);
+    }
+
+    #[test]
     fn a_heal_of_what_is_live_is_a_renewal_whatever_was_promised() {
         let mut register = leased();
         register.prepare(NO_FLOOR, ballot(9));

@@ -246,9 +246,11 @@ mod tests {
     }
 
     #[test]
-    fn a_quarantine_is_longer_than_the_longest_lease() {
+    fn a_quarantine_is_as_long_as_the_longest_lease_on_the_slowest_clock() {
         let drift = Drift::new(1000, Duration::ZERO).expect("in bounds");
-        assert!(drift.quarantine_span(R, Duration::from_secs(60)) > Duration::from_secs(60));
+        // 60 s * 1.001 / 0.999, rounded up.
+        let expected = Duration::from_nanos(60_120_120_121);
+        assert_eq!(drift.quarantine_span(R, Duration::from_secs(60)), expected);
     }
 
     #[test]

@@ -508,3 +508,31 @@ fn nothing_is_left_to_wake_up_for_once_everything_is_answered() {
     cell.pass(NO_WAIT);
     assert_eq!(cell.shard(1).poll_timeout(), None);
 }
+
+#[test]
+fn a_member_that_falls_silent_does_not_end_a_round_that_can_still_win() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire(1, 1, NO_WAIT);
+    let lost = cell.take(|letter| letter.to == node(3));
+    assert_eq!(lost.len(), 1);
+    let (now, members) = (cell.clock(1), cell.shard(1).config().cell);
+    let reachable = [1, 2].into_iter().filter_map(|id| members.member(node(id)));
+    cell.shard(1).set_reachable(now, reachable.fold(MemberSet::EMPTY, MemberSet::with));
+    cell.settle();
+    assert!(cell.granted(1).is_some(), "{:?}", cell.events);
+}
+
+#[test]
+fn a_release_that_nobody_confirmed_leaves_room_for_the_next_request() {
+    let mut cell = TestCell::with(3, 0, |config| config.limits.rounds_max = 1);
+    let held = cell.held_by(1, 1);
+    cell.release(1, 2, held);
+    for _ in 0..=TTL.as_millis() + 100 {
+        cell.letters.clear();
+        cell.pass(MS);
+    }
+    assert!(matches!(cell.answers(2)[..], [Event::Released { confirmed: false, .. }]));
+    cell.acquire(1, 3, NO_WAIT);
+    cell.settle();
+    assert!(cell.granted(3).is_some(), "{:?}", cell.events);
+}
