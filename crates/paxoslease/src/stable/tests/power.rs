@@ -397,3 +397,12 @@ fn a_write_that_is_tried_again_after_a_failed_sync_is_durable() {
         }
     }
 }
+
+#[test]
+fn a_new_folder_whose_path_cannot_be_synced_is_refused() {
+    for fails_after in 0..2 {
+        let files = VolatileFiles::new();
+        files.state().syncs_left = fails_after;
+        assert!(matches!(files.open(), Err(StableError::Io { .. })), "{fails_after}");
+    }
+}

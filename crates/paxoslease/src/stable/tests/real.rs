@@ -103,6 +103,15 @@ fn a_lost_record_is_told_from_one_that_never_was() {
 }
 
 #[test]
+fn a_record_that_cannot_be_read_is_not_taken_for_one_that_never_was() {
+    let place = Place::new();
+    drop(place.open().expect("opens"));
+    fs::create_dir(place.file("record")).expect("created");
+    let folder = place.open().expect("opens");
+    assert!(matches!(folder.load(), Err(StableError::Io { doing: "read", .. })));
+}
+
+#[test]
 fn what_an_interrupted_write_left_is_removed_and_never_read() {
     let place = Place::new();
     place.open().expect("opens").write_record(record(5, 100)).expect("room");
@@ -144,6 +153,15 @@ fn an_unreadable_snapshot_makes_a_crash_start() {
     let start = place.open().expect("opens").start(PLAIN).expect("starts");
     assert_eq!(start, Startup::Crash(record(6, 100)));
     assert!(!place.file("snapshot").exists());
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_unlinked_keeps_the_node_from_starting() {
+    let place = Place::new();
+    place.open().expect("opens").write_record(record(5, 100)).expect("room");
+    fs::create_dir(place.file("snapshot")).expect("created");
+    let started = place.open().expect("opens").start(PLAIN);
+    assert!(matches!(started, Err(StableError::Io { .. })), "{started:?}");
 }
 
 #[test]
