@@ -391,8 +391,9 @@ impl Proposer {
 
     /// Another node's proposal was accepted here, so whoever was about to try need not: it would
     /// be turned away. Only for a while after it tried last: that round may still be lost, and
-    /// acceptors may have forgotten who waits for its turn.
-    pub(crate) fn on_taken(&mut self, env: &mut Env<'_>, now: Instant, by: &Sighting) {
+    /// acceptors may have forgotten who waits for its turn. What is known of the holder is no newer
+    /// by that: the proposal may be late, and its lease given back before it arrived.
+    pub(crate) fn on_taken(&mut self, env: &mut Env<'_>, by: &Sighting) {
         let Some(id) = self.contenders.find(by.label.name()) else { return };
         let settled = self.settled_span(env.config);
         let Some(contender) = self.contenders.get_mut(id) else { return };
@@ -401,7 +402,6 @@ impl Proposer {
         if *until < again_at {
             *until = again_at;
             *known = Some(by.clone());
-            contender.known_at = now;
             let Want { token, patient_until, .. } = contender.first;
             self.wake_at(again_at, Wake::Contender(id));
             if patient_until < again_at {

@@ -56,7 +56,7 @@ impl Shard {
         if self.proposer.wants(name)
             && let Some(by) = self.lease(now, name)
         {
-            self.with_proposer(now, |proposer, env| proposer.on_taken(env, now, &by));
+            self.with_proposer(now, |proposer, env| proposer.on_taken(env, &by));
         }
     }
 
