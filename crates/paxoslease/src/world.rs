@@ -82,6 +82,8 @@ pub(crate) struct World {
     dice: Dice,
     /// How long a thread may take to notice that there is something to do.
     pub(crate) turn_latency: Duration,
+    /// How long a thread is busy with one command, or with one message of a peer.
+    pub(crate) work_cost: Duration,
     /// How long a write to disk may take.
     pub(crate) write_latency: Duration,
     hash: Fnv,
@@ -97,6 +99,7 @@ impl World {
             bells,
             dice: Dice::new(seed, 2),
             turn_latency: Duration::ZERO,
+            work_cost: Duration::ZERO,
             write_latency: Duration::ZERO,
             hash: Fnv(0xcbf2_9ce4_8422_2325),
         }
@@ -271,8 +274,9 @@ impl World {
     /// A shard is to have a turn at `at`, or before.
     fn wake(&mut self, host: usize, shard: usize, at: At) {
         if let Some(state) = self.shard(host, shard)
-            && at < state.turn_at
+            && at.max(state.busy_until) < state.turn_at
         {
+            let at = at.max(state.busy_until);
             state.turn_at = at;
             self.agenda.add(at, Happening::Turn { host, shard });
         }
@@ -363,7 +367,7 @@ impl World {
             return;
         }
         driven.turn_at = At::MAX;
-        driven.turn(
+        let work = driven.turn(
             now,
             Surroundings {
                 network: &mut self.network,
@@ -373,6 +377,7 @@ impl World {
                 own: (host, shard),
             },
         );
+        driven.busy_until = self.now + self.work_cost.as_nanos() as u64 * work;
         if driven.leaving {
             return self.agenda.add(self.now, Happening::Left { host, shard });
         }

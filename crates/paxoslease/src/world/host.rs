@@ -45,6 +45,9 @@ pub(crate) struct Process {
     pub(crate) writer: Option<Writer>,
 }
 
+/// About how long a message is, in bytes.
+const MESSAGE_LEN: usize = 40;
+
 pub(crate) struct Shard {
     pub(crate) driver: Driver,
     pub(crate) mailbox: Letterbox,
@@ -52,6 +55,8 @@ pub(crate) struct Shard {
     lines: Lines,
     /// Ends with something new.
     pub(crate) ready: BTreeSet<EndId>,
+    /// It is at work until then, and has no turn before.
+    pub(crate) busy_until: At,
     /// When its next turn is; others are stale.
     pub(crate) turn_at: At,
     /// It has had its last turn.
@@ -85,19 +90,22 @@ impl Shard {
         waiting: Arc<Waiting>,
     ) -> Self {
         let (mailbox, lines, ready) = (Letterbox(mailbox), Lines::default(), BTreeSet::new());
-        Self { driver, mailbox, waiting, lines, ready, turn_at: At::MAX, leaving: false }
+        let (busy_until, turn_at, leaving) = (0, At::MAX, false);
+        Self { driver, mailbox, waiting, lines, ready, busy_until, turn_at, leaving }
     }
 
-    /// One turn, as `EventLoop::turn` takes it.
-    pub(crate) fn turn(&mut self, now: Instant, around: Surroundings<'_>) {
+    /// One turn, as `EventLoop::turn` takes it. Says how many commands and messages it was for.
+    pub(crate) fn turn(&mut self, now: Instant, around: Surroundings<'_>) -> u64 {
         let Surroundings { network, agenda, writer, at, own } = around;
         let driver = &mut self.driver;
         let mut sockets = AtNetwork { lines: &mut self.lines, network, agenda, now: at, own };
+        let mut bytes = 0;
         for end in std::mem::take(&mut self.ready) {
-            sockets.advance(driver, now, end);
+            bytes += sockets.advance(driver, now, end);
         }
         let mut commands = Vec::new();
         self.mailbox.0.take(&mut commands);
+        let work = (commands.len() + bytes / MESSAGE_LEN) as u64;
         for command in commands {
             driver.command(now, command);
         }
@@ -116,5 +124,6 @@ impl Shard {
             driver.wakers().for_each(Waker::wake);
             sockets.close_all();
         }
+        work
     }
 }

@@ -38,9 +38,10 @@ impl AtNetwork<'_> {
         self.lines.slab.iter().find(|(_, line)| line.end == end).map(|(place, _)| ConnId(place))
     }
 
-    /// Shows the driver what is new at an end.
-    pub(crate) fn advance(&mut self, driver: &mut Driver, now: Instant, end: EndId) {
-        let Some(news) = self.network.news(self.agenda, self.now, end, self.own.1) else { return };
+    /// Shows the driver what is new at an end. Says how many bytes that was.
+    pub(crate) fn advance(&mut self, driver: &mut Driver, now: Instant, end: EndId) -> usize {
+        let news = self.network.news(self.agenda, self.now, end, self.own.1);
+        let Some(news) = news else { return 0 };
         let conn = self.place_of(end).unwrap_or_else(|| {
             let accepted = Line { end, input: Vec::new() };
             let conn = ConnId(self.lines.slab.insert(accepted));
@@ -62,6 +63,7 @@ impl AtNetwork<'_> {
             self.close(conn);
             driver.closed(now, conn, why);
         }
+        news.bytes.len()
     }
 
     fn show(&mut self, driver: &mut Driver, now: Instant, conn: ConnId, bytes: &[u8]) {

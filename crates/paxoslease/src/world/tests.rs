@@ -6,6 +6,7 @@ mod faults;
 mod handshake;
 mod lists;
 mod minority;
+mod overload;
 mod restarts;
 mod sharing;
 mod status;

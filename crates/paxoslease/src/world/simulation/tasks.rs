@@ -40,6 +40,10 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
+    pub(crate) const fn now(&self) -> At {
+        self.now.get()
+    }
+
     pub(crate) async fn sleep(&self, span: Duration) {
         let until = self.now.get() + span.as_nanos() as u64;
         poll_fn(|_| {
