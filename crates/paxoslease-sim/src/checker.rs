@@ -40,6 +40,12 @@ pub enum Check {
     NothingLeaks = 1 << 10,
     /// After a clean stop an acceptor has every lease it had, for no shorter.
     LeasesHandedOn = 1 << 11,
+    /// Nobody is denied because of a tenure whose release was confirmed before it asked.
+    ReleaseFrees = 1 << 12,
+    /// While one member is away, free names are granted and leases renewed.
+    MinorityStopsNothing = 1 << 13,
+    /// Nobody waits through more than a few hand-overs for each contender.
+    TurnsAreTaken = 1 << 14,
 }
 
 /// A set of checks.

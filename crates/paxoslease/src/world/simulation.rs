@@ -1,20 +1,23 @@
 //! A cell under observation: a world, the clients in it, and a judge who looks at every event.
 
 mod judge;
+mod sharing;
 mod tasks;
 
 use std::cell::{RefCell, RefMut};
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::rc::Rc;
 use std::time::Duration;
 
 pub(crate) use judge::Judge;
 use paxoslease_core::Rules;
+pub(crate) use sharing::{Sharing, Workers};
 use tasks::Tasks;
 pub(crate) use tasks::Timer;
 
 use super::{At, Bells, Dice, HostClock, Presence, World};
 use crate::config::{Config, Role};
+use crate::lease::LeaseGuard;
 use crate::node::Node;
 
 /// What a cell is like.
@@ -142,6 +145,31 @@ impl Simulation {
     pub(crate) fn end_tasks_of(&mut self, host: usize) {
         self.judge.borrow_mut().process_gone(host);
         self.tasks.end_of(host);
+    }
+
+    /// Takes a name at a host within a bound. The judge hears of it, and of the client that has it.
+    pub(crate) fn take_within(
+        &mut self,
+        (host, name): (usize, usize),
+        ttl: Duration,
+        bound: Duration,
+    ) -> Option<(u32, Rc<LeaseGuard>)> {
+        let (node, client, timer) = (self.node(host), self.next_task(), self.timer());
+        let (judge, text) = (self.judge_handle(), self.judge().names()[name].clone());
+        self.run(host, async move {
+            let granted = timer.within(bound, node.acquire(&text, ttl).into_future()).await?;
+            let guard = Rc::new(granted.ok()?);
+            judge.borrow_mut().granted(client, host, name, Rc::clone(&guard));
+            Some((client, guard))
+        })
+    }
+
+    /// Gives back what a client has. Says whether that was confirmed.
+    pub(crate) fn give_back(&mut self, host: usize, client: u32, guard: Rc<LeaseGuard>) -> bool {
+        let judge = self.judge_handle();
+        judge.borrow_mut().gives_up(client);
+        let guard = Rc::into_inner(guard).expect("nobody else has it");
+        self.run(host, async move { Judge::release(&judge, guard).await })
     }
 
     pub(crate) const fn next_task(&self) -> u32 {

@@ -2,9 +2,11 @@
 //!
 //! First faults come and go while clients take and lose leases, and the judge looks at every
 //! event. Then everything heals, and progress is demanded: whoever waits gets its lease within a
-//! bound, and nothing is kept for requests that are over.
+//! bound, a majority serves while one member is away, contenders take turns, and nothing is kept
+//! for requests that are over.
 
 mod client;
+mod service;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -43,12 +45,14 @@ struct Swarm {
 /// Runs the cell a seed draws.
 pub(crate) fn run(seed: u64, rules: Rules) -> Report {
     let mut dice = Dice::new(seed, 0);
-    let names = dice.between(1, 3);
+    let names = *dice.pick(&[1, 2, 3, 3, 20]);
+    let longest = *dice.pick(&[4000, 4000, 20_000]);
+    let max_lease = dice.millis(500, longest);
     let setup = Setup {
         proposers: dice.between(0, 2) as u16,
-        shards: dice.between(1, 2) as u16,
+        shards: dice.between(1, 4) as u16,
         names: (0..names).map(|number| format!("jobs/{number}")).collect(),
-        max_lease: dice.millis(500, 4000),
+        max_lease,
         drift_ppm: *dice.pick(&[100, 1000, 20_000]),
         disk: !dice.chance(200),
         rules,
@@ -66,6 +70,9 @@ pub(crate) fn run(seed: u64, rules: Rules) -> Report {
     if swarm.verdict().is_empty() {
         swarm.heal();
         swarm.demand_progress();
+        swarm.demand_service();
+        swarm.demand_turns();
+        swarm.demand_nothing_left();
     }
     let trace_hash = swarm.simulation.world.trace_hash();
     let judge = swarm.simulation.judge();
@@ -78,7 +85,7 @@ impl Swarm {
     }
 
     fn weather(&mut self) -> Weather {
-        let delay_max = *self.dice.pick(&[100, 1000, 1000, 20_000]);
+        let delay_max = *self.dice.pick(&[100, 1000, 1000, 20_000, 150_000]);
         Weather {
             delay: (Duration::from_micros(10), Duration::from_micros(delay_max)),
             spike: (*self.dice.pick(&[0, 5, 50]), self.dice.millis(1, 400)),
@@ -205,6 +212,12 @@ impl Swarm {
             return self.simulation.judge().broken(Check::Progress, text);
         }
         self.simulation.run_for(self.setup.max_lease * 2 + Duration::from_secs(3));
+    }
+
+    fn demand_nothing_left(&mut self) {
+        if !self.verdict().is_empty() {
+            return;
+        }
         for host in 0..self.setup.hosts() {
             let node = self.simulation.node(host);
             let status = self.simulation.run(host, async move { node.status().await });

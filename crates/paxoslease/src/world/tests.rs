@@ -8,7 +8,6 @@ mod lists;
 mod minority;
 mod overload;
 mod restarts;
-mod sharing;
 mod status;
 mod swarm;
 
@@ -17,7 +16,7 @@ use std::time::Duration;
 
 use super::Presence;
 use super::network::Weather;
-use super::simulation::{Setup, Simulation};
+use super::simulation::{Setup, Sharing, Simulation, Workers};
 use crate::error::AcquireError;
 use crate::lease::LeaseGuard;
 use crate::status::Status;
@@ -39,6 +38,11 @@ fn cell_in(setup: &Setup, weather: Weather) -> Simulation {
     simulation.world.network.weather = weather;
     simulation.run_for(settled);
     simulation
+}
+
+#[track_caller]
+fn assert_fair(sharing: &Sharing, setting: impl std::fmt::Debug) {
+    assert_eq!(sharing.unfair(), None, "{setting:?}");
 }
 
 impl Simulation {

@@ -3,8 +3,10 @@
 //!
 //! Adds the promises that only guards make: `lost()` resolves before anybody else believes.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 use paxoslease_core::{Drift, Message, Name, NodeId, Rules, Tenure, Ttl};
 use paxoslease_sim::algorithm::Packet;
@@ -37,6 +39,8 @@ pub(crate) struct Judge {
     held: BTreeMap<u32, Held>,
     running: Vec<bool>,
     paused: BTreeSet<usize>,
+    /// When releases were confirmed to their holders, by name and fence.
+    confirmed_at: BTreeMap<(String, u64), At>,
     /// What was sent and is not yet a whole frame.
     streams: BTreeMap<EndId, Vec<u8>>,
     now: At,
@@ -64,6 +68,7 @@ impl Judge {
             drift,
             held: BTreeMap::new(),
             paused: BTreeSet::new(),
+            confirmed_at: BTreeMap::new(),
             streams: BTreeMap::new(),
             now: 0,
             grants: 0,
@@ -231,6 +236,37 @@ impl Judge {
             self.checker.released(held.name, tenure_of(&held.guard));
             self.checker.yields(held.name, client);
         }
+    }
+
+    /// Gives a guard back, and remembers when that was confirmed. Says whether it was.
+    pub(crate) async fn release(judge: &RefCell<Self>, guard: LeaseGuard) -> bool {
+        let tenure = (guard.name().to_owned(), guard.fence());
+        let is_confirmed = guard.release().await.is_ok();
+        if is_confirmed {
+            let mut judge = judge.borrow_mut();
+            let now = judge.now;
+            judge.confirmed_at.insert(tenure, now);
+        }
+        is_confirmed
+    }
+
+    pub(crate) const fn now(&self) -> At {
+        self.now
+    }
+
+    /// Somebody asked and was denied because of that tenure (promise 4).
+    pub(crate) fn denied(&mut self, host: usize, asked_at: At, (name, fence): (String, u64)) {
+        let confirmed_at = self.confirmed_at.get(&(name, fence)).copied();
+        let Some(at) = confirmed_at.filter(|at| *at < asked_at) else { return };
+        let text = || {
+            let late = Duration::from_nanos(asked_at - at);
+            format!(
+                "node {} denied a request because of fence {fence}, whose release had been \
+                 confirmed {late:?} before",
+                host + 1
+            )
+        };
+        self.checker.broken(TrueTime(self.now), Check::ReleaseFrees, text);
     }
 
     fn hear(&mut self, end: EndId, host: usize, bytes: &[u8]) {

@@ -6,6 +6,7 @@ use std::future::IntoFuture;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::error::AcquireError;
 use crate::node::Node;
 use crate::world::Dice;
 use crate::world::simulation::{Judge, Simulation, Timer};
@@ -67,6 +68,7 @@ impl Client {
             1 => self.dice.millis(1, 3000),
             _ => Duration::MAX,
         };
+        let asked_at = self.judge.borrow().now();
         let wish = self.node.acquire(&text, ttl).wait(wait);
         // Some lose patience and drop the future.
         let answer = if !is_last && self.dice.chance(300) {
@@ -75,6 +77,9 @@ impl Client {
         } else {
             Some(wish.await)
         };
+        if let Some(Err(AcquireError::Held { name, fence, .. })) = &answer {
+            self.judge.borrow_mut().denied(self.host, asked_at, (name.clone(), *fence));
+        }
         let Some(Ok(guard)) = answer else { return false };
         let guard = Rc::new(guard);
         self.judge.borrow_mut().granted(self.id, self.host, name, Rc::clone(&guard));
@@ -92,7 +97,7 @@ impl Client {
         let guard = Rc::into_inner(guard).expect("the judge let go of it");
         if self.dice.chance(800) {
             // Whether it is confirmed depends on the weather.
-            let _confirmed = guard.release().await;
+            let _confirmed = Judge::release(&self.judge, guard).await;
         }
         true
     }

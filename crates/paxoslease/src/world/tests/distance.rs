@@ -1,6 +1,5 @@
 //! Members that are far apart: leases are granted and kept at every round trip up to 300 ms.
 
-use super::sharing::{Sharing, Workers};
 use super::*;
 
 const TRIPS_MILLIS: [u64; 9] = [1, 20, 50, 60, 80, 104, 150, 200, 300];
@@ -79,7 +78,7 @@ fn three_contenders_take_turns_at_every_round_trip() {
         let least = (SECOND * 60).div_duration_f64(trip * 8 + Duration::from_millis(20)) as u64;
         let grants = &sharing.grants;
         assert!(sharing.hand_overs() >= least, "round trip {trip:?}: {grants:?}, want {least}");
-        sharing.assert_fair(trip);
+        assert_fair(&sharing, trip);
     }
 }
 

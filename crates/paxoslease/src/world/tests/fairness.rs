@@ -1,18 +1,17 @@
 //! Nobody waits through more than a few hand-overs for each contender, however soon the others ask
 //! again.
 
-use super::sharing::Workers;
 use super::*;
 
 /// Lets workers on all hosts from this one on share a name fairly, where messages take that long.
 #[track_caller]
-fn assert_fair(setup: &Setup, micros: (u64, u64), workers: Workers, from: usize) {
+fn share(setup: &Setup, micros: (u64, u64), workers: Workers, from: usize) {
     let delay = (Duration::from_micros(micros.0), Duration::from_micros(micros.1));
     let mut cell = cell_in(setup, Weather { delay, ..Weather::CALM });
     let hosts: Vec<usize> = (from..setup.hosts()).collect();
     let sharing = cell.share(&hosts, workers, SECOND * 30);
     cell.assert_sound();
-    sharing.assert_fair((setup.seed, micros));
+    assert_fair(&sharing, (setup.seed, micros));
 }
 
 const NEAR: (u64, u64) = (200, 500);
@@ -20,7 +19,7 @@ const NEAR: (u64, u64) = (200, 500);
 #[test]
 fn clients_that_drop_their_lease_and_ask_again_at_once_take_turns() {
     for seed in [51, 52] {
-        assert_fair(&Setup::new(seed, 3), NEAR, Workers::GREEDY, 0);
+        share(&Setup::new(seed, 3), NEAR, Workers::GREEDY, 0);
     }
 }
 
@@ -28,14 +27,14 @@ fn clients_that_drop_their_lease_and_ask_again_at_once_take_turns() {
 fn clients_that_hold_for_longer_take_turns() {
     let workers = Workers { held: Duration::from_millis(50), ..Workers::GREEDY };
     for seed in [53, 54] {
-        assert_fair(&Setup::new(seed, 3), NEAR, workers, 0);
+        share(&Setup::new(seed, 3), NEAR, workers, 0);
     }
 }
 
 #[test]
 fn clients_further_apart_take_turns() {
     for seed in [55, 56] {
-        assert_fair(&Setup::new(seed, 3), (4000, 6000), Workers::GREEDY, 0);
+        share(&Setup::new(seed, 3), (4000, 6000), Workers::GREEDY, 0);
     }
 }
 
@@ -43,36 +42,36 @@ fn clients_further_apart_take_turns() {
 fn clients_that_wait_for_the_confirmation_and_ask_again_at_once_take_turns() {
     let workers = Workers { confirms: true, ..Workers::GREEDY };
     for seed in [57, 58] {
-        assert_fair(&Setup::new(seed, 3), NEAR, workers, 0);
+        share(&Setup::new(seed, 3), NEAR, workers, 0);
     }
 }
 
 #[test]
 fn clients_that_pause_before_they_ask_again_take_turns() {
     let workers = Workers { pause: Duration::from_millis(2), ..Workers::GREEDY };
-    assert_fair(&Setup::new(59, 3), NEAR, workers, 0);
+    share(&Setup::new(59, 3), NEAR, workers, 0);
 }
 
 #[test]
 fn twenty_clients_on_each_node_take_turns() {
     let crowd = Workers { per_host: 20, ..Workers::GREEDY };
-    assert_fair(&Setup::new(60, 3), NEAR, crowd, 0);
-    assert_fair(&Setup::new(61, 3), (4000, 6000), crowd, 0);
+    share(&Setup::new(60, 3), NEAR, crowd, 0);
+    share(&Setup::new(61, 3), (4000, 6000), crowd, 0);
 }
 
 #[test]
 fn clients_of_five_members_take_turns() {
-    assert_fair(&Setup::new(62, 5), NEAR, Workers::GREEDY, 0);
+    share(&Setup::new(62, 5), NEAR, Workers::GREEDY, 0);
 }
 
 #[test]
 fn clients_of_nodes_that_only_propose_take_turns() {
     let setup = Setup { proposers: 3, ..Setup::new(63, 3) };
-    assert_fair(&setup, NEAR, Workers::GREEDY, 3);
+    share(&setup, NEAR, Workers::GREEDY, 3);
 }
 
 #[test]
 fn clients_of_members_and_of_nodes_that_only_propose_take_turns() {
     let setup = Setup { proposers: 2, ..Setup::new(64, 3) };
-    assert_fair(&setup, NEAR, Workers::GREEDY, 0);
+    share(&setup, NEAR, Workers::GREEDY, 0);
 }

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use paxoslease_core::Name;
 
 use super::*;
+use crate::error::AcquireError;
 use crate::front::Answer;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -135,5 +136,31 @@ fn a_waiter_that_misses_its_wake_up_looks_again_long_before_the_lease_would_have
     for host in [2, 3] {
         let slept = sleeps_on(host);
         assert!(slept < SECOND * 5, "host {host}: {slept:?}");
+    }
+}
+
+/// Whether a request at a node that did not hear of a release is denied because of it. Somebody
+/// waits there already, and asked last so long ago.
+fn is_denied_by_the_past(waited: Duration, wait: Duration) -> bool {
+    let mut cell = cell(&long(36));
+    let guard = cell.lease(0, LONG);
+    let waiter = cell.node(2);
+    cell.spawn(2, async move { drop(waiter.acquire(MASTER, LONG).await) });
+    cell.run_for(waited);
+    let fence = guard.fence();
+    cell.world.network.swallowed.extend([(0, 2), (1, 2)]);
+    assert_eq!(cell.run(0, guard.release()), Ok(()));
+    cell.heal();
+    let node = cell.node(2);
+    let answer = cell.run(2, async move { node.acquire(MASTER, TTL).wait(wait).await });
+    cell.assert_sound();
+    matches!(answer, Err(AcquireError::Held { fence: by, .. }) if by == fence)
+}
+
+#[test]
+fn nobody_is_denied_because_of_a_tenure_whose_release_was_confirmed_before() {
+    let moment = Duration::from_millis(20);
+    for (waited, wait) in [(moment, Duration::ZERO), (SECOND, moment), (SECOND, Duration::ZERO)] {
+        assert!(!is_denied_by_the_past(waited, wait), "{waited:?} {wait:?}");
     }
 }

@@ -8,7 +8,7 @@ use paxoslease_sim::Check;
 use crate::world::swarm::{Report, run};
 
 fn seeds() -> u64 {
-    std::env::var("PAXOSLEASE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
+    std::env::var("PAXOSLEASE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
 }
 
 /// Runs seeds on two threads; each world is a thread's own.
