@@ -252,9 +252,11 @@ impl Proposer {
 
     /// A round was decided by answers, one way or the other. Follows slower rounds at once and
     /// faster ones by and by. A round that took longer than an attempt was held up by lost messages
-    /// or a pause, and says no more than that.
+    /// or a pause, and says no more than that. Attempts as long as a whole request are enough: a
+    /// node without work for a while would keep longer ones.
     fn note_decided(&mut self, config: &Config, took: Duration) {
-        let took = took.min(self.attempt_timeout(config));
+        let most = config.request_timeout / ROUND_TRIPS_PER_ATTEMPT;
+        let took = took.min(self.attempt_timeout(config)).min(most);
         let last = self.round_trip.unwrap_or(took);
         self.round_trip = Some(took.max((last * 3 + took) / 4));
     }
