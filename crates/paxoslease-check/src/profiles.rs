@@ -90,7 +90,7 @@ pub fn quick() -> Vec<Bounds> {
     ]
 }
 
-/// Larger bounds, for a night or a few hours: minutes and gigabytes each.
+/// Larger bounds, the smallest first: minutes and gigabytes each.
 #[must_use]
 pub fn deep() -> Vec<Bounds> {
     let w = Wish::new;
@@ -101,6 +101,71 @@ pub fn deep() -> Vec<Bounds> {
     let crash = Bounds { crashes: 1, counters: far.clone(), wishes: mixed.clone(), ..base() };
     let comeback = vec![w(0, 1).not_released(), w(1, 1).not_renewed().not_before(2)];
     let list = vec![
+        Bounds {
+            title: "slow disk, two crashes",
+            slow_disk: true,
+            crashes: 2,
+            ticks: 1,
+            ..crash.clone()
+        },
+        Bounds {
+            title: "confirmed releases and a crash",
+            releases: 2,
+            confirmations: true,
+            crashes: 1,
+            ticks: 1,
+            ..base()
+        },
+        Bounds { title: "slow disk, two ticks", slow_disk: true, ticks: 2, ..crash.clone() },
+        Bounds {
+            title: "slow disk, crash and snapshot",
+            slow_disk: true,
+            clean_restarts: 1,
+            ticks: 1,
+            ..crash.clone()
+        },
+        Bounds {
+            title: "two crashes and a snapshot",
+            crashes: 2,
+            clean_restarts: 1,
+            ticks: 1,
+            ..crash.clone()
+        },
+        Bounds {
+            title: "slow disk, a renewal and a crash",
+            slow_disk: true,
+            renewals: 1,
+            renewal_ticks: vec![2],
+            ticks: 1,
+            ..crash.clone()
+        },
+        Bounds { title: "two acceptors", acceptors: 2, renewals: 2, crashes: 1, ..base() },
+        Bounds {
+            title: "confirmed releases, two ticks",
+            releases: 2,
+            any_proposer: true,
+            confirmations: true,
+            ticks: 2,
+            ..base()
+        },
+        Bounds {
+            title: "four acceptors",
+            acceptors: 4,
+            crashes: 1,
+            renewals: 1,
+            ticks: 2,
+            ..base()
+        },
+        Bounds {
+            title: "five acceptors",
+            acceptors: 5,
+            proposers: 1,
+            wishes: vec![w(0, 1), w(0, 1)],
+            crashes: 1,
+            renewals: 1,
+            ticks: 2,
+            ..base()
+        },
         Bounds {
             title: "prepared, three tenures",
             direct: false,
@@ -144,18 +209,11 @@ pub fn deep() -> Vec<Bounds> {
         },
         Bounds { title: "two crashes", crashes: 2, ..crash.clone() },
         Bounds {
-            title: "two crashes and a snapshot",
-            crashes: 2,
-            clean_restarts: 1,
-            ticks: 1,
-            ..crash.clone()
-        },
-        Bounds {
             title: "crash, snapshot, reclaiming",
             clean_restarts: 1,
             sweeps: 1,
             ticks: 1,
-            ..crash.clone()
+            ..crash
         },
         Bounds {
             title: "two names, one floor",
@@ -172,45 +230,6 @@ pub fn deep() -> Vec<Bounds> {
             releases: 1,
             ticks: 2,
             wishes: three,
-            ..base()
-        },
-        Bounds { title: "slow disk, two ticks", slow_disk: true, ticks: 2, ..crash.clone() },
-        Bounds {
-            title: "slow disk, two crashes",
-            slow_disk: true,
-            crashes: 2,
-            ticks: 1,
-            ..crash.clone()
-        },
-        Bounds {
-            title: "slow disk, crash and snapshot",
-            slow_disk: true,
-            clean_restarts: 1,
-            ticks: 1,
-            ..crash.clone()
-        },
-        Bounds {
-            title: "slow disk, a renewal and a crash",
-            slow_disk: true,
-            renewals: 1,
-            renewal_ticks: vec![2],
-            ticks: 1,
-            ..crash
-        },
-        Bounds {
-            title: "confirmed releases, two ticks",
-            releases: 2,
-            any_proposer: true,
-            confirmations: true,
-            ticks: 2,
-            ..base()
-        },
-        Bounds {
-            title: "confirmed releases and a crash",
-            releases: 2,
-            confirmations: true,
-            crashes: 1,
-            ticks: 1,
             ..base()
         },
         Bounds {
@@ -232,23 +251,6 @@ pub fn deep() -> Vec<Bounds> {
             counters: vec![0, 10],
             wishes: vec![w(1, 1), w(0, 1)],
             ticks: 1,
-            ..base()
-        },
-        Bounds { title: "two acceptors", acceptors: 2, renewals: 2, crashes: 2, ..base() },
-        Bounds {
-            title: "four acceptors",
-            acceptors: 4,
-            crashes: 1,
-            renewals: 1,
-            ticks: 2,
-            ..base()
-        },
-        Bounds {
-            title: "five acceptors",
-            acceptors: 5,
-            proposers: 1,
-            crashes: 1,
-            renewals: 1,
             ..base()
         },
     ];

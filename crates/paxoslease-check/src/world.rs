@@ -88,6 +88,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(bounds: &Bounds, look: Look) -> Self {
         assert!(bounds.nodes() <= NODES_MAX && bounds.wishes.len() <= WISHES_MAX);
+        assert!(bounds.wishes.iter().all(|wish| wish.proposer < bounds.proposer_count()));
         Self {
             bounds: bounds.clone(),
             locals: Locals::new(bounds),

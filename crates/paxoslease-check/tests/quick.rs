@@ -1,6 +1,6 @@
 //! Every schedule within the quick bounds, one test each so that they run side by side.
 
-use paxoslease_check::{Look, profiles, search};
+use paxoslease_check::{Bounds, Look, profiles, search};
 
 fn holds(title: &str) {
     let mut all = profiles::quick().into_iter();
@@ -58,3 +58,11 @@ searched!(
     four_acceptors,
     five_acceptors,
 );
+
+#[test]
+fn the_deep_bounds_are_valid() {
+    for bounds in profiles::deep() {
+        let begun = Bounds { states_max: 2, ..bounds };
+        assert!(search(&begun, Look::Strictly).harm.is_none(), "{}", begun.title);
+    }
+}
