@@ -18,6 +18,7 @@ mod requests;
 mod tenures;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod writes;
 
 use std::fmt;
@@ -43,6 +44,10 @@ pub struct Bounds {
     pub silence: Duration,
     /// The longest time without any grant while nothing is broken.
     pub idle: Duration,
+    /// The longest time without a grant through a node that is well and has a majority.
+    pub served: Duration,
+    /// Through how many hand-overs for each contender a waiter may have to wait.
+    pub turns: u64,
 }
 
 impl Default for Bounds {
@@ -52,6 +57,8 @@ impl Default for Bounds {
             settle: Duration::from_secs(10),
             silence: Duration::from_secs(15),
             idle: Duration::from_secs(3),
+            served: Duration::from_secs(4),
+            turns: 4,
         }
     }
 }
@@ -83,6 +90,10 @@ pub enum Rule {
     ClientsAreHeard,
     /// Nothing was granted for long, though nothing was broken.
     HealthyIsGranted,
+    /// A node that had a majority granted nothing for long, though only a minority was away.
+    MajorityServes,
+    /// Somebody waited while others had the name over and over.
+    WaitersTakeTurns,
     /// Too little happened for the verdict to mean anything.
     RunShowsEnough,
 }
@@ -102,6 +113,8 @@ impl fmt::Display for Rule {
             Self::EveryNodeServes => "a node that does not serve after healing",
             Self::ClientsAreHeard => "a client that fell silent",
             Self::HealthyIsGranted => "no grant though nothing was broken",
+            Self::MajorityServes => "not served though only a minority was away",
+            Self::WaitersTakeTurns => "passed over again and again",
             Self::RunShowsEnough => "the run shows too little",
         })
     }
@@ -166,6 +179,14 @@ pub struct Judged {
     pub longest_wait: Nanos,
     /// How long nothing was broken, nor had been shortly before.
     pub healthy: Nanos,
+    /// How long nodes with a majority had to serve while something was broken, all nodes together.
+    pub minority: Nanos,
+    /// The longest time without a grant through such a node.
+    pub longest_unserved: Nanos,
+    /// Requests that waited where nothing was broken.
+    pub waits: u64,
+    /// Through how many hand-overs to others any of these waited.
+    pub most_turns: u64,
 }
 
 /// What there is to judge by.
@@ -203,6 +224,7 @@ pub fn judge(events: &[Event], bounds: Bounds) -> Verdict {
     violations.extend(kept::violations(run));
     violations.extend(releases::violations(run, &mut judged));
     violations.extend(run.liveness(&mut judged));
+    violations.extend(turns::violations(run, &mut judged));
     let gaps = gaps::by_fault(run, span);
     let counts = counts::count(events, &tenures);
     if closed.is_some() {

@@ -198,6 +198,9 @@ pub enum What {
         what: String,
         /// To whom: nodes, clients, links.
         whom: String,
+        /// The nodes that it may keep from serving; all others must go on.
+        #[serde(default)]
+        nodes: Vec<u16>,
         /// Whether it begins or ends.
         phase: Phase,
     },

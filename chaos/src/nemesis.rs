@@ -51,6 +51,11 @@ pub enum Fault {
         /// How late.
         delay: Delay,
     },
+    /// Nodes that are far apart, where nothing is lost or reordered: they go on serving.
+    Distance {
+        /// How long there and back between any two nodes.
+        round_trip: Duration,
+    },
     /// A clock that runs at another rate, from a clean restart to the next.
     Clock {
         /// Whose.
@@ -125,6 +130,30 @@ impl Shape {
         }
     }
 
+    /// The nodes that may not serve for it, of those at these places: the smaller side of a
+    /// partition, or everybody where no side is a majority.
+    fn nodes(&self, all: &[u16]) -> Vec<u16> {
+        match *self {
+            Self::Isolate(id) | Self::Deaf(id) | Self::Mute(id) => vec![id],
+            Self::Halves { nodes, first, len } => {
+                let is_in = |id: u16| (id + nodes - first) % nodes < len;
+                let (inside, outside): (Vec<u16>, Vec<u16>) =
+                    all.iter().partition(|id| is_in(**id));
+                match inside.len().cmp(&outside.len()) {
+                    std::cmp::Ordering::Less => inside,
+                    std::cmp::Ordering::Greater => outside,
+                    std::cmp::Ordering::Equal => all.to_vec(),
+                }
+            }
+            Self::OneWay(Place::Node(id), Place::Clients(_))
+            | Self::OneWay(_, Place::Node(id))
+            | Self::Both(Place::Node(id), _)
+            | Self::Both(_, Place::Node(id)) => vec![id],
+            Self::OneWay(..) | Self::Both(..) => Vec::new(),
+            Self::Ring(_) => all.to_vec(),
+        }
+    }
+
     fn name(&self) -> String {
         match self {
             Self::Isolate(id) => format!("node {id} from the other nodes"),
@@ -145,7 +174,7 @@ impl Shape {
 
 impl Fault {
     /// Every kind there is.
-    pub const KINDS: [&'static str; 21] = [
+    pub const KINDS: [&'static str; 22] = [
         "kill -9",
         "kill -9 of many",
         "clean restart",
@@ -161,6 +190,7 @@ impl Fault {
         "flapping partition",
         "packet loss",
         "delay and reordering",
+        "distance",
         "clock rate",
         "reload",
         "full disk",
@@ -188,6 +218,7 @@ impl Fault {
             Self::Flap(_) => "flapping partition",
             Self::Lose { .. } => "packet loss",
             Self::Delay { .. } => "delay and reordering",
+            Self::Distance { .. } => "distance",
             Self::Clock { .. } => "clock rate",
             Self::Reload(_) => "reload",
             Self::FullDisk(_) => "full disk",
@@ -216,6 +247,9 @@ impl Fault {
                 millis(&(delay.least + delay.spread)),
                 places(whom.iter().copied())
             ),
+            Self::Distance { round_trip } => {
+                format!("all nodes, {} ms there and back", millis(round_trip))
+            }
             Self::Clock { node, ppm } => format!("node {node}, {ppm:+} ppm"),
             Self::Roll { node, .. }
             | Self::Reload(node)
@@ -243,7 +277,39 @@ impl Fault {
             | Self::Cut(_)
             | Self::Flap(_)
             | Self::Lose { .. }
-            | Self::Delay { .. } => Vec::new(),
+            | Self::Delay { .. }
+            | Self::Distance { .. } => Vec::new(),
+        }
+    }
+
+    /// The nodes that it may keep from serving, of those at these places. All others must go on.
+    #[must_use]
+    pub fn nodes(&self, places: &[Place]) -> Vec<u16> {
+        let node = |place: &Place| match place {
+            Place::Node(id) => Some(*id),
+            Place::Clients(_) => None,
+        };
+        let all: Vec<u16> = places.iter().filter_map(node).collect();
+        match self {
+            Self::Cut(shape) | Self::Flap(shape) => shape.nodes(&all),
+            // Clients that are hard to reach say little of the nodes they ask.
+            Self::Lose { whom, .. } | Self::Delay { whom, .. } => {
+                let nodes: Vec<u16> = whom.iter().filter_map(node).collect();
+                if nodes.len() < whom.len() { all } else { nodes }
+            }
+            Self::PauseClient(_)
+            | Self::KillClient(_)
+            | Self::Distance { .. }
+            | Self::Reload(_) => Vec::new(),
+            Self::Kill(_)
+            | Self::Stop(_)
+            | Self::Roll { .. }
+            | Self::Pause(_)
+            | Self::Clock { .. }
+            | Self::FullDisk(_)
+            | Self::ReadOnly(_)
+            | Self::FewFiles(_)
+            | Self::LittleMemory(_) => self.processes(),
         }
     }
 }
@@ -267,9 +333,14 @@ pub fn weather<'a>(faults: impl Iterator<Item = &'a Fault>, places: &[Place]) ->
             }
             Fault::Delay { whom, delay } => {
                 for place in whom {
-                    let worse = weather.delay.entry(*place).or_insert(*delay);
-                    worse.least = worse.least.max(delay.least);
-                    worse.spread = worse.spread.max(delay.spread);
+                    weather.delay.entry(*place).or_insert(*delay).worsen(*delay);
+                }
+            }
+            // Between two nodes every packet passes two of these places, there and back.
+            Fault::Distance { round_trip } => {
+                let delay = Delay { least: *round_trip / 4, spread: Duration::ZERO };
+                for place in places.iter().filter(|place| matches!(place, Place::Node(_))) {
+                    weather.delay.entry(*place).or_insert(delay).worsen(delay);
                 }
             }
             Fault::Kill(_)
@@ -332,5 +403,34 @@ mod tests {
         assert_eq!(both.loss[&Place::Node(1)], 20);
         assert_eq!(weather([&one].into_iter(), &places).cut.len(), 4);
         assert_eq!(weather([].into_iter(), &places), Weather::default());
+    }
+
+    #[test]
+    fn a_fault_excuses_the_nodes_that_it_hits_and_no_majority_beside_them() {
+        let nodes = |fault: Fault| fault.nodes(&five());
+        let cut = |shape| nodes(Fault::Cut(shape));
+        assert_eq!(nodes(Fault::Pause(vec![2, 4])), [2, 4]);
+        assert_eq!(cut(Shape::Isolate(3)), [3]);
+        assert_eq!(cut(Shape::Halves { nodes: 5, first: 4, len: 3 }), [2, 3], "not 4, 5 and 1");
+        assert_eq!(cut(Shape::OneWay(Place::Node(1), Place::Node(2))), [2]);
+        assert_eq!(cut(Shape::OneWay(Place::Node(1), Place::Clients(1))), [1]);
+        assert_eq!(cut(Shape::Both(Place::Clients(1), Place::Node(2))), [2]);
+        assert_eq!(cut(Shape::Ring(5)), [1, 2, 3, 4, 5]);
+        let lose = |whom| nodes(Fault::Lose { whom, permille: 9 });
+        assert_eq!(lose(vec![Place::Node(5)]), [5]);
+        assert_eq!(lose(vec![Place::Node(5), Place::Clients(1)]), [1, 2, 3, 4, 5]);
+        let nobody: [u16; 0] = [];
+        assert_eq!(nodes(Fault::Reload(1)), nobody);
+        assert_eq!(nodes(Fault::KillClient(1)), nobody);
+        assert_eq!(nodes(Fault::Distance { round_trip: Duration::from_secs(1) }), nobody);
+    }
+
+    #[test]
+    fn nodes_that_are_far_apart_are_so_by_a_quarter_at_each_of_their_four_ends() {
+        let round_trip = Duration::from_millis(300);
+        let far = weather([&Fault::Distance { round_trip }].into_iter(), &five());
+        let delay = Delay { least: Duration::from_millis(75), spread: Duration::ZERO };
+        assert_eq!(far.delay.len(), 5);
+        assert!(far.delay.values().all(|each| *each == delay));
     }
 }

@@ -64,6 +64,14 @@ pub struct Delay {
     pub spread: Duration,
 }
 
+impl Delay {
+    /// As late as the later of both.
+    pub(crate) fn worsen(&mut self, other: Self) {
+        self.least = self.least.max(other.least);
+        self.spread = self.spread.max(other.spread);
+    }
+}
+
 /// The state of the whole network.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Weather {

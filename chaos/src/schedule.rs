@@ -148,7 +148,7 @@ impl Plan {
         let alone = |fault, len| vec![(fault, len, Duration::ZERO)];
         let minority = || vec![Place::Node(node)];
         let many = if rng.chance(500) { everyone.clone() } else { self.majority(node) };
-        match rng.below(22) {
+        match rng.below(23) {
             0 | 1 => (alone(Fault::Kill(vec![node]), short), minority()),
             2 => (alone(Fault::Kill(many.clone()), short), places(&many)),
             3 => (alone(Fault::Stop(vec![node]), short), minority()),
@@ -202,6 +202,7 @@ impl Plan {
             18 if self.has_disks => (alone(Fault::ReadOnly(node), long), minority()),
             17 | 19 => (alone(Fault::FewFiles(node), long), minority()),
             20 => (alone(Fault::Reload(node), short), minority()),
+            21 => (alone(Fault::Distance { round_trip: rng.millis(50, 300) }, long), Vec::new()),
             _ => (alone(Fault::LittleMemory(node), long), minority()),
         }
     }

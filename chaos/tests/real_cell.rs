@@ -126,7 +126,7 @@ fn run() -> Records {
 
     let fault = |phase| {
         let (what, whom) = ("kill".to_owned(), "node 1".to_owned());
-        What::Fault { id: 1, what, whom, phase }
+        What::Fault { id: 1, what, whom, nodes: vec![1], phase }
     };
     log.write(fault(Phase::Begin)).expect("written");
     cell.nodes[0].take().expect("it runs").kill().expect("killed");

@@ -1,8 +1,8 @@
 //! When something was broken, and when nothing was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::log::{Event, Nanos, Phase, What};
+use crate::log::{Event, Nanos, NodeState, Phase, What};
 
 /// What a time is called in which the machine itself stood still.
 const STALL: &str = "stall of this machine";
@@ -29,6 +29,8 @@ pub struct FaultSpan {
 pub struct Health {
     /// By their begin.
     pub faults: Vec<FaultSpan>,
+    /// When each node may have been kept from serving, by its id.
+    away: BTreeMap<u16, Vec<(Nanos, Nanos)>>,
 }
 
 impl Health {
@@ -36,9 +38,11 @@ impl Health {
     pub(super) fn of(events: &[Event], last: Nanos, settle: Nanos) -> Self {
         let mut drawn: BTreeMap<u64, FaultSpan> = BTreeMap::new();
         let mut faults: Vec<FaultSpan> = Vec::new();
+        let mut away = Away::default();
         for event in events {
+            away.see(event);
             match &event.what {
-                What::Fault { id, what, whom, phase } => {
+                What::Fault { id, what, whom, phase, .. } => {
                     let fault = drawn.entry(*id).or_insert_with(|| FaultSpan {
                         id: Some(*id),
                         what: what.clone(),
@@ -68,7 +72,7 @@ impl Health {
             let others = spans.iter().enumerate().filter(|(other, _)| *other != place);
             fault.is_alone = !others.into_iter().any(|(_, span)| meets(*span));
         }
-        Self { faults }
+        Self { faults, away: away.until(last) }
     }
 
     /// How many faults were drawn, and how many times the machine itself stood still.
@@ -82,6 +86,42 @@ impl Health {
     #[must_use]
     pub fn is_well(&self, from: Nanos, to: Nanos) -> bool {
         !self.faults.iter().any(|fault| fault.from <= to && from <= fault.to)
+    }
+
+    /// The stretches within `span` in which `node` had a majority to serve with, itself included:
+    /// they begin `after` a node that was away is back. None if the node was never there.
+    pub(super) fn served_by(
+        &self,
+        node: u16,
+        span: (Nanos, Nanos),
+        after: Nanos,
+    ) -> Vec<(Nanos, Nanos)> {
+        let Some(own) = self.away.get(&node) else { return Vec::new() };
+        let quorum = self.away.len() / 2 + 1;
+        let reaches = |at: Nanos| move |(from, to): &(Nanos, Nanos)| *from <= at && at < to + after;
+        let serves = |at: Nanos| {
+            let here = self.away.values().filter(|spans| !spans.iter().any(reaches(at))).count();
+            here >= quorum && !own.iter().any(reaches(at))
+        };
+        let mut edges: BTreeSet<Nanos> = [span.0, span.1].into();
+        edges.extend(self.away.values().flatten().flat_map(|(from, to)| [*from, to + after]));
+        let edges: Vec<Nanos> = edges.range(span.0..=span.1).copied().collect();
+        let mut stretches: Vec<(Nanos, Nanos)> = Vec::new();
+        for pair in edges.windows(2).filter(|pair| serves(pair[0])) {
+            match stretches.last_mut().filter(|(_, to)| *to == pair[0]) {
+                Some((_, to)) => *to = pair[1],
+                None => stretches.push((pair[0], pair[1])),
+            }
+        }
+        stretches
+    }
+
+    /// Whether fewer than half of the nodes were away at any time from `from` to `to`, both
+    /// included, together.
+    pub(super) fn has_majority(&self, from: Nanos, to: Nanos) -> bool {
+        let meets = |(begin, end): &(Nanos, Nanos)| *begin <= to && from <= *end;
+        let away = self.away.values().filter(|spans| spans.iter().any(meets)).count();
+        away == 0 || 2 * away < self.away.len()
     }
 
     /// The stretches within `span` in which nothing was broken.
@@ -99,5 +139,44 @@ impl Health {
             stretches.push((from, span.1));
         }
         stretches
+    }
+}
+
+/// Gathers when nodes were away, step by step of every fault.
+#[derive(Default)]
+struct Away {
+    over: BTreeMap<u16, Vec<(Nanos, Nanos)>>,
+    /// By fault and node.
+    open: BTreeMap<(u64, u16), Nanos>,
+}
+
+impl Away {
+    fn see(&mut self, event: &Event) {
+        match &event.what {
+            What::Node { id, state: NodeState::Started } => {
+                self.over.entry(*id).or_default();
+            }
+            What::Fault { id, nodes, phase, .. } => {
+                for node in nodes {
+                    if *phase == Phase::Begin {
+                        self.open.entry((*id, *node)).or_insert(event.at);
+                    } else if let Some(from) = self.open.remove(&(*id, *node)) {
+                        self.over.entry(*node).or_default().push((from, event.at));
+                    }
+                }
+            }
+            What::Stalled { from } => {
+                self.over.values_mut().for_each(|spans| spans.push((*from, event.at)));
+            }
+            _ => {}
+        }
+    }
+
+    /// What was never mended is broken to the end.
+    fn until(mut self, last: Nanos) -> BTreeMap<u16, Vec<(Nanos, Nanos)>> {
+        for ((_, node), from) in self.open {
+            self.over.entry(node).or_default().push((from, last));
+        }
+        self.over
     }
 }

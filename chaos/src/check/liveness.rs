@@ -1,10 +1,11 @@
 //! A cell that is not broken works: once everything is mended, every name somebody asks for is
 //! granted again in time, every node grants and takes back, and every client is heard of. While
-//! nothing is broken, there is no long time without a grant.
+//! nothing is broken, there is no long time without a grant; while only a minority is away, there
+//! is none through any of the other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Judged, Request, Rule, Run, Violation, nanos, spoken};
+use super::{Judged, Request, Rule, Run, Tenure, Violation, nanos, spoken};
 use crate::log::{Event, Nanos, NodeState, What};
 
 /// A time in which everything was mended and stayed so.
@@ -38,6 +39,7 @@ impl<'a> Run<'a> {
             }
         }
         self.idle(judged, &mut found);
+        self.minority(judged, &mut found);
         found
     }
 
@@ -85,9 +87,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Somebody speaks to one node only, for every node: it has to be served, whatever it did.
-    fn nodes(self, healing: Healing<'_>, judged: &mut Judged, found: &mut Vec<Violation>) {
-        let Healing { from, to, .. } = healing;
+    /// Nodes that were started until then, and who speaks to that node only.
+    fn clients_by_node(self, to: Nanos) -> BTreeMap<u16, BTreeSet<&'a str>> {
         let mut nodes: BTreeMap<u16, BTreeSet<&str>> = BTreeMap::new();
         for event in self.events.iter().take_while(|event| event.at <= to) {
             match &event.what {
@@ -100,7 +101,47 @@ impl<'a> Run<'a> {
                 _ => {}
             }
         }
-        for (id, clients) in nodes {
+        nodes
+    }
+
+    /// A node with a majority grants what nobody else wants, over and over, whatever happens to the
+    /// minority.
+    fn minority(self, judged: &mut Judged, found: &mut Vec<Violation>) {
+        let (settle, most) = (nanos(self.bounds.settle), nanos(self.bounds.served));
+        for (id, clients) in self.clients_by_node(self.last) {
+            let of_node = |tenure: &&Tenure| clients.contains(tenure.client.as_str());
+            let grants: Vec<&Tenure> = self.tenures.iter().filter(of_node).collect();
+            let Some(first) = grants.first() else { continue };
+            for (from, to) in self.health.served_by(id, (first.from, self.last), settle) {
+                let broken = self.health.faults.iter().map(|f| (f.from.max(from), f.to.min(to)));
+                let broken = broken.filter(|(from, to)| from < to).map(|(from, to)| to - from);
+                judged.minority += broken.max().unwrap_or(0);
+                let mut before = from;
+                let begun = grants.partition_point(|tenure| tenure.from < from);
+                let within = grants[begun..].iter().map(|tenure| tenure.from);
+                for at in within.take_while(|at| *at <= to).chain([to]) {
+                    judged.longest_unserved = judged.longest_unserved.max(at - before);
+                    if at - before > most {
+                        let text = format!(
+                            "through node {id} nothing was granted for {}, though it had a \
+                             majority",
+                            spoken(at - before)
+                        );
+                        let last = grants.iter().rfind(|tenure| tenure.from <= before);
+                        let evidence = last.map_or_else(Vec::new, |last| last.evidence.clone());
+                        let (rule, name) = (Rule::MajorityServes, format!("node {id}"));
+                        found.push(Violation { rule, name, at, text, evidence });
+                    }
+                    before = at;
+                }
+            }
+        }
+    }
+
+    /// Somebody speaks to one node only, for every node: it has to be served, whatever it did.
+    fn nodes(self, healing: Healing<'_>, judged: &mut Judged, found: &mut Vec<Violation>) {
+        let Healing { from, to, .. } = healing;
+        for (id, clients) in self.clients_by_node(to) {
             judged.nodes += 1;
             let is_served = self.tenures.iter().any(|tenure| {
                 clients.contains(tenure.client.as_str())
@@ -181,6 +222,6 @@ impl<'a> Run<'a> {
 }
 
 /// The process that starts workers again and again, of which each has a name of its own.
-fn process(client: &str) -> &str {
+pub(super) fn process(client: &str) -> &str {
     client.split('.').next().unwrap_or(client)
 }

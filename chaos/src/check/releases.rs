@@ -3,8 +3,9 @@
 //!
 //! Three ways to prove the opposite. A refusal that names the tenure is proof by itself. One that
 //! names nobody is proof if nobody else can have stood in the way. And a name that is free while
-//! somebody waits for it has to be granted. The last two are judged only where nothing is broken,
-//! and only where every request about the name is accounted for: what a client left behind that
+//! somebody waits for it has to be granted. The second is judged where only a minority is away, the
+//! last where nothing is broken, since nobody knows through which node a client waits. Both are
+//! judged only where every request about the name is accounted for: what a client left behind that
 //! died in the middle of a request may well exclude others until its time is over.
 
 use std::collections::BTreeMap;
@@ -118,7 +119,7 @@ impl Name<'_> {
         for request in &self.requests {
             let Answer::Denied { at, by: None } = request.answer else { continue };
             let asked_at = request.asked_at;
-            if !run.health.is_well(asked_at.saturating_sub(nanos(run.bounds.settle)), at)
+            if !run.health.has_majority(asked_at.saturating_sub(nanos(run.bounds.settle)), at)
                 || reach.meets(asked_at, at)
             {
                 continue;

@@ -60,7 +60,7 @@ impl Story {
     fn fault(self, id: u64, from: Nanos, to: Nanos) -> Self {
         let fault = |phase| {
             let (what, whom) = ("kill".to_owned(), "node 1".to_owned());
-            What::Fault { id, what, whom, phase }
+            What::Fault { id, what, whom, nodes: vec![1], phase }
         };
         self.tell(from, fault(Phase::Begin)).tell(to, fault(Phase::End))
     }
@@ -459,4 +459,78 @@ proptest! {
         prop_assert!(rules.contains(&Rule::FencesRise), "{:?}", rules);
         prop_assert!(rules.contains(&Rule::StaleWritesAreRefused), "{:?}", rules);
     }
+}
+
+/// Three nodes, of which each has somebody that speaks to it alone and is granted something every
+/// second until `until`.
+fn probed(until: Nanos) -> Story {
+    let started = |id| What::Node { id, state: NodeState::Started };
+    let mut story = (1..=3).fold(story(), |story, id| story.tell(1, started(id)));
+    for id in 1..=3u16 {
+        let client = format!("p-{id}");
+        story = story.began(&client, 2, Some(id));
+        for second in 1..until {
+            let (attempt, from) = (second, second * SECOND + Nanos::from(id) * 1000);
+            let fence = 1000 * second + u64::from(id);
+            story = story.held(&client, attempt, fence, from, from + 1);
+        }
+    }
+    story
+}
+
+fn away(story: Story, id: u64, nodes: &[u16], (from, to): (Nanos, Nanos)) -> Story {
+    let fault = |phase| {
+        let (what, whom, nodes) = ("kill".to_owned(), "somebody".to_owned(), nodes.to_vec());
+        What::Fault { id, what, whom, nodes, phase }
+    };
+    story.tell(from * SECOND, fault(Phase::Begin)).tell(to * SECOND, fault(Phase::End))
+}
+
+#[test]
+fn a_node_with_a_majority_that_does_not_serve_is_found() {
+    let end = |story: Story| story.tell(60 * SECOND, What::Healed { bound: SECOND });
+    assert_eq!(end(probed(60)).rules(), []);
+    let one = end(away(probed(20), 1, &[1], (20, 60)));
+    let verdict = one.judge();
+    let names: Vec<&str> = verdict.violations.iter().map(|violation| &*violation.name).collect();
+    assert_eq!(names, ["node 2", "node 3"], "node 1 is excused");
+    assert!(verdict.violations.iter().all(|violation| violation.rule == Rule::MajorityServes));
+    assert_eq!(verdict.judged.minority, 2 * 40 * SECOND);
+    let two = away(away(probed(20), 1, &[1], (20, 60)), 2, &[3], (20, 60));
+    assert_eq!(end(two).rules(), [], "a majority is away");
+    let steps = away(away(probed(31), 1, &[1], (20, 30)), 1, &[2], (31, 39));
+    let steps = steps.tell(43 * SECOND, What::Healed { bound: SECOND });
+    assert_eq!(steps.rules(), [], "the first is not back for long enough");
+    let nobody = end(away(probed(20), 1, &[], (20, 60)));
+    assert_eq!(nobody.rules(), [Rule::MajorityServes; 3], "a fault that nobody may notice");
+    let stalled = end(probed(20).tell(60 * SECOND, What::Stalled { from: 20 * SECOND }));
+    assert_eq!(stalled.rules(), [], "the machine stood still");
+}
+
+#[test]
+fn a_denial_that_nobody_explains_is_found_while_a_minority_is_away() {
+    let released = |nodes: &[u16]| {
+        let held = probed(40).asked("x", 1, 20 * SECOND, 0);
+        let held = held.held("x", 1, 1, 20 * SECOND, 30 * SECOND);
+        let held = held.ended("x", 1, 21 * SECOND, End::Released).released("x", 1, 22 * SECOND);
+        away(held, 1, nodes, (15, 30)).denied("y", 1, (23 * SECOND, 24 * SECOND), 0).rules()
+    };
+    let is_found = |nodes: &[u16]| released(nodes).contains(&Rule::ReleasesAreKept);
+    assert!(is_found(&[1]) && !is_found(&[1, 2]));
+}
+
+#[test]
+fn a_waiter_that_is_passed_over_is_found_where_nothing_is_broken() {
+    let waits = |turns: u64| {
+        let waits = story().asked("y", 1, 20 * SECOND, 60_000).asked("x", 1, 20 * SECOND, 60_000);
+        let handed = (0..turns).fold(waits, |story, turn| {
+            let at = (21 + turn) * SECOND;
+            story.held("x", 1, 10 + turn, at, at + 1)
+        });
+        handed.held("y", 1, 999, 50 * SECOND, 51 * SECOND)
+    };
+    assert_eq!(waits(8).rules(), []);
+    assert_eq!(waits(8).judge().judged.most_turns, 8);
+    assert_eq!(waits(9).rules(), [Rule::WaitersTakeTurns], "four times each of two");
+    assert_eq!(waits(9).fault(1, 25 * SECOND, 26 * SECOND).rules(), []);
 }

@@ -68,7 +68,8 @@ impl Arena {
 
     fn note(&mut self, id: u64, fault: &Fault, phase: Phase) -> Result<()> {
         let (what, whom) = (fault.kind().to_owned(), fault.whom());
-        Ok(self.log.write(What::Fault { id, what, whom, phase })?)
+        let nodes = fault.nodes(&self.places);
+        Ok(self.log.write(What::Fault { id, what, whom, nodes, phase })?)
     }
 
     /// What nobody drew and nobody can mend: when we ourselves, who only slept a moment or wrote a
@@ -116,9 +117,11 @@ impl Fault {
             Self::Pause(nodes) => nodes.iter().try_for_each(|id| arena.cell.pause(*id, true)),
             Self::PauseClient(client) => arena.crowd.pause(*client, true),
             Self::KillClient(client) => arena.crowd.kill(*client),
-            Self::Cut(_) | Self::Flap(_) | Self::Lose { .. } | Self::Delay { .. } => {
-                arena.set_weather()
-            }
+            Self::Cut(_)
+            | Self::Flap(_)
+            | Self::Lose { .. }
+            | Self::Delay { .. }
+            | Self::Distance { .. } => arena.set_weather(),
             Self::Clock { node, ppm } => {
                 arena.stop(&[*node])?;
                 arena.cell.set_clock(*node, Some(*ppm));
@@ -143,9 +146,11 @@ impl Fault {
             Self::Pause(nodes) => nodes.iter().try_for_each(|id| arena.cell.pause(*id, false)),
             Self::PauseClient(client) => arena.crowd.pause(*client, false),
             Self::KillClient(client) => arena.crowd.start(*client, &*arena.network),
-            Self::Cut(_) | Self::Flap(_) | Self::Lose { .. } | Self::Delay { .. } => {
-                arena.set_weather()
-            }
+            Self::Cut(_)
+            | Self::Flap(_)
+            | Self::Lose { .. }
+            | Self::Delay { .. }
+            | Self::Distance { .. } => arena.set_weather(),
             Self::Clock { node, .. } => {
                 arena.stop(&[*node])?;
                 arena.cell.set_clock(*node, None);

@@ -94,7 +94,8 @@ fn judgement(page: &mut String, facts: &Facts, verdict: &Verdict) {
 }
 
 fn run(page: &mut String, facts: &Facts, records: &Records, verdict: &Verdict) {
-    let Judged { healings, names, nodes, clients, releases, longest_wait, healthy } =
+    let Judged { healings, names, nodes, clients, releases, .. } = verdict.judged;
+    let Judged { longest_wait, healthy, minority, longest_unserved, waits, most_turns, .. } =
         verdict.judged;
     let counts = &verdict.counts;
     let (faults, stalls) = verdict.health.counts();
@@ -121,6 +122,18 @@ fn run(page: &mut String, facts: &Facts, records: &Records, verdict: &Verdict) {
             format!("{releases}, the longest wait {}", spoken(longest_wait)),
         ),
         ("seconds in which nothing was broken, nor shortly before", seconds(healthy)),
+        (
+            "seconds in which a node had to serve while others were away, all nodes together",
+            format!(
+                "{}, the longest without a grant {}",
+                seconds(minority),
+                spoken(longest_unserved)
+            ),
+        ),
+        (
+            "waits judged for turns",
+            format!("{waits}, through {most_turns} hand-overs to others at most"),
+        ),
         ("events", counts.events.to_string()),
         ("logs that a kill cut off in the middle of a line", records.cut.to_string()),
     ];
