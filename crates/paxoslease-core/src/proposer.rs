@@ -141,8 +141,10 @@ pub(crate) struct Proposer {
     rng: Rng,
     /// How long recent rounds took to be decided, per round trip; `None` before the first.
     round_trip: Option<Duration>,
-    /// The longest round trip to any peer, as the network measured it; zero while unknown.
+    /// The longest round trip to another member, as the network measured it; zero while unknown.
     network_trip: Duration,
+    /// The longest round trip to any node, in the same way.
+    turn_trip: Duration,
     counts: RoundCounts,
     /// Acceptors that cannot answer now, as far as the network knows.
     silent: MemberSet,
@@ -174,6 +176,7 @@ impl Proposer {
             rng: Rng::seeded(seed),
             round_trip: None,
             network_trip: Duration::ZERO,
+            turn_trip: Duration::ZERO,
             counts: RoundCounts::default(),
             silent: MemberSet::EMPTY,
             silent_since: [0; MEMBERS_MAX],
@@ -271,9 +274,14 @@ impl Proposer {
         self.round_trip = Some(last.max(least).saturating_mul(2).min(most).max(last));
     }
 
-    /// The longest round trip to any peer.
+    /// The longest round trip to another member.
     pub(crate) fn set_round_trip(&mut self, longest: Duration) {
         self.network_trip = longest;
+    }
+
+    /// The longest round trip to any node.
+    pub(crate) fn set_turn_trip(&mut self, longest: Duration) {
+        self.turn_trip = longest;
     }
 
     /// How long a request may go on without an answer: its own patience, or what the settings

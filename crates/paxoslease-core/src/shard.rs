@@ -587,6 +587,12 @@ impl Shard {
         self.proposer.set_round_trip(longest);
     }
 
+    /// The longest round trip to any node, member or not. A hint: a name that is freed is kept for
+    /// the nodes that wait a few times as long.
+    pub fn set_turn_trip(&mut self, longest: Duration) {
+        self.proposer.set_turn_trip(longest);
+    }
+
     /// The longest time in which a peer's ballots come that were chosen in ignorance of what
     /// happened here. A hint that lets the acceptor forget released names soon; until told, it
     /// waits for `reclaim_after`.

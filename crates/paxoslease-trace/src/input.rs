@@ -62,6 +62,7 @@ pub(crate) enum Input {
     /// The members that are back.
     LookAgain(Vec<u16>),
     RoundTrip(Duration),
+    TurnTrip(Duration),
     Ignorance(Duration),
     Counter(u64),
     CounterBound(u64),
@@ -199,6 +200,7 @@ impl Input {
             Self::Reachable(ids) => shard.set_reachable(now, members(shard, ids)?),
             Self::LookAgain(ids) => shard.look_again(now, members(shard, ids)?),
             Self::RoundTrip(longest) => shard.set_round_trip(*longest),
+            Self::TurnTrip(longest) => shard.set_turn_trip(*longest),
             Self::CounterBound(bound) => shard.set_counter_bound(*bound),
             Self::Ignorance(longest) => shard.set_ignorance(*longest),
             Self::Heard { from, remembers } => {

@@ -225,6 +225,10 @@ impl Shard {
         self.step(self.now, Input::RoundTrip(longest));
     }
 
+    pub fn set_turn_trip(&mut self, longest: Duration) {
+        self.step(self.now, Input::TurnTrip(longest));
+    }
+
     pub fn set_ignorance(&mut self, longest: Duration) {
         self.step(self.now, Input::Ignorance(longest));
     }

@@ -542,12 +542,15 @@ impl Driver {
         self.tell_expectant(now);
     }
 
-    /// Tells the shard how long round trips to members are.
+    /// Tells the shard how long round trips are.
     fn note_round_trips(&mut self) {
         let cell = self.shard.config().cell;
         let is_member = |node| cell.member(node).is_some();
         if let Some(round_trip) = self.peers.longest_round_trip(is_member) {
             self.shard.set_round_trip(round_trip);
+        }
+        if let Some(round_trip) = self.peers.longest_round_trip(|_| true) {
+            self.shard.set_turn_trip(round_trip);
         }
         if let Some(heard_after) = self.peers.longest_ignorance(is_member) {
             self.shard.set_ignorance(heard_after);

@@ -382,8 +382,9 @@ impl Proposer {
 
     /// How long a node leaves another to take its turn: there and back, and some.
     pub(crate) fn turn_span(&self, config: &Config) -> Duration {
-        if !self.network_trip.is_zero() {
-            return self.network_trip.saturating_mul(2).max(TURN_MIN);
+        let trip = self.network_trip.max(self.turn_trip);
+        if !trip.is_zero() {
+            return trip.saturating_mul(2).max(TURN_MIN);
         }
         let trips = self.round_trip.map(|trip| trip.saturating_mul(2).max(TURN_MIN));
         trips.unwrap_or(config.stagger_max).min(config.stagger_max)

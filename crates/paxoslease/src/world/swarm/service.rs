@@ -152,9 +152,8 @@ impl Swarm {
 
     /// Workers on every node share a name: nobody is passed over again and again.
     pub(super) fn demand_turns(&mut self) {
-        // A member that is a majority by itself grants without a message, and other nodes come
-        // too late for every turn. Hand-overs are many events, so not every world has them.
-        if self.setup.members == 1 || !self.dice.chance(300) || !self.verdict().is_empty() {
+        // Hand-overs are many events, so not every world has them.
+        if !self.dice.chance(300) || !self.verdict().is_empty() {
             return;
         }
         let trip = self.draw_distance();

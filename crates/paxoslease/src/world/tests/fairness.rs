@@ -75,3 +75,11 @@ fn clients_of_members_and_of_nodes_that_only_propose_take_turns() {
     let setup = Setup { proposers: 2, ..Setup::new(64, 3) };
     share(&setup, NEAR, Workers::GREEDY, 0);
 }
+
+#[test]
+fn clients_of_one_member_and_of_nodes_that_only_propose_take_turns() {
+    for (seed, micros) in [(65, NEAR), (66, (4000, 6000)), (67, (25_000, 30_000))] {
+        let setup = Setup { proposers: 2, ..Setup::new(seed, 1) };
+        share(&setup, micros, Workers::GREEDY, 0);
+    }
+}
