@@ -24,12 +24,15 @@ fn an_acquire_and_release_allocate_nothing_in_the_steady_state() {
         }
     };
     pairs(2000);
-    let region = Region::new(ALLOCATOR);
-    pairs(5000);
-    let allocations = region.change().allocations;
-    // A few times a second metrics are published, which does allocate, and more of that the longer
-    // it takes. One allocation per pair, per message or per turn of a loop would be 5000 and more.
-    assert!(allocations < 2500, "{allocations} allocations for 5000 pairs");
+    // Metrics and status are published twice a second, which does allocate. A batch is so short
+    // that most batches see none of that, and an allocation per pair would show up in every batch.
+    let allocations = (0..500).map(|_| {
+        let region = Region::new(ALLOCATOR);
+        pairs(10);
+        region.change().allocations
+    });
+    let fewest = allocations.min().expect("500 batches");
+    assert_eq!(fewest, 0, "allocations in the best of 500 batches of 10 pairs");
 }
 
 const NAMES: [&str; 4] = ["jobs/nightly", "jobs/hourly", "master", "shard/17"];
