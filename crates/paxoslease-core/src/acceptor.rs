@@ -145,8 +145,12 @@ impl Wanted {
         }
     }
 
+    fn last(&self) -> Ballot {
+        self.queue.last().map_or(Ballot::ZERO, |last| last.ballot)
+    }
+
     fn enqueue_last(&mut self, node: NodeId) {
-        self.enqueue(node, self.queue.last().map_or(Ballot::ZERO, |last| last.ballot));
+        self.enqueue(node, self.last());
     }
 }
 
@@ -155,6 +159,8 @@ pub(crate) struct Acceptor {
     table: Table,
     floor: Ballot,
     quarantine_until: Instant,
+    /// R5: it has no record of what it promised, and its floor is not learnt yet.
+    has_forgotten: bool,
     /// Names to forget soon, in order of time: those that come and go are few at a time, however
     /// many stay, and few enough to be near.
     freed: VecDeque<Freed>,
@@ -170,11 +176,17 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(crate) fn new(seed: u64, floor: Ballot, quarantine_until: Instant) -> Self {
+    pub(crate) fn new(
+        seed: u64,
+        floor: Ballot,
+        quarantine_until: Instant,
+        has_forgotten: bool,
+    ) -> Self {
         Self {
             table: Table::new(seed),
             floor,
             quarantine_until,
+            has_forgotten,
             freed: VecDeque::new(),
             reclaim_soon: None,
             wanted: BTreeMap::new(),
@@ -202,6 +214,15 @@ impl Acceptor {
 
     pub(crate) const fn quarantine_until(&self) -> Instant {
         self.quarantine_until
+    }
+
+    /// Whether its floor is to be learnt now: once, when the quarantine is over.
+    pub(crate) fn take_forgotten(&mut self, now: Instant) -> bool {
+        self.has_forgotten && !self.is_quarantined(now) && core::mem::take(&mut self.has_forgotten)
+    }
+
+    pub(crate) fn raise_floor(&mut self, floor: Ballot) {
+        self.floor = self.floor.max(floor);
     }
 
     pub(crate) const fn floor(&self) -> Ballot {
@@ -442,7 +463,9 @@ impl Acceptor {
             self.table.relabel(slot, label);
         }
         if answer == Answer::Accept {
-            self.has_had_its_turn(slot, from);
+            if live.is_some_and(|tenure| tenure.ballot() == ballot) {
+                self.has_had_its_turn(slot, from);
+            }
             return Ok(Some(Body::Accept { ballot }));
         }
         if live.is_some() {
@@ -459,7 +482,11 @@ impl Acceptor {
 
     fn turn_away(&mut self, slot: Slot, node: NodeId, ballot: Ballot) {
         if self.wanted.len() < WANTED_MAX || self.wanted.contains_key(&slot) {
-            self.wanted.entry(slot).or_default().enqueue(node, ballot);
+            let promised = self.table.entry(slot).register.bar(self.floor);
+            let wanted = self.wanted.entry(slot).or_default();
+            // A ballot below the promise is of a node that is behind, or that wants to be the first.
+            let ballot = if ballot < promised { ballot.max(wanted.last()) } else { ballot };
+            wanted.enqueue(node, ballot);
         }
     }
 
@@ -529,6 +556,11 @@ impl Acceptor {
                 self.wanted.remove(&slot);
             }
         }
+    }
+
+    #[cfg(feature = "digest")]
+    pub(crate) const fn has_forgotten(&self) -> bool {
+        self.has_forgotten
     }
 
     #[cfg(feature = "digest")]
@@ -669,7 +701,7 @@ mod tests {
         let cell = Cell::new(&[node], ttl, Drift::NONE).unwrap();
         let config = Config::new(node, cell, 1);
         let mut ceilings = Ceilings::none(Instant::ZERO);
-        let mut acceptor = Acceptor::new(1, Ballot::ZERO, Instant::ZERO);
+        let mut acceptor = Acceptor::new(1, Ballot::ZERO, Instant::ZERO, false);
         acceptor.set_round_trip(Duration::ZERO);
         let gone = Freed { slot: Slot::new(u32::MAX), promised: Ballot::ZERO, at: Instant::ZERO };
         acceptor.freed.extend(core::iter::repeat_n(gone, FREED_MAX - 1));

@@ -10,7 +10,7 @@ mod inspect;
 mod release;
 mod renew;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
 use foldhash::fast::FixedState;
@@ -103,6 +103,11 @@ pub struct RoundCounts {
     pub renewals: u64,
 }
 
+/// A1: the bounds of two nodes differ like their wall clocks. Counters that peers teach stay this
+/// far below the bound, and requests are admitted this far above it, so that a peer that drives
+/// counters to the bound neither stops ballots nor sets nodes apart. One minute of R5's counter.
+pub(crate) const COUNTER_SLACK: u64 = 60_000 << 10;
+
 /// R5: a node that has no record may have issued any ballot before, and others may still hold what
 /// began with one. It issues none before enough members told it their counters, or that time is
 /// over.
@@ -116,7 +121,7 @@ struct Ignorance {
 pub(crate) struct Proposer {
     /// The counter of the last ballot issued or seen.
     counter: u64,
-    /// A1: no counter above this is learnt or issued.
+    /// A1: no counter above this is issued, and none close to it is learnt.
     counter_bound: u64,
     ignorance: Option<Ignorance>,
     rounds: HashMap<Ballot, InFlight, FixedState>,
@@ -126,6 +131,8 @@ pub(crate) struct Proposer {
     /// Acceptors that were sent a Heal of a tenure: a Release of it that passes through another
     /// node may overtake the Heal, and has to be repeated behind it.
     healed: BTreeMap<Tenure, MemberSet>,
+    /// Tenures that other nodes released while renewals were in flight here, until none is.
+    released_elsewhere: BTreeSet<Tenure>,
     inspections: HashMap<u64, Inspection, FixedState>,
     inspections_begun: u64,
     contenders: Contenders,
@@ -165,6 +172,7 @@ impl Proposer {
             releases: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases_open: 0,
             healed: BTreeMap::new(),
+            released_elsewhere: BTreeSet::new(),
             inspections: HashMap::with_hasher(FixedState::with_seed(seed)),
             inspections_begun: 0,
             contenders: Contenders::new(seed),
@@ -185,7 +193,7 @@ impl Proposer {
 
     /// Stays above every ballot seen, so that the next round is not below a promise.
     pub(crate) fn observe(&mut self, counter: u64) {
-        if counter <= self.counter_bound {
+        if counter <= self.counter_bound.saturating_sub(COUNTER_SLACK) {
             self.counter = self.counter.max(counter);
         }
     }
@@ -196,6 +204,11 @@ impl Proposer {
 
     pub(crate) const fn counter_bound(&self) -> u64 {
         self.counter_bound
+    }
+
+    /// A1: no honest peer sends a counter above this, unless the wall clocks are far apart.
+    pub(crate) fn counter_refused_above(&self) -> u64 {
+        self.counter_bound.saturating_add(COUNTER_SLACK).min(Ballot::COUNTER_LIMIT)
     }
 
     pub(crate) fn set_counter_bound(&mut self, bound: u64) {
@@ -423,7 +436,8 @@ impl Proposer {
                 (Owner::Renewal(_), Phase::Renewed) => self.heal(env, now, ballot, members),
                 (Owner::Renewal(_), _) => self.resend_renewal(env, ballot, members),
                 (Owner::Contender(id), phase) => {
-                    self.resend_attempt(env, (ballot, phase), *id, members);
+                    let id = *id;
+                    self.resend_attempt(env, (ballot, phase), id, members);
                 }
             }
         }
@@ -529,6 +543,11 @@ impl Proposer {
     /// Whether any tenure was healed through this node lately.
     pub(crate) fn has_healed(&self) -> bool {
         !self.healed.is_empty()
+    }
+
+    /// Whether Releases of other nodes matter here: tenures were healed, or may yet be.
+    pub(crate) fn follows_releases(&self) -> bool {
+        self.renewals > 0 || self.has_healed()
     }
 
     /// Whether anybody here wants a name.

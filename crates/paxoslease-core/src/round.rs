@@ -57,6 +57,8 @@ pub struct Round {
     pub accepted: MemberSet,
     /// Acceptors that refused in this phase.
     pub refused: MemberSet,
+    /// Its request was repeated: an acceptor that refused it once may have accepted it since.
+    pub(crate) repeated: bool,
     accepts: u32,
     reports: Vec<Report>,
 }
@@ -88,6 +90,7 @@ impl Round {
             open: MemberSet::EMPTY,
             accepted: MemberSet::EMPTY,
             refused: MemberSet::EMPTY,
+            repeated: false,
             accepts: 0,
             reports: Vec::new(),
         }
@@ -242,6 +245,7 @@ impl Round {
     /// that did not refuse it. A renewal's trace belongs to a tenure that may be held (P5).
     pub(crate) fn traces(&self, cell: &Cell) -> MemberSet {
         match self.phase {
+            Phase::Proposing if self.repeated => cell.everyone(),
             Phase::Proposing => cell.everyone().without(self.refused),
             Phase::Preparing | Phase::Renewing | Phase::Renewed => MemberSet::EMPTY,
         }

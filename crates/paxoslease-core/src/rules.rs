@@ -37,6 +37,8 @@ pub enum Rule {
     CounterStartsAtCeiling,
     /// R5: a node without a record issues no ballot before enough others told it theirs.
     RecordlessNodeAsksFirst,
+    /// R5: after its quarantine, an acceptor without a record promises above every counter it heard.
+    RecordlessFloorIsLearnt,
     /// P1: a majority that is late counts for nothing.
     LateMajorityCountsForNothing,
     /// P3: accepts are counted by distinct acceptor.
@@ -83,7 +85,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, in the order of the protocol's table.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::ProposeRefusesForeign,
         Self::ProposeRaisesPromised,
         Self::RenewKeepsLater,
@@ -99,6 +101,7 @@ impl Rule {
         Self::FloorStartsAtCeiling,
         Self::CounterStartsAtCeiling,
         Self::RecordlessNodeAsksFirst,
+        Self::RecordlessFloorIsLearnt,
         Self::LateMajorityCountsForNothing,
         Self::AcceptsAreDistinct,
         Self::TimerIsArmedOnce,

@@ -190,7 +190,9 @@ impl Shard {
             Ballot::ZERO
         };
         let own = config.cell.member(config.node);
-        let acceptor = own.map(|_| Acceptor::new(config.seed, floor, quarantine_until));
+        let has_forgotten = ignorant_until.is_some();
+        let acceptor =
+            own.map(|_| Acceptor::new(config.seed, floor, quarantine_until, has_forgotten));
         let counter = if config.rules.on(Rule::CounterStartsAtCeiling) { counter } else { 0 };
         let proposer = Proposer::new(config.seed, counter, ignorant_until);
         let mut shard = Self {
@@ -409,9 +411,10 @@ impl Shard {
         from: NodeId,
         request: Request<'_>,
     ) -> Result<Option<Body>, Refusal> {
+        self.learn_floor(now);
         let Some(acceptor) = &mut self.acceptor else { return Err(Refusal::NotAcceptor) };
         let ceilings = &mut self.ceilings;
-        let bound = self.proposer.counter_bound();
+        let bound = self.proposer.counter_refused_above();
         let admitted = acceptor.admit(&self.config, (ceilings, bound), now, from, &request);
         let answer = match admitted {
             Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request)?,
@@ -440,7 +443,7 @@ impl Shard {
         reply: Reply<'_>,
     ) -> Result<(), Refusal> {
         let Some(member) = self.config.cell.member(from) else { return Err(Refusal::NotMember) };
-        let bound = self.proposer.counter_bound();
+        let bound = self.proposer.counter_refused_above();
         if reply.promised().is_some_and(|promised| promised.counter() > bound) {
             return Err(Refusal::BallotExhausting);
         }
@@ -453,8 +456,21 @@ impl Shard {
         self.with_proposer(now, |proposer, env| proposer.handle_timeout(env, now));
     }
 
+    /// R5: an acceptor without a record has forgotten its promises. When its quarantine is over, it
+    /// promises above every counter that it has heard of, so that no tenure that is granted from
+    /// then on is below one that was granted before.
+    fn learn_floor(&mut self, now: Instant) {
+        if let Some(acceptor) = &mut self.acceptor
+            && acceptor.take_forgotten(now)
+            && self.config.rules.on(Rule::RecordlessFloorIsLearnt)
+        {
+            acceptor.raise_floor(Ballot::above_counter(self.proposer.counter()));
+        }
+    }
+
     /// A7, R2: housekeeping, a bounded bit at a time. Call it now and then.
     pub fn sweep(&mut self, now: Instant, slots_max: u32) {
+        self.learn_floor(now);
         if let Some(acceptor) = &mut self.acceptor {
             let expired = told_if(self.watched, &mut self.out);
             acceptor.sweep(&self.config, now, slots_max, expired);
@@ -615,9 +631,10 @@ impl Shard {
     /// A peer's counter, as every frame carries it: keeps counters in step and saves Rejects.
     ///
     /// # Errors
-    /// When it is beyond [`Self::counter_bound`]; then nothing was changed.
+    /// When it is beyond [`Self::counter_bound`] by more than a minute of the wall clock; then nothing
+    /// was changed.
     pub fn observe_counter(&mut self, counter: u64) -> Result<(), Refusal> {
-        if counter > self.counter_bound() {
+        if counter > self.proposer.counter_refused_above() {
             self.drops[Refusal::BallotExhausting as usize] += 1;
             return Err(Refusal::BallotExhausting);
         }
@@ -643,7 +660,7 @@ impl Shard {
         self.proposer.counter()
     }
 
-    /// A1: no counter above this is learnt or issued. Until [`Self::set_counter_bound`] is called,
+    /// A1: no counter above this is issued, and none within a minute of it is learnt. Until [`Self::set_counter_bound`] is called,
     /// it is half-way from where this shard started to [`Ballot::COUNTER_LIMIT`].
     #[must_use]
     pub const fn counter_bound(&self) -> u64 {

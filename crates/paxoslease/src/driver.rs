@@ -486,7 +486,10 @@ impl Driver {
         self.shard.set_reachable(now, reachable);
         if !self.back.is_empty() {
             let back = members(&mut self.back.drain(..));
-            self.shard.look_again(now, back);
+            // A node that only propose repeats the releases that it sent, so nothing of it is missed.
+            if !back.is_empty() {
+                self.shard.look_again(now, back);
+            }
         }
         self.show(now);
         self.tell_expectant(now);

@@ -50,9 +50,12 @@ impl Proposer {
     /// Other nodes were turned away from this name before: they go first.
     fn leave_turn(&mut self, env: &Env<'_>, now: Instant, id: ContenderId, until: Instant) {
         let until = until.after(self.rng.below(self.turn_span(env.config)));
+        let settled = self.settled_span(env.config);
         let Some(contender) = self.contenders.get_mut(id) else { return };
         (contender.contested, contender.tried_at) = (true, now);
-        let until = until.min(contender.first.deadline);
+        // The turns of others must not cost a request its own round.
+        let deadline = &mut contender.first.deadline;
+        *deadline = until.after(settled).max(*deadline);
         contender.state = State::Waiting { until, by: None };
         self.wake_at(until, Wake::Contender(id));
     }
@@ -100,7 +103,8 @@ impl Proposer {
         if round.refused.is_empty() && now < give_up_at {
             let members = round.unanswered(env.cell()).without(self.silent);
             let again_at = now.after(self.resend_pause(env.config, now, round));
-            self.resend_attempt(env, (ballot, round.phase), id, members);
+            let phase = round.phase;
+            self.resend_attempt(env, (ballot, phase), id, members);
             return self.round_ends.push(again_at.min(give_up_at), ballot);
         }
         let verdict = round.held_by(env.rules(), env.cell());
@@ -110,7 +114,7 @@ impl Proposer {
 
     /// Sends the request of a fresh round again.
     pub(super) fn resend_attempt(
-        &self,
+        &mut self,
         env: &mut Env<'_>,
         (ballot, phase): (Ballot, Phase),
         id: ContenderId,
@@ -120,6 +124,9 @@ impl Proposer {
         let (label, ttl) = (first.label.clone(), first.ttl);
         if members.is_empty() {
             return;
+        }
+        if let Some(InFlight { round, .. }) = self.rounds.get_mut(&ballot) {
+            round.repeated |= phase == Phase::Proposing;
         }
         env.send(
             members,
@@ -199,18 +206,29 @@ impl Proposer {
             return;
         }
         contender.contested = true;
-        let verdict = verdict.filter(|_| !is_over);
         let Some((tenure, free_at)) = verdict else {
             return self.back_off(env, now, id);
         };
         let holder = seen.filter(|seen| seen.tenure == tenure).map_or(Holder::NONE, |s| s.holder);
         let remaining = Ttl::from_duration(free_at.since(now)).unwrap_or(Ttl::MIN);
         let label = contender.first.label.with_holder(holder);
-        // A known holder is no sign of other contenders.
-        contender.contested = false;
-        contender.splits = 0;
+        if !is_over {
+            // A known holder is no sign of other contenders.
+            contender.contested = false;
+            contender.splits = 0;
+        }
         contender.known_at = contender.tried_at;
-        self.wait(env, now, id, free_at, Sighting { tenure, remaining, label });
+        let by = Sighting { tenure, remaining, label };
+        if !is_over {
+            return self.wait(env, now, id, free_at, by);
+        }
+        // A hint says that the tenure is over, and the round says that it is not. Requests that do
+        // not wait are answered by the round; the others try again soon.
+        if !released {
+            contender.state = State::Waiting { until: now, by: Some(by) };
+            self.deny_impatient(env, now, id);
+        }
+        self.back_off(env, now, id);
     }
 
     /// P4: from here on no answer to this round counts; only then is it undone.
@@ -333,6 +351,11 @@ impl Proposer {
         let Some(contender) = self.contenders.get_mut(id) else { return };
         match &mut contender.state {
             State::Racing(_) => contender.freed = true,
+            // Its turn would be over before the pause is.
+            State::BackingOff(until) if nodes_before == 0 && !here => {
+                *until = now;
+                self.wake_at(now, Wake::Contender(id));
+            }
             State::BackingOff(_) => {}
             State::Waiting { .. } if here && nodes_before == 0 => self.race(env, now, id),
             State::Waiting { until, .. } => {
@@ -394,10 +417,15 @@ impl Proposer {
     /// be turned away. Only for a while after it tried last: that round may still be lost, and
     /// acceptors may have forgotten who waits for its turn. What is known of the holder is no newer
     /// by that: the proposal may be late, and its lease given back before it arrived.
-    pub(crate) fn on_taken(&mut self, env: &mut Env<'_>, by: &Sighting) {
+    pub(crate) fn on_taken(&mut self, env: &mut Env<'_>, now: Instant, by: &Sighting) {
         let Some(id) = self.contenders.find(by.label.name()) else { return };
         let settled = self.settled_span(env.config);
         let Some(contender) = self.contenders.get_mut(id) else { return };
+        if matches!(contender.state, State::Waiting { by: None, .. }) {
+            // It left the turn to others, and now one of them holds the name.
+            let until = now.after(by.remaining.as_duration());
+            return self.wait(env, now, id, until, by.clone());
+        }
         let State::Waiting { until, by: known } = &mut contender.state else { return };
         let again_at = contender.tried_at.after(settled);
         if *until < again_at {
@@ -440,6 +468,8 @@ impl Proposer {
         let (_, others_wait) = self.contenders.pop_first(id);
         if others_wait && racing.is_some() {
             self.race(env, now, id);
+        } else if others_wait {
+            self.first_left(env, now, id, token);
         }
         true
     }
@@ -460,8 +490,30 @@ impl Proposer {
         let Some(contender) = self.contenders.get(id) else { return };
         let State::Waiting { by: Some(by), .. } = &contender.state else { return };
         let by = by.clone();
+        let first = contender.first.token;
         for want in self.contenders.take_impatient(id, now) {
             env.out.emit(Event::Denied { token: want.token, by: by.clone() });
+        }
+        self.first_left(env, now, id, first);
+    }
+
+    /// The first in the queue may have had no time to ask again; the next may have.
+    fn first_left(&mut self, env: &Env<'_>, now: Instant, id: ContenderId, before: Token) {
+        let Some(Contender { first, state: State::Waiting { until, .. }, .. }) =
+            self.contenders.get(id)
+        else {
+            return;
+        };
+        if first.token == before {
+            return;
+        }
+        let again_at = self.ask_again_at(env.config, now, *until);
+        if let Some(Contender { state: State::Waiting { until, .. }, .. }) =
+            self.contenders.get_mut(id)
+            && again_at < *until
+        {
+            *until = again_at;
+            self.wake_at(again_at, Wake::Contender(id));
         }
     }
 

@@ -132,14 +132,22 @@ impl Proposer {
 
     /// A Release that another node sent passed through here. Acceptors that were sent a Heal of
     /// that tenure may have got the Release first: it follows the Heal on the same way.
+    /// A renewal that is still in flight here heals nothing any more.
     pub(crate) fn on_foreign_release(&mut self, env: &mut Env<'_>, label: Label, tenure: Tenure) {
         if let Some(members) = self.healed.remove(&tenure) {
             env.send(members, Body::Release { label, tenure });
         }
+        if self.renewals > 0 {
+            if self.released_elsewhere.len() >= UNCONFIRMED_MAX {
+                self.released_elsewhere.pop_first();
+            }
+            self.released_elsewhere.insert(tenure);
+        }
     }
 
     pub(super) fn is_released(&self, tenure: Tenure) -> bool {
-        !self.releases.is_empty() && self.releases.contains_key(&tenure)
+        (!self.releases.is_empty() && self.releases.contains_key(&tenure))
+            || self.released_elsewhere.contains(&tenure)
     }
 
     /// The releases that are remembered, with the acceptors that confirmed, and whether the
@@ -171,6 +179,7 @@ impl Proposer {
         for (tenure, members) in &self.healed {
             core::hash::Hash::hash(&(tenure, place(*members)), hasher);
         }
+        core::hash::Hash::hash(&self.released_elsewhere, hasher);
     }
 
     pub(super) fn on_released(
@@ -210,7 +219,12 @@ impl Proposer {
         }
         let answered = releasing.answered;
         let missing = self.unconfirmed(env, tenure);
-        let is_over = self.releases.get(&tenure).is_none_or(|releasing| now >= releasing.over_at);
+        let quorum = env.cell().quorum(env.rules());
+        // A majority that never stored the tenure knows of no holder: a client made it up, or it was
+        // released before.
+        let is_over = self.releases.get(&tenure).is_none_or(|releasing| {
+            now >= releasing.over_at || !releasing.held && releasing.confirmed.len() >= quorum
+        });
         let is_kept = !missing.is_empty() && !is_over && unconfirmed_count < UNCONFIRMED_MAX;
         if answered && !is_kept {
             self.releases.remove(&tenure);

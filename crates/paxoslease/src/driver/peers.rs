@@ -234,7 +234,8 @@ impl Peers {
         own_counter: u64,
     ) -> Option<Told> {
         let Who::Peer(place) = self.who(conn) else { return None };
-        let (told, changed) = self.list[place].heartbeat(now, frame, own_counter);
+        let (told, changed) =
+            self.list[place].heartbeat(now, frame, own_counter, self.manners.peer_timeout);
         self.changed |= changed;
         self.soil(place);
         told
