@@ -285,10 +285,10 @@ fn without_a_record_the_quarantine_is_the_longest_lease_that_may_be_out() {
 }
 
 /// Nodes without disks that all count from 5000: node 1 was granted a lease and starts again.
-fn forgetful() -> (TestCell, Tenure) {
+fn forgetful(members: u16) -> (TestCell, Tenure) {
     let longest = ttl(Duration::from_secs(60));
     let new = Start::NewCell { counter: 5000, disk: false };
-    let mut cell = TestCell::started(3, 0, |_| {}, new);
+    let mut cell = TestCell::started(members, 0, |_| {}, new);
     let held = cell.held_by(1, 1);
     let config = cell.shard(1).config().clone();
     let now = cell.clock(1);
@@ -299,7 +299,7 @@ fn forgetful() -> (TestCell, Tenure) {
 
 #[test]
 fn a_node_without_a_record_issues_no_ballot_before_enough_others_told_their_counters() {
-    let (mut cell, held) = forgetful();
+    let (mut cell, held) = forgetful(3);
     cell.acquire(1, 2, NO_WAIT);
     cell.renew(1, 3, held, TTL);
     assert_eq!(kinds(&cell.letters), [""; 0], "any ballot may be one that is in use");
@@ -324,8 +324,20 @@ fn a_node_without_a_record_issues_no_ballot_before_enough_others_told_their_coun
 }
 
 #[test]
+fn of_five_members_three_have_to_tell_their_counters() {
+    let (mut cell, _) = forgetful(5);
+    cell.acquire(1, 2, NO_WAIT);
+    for (id, is_enough) in [(2, false), (3, false), (4, true)] {
+        cell.shard(1).heard_counter(node(id), true);
+        cell.run(300 * MS);
+        let counts = cell.shard(1).round_counts();
+        assert_eq!(counts.direct + counts.prepared > 0, is_enough, "after node {id}");
+    }
+}
+
+#[test]
 fn a_node_without_a_record_that_hears_of_nobody_waits_for_the_end_of_its_quarantine() {
-    let (mut cell, _) = forgetful();
+    let (mut cell, _) = forgetful(3);
     cell.now = cell.now.after(Duration::from_secs(60) - MS);
     cell.acquire(1, 2, NO_WAIT);
     assert_eq!(cell.letters.len(), 0);
@@ -385,6 +397,32 @@ fn the_lease_ceiling_falls_again_when_short_leases_suffice() {
     cell.tell(1, 2, Message::Request(propose)).expect("accepted");
     idle_for(&mut cell, 4);
     assert_eq!(cell.shard(1).record().lease_ceiling, Some(short));
+}
+
+#[test]
+fn a_healed_lease_keeps_the_lease_ceiling_up() {
+    let mut cell = TestCell::with_disks(3, 0);
+    let sweep_after = |cell: &mut TestCell, span: Duration| {
+        cell.pass(span);
+        let now = cell.now;
+        cell.shard(1).sweep(now, 10);
+        cell.collect();
+        cell.write_records();
+    };
+    cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
+    cell.write_records();
+    let long = cell.shard(1).record().lease_ceiling;
+    sweep_after(&mut cell, TTL);
+    sweep_after(&mut cell, TTL / 2);
+    let healed = tenure(6, 3);
+    cell.tell(1, 3, Message::Request(heal(healed, ballot(7, 3)))).expect("accepted");
+    let short = Ttl::from_millis(60).expect("not zero");
+    let (other, ballot, holder) = (name("other"), ballot(8, 2), Holder::NONE);
+    let propose = Request::Propose { name: other, ballot, ttl: short, holder };
+    cell.tell(1, 2, Message::Request(propose)).expect("accepted");
+    sweep_after(&mut cell, TTL / 2);
+    assert_eq!(cell.live(1), Some(healed));
+    assert_eq!(cell.shard(1).record().lease_ceiling, long, "a crash would forget it too soon");
 }
 
 #[test]

@@ -187,3 +187,16 @@ fn nobody_looks_again_where_no_majority_could_answer() {
     cell.run(300 * MS);
     assert_eq!(cell.shard(2).round_counts(), before);
 }
+
+#[test]
+fn a_bare_majority_is_enough_to_look_again() {
+    let mut cell = TestCell::new(3, 0);
+    cell.held_by(1, 1);
+    cell.acquire(2, 2, WAIT);
+    cell.settle();
+    let before = cell.shard(2).round_counts();
+    reach(&mut cell, 2, &[1, 2]);
+    look_again(&mut cell, 2, &[]);
+    cell.run(300 * MS);
+    assert_ne!(cell.shard(2).round_counts(), before);
+}

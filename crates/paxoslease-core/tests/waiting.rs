@@ -201,6 +201,51 @@ fn patience_ends_for_the_first_and_for_the_queued_each_at_its_own_time() {
 }
 
 #[test]
+fn patience_that_ends_between_two_rounds_ends_on_time() {
+    let mut cell = TestCell::new(3, 0);
+    cell.held_by(1, 1);
+    cell.acquire(2, 2, 500 * MS);
+    cell.settle();
+    cell.run(499 * MS);
+    assert!(cell.answers(2).is_empty(), "{:?}", cell.events);
+    cell.run(2 * MS);
+    assert!(matches!(cell.answers(2)[..], [Event::Denied { .. }]), "{:?}", cell.events);
+}
+
+#[test]
+fn after_a_pause_the_next_in_the_queue_has_its_full_time() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire_for(1, 1, NO_WAIT, Duration::from_secs(1));
+    cell.settle();
+    cell.acquire(2, 2, 1500 * MS);
+    cell.acquire(2, 3, WAIT);
+    cell.settle();
+    // Nobody is woken before the lease, and the time of the first, are over.
+    cell.pass(Duration::from_secs(5));
+    cell.settle();
+    cell.run(10 * MS);
+    assert_eq!(cell.answers(2).len(), 1);
+    assert!(cell.granted(3).is_some(), "{:?}", cell.events);
+}
+
+#[test]
+fn a_queued_request_is_not_given_up_while_it_has_time() {
+    let start = Start::NewCell { counter: 0, disk: true };
+    let mut cell = TestCell::started(3, 0, |_| {}, start);
+    cell.acquire(1, 1, WAIT);
+    cell.acquire(1, 2, NO_WAIT);
+    cell.pass(MS);
+    assert!(cell.answers(2).is_empty(), "the first has no ballot yet: {:?}", cell.events);
+    for _ in 0..20 {
+        cell.write_records();
+        cell.pass(MS);
+        cell.settle();
+    }
+    assert!(cell.granted(1).is_some());
+    assert!(matches!(cell.answers(2)[..], [Event::Denied { .. }]), "{:?}", cell.events);
+}
+
+#[test]
 fn those_behind_a_grant_wait_for_it_and_the_impatient_among_them_are_denied() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
@@ -251,9 +296,20 @@ fn the_next_in_the_queue_goes_on_waiting_when_the_first_leaves_while_waiting() {
     cell.settle();
     assert!(abandon(&mut cell, 2, 2));
     assert_eq!(cell.shard(2).waiters(), 1);
+    assert_eq!(cell.letters.len(), 0, "who holds it is known: {:?}", cell.letters);
     cell.run(TTL + 5 * MS);
     assert_eq!(cell.granted(2), None);
     assert!(cell.granted(3).is_some());
+}
+
+#[test]
+fn a_client_that_leaves_while_it_renews_gives_nothing_back() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(1, 2, held, TTL);
+    assert!(!abandon(&mut cell, 1, 2), "P8: only what is fresh is undone");
+    cell.settle();
+    assert_eq!([1, 2, 3].map(|id| cell.live(id)), [Some(held); 3]);
 }
 
 #[test]
