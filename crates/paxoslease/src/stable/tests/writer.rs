@@ -196,9 +196,10 @@ fn stopping_ends_a_retry_and_gives_the_folder_back() {
     let scene = Scene::new(1, record(10, 0));
     scene.writer.ask(0, record(20, 0));
     scene.shown();
-    scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
-    // Should it come to another attempt first, that one fails as well.
-    scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
+    // Should it come to other attempts first, they fail as well: for minutes, as pauses grow.
+    for _ in 0..200 {
+        scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
+    }
     let folder = scene.writer.stop();
     assert_eq!(folder.load().expect("loads"), Loaded::Fresh);
     assert!(scene.written.try_recv().is_err());
