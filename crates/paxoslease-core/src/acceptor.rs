@@ -4,10 +4,14 @@
 //! It answers and forgets: no timers, no messages of its own. Names cost one table entry each; a
 //! sweep reclaims idle ones a little at a time.
 
+mod wanted;
+
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
+
+pub(crate) use wanted::Wanted;
 
 use crate::outbox::{Body, Sighting};
 use crate::record::Ceilings;
@@ -104,54 +108,6 @@ struct Freed {
     slot: Slot,
     promised: Ballot,
     at: Instant,
-}
-
-/// How long a freed name is kept for the nodes that waited, at most.
-const TURNS_MAX: Duration = Duration::from_secs(3);
-
-/// How often a node may leave its turn to others before it loses its place: it may be gone.
-const TURNS_MISSED_MAX: u8 = 3;
-
-/// The nodes that want a name.
-#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Wanted {
-    /// Those that were turned away, in the order of their turns.
-    queue: Vec<Place>,
-    /// The name was freed: these nodes go first.
-    first: Vec<NodeId>,
-    /// Until then.
-    first_until: Instant,
-}
-
-/// A node's place in the queue for a name. All acceptors see the same ballots, so that they agree
-/// on the order even if they turned the nodes away in different orders.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Place {
-    ballot: Ballot,
-    node: NodeId,
-    turns_missed: u8,
-}
-
-impl Wanted {
-    /// Whether other nodes have their turn before this one.
-    fn comes_later(&self, now: Instant, node: NodeId) -> bool {
-        now < self.first_until && !self.first.contains(&node)
-    }
-
-    fn enqueue(&mut self, node: NodeId, ballot: Ballot) {
-        if self.queue.len() < WANTED_MAX && !self.queue.iter().any(|place| place.node == node) {
-            let at = self.queue.partition_point(|place| place.ballot <= ballot);
-            self.queue.insert(at, Place { ballot, node, turns_missed: 0 });
-        }
-    }
-
-    fn last(&self) -> Ballot {
-        self.queue.last().map_or(Ballot::ZERO, |last| last.ballot)
-    }
-
-    fn enqueue_last(&mut self, node: NodeId) {
-        self.enqueue(node, self.last());
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -483,10 +439,7 @@ impl Acceptor {
     fn turn_away(&mut self, slot: Slot, node: NodeId, ballot: Ballot) {
         if self.wanted.len() < WANTED_MAX || self.wanted.contains_key(&slot) {
             let promised = self.table.entry(slot).register.bar(self.floor);
-            let wanted = self.wanted.entry(slot).or_default();
-            // A ballot below the promise is of a node that is behind, or that wants to be the first.
-            let ballot = if ballot < promised { ballot.max(wanted.last()) } else { ballot };
-            wanted.enqueue(node, ballot);
+            self.wanted.entry(slot).or_default().turned_away(node, ballot, promised);
         }
     }
 
@@ -513,26 +466,9 @@ impl Acceptor {
         }
         let Some(slot) = self.table.find(name) else { return Vec::new() };
         let Some(wanted) = self.wanted.get_mut(&slot) else { return Vec::new() };
-        if wanted.queue.iter().all(|place| place.node == from) {
+        let turns = wanted.freed(now, from, waits_here, turn_span);
+        if turns.is_empty() {
             self.wanted.remove(&slot);
-            return Vec::new();
-        }
-        let turns: Vec<NodeId> = wanted.queue.iter().map(|place| place.node).collect();
-        // A round that was undone, or a Release that was repeated, ends nobody's turn.
-        if now >= wanted.first_until
-            && let Some(first) = wanted.queue.first_mut()
-        {
-            first.turns_missed += 1;
-            if first.turns_missed >= TURNS_MISSED_MAX {
-                wanted.queue.remove(0);
-            }
-        }
-        let count = u32::try_from(turns.len()).unwrap_or(u32::MAX);
-        let span = turn_span.saturating_mul(2).saturating_mul(count).min(TURNS_MAX);
-        wanted.first_until = now.after(span);
-        wanted.first.clone_from(&turns);
-        for node in waits_here.into_iter().chain([from]) {
-            wanted.enqueue_last(node);
         }
         turns
     }
@@ -545,16 +481,14 @@ impl Acceptor {
         node: NodeId,
     ) -> Option<Instant> {
         let wanted = self.wanted.get(&self.table.find(name)?)?;
-        wanted.comes_later(now, node).then_some(wanted.first_until)
+        wanted.others_until(now, node)
     }
 
     fn has_had_its_turn(&mut self, slot: Slot, node: NodeId) {
-        if let Some(wanted) = self.wanted.get_mut(&slot) {
-            wanted.queue.retain(|place| place.node != node);
-            wanted.first_until = Instant::ZERO;
-            if wanted.queue.is_empty() {
-                self.wanted.remove(&slot);
-            }
+        if let Some(wanted) = self.wanted.get_mut(&slot)
+            && wanted.had_its_turn(node)
+        {
+            self.wanted.remove(&slot);
         }
     }
 

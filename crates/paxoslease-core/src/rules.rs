@@ -37,7 +37,7 @@ pub enum Rule {
     CounterStartsAtCeiling,
     /// R5: a node without a record issues no ballot before enough others told it theirs.
     RecordlessNodeAsksFirst,
-    /// R5: after its quarantine, an acceptor without a record promises above every counter it heard.
+    /// R5: an acceptor without a record promises above every counter it heard before it votes.
     RecordlessFloorIsLearnt,
     /// P1: a majority that is late counts for nothing.
     LateMajorityCountsForNothing,

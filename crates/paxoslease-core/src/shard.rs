@@ -631,8 +631,8 @@ impl Shard {
     /// A peer's counter, as every frame carries it: keeps counters in step and saves Rejects.
     ///
     /// # Errors
-    /// When it is beyond [`Self::counter_bound`] by more than a minute of the wall clock; then nothing
-    /// was changed.
+    /// When it is beyond [`Self::counter_bound`] by more than a minute of the wall clock; then
+    /// nothing was changed.
     pub fn observe_counter(&mut self, counter: u64) -> Result<(), Refusal> {
         if counter > self.proposer.counter_refused_above() {
             self.drops[Refusal::BallotExhausting as usize] += 1;
@@ -660,8 +660,9 @@ impl Shard {
         self.proposer.counter()
     }
 
-    /// A1: no counter above this is issued, and none within a minute of it is learnt. Until [`Self::set_counter_bound`] is called,
-    /// it is half-way from where this shard started to [`Ballot::COUNTER_LIMIT`].
+    /// A1: no counter above this is issued, and none within a minute of it is learnt. Until
+    /// [`Self::set_counter_bound`] is called, it is half-way from where this shard started to
+    /// [`Ballot::COUNTER_LIMIT`].
     #[must_use]
     pub const fn counter_bound(&self) -> u64 {
         self.proposer.counter_bound()

@@ -486,7 +486,7 @@ impl Driver {
         self.shard.set_reachable(now, reachable);
         if !self.back.is_empty() {
             let back = members(&mut self.back.drain(..));
-            // A node that only propose repeats the releases that it sent, so nothing of it is missed.
+            // A node that only proposes repeats its own releases, so nothing of it is missed.
             if !back.is_empty() {
                 self.shard.look_again(now, back);
             }

@@ -220,8 +220,8 @@ impl Proposer {
         let answered = releasing.answered;
         let missing = self.unconfirmed(env, tenure);
         let quorum = env.cell().quorum(env.rules());
-        // A majority that never stored the tenure knows of no holder: a client made it up, or it was
-        // released before.
+        // A majority that never stored the tenure knows of no holder: a client made it up, or it
+        // was released before.
         let is_over = self.releases.get(&tenure).is_none_or(|releasing| {
             now >= releasing.over_at || !releasing.held && releasing.confirmed.len() >= quorum
         });
