@@ -172,6 +172,11 @@ impl Acceptor {
         self.quarantine_until
     }
 
+    /// R5: whether it has no record of what it promised, and its floor is not learnt yet.
+    pub(crate) const fn has_forgotten(&self) -> bool {
+        self.has_forgotten
+    }
+
     /// Whether its floor is to be learnt now: once, when the quarantine is over.
     pub(crate) fn take_forgotten(&mut self, now: Instant) -> bool {
         self.has_forgotten && !self.is_quarantined(now) && core::mem::take(&mut self.has_forgotten)
@@ -490,11 +495,6 @@ impl Acceptor {
         {
             self.wanted.remove(&slot);
         }
-    }
-
-    #[cfg(feature = "digest")]
-    pub(crate) const fn has_forgotten(&self) -> bool {
-        self.has_forgotten
     }
 
     #[cfg(feature = "digest")]

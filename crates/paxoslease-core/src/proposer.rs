@@ -117,12 +117,17 @@ struct Ignorance {
     heard: MemberSet,
 }
 
+fn refused_above(counter_bound: u64) -> u64 {
+    counter_bound.saturating_add(COUNTER_SLACK).min(Ballot::COUNTER_LIMIT)
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Proposer {
     /// The counter of the last ballot issued or seen.
     counter: u64,
     /// A1: no counter above this is issued, and none close to it is learnt.
     counter_bound: u64,
+    counter_refused_above: u64,
     ignorance: Option<Ignorance>,
     rounds: HashMap<Ballot, InFlight, FixedState>,
     releases: HashMap<Tenure, Releasing, FixedState>,
@@ -164,9 +169,11 @@ impl Proposer {
     /// Without a record, `ignorant_until` is when all leases of the past are over.
     pub(crate) fn new(seed: u64, counter: u64, ignorant_until: Option<Instant>) -> Self {
         let heard = MemberSet::EMPTY;
+        let counter_bound = counter + Ballot::COUNTER_LIMIT.saturating_sub(counter) / 2;
         Self {
             counter,
-            counter_bound: counter + Ballot::COUNTER_LIMIT.saturating_sub(counter) / 2,
+            counter_bound,
+            counter_refused_above: refused_above(counter_bound),
             ignorance: ignorant_until.map(|until| Ignorance { until, heard }),
             rounds: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases: HashMap::with_hasher(FixedState::with_seed(seed)),
@@ -207,12 +214,13 @@ impl Proposer {
     }
 
     /// A1: no honest peer sends a counter above this, unless the wall clocks are far apart.
-    pub(crate) fn counter_refused_above(&self) -> u64 {
-        self.counter_bound.saturating_add(COUNTER_SLACK).min(Ballot::COUNTER_LIMIT)
+    pub(crate) const fn counter_refused_above(&self) -> u64 {
+        self.counter_refused_above
     }
 
     pub(crate) fn set_counter_bound(&mut self, bound: u64) {
         self.counter_bound = bound.min(Ballot::COUNTER_LIMIT);
+        self.counter_refused_above = refused_above(self.counter_bound);
     }
 
     /// R5: a member told its counter, and has forgotten nothing itself. Whatever this node issued
