@@ -443,8 +443,7 @@ impl Acceptor {
 
     fn turn_away(&mut self, slot: Slot, node: NodeId, ballot: Ballot) {
         if self.wanted.len() < WANTED_MAX || self.wanted.contains_key(&slot) {
-            let promised = self.table.entry(slot).register.bar(self.floor);
-            self.wanted.entry(slot).or_default().turned_away(node, ballot, promised);
+            self.wanted.entry(slot).or_default().turned_away(node, ballot);
         }
     }
 
@@ -472,7 +471,7 @@ impl Acceptor {
         let Some(slot) = self.table.find(name) else { return Vec::new() };
         let Some(wanted) = self.wanted.get_mut(&slot) else { return Vec::new() };
         let turns = wanted.freed(now, from, waits_here, turn_span);
-        if turns.is_empty() {
+        if wanted.is_done(from) {
             self.wanted.remove(&slot);
         }
         turns
@@ -490,10 +489,11 @@ impl Acceptor {
     }
 
     fn has_had_its_turn(&mut self, slot: Slot, node: NodeId) {
-        if let Some(wanted) = self.wanted.get_mut(&slot)
-            && wanted.had_its_turn(node)
-        {
-            self.wanted.remove(&slot);
+        if let Some(wanted) = self.wanted.get_mut(&slot) {
+            wanted.had_its_turn(node);
+            if wanted.is_done(node) {
+                self.wanted.remove(&slot);
+            }
         }
     }
 

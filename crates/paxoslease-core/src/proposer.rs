@@ -16,6 +16,8 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+pub(crate) use acquire::Freed;
+
 use crate::cell::MEMBERS_MAX;
 use crate::contender::{ContenderId, Contenders, State};
 use crate::outbox::{Body, Outbox, Sighting, To, Token};

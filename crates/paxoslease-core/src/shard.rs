@@ -18,7 +18,7 @@ use core::time::Duration;
 use crate::acceptor::{Acceptor, Refusal, SnapshotLease};
 use crate::contender::Want;
 use crate::outbox::{Body, Event, Outbox, To, Token, Transmit};
-use crate::proposer::{Env, Proposer, Renewal};
+use crate::proposer::{Env, Freed, Proposer, Renewal};
 use crate::record::{Ceilings, Record};
 use crate::rules::Rule;
 use crate::{
@@ -322,7 +322,8 @@ impl Shard {
         self.with_proposer(now, |proposer, env| {
             proposer.release(env, now, (token, label), tenure, answer_by);
             if frees {
-                proposer.on_freed(env, now, name, (true, nodes_before));
+                let freed = Freed { here: true, nodes_before, is_turn: false };
+                proposer.on_freed(env, now, name, freed);
             }
         });
         self.tell_freed(name, &turns);
@@ -475,7 +476,7 @@ impl Shard {
     pub fn sweep(&mut self, now: Instant, slots_max: u32) {
         self.learn_floor(now);
         if let Some(acceptor) = &mut self.acceptor {
-            let expired = told_if(self.watched, &mut self.out);
+            let expired = hints::told_if(self.watched, &mut self.out);
             acceptor.sweep(&self.config, now, slots_max, expired);
             let quarantined = acceptor.is_quarantined(now);
             self.ceilings.turn_window(now, quarantined);
@@ -487,7 +488,7 @@ impl Shard {
     /// sweeps while much is asked.
     pub fn keep_up(&mut self, now: Instant, slots_max: u32) {
         if let Some(acceptor) = &mut self.acceptor {
-            let expired = told_if(self.watched, &mut self.out);
+            let expired = hints::told_if(self.watched, &mut self.out);
             acceptor.sweep_owed(&self.config, now, slots_max, expired);
         }
     }
@@ -689,15 +690,6 @@ impl Shard {
             Some(BallotProblem::RecordBehind)
         } else {
             None
-        }
-    }
-}
-
-/// What becomes of a lease that is seen to have expired.
-fn told_if(watched: bool, out: &mut Outbox) -> impl FnMut(&Label, Tenure) {
-    move |label, tenure| {
-        if watched {
-            out.emit(Event::ExpiredHint { label: label.clone(), tenure });
         }
     }
 }

@@ -238,19 +238,31 @@ fn a_heal_does_not_use_up_the_turn_of_its_node() {
 }
 
 #[test]
-fn a_ballot_that_is_too_low_takes_the_last_place() {
+fn a_node_that_takes_no_turn_holds_others_up_a_few_times_only() {
     let mut cell = TestCell::new(3, 2);
-    let held = cell.held_by(1, 1);
-    cell.acquire(4, 2, WAIT);
-    cell.settle();
-    // Node 5 wants to be the first, and does not take its turn.
     for id in 1..=3 {
-        cell.tell(id, 5, Message::Request(propose(ballot(1, 5)))).expect("taken");
+        cell.shard(id).set_round_trip(100 * MS);
     }
-    cell.take(|letter| letter.to == node(5));
-    cell.release(1, 9, held);
-    let took = answered_after(&mut cell, 2, SECOND);
-    assert!(cell.granted(2).is_some() && took <= MS, "{took:?}");
+    let mut held = cell.held_by(4, 1);
+    let mut slow = 0;
+    for token in 2..40 {
+        // Node 5 puts itself first in the queue, and never takes its turn.
+        for id in 1..=3 {
+            cell.tell(id, 5, Message::Request(propose(ballot(1, 5)))).expect("taken");
+        }
+        cell.take(|letter| letter.to == node(5));
+        cell.release(4, 100 + token, held);
+        cell.acquire(4, token, WAIT);
+        let began_at = cell.now;
+        while cell.granted(token).is_none() && cell.now.since(began_at) < 10 * SECOND {
+            cell.take(|letter| letter.to == node(5));
+            cell.settle();
+            cell.pass(MS);
+        }
+        held = cell.granted(token).expect("granted");
+        slow += u32::from(cell.now.since(began_at) > 100 * MS);
+    }
+    assert!(slow <= 3, "{slow} of 38 hand-overs were held up");
 }
 
 #[test]

@@ -20,6 +20,17 @@ const LOOK_AGAIN_APART: Duration = Duration::from_micros(20);
 const ASK_AGAIN_MIN: Duration = Duration::from_secs(1);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(3);
 
+/// A name may be free.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Freed {
+    /// It was released by this node.
+    pub(crate) here: bool,
+    /// How many nodes have their turn before this one.
+    pub(crate) nodes_before: usize,
+    /// The acceptor keeps the name for this node.
+    pub(crate) is_turn: bool,
+}
+
 impl Proposer {
     /// A client wants a lease: behind earlier requests, or at once. A request that does not wait
     /// has the first in the queue try again: the holder that is known may have given the name back
@@ -344,7 +355,7 @@ impl Proposer {
         env: &mut Env<'_>,
         now: Instant,
         name: Name<'_>,
-        (here, nodes_before): (bool, usize),
+        Freed { here, nodes_before, is_turn }: Freed,
     ) {
         let Some(id) = self.contenders.find(name) else { return };
         let step = self.turn_span(env.config);
@@ -352,7 +363,7 @@ impl Proposer {
         match &mut contender.state {
             State::Racing(_) => contender.freed = true,
             // Its turn would be over before the pause is.
-            State::BackingOff(until) if nodes_before == 0 && !here => {
+            State::BackingOff(until) if is_turn => {
                 *until = now;
                 self.wake_at(now, Wake::Contender(id));
             }

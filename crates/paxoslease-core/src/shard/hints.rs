@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use super::Shard;
 use crate::acceptor::Acceptor;
-use crate::outbox::{Body, Event, Sighting, To};
-use crate::{Hint, Holder, Instant, Label, Name, NodeId, Request};
+use crate::outbox::{Body, Event, Outbox, Sighting, To};
+use crate::proposer::Freed;
+use crate::{Hint, Holder, Instant, Label, Name, NodeId, Request, Tenure};
 
 impl Shard {
     pub(super) fn handle_hint(&mut self, now: Instant, hint: Hint<'_>) {
@@ -23,7 +24,9 @@ impl Shard {
                     self.out.emit(Event::FreedHint(Label::new(name, Holder::NONE)));
                 }
                 self.with_proposer(now, |proposer, env| {
-                    proposer.on_freed(env, now, name, (false, nodes_before.into()));
+                    let nodes_before = usize::from(nodes_before);
+                    let is_turn = nodes_before == 0;
+                    proposer.on_freed(env, now, name, Freed { here: false, nodes_before, is_turn });
                 });
             }
         }
@@ -45,7 +48,8 @@ impl Shard {
         let turns = self.turns(now, name, from);
         let nodes_before = self.nodes_before(&turns);
         self.with_proposer(now, |proposer, env| {
-            proposer.on_freed(env, now, name, (false, nodes_before));
+            let is_turn = nodes_before == 0 && !turns.is_empty();
+            proposer.on_freed(env, now, name, Freed { here: false, nodes_before, is_turn });
         });
         self.tell_freed(name, &turns);
     }
@@ -107,6 +111,15 @@ impl Shard {
         };
         if let Some(event) = event {
             self.out.emit(event);
+        }
+    }
+}
+
+/// What becomes of a lease that is seen to have expired.
+pub(super) fn told_if(watched: bool, out: &mut Outbox) -> impl FnMut(&Label, Tenure) {
+    move |label, tenure| {
+        if watched {
+            out.emit(Event::ExpiredHint { label: label.clone(), tenure });
         }
     }
 }
