@@ -10,8 +10,6 @@ use crate::{Ballot, Instant, NodeId};
 const TURNS_MAX: Duration = Duration::from_secs(3);
 /// How often a node may leave its turn to others before it loses its place: it may be gone.
 const TURNS_MISSED_MAX: u8 = 3;
-/// How many nodes that missed their turns are remembered for a name.
-const IDLE_MAX: usize = 16;
 /// How many nodes can wait for a name.
 const NODES_MAX: usize = 4096;
 
@@ -24,9 +22,6 @@ pub(crate) struct Wanted {
     first: Vec<NodeId>,
     /// When other nodes may try as well.
     first_until: Instant,
-    /// Nodes that lost their place because they missed their turns. Until they take one, they come
-    /// behind all others, and nothing is kept for them alone.
-    idle: Vec<NodeId>,
 }
 
 /// A node's place in the queue for a name. All acceptors see the same ballots, so that they agree
@@ -47,12 +42,11 @@ impl Wanted {
 
     /// A node was turned away.
     pub(super) fn turned_away(&mut self, node: NodeId, ballot: Ballot) {
-        let ballot = if self.idle.contains(&node) { ballot.max(self.last()) } else { ballot };
         self.enqueue(node, ballot);
     }
 
     /// The name was freed: the nodes that were turned away from it, in the order of their turns;
-    /// none if no node waits that takes its turns. See [`super::Acceptor::turns`].
+    /// none if only the node that freed it wants it. See [`super::Acceptor::turns`].
     pub(super) fn freed(
         &mut self,
         now: Instant,
@@ -60,8 +54,7 @@ impl Wanted {
         waits_here: Option<NodeId>,
         turn_span: Duration,
     ) -> Vec<NodeId> {
-        let Self { queue, idle, .. } = self;
-        if queue.iter().all(|place| place.node == from || idle.contains(&place.node)) {
+        if self.is_done(from) {
             return Vec::new();
         }
         let turns: Vec<NodeId> = self.queue.iter().map(|place| place.node).collect();
@@ -71,10 +64,7 @@ impl Wanted {
         {
             first.turns_missed += 1;
             if first.turns_missed >= TURNS_MISSED_MAX {
-                let Place { node, .. } = self.queue.remove(0);
-                if self.idle.len() < IDLE_MAX && !self.idle.contains(&node) {
-                    self.idle.push(node);
-                }
+                self.queue.remove(0);
             }
         }
         let count = u32::try_from(turns.len()).unwrap_or(u32::MAX);
@@ -90,13 +80,12 @@ impl Wanted {
     /// A node had its turn.
     pub(super) fn had_its_turn(&mut self, node: NodeId) {
         self.queue.retain(|place| place.node != node);
-        self.idle.retain(|idle| *idle != node);
         self.first_until = Instant::ZERO;
     }
 
-    /// Whether there is nothing to remember.
+    /// Whether no node except this one waits.
     pub(super) fn is_done(&self, from: NodeId) -> bool {
-        self.idle.is_empty() && self.queue.iter().all(|place| place.node == from)
+        self.queue.iter().all(|place| place.node == from)
     }
 
     fn enqueue(&mut self, node: NodeId, ballot: Ballot) {
