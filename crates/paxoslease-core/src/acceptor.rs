@@ -443,7 +443,7 @@ impl Acceptor {
 
     fn turn_away(&mut self, slot: Slot, node: NodeId, ballot: Ballot) {
         if self.wanted.len() < WANTED_MAX || self.wanted.contains_key(&slot) {
-            self.wanted.entry(slot).or_default().turned_away(node, ballot);
+            self.wanted.entry(slot).or_default().enqueue(node, ballot);
         }
     }
 

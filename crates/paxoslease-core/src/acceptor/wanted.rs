@@ -40,11 +40,6 @@ impl Wanted {
         is_later.then_some(self.first_until)
     }
 
-    /// A node was turned away.
-    pub(super) fn turned_away(&mut self, node: NodeId, ballot: Ballot) {
-        self.enqueue(node, ballot);
-    }
-
     /// The name was freed: the nodes that were turned away from it, in the order of their turns;
     /// none if only the node that freed it wants it. See [`super::Acceptor::turns`].
     pub(super) fn freed(
@@ -58,7 +53,7 @@ impl Wanted {
             return Vec::new();
         }
         let turns: Vec<NodeId> = self.queue.iter().map(|place| place.node).collect();
-        // A round that was undone, or a Release that was repeated, ends nobody's turn.
+        // A round that was undone, or a Release that was repeated, ends no turn.
         if now >= self.first_until
             && let Some(first) = self.queue.first_mut()
         {
@@ -88,7 +83,8 @@ impl Wanted {
         self.queue.iter().all(|place| place.node == from)
     }
 
-    fn enqueue(&mut self, node: NodeId, ballot: Ballot) {
+    /// Adds a node that was turned away. A node that waits already keeps its place.
+    pub(super) fn enqueue(&mut self, node: NodeId, ballot: Ballot) {
         if self.queue.len() < NODES_MAX && !self.queue.iter().any(|place| place.node == node) {
             let at = self.queue.partition_point(|place| place.ballot <= ballot);
             self.queue.insert(at, Place { ballot, node, turns_missed: 0 });
