@@ -1,15 +1,21 @@
-//! The protocol core, by time: leases in a cell of three in memory, and one acceptor's table.
+//! The protocol core, by time and by allocations: leases in a cell of three in memory, one
+//! acceptor's table, and the simulator.
 
-use divan::Bencher;
 use divan::counter::ItemsCount;
+use divan::{AllocProfiler, Bencher};
 use paxoslease_bench::rigs::acceptor::{Asked, scattered};
 use paxoslease_bench::rigs::cell::Rig;
 use paxoslease_bench::rigs::names::Names;
+use paxoslease_sim::{Faults, Options, run};
 
 /// Operations in a sample, so that reading the clock does not show.
 const OPERATIONS: u32 = 1000;
 const NAMES: u32 = 1 << 12;
 const TABLE: u32 = 100_000;
+
+/// Shows what a sample allocates: nothing for a pair or a renewal, once buffers have grown.
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 
 fn main() {
     divan::main();
@@ -61,4 +67,12 @@ fn sweep(bencher: Bencher<'_, '_>) {
         .counter(ItemsCount::new(TABLE))
         .with_inputs(|| Asked::with_expired(&names))
         .bench_local_refs(|asked| asked.sweep_twice(TABLE));
+}
+
+/// One world with faults, checkers included: what decides how many seeds the tests can afford.
+#[divan::bench]
+fn hostile_world() {
+    let options = Options { faults: Faults::Hostile, ..Options::default() };
+    let report = run(7, &options);
+    assert!(report.violations.is_empty(), "{:?}", report.violations);
 }

@@ -102,16 +102,10 @@ enum Task {
 /// What there is to benchmark: each but `micro` is a binary of that name in `bench/`.
 #[derive(Clone, Copy, ValueEnum)]
 enum Suite {
-    /// The protocol core and codec on one thread, and bytes per lease
-    Core,
     /// What hostile clients and peers cost the others, and an idle connection the node
     Hostile,
-    /// The node's event loop beside others, with the same frames between two processes
-    Loops,
     /// Small pieces, one layer after another: core, frames between nodes, RESP
     Micro,
-    /// Cells of three processes: latency, throughput, renewals, failures, memory
-    Node,
     /// Beside Redis, Redlock, ZooKeeper and etcd; installs them, and writes docs/benchmarks.md
     Peers,
 }
@@ -120,14 +114,11 @@ impl Suite {
     /// What runs it.
     fn command(self) -> Invocation {
         let binary = match self {
-            Self::Core => "core",
             Self::Hostile => "hostile",
-            Self::Loops => "loops",
             Self::Micro => {
                 let bench = cargo(["bench", "-p", "paxoslease-bench", "--bench", "core"]);
                 return bench.arg("--bench").arg("wire").arg("--bench").arg("resp").arg("--");
             }
-            Self::Node => "node",
             Self::Peers => "peers",
         };
         cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", binary, "--"])
@@ -173,7 +164,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Bench { suite, args } => {
             let peers: &[Tool] = match suite {
-                Suite::Core | Suite::Hostile | Suite::Loops | Suite::Micro | Suite::Node => &[],
+                Suite::Hostile | Suite::Micro => &[],
                 Suite::Peers => &[Tool::Redis, Tool::Etcd, Tool::ZooKeeper],
             };
             peers.iter().try_for_each(|tool| tool.ensure())?;

@@ -6,7 +6,6 @@
 //! virtual and moves at a fixed pace per answer, so that timers, releases remembered and sweeps are
 //! there at the load the goal asks for; where only time can help, it moves to the next alarm.
 
-use std::ops::Sub;
 use std::time::Duration;
 
 use paxoslease_core::{
@@ -45,29 +44,6 @@ struct Node {
     outgoing: [FrameWriter; NODES],
 }
 
-/// What went between nodes.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Traffic {
-    /// Messages, one for each node that gets it.
-    pub messages: u64,
-    /// Frames of messages.
-    pub frames: u64,
-    /// Bytes of frames.
-    pub bytes: u64,
-}
-
-impl Sub for Traffic {
-    type Output = Self;
-
-    fn sub(self, earlier: Self) -> Self {
-        Self {
-            messages: self.messages - earlier.messages,
-            frames: self.frames - earlier.frames,
-            bytes: self.bytes - earlier.bytes,
-        }
-    }
-}
-
 /// A cell and its clients.
 #[derive(Debug)]
 pub struct Rig {
@@ -79,7 +55,8 @@ pub struct Rig {
     now: Instant,
     load: Load,
     answered: u64,
-    traffic: Traffic,
+    /// Sent between nodes so far.
+    frames: u64,
 }
 
 impl Rig {
@@ -122,7 +99,7 @@ impl Rig {
             now,
             load,
             answered: 0,
-            traffic: Traffic::default(),
+            frames: 0,
         }
     }
 
@@ -141,12 +118,6 @@ impl Rig {
         for client in 0..in_flight as usize {
             self.renew(client % NODES);
         }
-    }
-
-    /// What went between nodes so far.
-    #[must_use]
-    pub const fn traffic(&self) -> Traffic {
-        self.traffic
     }
 
     fn next_name(&mut self) -> usize {
@@ -193,13 +164,13 @@ impl Rig {
     pub fn run(&mut self, answers: u64) {
         let until = self.answered + answers;
         while self.answered < until {
-            let (answered, frames) = (self.answered, self.traffic.frames);
+            let (answered, frames) = (self.answered, self.frames);
             (0..NODES).for_each(|at| self.serve_clients(at));
             (0..NODES).for_each(|at| self.send(at));
             (0..NODES).for_each(|at| self.receive(at));
             let passed = PACE * u32::try_from(self.answered - answered).expect("few at a time");
             self.now = self.now.after(passed);
-            if (answered, frames) == (self.answered, self.traffic.frames) {
+            if (answered, frames) == (self.answered, self.frames) {
                 self.pass_to_next_alarm();
             }
         }
@@ -242,7 +213,6 @@ impl Rig {
         while let Some(transmit) = shard.poll_transmit() {
             let message = transmit.message();
             let mut push = |to: NodeId| {
-                self.traffic.messages += 1;
                 assert!(outgoing[place(to)].push(&message), "a frame has room for all in flight");
             };
             match transmit.to {
@@ -251,8 +221,8 @@ impl Rig {
             }
         }
         for writer in outgoing.iter_mut().filter(|writer| writer.is_open()) {
-            self.traffic.frames += 1;
-            self.traffic.bytes += writer.finish(shard.counter()).len() as u64;
+            self.frames += 1;
+            writer.finish(shard.counter());
         }
     }
 

@@ -44,7 +44,7 @@ the same network, clocks and clients, watched by the same checkers:
   [protocol.md](protocol.md).
 
 Time is simulated and every figure is drawn from fixed seeds, so this page is the same wherever it
-is made. Nothing here says how fast the code is; `cargo xtask bench core` does.
+is made. Nothing here says how fast the code is; `cargo xtask bench micro` does.
 ";
 
 fn main() -> anyhow::Result<()> {

@@ -35,8 +35,8 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
     page.say(&format!(
         "\"A node acting as proposer and acceptor requires no more than ~100 bytes of memory per \
          PaxosLease instance.\" An acceptor with as many live leases, names and holders of {} bytes \
-         each, reports this much heap (capacity, not use; `cargo xtask bench core` checks it against \
-         the allocator, with ten million leases):",
+         each, reports this much heap (capacity, not use; `cargo xtask bench micro insert` counts it \
+         in the allocator):",
         HOLDER.len(),
     ));
     let rows = LEASES.map(|leases| {
