@@ -1,14 +1,9 @@
-//! What the benchmarks share: clocks, processes, services to compare, and figures for people and
-//! for machines.
+//! What the benchmarks share: services to compare, and figures for people and for machines.
 
-pub mod certificates;
-pub mod clock;
 pub mod cores;
-pub mod interrupt;
 pub mod page;
 pub mod peers;
 pub mod plot;
-pub mod process;
 pub mod report;
 pub mod rigs;
 

@@ -26,7 +26,7 @@ pub use self::ours::{Ours, OursSettings};
 pub use self::redis::{Persistence, Redis};
 pub use self::redlock::Redlock;
 pub use self::zookeeper::{ZooKeeper, ZooKeeperSettings};
-use crate::process::{Folder, Process};
+use paxoslease_rig::{Folder, Process};
 
 /// A service whose processes run, and whom loads can be put on: several at once too, from threads
 /// of their own, and while a member dies.

@@ -13,9 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use paxoslease_bench::certificates::Certificates;
-use paxoslease_bench::clock;
-use paxoslease_bench::process::Process;
+use paxoslease_rig::{Certificates, Process, clock};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 
 pub use disk::{Disk, remove_leftovers, unmount_all};

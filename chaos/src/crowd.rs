@@ -6,8 +6,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use paxoslease_bench::clock;
-use paxoslease_bench::process::Process;
+use paxoslease_rig::{Process, clock};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::cell::LOOK_EVERY;

@@ -412,7 +412,8 @@ fn line(event: &Event) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
+
+    use paxoslease_rig::Folder;
 
     use super::*;
 
@@ -430,43 +431,25 @@ mod tests {
         }
     }
 
-    /// A folder that is gone afterwards.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path =
-                std::env::temp_dir().join(format!("chaos-log-{name}-{}", std::process::id()));
-            fs::create_dir(&path).expect("a folder of our own");
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _gone = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn what_is_written_is_read_in_the_order_of_time_across_files() {
-        let folder = Folder::new("merge");
-        let mut one = Log::create(&folder.0.join("one.jsonl")).expect("a log");
-        let mut two = Log::create(&folder.0.join("two.jsonl")).expect("a log");
+        let folder = Folder::new("merge").expect("a folder");
+        let mut one = Log::create(&folder.join("one.jsonl")).expect("a log");
+        let mut two = Log::create(&folder.join("two.jsonl")).expect("a log");
         one.write_at(3, What::Healed { bound: 7 }).expect("written");
         two.write_at(2, What::Held(belief(9))).expect("written");
         two.write_at(4, What::Node { id: 1, state: NodeState::Killed }).expect("written");
-        let records = read(&folder.0).expect("read");
+        let records = read(folder.path()).expect("read");
         let times: Vec<Nanos> = records.events.iter().map(|event| event.at).collect();
         assert_eq!((times, records.cut), (vec![2, 3, 4], 0));
         assert_eq!(records.events[0].what, What::Held(belief(9)));
-        assert!(Log::create(&folder.0.join("one.jsonl")).is_err(), "a log is never overwritten");
+        assert!(Log::create(&folder.join("one.jsonl")).is_err(), "a log is never overwritten");
     }
 
     #[test]
     fn a_belief_seen_again_takes_no_space_until_something_else_happened() {
-        let folder = Folder::new("extend");
-        let path = folder.0.join("c.jsonl");
+        let folder = Folder::new("extend").expect("a folder");
+        let path = folder.join("c.jsonl");
         let mut log = Log::create(&path).expect("a log");
         let lines = || fs::read_to_string(&path).expect("text").lines().count();
         for until in [1_000, 1_001, 999] {
@@ -477,7 +460,7 @@ mod tests {
         log.extend(1_003, belief(1_003)).expect("written");
         log.extend(1_004, belief(10_000)).expect("longer than before, so a line of its own");
         assert_eq!(lines(), 4);
-        let events = read(&folder.0).expect("read").events;
+        let events = read(folder.path()).expect("read").events;
         let until: Vec<Nanos> = events
             .iter()
             .filter_map(|event| match &event.what {

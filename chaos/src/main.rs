@@ -8,7 +8,6 @@ use std::{fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use paxoslease_bench::process::{self, paxoslease_beside_this};
 use paxoslease_chaos::check::{self, Bounds, Judged, Rule, Verdict};
 use paxoslease_chaos::directed;
 use paxoslease_chaos::network::spaces;
@@ -16,6 +15,7 @@ use paxoslease_chaos::report::{self, Facts};
 use paxoslease_chaos::run::{self, Order, Played};
 use paxoslease_chaos::schedule::Plan;
 use paxoslease_chaos::{cell, log, traces};
+use paxoslease_rig::{end_all, paxoslease_beside_this};
 use paxoslease_trace::Clocks;
 use sha2::{Digest as _, Sha256};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -440,7 +440,7 @@ fn end_with_signals() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
-            process::end_all();
+            end_all();
             spaces::remove(true);
             cell::unmount_all();
             exit(128 + signal);

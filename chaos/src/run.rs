@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use paxoslease_bench::certificates::Certificates;
-use paxoslease_bench::clock;
+use paxoslease_rig::{Certificates, clock};
 
 use crate::cell::{self, CELL, Cell, Setup};
 use crate::crowd::{Crowd, Manner};

@@ -145,7 +145,7 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
-    use paxoslease_bench::process::Folder;
+    use paxoslease_rig::Folder;
 
     use super::*;
     use crate::log;

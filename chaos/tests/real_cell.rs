@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use paxoslease_bench::clock;
-use paxoslease_bench::process::{Folder, Process, free_ports};
 use paxoslease_chaos::check::{Bounds, Rule, Verdict, judge};
 use paxoslease_chaos::log::{Ask, Event, Kind, Log, NodeState, Phase, Records, What, now, read};
 use paxoslease_chaos::store::Store;
+use paxoslease_rig::{Folder, Process, clock, free_ports};
 
 const TTL_MAX_MS: u64 = 1000;
 /// How often every kind of client must have been granted a lease before the test goes on.

@@ -18,7 +18,7 @@ use self::client::CLIENT_TTL;
 use self::messages::{StatusRequest, StatusResponse};
 use super::resp::await_until;
 use super::{Load, Loaded, Service, Storage, Target};
-use crate::process::{Folder, Process, free_ports};
+use paxoslease_rig::{Folder, Process, free_ports};
 
 const MEMBERS: usize = 3;
 const STATUS: &str = "/etcdserverpb.Maintenance/Status";

@@ -8,8 +8,8 @@ use paxoslease_load::Dialect;
 
 use super::resp::{await_service, printed, run};
 use super::{Load, Loaded, Service, Target};
-use crate::certificates::Certificates;
-use crate::process::{Folder, Process, free_ports, paxoslease_beside_this};
+use paxoslease_rig::Certificates;
+use paxoslease_rig::{Folder, Process, free_ports, paxoslease_beside_this};
 
 const NODES: usize = 3;
 

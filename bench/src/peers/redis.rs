@@ -9,7 +9,7 @@ use paxoslease_load::Dialect;
 
 use super::resp::{await_service, printed, run};
 use super::{Load, Loaded, Service};
-use crate::process::{Folder, Process, free_ports};
+use paxoslease_rig::{Folder, Process, free_ports};
 
 /// What a Redis server writes to its disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -20,7 +20,7 @@ use super::names::Spelling;
 use super::redis::{Persistence, RedisServer, version};
 use super::wire::converse;
 use super::{Load, Loaded, Service};
-use crate::process::{Folder, Process, free_ports};
+use paxoslease_rig::{Folder, Process, free_ports};
 
 const RELEASE_SCRIPT: &[u8] =
     b"if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) \

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use paxoslease_load::{Dialect, Extent, Plan, Workload};
 
 use super::{Load, Loaded};
-use crate::clock::{now, sleep};
+use paxoslease_rig::clock::{now, sleep};
 
 /// How long anything may take to come up; a JVM beside two others on a busy machine takes some.
 pub(super) const READY_MAX: Duration = Duration::from_secs(60);

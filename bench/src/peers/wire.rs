@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Registry, Token};
 
-use crate::clock;
+use paxoslease_rig::clock;
 
 const BUFFER_LEN: usize = 64 * 1024;
 /// Between two tries to connect, so that servers that are busy with an election can have one.

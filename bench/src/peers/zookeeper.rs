@@ -22,7 +22,7 @@ use super::engine::Engine;
 use super::resp::await_until;
 use super::wire::converse;
 use super::{Load, Loaded, Service, Storage, Target};
-use crate::process::{Folder, Process, free_ports};
+use paxoslease_rig::{Folder, Process, free_ports};
 
 const SERVERS: usize = 3;
 /// Where Debian puts it.

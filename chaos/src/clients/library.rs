@@ -9,9 +9,9 @@ use std::task::{Context as Task, Waker};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use paxoslease_bench::clock;
 use paxoslease_client::{AcquireError, Client, LeaseGuard, ReleaseError};
 use paxoslease_clock::machine_span;
+use paxoslease_rig::clock;
 
 use super::scene::{Ending, Held, Scene, Wish};
 use crate::check::nanos;

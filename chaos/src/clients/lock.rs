@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use paxoslease_bench::clock;
+use paxoslease_rig::clock;
 use paxoslease_sim::Rng;
 use signal_hook::consts::SIGTERM;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use paxoslease_bench::clock;
+use paxoslease_rig::clock;
 use redis::{Cmd, Connection, FromRedisValue, RedisError, Value, cmd};
 
 use super::Options;

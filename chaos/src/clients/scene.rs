@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use paxoslease_bench::clock;
+use paxoslease_rig::clock;
 use paxoslease_sim::Rng;
 use rustix::process::{Signal, getpid, kill_process};
 

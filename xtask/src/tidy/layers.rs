@@ -28,10 +28,11 @@ const LAYERS: &[Layer] = &[
     Layer { name: "paxoslease-server", below: BELOW_THE_SERVER, pure: false },
     Layer { name: "paxoslease-cli", below: EVERY_LIBRARY, pure: false },
     Layer { name: "paxoslease-bench", below: EVERY_LIBRARY, pure: false },
-    // Processes are started and ended the way the benchmarks do it.
     Layer { name: "paxoslease-chaos", below: BELOW_CHAOS, pure: false },
     Layer { name: "paxoslease-fuzz", below: EVERY_LIBRARY, pure: false },
     Layer { name: "paxoslease-fuzz-targets", below: &["paxoslease-fuzz"], pure: false },
+    // Any crate may use it in its tests: it knows none of ours.
+    Layer { name: "paxoslease-rig", below: &[], pure: false },
     Layer { name: "xtask", below: &[], pure: false },
 ];
 
@@ -56,7 +57,7 @@ const BELOW_CHAOS: &[&str] = &[
     "paxoslease-sim",
     "paxoslease",
     "paxoslease-client",
-    "paxoslease-bench",
+    "paxoslease-rig",
     TRACE,
 ];
 
@@ -69,6 +70,7 @@ const EVERY_LIBRARY: &[&str] = &[
     "paxoslease",
     "paxoslease-client",
     "paxoslease-load",
+    "paxoslease-rig",
     "paxoslease-server",
 ];
 

@@ -11,10 +11,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use paxoslease_bench::certificates::Certificates;
-use paxoslease_bench::clock::sleep;
 use paxoslease_bench::peers::Ours;
 use paxoslease_core::{Ballot, Cell, Drift, Holder, Message, Name, NodeId, Request, Ttl};
+use paxoslease_rig::clock::sleep;
 use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
@@ -199,7 +198,7 @@ impl Attack {
             clients: first(cell.endpoints()),
             http: first(cell.http_endpoints()),
             peers: first(cell.peer_endpoints()),
-            trust: cell.certificates().map(Certificates::trust).transpose()?,
+            trust: cell.certificates().map(crate::trust).transpose()?,
             stop: Arc::clone(&stop),
             done: Arc::clone(&done),
             place,

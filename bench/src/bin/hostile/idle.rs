@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use paxoslease_bench::certificates::Certificates;
-use paxoslease_bench::clock::{now, sleep};
-use paxoslease_bench::process::{Folder, Process, free_ports, paxoslease_beside_this};
 use paxoslease_bench::report::{Goal, Section};
+use paxoslease_rig::Certificates;
+use paxoslease_rig::clock::{now, sleep};
+use paxoslease_rig::{Folder, Process, free_ports, paxoslease_beside_this};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
@@ -85,7 +85,7 @@ impl Node {
             let folder = folder.join("certs");
             let certificates = Certificates::make(&binary, "default", 1, folder)?;
             certificates.show(&mut command, 1, "server");
-            trust = Some(certificates.trust()?);
+            trust = Some(crate::trust(&certificates)?);
         }
         let process = Process::spawn(command, &folder.join("log"))?;
         let node = Self { process, address, trust, _folder: folder };

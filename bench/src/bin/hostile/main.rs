@@ -8,14 +8,19 @@
 mod attack;
 mod idle;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use hdrhistogram::Histogram;
 use paxoslease_bench::peers::{Load, Ours, OursSettings, Service as _, Target};
 use paxoslease_bench::report::Section;
 use paxoslease_load::{Extent, Workload};
+use paxoslease_rig::Certificates;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
 
 use attack::Attack;
 
@@ -138,4 +143,17 @@ fn load(turn: Duration) -> Load {
         names: "behaves/".to_owned(),
         warmup: Duration::from_millis(50),
     }
+}
+
+/// A client that trusts these nodes and has no certificate of its own.
+fn trust(certificates: &Certificates) -> Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_file(certificates.authority());
+    roots.add(authority.context("no authority was made")?)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
 }

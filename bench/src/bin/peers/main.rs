@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
-use paxoslease_bench::{cores, interrupt, process};
+use paxoslease_bench::cores;
+use paxoslease_rig::{interrupt, paxoslease_beside_this};
 
 use crate::case::Case;
 use crate::figures::Figures;
@@ -144,7 +145,7 @@ impl Cli {
 
     fn scale(&self) -> Result<scale::Plan> {
         Ok(scale::Plan {
-            paxoslease: self.paxoslease.clone().map_or_else(process::paxoslease_beside_this, Ok)?,
+            paxoslease: self.paxoslease.clone().map_or_else(paxoslease_beside_this, Ok)?,
             sides: Side::ALL.into_iter().filter(|side| self.wants(*side)).collect(),
             parts: Part::ALL.into_iter().filter(|part| self.means(&part.to_string())).collect(),
             quick: self.quick,

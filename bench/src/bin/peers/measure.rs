@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use paxoslease_bench::clock::{now, process_time, sleep};
 use paxoslease_bench::cores::Busy;
 use paxoslease_bench::peers::{Service, check};
-use paxoslease_bench::process::Process;
+use paxoslease_rig::Process;
+use paxoslease_rig::clock::{now, process_time, sleep};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::case::{Case, What};

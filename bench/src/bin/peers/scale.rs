@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use paxoslease_bench::peers::{Load, Ours, OursSettings, Service, Target};
-use paxoslease_bench::process::Process;
 use paxoslease_load::{Extent, Workload};
+use paxoslease_rig::Process;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::failover::{Clients, MAX_LEASE as FAILOVER_MAX_LEASE, TTL as FAILOVER_TTL};

@@ -16,8 +16,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use paxoslease_bench::interrupt;
 use paxoslease_bench::peers::{Ours, OursSettings, Service as _};
+use paxoslease_rig::interrupt;
 
 use crate::minute::{Minute, Steady};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use paxoslease_bench::peers::{Ours, Service as _};
-use paxoslease_bench::process::Process;
 use paxoslease_load::{Extent, Plan, Report, Workload, run};
+use paxoslease_rig::Process;
 
 use crate::visitors::{self, Visits};
 

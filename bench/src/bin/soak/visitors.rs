@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use paxoslease_bench::clock::{now, sleep};
+use paxoslease_rig::clock::{now, sleep};
 
 const PACE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -22,7 +22,7 @@ use super::super::names::{Names, Spelling};
 use super::super::{Load, Loaded};
 use super::call::{Questions, answers, call, channel, questions};
 use super::messages::*;
-use crate::clock;
+use paxoslease_rig::clock;
 
 const TXN: &str = "/etcdserverpb.KV/Txn";
 const RANGE: &str = "/etcdserverpb.KV/Range";

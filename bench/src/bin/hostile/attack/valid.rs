@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::Result;
-use paxoslease_bench::clock::sleep;
 use paxoslease_core::{Holder, Name};
+use paxoslease_rig::clock::sleep;
 
 use super::{Means, PACE, boot, crowd, stay};
 

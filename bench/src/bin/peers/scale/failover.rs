@@ -9,9 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use paxoslease_bench::clock::{now, sleep};
 use paxoslease_bench::peers::{Load, Loaded, Ours, Service, Target};
 use paxoslease_load::{Extent, Workload};
+use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
 
 use super::{Plan, Told, metrics, pairs};

@@ -5,8 +5,8 @@
 
 use anyhow::Result;
 use paxoslease_bench::peers::{Load, Service};
-use paxoslease_bench::process::Process;
 use paxoslease_load::{Extent, Workload};
+use paxoslease_rig::Process;
 use serde::{Deserialize, Serialize};
 
 use super::{HELD_FOR, Plan, Told, fill, pairs};

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
-use paxoslease_bench::clock::sleep;
 use paxoslease_bench::peers::{Persistence, Redis};
 use paxoslease_load::{Dialect, Extent, Report, Workload};
+use paxoslease_rig::clock::sleep;
 use serde::{Deserialize, Serialize};
 
 use super::{HELD_FOR, Plan, Told};

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
-use paxoslease_bench::clock::{now, sleep};
 use paxoslease_bench::peers::Ours;
 use paxoslease_load::{Extent, LoadError, Progress, Report, Workload};
+use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
 
 use super::renewed::Latency;

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use paxoslease_bench::clock::{now, sleep};
 use paxoslease_bench::peers::{Load, Ours, Service, Target};
 use paxoslease_load::Extent;
+use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
 
 use super::{HELD_FOR, Plan, Told, fill, metrics, millis, pairs};

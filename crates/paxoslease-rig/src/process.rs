@@ -1,20 +1,18 @@
-//! Processes that a benchmark starts, their folders and their ports. A process is killed by its
-//! id when dropped, also after a failure, and a folder goes with whoever owns it. All that run are
-//! known by their ids, so that an interrupt can end them, too.
+//! Processes that are killed by their id when dropped, also after a failure. The ids of all running
+//! processes are known here, so that an interrupt can end them as well.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Those that run, or are dead and not yet waited for: nobody else can have such an id.
+/// Processes that run, or are dead and not yet waited for: the system gives no other process such
+/// an id.
 static IDS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 fn ids() -> MutexGuard<'static, BTreeSet<u32>> {
@@ -29,7 +27,7 @@ pub fn end_all() {
         // It may be dead already.
         let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
     }
-    // Whoever starts or ends one waits for this, and then for nothing any more.
+    // A thread that starts or ends a process now waits here until this process exits.
     std::mem::forget(ids);
 }
 
@@ -44,9 +42,6 @@ pub struct Process {
 impl Process {
     /// Starts it. What it says goes to the file `log`, and its standard input stays open as long
     /// as we live: a program that ends with it never outlives us.
-    ///
-    /// # Errors
-    /// When there is no such program or no such folder.
     pub fn spawn(mut command: Command, log: &Path) -> Result<Self> {
         let file = File::options().create(true).append(true).open(log)?;
         command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
@@ -59,7 +54,6 @@ impl Process {
     }
 
     /// What the system calls it.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -69,9 +63,6 @@ impl Process {
     }
 
     /// How long it ran so far, in user and kernel mode.
-    ///
-    /// # Errors
-    /// When it is gone.
     pub fn cpu(&self) -> Result<Duration> {
         let stat = self.proc("stat")?;
         // What follows the name, which may itself hold anything.
@@ -82,25 +73,16 @@ impl Process {
     }
 
     /// The bytes of memory that it occupies now.
-    ///
-    /// # Errors
-    /// When it is gone.
     pub fn rss(&self) -> Result<u64> {
         self.memory("VmRSS:")
     }
 
     /// The most that it ever occupied.
-    ///
-    /// # Errors
-    /// When it is gone.
     pub fn peak(&self) -> Result<u64> {
         self.memory("VmHWM:")
     }
 
     /// What of that it allocated: not the parts of the program that it came to run so far.
-    ///
-    /// # Errors
-    /// When it is gone.
     pub fn allocated(&self) -> Result<u64> {
         self.memory("RssAnon:")
     }
@@ -115,9 +97,6 @@ impl Process {
     }
 
     /// How many files and sockets it has open now.
-    ///
-    /// # Errors
-    /// When it is gone.
     pub fn open_files(&self) -> Result<usize> {
         let files = fs::read_dir(format!("/proc/{}/fd", self.id()))
             .with_context(|| format!("a process is gone: {}", self.said()))?;
@@ -130,9 +109,6 @@ impl Process {
     }
 
     /// Sends it a signal; one that has ended gets none.
-    ///
-    /// # Errors
-    /// When the system does not let us.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let mut ids = ids();
         let mut child = self.child();
@@ -146,9 +122,6 @@ impl Process {
     }
 
     /// How it ended, if it has.
-    ///
-    /// # Errors
-    /// When the system does not know.
     pub fn ended(&self) -> Result<Option<ExitStatus>> {
         let mut ids = ids();
         let status = self.child().try_wait()?;
@@ -160,9 +133,6 @@ impl Process {
 
     /// Kills it as `kill -9` does, and waits until it is gone. One that is gone already is no
     /// matter.
-    ///
-    /// # Errors
-    /// When the system does not let us.
     pub fn kill(&self) -> Result<()> {
         let mut ids = ids();
         let mut child = self.child();
@@ -173,9 +143,6 @@ impl Process {
     }
 
     /// Ends the input of a program that stops cleanly with it, and waits until it has.
-    ///
-    /// # Errors
-    /// When it ends otherwise than well.
     pub fn stop(&self) -> Result<()> {
         // It ends with its input, also when ours is the end.
         ids().remove(&self.id);
@@ -187,7 +154,6 @@ impl Process {
     }
 
     /// The end of what it wrote.
-    #[must_use]
     pub fn said(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -202,101 +168,9 @@ impl Drop for Process {
     }
 }
 
-/// A new folder, removed in the end.
-#[derive(Debug)]
-pub struct Folder(PathBuf);
-
-impl Folder {
-    /// One where temporary files go, with `what` in its name.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    pub fn new(what: &str) -> Result<Self> {
-        Self::within(&std::env::temp_dir(), what)
-    }
-
-    /// One in memory: a disk that forgets, for peers that otherwise wait for theirs.
-    ///
-    /// # Errors
-    /// When the system has no such place.
-    pub fn in_memory(what: &str) -> Result<Self> {
-        Self::within(Path::new("/dev/shm"), what)
-    }
-
-    fn within(parent: &Path, what: &str) -> Result<Self> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("paxoslease-bench-{}-{number}-{what}", std::process::id()));
-        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// A file or folder within.
-    #[must_use]
-    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("cannot remove {}: {error}", self.0.display());
-        }
-    }
-}
-
-/// Ports where nobody listens, and which for a minute the system gives to nobody but who asks for
-/// them by number.
-///
-/// # Errors
-/// When there are not so many.
-pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let mut ports = [0; N];
-    for port in &mut ports {
-        *port = reserved_port()?;
-    }
-    Ok(ports)
-}
-
-/// Whoever ends a connection has to remember it for a while, and that keeps its port.
-fn reserved_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let address = listener.local_addr()?;
-    let client = TcpStream::connect(address)?;
-    let (server, _) = listener.accept()?;
-    drop(server);
-    drop(client);
-    Ok(address.port())
-}
-
 /// The binary `paxoslease` that was built with the program that runs.
-///
-/// # Errors
-/// When it was not.
 pub fn paxoslease_beside_this() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("paxoslease");
     ensure!(path.is_file(), "no {}; build it: cargo build --release", path.display());
     Ok(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn free_ports_are_free_and_all_different_however_many_are_asked_for() {
-        let ports: BTreeSet<u16> =
-            (0..100).flat_map(|_| free_ports::<9>().expect("there are enough")).collect();
-        assert_eq!(ports.len(), 900);
-        for port in ports {
-            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("nobody listens there");
-        }
-    }
 }
