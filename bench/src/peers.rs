@@ -1,24 +1,26 @@
 //! Lease services that people use, as real cells of processes on loopback, put under the same
-//! load. Whatever is compared is asked through [`Service`]; how it is spoken to is nobody else's
-//! business.
+//! load by the same engine, `paxoslease-load`. Here is what only benchmarks need: how services are
+//! started, and the protocols of those that do not speak RESP.
 
 mod check;
-mod engine;
 mod etcd;
-mod measure;
-mod names;
 mod ours;
+#[cfg(test)]
+mod play;
 mod redis;
 mod redlock;
-mod resp;
-mod wire;
 mod zookeeper;
 
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
-use hdrhistogram::Histogram;
-use paxoslease_load::{Extent, Shares, Workload};
+use anyhow::{Context, Result, bail, ensure};
+use paxoslease_load::{Dialect, Extent, Plan, Report, Workload};
+use paxoslease_rig::clock::{now, sleep};
+use paxoslease_rig::{Folder, Process};
+
+/// What is asked of a service; its endpoints are not looked at.
+pub use paxoslease_load::Plan as Load;
 
 pub use self::check::check;
 pub use self::etcd::Etcd;
@@ -26,18 +28,20 @@ pub use self::ours::{Ours, OursSettings};
 pub use self::redis::{Persistence, Redis};
 pub use self::redlock::Redlock;
 pub use self::zookeeper::{ZooKeeper, ZooKeeperSettings};
-use paxoslease_rig::{Folder, Process};
 
-/// A service whose processes run, and whom loads can be put on: several at once too, from threads
-/// of their own, and while a member dies.
+/// How long anything may take to come up; a JVM beside two others on a busy machine takes some.
+const READY_MAX: Duration = Duration::from_secs(60);
+
+/// How long the servers of others may be silent: longer than an election takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A service whose processes run. Loads can be put on it, also several at once from threads of
+/// their own, and while a member dies.
 pub trait Service: Sync {
     /// What errors call it, such as `Redlock`.
     fn name(&self) -> &'static str;
 
     /// What its program calls its version.
-    ///
-    /// # Errors
-    /// When the program does not say.
     fn version(&self) -> Result<String>;
 
     /// In what its settings differ from the defaults, for the page.
@@ -46,46 +50,16 @@ pub trait Service: Sync {
     /// Its members, in order. One that was killed stays in its place.
     fn members(&self) -> &[Process];
 
-    /// Puts a load on it and waits for the end.
-    ///
-    /// # Errors
-    /// When nobody answers or something is answered that is no answer. Operations that fail are
-    /// counted instead.
-    fn run(&self, load: &Load) -> Result<Loaded>;
+    /// Puts a load on it and waits for the end. The plan's endpoints are replaced by its own, and
+    /// the connections are those to each server that a client would speak to.
+    fn run(&self, plan: &Plan, target: Target) -> Result<Report>;
 
     /// The member whose death hurts most: the leader where there is one. `None` where the death
     /// of one is the death of all.
-    ///
-    /// # Errors
-    /// When the service does not say who leads.
     fn first_to_kill(&self) -> Result<Option<usize>>;
 
     /// Starts a member that was killed and waits until it serves.
-    ///
-    /// # Errors
-    /// When it does not come up.
     fn restart(&mut self, member: usize) -> Result<()>;
-}
-
-/// What is asked of a service.
-#[derive(Clone, Debug)]
-pub struct Load {
-    /// What is asked.
-    pub workload: Workload,
-    /// Which members are spoken to.
-    pub target: Target,
-    /// To each server that a client of this service would speak to, never more than in flight.
-    pub connections: u32,
-    /// Operations under way; in a hand-over, clients.
-    pub in_flight: u32,
-    /// When it ends.
-    pub extent: Extent,
-    /// How long leases are to last.
-    pub ttl: Duration,
-    /// What every name begins with.
-    pub names: String,
-    /// Runs before anything counts.
-    pub warmup: Duration,
 }
 
 /// Which members a load goes to, where that is the client's choice.
@@ -123,40 +97,54 @@ impl Storage {
     }
 }
 
-/// What came of a load.
-#[derive(Clone, Debug)]
-pub struct Loaded {
-    /// Pairs, renewals or holdings that succeeded.
-    pub operations: u64,
-    /// The same per second; in a hand-over, those that changed the client.
-    pub per_second: f64,
-    /// Operations that failed, and why the last one did.
-    pub failures: u64,
-    /// In the service's words.
-    pub last_error: Option<String>,
-    /// From asking for a lease to having given it back (or of a renewal), in nanoseconds.
-    pub latency: Histogram<u64>,
-    /// How evenly a name went around.
-    pub shares: Option<Shares>,
-    /// The longest time in which nothing succeeded.
-    pub longest_gap: Duration,
+/// A load of pairs in a closed loop, for a service to put its endpoints in.
+pub fn pairs(in_flight: u32, connections: u32, extent: Extent) -> Plan {
+    Plan {
+        in_flight,
+        connections: connections.min(in_flight),
+        extent,
+        warmup: Duration::ZERO,
+        ..Plan::new([""; 0], Workload::Pairs)
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The plan with these endpoints.
+fn connected(plan: &Plan, endpoints: impl Into<Vec<String>>) -> Plan {
+    Plan { endpoints: endpoints.into(), ..plan.clone() }
+}
 
-    /// Four in flight on two connections, after ten milliseconds that do not count.
-    pub(super) fn load(workload: Workload, extent: Extent) -> Load {
-        Load {
-            workload,
-            target: Target::One,
-            connections: 2,
-            in_flight: 4,
-            extent,
-            ttl: Duration::from_secs(15),
-            names: "load/".to_owned(),
-            warmup: Duration::from_millis(10),
+/// Waits until a lease can be taken and released there.
+fn await_service(endpoint: &str, dialect: Dialect) -> Result<()> {
+    let mut plan = connected(&pairs(1, 1, Extent::Count(1)), [endpoint.to_owned()]);
+    // A cell may be told to grant nothing longer.
+    (plan.dialect, plan.ttl) = (dialect, Duration::from_millis(500));
+    plan.names = "ready/".to_owned();
+    await_until(endpoint, || match paxoslease_load::run(&plan, &mut |_| {}) {
+        Ok(report) if report.operations == 1 => Ok(()),
+        Ok(report) => bail!(report.last_error.unwrap_or_default()),
+        Err(error) => Err(error.into()),
+    })
+}
+
+/// Asks again and again until there is no error.
+fn await_until<T>(what: &str, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
+    let began_at = now();
+    loop {
+        match ask() {
+            Ok(answer) => return Ok(answer),
+            Err(error) if began_at.elapsed() >= READY_MAX => {
+                return Err(error.context(format!("{what} did not come up")));
+            }
+            Err(_) => sleep(Duration::from_millis(1)),
         }
     }
+}
+
+/// What a program prints when it is asked for its version.
+fn version_of(program: impl AsRef<std::ffi::OsStr>) -> Result<String> {
+    let name = program.as_ref().to_string_lossy().into_owned();
+    let output = Command::new(program).arg("--version").output();
+    let output = output.with_context(|| format!("cannot start {name}"))?;
+    ensure!(output.status.success(), "{name} does not say its version");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use paxoslease_load::{Extent, Workload};
+use paxoslease_load::{Extent, Plan, Report, Workload};
 
-use super::{Load, Loaded, Service, Target};
+use super::{Service, Target, pairs};
 
 const OPERATIONS: u64 = 40;
 const NAMES: u32 = 8;
@@ -15,9 +15,6 @@ const TTL: Duration = Duration::from_secs(4);
 
 /// Takes, renews, hands over and gives back a few leases, and makes sure that what is held by one
 /// load is held against another.
-///
-/// # Errors
-/// When anything else happens than should.
 pub fn check(service: &dyn Service) -> Result<()> {
     checked(service).with_context(|| format!("{} does not do what it should", service.name()))
 }
@@ -28,10 +25,10 @@ fn checked(service: &dyn Service) -> Result<()> {
         for workload in workloads {
             let loaded = run(service, workload, target, "check/", OPERATIONS)?;
             ensure!(
-                loaded.operations == OPERATIONS && loaded.failures == 0,
+                loaded.operations == OPERATIONS && loaded.failures() == 0,
                 "{workload:?} came to {} of {OPERATIONS}, {} failures: {:?}",
                 loaded.operations,
-                loaded.failures,
+                loaded.failures(),
                 loaded.last_error
             );
         }
@@ -40,7 +37,7 @@ fn checked(service: &dyn Service) -> Result<()> {
     ensure!(held.operations == u64::from(NAMES), "only {} leases were taken", held.operations);
     let mixed = Workload::Mixed { hot_names: NAMES, hot_share: 1.0 };
     let others = run(service, mixed, Target::Spread, "held/", OPERATIONS)?;
-    let (taken, failures) = (others.operations, others.failures);
+    let (taken, failures) = (others.operations, others.failures());
     ensure!(taken == 0, "{taken} leases were granted although another holds them");
     ensure!(failures == 0, "{failures} failures: {:?}", others.last_error);
     Ok(())
@@ -52,15 +49,7 @@ fn run(
     target: Target,
     names: &str,
     count: u64,
-) -> Result<Loaded> {
-    service.run(&Load {
-        workload,
-        target,
-        connections: 3,
-        in_flight: 6,
-        extent: Extent::Count(count),
-        ttl: TTL,
-        names: names.to_owned(),
-        warmup: Duration::ZERO,
-    })
+) -> Result<Report> {
+    let plan = pairs(6, 3, Extent::Count(count));
+    service.run(&Plan { workload, ttl: TTL, names: names.to_owned(), ..plan }, target)
 }

@@ -8,20 +8,23 @@ mod client;
 mod messages;
 
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use paxoslease_load::{Plan, Report, Session};
+use paxoslease_rig::clock::now;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 
 use self::call::{call, channel};
-use self::client::CLIENT_TTL;
-use self::messages::{StatusRequest, StatusResponse};
-use super::resp::await_until;
-use super::{Load, Loaded, Service, Storage, Target};
+use self::client::{CLIENT_TTL, Client};
+use self::messages::{STATUS, StatusRequest, StatusResponse};
+use super::{Service, Storage, Target, await_until, connected};
 use paxoslease_rig::{Folder, Process, free_ports};
 
 const MEMBERS: usize = 3;
-const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+/// How long the load waits for an outcome before it looks at the clock again.
+const TURN_MAX: Duration = Duration::from_millis(100);
 
 /// A cluster of three.
 #[derive(Debug)]
@@ -35,9 +38,6 @@ pub struct Etcd {
 
 impl Etcd {
     /// Starts a cluster and waits until every member knows a leader.
-    ///
-    /// # Errors
-    /// When it is not installed or does not come up.
     pub fn start(storage: Storage) -> Result<Self> {
         let folder = storage.folder("etcd")?;
         let ports: [u16; 2 * MEMBERS] = free_ports()?;
@@ -118,18 +118,19 @@ impl Service for Etcd {
     }
 
     /// One is the leader, to whom all others would only pass it on.
-    fn run(&self, load: &Load) -> Result<Loaded> {
+    fn run(&self, plan: &Plan, target: Target) -> Result<Report> {
         let mut ports = self.clients;
-        let used = match load.target {
+        let used = match target {
             Target::One => {
                 ports.swap(0, self.leader()?);
                 1
             }
             Target::Spread => MEMBERS,
         };
+        let plan = connected(plan, ports.map(|port| format!("127.0.0.1:{port}")));
+        plan.check()?;
         let (used, spare) = ports.split_at(used);
-        let tasks = LocalSet::new();
-        tasks.block_on(&runtime()?, client::run(load, used, spare))
+        LocalSet::new().block_on(&runtime()?, converse(&plan, used, spare))
     }
 
     fn first_to_kill(&self) -> Result<Option<usize>> {
@@ -140,6 +141,22 @@ impl Service for Etcd {
         self.members[member].kill()?;
         self.members[member] = self.spawn(member)?;
         self.await_member(member)
+    }
+}
+
+/// gRPC brings its own sockets, so this drives the load instead of the load's event loop.
+async fn converse(plan: &Plan, used: &[u16], spare: &[u16]) -> Result<Report> {
+    let client = Client::new(plan, used, spare)?;
+    let (heard, started_at) = (client.heard(), now());
+    let mut session = Session::new(plan, client);
+    loop {
+        let elapsed = now() - started_at;
+        session.pump(elapsed)?;
+        if session.is_done() {
+            return Ok(session.report(plan));
+        }
+        let wait = session.wake_at().map_or(TURN_MAX, |at| at.saturating_sub(elapsed));
+        let _timeout = tokio::time::timeout(wait.min(TURN_MAX), heard.notified()).await;
     }
 }
 

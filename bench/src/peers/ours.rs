@@ -4,12 +4,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use paxoslease_load::Dialect;
+use paxoslease_load::{Dialect, Plan, Report};
 
-use super::resp::{await_service, printed, run};
-use super::{Load, Loaded, Service, Target};
-use paxoslease_rig::Certificates;
-use paxoslease_rig::{Folder, Process, free_ports, paxoslease_beside_this};
+use super::{Service, Target, await_service, connected, version_of};
+use paxoslease_rig::{Certificates, Folder, Process, free_ports, paxoslease_beside_this};
 
 const NODES: usize = 3;
 
@@ -18,8 +16,10 @@ const NODES: usize = 3;
 pub struct OursSettings {
     /// The binary `paxoslease`; `None` for the one beside the program that runs.
     pub binary: Option<PathBuf>,
-    /// How long threads look for work before they sleep, such as `50us`.
-    pub spin: String,
+    /// How many shards; `None` for one per core, as is the default.
+    pub shards: Option<u16>,
+    /// How long threads look for work before they sleep, such as `50us`; not at all by default.
+    pub spin: Option<String>,
     /// Further options of `paxoslease serve`, such as `--limit` and `leases=10000000`.
     pub options: Vec<String>,
     /// Whether nodes listen for HTTP, where their metrics are.
@@ -28,10 +28,26 @@ pub struct OursSettings {
     pub has_tls: bool,
 }
 
+impl OursSettings {
+    /// The options that differ from the defaults.
+    fn chosen(&self) -> Vec<String> {
+        let shards = self.shards.map(|shards| ["--shards".to_owned(), shards.to_string()]);
+        let spin = self.spin.clone().map(|spin| ["--spin".to_owned(), spin]);
+        let chosen = shards.into_iter().chain(spin).flatten();
+        chosen.chain(self.options.iter().cloned()).collect()
+    }
+
+    /// What a user has who sets nothing. Metrics are on then, and have to have a port.
+    pub fn shipped() -> Self {
+        Self { shards: None, has_http: true, ..Self::default() }
+    }
+}
+
 impl Default for OursSettings {
+    /// One shard, so that a node is one thread.
     fn default() -> Self {
-        let (spin, options) = ("0s".to_owned(), Vec::new());
-        Self { binary: None, spin, options, has_http: false, has_tls: false }
+        let (spin, options) = (None, Vec::new());
+        Self { binary: None, shards: Some(1), spin, options, has_http: false, has_tls: false }
     }
 }
 
@@ -50,9 +66,6 @@ pub struct Ours {
 
 impl Ours {
     /// Starts a cell and waits until every node serves.
-    ///
-    /// # Errors
-    /// When it does not come up.
     pub fn start(settings: OursSettings) -> Result<Self> {
         let binary = settings.binary.clone().map_or_else(paxoslease_beside_this, Ok)?;
         let folder = Folder::new("cell")?;
@@ -74,25 +87,21 @@ impl Ours {
     }
 
     /// Where clients reach each node.
-    #[must_use]
     pub fn endpoints(&self) -> Vec<String> {
         self.clients.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
     /// Where each node answers HTTP, if it does.
-    #[must_use]
     pub fn http_endpoints(&self) -> Vec<String> {
         self.http.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
     /// Where each node listens for its peers.
-    #[must_use]
     pub fn peer_endpoints(&self) -> Vec<String> {
         self.peers.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
     /// What its nodes show each other, if they speak TLS.
-    #[must_use]
     pub fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
     }
@@ -104,7 +113,7 @@ impl Ours {
     fn command(&self, node: usize) -> Command {
         let mut command = Command::new(&self.binary);
         // It stops when its stdin is closed: no node outlives a benchmark that was killed.
-        command.args(["serve", "--with-parent", "--shards", "1", "--spin", &self.settings.spin]);
+        command.args(["serve", "--with-parent"]).args(self.settings.chosen());
         command.args(["--node", &(node + 1).to_string()]);
         command.args(["--listen-clients", &format!("127.0.0.1:{}", self.clients[node])]);
         let http = format!("127.0.0.1:{}", self.http[node]);
@@ -116,7 +125,6 @@ impl Ours {
         if let Some(certificates) = &self.certificates {
             certificates.show(&mut command, node + 1, "off");
         }
-        command.args(&self.settings.options);
         command
     }
 
@@ -132,30 +140,28 @@ impl Service for Ours {
     }
 
     fn version(&self) -> Result<String> {
-        let mut command = Command::new(&self.binary);
-        command.arg("--version");
-        let text = printed(command)?;
+        let text = version_of(&self.binary)?;
         Ok(text.split_whitespace().nth(1).context("no version")?.to_owned())
     }
 
     fn settings(&self) -> String {
-        let http = if self.settings.has_http { "" } else { " --listen-http off" };
-        let options: String =
-            self.settings.options.iter().map(|option| format!(" {option}")).collect();
-        format!("--shards 1 --spin {}{http}{options}", self.settings.spin)
+        let mut chosen = self.settings.chosen();
+        if !self.settings.has_http {
+            chosen.push("--listen-http off".to_owned());
+        }
+        if chosen.is_empty() { "defaults".to_owned() } else { chosen.join(" ") }
     }
 
     fn members(&self) -> &[Process] {
         &self.nodes
     }
 
-    fn run(&self, load: &Load) -> Result<Loaded> {
-        let endpoints = self.endpoints();
-        let endpoints = match load.target {
-            Target::One => &endpoints[..1],
-            Target::Spread => &endpoints[..],
-        };
-        run(load, Dialect::Paxoslease, endpoints)
+    fn run(&self, plan: &Plan, target: Target) -> Result<Report> {
+        let mut endpoints = self.endpoints();
+        if target == Target::One {
+            endpoints.truncate(1);
+        }
+        Ok(paxoslease_load::run(&connected(plan, endpoints), &mut |_| {})?)
     }
 
     /// Nobody leads, so one is as good as another; the first is left alone because it is the one

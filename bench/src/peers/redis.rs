@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use paxoslease_load::Dialect;
+use paxoslease_load::{Dialect, Plan, Report};
 
-use super::resp::{await_service, printed, run};
-use super::{Load, Loaded, Service};
+use super::{Service, Target, await_service, connected, version_of};
 use paxoslease_rig::{Folder, Process, free_ports};
 
 /// What a Redis server writes to its disk.
@@ -31,9 +30,6 @@ pub struct Redis {
 
 impl Redis {
     /// Starts a server and waits until it serves.
-    ///
-    /// # Errors
-    /// When it is not installed or does not come up.
     pub fn start(persistence: Persistence) -> Result<Self> {
         let folder = Folder::new("redis")?;
         let [port] = free_ports()?;
@@ -44,7 +40,6 @@ impl Redis {
     }
 
     /// Where it listens.
-    #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.server[0].endpoint
     }
@@ -73,8 +68,10 @@ impl Service for Redis {
         &self.process
     }
 
-    fn run(&self, load: &Load) -> Result<Loaded> {
-        run(load, Dialect::Redis, &[self.endpoint().to_owned()])
+    fn run(&self, plan: &Plan, _: Target) -> Result<Report> {
+        let plan =
+            Plan { dialect: Dialect::Redis, ..connected(plan, [self.endpoint().to_owned()]) };
+        Ok(paxoslease_load::run(&plan, &mut |_| {})?)
     }
 
     fn first_to_kill(&self) -> Result<Option<usize>> {
@@ -123,9 +120,7 @@ impl RedisServer {
 
 /// What the installed server calls its version.
 pub(super) fn version() -> Result<String> {
-    let mut command = Command::new("redis-server");
-    command.arg("--version");
-    let text = printed(command)?;
+    let text = version_of("redis-server")?;
     let version = text.split_whitespace().find_map(|word| word.strip_prefix("v="));
     Ok(version.context("no version")?.to_owned())
 }

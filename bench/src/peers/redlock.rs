@@ -8,26 +8,23 @@
 mod votes;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use paxoslease_wire::resp::{Value, put_array, put_bulk, put_bulk_integer, put_command};
+use anyhow::Result;
+use paxoslease_load::{
+    Ask, Connections, Failure, Outcome, Outgoing, Plan, Protocol, RedisLock, Report, run_with,
+};
+use paxoslease_rig::{Folder, Process, free_ports};
+use paxoslease_wire::resp::Value;
 
 use self::votes::{Votes, validity};
-use super::engine::{Ask, Engine, Links, Outcome, Protocol};
-use super::names::Spelling;
 use super::redis::{Persistence, RedisServer, version};
-use super::wire::converse;
-use super::{Load, Loaded, Service};
-use paxoslease_rig::{Folder, Process, free_ports};
+use super::{PATIENCE, Service, Target, connected};
 
-const RELEASE_SCRIPT: &[u8] =
-    b"if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) \
-      else return 0 end";
-const RENEW_SCRIPT: &[u8] =
-    b"if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) \
-      else return 0 end";
+/// How long to wait for servers that are not needed, since one may be dead.
+const OPENING_MAX: Duration = Duration::from_secs(1);
+/// Between two tries to connect to a server that is dead.
+const REDIAL_AFTER: Duration = Duration::from_millis(5);
 
 /// Redlock over Redis servers without persistence.
 #[derive(Debug)]
@@ -39,9 +36,6 @@ pub struct Redlock {
 
 impl Redlock {
     /// Starts so many servers and waits until each serves.
-    ///
-    /// # Errors
-    /// When they are not installed or do not come up.
     pub fn start<const SERVERS: usize>() -> Result<Self> {
         let folder = Folder::new("redlock")?;
         let mut servers = Vec::new();
@@ -75,16 +69,10 @@ impl Service for Redlock {
         &self.processes
     }
 
-    fn run(&self, load: &Load) -> Result<Loaded> {
-        let client = Client::new(load, self.servers.len());
-        let mut addresses = Vec::new();
-        for server in &self.servers {
-            let address: SocketAddr = server.endpoint.parse()?;
-            addresses.extend((0..client.connections).map(|_| vec![address]));
-        }
-        let mut engine = Engine::new(client, load);
-        converse(addresses, &mut engine)?;
-        Ok(engine.loaded())
+    fn run(&self, plan: &Plan, _: Target) -> Result<Report> {
+        let endpoints = self.servers.iter().map(|server| server.endpoint.clone());
+        let plan = connected(plan, endpoints.collect::<Vec<_>>());
+        Ok(run_with(&plan, Client::new(&plan), &mut |_| {})?)
     }
 
     /// They are all alike.
@@ -127,22 +115,19 @@ struct Client {
     servers: usize,
     connections: usize,
     ttl: Duration,
-    spelling: Spelling,
+    redis: RedisLock,
     rounds: Vec<Round>,
-    links: Links,
+    out: Outgoing,
     /// Per link, whose answers are to come; `None` while there is no connection.
     asked: Vec<Option<VecDeque<(u32, u32)>>>,
     /// Answers to the greeting that are to come before all others.
     greetings: Vec<u32>,
-    /// What servers call the scripts.
-    release_script: Vec<u8>,
-    renew_script: Vec<u8>,
     outcomes: VecDeque<(u32, Outcome)>,
 }
 
 impl Client {
-    fn new(load: &Load, servers: usize) -> Self {
-        let connections = load.connections.min(load.in_flight) as usize;
+    fn new(plan: &Plan) -> Self {
+        let (servers, connections) = (plan.endpoints.len(), plan.connections as usize);
         let links = servers * connections;
         let round = Round {
             turn: 0,
@@ -155,14 +140,12 @@ impl Client {
         Self {
             servers,
             connections,
-            ttl: load.ttl,
-            spelling: Spelling::new(&load.names),
-            rounds: vec![round; load.in_flight as usize],
-            links: Links::new(links),
+            ttl: plan.ttl,
+            redis: RedisLock::new(plan),
+            rounds: vec![round; plan.in_flight as usize],
+            out: Outgoing::new(links),
             asked: vec![None; links],
             greetings: vec![0; links],
-            release_script: Vec::new(),
-            renew_script: Vec::new(),
             outcomes: VecDeque::new(),
         }
     }
@@ -171,173 +154,116 @@ impl Client {
         self.asked[link].is_some() && self.greetings[link] == 0
     }
 
-    fn link(&self, server: usize, client: u32) -> usize {
-        server * self.connections + client as usize % self.connections
+    fn link(&self, server: usize, slot: u32) -> usize {
+        server * self.connections + slot as usize % self.connections
     }
 
     /// A new round with the name and token of the one before.
-    fn poll(&mut self, client: u32, aim: Aim, now: Duration) {
-        let round = &mut self.rounds[client as usize];
+    fn poll(&mut self, slot: u32, aim: Aim, now: Duration) {
+        let round = &mut self.rounds[slot as usize];
         round.turn = round.turn.wrapping_add(1);
         (round.aim, round.votes, round.asked_at) = (aim, Votes::new(self.servers), now);
         let Round { turn, number, token, .. } = *round;
+        let ask = match aim {
+            Aim::Acquire => Ask::Acquire { token },
+            Aim::Renew => Ask::Renew { fence: token },
+            Aim::Release | Aim::Undo => Ask::Release { fence: token },
+        };
+        let mut absent = 0;
         for server in 0..self.servers {
-            let link = self.link(server, client);
-            if !self.is_up(link) {
-                continue;
+            let link = self.link(server, slot);
+            match &mut self.asked[link] {
+                Some(asked) if self.greetings[link] == 0 => {
+                    asked.push_back((slot, turn));
+                    self.redis.put(self.out.to(link), number, ask);
+                }
+                _ => absent += 1,
             }
-            if let Some(asked) = &mut self.asked[link] {
-                asked.push_back((client, turn));
-            }
-            self.put(link, aim, number, token);
         }
-        let absent = (0..self.servers).filter(|server| !self.is_up(self.link(*server, client)));
-        for _ in 0..absent.count() {
-            self.vote(client, turn, false, now);
-        }
-    }
-
-    fn put(&mut self, link: usize, aim: Aim, number: u32, token: u64) {
-        let name = self.spelling.of(number);
-        let token = letters(token);
-        let ttl_ms = self.ttl.as_millis() as u64;
-        let out = self.links.say(link);
-        match aim {
-            Aim::Acquire => {
-                put_array(out, 6);
-                put_bulk(out, b"SET");
-                put_bulk(out, name);
-                put_bulk(out, &token);
-                put_bulk(out, b"NX");
-                put_bulk(out, b"PX");
-                put_bulk_integer(out, ttl_ms);
-            }
-            Aim::Renew => {
-                put_array(out, 6);
-                put_bulk(out, b"EVALSHA");
-                put_bulk(out, &self.renew_script);
-                put_bulk(out, b"1");
-                put_bulk(out, name);
-                put_bulk(out, &token);
-                put_bulk_integer(out, ttl_ms);
-            }
-            Aim::Release | Aim::Undo => {
-                put_array(out, 5);
-                put_bulk(out, b"EVALSHA");
-                put_bulk(out, &self.release_script);
-                put_bulk(out, b"1");
-                put_bulk(out, name);
-                put_bulk(out, &token);
-            }
+        for _ in 0..absent {
+            self.vote(slot, turn, false, now);
         }
     }
 
-    fn vote(&mut self, client: u32, turn: u32, is_yes: bool, now: Duration) {
-        let round = &mut self.rounds[client as usize];
+    fn vote(&mut self, slot: u32, turn: u32, is_yes: bool, now: Duration) {
+        let round = &mut self.rounds[slot as usize];
         if round.turn != turn {
             return;
         }
         let Some(decision) = round.votes.hear(is_yes) else { return };
         let is_in_time = validity(self.ttl, now.saturating_sub(round.asked_at)).is_some();
         let outcome = match (round.aim, decision) {
-            (Aim::Acquire, true) if is_in_time => Outcome::Yes,
-            (Aim::Acquire, _) => return self.poll(client, Aim::Undo, now),
-            (Aim::Renew, true) if is_in_time => Outcome::Yes,
+            (Aim::Acquire, true) if is_in_time => Outcome::Yes(None),
+            (Aim::Acquire, _) => return self.poll(slot, Aim::Undo, now),
+            (Aim::Renew, true) if is_in_time => Outcome::Yes(None),
             (Aim::Renew, _) => Outcome::No,
-            (Aim::Release, true) => Outcome::Yes,
+            (Aim::Release, true) => Outcome::Yes(None),
             (Aim::Release, false) => Outcome::No,
             (Aim::Undo, true) => Outcome::No,
-            (Aim::Undo, false) => Outcome::Failed("no majority of the servers answers"),
+            (Aim::Undo, false) => Outcome::Failed("no majority of the servers answers".into()),
         };
-        self.outcomes.push_back((client, outcome));
+        self.outcomes.push_back((slot, outcome));
     }
 
-    fn hear(&mut self, link: usize, value: Value<'_>, now: Duration) -> Result<()> {
+    fn hear(&mut self, link: usize, value: Value<'_>, now: Duration) -> Result<(), Failure> {
         if let Value::Error(text) = value {
-            bail!("a Redis server refuses: {}", String::from_utf8_lossy(text));
+            return Err(Failure::Refused(String::from_utf8_lossy(text).into_owned()));
         }
         if self.greetings[link] > 0 {
             self.greetings[link] -= 1;
-            let script = value.bytes().context("no name of a script")?.to_vec();
-            if self.greetings[link] == 1 {
-                self.release_script = script;
-            } else {
-                self.renew_script = script;
-            }
+            self.redis.greeted(self.greetings[link], value);
             return Ok(());
         }
+        let garbled = |text: &str| Failure::Garbled(text.to_owned());
         let asked = self.asked[link].as_mut().and_then(VecDeque::pop_front);
-        let (client, turn) = asked.context("an answer to nothing")?;
+        let (slot, turn) = asked.ok_or_else(|| garbled("an answer to nothing"))?;
         // Whatever a server says to an undo, it has undone it.
-        let is_undo = self.rounds[client as usize].aim == Aim::Undo;
+        let is_undo = self.rounds[slot as usize].aim == Aim::Undo;
         let is_yes = match value {
             Value::Simple(b"OK") => true,
             Value::Integer(number) => number > 0 || is_undo,
             Value::Null => false,
-            _ => bail!("a Redis server answers something else"),
+            _ => return Err(garbled("an answer of another kind")),
         };
-        self.vote(client, turn, is_yes, now);
+        self.vote(slot, turn, is_yes, now);
         Ok(())
     }
 }
 
 impl Protocol for Client {
-    const CLOSE_RELEASES: bool = false;
-
-    fn links(&mut self) -> &mut Links {
-        &mut self.links
+    fn queues(&self) -> bool {
+        false
     }
 
-    fn connected(&mut self, link: usize) {
-        self.links.clear(link);
-        self.asked[link] = Some(VecDeque::new());
-        self.greetings[link] = 2;
-        let out = self.links.say(link);
-        put_command(out, &[b"SCRIPT", b"LOAD", RELEASE_SCRIPT]);
-        put_command(out, &[b"SCRIPT", b"LOAD", RENEW_SCRIPT]);
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 
-    fn lost(&mut self, link: usize, now: Duration) {
-        self.links.clear(link);
-        for (client, turn) in self.asked[link].take().into_iter().flatten() {
-            self.vote(client, turn, false, now);
-        }
+    fn is_open(&self, now: Duration) -> bool {
+        let mut slots = 0..self.rounds.len() as u32;
+        (0..self.asked.len()).all(|link| self.is_up(link))
+            || (now >= OPENING_MAX && slots.all(|slot| self.is_ready(slot)))
     }
 
-    fn received(&mut self, link: usize, bytes: &[u8], now: Duration) -> Result<usize> {
-        let mut read = 0;
-        while let Some((value, len)) = Value::parse(&bytes[read..])? {
-            self.hear(link, value, now)?;
-            read += len;
-        }
-        Ok(read)
-    }
-
-    fn is_ready(&self, client: u32) -> bool {
-        let is_up = |server: &usize| self.is_up(self.link(*server, client));
+    fn is_ready(&self, slot: u32) -> bool {
+        let is_up = |server: &usize| self.is_up(self.link(*server, slot));
         2 * (0..self.servers).filter(is_up).count() > self.servers
     }
 
-    fn is_whole(&self) -> bool {
-        (0..self.asked.len()).all(|link| self.is_up(link))
-    }
-
-    fn ask(&mut self, client: u32, ask: Ask, number: u32, token: u64, now: Duration) {
-        let aim = match ask {
-            Ask::Acquire => Aim::Acquire,
-            Ask::Renew => Aim::Renew,
-            Ask::Release => Aim::Release,
+    fn ask(&mut self, slot: u32, number: u32, ask: Ask, now: Duration) {
+        let (aim, token) = match ask {
+            Ask::Acquire { token } => (Aim::Acquire, token),
+            Ask::Renew { fence } => (Aim::Renew, fence),
+            Ask::Release { fence } => (Aim::Release, fence),
         };
-        let round = &mut self.rounds[client as usize];
+        let round = &mut self.rounds[slot as usize];
         (round.number, round.token) = (number, token);
-        self.poll(client, aim, now);
+        self.poll(slot, aim, now);
     }
 
     fn next_outcome(&mut self) -> Option<(u32, Outcome)> {
         self.outcomes.pop_front()
     }
-
-    fn close(&mut self) {}
 
     /// A majority has decided everything, but the others are to hear of it too.
     fn is_closed(&self) -> bool {
@@ -345,13 +271,50 @@ impl Protocol for Client {
     }
 }
 
-/// As long as the tokens that lock libraries draw, and like them no number to Redis.
-fn letters(token: u64) -> [u8; 16] {
-    let mut text = [0; 16];
-    for (place, digit) in text.iter_mut().rev().enumerate() {
-        *digit = b"ghijklmnopqrstuv"[(token >> (4 * place)) as usize % 16];
+impl Connections for Client {
+    fn routes(&self) -> Vec<Vec<usize>> {
+        (0..self.asked.len()).map(|link| vec![link / self.connections]).collect()
     }
-    text
+
+    fn redials_after(&self) -> Option<Duration> {
+        Some(REDIAL_AFTER)
+    }
+
+    fn connected(&mut self, link: usize) {
+        self.out.clear(link);
+        self.asked[link] = Some(VecDeque::new());
+        self.greetings[link] = RedisLock::GREETINGS;
+        self.redis.greet(self.out.to(link));
+    }
+
+    fn is_greeted(&self, link: usize) -> bool {
+        self.is_up(link)
+    }
+
+    fn lost(&mut self, link: usize, now: Duration) {
+        self.out.clear(link);
+        for (slot, turn) in self.asked[link].take().into_iter().flatten() {
+            self.vote(slot, turn, false, now);
+        }
+    }
+
+    fn received(&mut self, link: usize, bytes: &[u8], now: Duration) -> Result<usize, Failure> {
+        let garbled = |error: paxoslease_wire::resp::RespError| Failure::Garbled(error.to_string());
+        let mut read = 0;
+        while let Some((value, len)) = Value::parse(&bytes[read..]).map_err(garbled)? {
+            self.hear(link, value, now)?;
+            read += len;
+        }
+        Ok(read)
+    }
+
+    fn outgoing(&mut self) -> &mut Outgoing {
+        &mut self.out
+    }
+
+    fn waiting(&self) -> Option<usize> {
+        self.asked.iter().position(|asked| asked.as_ref().is_some_and(|asked| !asked.is_empty()))
+    }
 }
 
 #[cfg(test)]

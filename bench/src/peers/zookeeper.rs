@@ -16,12 +16,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use paxoslease_load::{Plan, Report, run_with};
 
 use self::client::Client;
-use super::engine::Engine;
-use super::resp::await_until;
-use super::wire::converse;
-use super::{Load, Loaded, Service, Storage, Target};
+use super::{Service, Storage, Target, await_until, connected};
 use paxoslease_rig::{Folder, Process, free_ports};
 
 const SERVERS: usize = 3;
@@ -58,9 +56,6 @@ pub struct ZooKeeper {
 
 impl ZooKeeper {
     /// Starts an ensemble and waits until every server leads or follows.
-    ///
-    /// # Errors
-    /// When it is not installed or does not come up.
     pub fn start(settings: ZooKeeperSettings) -> Result<Self> {
         let is_installed = Path::new(JAR).exists();
         ensure!(is_installed, "no {JAR}; on Debian: apt-get install zookeeper");
@@ -162,21 +157,13 @@ impl Service for ZooKeeper {
     }
 
     /// One is the leader, which decides without asking the way.
-    fn run(&self, load: &Load) -> Result<Loaded> {
-        let first = match load.target {
+    fn run(&self, plan: &Plan, target: Target) -> Result<Report> {
+        let first = match target {
             Target::One => self.leader()?,
             Target::Spread => 0,
         };
-        let client = Client::new(load);
-        let addresses = (0..client.connections()).map(|link| {
-            let turn = if load.target == Target::Spread { link } else { 0 };
-            let servers = (0..SERVERS).map(|server| (first + turn + server) % SERVERS);
-            servers.map(|server| self.address(server)).collect()
-        });
-        let addresses = addresses.collect();
-        let mut engine = Engine::new(client, load);
-        converse(addresses, &mut engine)?;
-        Ok(engine.loaded())
+        let plan = connected(plan, self.clients.map(|port| format!("127.0.0.1:{port}")));
+        Ok(run_with(&plan, Client::new(&plan, first, target), &mut |_| {})?)
     }
 
     fn first_to_kill(&self) -> Result<Option<usize>> {

@@ -17,11 +17,12 @@ use paxoslease_client::Tls;
 
 use self::alarm::Alarm;
 use self::socket::{Socket, Taken};
-use crate::dialect::BadGreeting;
 use crate::error::LoadError;
 use crate::plan::Plan;
+use crate::protocol::{Connections, Failure};
 use crate::report::{Progress, Report};
-use crate::session::{Failure, PATIENCE, Session};
+use crate::resp::Resp;
+use crate::session::Session;
 
 /// How long a connection may take to come about.
 const DIAL_MAX: Duration = Duration::from_secs(3);
@@ -30,14 +31,27 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// No connection has this number.
 const ALARM: Token = Token(usize::MAX - 1);
 
-/// Runs a load on this thread to its end, and says what it came to.
+/// Runs a load on a cell or a Redis server, on this thread to its end, and says what it came to.
 ///
 /// # Errors
 /// When the plan contradicts itself, or when there is nobody to ask. That single operations fail
 /// is part of the report.
 pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Report, LoadError> {
     plan.check()?;
-    let mut event_loop = EventLoop::new(plan)?;
+    run_with(plan, Resp::new(plan), progress)
+}
+
+/// The same in another protocol.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with<P: Connections>(
+    plan: &Plan,
+    protocol: P,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, LoadError> {
+    plan.check()?;
+    let mut event_loop = EventLoop::new(plan, protocol)?;
     event_loop.run(progress)?;
     Ok(event_loop.session.report(plan))
 }
@@ -48,31 +62,35 @@ struct Candidate {
     address: SocketAddr,
 }
 
-struct EventLoop<'a> {
+struct EventLoop<'a, P> {
     plan: &'a Plan,
     /// All addresses, those of an endpoint next to each other.
     candidates: Vec<Candidate>,
     poll: Poll,
     alarm: Option<Alarm>,
     sockets: Vec<Socket>,
-    session: Session,
+    session: Session<P>,
+    redials_after: Option<Duration>,
     started_at: Instant,
 }
 
-impl<'a> EventLoop<'a> {
-    fn new(plan: &'a Plan) -> Result<Self, LoadError> {
+impl<'a, P: Connections> EventLoop<'a, P> {
+    fn new(plan: &'a Plan, protocol: P) -> Result<Self, LoadError> {
         let candidates = resolve(&plan.endpoints)?;
         let poll = Poll::new()?;
         // Waits are whole milliseconds otherwise, which is enough for everything but a rate.
         let alarm = if plan.rate.is_some() { Alarm::new(poll.registry(), ALARM)? } else { None };
-        let socket = |link| {
-            let (link, endpoints) = (link as usize, plan.endpoints.len());
-            let is_own = |candidate: &Candidate| candidate.endpoint == link % endpoints;
-            Socket::new(candidates.iter().position(is_own).unwrap_or(link % candidates.len()))
+        let socket = |route: Vec<usize>| {
+            let of = |endpoint| {
+                let all = candidates.iter().enumerate();
+                all.filter(move |(_, candidate)| candidate.endpoint == endpoint)
+            };
+            Socket::new(route.into_iter().flat_map(of).map(|(place, _)| place).collect())
         };
         let mut event_loop = Self {
-            sockets: (0..plan.connections).map(socket).collect(),
-            session: Session::new(plan),
+            sockets: protocol.routes().into_iter().map(socket).collect(),
+            redials_after: protocol.redials_after(),
+            session: Session::new(plan, protocol),
             started_at: instant(),
             plan,
             candidates,
@@ -90,7 +108,7 @@ impl<'a> EventLoop<'a> {
         let mut shown_at = Duration::ZERO;
         loop {
             let now = self.now();
-            self.give_up_dials(now)?;
+            self.tend_dials(now)?;
             self.pump(now)?;
             if self.session.is_done() {
                 return Ok(());
@@ -117,7 +135,7 @@ impl<'a> EventLoop<'a> {
 
     /// Until something is ready or due, at most until then.
     fn wait(&mut self, events: &mut Events, now: Duration, at_most: Duration) -> io::Result<()> {
-        let dials = self.sockets.iter().filter_map(Socket::dial_ends_at).min();
+        let dials = self.sockets.iter().filter_map(Socket::wake_at).min();
         let due = [Some(at_most), self.session.wake_at(), dials].into_iter().flatten().min();
         let span = due.unwrap_or(at_most).saturating_sub(now);
         let waited = match &mut self.alarm {
@@ -137,7 +155,10 @@ impl<'a> EventLoop<'a> {
     fn serve(&mut self, link: usize, event: &Event) -> Result<(), LoadError> {
         if self.sockets[link].dial_ends_at().is_some() {
             match self.sockets[link].connected() {
-                Ok(true) => self.send(link)?,
+                Ok(true) => {
+                    self.session.protocol().connected(link);
+                    self.send(link)?;
+                }
                 Ok(false) => return Ok(()),
                 Err(error) => return self.redial(link, error),
             }
@@ -173,17 +194,17 @@ impl<'a> EventLoop<'a> {
     /// Lets the session begin what is due, and sends whatever there is to send.
     fn pump(&mut self, now: Duration) -> Result<(), LoadError> {
         if let Err(failure) = self.session.pump(now) {
-            let link = self.session.waiting_link().unwrap_or(0);
+            let link = self.session.protocol().waiting().unwrap_or(0);
             return Err(self.explain(link, failure));
         }
-        while let Some(link) = self.session.next_pending() {
+        while let Some(link) = self.session.outgoing().next_pending() {
             self.send(link)?;
         }
         Ok(())
     }
 
     fn send(&mut self, link: usize) -> Result<(), LoadError> {
-        match self.sockets[link].write(self.session.outgoing(link)) {
+        match self.sockets[link].write(self.session.outgoing().unsent(link)) {
             Ok(()) => Ok(()),
             Err(error) => self.redial(link, error),
         }
@@ -191,7 +212,7 @@ impl<'a> EventLoop<'a> {
 
     fn dial(&mut self, link: usize) -> Result<(), LoadError> {
         let ends_at = self.now() + DIAL_MAX;
-        let Candidate { endpoint, address } = self.candidates[self.sockets[link].candidate];
+        let Candidate { endpoint, address } = self.candidates[self.sockets[link].candidate()];
         let endpoint = &self.plan.endpoints[endpoint];
         let Plan { tls, token, token_in_clear, .. } = self.plan;
         let is_exposed = !address.ip().to_canonical().is_loopback();
@@ -213,21 +234,25 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// A connection is gone or never came about: on to the next address, until all were tried and
-    /// none greeted.
+    /// A connection is gone or never came about: on to the next address. Unless the protocol waits
+    /// between two tries, it is an error when all were tried and none greeted.
     fn redial(&mut self, link: usize, error: io::Error) -> Result<(), LoadError> {
         if let Some(problem) = Tls::explain(&error) {
-            let candidate = &self.candidates[self.sockets[link].candidate];
+            let candidate = &self.candidates[self.sockets[link].candidate()];
             let endpoint = self.plan.endpoints[candidate.endpoint].clone();
             return Err(LoadError::Tls { endpoint, problem });
         }
-        let failures =
-            if self.session.is_greeted(link) { 0 } else { self.sockets[link].failures + 1 };
+        let is_greeted = self.session.protocol().is_greeted(link);
         let now = self.now();
         let lost = self.session.lost(link, now);
         lost.map_err(|failure| self.explain(link, failure))?;
-        self.sockets[link].failures = failures;
-        if failures == self.candidates.len() {
+        let socket = &mut self.sockets[link];
+        socket.failures = if is_greeted { 0 } else { socket.failures + 1 };
+        if let Some(after) = self.redials_after {
+            socket.rest_until(now + after);
+            return Ok(());
+        }
+        if socket.failures == socket.candidates.len() {
             if self.session.is_draining() {
                 self.session.stop();
                 return Ok(());
@@ -235,13 +260,18 @@ impl<'a> EventLoop<'a> {
             let endpoints = self.plan.endpoints.join(", ");
             return Err(LoadError::Unreachable { endpoints, source: error });
         }
-        self.sockets[link].candidate = (self.sockets[link].candidate + 1) % self.candidates.len();
+        socket.candidates.rotate_left(1);
         self.dial(link)
     }
 
-    fn give_up_dials(&mut self, now: Duration) -> Result<(), LoadError> {
+    /// Gives up dials that take too long, and dials again where the protocol waited.
+    fn tend_dials(&mut self, now: Duration) -> Result<(), LoadError> {
         for link in 0..self.sockets.len() {
-            if self.sockets[link].dial_ends_at().is_some_and(|ends_at| now >= ends_at) {
+            let socket = &mut self.sockets[link];
+            if socket.is_rested(now) {
+                socket.candidates.rotate_left(1);
+                self.dial(link)?;
+            } else if socket.dial_ends_at().is_some_and(|ends_at| now >= ends_at) {
                 self.redial(link, ErrorKind::TimedOut.into())?;
             }
         }
@@ -249,19 +279,15 @@ impl<'a> EventLoop<'a> {
     }
 
     fn explain(&self, link: usize, failure: Failure) -> LoadError {
-        let candidate = &self.candidates[self.sockets[link].candidate];
+        let candidate = &self.candidates[self.sockets[link].candidate()];
         let endpoint = self.plan.endpoints[candidate.endpoint].clone();
         match failure {
-            Failure::Greeting(BadGreeting::Foreign(server)) => {
-                LoadError::Foreign { endpoint, server }
-            }
-            Failure::Greeting(BadGreeting::Refused(text)) | Failure::Refused(text) => {
-                LoadError::Refused { endpoint, text }
-            }
+            Failure::Foreign(server) => LoadError::Foreign { endpoint, server },
+            Failure::Refused(text) => LoadError::Refused { endpoint, text },
             Failure::Garbled(text) => LoadError::Garbled { endpoint, text },
             Failure::Fill(text) => LoadError::Fill { endpoint, text },
             Failure::Taken(name) => LoadError::Taken { name },
-            Failure::Silent => LoadError::Silent { endpoint, silence: PATIENCE },
+            Failure::Silent => LoadError::Silent { endpoint, silence: self.session.patience() },
         }
     }
 }

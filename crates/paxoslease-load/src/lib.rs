@@ -1,5 +1,6 @@
-//! A load generator that speaks RESP: to a PaxosLease cell, or to a Redis server that hands out
-//! locks the usual way, with the very same engine, so that the two can be compared.
+//! A load generator for lease services. It speaks RESP to a PaxosLease cell, or to a Redis server
+//! that hands out locks the usual way; a [`Protocol`] of the caller's makes it speak to any other
+//! service. The engine is the same for all of them, so that they can be compared.
 //!
 //! One thread, no allocation per request. A turn reads what a connection has, answers it from
 //! slots that each have one request under way, and writes once. With a rate, requests are due at
@@ -18,19 +19,23 @@
 //! # Ok::<(), paxoslease_load::LoadError>(())
 //! ```
 //!
-//! Not here: options, tables and progress bars, which belong to whoever runs a load; and lease
-//! guards, since a load cares about answers and not about what they protect.
+//! Not here: options, tables and progress bars, which belong to the program that runs a load; and
+//! lease guards, since a load cares about answers and not about what they protect.
 
-mod dialect;
 mod error;
 mod event_loop;
 mod pace;
 mod plan;
+mod protocol;
 mod report;
+mod resp;
 mod session;
 mod tally;
 
 pub use error::LoadError;
-pub use event_loop::run;
+pub use event_loop::{run, run_with};
 pub use plan::{Dialect, Extent, IN_FLIGHT_MAX, Plan, PlanError, Secret, Workload};
+pub use protocol::{Ask, Connections, Failure, Names, Outcome, Outgoing, Protocol};
 pub use report::{Latency, Progress, Report, Shares};
+pub use resp::RedisLock;
+pub use session::Session;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::dialect::text_of;
 use crate::report::{Latency, Shares};
+use crate::resp::{first_word, text_of};
 
 /// Kinds of errors that are told apart; a server that invents one after the other fills no memory.
 const KINDS_MAX: usize = 32;
@@ -139,11 +139,6 @@ impl Tally {
             min: self.grants.iter().copied().min().unwrap_or(0),
         }
     }
-}
-
-/// What tells a program which error it is.
-pub(crate) fn first_word(text: &[u8]) -> &[u8] {
-    text.split(|byte| *byte == b' ').next().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use hdrhistogram::Histogram;
-use paxoslease_bench::peers::{Load, Ours, OursSettings, Service as _, Target};
+use paxoslease_bench::peers::{Load, Ours, OursSettings, Service as _, Target, pairs};
 use paxoslease_bench::report::Section;
-use paxoslease_load::{Extent, Workload};
+use paxoslease_load::Extent;
 use paxoslease_rig::Certificates;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -82,13 +82,13 @@ impl Side {
     fn turn(&mut self, cell: &Ours, turn: Duration) -> Result<()> {
         let node = &cell.members()[0];
         let before = node.cpu()?;
-        let loaded = cell.run(&load(turn))?;
+        let loaded = cell.run(&load(turn), Target::One)?;
         self.cpu += node.cpu()? - before;
         self.operations += loaded.operations;
-        self.failures += loaded.failures;
+        self.failures += loaded.failures();
         match &mut self.latency {
-            Some(latency) => latency.add(&loaded.latency)?,
-            latency @ None => *latency = Some(loaded.latency),
+            Some(latency) => latency.add(&loaded.whole_nanos)?,
+            latency @ None => *latency = Some(loaded.whole_nanos),
         }
         Ok(())
     }
@@ -119,9 +119,9 @@ fn measure(cell: &Ours, attack: Attack, cli: &Cli) -> Result<Section> {
         section.figure(format!("{name} of a pair beside it"), after, "us");
         section.figure(format!("{name}, how many times"), after / before, "");
     }
-    let pairs = |side: &Side| side.operations as f64 / (turn * cli.turns).as_secs_f64();
-    section.figure("pairs a second without", pairs(&calm), "");
-    section.figure("pairs a second beside it", pairs(&attacked), "");
+    let each_second = |side: &Side| side.operations as f64 / (turn * cli.turns).as_secs_f64();
+    section.figure("pairs a second without", each_second(&calm), "");
+    section.figure("pairs a second beside it", each_second(&attacked), "");
     let share = |side: &Side| side.cpu.as_secs_f64() / (turn * cli.turns).as_secs_f64() * 100.0;
     section.figure("the node ran, without", share(&calm), "% of a core");
     section.figure("the node ran, beside it", share(&attacked), "% of a core");
@@ -134,14 +134,9 @@ fn measure(cell: &Ours, attack: Attack, cli: &Cli) -> Result<Section> {
 /// One pair at a time on each of four connections, to the node that is attacked.
 fn load(turn: Duration) -> Load {
     Load {
-        workload: Workload::Pairs,
-        target: Target::One,
-        connections: 4,
-        in_flight: 4,
-        extent: Extent::Lasting(turn),
-        ttl: Duration::from_secs(15),
         names: "behaves/".to_owned(),
         warmup: Duration::from_millis(50),
+        ..pairs(4, 4, Extent::Lasting(turn))
     }
 }
 

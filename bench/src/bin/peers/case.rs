@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use paxoslease_bench::peers::{Load, Target};
+use paxoslease_bench::peers::{Load, Target, pairs};
 use paxoslease_load::{Extent, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -124,16 +124,13 @@ impl Case {
                 }
             }
         };
-        Load {
-            workload,
-            target: if self.spread { Target::Spread } else { Target::One },
-            connections: connections.min(self.in_flight),
-            in_flight: self.in_flight,
-            extent: Extent::Lasting(self.lasts(span)),
-            ttl: TTL,
-            names: "peers/".to_owned(),
-            warmup,
-        }
+        let pairs = pairs(self.in_flight, connections, Extent::Lasting(self.lasts(span)));
+        Load { workload, ttl: TTL, names: "peers/".to_owned(), warmup, ..pairs }
+    }
+
+    /// Which members are spoken to.
+    pub(crate) const fn target(self) -> Target {
+        if self.spread { Target::Spread } else { Target::One }
     }
 }
 

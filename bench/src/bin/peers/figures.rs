@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use paxoslease_bench::peers::Loaded;
+use paxoslease_load::Report;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -74,10 +74,10 @@ pub(crate) struct Turn {
 
 impl Turn {
     /// CPU time is that of the service and that of the load, while all of it counted.
-    pub(crate) fn new(round: u32, loaded: &Loaded, [service, load]: [Duration; 2]) -> Self {
+    pub(crate) fn new(round: u32, loaded: &Report, [service, load]: [Duration; 2]) -> Self {
         let operations = loaded.operations.max(1) as f64;
         let each = |cpu: Duration| rounded(cpu.as_secs_f64() * 1e6 / operations);
-        let at = |quantile| rounded(loaded.latency.value_at_quantile(quantile) as f64 / 1e3);
+        let at = |quantile| rounded(loaded.whole_nanos.value_at_quantile(quantile) as f64 / 1e3);
         Self {
             round,
             per_second: rounded(loaded.per_second),
@@ -85,7 +85,7 @@ impl Turn {
             load_cpu_us: each(load),
             latency_us: QUANTILES.map(at).to_vec(),
             shares: loaded.shares.map(|shares| [shares.min, shares.max]),
-            failures: loaded.failures,
+            failures: loaded.failures(),
         }
     }
 }

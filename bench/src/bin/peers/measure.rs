@@ -89,14 +89,15 @@ impl Running {
         let mut cases = SETTLE_CASES.iter().cycle();
         while !left.is_zero() {
             let case = cases.next().expect("an endless round");
-            let problem = match self.service.run(&case.load(SETTLE_TURN, Duration::ZERO)) {
-                Ok(loaded) if loaded.failures == 0 && loaded.operations > 0 => {
-                    left = left.saturating_sub(case.lasts(SETTLE_TURN));
-                    continue;
-                }
-                Ok(loaded) => loaded.last_error.unwrap_or_default(),
-                Err(error) => format!("{error:#}"),
-            };
+            let problem =
+                match self.service.run(&case.load(SETTLE_TURN, Duration::ZERO), case.target()) {
+                    Ok(loaded) if loaded.failures() == 0 && loaded.operations > 0 => {
+                        left = left.saturating_sub(case.lasts(SETTLE_TURN));
+                        continue;
+                    }
+                    Ok(loaded) => loaded.last_error.unwrap_or_default(),
+                    Err(error) => format!("{error:#}"),
+                };
             if began_at.elapsed() > SETTLE_MAX {
                 let problem = anyhow!(problem);
                 return Err(problem.context(format!("{}: nobody serves", self.side.title())));
@@ -121,7 +122,7 @@ impl Running {
         let mut awake = if case.what == What::Awake { Busy::on_all()? } else { Vec::new() };
         let load = case.load(plan.span, plan.warmup);
         let before = [self.cpu()?, process_time()];
-        let loaded = self.service.run(&load)?;
+        let loaded = self.service.run(&load, case.target())?;
         let after = [self.cpu()?, process_time()];
         awake.iter_mut().try_for_each(Busy::check)?;
         // What ran before anything counted took its share, too.

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use paxoslease_bench::peers::{Load, Ours, OursSettings, Service, Target};
+use paxoslease_bench::peers::{self, Load, Ours, OursSettings, Service, Target};
 use paxoslease_load::{Extent, Workload};
 use paxoslease_rig::Process;
 use serde::{Deserialize, Serialize};
@@ -191,16 +191,8 @@ impl Plan {
 
 /// Pairs in a closed loop, as elsewhere on the page.
 fn pairs(in_flight: u32, span: Duration) -> Load {
-    Load {
-        workload: Workload::Pairs,
-        target: Target::One,
-        connections: CONNECTIONS.min(in_flight),
-        in_flight,
-        extent: Extent::Lasting(span),
-        ttl: Duration::from_secs(15),
-        names: "pairs/".to_owned(),
-        warmup: Duration::ZERO,
-    }
+    let pairs = peers::pairs(in_flight, CONNECTIONS, Extent::Lasting(span));
+    Load { names: "pairs/".to_owned(), ..pairs }
 }
 
 /// Takes so many leases of 23-byte names that nobody has taken yet, and leaves them held. The
@@ -213,7 +205,7 @@ fn fill(service: &dyn Service, series: u32, leases: u32) -> Result<()> {
         names: format!("held/series/{series:02}"),
         ..pairs(FILL_IN_FLIGHT.min(leases), HELD_FOR)
     };
-    let filled = service.run(&load)?;
+    let filled = service.run(&load, Target::One)?;
     ensure!(
         filled.operations == u64::from(leases),
         "{} of {leases} leases taken: {}",

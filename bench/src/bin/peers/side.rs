@@ -154,7 +154,7 @@ impl Side {
 
     /// How nodes of ours are started when this is the side.
     pub(crate) fn settings_of_ours(self, paxoslease: &Path) -> OursSettings {
-        let spin = if self == Self::OursSpinning { SPIN } else { "0s" }.to_owned();
+        let spin = (self == Self::OursSpinning).then(|| SPIN.to_owned());
         OursSettings { binary: Some(paxoslease.to_owned()), spin, ..OursSettings::default() }
     }
 }

@@ -1,140 +1,225 @@
-//! Clients of etcd, each a task on the one thread of a load.
+//! Clients of etcd, each request of theirs a task on the one thread of a load.
 //!
-//! Clients have a lease each, granted before anything counts, and their locks are keys attached to
+//! Clients have a lease each, granted before the load begins, and their locks are keys attached to
 //! it, put if they are absent. Where leases are renewed or filled, each name has a lease of its
 //! own, as each holder has. A lock that is waited for follows etcd's own recipe, as `etcdctl lock`
 //! does: a key under the lock's prefix, and a watch on the one created before.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
-use paxoslease_load::Workload;
-use tokio::sync::{Barrier, oneshot};
-use tokio::task::{JoinSet, spawn_local};
+use paxoslease_load::{Ask, Names, Outcome, Plan, Protocol, Workload};
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use super::super::measure::Measure;
-use super::super::names::{Names, Spelling};
-use super::super::{Load, Loaded};
-use super::call::{Questions, answers, call, channel, questions};
+use super::super::PATIENCE;
+use super::call::{Stream, call, channel};
 use super::messages::*;
-use paxoslease_rig::clock;
-
-const TXN: &str = "/etcdserverpb.KV/Txn";
-const RANGE: &str = "/etcdserverpb.KV/Range";
-const DELETE: &str = "/etcdserverpb.KV/DeleteRange";
-const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
-const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
-const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
-const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
 /// A client's own lease outlives the load. Keeping it alive would cost etcd a little more.
 pub(super) const CLIENT_TTL: Duration = Duration::from_secs(3600);
 /// After a failure, so that failures do not become the load.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What all clients share.
+/// The clients of one load.
+pub(super) struct Client(Rc<Shared>);
+
+/// What the tasks of all slots share.
 struct Shared {
     workload: Workload,
     ttl: Duration,
-    /// What locks that are waited for begin with.
+    /// The keys of all clients that wait for a lock have this prefix.
     queue: Vec<u8>,
-    spelling: RefCell<Spelling>,
     names: RefCell<Names>,
-    measure: RefCell<Measure>,
-    /// Those that are used, then spare ones to members that are not spoken to unless one dies.
+    /// The used ones, then one to every member that is spoken to only when another dies.
     channels: Vec<Channel>,
-    watchers: Vec<Watcher>,
-    /// Of the leases that are renewed, by their numbers.
-    leases: RefCell<Vec<i64>>,
-    cursor: Cell<u32>,
-    /// All clients are.
-    prepared: Barrier,
-    started_at: Instant,
+    keep_alive: Vec<Stream<LeaseRequest, LeaseKeepAliveResponse>>,
+    watches: Vec<Stream<WatchRequest, WatchResponse>>,
+    /// Watches so far: each has a number of its own.
+    watched: Cell<i64>,
+    slots: RefCell<Vec<Slot>>,
+    /// Slots that have a lease, and slots that have not yet given it back.
+    leased: Cell<usize>,
+    outcomes: RefCell<VecDeque<(u32, Outcome)>>,
+    heard: Rc<Notify>,
 }
 
-/// Puts a load on the members with these ports: connections to each in turn, and the spare ones
-/// when one is gone.
-pub(super) async fn run(load: &Load, ports: &[u16], spare: &[u16]) -> Result<Loaded> {
-    let connections = load.connections.min(load.in_flight) as usize;
-    let used = (0..connections).map(|link| ports[link % ports.len()]);
-    let channels = used.chain(spare.iter().copied()).map(channel);
-    let channels = channels.collect::<Result<Vec<Channel>, _>>()?;
-    let leases = if let Workload::Renew { leases } = load.workload { leases } else { 0 };
-    let is_handover = load.workload == Workload::Handover;
-    let watched = if is_handover { &channels[..connections] } else { &[] };
-    let shared = Rc::new(Shared {
-        workload: load.workload,
-        ttl: load.ttl,
-        queue: format!("{}lock/", load.names).into_bytes(),
-        spelling: RefCell::new(Spelling::new(&load.names)),
-        names: RefCell::new(Names::new(load)),
-        measure: RefCell::new(Measure::new(load)),
-        watchers: watched.iter().map(Watcher::new).collect(),
-        channels,
-        leases: RefCell::new(vec![0; leases as usize]),
-        cursor: Cell::new(0),
-        prepared: Barrier::new(load.in_flight as usize),
-        started_at: clock::now(),
-    });
-    match load.workload {
-        Workload::Renew { .. } => {
-            shared.each_lease(load.in_flight, connections, Step::Take).await?;
-            shared.warm_up();
-            let mut streams = JoinSet::new();
-            for link in 0..connections {
-                let clients = (link..load.in_flight as usize).step_by(connections).count();
-                streams.spawn_local(Rc::clone(&shared).renew(link, clients));
-            }
-            join_all(streams).await?;
-            shared.each_lease(load.in_flight, connections, Step::GiveBack).await?;
-        }
-        Workload::Pairs | Workload::Mixed { .. } | Workload::Handover | Workload::Fill => {
-            let mut clients = JoinSet::new();
-            for client in 0..load.in_flight {
-                let channel = client as usize % connections;
-                clients.spawn_local(Rc::clone(&shared).work(client, channel));
-            }
-            join_all(clients).await?;
-        }
-    }
-    let shared = Rc::into_inner(shared).context("a client is still at work")?;
-    Ok(shared.measure.into_inner().loaded())
-}
-
-async fn join_all(mut tasks: JoinSet<Result<()>>) -> Result<()> {
-    while let Some(ended) = tasks.join_next().await {
-        ended??;
-    }
-    Ok(())
-}
-
-/// What is done to every lease before and after they are renewed.
 #[derive(Clone, Copy)]
-enum Step {
-    Take,
-    GiveBack,
+struct Slot {
+    channel: usize,
+    /// The client's own.
+    lease: i64,
+}
+
+impl Client {
+    /// Connections to the members with these ports in turn, and spare ones for when one is gone.
+    pub(super) fn new(plan: &Plan, ports: &[u16], spare: &[u16]) -> anyhow::Result<Self> {
+        let connections = plan.connections as usize;
+        let used = (0..connections).map(|link| ports[link % ports.len()]);
+        let channels = used.chain(spare.iter().copied()).map(channel);
+        let channels = channels.collect::<Result<Vec<Channel>, _>>()?;
+        let of = |is_wanted: bool| if is_wanted { &channels[..connections] } else { &[] };
+        let renews = matches!(plan.workload, Workload::Renew { .. });
+        let slot = |slot| Slot { channel: slot as usize % connections, lease: 0 };
+        let shared = Rc::new(Shared {
+            workload: plan.workload,
+            ttl: plan.ttl,
+            queue: format!("{}lock/", plan.names).into_bytes(),
+            names: RefCell::new(Names::new(&plan.names)),
+            keep_alive: of(renews)
+                .iter()
+                .map(|channel| Stream::open(channel, KEEP_ALIVE))
+                .collect(),
+            watches: of(plan.workload == Workload::Handover)
+                .iter()
+                .map(|channel| Stream::open(channel, WATCH))
+                .collect(),
+            watched: Cell::new(0),
+            channels,
+            slots: RefCell::new((0..plan.in_flight).map(slot).collect()),
+            leased: Cell::new(0),
+            outcomes: RefCell::new(VecDeque::new()),
+            heard: Rc::new(Notify::new()),
+        });
+        for slot in 0..plan.in_flight {
+            spawn_local(Rc::clone(&shared).open(slot));
+        }
+        Ok(Self(shared))
+    }
+
+    /// Notified whenever there is an outcome, or the clients may begin or end.
+    pub(super) fn heard(&self) -> Rc<Notify> {
+        Rc::clone(&self.0.heard)
+    }
+}
+
+impl Protocol for Client {
+    fn queues(&self) -> bool {
+        true
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
+
+    fn is_open(&self, _: Duration) -> bool {
+        self.0.leased.get() == self.0.slots.borrow().len()
+    }
+
+    fn ask(&mut self, slot: u32, number: u32, ask: Ask, _: Duration) {
+        let shared = Rc::clone(&self.0);
+        spawn_local(async move {
+            let outcome = match shared.carry_out(slot, number, ask).await {
+                Ok(outcome) => outcome,
+                Err(status) => {
+                    shared.change_channel(slot);
+                    tokio::time::sleep(PAUSE).await;
+                    Outcome::Failed(status.message().into())
+                }
+            };
+            shared.outcomes.borrow_mut().push_back((slot, outcome));
+            shared.heard.notify_one();
+        });
+    }
+
+    fn next_outcome(&mut self) -> Option<(u32, Outcome)> {
+        self.0.outcomes.borrow_mut().pop_front()
+    }
+
+    fn close(&mut self) {
+        for slot in 0..self.0.slots.borrow().len() {
+            let shared = Rc::clone(&self.0);
+            spawn_local(async move {
+                let Slot { channel, lease } = shared.slots.borrow()[slot];
+                // A member may be dead by now, and the lease is over some day.
+                let _revoked = shared.revoke(channel, lease).await;
+                shared.leased.set(shared.leased.get() - 1);
+                shared.heard.notify_one();
+            });
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.leased.get() == 0
+    }
 }
 
 impl Shared {
-    fn now(&self) -> Duration {
-        clock::now() - self.started_at
+    /// Gets the slot's own lease, however often that takes.
+    async fn open(self: Rc<Self>, slot: u32) {
+        loop {
+            let Slot { channel, .. } = self.slots.borrow()[slot as usize];
+            if let Ok(lease) = self.grant(channel, CLIENT_TTL).await {
+                self.slots.borrow_mut()[slot as usize].lease = lease;
+                self.leased.set(self.leased.get() + 1);
+                self.heard.notify_one();
+                return;
+            }
+            self.change_channel(slot);
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
-    fn warm_up(&self) {
-        self.measure.borrow_mut().warm_up(self.now());
+    fn change_channel(&self, slot: u32) {
+        let slot = &mut self.slots.borrow_mut()[slot as usize];
+        slot.channel = (slot.channel + 1) % self.channels.len();
     }
 
-    fn name(&self, number: u32) -> Vec<u8> {
-        self.spelling.borrow_mut().of(number).to_vec()
+    async fn carry_out(&self, slot: u32, number: u32, ask: Ask) -> Result<Outcome, Status> {
+        let Slot { channel, lease } = self.slots.borrow()[slot as usize];
+        let key = match self.workload {
+            Workload::Handover => [&self.queue, format!("{lease:x}").as_bytes()].concat(),
+            _ => self.names.borrow_mut().get(number).to_vec(),
+        };
+        let yes_if = |is_done| if is_done { Outcome::Yes(None) } else { Outcome::No };
+        Ok(match (ask, self.workload) {
+            (Ask::Acquire { .. }, Workload::Pairs | Workload::Mixed { .. }) => {
+                match self.put(channel, &key, lease).await? {
+                    Some(revision) => Outcome::Yes(Some(revision.cast_unsigned())),
+                    None => Outcome::No,
+                }
+            }
+            (Ask::Acquire { .. }, Workload::Renew { .. } | Workload::Fill) => {
+                let lease = self.grant(channel, self.ttl).await?;
+                match self.put(channel, &key, lease).await? {
+                    Some(_) => Outcome::Yes(Some(lease.cast_unsigned())),
+                    None => Outcome::No,
+                }
+            }
+            (Ask::Acquire { .. }, Workload::Handover) => {
+                self.enqueue(channel, key, lease).await?;
+                Outcome::Yes(None)
+            }
+            (Ask::Renew { fence: id }, _) => {
+                let stream = &self.keep_alive[channel % self.keep_alive.len()];
+                let id = id.cast_signed();
+                yes_if(stream.ask(id, LeaseRequest { id }).await?.ttl_seconds > 0)
+            }
+            (Ask::Release { fence }, Workload::Renew { .. }) => {
+                self.revoke(channel, fence.cast_signed()).await?;
+                Outcome::Yes(None)
+            }
+            (Ask::Release { .. }, Workload::Handover) => {
+                let question = DeleteRequest { key };
+                let deleted: DeleteResponse =
+                    call(&self.channels[channel], DELETE, question).await?;
+                yes_if(deleted.deleted == 1)
+            }
+            (Ask::Release { fence }, _) => {
+                let delete = DeleteRequest { key: key.clone() };
+                let question = if_created_at(&key, fence.cast_signed(), Request::Delete(delete));
+                let answer: TxnResponse = call(&self.channels[channel], TXN, question).await?;
+                yes_if(answer.succeeded)
+            }
+        })
     }
 
     async fn grant(&self, channel: usize, ttl: Duration) -> Result<i64, Status> {
-        // Whole seconds are the finest that it takes.
+        // etcd takes whole seconds only.
         let ttl_seconds = ttl.as_secs_f64().ceil() as i64;
         let question = LeaseGrantRequest { ttl_seconds };
         let granted: LeaseGrantResponse = call(&self.channels[channel], GRANT, question).await?;
@@ -146,8 +231,8 @@ impl Shared {
         Ok(())
     }
 
-    /// The revision at which it was taken, unless it exists.
-    async fn acquire(&self, channel: usize, key: &[u8], lease: i64) -> Result<Option<i64>, Status> {
+    /// The revision at which the key was created, unless it existed.
+    async fn put(&self, channel: usize, key: &[u8], lease: i64) -> Result<Option<i64>, Status> {
         let put = PutRequest { key: key.to_vec(), value: Vec::new(), lease };
         let question = if_created_at(key, 0, Request::Put(put));
         let answer: TxnResponse = call(&self.channels[channel], TXN, question).await?;
@@ -155,140 +240,8 @@ impl Shared {
         Ok(answer.succeeded.then_some(revision))
     }
 
-    async fn release(&self, channel: usize, key: &[u8], revision: i64) -> Result<bool, Status> {
-        let delete = DeleteRequest { key: key.to_vec() };
-        let question = if_created_at(key, revision, Request::Delete(delete));
-        let answer: TxnResponse = call(&self.channels[channel], TXN, question).await?;
-        Ok(answer.succeeded)
-    }
-
-    /// One client from beginning to end.
-    async fn work(self: Rc<Self>, client: u32, mut channel: usize) -> Result<()> {
-        let lease = self.grant(channel, CLIENT_TTL).await?;
-        // Nothing begins before all have their leases.
-        if self.prepared.wait().await.is_leader() {
-            self.warm_up();
-        }
-        loop {
-            let began_at = self.now();
-            if !self.measure.borrow_mut().begin(began_at) {
-                break;
-            }
-            let number = self.names.borrow_mut().next(client);
-            let worked = match self.workload {
-                Workload::Handover => self.hand_over(client, channel, lease).await,
-                Workload::Fill => self.take(channel, number).await.map(|(is_taken, _)| is_taken),
-                Workload::Pairs | Workload::Mixed { .. } | Workload::Renew { .. } => {
-                    self.pair(channel, number, lease).await
-                }
-            };
-            let now = self.now();
-            match worked {
-                Ok(true) => self.measure.borrow_mut().succeeded(now - began_at, now),
-                Ok(false) => self.measure.borrow_mut().refused(now),
-                Err(status) => {
-                    self.measure.borrow_mut().failed(status.message(), now);
-                    channel = (channel + 1) % self.channels.len();
-                    tokio::time::sleep(PAUSE).await;
-                }
-            }
-        }
-        // A member may be dead by now, and the lease is over some day.
-        let _revoked = self.revoke(channel, lease).await;
-        Ok(())
-    }
-
-    /// Whether it could be had.
-    async fn pair(&self, channel: usize, number: u32, lease: i64) -> Result<bool, Status> {
-        let key = self.name(number);
-        let Some(revision) = self.acquire(channel, &key, lease).await? else { return Ok(false) };
-        if self.release(channel, &key, revision).await? {
-            return Ok(true);
-        }
-        Err(Status::failed_precondition("it was no longer held"))
-    }
-
-    /// Takes a name with a lease of its own. Says whether it could be had, and the lease.
-    async fn take(&self, channel: usize, number: u32) -> Result<(bool, i64), Status> {
-        let lease = self.grant(channel, self.ttl).await?;
-        let key = self.name(number);
-        Ok((self.acquire(channel, &key, lease).await?.is_some(), lease))
-    }
-
-    /// Does the same with every lease, so many at once.
-    async fn each_lease(self: &Rc<Self>, clients: u32, channels: usize, step: Step) -> Result<()> {
-        self.cursor.set(0);
-        let mut tasks = JoinSet::new();
-        for client in 0..clients as usize {
-            let shared = Rc::clone(self);
-            tasks.spawn_local(async move {
-                let leases = shared.leases.borrow().len();
-                while (shared.cursor.get() as usize) < leases {
-                    let number = shared.cursor.replace(shared.cursor.get() + 1);
-                    let channel = client % channels;
-                    match step {
-                        Step::Take => {
-                            let (is_taken, lease) = shared.take(channel, number).await?;
-                            if !is_taken {
-                                bail!("lease {number} is held by another");
-                            }
-                            shared.leases.borrow_mut()[number as usize] = lease;
-                        }
-                        Step::GiveBack => {
-                            let lease = shared.leases.borrow()[number as usize];
-                            shared.revoke(channel, lease).await?;
-                        }
-                    }
-                }
-                Ok(())
-            });
-        }
-        join_all(tasks).await
-    }
-
-    /// One stream of renewals, so many under way; answers come in the order of the questions.
-    async fn renew(self: Rc<Self>, channel: usize, clients: usize) -> Result<()> {
-        let (sender, receiver) = questions();
-        let mut sent: VecDeque<(Duration, i64)> = VecDeque::with_capacity(clients);
-        let mut stream = None;
-        let mut receiver = Some(receiver);
-        loop {
-            let now = self.now();
-            while sent.len() < clients && self.measure.borrow_mut().begin(now) {
-                let number = self.names.borrow_mut().next(0);
-                let id = self.leases.borrow()[number as usize];
-                sender.send(LeaseRequest { id })?;
-                sent.push_back((now, id));
-            }
-            if sent.is_empty() {
-                return Ok(());
-            }
-            let answers = match (&mut stream, receiver.take()) {
-                (Some(stream), _) => stream,
-                (none, receiver) => {
-                    let receiver = receiver.context("a stream is opened once")?;
-                    let opened = answers(&self.channels[channel], KEEP_ALIVE, receiver).await?;
-                    none.insert(opened)
-                }
-            };
-            let answer: LeaseKeepAliveResponse =
-                answers.message().await?.context("etcd ends a stream")?;
-            let (sent_at, id) = sent.pop_front().context("an answer to nothing")?;
-            if answer.id != id {
-                bail!("etcd renews {} where {id} was to come", answer.id);
-            }
-            let now = self.now();
-            if answer.ttl_seconds > 0 {
-                self.measure.borrow_mut().succeeded(now - sent_at, now);
-            } else {
-                self.measure.borrow_mut().failed("the lease was over", now);
-            }
-        }
-    }
-
-    /// Waits for the lock that all want, and gives it back.
-    async fn hand_over(&self, client: u32, channel: usize, lease: i64) -> Result<bool, Status> {
-        let key = [self.queue.as_slice(), format!("{lease:x}").as_bytes()].concat();
+    /// Waits for the lock that all want.
+    async fn enqueue(&self, channel: usize, key: Vec<u8>, lease: i64) -> Result<(), Status> {
         let put = PutRequest { key: key.clone(), value: Vec::new(), lease };
         let mut question = if_created_at(&key, 0, Request::Put(put));
         let first = Request::Range(self.in_queue(ASCEND, 0));
@@ -300,15 +253,9 @@ impl Shared {
         let own = answer.header.unwrap_or_default().revision;
         let owner = answer.responses.iter().find_map(|response| response.range.as_ref());
         if owner.and_then(|range| range.kvs.first()).is_some_and(|kv| kv.create_revision != own) {
-            self.wait_for_those_before(client, channel, own).await?;
+            self.wait_for_those_before(channel, own).await?;
         }
-        self.measure.borrow_mut().granted(client, self.now());
-        let question = DeleteRequest { key };
-        let deleted: DeleteResponse = call(&self.channels[channel], DELETE, question).await?;
-        if deleted.deleted == 1 {
-            return Ok(true);
-        }
-        Err(Status::failed_precondition("it was no longer held"))
+        Ok(())
     }
 
     /// The first or last in the queue, of those created until then.
@@ -321,81 +268,21 @@ impl Shared {
         RangeRequest { key, range_end, limit: 1, sort_order, sort_target, max_create_revision }
     }
 
-    async fn wait_for_those_before(
-        &self,
-        client: u32,
-        channel: usize,
-        own: i64,
-    ) -> Result<(), Status> {
+    async fn wait_for_those_before(&self, channel: usize, own: i64) -> Result<(), Status> {
         loop {
             let question = self.in_queue(DESCEND, own - 1);
             let answer: RangeResponse = call(&self.channels[channel], RANGE, question).await?;
             let Some(before) = answer.kvs.into_iter().next() else { return Ok(()) };
             let revision = answer.header.unwrap_or_default().revision;
-            let watcher = &self.watchers[channel % self.watchers.len()];
+            let watch_id = self.watched.get() + 1;
+            self.watched.set(watch_id);
             // It existed at this revision, so what deletes it comes later. From here on, because
             // etcd looks at watches that begin in its past only every 100 ms.
-            watcher.wait_for_deletion(client, before.key, revision + 1).await?;
+            let create = WatchCreate { key: before.key, start_revision: revision + 1, watch_id };
+            let stream = &self.watches[channel % self.watches.len()];
+            stream.ask(watch_id, WatchRequest { create: Some(create), cancel: None }).await?;
+            let cancel = Some(WatchCancel { watch_id });
+            stream.tell(WatchRequest { create: None, cancel });
         }
-    }
-}
-
-/// One stream of watches, for all clients of a channel.
-struct Watcher {
-    requests: Questions<WatchRequest>,
-    waiting: Rc<RefCell<BTreeMap<i64, oneshot::Sender<()>>>>,
-    /// Watches so far: each has a number of its own.
-    watches: Cell<i64>,
-}
-
-impl Watcher {
-    fn new(channel: &Channel) -> Self {
-        let (requests, receiver) = questions();
-        let waiting = Rc::new(RefCell::new(BTreeMap::new()));
-        let (channel, woken) = (channel.clone(), Rc::clone(&waiting));
-        spawn_local(async move {
-            let read = Self::read(&channel, receiver, &woken).await;
-            // Those who wait are told by the end of what they wait on.
-            woken.borrow_mut().clear();
-            read
-        });
-        Self { requests, waiting, watches: Cell::new(0) }
-    }
-
-    async fn read(
-        channel: &Channel,
-        requests: tokio::sync::mpsc::UnboundedReceiver<WatchRequest>,
-        waiting: &RefCell<BTreeMap<i64, oneshot::Sender<()>>>,
-    ) -> Result<()> {
-        let mut responses = answers(channel, WATCH, requests).await?;
-        while let Some(response) = responses.message().await? {
-            let response: WatchResponse = response;
-            let is_deleted = response.events.iter().any(|event| event.kind == DELETED);
-            if (is_deleted || response.canceled)
-                && let Some(waiter) = waiting.borrow_mut().remove(&response.watch_id)
-            {
-                // Whoever no longer waits has failed and said so.
-                let _gone = waiter.send(());
-            }
-        }
-        Err(anyhow!("etcd ends a watch"))
-    }
-
-    async fn wait_for_deletion(
-        &self,
-        client: u32,
-        key: Vec<u8>,
-        start_revision: i64,
-    ) -> Result<(), Status> {
-        let watch_id = self.watches.get() + 1;
-        self.watches.set(watch_id);
-        let (sender, woken) = oneshot::channel();
-        self.waiting.borrow_mut().insert(watch_id, sender);
-        let create = Some(WatchCreate { key, start_revision, watch_id });
-        let cancel = Some(WatchCancel { watch_id });
-        let gone = |_| Status::unavailable(format!("the watch of client {client} is gone"));
-        self.requests.send(WatchRequest { create, cancel: None }).map_err(|_| gone(()))?;
-        woken.await.map_err(|_| gone(()))?;
-        self.requests.send(WatchRequest { create: None, cancel }).map_err(|_| gone(()))
     }
 }

@@ -3,6 +3,17 @@
 
 use prost::{Message, Oneof};
 
+use super::call::Answer;
+
+pub(super) const TXN: &str = "/etcdserverpb.KV/Txn";
+pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
+pub(super) const DELETE: &str = "/etcdserverpb.KV/DeleteRange";
+pub(super) const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+pub(super) const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
+pub(super) const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+pub(super) const WATCH: &str = "/etcdserverpb.Watch/Watch";
+pub(super) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+
 /// Of [`Compare`]: the left side equals the right one, and is the revision of the creation.
 pub(super) const EQUAL: i32 = 0;
 pub(super) const CREATE: i32 = 1;
@@ -13,72 +24,113 @@ pub(super) const BY_CREATION: i32 = 2;
 /// Of [`Event`].
 pub(super) const DELETED: i32 = 1;
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Header {
-    #[prost(uint64, tag = "2")]
-    pub(super) member_id: u64,
-    #[prost(int64, tag = "3")]
-    pub(super) revision: i64,
+/// Messages with their fields: name, type here, and in brackets type and number of etcd's.
+macro_rules! messages {
+    ($($name:ident { $($field:ident: $type:ty [$($kind:tt)*])* })*) => { $(
+        #[derive(Clone, PartialEq, Message)]
+        pub(super) struct $name {
+            $(#[prost($($kind)*)] pub(super) $field: $type,)*
+        }
+    )* };
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct KeyValue {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
-    #[prost(int64, tag = "2")]
-    pub(super) create_revision: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct RangeRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(super) range_end: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    pub(super) limit: i64,
-    #[prost(int32, tag = "5")]
-    pub(super) sort_order: i32,
-    #[prost(int32, tag = "6")]
-    pub(super) sort_target: i32,
-    #[prost(int64, tag = "13")]
-    pub(super) max_create_revision: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct RangeResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<Header>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) kvs: Vec<KeyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct PutRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(super) value: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    pub(super) lease: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct DeleteRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct DeleteResponse {
-    #[prost(int64, tag = "2")]
-    pub(super) deleted: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct RequestOp {
-    #[prost(oneof = "Request", tags = "1, 2, 3")]
-    pub(super) request: Option<Request>,
+messages! {
+    Header {
+        member_id: u64 [uint64, tag = "2"]
+        revision: i64 [int64, tag = "3"]
+    }
+    KeyValue {
+        key: Vec<u8> [bytes = "vec", tag = "1"]
+        create_revision: i64 [int64, tag = "2"]
+    }
+    RangeRequest {
+        key: Vec<u8> [bytes = "vec", tag = "1"]
+        range_end: Vec<u8> [bytes = "vec", tag = "2"]
+        limit: i64 [int64, tag = "3"]
+        sort_order: i32 [int32, tag = "5"]
+        sort_target: i32 [int32, tag = "6"]
+        max_create_revision: i64 [int64, tag = "13"]
+    }
+    RangeResponse {
+        header: Option<Header> [message, optional, tag = "1"]
+        kvs: Vec<KeyValue> [message, repeated, tag = "2"]
+    }
+    PutRequest {
+        key: Vec<u8> [bytes = "vec", tag = "1"]
+        value: Vec<u8> [bytes = "vec", tag = "2"]
+        lease: i64 [int64, tag = "3"]
+    }
+    DeleteRequest {
+        key: Vec<u8> [bytes = "vec", tag = "1"]
+    }
+    DeleteResponse {
+        deleted: i64 [int64, tag = "2"]
+    }
+    RequestOp {
+        request: Option<Request> [oneof = "Request", tags = "1, 2, 3"]
+    }
+    ResponseOp {
+        range: Option<RangeResponse> [message, optional, tag = "1"]
+    }
+    // That a key was created at this revision; zero if it does not exist. The revision is one of
+    // several fields of which the others are never sent; zero has to be said too.
+    Compare {
+        result: i32 [int32, tag = "1"]
+        target: i32 [int32, tag = "2"]
+        key: Vec<u8> [bytes = "vec", tag = "3"]
+        create_revision: Option<i64> [int64, optional, tag = "5"]
+    }
+    TxnRequest {
+        compare: Vec<Compare> [message, repeated, tag = "1"]
+        success: Vec<RequestOp> [message, repeated, tag = "2"]
+        failure: Vec<RequestOp> [message, repeated, tag = "3"]
+    }
+    TxnResponse {
+        header: Option<Header> [message, optional, tag = "1"]
+        succeeded: bool [bool, tag = "2"]
+        responses: Vec<ResponseOp> [message, repeated, tag = "3"]
+    }
+    LeaseGrantRequest {
+        ttl_seconds: i64 [int64, tag = "1"]
+    }
+    LeaseGrantResponse {
+        id: i64 [int64, tag = "2"]
+    }
+    // To revoke it or to keep it alive.
+    LeaseRequest {
+        id: i64 [int64, tag = "1"]
+    }
+    // A ttl of zero if the lease is over.
+    LeaseKeepAliveResponse {
+        id: i64 [int64, tag = "2"]
+        ttl_seconds: i64 [int64, tag = "3"]
+    }
+    WatchRequest {
+        create: Option<WatchCreate> [message, optional, tag = "1"]
+        cancel: Option<WatchCancel> [message, optional, tag = "2"]
+    }
+    WatchCreate {
+        key: Vec<u8> [bytes = "vec", tag = "1"]
+        start_revision: i64 [int64, tag = "3"]
+        watch_id: i64 [int64, tag = "7"]
+    }
+    WatchCancel {
+        watch_id: i64 [int64, tag = "1"]
+    }
+    WatchResponse {
+        watch_id: i64 [int64, tag = "2"]
+        canceled: bool [bool, tag = "4"]
+        events: Vec<Event> [message, repeated, tag = "11"]
+    }
+    Event {
+        kind: i32 [int32, tag = "1"]
+    }
+    StatusRequest {}
+    StatusResponse {
+        header: Option<Header> [message, optional, tag = "1"]
+        version: String [string, tag = "2"]
+        leader: u64 [uint64, tag = "4"]
+    }
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -91,125 +143,18 @@ pub(super) enum Request {
     Delete(DeleteRequest),
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ResponseOp {
-    #[prost(message, optional, tag = "1")]
-    pub(super) range: Option<RangeResponse>,
+impl Answer for LeaseKeepAliveResponse {
+    fn settles(&self) -> Option<i64> {
+        Some(self.id)
+    }
 }
 
-/// That a key was created at this revision; zero if it does not exist.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Compare {
-    #[prost(int32, tag = "1")]
-    pub(super) result: i32,
-    #[prost(int32, tag = "2")]
-    pub(super) target: i32,
-    #[prost(bytes = "vec", tag = "3")]
-    pub(super) key: Vec<u8>,
-    // One of several, of which the others are never sent; zero has to be said too.
-    #[prost(int64, optional, tag = "5")]
-    pub(super) create_revision: Option<i64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TxnRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) compare: Vec<Compare>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) success: Vec<RequestOp>,
-    #[prost(message, repeated, tag = "3")]
-    pub(super) failure: Vec<RequestOp>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TxnResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<Header>,
-    #[prost(bool, tag = "2")]
-    pub(super) succeeded: bool,
-    #[prost(message, repeated, tag = "3")]
-    pub(super) responses: Vec<ResponseOp>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct LeaseGrantRequest {
-    #[prost(int64, tag = "1")]
-    pub(super) ttl_seconds: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct LeaseGrantResponse {
-    #[prost(int64, tag = "2")]
-    pub(super) id: i64,
-}
-
-/// To revoke it or to keep it alive.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct LeaseRequest {
-    #[prost(int64, tag = "1")]
-    pub(super) id: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct LeaseKeepAliveResponse {
-    #[prost(int64, tag = "2")]
-    pub(super) id: i64,
-    /// Zero if it is over.
-    #[prost(int64, tag = "3")]
-    pub(super) ttl_seconds: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WatchRequest {
-    #[prost(message, optional, tag = "1")]
-    pub(super) create: Option<WatchCreate>,
-    #[prost(message, optional, tag = "2")]
-    pub(super) cancel: Option<WatchCancel>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WatchCreate {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    pub(super) start_revision: i64,
-    #[prost(int64, tag = "7")]
-    pub(super) watch_id: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WatchCancel {
-    #[prost(int64, tag = "1")]
-    pub(super) watch_id: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WatchResponse {
-    #[prost(int64, tag = "2")]
-    pub(super) watch_id: i64,
-    #[prost(bool, tag = "4")]
-    pub(super) canceled: bool,
-    #[prost(message, repeated, tag = "11")]
-    pub(super) events: Vec<Event>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Event {
-    #[prost(int32, tag = "1")]
-    pub(super) kind: i32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct StatusRequest {}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct StatusResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<Header>,
-    #[prost(string, tag = "2")]
-    pub(super) version: String,
-    #[prost(uint64, tag = "4")]
-    pub(super) leader: u64,
+impl Answer for WatchResponse {
+    /// Of all that is told about a watch, the deletion is waited for.
+    fn settles(&self) -> Option<i64> {
+        let is_over = self.canceled || self.events.iter().any(|event| event.kind == DELETED);
+        is_over.then_some(self.watch_id)
+    }
 }
 
 /// Something that is to happen if this key was created at this revision, or does not exist.

@@ -8,15 +8,17 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use paxoslease_load::Workload;
+use paxoslease_load::{
+    Ask, Connections, Failure, Names, Outcome, Outgoing, Plan, Protocol, Workload,
+};
 
-use super::super::Load;
-use super::super::engine::{Ask, Links, Outcome, Protocol};
-use super::super::names::Spelling;
+use super::super::{PATIENCE, Target};
 use super::jute::{self, NO_NODE, NODE_EXISTS, Node, OK, PING_XID, Reader, Said, Session};
 
 /// A request that is no client's, but part of the greeting.
 const NOBODY: u32 = u32::MAX;
+/// Between two tries to connect, so that servers that are busy with an election can have one.
+const REDIAL_AFTER: Duration = Duration::from_millis(5);
 /// The digits that the ensemble puts behind the names of sequential nodes.
 const SEQUENCE_LEN: usize = 10;
 
@@ -72,12 +74,14 @@ struct Waiter {
 #[derive(Debug)]
 pub(super) struct Client {
     timeout_ms: i32,
-    spelling: Spelling,
+    names: Names,
+    /// By connection, the servers it may go to.
+    routes: Vec<Vec<usize>>,
     /// Nodes that must exist before ours can.
     parents: Vec<Vec<u8>>,
     /// The parent of the queue, in a hand-over.
     queue: Option<Vec<u8>>,
-    links: Links,
+    out: Outgoing,
     connections: Vec<Link>,
     waiters: Vec<Waiter>,
     outcomes: VecDeque<(u32, Outcome)>,
@@ -85,14 +89,14 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(load: &Load) -> Self {
-        let connections = load.connections.min(load.in_flight);
-        let prefix = format!("/{}", load.names);
+    /// Connections go to this server first, or to each in turn beginning with it.
+    pub(super) fn new(plan: &Plan, first: usize, target: Target) -> Self {
+        let prefix = format!("/{}", plan.names);
         let slashes = prefix.match_indices('/').map(|(place, _)| place).skip(1);
         let mut parents: Vec<Vec<u8>> =
             slashes.map(|place| prefix.as_bytes()[..place].to_vec()).collect();
         let queue =
-            (load.workload == Workload::Handover).then(|| format!("{prefix}lock").into_bytes());
+            (plan.workload == Workload::Handover).then(|| format!("{prefix}lock").into_bytes());
         parents.extend(queue.clone());
         let link = |_| Link {
             state: State::Down,
@@ -102,25 +106,27 @@ impl Client {
         };
         let waiter =
             Waiter { step: Step::Idle, own: Vec::new(), watched: Vec::new(), is_gone: false };
+        let servers = plan.endpoints.len();
+        let route = |link: usize| {
+            let first = if target == Target::Spread { first + link } else { first };
+            (first..first + servers).map(|server| server % servers).collect()
+        };
         Self {
-            timeout_ms: i32::try_from(load.ttl.as_millis()).unwrap_or(i32::MAX),
-            spelling: Spelling::new(&prefix),
+            timeout_ms: i32::try_from(plan.ttl.as_millis()).unwrap_or(i32::MAX),
+            names: Names::new(&prefix),
+            routes: (0..plan.connections as usize).map(route).collect(),
             parents,
             queue,
-            links: Links::new(connections as usize),
-            connections: (0..connections).map(link).collect(),
-            waiters: vec![waiter; load.in_flight as usize],
+            out: Outgoing::new(plan.connections as usize),
+            connections: (0..plan.connections).map(link).collect(),
+            waiters: vec![waiter; plan.in_flight as usize],
             outcomes: VecDeque::new(),
             is_closing: false,
         }
     }
 
-    pub(super) fn connections(&self) -> usize {
-        self.connections.len()
-    }
-
-    fn link(&self, client: u32) -> usize {
-        client as usize % self.connections.len()
+    fn link(&self, slot: u32) -> usize {
+        slot as usize % self.connections.len()
     }
 
     /// Sends a request whose answer is this client's.
@@ -128,7 +134,7 @@ impl Client {
         let Link { asked, xid, .. } = &mut self.connections[link];
         *xid = (*xid + 1) & i32::MAX;
         asked.push_back((client, *xid));
-        put(self.links.say(link), *xid);
+        put(self.out.to(link), *xid);
     }
 
     fn enter(&mut self, client: u32, step: Step) {
@@ -154,7 +160,7 @@ impl Client {
             }
             Step::Ping => {
                 self.connections[link].asked.push_back((client, PING_XID));
-                jute::put_ping(self.links.say(link));
+                jute::put_ping(self.out.to(link));
             }
             Step::Create => {
                 let path = self.waiters[client as usize].own.clone();
@@ -174,7 +180,9 @@ impl Client {
     fn answered(&mut self, client: u32, error: i32, mut body: Reader<'_>) -> Result<()> {
         let step = self.waiters[client as usize].step;
         match (step, error) {
-            (Step::Create | Step::Delete | Step::Ping, OK) => self.come_to(client, Outcome::Yes),
+            (Step::Create | Step::Delete | Step::Ping, OK) => {
+                self.come_to(client, Outcome::Yes(None));
+            }
             (Step::Create, NODE_EXISTS) | (Step::Delete, NO_NODE) => {
                 self.come_to(client, Outcome::No);
             }
@@ -205,7 +213,7 @@ impl Client {
             }
         }
         let Some(before) = before else {
-            self.come_to(client, Outcome::Yes);
+            self.come_to(client, Outcome::Yes(None));
             return Ok(());
         };
         watched.clear();
@@ -284,69 +292,40 @@ impl Client {
 }
 
 impl Protocol for Client {
-    const CLOSE_RELEASES: bool = true;
-
-    fn links(&mut self) -> &mut Links {
-        &mut self.links
+    fn queues(&self) -> bool {
+        true
     }
 
-    fn connected(&mut self, link: usize) {
-        if self.is_closing {
-            return;
-        }
-        self.links.clear(link);
-        self.connections[link].state = State::Connecting;
-        let out = self.links.say(link);
-        jute::put_connect(out, &self.connections[link].session, self.timeout_ms);
+    fn close_releases(&self) -> bool {
+        true
     }
 
-    fn lost(&mut self, link: usize, _: Duration) {
-        self.links.clear(link);
-        let connection = &mut self.connections[link];
-        connection.state = State::Down;
-        connection.asked.clear();
-        if self.queue.is_some() {
-            // Nobody knows which of its nodes are in the queue, so they go with the session.
-            connection.session = Session::default();
-        }
-        for client in (link..self.waiters.len()).step_by(self.connections.len()) {
-            if self.waiters[client].step != Step::Idle {
-                self.come_to(client as u32, Outcome::Failed("disconnected"));
-            }
-        }
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 
-    fn received(&mut self, link: usize, bytes: &[u8], _: Duration) -> Result<usize> {
-        let mut read = 0;
-        while let Some(message) = jute::whole(&bytes[read..])? {
-            self.hear(link, message)?;
-            read += 4 + message.len();
-        }
-        Ok(read)
-    }
-
-    fn is_ready(&self, client: u32) -> bool {
-        self.connections[self.link(client)].state == State::Ready
-    }
-
-    fn is_whole(&self) -> bool {
+    fn is_open(&self, _: Duration) -> bool {
         self.connections.iter().all(|link| link.state == State::Ready)
     }
 
-    fn ask(&mut self, client: u32, ask: Ask, number: u32, _: u64, _: Duration) {
+    fn is_ready(&self, slot: u32) -> bool {
+        self.connections[self.link(slot)].state == State::Ready
+    }
+
+    fn ask(&mut self, slot: u32, number: u32, ask: Ask, _: Duration) {
         let step = match (ask, &self.queue) {
-            (Ask::Acquire, Some(_)) => Step::Enqueue,
-            (Ask::Release, Some(_)) => Step::Delete,
+            (Ask::Acquire { .. }, Some(_)) => Step::Enqueue,
+            (Ask::Release { .. }, Some(_)) => Step::Delete,
             // Renews whatever belongs to the session.
-            (Ask::Renew, _) => Step::Ping,
-            (Ask::Acquire | Ask::Release, None) => {
-                let own = &mut self.waiters[client as usize].own;
+            (Ask::Renew { .. }, _) => Step::Ping,
+            (Ask::Acquire { .. } | Ask::Release { .. }, None) => {
+                let own = &mut self.waiters[slot as usize].own;
                 own.clear();
-                own.extend_from_slice(self.spelling.of(number));
-                if ask == Ask::Acquire { Step::Create } else { Step::Delete }
+                own.extend_from_slice(self.names.get(number));
+                if matches!(ask, Ask::Acquire { .. }) { Step::Create } else { Step::Delete }
             }
         };
-        self.enter(client, step);
+        self.enter(slot, step);
     }
 
     fn next_outcome(&mut self) -> Option<(u32, Outcome)> {
@@ -365,6 +344,64 @@ impl Protocol for Client {
 
     fn is_closed(&self) -> bool {
         self.connections.iter().all(|link| link.state != State::Closing)
+    }
+}
+
+impl Connections for Client {
+    fn routes(&self) -> Vec<Vec<usize>> {
+        self.routes.clone()
+    }
+
+    fn redials_after(&self) -> Option<Duration> {
+        Some(REDIAL_AFTER)
+    }
+
+    fn connected(&mut self, link: usize) {
+        if self.is_closing {
+            return;
+        }
+        self.out.clear(link);
+        self.connections[link].state = State::Connecting;
+        let out = self.out.to(link);
+        jute::put_connect(out, &self.connections[link].session, self.timeout_ms);
+    }
+
+    fn is_greeted(&self, link: usize) -> bool {
+        self.connections[link].state == State::Ready
+    }
+
+    fn lost(&mut self, link: usize, _: Duration) {
+        self.out.clear(link);
+        let connection = &mut self.connections[link];
+        connection.state = State::Down;
+        connection.asked.clear();
+        if self.queue.is_some() {
+            // Which of its nodes are in the queue is unknown, so they go with the session.
+            connection.session = Session::default();
+        }
+        for slot in (link..self.waiters.len()).step_by(self.connections.len()) {
+            if self.waiters[slot].step != Step::Idle {
+                self.come_to(slot as u32, Outcome::Failed("disconnected".into()));
+            }
+        }
+    }
+
+    fn received(&mut self, link: usize, bytes: &[u8], _: Duration) -> Result<usize, Failure> {
+        let garbled = |error: anyhow::Error| Failure::Garbled(format!("{error:#}"));
+        let mut read = 0;
+        while let Some(message) = jute::whole(&bytes[read..]).map_err(garbled)? {
+            self.hear(link, message).map_err(garbled)?;
+            read += 4 + message.len();
+        }
+        Ok(read)
+    }
+
+    fn outgoing(&mut self) -> &mut Outgoing {
+        &mut self.out
+    }
+
+    fn waiting(&self) -> Option<usize> {
+        self.connections.iter().position(|link| !link.asked.is_empty())
     }
 }
 

@@ -2,13 +2,10 @@ use std::collections::BTreeMap;
 
 use paxoslease_load::{Extent, Workload};
 
-use super::super::tests::load;
-use super::super::wire::Conversation as _;
+use super::super::play::{Play, plan};
 use super::client::Client;
 use super::jute::{NO_NODE, NODE_EXISTS, OK, op, whole};
 use super::*;
-
-const MS: Duration = Duration::from_millis(1);
 
 /// As much of an ensemble as a lock needs.
 #[derive(Default)]
@@ -121,34 +118,17 @@ impl Ensemble {
     }
 }
 
-fn play(load: &Load) -> (Loaded, Ensemble) {
-    let client = Client::new(load);
-    let links = client.connections();
-    let mut engine = Engine::new(client, load);
-    (0..links).for_each(|link| engine.connected(link, Duration::ZERO));
+fn play(plan: Plan) -> (Report, Ensemble) {
     let mut ensemble = Ensemble::default();
-    let mut now = Duration::ZERO;
-    for _ in 0..100_000 {
-        engine.pump(now).expect("a willing ensemble");
-        now += MS;
-        let mut replies = vec![Vec::new(); links];
-        while let Some(link) = engine.next_pending() {
-            let asked = std::mem::take(engine.outgoing(link));
-            let mut rest = asked.as_slice();
-            while let Some(request) = whole(rest).expect("well formed") {
-                ensemble.hear(link, request, &mut replies);
-                rest = &rest[4 + request.len()..];
-            }
+    let client = Client::new(&plan, 0, Target::One);
+    let report = Play::new(plan, client).run(&mut |link, asked, replies| {
+        let mut rest = asked;
+        while let Some(request) = whole(rest).expect("well formed") {
+            ensemble.hear(link, request, replies);
+            rest = &rest[4 + request.len()..];
         }
-        for (link, reply) in replies.iter().enumerate() {
-            let read = engine.received(link, reply, now).expect("understood");
-            assert_eq!(read, reply.len());
-        }
-        if engine.is_done() {
-            return (engine.loaded(), ensemble);
-        }
-    }
-    panic!("a load without end");
+    });
+    (report, ensemble)
 }
 
 fn left(ensemble: &Ensemble) -> usize {
@@ -157,8 +137,8 @@ fn left(ensemble: &Ensemble) -> usize {
 
 #[test]
 fn pairs_create_and_delete_under_parents_that_exist() {
-    let (loaded, ensemble) = play(&load(Workload::Pairs, Extent::Count(100)));
-    assert_eq!((loaded.operations, loaded.failures), (100, 0));
+    let (loaded, ensemble) = play(plan(Workload::Pairs, Extent::Count(100)));
+    assert_eq!((loaded.operations, loaded.failures()), (100, 0));
     assert!(ensemble.asked[&op::DELETE] >= 100);
     assert_eq!(left(&ensemble), 0);
     assert!(ensemble.nodes.contains_key("/load"));
@@ -166,8 +146,8 @@ fn pairs_create_and_delete_under_parents_that_exist() {
 
 #[test]
 fn renewals_are_pings_and_what_they_kept_goes_with_the_session() {
-    let (loaded, ensemble) = play(&load(Workload::Renew { leases: 10 }, Extent::Count(25)));
-    assert_eq!((loaded.operations, loaded.failures), (25, 0));
+    let (loaded, ensemble) = play(plan(Workload::Renew { leases: 10 }, Extent::Count(25)));
+    assert_eq!((loaded.operations, loaded.failures()), (25, 0));
     assert!(ensemble.asked[&op::PING] >= 25);
     assert_eq!(ensemble.asked[&op::CLOSE], 2);
     assert_eq!(left(&ensemble), 0);
@@ -175,7 +155,8 @@ fn renewals_are_pings_and_what_they_kept_goes_with_the_session() {
 
 #[test]
 fn a_lock_that_is_waited_for_goes_around_in_the_order_of_the_queue() {
-    let (loaded, ensemble) = play(&load(Workload::Handover, Extent::Count(60)));
+    let warmup = Duration::ZERO;
+    let (loaded, ensemble) = play(Plan { warmup, ..plan(Workload::Handover, Extent::Count(60)) });
     let shares = loaded.shares.expect("of a hand-over");
     assert_eq!((loaded.operations, shares.max, shares.min), (60, 15, 15));
     assert_eq!(left(&ensemble), 0);
@@ -184,7 +165,7 @@ fn a_lock_that_is_waited_for_goes_around_in_the_order_of_the_queue() {
 
 #[test]
 fn what_is_filled_stays() {
-    let (loaded, ensemble) = play(&load(Workload::Fill, Extent::Count(30)));
+    let (loaded, ensemble) = play(plan(Workload::Fill, Extent::Count(30)));
     assert_eq!(loaded.operations, 30);
     assert!(left(&ensemble) >= 30);
     assert_eq!(ensemble.asked.get(&op::CLOSE), None);
@@ -193,8 +174,8 @@ fn what_is_filled_stays() {
 #[test]
 fn a_name_that_is_held_is_no_failure() {
     let mixed = Workload::Mixed { hot_names: 1, hot_share: 0.5 };
-    let (loaded, ensemble) = play(&load(mixed, Extent::Count(200)));
-    assert_eq!(loaded.failures, 0);
+    let (loaded, ensemble) = play(plan(mixed, Extent::Count(200)));
+    assert_eq!(loaded.failures(), 0);
     assert!((100..200).contains(&loaded.operations), "{}", loaded.operations);
     assert_eq!(left(&ensemble), 0);
 }

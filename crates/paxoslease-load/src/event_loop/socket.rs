@@ -1,6 +1,7 @@
 //! One connection: dialling, reading into a buffer that is used again, and writing what there is;
 //! in clear, or in TLS.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,8 +19,10 @@ pub(super) struct Socket {
     tls: Option<Box<ClientConnection>>,
     /// Until when a connection must come about; `None` once it has.
     dial_ends_at: Option<Duration>,
-    /// Which address it goes to.
-    pub(super) candidate: usize,
+    /// When to dial again, after a pause.
+    redial_at: Option<Duration>,
+    /// The addresses it may go to, that of this connection first.
+    pub(super) candidates: VecDeque<usize>,
     /// Connections in a row that came to nothing.
     pub(super) failures: usize,
     buffer: Box<[u8]>,
@@ -36,10 +39,38 @@ pub(super) enum Taken {
 }
 
 impl Socket {
-    pub(super) fn new(candidate: usize) -> Self {
-        let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
-        let (stream, tls) = (None, None);
-        Self { stream, tls, dial_ends_at: None, candidate, failures: 0, buffer, len: 0 }
+    pub(super) fn new(candidates: VecDeque<usize>) -> Self {
+        Self {
+            stream: None,
+            tls: None,
+            dial_ends_at: None,
+            redial_at: None,
+            candidates,
+            failures: 0,
+            buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
+            len: 0,
+        }
+    }
+
+    /// The address it goes to.
+    pub(super) fn candidate(&self) -> usize {
+        self.candidates[0]
+    }
+
+    /// Closes the connection until it is to be dialled again.
+    pub(super) fn rest_until(&mut self, at: Duration) {
+        (self.stream, self.tls, self.dial_ends_at) = (None, None, None);
+        self.redial_at = Some(at);
+    }
+
+    /// Whether a pause is over.
+    pub(super) fn is_rested(&self, now: Duration) -> bool {
+        self.redial_at.is_some_and(|at| at <= now)
+    }
+
+    /// When this connection needs attention, even if nothing comes.
+    pub(super) fn wake_at(&self) -> Option<Duration> {
+        self.redial_at.or(self.dial_ends_at)
     }
 
     pub(super) fn dial_ends_at(&self) -> Option<Duration> {
@@ -55,7 +86,7 @@ impl Socket {
         token: Token,
         ends_at: Duration,
     ) -> io::Result<()> {
-        self.len = 0;
+        (self.len, self.redial_at) = (0, None);
         self.dial_ends_at = Some(ends_at);
         self.tls = tls.map(Box::new);
         let stream = self.stream.insert(TcpStream::connect(address)?);

@@ -1,12 +1,13 @@
-//! From the greeting to the end: what a load is doing, what may begin then, and what is reported.
+//! From the first connection to the end: what a load is doing, what may begin then, and what is
+//! reported.
 
 use super::*;
 
 /// What a load is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// Every server introduces itself.
-    Greeting,
+    /// Connections come about, and servers introduce themselves.
+    Opening,
     /// Takes the leases that will be renewed.
     Filling,
     /// Runs, and nothing counts yet.
@@ -19,6 +20,8 @@ pub(super) enum Phase {
     },
     /// Begins nothing new, gives back what is held.
     Draining,
+    /// Says goodbye.
+    Closing,
     Done,
 }
 
@@ -29,14 +32,16 @@ impl Phase {
     }
 }
 
-impl Session {
-    pub(crate) fn is_done(&self) -> bool {
+impl<P: Protocol> Session<P> {
+    /// Whether it has come to its end.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
 
     /// Whether all that is left is giving back what is held.
     pub(crate) fn is_draining(&self) -> bool {
-        self.phase == Phase::Draining
+        matches!(self.phase, Phase::Draining | Phase::Closing | Phase::Done)
     }
 
     /// There is nobody left to give anything back to.
@@ -53,14 +58,14 @@ impl Session {
                 break;
             }
         }
-        let is_silent = self.owes_answer() && self.silence(now) >= PATIENCE;
+        let is_silent = self.owes_answer() && self.silence(now) >= self.protocol.patience();
         if is_silent && !self.is_draining() { Err(Failure::Silent) } else { Ok(()) }
     }
 
     fn leave_phase_if_over(&mut self, now: Duration) {
         let is_idle = self.busy == 0;
         match self.phase {
-            Phase::Greeting if self.links.iter().all(|link| link.greetings == 0) => {
+            Phase::Opening if self.protocol.is_open(now) => {
                 self.phase = Phase::Filling;
             }
             Phase::Filling if is_idle && self.cursor == self.leases.len() => {
@@ -76,17 +81,28 @@ impl Session {
             Phase::Measuring { from } if self.extent.is_over(now.saturating_sub(from)) => {
                 self.end_measuring(now);
             }
-            Phase::Draining if is_idle && self.next_to_release().is_none() => {
+            Phase::Draining
+                if (is_idle && self.next_to_release().is_none())
+                    || self.silence(now) >= PATIENCE_IN_THE_END =>
+            {
+                self.phase = Phase::Closing;
+                self.heard_at = now;
+                // What was filled is to stay.
+                if self.workload != Workload::Fill {
+                    self.protocol.close();
+                }
+            }
+            Phase::Closing
+                if self.protocol.is_closed() || self.silence(now) >= PATIENCE_IN_THE_END =>
+            {
                 self.phase = Phase::Done;
             }
-            Phase::Draining if self.silence(now) >= PATIENCE_IN_THE_END => {
-                self.phase = Phase::Done;
-            }
-            Phase::Greeting
+            Phase::Opening
             | Phase::Filling
             | Phase::Warming { .. }
             | Phase::Measuring { .. }
             | Phase::Draining
+            | Phase::Closing
             | Phase::Done => {}
         }
     }
@@ -96,7 +112,7 @@ impl Session {
         self.measured = (now.saturating_sub(from), self.pace.behind(now));
         self.tally.end_gap(now);
         self.phase = Phase::Draining;
-        self.cursor = 0;
+        self.cursor = if self.protocol.close_releases() { self.leases.len() } else { 0 };
         self.heard_at = now;
         while let Some(Reverse((_, slot))) = self.retries.pop() {
             self.finish(slot as usize, now);
@@ -104,7 +120,7 @@ impl Session {
     }
 
     fn owes_answer(&self) -> bool {
-        self.busy > 0 || self.phase == Phase::Greeting
+        self.busy > 0 || self.phase == Phase::Opening || self.has_unready
     }
 
     fn silence(&self, now: Duration) -> Duration {
@@ -119,7 +135,7 @@ impl Session {
     /// Since when the next operation is due, if it is.
     pub(super) fn take_due(&mut self, now: Duration) -> Option<Duration> {
         match self.phase {
-            Phase::Greeting | Phase::Done => None,
+            Phase::Opening | Phase::Closing | Phase::Done => None,
             Phase::Filling => (self.cursor < self.leases.len()).then_some(now),
             Phase::Warming { .. } | Phase::Measuring { .. } => {
                 if !self.has_budget() {
@@ -146,23 +162,25 @@ impl Session {
     }
 
     /// When to pump again, even if nothing comes; `None` if only an answer can help.
-    pub(crate) fn wake_at(&self) -> Option<Duration> {
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Duration> {
         let phase_ends_at = match (self.phase, self.extent) {
             (Phase::Warming { from }, _) => Some(from + self.warmup),
             (Phase::Measuring { from }, Extent::Lasting(span)) => Some(from + span),
-            (Phase::Draining, _) => Some(self.heard_at + PATIENCE_IN_THE_END),
+            (Phase::Draining | Phase::Closing, _) => Some(self.heard_at + PATIENCE_IN_THE_END),
             _ => None,
         };
         let may_begin = self.phase.is_running() && !self.free.is_empty() && self.has_budget();
         let due_at = self.pace.next_at().filter(|_| may_begin);
-        let retry_at = self.retries.peek().map(|Reverse((at, _))| *at);
-        let silent_at = self.owes_answer().then_some(self.heard_at + PATIENCE);
+        let retry = self.retries.peek().filter(|Reverse((_, slot))| self.protocol.is_ready(*slot));
+        let retry_at = retry.map(|Reverse((at, _))| *at);
+        let silent_at = self.owes_answer().then(|| self.heard_at + self.protocol.patience());
         [phase_ends_at, due_at, retry_at, silent_at].into_iter().flatten().min()
     }
 
     pub(crate) fn progress(&self, now: Duration) -> Progress {
         let (doing, from, share) = match self.phase {
-            Phase::Greeting => ("connecting", now, 0.0),
+            Phase::Opening => ("connecting", now, 0.0),
             Phase::Filling => {
                 ("taking leases", now, self.cursor as f64 / self.leases.len().max(1) as f64)
             }
@@ -176,14 +194,15 @@ impl Session {
                 };
                 ("measuring", from, share)
             }
-            Phase::Draining | Phase::Done => ("giving back", now, 1.0),
+            Phase::Draining | Phase::Closing | Phase::Done => ("giving back", now, 1.0),
         };
         let elapsed = now.saturating_sub(from);
         Progress { doing, share: share.min(1.0), operations: self.tally.operations, elapsed }
     }
 
     /// What it came to, once it is done.
-    pub(crate) fn report(&self, plan: &Plan) -> Report {
+    #[must_use]
+    pub fn report(&self, plan: &Plan) -> Report {
         let (span, behind) = self.measured;
         let is_handover = self.workload == Workload::Handover;
         let counted = if is_handover { self.tally.handovers } else { self.tally.operations };

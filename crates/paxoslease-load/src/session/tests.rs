@@ -7,6 +7,8 @@ use paxoslease_wire::resp::{
 };
 
 use super::*;
+use crate::plan::Dialect;
+use crate::resp::Resp;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -101,7 +103,7 @@ fn grant(out: &mut Vec<u8>, fence: i64) {
 
 /// A session and its server, a millisecond apart.
 struct Play {
-    session: Session,
+    session: Session<Resp>,
     server: Server,
     plan: Plan,
     now: Duration,
@@ -116,15 +118,15 @@ impl Play {
         change(&mut plan);
         plan.check().expect("a load");
         let replies = vec![Vec::new(); plan.connections as usize];
-        let session = Session::new(&plan);
+        let session = Session::new(&plan, Resp::new(&plan));
         Self { session, server: Server::default(), plan, now: Duration::ZERO, replies }
     }
 
     /// What is due is asked, and answered; the answers are not heard yet.
     fn ask(&mut self) -> Result<(), Failure> {
         self.session.pump(self.now)?;
-        while let Some(link) = self.session.next_pending() {
-            let asked = std::mem::take(self.session.outgoing(link));
+        while let Some(link) = self.session.outgoing().next_pending() {
+            let asked = std::mem::take(self.session.outgoing().unsent(link));
             let mut rest = asked.as_slice();
             while let Some((request, len)) = Request::parse(rest).expect("well formed") {
                 self.server.answer(link, &request, &mut self.replies);
@@ -382,7 +384,7 @@ fn a_lost_connection_costs_what_was_under_way_and_begins_with_a_greeting() {
     play.ask().expect("asked");
     play.replies[1].clear();
     play.session.lost(1, play.now).expect("no harm");
-    assert!(!play.session.is_greeted(1));
+    assert!(!play.session.protocol().is_greeted(1));
     let report = play.run().expect("a willing server");
     assert_eq!(report.errors, BTreeMap::from([("disconnected".to_owned(), 4)]));
     assert_eq!(report.operations, 96);

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use paxoslease_bench::peers::{Load, Loaded, Ours, Service, Target};
-use paxoslease_load::{Extent, Workload};
+use paxoslease_bench::peers::{Load, Ours, Service, Target};
+use paxoslease_load::{Extent, Report};
 use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
 
@@ -83,7 +83,7 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
             for turn in 1..=turns {
                 told(&format!("{}: fail-over, turn {turn} of {turns}", side.title()));
                 let victim =
-                    row.add(&*service, after, |service, load| service.run(load).map(Outcome::of))?;
+                    row.add(&*service, after, |service, load| service.run(load, Target::Spread))?;
                 service.restart(victim)?;
                 await_calm(&*service)?;
             }
@@ -104,14 +104,9 @@ impl Row {
         &mut self,
         service: &S,
         after: Duration,
-        run: impl Fn(&S, &Load) -> Result<Outcome> + Sync,
+        run: impl Fn(&S, &Load) -> Result<Report> + Sync,
     ) -> Result<usize> {
-        let load = Load {
-            target: Target::Spread,
-            connections: CONNECTIONS,
-            ttl: TTL,
-            ..pairs(IN_FLIGHT, BEFORE + after)
-        };
+        let load = Load { connections: CONNECTIONS, ttl: TTL, ..pairs(IN_FLIGHT, BEFORE + after) };
         let quiet =
             run(service, &Load { extent: Extent::Lasting(BEFORE + AFTER), ..load.clone() })?;
         let victim = victim(service)?;
@@ -121,23 +116,10 @@ impl Row {
             service.members()[victim].kill()?;
             running.join().ok().context("the load panicked")?
         })?;
-        self.quiet_ms.push(rounded(quiet.gap_ms));
-        self.gaps_ms.push(rounded(killed.gap_ms));
-        self.failures.push(killed.failures);
+        self.quiet_ms.push(rounded(quiet.longest_gap_ms));
+        self.gaps_ms.push(rounded(killed.longest_gap_ms));
+        self.failures.push(killed.failures());
         Ok(victim)
-    }
-}
-
-/// What a load came to.
-struct Outcome {
-    gap_ms: f64,
-    failures: u64,
-}
-
-impl Outcome {
-    fn of(loaded: Loaded) -> Self {
-        let Loaded { longest_gap, failures, .. } = loaded;
-        Self { gap_ms: longest_gap.as_secs_f64() * 1e3, failures }
     }
 }
 
@@ -146,22 +128,16 @@ fn victim<S: Service + ?Sized>(service: &S) -> Result<usize> {
 }
 
 /// Puts the load on some nodes of ours. Whoever loses a connection goes on to the next node.
-fn ask(cell: &Ours, clients: Clients, load: &Load) -> Result<Outcome> {
+fn ask(cell: &Ours, clients: Clients, load: &Load) -> Result<Report> {
     match clients {
-        Clients::All => cell.run(load).map(Outcome::of),
-        Clients::OfSurvivor => {
-            cell.run(&Load { target: Target::One, ..load.clone() }).map(Outcome::of)
-        }
+        Clients::All => cell.run(load, Target::Spread),
+        Clients::OfSurvivor => cell.run(load, Target::One),
         Clients::OfVictim => {
             let mut endpoints = cell.endpoints();
             endpoints.rotate_left(victim(cell)?);
-            let mut plan = paxoslease_load::Plan::new(endpoints, Workload::Pairs);
             // A single connection goes to the first of them.
-            (plan.in_flight, plan.connections) = (load.in_flight, 1);
-            (plan.extent, plan.warmup) = (load.extent, load.warmup);
-            (plan.ttl, plan.names) = (load.ttl, load.names.clone());
-            let report = paxoslease_load::run(&plan, &mut |_| {})?;
-            Ok(Outcome { gap_ms: report.longest_gap_ms, failures: report.failures() })
+            let load = Load { endpoints, connections: 1, ..load.clone() };
+            Ok(paxoslease_load::run(&load, &mut |_| {})?)
         }
     }
 }
@@ -180,14 +156,10 @@ fn await_votes(cell: &Ours) -> Result<()> {
 
 /// Waits until a short load on all members has no failure.
 fn await_calm<S: Service + ?Sized>(service: &S) -> Result<()> {
-    let load = Load {
-        target: Target::Spread,
-        connections: CONNECTIONS,
-        ttl: TTL,
-        ..pairs(IN_FLIGHT, Duration::from_millis(500))
-    };
+    let half_second = pairs(IN_FLIGHT, Duration::from_millis(500));
+    let load = Load { connections: CONNECTIONS, ttl: TTL, ..half_second };
     let began_at = now();
-    while !service.run(&load).is_ok_and(|loaded| loaded.failures == 0) {
+    while !service.run(&load, Target::Spread).is_ok_and(|loaded| loaded.failures() == 0) {
         ensure!(began_at.elapsed() < RECOVERED_MAX, "{} did not recover", service.name());
         sleep(Duration::from_millis(100));
     }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use paxoslease_bench::peers::Service;
+use paxoslease_bench::peers::{Service, Target};
 use serde::{Deserialize, Serialize};
 
 use super::{HELD_FOR, Plan, Told, cpu, fill, pairs};
@@ -56,11 +56,11 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
 
 impl Row {
     fn add(&mut self, service: &dyn Service) -> Result<()> {
-        service.run(&pairs(IN_FLIGHT, WARMUP))?;
+        service.run(&pairs(IN_FLIGHT, WARMUP), Target::One)?;
         let before = cpu(service)?;
-        let loaded = service.run(&pairs(IN_FLIGHT, SPAN))?;
+        let loaded = service.run(&pairs(IN_FLIGHT, SPAN), Target::One)?;
         let ran = cpu(service)? - before;
-        ensure!(loaded.failures == 0, "pairs failed: {}", loaded.last_error.unwrap_or_default());
+        ensure!(loaded.failures() == 0, "pairs failed: {}", loaded.last_error.unwrap_or_default());
         self.cpu_us.push(rounded(ran.as_secs_f64() * 1e6 / loaded.operations as f64));
         self.per_second.push(rounded(loaded.per_second));
         Ok(())

@@ -4,7 +4,7 @@
 //! garbage, or keeps a history, occupies more than it needs: that is what it costs, too.
 
 use anyhow::Result;
-use paxoslease_bench::peers::{Load, Service};
+use paxoslease_bench::peers::{Load, Service, Target};
 use paxoslease_load::{Extent, Workload};
 use paxoslease_rig::Process;
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ fn settle(service: &dyn Service) -> Result<()> {
     let workload = Workload::Renew { leases: super::FILL_IN_FLIGHT };
     let extent = Extent::Count(u64::from(20 * super::FILL_IN_FLIGHT));
     let load = Load { workload, extent, ..pairs(super::FILL_IN_FLIGHT, HELD_FOR) };
-    service.run(&load).map(drop)
+    service.run(&load, Target::One).map(drop)
 }
 
 fn resident(service: &dyn Service) -> Result<Vec<u64>> {

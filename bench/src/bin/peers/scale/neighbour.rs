@@ -52,7 +52,7 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
                 } else {
                     (&spinning, &mut row.spinning)
                 };
-                figures.push(rounded(service.run(&load)?.per_second));
+                figures.push(rounded(service.run(&load, row.case.target())?.per_second));
             }
         }
     }

@@ -94,7 +94,7 @@ fn of_ours(plan: &Plan, after: After, max_lease: Duration, held: u32, turns: u32
             After::Stop => cell.members()[MEMBER].stop()?,
             After::Kill | After::Nothing => {
                 // Without leases of late there would be nothing to wait for.
-                cell.run(&Load { ttl: max_lease, ..pairs(IN_FLIGHT, LOADED_FOR) })?;
+                cell.run(&Load { ttl: max_lease, ..pairs(IN_FLIGHT, LOADED_FOR) }, Target::One)?;
                 cell.members()[MEMBER].kill()?;
             }
         }
@@ -112,14 +112,13 @@ fn of_ours(plan: &Plan, after: After, max_lease: Duration, held: u32, turns: u32
 fn await_grants(service: &dyn Service) -> Result<()> {
     let members = service.members().len() as u32;
     let load = Load {
-        target: Target::Spread,
         connections: members,
         extent: Extent::Count(u64::from(members)),
         ttl: MAX_LEASE,
         ..pairs(members, LOADED_FOR)
     };
     let began_at = now();
-    while !service.run(&load).is_ok_and(|loaded| loaded.failures == 0) {
+    while !service.run(&load, Target::Spread).is_ok_and(|loaded| loaded.failures() == 0) {
         ensure!(began_at.elapsed() < GRANTS_MAX, "{} grants nothing", service.name());
         sleep(Duration::from_millis(1));
     }

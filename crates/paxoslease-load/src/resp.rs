@@ -1,0 +1,528 @@
+//! RESP: requests of a cell and of a Redis server, and the conversations on their connections.
+//!
+//! Requests are appended to a connection's buffer from pieces made once, and a connection's answers
+//! come in the order of its requests. Knows nothing of when anything is asked or what for.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use paxoslease_wire::resp::{Value, put_array, put_bulk, put_bulk_integer, put_command};
+
+use crate::plan::{Dialect, Plan, Secret, Workload};
+use crate::protocol::{Ask, Connections, Failure, Names, Outcome, Outgoing, Protocol};
+
+/// How long a waiting acquire waits at the server, in milliseconds.
+const WAIT_MS: u64 = 5000;
+
+/// The usual way to give a lock back: only if it is still one's own.
+const RELEASE_SCRIPT: &[u8] =
+    b"if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) \
+      else return 0 end";
+const RENEW_SCRIPT: &[u8] =
+    b"if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) \
+      else return 0 end";
+
+/// Errors that would come again for the same request: no use in going on.
+const LASTING: &[&[u8]] =
+    &[b"ERR", b"NAME", b"NOAUTH", b"NOPERM", b"NOPROTO", b"NOSCRIPT", b"TTL", b"WRONGPASS"];
+
+/// How a Redis server is asked for locks, as lock libraries do.
+#[derive(Debug)]
+pub struct RedisLock {
+    ttl_ms: u64,
+    names: Names,
+    /// What the server calls the scripts, once it has been given them.
+    release_script: Vec<u8>,
+    renew_script: Vec<u8>,
+}
+
+impl RedisLock {
+    /// How many answers [`RedisLock::greet`] gets.
+    pub const GREETINGS: u32 = 2;
+
+    /// With the names and the ttl of this plan.
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
+        let (ttl_ms, names) = (ttl_ms(plan), Names::new(&plan.names));
+        Self { ttl_ms, names, release_script: Vec::new(), renew_script: Vec::new() }
+    }
+
+    /// Gives the server the scripts.
+    pub fn greet(&self, out: &mut Vec<u8>) {
+        put_command(out, &[b"SCRIPT", b"LOAD", RELEASE_SCRIPT]);
+        put_command(out, &[b"SCRIPT", b"LOAD", RENEW_SCRIPT]);
+    }
+
+    /// An answer to that, with this many still to come.
+    pub fn greeted(&mut self, left: u32, value: Value<'_>) {
+        let script = value.bytes().unwrap_or_default().to_vec();
+        match left {
+            1 => self.release_script = script,
+            0 => self.renew_script = script,
+            // To an AUTH before.
+            _ => {}
+        }
+    }
+
+    /// Asks for the lock of this number.
+    pub fn put(&mut self, out: &mut Vec<u8>, number: u32, ask: Ask) {
+        let name = self.names.get(number);
+        match ask {
+            Ask::Acquire { token } => {
+                put_array(out, 6);
+                put_bulk(out, b"SET");
+                put_bulk(out, name);
+                put_bulk(out, &letters(token));
+                put_bulk(out, b"NX");
+                put_bulk(out, b"PX");
+                put_bulk_integer(out, self.ttl_ms);
+            }
+            Ask::Renew { fence } => {
+                put_array(out, 6);
+                put_bulk(out, b"EVALSHA");
+                put_bulk(out, &self.renew_script);
+                put_bulk(out, b"1");
+                put_bulk(out, name);
+                put_bulk(out, &letters(fence));
+                put_bulk_integer(out, self.ttl_ms);
+            }
+            Ask::Release { fence } => {
+                put_array(out, 5);
+                put_bulk(out, b"EVALSHA");
+                put_bulk(out, &self.release_script);
+                put_bulk(out, b"1");
+                put_bulk(out, name);
+                put_bulk(out, &letters(fence));
+            }
+        }
+    }
+}
+
+/// How a cell is asked.
+#[derive(Debug)]
+struct Cell {
+    ttl_ms: u64,
+    names: Names,
+    waits: bool,
+    /// Whether waiting is done by NOTIFY, because slots share connections.
+    notifies: bool,
+}
+
+impl Cell {
+    fn put(&mut self, out: &mut Vec<u8>, slot: u32, number: u32, ask: Ask) {
+        let name = self.names.get(number);
+        match ask {
+            Ask::Acquire { .. } => {
+                let waits = if self.waits { 2 } else { 0 };
+                let notifies = if self.notifies { 2 } else { 0 };
+                put_array(out, 3 + waits + notifies);
+                put_bulk(out, b"LEASE.ACQUIRE");
+                put_bulk(out, name);
+                put_bulk_integer(out, self.ttl_ms);
+                if self.waits {
+                    put_bulk(out, b"WAIT");
+                    put_bulk_integer(out, WAIT_MS);
+                }
+                if self.notifies {
+                    put_bulk(out, b"NOTIFY");
+                    put_bulk_integer(out, u64::from(slot));
+                }
+            }
+            Ask::Renew { fence } => {
+                put_array(out, 4);
+                put_bulk(out, b"LEASE.RENEW");
+                put_bulk(out, name);
+                put_bulk_integer(out, fence);
+                put_bulk_integer(out, self.ttl_ms);
+            }
+            Ask::Release { fence } => {
+                put_array(out, 3);
+                put_bulk(out, b"LEASE.RELEASE");
+                put_bulk(out, name);
+                put_bulk_integer(out, fence);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Server {
+    Cell(Cell),
+    Redis(RedisLock),
+}
+
+/// The conversation on one connection.
+#[derive(Debug)]
+struct Link {
+    /// Slots that wait for an answer, in the order of the answers.
+    asked: VecDeque<u32>,
+    /// Answers to the greeting that are still to come, before all others.
+    greetings: u32,
+}
+
+/// Conversations with a cell or a Redis server.
+#[derive(Debug)]
+pub(crate) struct Resp {
+    server: Server,
+    token: Option<Secret>,
+    endpoints: usize,
+    out: Outgoing,
+    links: Vec<Link>,
+    /// By slot: an acquire that will be answered by a push.
+    queued: Vec<bool>,
+    outcomes: VecDeque<(u32, Outcome)>,
+}
+
+impl Resp {
+    /// Every connection has its greeting to send.
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let is_handover = plan.workload == Workload::Handover;
+        let server = match plan.dialect {
+            Dialect::Redis => Server::Redis(RedisLock::new(plan)),
+            Dialect::Paxoslease => Server::Cell(Cell {
+                ttl_ms: ttl_ms(plan),
+                names: Names::new(&plan.names),
+                waits: is_handover,
+                notifies: is_handover && plan.connections < plan.in_flight,
+            }),
+        };
+        let (links, slots) = (plan.connections as usize, plan.in_flight as usize);
+        let per_link = slots.div_ceil(links);
+        let link = |_| Link { asked: VecDeque::with_capacity(per_link), greetings: 0 };
+        let mut resp = Self {
+            server,
+            token: plan.token.clone(),
+            endpoints: plan.endpoints.len(),
+            out: Outgoing::new(links),
+            links: (0..links).map(link).collect(),
+            queued: vec![false; slots],
+            outcomes: VecDeque::with_capacity(slots),
+        };
+        (0..links).for_each(|link| resp.greet(link));
+        resp
+    }
+
+    fn greet(&mut self, link: usize) {
+        let out = self.out.to(link);
+        let token = self.token.as_ref().map(|token| token.0.as_bytes());
+        self.links[link].greetings = match (&self.server, token) {
+            (Server::Cell(_), None) => {
+                put_command(out, &[b"HELLO", b"3"]);
+                1
+            }
+            (Server::Cell(_), Some(token)) => {
+                put_command(out, &[b"HELLO", b"3", b"AUTH", b"default", token]);
+                1
+            }
+            (Server::Redis(redis), token) => {
+                if let Some(token) = token {
+                    put_command(out, &[b"AUTH", token]);
+                }
+                redis.greet(out);
+                RedisLock::GREETINGS + u32::from(token.is_some())
+            }
+        };
+    }
+
+    /// An answer to the greeting, with this many still to come.
+    fn greeted(&mut self, left: u32, value: Value<'_>) -> Result<(), Failure> {
+        if let Value::Error(text) = value {
+            return Err(Failure::Refused(text_of(text)));
+        }
+        match &mut self.server {
+            Server::Redis(redis) => redis.greeted(left, value),
+            Server::Cell(_) => {
+                let server = value.field(b"server").and_then(Value::bytes).unwrap_or(b"unnamed");
+                if server != b"paxoslease" {
+                    return Err(Failure::Foreign(text_of(server)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, link: usize, value: Value<'_>) -> Result<(), Failure> {
+        if matches!(value, Value::Push(_)) {
+            let Some((slot, answer)) = Answer::of_push(value) else { return Ok(()) };
+            return match self.queued.get_mut(slot as usize) {
+                Some(is_queued @ true) => {
+                    *is_queued = false;
+                    self.answered(slot, answer)
+                }
+                _ => Err(Failure::Garbled(format!("nobody waits as number {slot}"))),
+            };
+        }
+        if self.links[link].greetings > 0 {
+            self.links[link].greetings -= 1;
+            return self.greeted(self.links[link].greetings, value);
+        }
+        let garbled = |text: &str| Failure::Garbled(text.to_owned());
+        let asked = self.links[link].asked.pop_front();
+        let slot = asked.ok_or_else(|| garbled("an answer to nothing"))?;
+        let answer = Answer::of(value).ok_or_else(|| garbled("an answer of another kind"))?;
+        self.answered(slot, answer)
+    }
+
+    fn answered(&mut self, slot: u32, answer: Answer<'_>) -> Result<(), Failure> {
+        let outcome = match answer {
+            Answer::Yes(fence) => Outcome::Yes(fence),
+            Answer::No => Outcome::No,
+            Answer::Queued if matches!(&self.server, Server::Cell(cell) if cell.notifies) => {
+                self.queued[slot as usize] = true;
+                return Ok(());
+            }
+            Answer::Queued => return Err(Failure::Garbled("QUEUED without NOTIFY".to_owned())),
+            Answer::Error(text) if LASTING.contains(&first_word(text)) => {
+                return Err(Failure::Refused(text_of(text)));
+            }
+            Answer::Error(text) => Outcome::Failed(text_of(text).into()),
+        };
+        self.outcomes.push_back((slot, outcome));
+        Ok(())
+    }
+}
+
+impl Protocol for Resp {
+    fn queues(&self) -> bool {
+        matches!(self.server, Server::Cell(_))
+    }
+
+    fn is_open(&self, _: Duration) -> bool {
+        self.links.iter().all(|link| link.greetings == 0)
+    }
+
+    /// What a connection is not ready to send waits behind its greeting.
+    fn ask(&mut self, slot: u32, number: u32, ask: Ask, _: Duration) {
+        let link = slot as usize % self.links.len();
+        self.links[link].asked.push_back(slot);
+        let out = self.out.to(link);
+        match &mut self.server {
+            Server::Cell(cell) => cell.put(out, slot, number, ask),
+            Server::Redis(redis) => redis.put(out, number, ask),
+        }
+    }
+
+    fn next_outcome(&mut self) -> Option<(u32, Outcome)> {
+        self.outcomes.pop_front()
+    }
+}
+
+impl Connections for Resp {
+    /// To each endpoint in turn, and on to the next when one is gone.
+    fn routes(&self) -> Vec<Vec<usize>> {
+        let route = |link| (0..self.endpoints).map(|next| (link + next) % self.endpoints).collect();
+        (0..self.links.len()).map(route).collect()
+    }
+
+    fn is_greeted(&self, link: usize) -> bool {
+        self.links[link].greetings == 0
+    }
+
+    fn lost(&mut self, link: usize, _: Duration) {
+        self.out.clear(link);
+        let links = self.links.len();
+        let queued = (link..self.queued.len()).step_by(links);
+        let queued = queued.filter(|slot| std::mem::take(&mut self.queued[*slot]));
+        let failed = queued.map(|slot| slot as u32).chain(self.links[link].asked.drain(..));
+        let failed = failed.map(|slot| (slot, Outcome::Failed("disconnected".into())));
+        self.outcomes.extend(failed);
+        self.greet(link);
+    }
+
+    fn received(&mut self, link: usize, bytes: &[u8], _: Duration) -> Result<usize, Failure> {
+        let mut read = 0;
+        loop {
+            match Value::parse(&bytes[read..]) {
+                Ok(Some((value, len))) => {
+                    self.hear(link, value)?;
+                    read += len;
+                }
+                Ok(None) => return Ok(read),
+                Err(error) => return Err(Failure::Garbled(error.to_string())),
+            }
+        }
+    }
+
+    fn outgoing(&mut self) -> &mut Outgoing {
+        &mut self.out
+    }
+
+    fn waiting(&self) -> Option<usize> {
+        self.links.iter().position(|link| link.greetings > 0 || !link.asked.is_empty())
+    }
+}
+
+/// What a reply comes to, whatever was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer<'a> {
+    /// Done; of a cell's grant, with the fence.
+    Yes(Option<u64>),
+    /// Held by another, or no longer held.
+    No,
+    /// To be told later.
+    Queued,
+    /// An error, in the server's words.
+    Error(&'a [u8]),
+}
+
+impl<'a> Answer<'a> {
+    /// What a reply comes to; `None` if no request of ours is ever answered so.
+    fn of(value: Value<'a>) -> Option<Self> {
+        Some(match value {
+            Value::Array(mut items) => Self::Yes(Some(fence(items.next()?)?)),
+            Value::Simple(b"OK") => Self::Yes(None),
+            Value::Simple(b"QUEUED") => Self::Queued,
+            Value::Integer(0) | Value::Null => Self::No,
+            Value::Integer(_) => Self::Yes(None),
+            Value::Error(text) => Self::Error(text),
+            _ => return None,
+        })
+    }
+
+    /// What became of a waiting acquire, and its number; `None` for pushes of any other kind.
+    fn of_push(value: Value<'a>) -> Option<(u32, Self)> {
+        let mut items = value.items()?;
+        let kind = items.next()?.bytes()?;
+        let id = items.next()?;
+        let id = match id.integer() {
+            Some(number) => u32::try_from(number).ok()?,
+            None => std::str::from_utf8(id.bytes()?).ok()?.parse().ok()?,
+        };
+        match kind {
+            b"lease.granted" => Some((id, Self::Yes(Some(fence(items.next()?)?)))),
+            b"lease.timeout" => Some((id, Self::No)),
+            _ => None,
+        }
+    }
+}
+
+fn fence(value: Value<'_>) -> Option<u64> {
+    u64::try_from(value.integer()?).ok()
+}
+
+/// As long as the tokens that lock libraries draw, and like them no number to Redis.
+fn letters(token: u64) -> [u8; 16] {
+    let mut text = [0; 16];
+    for (place, digit) in text.iter_mut().rev().enumerate() {
+        *digit = b"ghijklmnopqrstuv"[(token >> (4 * place)) as usize % 16];
+    }
+    text
+}
+
+/// What a server said, for people.
+pub(crate) fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The word by which a program tells which error it is.
+pub(crate) fn first_word(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == b' ').next().unwrap_or_default()
+}
+
+fn ttl_ms(plan: &Plan) -> u64 {
+    u64::try_from(plan.ttl.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resp(dialect: Dialect, workload: Workload) -> Resp {
+        let plan = Plan { dialect, ..Plan::new(["127.0.0.1:1"], workload) };
+        let mut resp = Resp::new(&plan);
+        (0..resp.links.len()).for_each(|link| resp.out.clear(link));
+        resp
+    }
+
+    /// What a server would make of it.
+    fn asked(resp: &mut Resp, slot: u32, number: u32, ask: Ask) -> String {
+        resp.ask(slot, number, ask, Duration::ZERO);
+        let link = slot as usize % resp.links.len();
+        let out = std::mem::take(resp.out.unsent(link));
+        let (value, len) = Value::parse(&out).expect("well formed").expect("whole");
+        assert_eq!(len, out.len(), "one request, and nothing behind it");
+        let words = value.items().expect("an array").map(|word| text_of(word.bytes().expect("")));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_cell_is_asked_in_its_own_words() {
+        let mut pairs = resp(Dialect::Paxoslease, Workload::Pairs);
+        assert_eq!(
+            asked(&mut pairs, 0, 7, Ask::Acquire { token: 1 }),
+            "LEASE.ACQUIRE load/000000007 15000"
+        );
+        assert_eq!(
+            asked(&mut pairs, 0, 123_456_789, Ask::Renew { fence: 42 }),
+            "LEASE.RENEW load/123456789 42 15000"
+        );
+        assert_eq!(
+            asked(&mut pairs, 0, 0, Ask::Release { fence: 42 }),
+            "LEASE.RELEASE load/000000000 42"
+        );
+    }
+
+    #[test]
+    fn redis_is_asked_as_lock_libraries_do() {
+        let mut redis = resp(Dialect::Redis, Workload::Pairs);
+        assert_eq!(redis.links[0].greetings, 2);
+        assert_eq!(redis.greeted(1, Value::Bulk(b"abc")), Ok(()));
+        assert_eq!(redis.greeted(0, Value::Bulk(b"def")), Ok(()));
+        assert_eq!(
+            asked(&mut redis, 0, 7, Ask::Acquire { token: 0x12 }),
+            "SET load/000000007 gggggggggggggghi NX PX 15000"
+        );
+        assert_eq!(
+            asked(&mut redis, 0, 7, Ask::Release { fence: 0x12 }),
+            "EVALSHA abc 1 load/000000007 gggggggggggggghi"
+        );
+        assert_eq!(
+            asked(&mut redis, 0, 7, Ask::Renew { fence: 0x12 }),
+            "EVALSHA def 1 load/000000007 gggggggggggggghi 15000"
+        );
+    }
+
+    #[test]
+    fn a_server_that_refuses_or_is_another_is_noticed_at_the_greeting() {
+        let mut cell = resp(Dialect::Paxoslease, Workload::Pairs);
+        let greeted = |cell: &mut Resp, bytes: &[u8]| {
+            let (value, _) = Value::parse(bytes).expect("well formed").expect("whole");
+            cell.greeted(0, value)
+        };
+        let ours = b"%1\r\n$6\r\nserver\r\n$10\r\npaxoslease\r\n";
+        assert_eq!(greeted(&mut cell, ours), Ok(()));
+        let redis = b"*2\r\n$6\r\nserver\r\n$5\r\nredis\r\n";
+        assert_eq!(greeted(&mut cell, redis), Err(Failure::Foreign("redis".to_owned())));
+        let refused = Err(Failure::Refused("NOAUTH who are you".to_owned()));
+        assert_eq!(greeted(&mut cell, b"-NOAUTH who are you\r\n"), refused);
+    }
+
+    #[test]
+    fn answers_of_both_come_to_the_same_few() {
+        let answer = |bytes: &'static [u8]| {
+            Answer::of(Value::parse(bytes).expect("well formed").expect("whole").0)
+        };
+        assert_eq!(answer(b"*3\r\n:42\r\n:15000\r\n:0\r\n"), Some(Answer::Yes(Some(42))));
+        assert_eq!(answer(b"+OK\r\n"), Some(Answer::Yes(None)));
+        assert_eq!(answer(b":1\r\n"), Some(Answer::Yes(None)));
+        assert_eq!(answer(b":0\r\n"), Some(Answer::No));
+        for nil in [b"$-1\r\n".as_slice(), b"*-1\r\n", b"_\r\n"] {
+            assert_eq!(answer(nil), Some(Answer::No));
+        }
+        assert_eq!(answer(b"+QUEUED\r\n"), Some(Answer::Queued));
+        assert_eq!(answer(b"-NOQUORUM x\r\n"), Some(Answer::Error(b"NOQUORUM x")));
+        assert_eq!(answer(b"+PONG\r\n"), None);
+        assert_eq!(answer(b"*1\r\n$1\r\nx\r\n"), None);
+    }
+
+    #[test]
+    fn a_push_tells_whose_wait_is_over() {
+        let push = |bytes: &'static [u8]| {
+            Answer::of_push(Value::parse(bytes).expect("well formed").expect("whole").0)
+        };
+        let granted = b">5\r\n$13\r\nlease.granted\r\n$2\r\n17\r\n:42\r\n:15000\r\n:3\r\n";
+        assert_eq!(push(granted), Some((17, Answer::Yes(Some(42)))));
+        assert_eq!(push(b">2\r\n$13\r\nlease.timeout\r\n:17\r\n"), Some((17, Answer::No)));
+        assert_eq!(push(b">2\r\n$11\r\nlease.freed\r\n$1\r\nx\r\n"), None);
+    }
+}
