@@ -4,25 +4,23 @@
 //! Where the system offers no way to say so, it alone decides.
 
 use std::io::Read as _;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+use paxoslease_rig::Process;
 
 /// What the command line of a binary calls [`keep_busy`].
 pub const BUSY: &str = "busy";
 
 /// The cores that this process may run on, where it can tell.
 #[cfg(target_os = "linux")]
-#[must_use]
 pub fn all() -> Vec<usize> {
     let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect()
 }
 
 /// Keeps this process, and the threads it starts from now on, on one core.
-///
-/// # Errors
-/// When there is no such core.
 #[cfg(target_os = "linux")]
 pub fn stay_on(core: usize) -> std::io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
@@ -32,15 +30,11 @@ pub fn stay_on(core: usize) -> std::io::Result<()> {
 
 /// The cores that this process may run on, where it can tell.
 #[cfg(not(target_os = "linux"))]
-#[must_use]
 pub fn all() -> Vec<usize> {
     Vec::new()
 }
 
 /// Keeps this process on one core, where that can be said.
-///
-/// # Errors
-/// Never.
 #[cfg(not(target_os = "linux"))]
 pub fn stay_on(_: usize) -> std::io::Result<()> {
     Ok(())
@@ -57,13 +51,10 @@ pub enum Want {
 
 /// A process that keeps one core busy; gone when dropped.
 #[derive(Debug)]
-pub struct Busy(Child);
+pub struct Busy(Process);
 
 impl Busy {
     /// Starts one. The binary that runs must know the subcommand [`BUSY`] with a core.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn on(core: usize, want: Want) -> Result<Self> {
         let this = std::env::current_exe()?;
         let mut command = match want {
@@ -75,43 +66,25 @@ impl Busy {
                 chrt
             }
         };
-        command.args([BUSY, &core.to_string()]).stdin(Stdio::piped());
-        Ok(Self(command.spawn().with_context(|| format!("cannot keep core {core} busy"))?))
+        command.args([BUSY, &core.to_string()]);
+        Ok(Self(Process::spawn(command, Path::new("/dev/null"))?))
     }
 
     /// Makes sure that it still runs: whoever may not choose a class of the scheduler is gone at
     /// once.
-    ///
-    /// # Errors
-    /// When it has ended.
-    pub fn check(&mut self) -> Result<()> {
-        let ended = self.0.try_wait()?;
-        ensure!(ended.is_none(), "what was to keep a core busy has ended");
+    pub fn check(&self) -> Result<()> {
+        ensure!(self.0.ended()?.is_none(), "what was to keep a core busy has ended");
         Ok(())
     }
 
     /// One on every core, for what nobody else wants.
-    ///
-    /// # Errors
-    /// When one cannot be started.
     pub fn on_all() -> Result<Vec<Self>> {
         all().into_iter().map(|core| Self::on(core, Want::Rest)).collect()
     }
 }
 
-impl Drop for Busy {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _gone = self.0.kill();
-        let _gone = self.0.wait();
-    }
-}
-
 /// What the process behind [`Busy`] does: nothing, as fast as it can, until whoever started it is
 /// gone.
-///
-/// # Errors
-/// When there is no such core.
 pub fn keep_busy(core: usize) -> Result<()> {
     stay_on(core)?;
     std::thread::spawn(|| {

@@ -1,107 +1,143 @@
-//! A measured page being written, and the files that belong to it.
+//! A generated page: a template in Markdown whose placeholders are figures and tables, and the
+//! pictures that belong to it. The words stand in the template, never in code.
+//!
+//! `{{name}}` stands for a value. `{{#name}}` and `{{/name}}`, each on a line of its own, enclose
+//! what is left out where `name` has no value; so is a placeholder that stands alone. Paragraphs
+//! and lists may be broken anywhere: they are set anew, in lines as long as those of the other
+//! documents.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, bail, ensure};
 
-/// Text so far, and pictures by their path beside it.
+const COLUMNS: usize = 98;
+
+/// A page's values so far, and its pictures by their path beside it.
 #[derive(Debug)]
 pub struct Page {
     name: &'static str,
     /// What writes it anew.
     command: &'static str,
-    text: String,
+    template: &'static str,
+    values: BTreeMap<String, String>,
     pictures: BTreeMap<String, String>,
 }
 
 impl Page {
-    /// A page that begins with these words.
-    #[must_use]
-    pub fn new(name: &'static str, command: &'static str, introduction: &str) -> Self {
-        Self { name, command, text: introduction.to_owned(), pictures: BTreeMap::new() }
+    /// A page without values.
+    pub fn new(name: &'static str, command: &'static str, template: &'static str) -> Self {
+        let (values, pictures) = (BTreeMap::new(), BTreeMap::new());
+        Self { name, command, template, values, pictures }
     }
 
-    /// A heading of a section.
-    pub fn heading(&mut self, text: &str) {
-        writeln!(self.text, "\n## {text}").expect("a String takes every text");
+    /// Gives a placeholder its value.
+    pub fn set(&mut self, name: &str, value: impl Display) {
+        self.values.insert(name.to_owned(), value.to_string());
     }
 
-    /// A heading within a section.
-    pub fn subheading(&mut self, text: &str) {
-        writeln!(self.text, "\n### {text}").expect("a String takes every text");
+    /// A table; the first column is text, the others are figures. One without rows is no value.
+    pub fn table<H: AsRef<str>>(&mut self, name: &str, head: &[H], rows: &[Vec<String>]) {
+        self.aligned(name, &format!("|---|{}", "---:|".repeat(head.len() - 1)), head, rows);
     }
 
-    /// A paragraph, in lines as long as those of the other documents.
-    pub fn say(&mut self, text: &str) {
-        self.put(&wrapped(text));
+    /// A table of text. One without rows is no value.
+    pub fn listing<H: AsRef<str>>(&mut self, name: &str, head: &[H], rows: &[Vec<String>]) {
+        self.aligned(name, &format!("|{}", "---|".repeat(head.len())), head, rows);
     }
 
-    fn put(&mut self, block: &str) {
-        writeln!(self.text, "\n{}", block.trim_end()).expect("a String takes every text");
+    fn aligned<H: AsRef<str>>(&mut self, name: &str, rule: &str, head: &[H], rows: &[Vec<String>]) {
+        if rows.is_empty() {
+            return;
+        }
+        let head: Vec<&str> = head.iter().map(AsRef::as_ref).collect();
+        let mut table = format!("| {} |\n{rule}", head.join(" | "));
+        for row in rows {
+            assert_eq!(row.len(), head.len(), "a cell for every column");
+            table += &format!("\n| {} |", row.join(" | "));
+        }
+        self.set(name, table);
     }
 
-    /// A list, an item each.
-    pub fn list(&mut self, items: &[String]) {
-        let items = items.iter().map(|item| wrapped(&format!("- {item}")).replace('\n', "\n  "));
-        self.put(&items.collect::<Vec<_>>().join("\n"));
-    }
-
-    /// A picture with the words that stand for it where it cannot be seen.
-    pub fn picture(&mut self, path: &str, words: &str, svg: String) {
-        self.put(&format!("![{words}]({path})"));
-        self.keep(path, svg);
-    }
-
-    /// A picture the text links to.
+    /// A picture to which the template or a value links.
     pub fn keep(&mut self, path: &str, svg: String) {
         self.pictures.insert(path.to_owned(), svg);
     }
 
-    /// A table; the first column is text, the others are figures.
-    ///
-    /// # Panics
-    /// When a row has more cells or fewer than the head.
-    pub fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
-        self.aligned(&format!("|---|{}", "---:|".repeat(head.len() - 1)), head, rows);
-    }
-
-    /// A table of text.
-    ///
-    /// # Panics
-    /// When a row has more cells or fewer than the head.
-    pub fn listing(&mut self, head: &[&str], rows: &[Vec<String>]) {
-        self.aligned(&format!("|{}", "---|".repeat(head.len())), head, rows);
-    }
-
-    fn aligned(&mut self, rule: &str, head: &[&str], rows: &[Vec<String>]) {
-        let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
-        let mut table = format!("{}{rule}\n", line(head));
-        for row in rows {
-            assert_eq!(row.len(), head.len(), "a cell for every column");
-            table += &line(&row.iter().map(String::as_str).collect::<Vec<_>>());
+    /// The page without its pictures.
+    pub fn text(&self) -> Result<String> {
+        let template = self.chosen()?;
+        let blocks = template.split("\n\n").map(str::trim).filter(|block| !block.is_empty());
+        let blocks = blocks.filter(|block| !self.is_absent(block));
+        let blocks = blocks.map(|block| self.block(block)).collect::<Result<Vec<_>>>()?;
+        let text = blocks.join("\n\n") + "\n";
+        for path in self.pictures.keys() {
+            ensure!(text.contains(&format!("({path})")), "{}: no link to {path}", self.name);
         }
-        self.put(&table);
+        Ok(text)
     }
 
-    /// What was written so far, without the pictures.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        &self.text
+    /// The template without what is left out.
+    fn chosen(&self) -> Result<String> {
+        let known: BTreeSet<&str> = placeholders(self.template).collect();
+        let unknown = self.values.keys().find(|name| !known.contains(name.as_str()));
+        ensure!(unknown.is_none(), "{}: the template lacks {unknown:?}", self.name);
+        let (mut chosen, mut left_out) = (String::new(), None);
+        for line in self.template.lines() {
+            let marker = line.strip_prefix("{{").and_then(|line| line.strip_suffix("}}"));
+            match (marker.and_then(|marker| marker.split_at_checked(1)), left_out) {
+                (Some(("#", name)), None) => {
+                    left_out = (!self.values.contains_key(name)).then_some(name);
+                }
+                (Some(("/", name)), Some(before)) if name == before => left_out = None,
+                (Some(("/" | "#", _)), _) | (_, Some(_)) => {}
+                (_, None) => chosen = chosen + line + "\n",
+            }
+        }
+        Ok(chosen)
     }
 
-    fn files(&self) -> impl Iterator<Item = (&str, &str)> {
-        let pictures = self.pictures.iter().map(|(path, svg)| (path.as_str(), svg.as_str()));
-        pictures.chain([(self.name, self.text.as_str())])
+    /// Whether a block is nothing but a placeholder that has no value.
+    fn is_absent(&self, block: &str) -> bool {
+        let name = block.strip_prefix("{{").and_then(|block| block.strip_suffix("}}"));
+        name.is_some_and(|name| !name.contains('}') && !self.values.contains_key(name))
+    }
+
+    /// A paragraph, list, table, heading or picture.
+    fn block(&self, block: &str) -> Result<String> {
+        let text = self.filled(block)?;
+        Ok(match text.as_bytes() {
+            [b'#' | b'|' | b'!', ..] => text,
+            [b'-', b' ', ..] => {
+                let items = text.strip_prefix("- ").unwrap_or(&text).split("\n- ");
+                let items = items.map(|item| wrapped(&format!("- {item}")).replace('\n', "\n  "));
+                items.collect::<Vec<_>>().join("\n")
+            }
+            _ => wrapped(&text),
+        })
+    }
+
+    fn filled(&self, block: &str) -> Result<String> {
+        let mut parts = block.split("{{");
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (name, rest) = part.split_once("}}").context("a placeholder without its end")?;
+            let value = self.values.get(name);
+            text += value.with_context(|| format!("{}: no value for {name}", self.name))?;
+            text += rest;
+        }
+        Ok(text)
+    }
+
+    fn files(&self) -> Result<BTreeMap<&str, String>> {
+        let pictures = self.pictures.iter().map(|(path, svg)| (path.as_str(), svg.clone()));
+        Ok(pictures.chain([(self.name, self.text()?)]).collect())
     }
 
     /// Writes all of it.
-    ///
-    /// # Errors
-    /// When a file cannot be written.
-    pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        for (path, text) in self.files() {
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        for (path, text) in self.files()? {
             let path = folder.join(path);
             let parent = path.parent().unwrap_or(folder);
             std::fs::create_dir_all(parent)
@@ -113,14 +149,12 @@ impl Page {
     }
 
     /// Whether the folder holds exactly this.
-    ///
-    /// # Errors
-    /// When it does not; says what differs.
-    pub fn check(&self, folder: &Path) -> anyhow::Result<()> {
-        let differs = |(path, text): &(&str, &str)| {
-            std::fs::read_to_string(folder.join(path)).ok().as_deref() != Some(text)
+    pub fn check(&self, folder: &Path) -> Result<()> {
+        let files = self.files()?;
+        let differs = |(path, text): &(&&str, &String)| {
+            std::fs::read_to_string(folder.join(path)).ok().as_ref() != Some(*text)
         };
-        let stale: Vec<&str> = self.files().filter(differs).map(|(path, _)| path).collect();
+        let stale: Vec<&str> = files.iter().filter(differs).map(|(path, _)| *path).collect();
         if !stale.is_empty() {
             bail!("out of date, `{}` writes them anew: {}", self.command, stale.join(", "));
         }
@@ -128,7 +162,11 @@ impl Page {
     }
 }
 
-const COLUMNS: usize = 100;
+/// The names of all placeholders, of what is left out as well.
+fn placeholders(template: &str) -> impl Iterator<Item = &str> {
+    let names = template.split("{{").skip(1).filter_map(|part| part.split("}}").next());
+    names.map(|name| name.trim_start_matches(['#', '/']))
+}
 
 fn wrapped(text: &str) -> String {
     let mut lines = vec![String::new()];
@@ -136,7 +174,7 @@ fn wrapped(text: &str) -> String {
         let last = lines.last_mut().expect("never empty");
         if last.is_empty() {
             last.push_str(word);
-        } else if last.len() + 1 + word.len() <= COLUMNS - 2 {
+        } else if last.len() + 1 + word.len() <= COLUMNS {
             last.push(' ');
             last.push_str(word);
         } else {
@@ -150,6 +188,40 @@ fn wrapped(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const TEMPLATE: &str = "# {{title}}\n\n{{#table}}\nA table of\n{{count}} rows:\n\n{{table}}\n\
+                            \n![it](plots/a.svg)\n{{/table}}\n\n- one\n- two {{count}}\n";
+
+    fn page() -> Page {
+        let mut page = Page::new("a.md", "make a", TEMPLATE);
+        page.set("title", "Title");
+        page.set("count", 2);
+        page
+    }
+
+    #[test]
+    fn placeholders_are_filled_and_what_has_no_value_is_left_out() {
+        let mut page = page();
+        assert_eq!(page.text().expect("a page"), "# Title\n\n- one\n- two 2\n");
+        page.table("table", &["a", "b"], &[vec!["1".to_owned(), "2".to_owned()]]);
+        page.keep("plots/a.svg", "<svg/>".to_owned());
+        let table = "| a | b |\n|---|---:|\n| 1 | 2 |";
+        let expected = format!(
+            "# Title\n\nA table of 2 rows:\n\n{table}\n\n![it](plots/a.svg)\n\n- one\n- two 2\n"
+        );
+        assert_eq!(page.text().expect("a page"), expected);
+    }
+
+    #[test]
+    fn a_template_that_does_not_fit_its_values_is_an_error() {
+        let mut unlinked = page();
+        unlinked.keep("plots/a.svg", "<svg/>".to_owned());
+        assert!(unlinked.text().is_err(), "its table is left out, and the link with it");
+        let mut unknown = page();
+        unknown.set("nowhere", 1);
+        assert!(unknown.text().is_err());
+        assert!(Page::new("a.md", "make a", TEMPLATE).text().is_err(), "there is no title");
+    }
+
     #[test]
     fn no_line_is_longer_than_the_documents_lines() {
         let text = wrapped(&"a few words ".repeat(40));
@@ -160,14 +232,13 @@ mod tests {
 
     #[test]
     fn a_check_tells_which_file_is_out_of_date() {
-        let folder = std::env::temp_dir().join(format!("page-{}", std::process::id()));
-        let mut page = Page::new("a.md", "make a", "# Title\n");
-        page.picture("plots/a.svg", "a", "<svg/>".to_owned());
-        page.write(&folder).expect("a writable folder");
-        page.check(&folder).expect("just written");
+        let folder = paxoslease_rig::Folder::new("page").expect("a folder");
+        let mut page = Page::new("a.md", "make a", "![a](plots/a.svg)");
+        page.keep("plots/a.svg", "<svg/>".to_owned());
+        page.write(folder.path()).expect("a writable folder");
+        page.check(folder.path()).expect("just written");
         page.keep("plots/a.svg", "<svg></svg>".to_owned());
-        let stale = page.check(&folder).expect_err("it differs").to_string();
+        let stale = page.check(folder.path()).expect_err("it differs").to_string();
         assert!(stale.ends_with("plots/a.svg"), "{stale}");
-        std::fs::remove_dir_all(&folder).expect("it was made here");
     }
 }

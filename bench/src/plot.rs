@@ -1,26 +1,26 @@
 //! Plots as SVG: white background, so that they can be read on any page, labelled axes, and a
 //! legend beside the lines, never on them. Series differ in marker and dash as well as in colour.
 
-mod bars;
+use paxoslease_sim::diagram::svg::{Anchor, Point, Svg, at};
 
-use std::ops::Range;
-
-use anyhow::anyhow;
-use plotters::coord::Shift;
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
-use plotters::prelude::*;
-
-pub use bars::{Bar, Bars};
-
-const HEIGHT: u32 = 420;
-const PANEL_WIDTH: u32 = 620;
-const PANELS_WIDTH: u32 = 330;
-const LEGEND_WIDTH: u32 = 300;
-const FONT: &str = "Helvetica, Arial, sans-serif";
-const INK: RGBColor = RGBColor(0x1f, 0x29, 0x33);
+const HEIGHT: f64 = 420.0;
+const PANEL_WIDTH: f64 = 620.0;
+const PANELS_WIDTH: f64 = 330.0;
+const LEGEND_WIDTH: f64 = 300.0;
+/// Around the lines: for the title, and for what is written at the axes.
+const TOP: f64 = 48.0;
+const RIGHT: f64 = 20.0;
+const BOTTOM: f64 = 66.0;
+const LEFT: f64 = 76.0;
+/// Of bars.
+const BAR_WIDTH: f64 = 960.0;
+const BAR_HEIGHT: f64 = 30.0;
+const BAR_STEP: f64 = 42.0;
+const NAME_WIDTH: f64 = 285.0;
+const VALUE_WIDTH: f64 = 190.0;
+const BAR_TOP: f64 = 62.0;
 /// More lines would not be counted by anybody.
 const STEPS_MAX: f64 = 6.0;
-const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
 
 /// What stands at every point of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,34 +48,35 @@ pub struct Look {
 
 impl Look {
     /// The same, dashed or not.
-    #[must_use]
     pub const fn dashed_if(self, dashed: bool) -> Self {
         Self { dashed, ..self }
     }
 
-    const fn paint(self) -> RGBColor {
+    fn colour(self) -> String {
         let (r, g, b) = self.colour;
-        RGBColor(r, g, b)
+        format!("#{r:02x}{g:02x}{b:02x}")
     }
 
-    fn stroke(self) -> ShapeStyle {
-        self.paint().stroke_width(2)
+    fn stroke(self) -> String {
+        let dashes = if self.dashed { ";stroke-dasharray:7 5" } else { "" };
+        format!("fill:none;stroke:{};stroke-width:2{dashes}", self.colour())
     }
 
-    /// The marker's corners around the origin, in pixels.
-    fn corners(self) -> Vec<(i32, i32)> {
-        match self.marker {
-            Marker::Circle => {
-                let corner = |turn: u32| {
-                    let (sin, cos) = (f64::from(turn) * std::f64::consts::PI / 12.0).sin_cos();
-                    ((cos * 6.0).round() as i32, (sin * 6.0).round() as i32)
-                };
-                (0..24).map(corner).collect()
-            }
-            Marker::Square => vec![(-5, -5), (5, -5), (5, 5), (-5, 5)],
-            Marker::Triangle => vec![(0, -6), (6, 5), (-6, 5)],
-            Marker::Diamond => vec![(0, -7), (7, 0), (0, 7), (-7, 0)],
-        }
+    /// A marker at this place; hollow where lines are dashed.
+    fn mark(self, svg: &mut Svg, Point { x, y }: Point) {
+        let colour = self.colour();
+        let inside = if self.dashed { "#fff" } else { &colour };
+        let corners: &[(f64, f64)] = match self.marker {
+            Marker::Circle => &[],
+            Marker::Square => &[(-5.0, -5.0), (5.0, -5.0), (5.0, 5.0), (-5.0, 5.0)],
+            Marker::Triangle => &[(0.0, -6.0), (6.0, 5.0), (-6.0, 5.0)],
+            Marker::Diamond => &[(0.0, -7.0), (7.0, 0.0), (0.0, 7.0), (-7.0, 0.0)],
+        };
+        let d = match corners {
+            [] => format!("M{:.1} {y:.1}a6 6 0 1 0 12 0a6 6 0 1 0 -12 0z", x - 6.0),
+            corners => polyline(corners.iter().map(|(dx, dy)| at(x + dx, y + dy))) + "z",
+        };
+        svg.styled(&format!("fill:{inside};stroke:{colour};stroke-width:2"), &d);
     }
 }
 
@@ -151,30 +152,6 @@ impl Axis {
     }
 }
 
-impl Ranged for Axis {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
-        from + (self.share(*value) * f64::from(to - from)).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        if hint.weight().allow_light_points() { Vec::new() } else { self.ticks.clone() }
-    }
-
-    fn range(&self) -> Range<f64> {
-        let (first, last) = self.ends();
-        first..last
-    }
-}
-
-impl ValueFormatter<f64> for Axis {
-    fn format_ext(&self, value: &f64) -> String {
-        (self.name)(*value)
-    }
-}
-
 /// With as few digits as an axis needs.
 fn short(value: f64) -> String {
     match value {
@@ -199,110 +176,103 @@ pub struct Chart {
 
 impl Chart {
     /// As a file of its own.
-    ///
-    /// # Errors
-    /// When it cannot be drawn.
-    pub fn svg(self) -> anyhow::Result<String> {
+    pub fn svg(self) -> String {
         panels(&[self])
     }
 
-    fn draw(&self, area: &Area<'_>, with_y_label: bool) -> anyhow::Result<()> {
-        let mut chart = ChartBuilder::on(area)
-            .caption(&self.title, (FONT, 23).into_font().color(&INK))
-            .margin(12)
-            .margin_right(20)
-            .x_label_area_size(54)
-            .y_label_area_size(if with_y_label { 76 } else { 46 })
-            .build_cartesian_2d(self.x.clone(), self.y.clone())
-            .map_err(failed)?;
-        chart
-            .configure_mesh()
-            .x_labels(self.x.ticks.len())
-            .y_labels(self.y.ticks.len())
-            .max_light_lines(0)
-            .bold_line_style(GRID)
-            .axis_style(INK.stroke_width(1))
-            .label_style((FONT, 17).into_font().color(&INK))
-            .axis_desc_style((FONT, 18).into_font().color(&INK))
-            .x_desc(self.x.label)
-            .y_desc(if with_y_label { self.y.label } else { "" })
-            .draw()
-            .map_err(failed)?;
-        for Series { points, look, .. } in &self.series {
-            if look.dashed {
-                let dashes = DashedLineSeries::new(points.clone(), 7, 5, look.stroke());
-                chart.draw_series(dashes).map_err(failed)?;
-            } else {
-                let line = LineSeries::new(points.clone(), look.stroke());
-                chart.draw_series(line).map_err(failed)?;
-            }
-            for place in points {
-                let inside = if look.dashed { WHITE.filled() } else { look.stroke().filled() };
-                let filled = EmptyElement::at(*place) + Polygon::new(look.corners(), inside);
-                chart.draw_series([filled]).map_err(failed)?;
-                let outline =
-                    EmptyElement::at(*place) + PathElement::new(ring(*look), look.stroke());
-                chart.draw_series([outline]).map_err(failed)?;
-            }
+    /// Between this left edge and this right one.
+    fn draw(&self, svg: &mut Svg, (left, right): (f64, f64), with_y_label: bool) {
+        let bottom = HEIGHT - BOTTOM;
+        let across = |value: f64| left + self.x.share(value) * (right - left);
+        let up = |value: f64| bottom - self.y.share(value) * (bottom - TOP);
+        let middle = f64::midpoint(left, right);
+        svg.text("lane", at(middle, 28.0), Anchor::Middle, &self.title);
+        for tick in &self.x.ticks {
+            let x = across(*tick);
+            svg.line("grid", at(x, TOP), at(x, bottom));
+            svg.text("", at(x, bottom + 20.0), Anchor::Middle, &(self.x.name)(*tick));
         }
-        Ok(())
+        for tick in &self.y.ticks {
+            let y = up(*tick);
+            svg.line("grid", at(left, y), at(right, y));
+            svg.text("", at(left - 8.0, y + 5.0), Anchor::End, &(self.y.name)(*tick));
+        }
+        svg.line("line", at(left, bottom), at(right, bottom));
+        svg.line("line", at(left, TOP), at(left, bottom));
+        svg.text("caption", at(middle, bottom + 46.0), Anchor::Middle, self.x.label);
+        if with_y_label {
+            svg.turned("caption", at(left - 56.0, f64::midpoint(TOP, bottom)), -90.0, self.y.label);
+        }
+        for Series { points, look, .. } in &self.series {
+            let points: Vec<Point> = points.iter().map(|(x, y)| at(across(*x), up(*y))).collect();
+            svg.styled(&look.stroke(), &polyline(points.iter().copied()));
+            points.iter().for_each(|point| look.mark(svg, *point));
+        }
     }
 }
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Plots beside each other, with the legend of the first for all.
-///
-/// # Errors
-/// When they cannot be drawn.
-pub fn panels(charts: &[Chart]) -> anyhow::Result<String> {
-    let count = charts.len() as u32;
-    let each = if count == 1 { PANEL_WIDTH } else { PANELS_WIDTH };
-    let mut svg = String::new();
-    {
-        let size = (each * count + LEGEND_WIDTH, HEIGHT);
-        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        area.fill(&WHITE).map_err(failed)?;
-        let (plots, legend) = area.split_horizontally(each * count);
-        let areas = plots.split_evenly((1, charts.len()));
-        for (place, (chart, area)) in charts.iter().zip(&areas).enumerate() {
-            chart.draw(area, place == 0)?;
-        }
-        draw_legend(&legend, &charts[0].series)?;
-        area.present().map_err(failed)?;
+pub fn panels(charts: &[Chart]) -> String {
+    let each = if charts.len() == 1 { PANEL_WIDTH } else { PANELS_WIDTH };
+    let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
+    let width = each * charts.len() as f64;
+    let mut svg = Svg::new(width + LEGEND_WIDTH, HEIGHT, &titles.join("; "), charts[0].y.label);
+    for (place, chart) in charts.iter().enumerate() {
+        let left = each * place as f64 + if place == 0 { LEFT } else { LEFT - 22.0 };
+        chart.draw(&mut svg, (left, each * (place + 1) as f64 - RIGHT), place == 0);
     }
-    Ok(svg)
-}
-
-fn draw_legend(area: &Area<'_>, series: &[Series]) -> anyhow::Result<()> {
-    for (Series { name, look, .. }, y) in series.iter().zip((70..).step_by(28)) {
-        let (from, to) = ((4, y), (44, y));
-        let dashes: &[(i32, i32)] =
-            if look.dashed { &[(4, 12), (17, 31), (36, 44)] } else { &[(4, 44)] };
-        for (left, right) in dashes {
-            let line = PathElement::new([(*left, y), (*right, y)], look.stroke());
-            area.draw(&line).map_err(failed)?;
-        }
-        let centre = ((from.0 + to.0) / 2, y);
-        let inside = if look.dashed { WHITE.filled() } else { look.stroke().filled() };
-        area.draw(&(EmptyElement::at(centre) + Polygon::new(look.corners(), inside)))
-            .map_err(failed)?;
-        area.draw(&(EmptyElement::at(centre) + PathElement::new(ring(*look), look.stroke())))
-            .map_err(failed)?;
-        let style = (FONT, 17).into_font().color(&INK);
-        area.draw(&Text::new(name.clone(), (54, y - 8), style)).map_err(failed)?;
+    for (Series { name, look, .. }, row) in charts[0].series.iter().zip(0..) {
+        let y = 70.0 + 28.0 * f64::from(row);
+        svg.styled(&look.stroke(), &polyline([at(width + 4.0, y), at(width + 44.0, y)]));
+        look.mark(&mut svg, at(width + 24.0, y));
+        svg.text("", at(width + 54.0, y + 5.0), Anchor::Start, name);
     }
-    Ok(())
+    svg.finish()
 }
 
-/// A marker's outline, closed.
-fn ring(look: Look) -> Vec<(i32, i32)> {
-    let mut corners = look.corners();
-    corners.push(corners[0]);
-    corners
+fn polyline(points: impl IntoIterator<Item = Point>) -> String {
+    let points = points.into_iter().map(|Point { x, y }| format!("{x:.1} {y:.1}"));
+    format!("M{}", points.collect::<Vec<_>>().join("L"))
 }
 
-/// Drawing into a text fails only for reasons that have no type worth keeping.
-fn failed(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("cannot draw: {error}")
+/// A bar with its name before it and its value after it.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// Before it.
+    pub name: String,
+    /// Its length.
+    pub value: f64,
+    /// After it.
+    pub text: String,
+    /// Its colour; filled, or only an outline where lines would be dashed.
+    pub look: Look,
+}
+
+/// Bars from left to right, on an axis whose steps are factors. A bar says what it is, so there is
+/// no legend.
+pub fn bars(title: &str, axis: &Axis, bars: &[Bar]) -> String {
+    let bottom = BAR_TOP + BAR_STEP * bars.len() as f64;
+    let place =
+        |value: f64| NAME_WIDTH + axis.share(value) * (BAR_WIDTH - VALUE_WIDTH - NAME_WIDTH);
+    let mut svg = Svg::new(BAR_WIDTH, bottom + 62.0, title, axis.label);
+    svg.text("lane", at(BAR_WIDTH / 2.0, 30.0), Anchor::Middle, title);
+    for tick in &axis.ticks {
+        let x = place(*tick);
+        svg.line("grid", at(x, BAR_TOP - 8.0), at(x, bottom));
+        svg.text("", at(x, bottom + 20.0), Anchor::Middle, &(axis.name)(*tick));
+    }
+    let middle = f64::midpoint(NAME_WIDTH, BAR_WIDTH - VALUE_WIDTH);
+    svg.text("caption", at(middle, bottom + 46.0), Anchor::Middle, axis.label);
+    for (bar, row) in bars.iter().zip(0..) {
+        let top = BAR_TOP + BAR_STEP * f64::from(row);
+        let (left, right, colour) = (place(axis.ticks[0]), place(bar.value), bar.look.colour());
+        let opacity = if bar.look.dashed { ";fill-opacity:0.25" } else { "" };
+        let style = format!("fill:{colour};stroke:{colour};stroke-width:2{opacity}");
+        let wide = (right - left).max(1.0);
+        svg.styled(&style, &format!("M{left:.1} {top:.1}h{wide:.1}v{BAR_HEIGHT:.1}h-{wide:.1}z"));
+        let y = top + BAR_HEIGHT / 2.0 + 5.0;
+        svg.text("caption", at(NAME_WIDTH - 12.0, y), Anchor::End, &bar.name);
+        svg.text("caption", at(right + 10.0, y), Anchor::Start, &bar.text);
+    }
+    svg.finish()
 }

@@ -31,10 +31,6 @@ impl Default for Asked {
 
 impl Asked {
     /// One that knows no name.
-    ///
-    /// # Panics
-    /// Never: its settings make sense.
-    #[must_use]
     pub fn new() -> Self {
         let [node, peer, third] = [1, 2, 3].map(|id| NodeId::new(id).expect("a node id"));
         let drift = Drift::new(1000, Duration::from_millis(1)).expect("in bounds");
@@ -45,7 +41,6 @@ impl Asked {
     }
 
     /// One with a lease on each of these names.
-    #[must_use]
     pub fn holding(names: &Names) -> Self {
         let mut asked = Self::new();
         (0..names.len()).for_each(|at| asked.propose(names, at));
@@ -53,7 +48,6 @@ impl Asked {
     }
 
     /// One on which a lease on each of these names has expired.
-    #[must_use]
     pub fn with_expired(names: &Names) -> Self {
         let mut asked = Self::new();
         (0..names.len()).for_each(|at| asked.propose_for(names, at, SHORT));
@@ -62,7 +56,6 @@ impl Asked {
     }
 
     /// The acceptor.
-    #[must_use]
     pub const fn shard(&self) -> &Shard {
         &self.shard
     }
@@ -85,9 +78,6 @@ impl Asked {
     }
 
     /// Renews the lease that came as the `nth` proposal, counted from zero.
-    ///
-    /// # Panics
-    /// Never: the tenure is a node's.
     pub fn renew(&mut self, names: &Names, at: usize, nth: u32) {
         let begun_by = Ballot::new(u64::from(nth) + 1, self.peer);
         let tenure = Tenure::of(begun_by).expect("a node's ballot names a tenure");

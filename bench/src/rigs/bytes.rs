@@ -33,19 +33,12 @@ impl Default for Messages {
 
 impl Messages {
     /// A frame that was not written yet.
-    ///
-    /// # Panics
-    /// Never: the sender is a node.
-    #[must_use]
     pub fn new() -> Self {
         let peer = NodeId::new(2).expect("a node id");
         Self { names: Names::of(0..BATCH), writer: FrameWriter::new(peer), peer }
     }
 
     /// Writes a frame: requests for leases, renewals and releases, and the answers to others.
-    ///
-    /// # Panics
-    /// Never: a frame has room for a batch.
     pub fn encode(&mut self) -> &[u8] {
         self.writer.clear();
         let holder = Holder::new(HOLDER).expect("in bounds");
@@ -66,9 +59,6 @@ impl Messages {
     }
 
     /// Reads the frame that was written last.
-    ///
-    /// # Panics
-    /// Never: what was encoded decodes.
     pub fn decode(&self) {
         let frame = FrameReader::new(black_box(self.writer.finished())).expect("one whole frame");
         for message in frame {
@@ -115,9 +105,6 @@ pub(super) fn put_release(out: &mut Vec<u8>, name: &[u8], fence: u64) {
 }
 
 /// Takes a batch of commands apart, as a session does.
-///
-/// # Panics
-/// When they are none.
 pub fn parse_requests(mut bytes: &[u8]) {
     let mut request = resp::Request::EMPTY;
     while let Some(len) = request.read(black_box(bytes)).expect("sound") {
@@ -139,9 +126,6 @@ pub fn put_replies(out: &mut Vec<u8>) {
 }
 
 /// Takes a batch of replies apart, as a client does.
-///
-/// # Panics
-/// When they are none.
 pub fn parse_replies(mut bytes: &[u8]) {
     while let Some((value, len)) = Value::parse(black_box(bytes)).expect("sound") {
         black_box(value.items().and_then(|mut items| items.next()).and_then(Value::integer));

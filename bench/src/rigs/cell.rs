@@ -61,7 +61,6 @@ pub struct Rig {
 
 impl Rig {
     /// A cell and its clients, all asking for the first time.
-    #[must_use]
     pub fn new(in_flight: u32, names: u32) -> Self {
         let mut rig = Self::idle(Load::Pairs, names);
         for client in 0..in_flight as usize {
@@ -71,7 +70,6 @@ impl Rig {
     }
 
     /// A cell and clients of one of its nodes that all want the same name.
-    #[must_use]
     pub fn contended(clients: u32) -> Self {
         let mut rig = Self::idle(Load::HandOvers, 1);
         for client in 0..u64::from(clients) {
@@ -104,9 +102,6 @@ impl Rig {
     }
 
     /// Takes a lease on every name, then has the clients renew them.
-    ///
-    /// # Panics
-    /// When somebody is in the way, which nobody is.
     pub fn hold_all_and_renew(&mut self, in_flight: u32) {
         self.load = Load::Renewals;
         self.run(u64::from(in_flight));
@@ -158,9 +153,6 @@ impl Rig {
     }
 
     /// Goes on until clients got this many answers more.
-    ///
-    /// # Panics
-    /// When somebody is in the way who should not be.
     pub fn run(&mut self, answers: u64) {
         let until = self.answered + answers;
         while self.answered < until {

@@ -22,9 +22,6 @@ impl Names {
     }
 
     /// Names anew, in the same memory.
-    ///
-    /// # Panics
-    /// Never: a string takes everything.
     pub fn refill(&mut self, numbers: impl IntoIterator<Item = u32>) {
         self.0.clear();
         for number in numbers {
@@ -33,22 +30,16 @@ impl Names {
     }
 
     /// The name at a place, counted from zero.
-    ///
-    /// # Panics
-    /// When there are not so many.
-    #[must_use]
     pub fn get(&self, at: usize) -> Name<'_> {
         Name::new(&self.0[at * LEN..(at + 1) * LEN]).expect("16 bytes are within bounds")
     }
 
     /// How many there are.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.0.len() / LEN
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

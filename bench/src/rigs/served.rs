@@ -28,9 +28,6 @@ pub struct Served {
 
 impl Served {
     /// Starts the daemon and connects.
-    ///
-    /// # Errors
-    /// When the system has no sockets or threads to give.
     pub fn start() -> Result<Self> {
         let peers = TcpListener::bind("127.0.0.1:0")?;
         let mut config = Config::new("bench", 1).peer(1, peers.local_addr()?.to_string());
@@ -51,9 +48,6 @@ impl Served {
     }
 
     /// Acquires a batch of names.
-    ///
-    /// # Errors
-    /// When one is not granted.
     pub fn acquire(&mut self) -> Result<()> {
         let put = |out: &mut Vec<u8>, name: &[u8], _fence| put_acquire(out, name);
         self.exchange(put, |fence, reply| {
@@ -65,9 +59,6 @@ impl Served {
     }
 
     /// Renews what was acquired.
-    ///
-    /// # Errors
-    /// When it is held no more.
     pub fn renew(&mut self) -> Result<()> {
         self.exchange(put_renew, |_, reply| {
             ensure!(!matches!(reply, Value::Error(_)), "a lease is over");
@@ -76,9 +67,6 @@ impl Served {
     }
 
     /// Releases what was acquired.
-    ///
-    /// # Errors
-    /// When it is held no more.
     pub fn release(&mut self) -> Result<()> {
         self.exchange(put_release, |_, reply| {
             ensure!(reply.integer() == Some(1), "a lease is over");

@@ -3,7 +3,7 @@
 //!
 //! All figures are of simulated time and counted messages, drawn from fixed seeds, so every
 //! machine writes the same files; how fast anything runs is the business of the other benchmark.
-//! Each module is one section: what is measured, and the words around it.
+//! Each module measures one section; the words are in the template.
 
 mod contention;
 mod holes;
@@ -31,25 +31,16 @@ struct Cli {
     folder: PathBuf,
 }
 
-const INTRODUCTION: &str = "\
-# The paper's claims, measured
-
-Written by `cargo xtask paper`; do not edit. *The paper* is Trencseni, Gazso and Reinhardt,
-*PaxosLease: Diskless Paxos for Leases* (arXiv:1209.4187). Three algorithms run in the simulator, on
-the same network, clocks and clients, watched by the same checkers:
-
-- **naive**: the majority vote of the paper's introduction;
-- **paper**: the paper's algorithm, taken literally, its listings where they differ from its text;
-- **PaxosLease**: what this repository ships, core and codec, after the rules of
-  [protocol.md](protocol.md).
-
-Time is simulated and every figure is drawn from fixed seeds, so this page is the same wherever it
-is made. Nothing here says how fast the code is; `cargo xtask bench micro` does.
-";
+const TEMPLATE: &str = include_str!("paper.md.in");
 
 fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
-    let mut page = Page::new("paper.md", "cargo xtask paper", INTRODUCTION);
+    let mut page = Page::new("paper.md", "cargo xtask paper", TEMPLATE);
+    let tuning = worlds::setup(3, 1).tuning;
+    page.set("link", worlds::LINK_IN_WORDS);
+    page.set("attempt_min_ms", tuning.attempt_timeout_min.as_millis());
+    page.set("attempt_ms", tuning.attempt_timeout.as_millis());
+    page.set("request_ms", tuning.request_timeout.as_millis());
     for (what, section) in [
         ("contention", contention::section as fn(&mut Page) -> anyhow::Result<()>),
         ("round trips", round_trips::section),

@@ -31,14 +31,7 @@ fn bytes(leases: u32) -> usize {
 }
 
 pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
-    page.heading("6. Bytes per lease");
-    page.say(&format!(
-        "\"A node acting as proposer and acceptor requires no more than ~100 bytes of memory per \
-         PaxosLease instance.\" An acceptor with as many live leases, names and holders of {} bytes \
-         each, reports this much heap (capacity, not use; `cargo xtask bench micro insert` counts it \
-         in the allocator):",
-        HOLDER.len(),
-    ));
+    page.set("holder_len", HOLDER.len());
     let rows = LEASES.map(|leases| {
         let bytes = bytes(leases);
         let each = bytes as f64 / f64::from(leases);
@@ -50,10 +43,6 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
             format!("{per_gigabyte:.1} million"),
         ]
     });
-    page.table(&["leases", "bytes", "bytes per lease", "leases per gigabyte"], &rows);
-    page.say(
-        "That includes the name and the holder's text, which the paper's figure leaves open. A node as \
-         proposer keeps something for a lease only while a round is in flight or somebody waits.",
-    );
+    page.table("memory", &["leases", "bytes", "bytes per lease", "leases per gigabyte"], &rows);
     Ok(())
 }

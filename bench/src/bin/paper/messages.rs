@@ -64,12 +64,6 @@ fn cost<A: Algorithm>(
 }
 
 pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
-    page.heading("5. Messages per operation");
-    page.say(
-        "One client, alone, at a node that is an acceptor itself; every message between nodes is \
-         counted until nothing more happens, hints included. In brackets the round trips until the \
-         client had its answer.",
-    );
     let costs = CONTESTANTS.map(|contestant| {
         MEMBERS.map(|members| {
             let outcomes = Alone { members }.outcomes(contestant, 1);
@@ -92,7 +86,7 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
             row
         })
         .collect();
-    page.table(&head.iter().map(String::as_str).collect::<Vec<_>>(), &rows);
+    page.table("messages", &head, &rows);
     let mut series = Vec::new();
     for (contestant, of) in CONTESTANTS.iter().zip(&costs) {
         let alike = of.iter().all(|[acquire, renewal, _]| acquire.messages == renewal.messages);
@@ -118,12 +112,6 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
         y: Axis::even("messages", ticks),
         series,
     };
-    page.picture("plots/messages.svg", "Messages per operation", chart.svg()?);
-    page.say(
-        "The paper's listing sends its propose requests once when a majority has promised and again at \
-         every promise after that, which is where the steep line comes from; an implementation would \
-         send them once. Its release is not acknowledged, so the client has its answer at once and \
-         nobody knows whether it worked. Ours is acknowledged.",
-    );
+    page.keep("plots/messages.svg", chart.svg());
     Ok(())
 }

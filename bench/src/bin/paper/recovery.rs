@@ -8,9 +8,7 @@ use paxoslease_sim::trace::TrueTime;
 use paxoslease_sim::{Algorithm, ClientId, Clock, Rng, World};
 
 use crate::sample::{Sample, in_millis, millis};
-use crate::worlds::{
-    Contestant, Experiment, LINK_IN_WORDS, assert_unbroken, setup, since, started,
-};
+use crate::worlds::{Contestant, Experiment, assert_unbroken, setup, since, started};
 
 const TTLS_MS: [u64; 6] = [500, 1000, 2000, 5000, 10_000, 30_000];
 /// For the other ways to die.
@@ -133,14 +131,6 @@ const HEAD: [&str; 4] = [
 ];
 
 pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
-    page.heading("3. When the holder dies");
-    page.say(&format!(
-        "A client holds the lease through one of three nodes, renews it at every third of the ttl and \
-         dies together with its node at a random moment before the next renewal, while another \
-         client waits at another node. Messages take {LINK_IN_WORDS}; {RUNS} seeds. The time is \
-         counted from the moment the last renewal was asked for, which is when the holder's time \
-         began to run.",
-    ));
     let ttls = TTLS_MS.map(Duration::from_millis);
     let figures = CONTESTANTS.map(|contestant| {
         let (with_node, waiting) = (true, 1);
@@ -152,31 +142,19 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
             of[place].row(format!("{} ms, {}", of[place].ttl.as_millis(), contestant.name()))
         })
     });
-    page.table(&[&["ttl, algorithm"], &HEAD[..]].concat(), &rows.collect::<Vec<_>>());
-    page.picture("plots/recovery.svg", "Time to recover after the holder died", plot(&figures)?);
+    page.table("recovery", &[&["ttl, algorithm"], &HEAD[..]].concat(), &rows.collect::<Vec<_>>());
+    page.keep("plots/recovery.svg", plot(&figures));
     let repeated = figures.each_ref().map(|of| of.iter().map(|f| f.repeated).sum::<u64>());
-    page.say(&format!(
-        "What the ttl costs is the ttl. What comes on top is the protocol's. Rejects and Promises tell \
-         a contender of ours how long the lease still runs, so it asks once, at the right moment. The \
-         paper's contenders know nothing and sleep at random; how long is our choice, up to 400 ms. \
-         Their asking has another price: every Prepare raises what the acceptors have promised, and \
-         a renewal below that is rejected. Of the {} renewals of the paper's holder, {} had to be \
-         repeated with a higher ballot. A4 lets our renewals ignore what contenders were promised: \
-         {} were repeated.",
-        RUNS * RENEWALS * TTLS_MS.len() as u64,
-        repeated[0],
-        repeated[1],
-    ));
-    others(page);
+    page.set("recovery_runs", RUNS);
+    page.set("renewals", RUNS * RENEWALS * TTLS_MS.len() as u64);
+    page.set("paper_repeated", repeated[0]);
+    page.set("ours_repeated", repeated[1]);
+    deaths(page);
     Ok(())
 }
 
 /// Other ways to die.
-fn others(page: &mut Page) {
-    page.say(&format!(
-        "It matters who else waits, and whether the holder's node lives; with a ttl of {} ms:",
-        TTL.as_millis()
-    ));
+fn deaths(page: &mut Page) {
     let mut rows = Vec::new();
     for (with_node, waiting, what) in [
         (false, 1, "the client dies, one waits"),
@@ -189,20 +167,11 @@ fn others(page: &mut Page) {
             rows.push(figures.row(format!("{what}, {}", contestant.name())));
         }
     }
-    page.table(&[&["what happens, algorithm"], &HEAD[..]].concat(), &rows);
-    let tuning = setup(3, 1).tuning;
-    page.say(&format!(
-        "Where the holder's node is dead, the votes of both survivors are needed. One refusal does not \
-         decide a round then, because for all the contender knows the dead node's answer is merely \
-         slow; it gives that answer a few round trips, as long as rounds took of late, at least {} ms \
-         and at most {} ms. One refuses because its record of the lease ends a little later than the \
-         other's, or, where two wait, because each has voted for itself.",
-        tuning.attempt_timeout_min.as_millis(),
-        tuning.attempt_timeout.as_millis()
-    ));
+    page.table("deaths", &[&["what happens, algorithm"], &HEAD[..]].concat(), &rows);
+    page.set("deaths_ttl_ms", TTL.as_millis());
 }
 
-fn plot(figures: &[[Figures; TTLS_MS.len()]; CONTESTANTS.len()]) -> anyhow::Result<String> {
+fn plot(figures: &[[Figures; TTLS_MS.len()]; CONTESTANTS.len()]) -> String {
     let series = CONTESTANTS.iter().zip(figures).flat_map(|(contestant, of)| {
         [(50, "median"), (99, "99th percentile")].map(|(percent, what)| {
             let points = of.iter().filter_map(|figures| {

@@ -9,7 +9,7 @@ use paxoslease_sim::{Algorithm, Keep, Setup};
 
 use crate::contention::AtOnce;
 use crate::sample::in_percent;
-use crate::worlds::{Contestant, Experiment, LINK_IN_WORDS, setup};
+use crate::worlds::{Contestant, Experiment, setup};
 
 const CONTENDERS: [u16; 4] = [1, 2, 3, 8];
 const CONTESTANTS: [Contestant; 3] = [Contestant::Paper, Contestant::Prepared, Contestant::Ours];
@@ -46,16 +46,6 @@ impl Experiment for Asked {
 }
 
 pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
-    page.heading("2. Round trips per acquire");
-    page.say(&format!(
-        "\"If all goes well, it takes two round-trip times for the proposer to acquire the lease.\" A \
-         direct round (rule P1) takes one: it proposes without preparing, which is safe because an \
-         acceptor refuses a Propose while another tenure is live (A3). What it costs when several \
-         want the same lease at the same instant is below: how many questions to the acceptors, a \
-         round trip each, the node that was first to hold the lease had asked by then. {ACCEPTORS} \
-         acceptors, {LINK_IN_WORDS}, {RUNS} seeds; *prepared rounds only* is PaxosLease with \
-         direct rounds switched off.",
-    ));
     let asked = CONTENDERS.map(|contenders| {
         CONTESTANTS.map(|contestant| Asked(AtOnce { contenders }).outcomes(contestant, RUNS))
     });
@@ -66,18 +56,8 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
         .filter(|(contenders, _)| **contenders > 1)
         .map(|(contenders, asked)| chart(*contenders, asked))
         .collect();
-    page.picture(
-        "plots/round-trips.svg",
-        "Share of attempts in which somebody held the lease after so many round trips",
-        panels(&charts)?,
-    );
-    page.say(
-        "Alone, the direct round is all there is. Of two contenders one has a majority of three \
-         acceptors at once. A contender whose direct round was \
-         rejected takes back what it left, waits a moment and prepares, so a collision costs it that \
-         one round trip more than if it had prepared at once; where every acquire collides, preparing \
-         first is the better choice, and `direct_rounds` is a setting.",
-    );
+    page.keep("plots/round-trips.svg", panels(&charts));
+    page.set("round_trips_runs", RUNS);
     Ok(())
 }
 
@@ -102,7 +82,7 @@ fn table(page: &mut Page, asked: &[Asks; CONTENDERS.len()]) {
             rows.push(row);
         }
     }
-    page.table(&head.iter().map(String::as_str).collect::<Vec<_>>(), &rows);
+    page.table("round_trips", &head, &rows);
 }
 
 fn chart(contenders: u16, asked: &Asks) -> Chart {

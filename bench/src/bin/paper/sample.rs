@@ -1,6 +1,11 @@
-//! What many runs took, and its quantiles.
+//! What many runs took, its quantiles, and how these are shown.
 
 use std::time::Duration;
+
+use paxoslease_bench::page::Page;
+use paxoslease_bench::plot::Series;
+
+use crate::worlds::Contestant;
 
 /// How long each run took; `None` for those that did not get there.
 pub(crate) struct Sample(Vec<Option<Duration>>);
@@ -42,6 +47,53 @@ pub(crate) fn in_millis(span: Option<Duration>) -> String {
 
 pub(crate) fn in_percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
+}
+
+/// By contestant, a sample for each of what is varied.
+pub(crate) type Samples<const N: usize, const M: usize> = [[Sample; N]; M];
+
+/// A row for each of what is varied: two percentiles of each contestant, and a share of its runs.
+pub(crate) fn table<const N: usize, const M: usize>(
+    page: &mut Page,
+    (name, varied, labels): (&str, &str, [String; N]),
+    (contestants, samples): (&[Contestant; M], &Samples<N, M>),
+    (share_name, share): (&str, &dyn Fn(&Sample) -> f64),
+) {
+    let mut head = vec![varied.to_owned()];
+    for what in ["median", "99th percentile", share_name] {
+        head.extend(contestants.map(|contestant| format!("{what}, {}", contestant.name())));
+    }
+    let rows = labels.into_iter().enumerate().map(|(place, label)| {
+        let mut row = vec![label];
+        for percent in [50, 99] {
+            row.extend(samples.each_ref().map(|of| in_millis(of[place].percentile(percent))));
+        }
+        row.extend(samples.each_ref().map(|of| in_percent(share(&of[place]))));
+        row
+    });
+    page.table(name, &head, &rows.collect::<Vec<_>>());
+}
+
+/// Two lines for each contestant: the median and the 99th percentile over what is varied.
+pub(crate) fn percentile_lines<const N: usize, const M: usize>(
+    varied: [f64; N],
+    contestants: &[Contestant; M],
+    samples: &Samples<N, M>,
+) -> Vec<Series> {
+    let mut series = Vec::new();
+    for (contestant, of) in contestants.iter().zip(samples) {
+        for (percent, what) in [(50, "median"), (99, "99th percentile")] {
+            let points = varied.iter().zip(of).filter_map(|(varied, sample)| {
+                Some((*varied, millis(sample.percentile(percent)?)))
+            });
+            series.push(Series {
+                name: format!("{}, {what}", contestant.name()),
+                points: points.collect(),
+                look: contestant.look().dashed_if(percent == 99),
+            });
+        }
+    }
+    series
 }
 
 #[cfg(test)]

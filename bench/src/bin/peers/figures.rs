@@ -102,22 +102,20 @@ impl Figures {
 
     /// Keeps what was not measured again. Turns belong together, since sides are compared round
     /// by round; a part about scale stands for itself.
-    pub(crate) fn complete_from(&mut self, earlier: Self) {
+    pub(crate) fn complete_from(&mut self, earlier: Self) -> Result<()> {
         let has_rows = !self.rows.is_empty();
         if !has_rows {
             (self.method, self.services, self.rows) =
                 (earlier.method, earlier.services, earlier.rows);
         }
-        let measured = self.scale.as_ref().map(scale::Figures::parts).unwrap_or_default();
-        let is_missing = |part: &scale::Part| !measured.contains(part);
+        let scale = self.scale.get_or_insert_default();
+        let missing = scale.complete_from(&earlier.scale.unwrap_or_default())?;
         let is_kept = |trouble: &String| {
-            let part = scale::Part::ALL.into_iter().find(|part| part.to_string() == *trouble);
-            part.map_or(!has_rows, |part| is_missing(&part))
+            let part = scale::Part::ALL.into_iter().find(|part| part.title() == trouble);
+            part.map_or(!has_rows, |part| missing.contains(&part))
         };
         self.troubles.extend(earlier.troubles.into_iter().filter(is_kept));
-        if let Some(earlier) = earlier.scale {
-            self.scale.get_or_insert_default().complete_from(earlier);
-        }
+        Ok(())
     }
 
     pub(crate) fn add(&mut self, side: Side, case: Case, turn: Turn) {
@@ -129,11 +127,6 @@ impl Figures {
 
     pub(crate) fn row(&self, side: Side, case: Case) -> Option<&Row> {
         self.rows.iter().find(|row| (row.side, row.case) == (side, case))
-    }
-
-    /// Whether anybody was asked any of these.
-    pub(crate) fn has(&self, cases: &[(&str, Case)]) -> bool {
-        cases.iter().any(|(_, case)| self.rows.iter().any(|row| row.case == *case))
     }
 
     /// Those that were measured, in the order of the tables.
@@ -282,13 +275,13 @@ mod tests {
         (again.rows, again.troubles) = (Vec::new(), vec!["start".to_owned()]);
         let mut earlier = figures();
         earlier.troubles.push("memory per held lease".to_owned());
-        again.complete_from(earlier.clone());
+        again.complete_from(earlier.clone()).expect("plain data");
         assert_eq!(again.rows.len(), 2);
         assert_eq!(again.troubles, ["start", "none to speak of", "memory per held lease"]);
         let mut anew = figures();
         anew.rows.truncate(1);
         anew.troubles.clear();
-        anew.complete_from(earlier);
+        anew.complete_from(earlier).expect("plain data");
         assert_eq!((anew.rows.len(), anew.troubles), (1, vec!["memory per held lease".to_owned()]));
     }
 

@@ -93,12 +93,12 @@ fn main() -> Result<()> {
     if is_whole || cli.write {
         let path = cli.folder.join(FIGURES);
         if !is_whole && let Ok(earlier) = fs::read_to_string(&path) {
-            figures.complete_from(Figures::read(&earlier)?);
+            figures.complete_from(Figures::read(&earlier)?)?;
         }
         write(&path, &figures.to_json()?)?;
         return render(&cli.folder);
     }
-    print!("{}", page::page(&figures)?.text());
+    print!("{}", page::pages(&figures)[0].text()?);
     Ok(())
 }
 
@@ -119,8 +119,10 @@ impl Cli {
     fn measure(&self) -> Result<Figures> {
         let (mut machine, ticks) = (Machine::here(), Ticks::now());
         let (plan, scale) = (self.plan(), self.scale()?);
-        let parts = scale.parts.iter().map(|part| progress::expected(*part, self.quick));
-        let progress = Progress::new(plan.expected(&scale.sides) + parts.sum());
+        let is_meant = |part: &Part| self.means(part.title());
+        let parts: Vec<Part> = Part::ALL.into_iter().filter(is_meant).collect();
+        let lasts = parts.iter().map(|part| part.expected(self.quick)).sum::<Duration>();
+        let progress = Progress::new(plan.expected(&scale.sides) + lasts);
         let mut figures = Figures {
             machine: Machine::default(),
             method: plan.method(),
@@ -134,8 +136,15 @@ impl Cli {
             figures.services = services.iter().map(|running| running.described.clone()).collect();
             measure::run(&plan, services, &mut figures, &progress)?;
         }
-        if !scale.parts.is_empty() {
-            figures.scale = Some(at_scale(&scale, &mut figures.troubles, &progress));
+        for part in parts {
+            progress.at(part.title());
+            let measured = figures.scale.get_or_insert_default();
+            if let Err(error) = scale::measure(&scale, part, measured, &|doing| progress.at(doing))
+            {
+                progress.note(&format!("{}: {error:#}", part.title()));
+                figures.troubles.push(part.title().to_owned());
+            }
+            progress.done(part.expected(self.quick));
         }
         progress.finish();
         machine.stolen_percent = figures::rounded(ticks.stolen_percent());
@@ -147,7 +156,6 @@ impl Cli {
         Ok(scale::Plan {
             paxoslease: self.paxoslease.clone().map_or_else(paxoslease_beside_this, Ok)?,
             sides: Side::ALL.into_iter().filter(|side| self.wants(*side)).collect(),
-            parts: Part::ALL.into_iter().filter(|part| self.means(&part.to_string())).collect(),
             quick: self.quick,
         })
     }
@@ -186,26 +194,11 @@ fn start(scale: &scale::Plan, progress: &Progress) -> Result<Vec<Running>> {
     scale.sides.iter().map(start).collect()
 }
 
-/// One part after the other; what comes to nothing is a trouble.
-fn at_scale(plan: &scale::Plan, troubles: &mut Vec<String>, progress: &Progress) -> scale::Figures {
-    let mut figures = scale::Figures::default();
-    for part in &plan.parts {
-        progress.at(&part.to_string());
-        let plan = scale::Plan { parts: vec![*part], ..plan.clone() };
-        scale::measure(&plan, &mut figures, &|doing| progress.at(doing), &mut |trouble| {
-            progress.note(&trouble);
-            troubles.push(part.to_string());
-        });
-        progress.done(progress::expected(*part, plan.quick));
-    }
-    figures
-}
-
-/// Writes the page from the figures beside it.
+/// Writes the pages from the figures beside the first.
 fn render(folder: &Path) -> Result<()> {
     let path = folder.join(FIGURES);
     let json = fs::read_to_string(&path).with_context(|| format!("no {}", path.display()))?;
-    page::page(&Figures::read(&json)?)?.write(folder)
+    page::pages(&Figures::read(&json)?).iter().try_for_each(|page| page.write(folder))
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
@@ -225,6 +218,8 @@ mod tests {
         let json = fs::read_to_string(folder.join(FIGURES)).expect("the figures of the page");
         let figures = Figures::read(&json).expect("figures");
         assert_eq!(figures.to_json().expect("plain data"), json);
-        page::page(&figures).expect("a page").check(&folder).expect("up to date");
+        for page in page::pages(&figures) {
+            page.check(&folder).expect("up to date");
+        }
     }
 }

@@ -119,12 +119,12 @@ impl Running {
     /// One turn: the load, and what the processes ran meanwhile.
     fn turn(&self, case: Case, round: u32, plan: &Plan) -> Result<Turn> {
         // Both sides alike: nobody has to be woken, whoever is asked.
-        let mut awake = if case.what == What::Awake { Busy::on_all()? } else { Vec::new() };
+        let awake = if case.what == What::Awake { Busy::on_all()? } else { Vec::new() };
         let load = case.load(plan.span, plan.warmup);
         let before = [self.cpu()?, process_time()];
         let loaded = self.service.run(&load, case.target())?;
         let after = [self.cpu()?, process_time()];
-        awake.iter_mut().try_for_each(Busy::check)?;
+        awake.iter().try_for_each(Busy::check)?;
         // What ran before anything counted took its share, too.
         let counted = case.lasts(plan.span).as_secs_f64();
         let share = counted / plan.turn(case).as_secs_f64();

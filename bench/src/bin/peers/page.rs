@@ -1,40 +1,64 @@
-//! The page: figures in, text and pictures out, the same ones for the same figures on every
-//! machine. Each module is a part of it; the words stand with the figures they are about.
+//! The pages: figures in, values of the templates and pictures out, the same ones for the same
+//! figures on every machine.
 
 mod goals;
-mod method;
 mod numbers;
 mod scale;
 mod speed;
 
-use anyhow::Result;
 use paxoslease_bench::page::Page;
 
+use crate::case::{CONNECTIONS, HANDOVER_SPANS, HOT_NAMES, LEASES, SPREAD_CONNECTIONS, TTL};
 use crate::figures::Figures;
+use crate::measure::SETTLE;
 
-const INTRODUCTION: &str = "\
-# Beside the services people use
+const COMMAND: &str = "cargo xtask bench peers -- --render";
 
-Written by `cargo xtask bench peers`; do not edit. A cell of three PaxosLease processes, with a quorum
-on every operation, beside one Redis server that asks nobody, Redlock over three of them, ZooKeeper
-and etcd: real processes on one machine, under the same load in the same run.
-";
-
-/// Everything that was measured.
-pub(crate) fn page(figures: &Figures) -> Result<Page> {
-    let command = "cargo xtask bench peers -- --render";
-    let mut page = Page::new("benchmarks.md", command, INTRODUCTION);
-    speed::headline(&mut page, figures)?;
-    method::how_to_read(&mut page, figures);
-    goals::section(&mut page, figures);
-    speed::pairs(&mut page, figures)?;
-    speed::latency(&mut page, figures)?;
-    speed::renewals(&mut page, figures);
-    speed::handovers(&mut page, figures)?;
-    speed::cost(&mut page, figures);
+/// Everything that was measured, for users, and how it stands with the goals, for maintainers.
+pub(crate) fn pages(figures: &Figures) -> [Page; 2] {
+    let mut page = Page::new("benchmarks.md", COMMAND, include_str!("benchmarks.md.in"));
+    method(&mut page, figures);
+    speed::fill(&mut page, figures);
     if let Some(measured) = &figures.scale {
-        scale::sections(&mut page, measured)?;
+        scale::fill(&mut page, measured);
     }
-    method::section(&mut page, figures);
-    Ok(page)
+    let mut goals = Page::new("../bench/GOALS.md", COMMAND, include_str!("goals.md.in"));
+    goals::fill(&mut goals, figures);
+    [page, goals]
+}
+
+/// How it was measured, and on what.
+fn method(page: &mut Page, figures: &Figures) {
+    page.set("rounds", figures.method.rounds);
+    page.set("warmup_ms", figures.method.warmup_ms);
+    page.set("turn_ms", figures.method.turn_ms);
+    page.set("handover_spans", HANDOVER_SPANS);
+    page.set("settle_s", SETTLE.as_secs());
+    page.set("ttl_s", TTL.as_secs());
+    page.set("connections", CONNECTIONS);
+    page.set("spread_connections", SPREAD_CONNECTIONS);
+    page.set("hot_names", HOT_NAMES);
+    page.set("leases", LEASES);
+    let machine = &figures.machine;
+    page.set("machine_kind", if machine.virtualised { "virtual machine" } else { "machine" });
+    page.set("cores", machine.cores);
+    page.set("processor", &machine.processor);
+    page.set("memory_gib", machine.memory_gib);
+    page.set("system", &machine.system);
+    page.set("kernel", &machine.kernel);
+    page.set("load_before", format!("{:.1}", machine.load_before));
+    page.set("stolen", format!("{:.1}", machine.stolen_percent));
+    let services = figures.services.iter().map(|service| {
+        let title = service.side.title().to_owned();
+        vec![title, service.version.clone(), service.settings.clone()]
+    });
+    page.listing("services", &["service", "version", "settings"], &services.collect::<Vec<_>>());
+    let failures = figures.failures();
+    let failures = failures.map(|(row, n)| format!("{}, {}: {n}", row.side.title(), row.case));
+    let failures: Vec<String> = failures.collect();
+    for (name, list) in [("failures", &failures), ("troubles", &figures.troubles)] {
+        if !list.is_empty() {
+            page.set(name, list.join("; "));
+        }
+    }
 }

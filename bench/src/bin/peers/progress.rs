@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::scale::Part;
-
 /// Where to say how far it is.
 pub(crate) struct Progress(ProgressBar);
 
@@ -37,20 +35,6 @@ impl Progress {
     pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
     }
-}
-
-/// About how long a part takes.
-pub(crate) fn expected(part: Part, quick: bool) -> Duration {
-    let (brief, whole) = match part {
-        Part::Memory => (15, 100),
-        Part::Growth => (10, 110),
-        Part::Renewed => (25, 85),
-        Part::Stalls => (25, 155),
-        Part::Failover => (45, 215),
-        Part::Start => (25, 60),
-        Part::Neighbour => (8, 60),
-    };
-    Duration::from_secs(if quick { brief } else { whole })
 }
 
 fn millis(span: Duration) -> u64 {

@@ -13,7 +13,6 @@ mod renewed;
 mod stalls;
 mod start;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ const HELD_FOR: Duration = Duration::from_secs(3600);
 const FILL_IN_FLIGHT: u32 = 512;
 const CONNECTIONS: u32 = 4;
 
-/// One kind of measurement.
+/// One kind of measurement. In JSON it has the name of its rows in [`Figures`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
     Memory,
@@ -57,20 +56,28 @@ impl Part {
         Self::Start,
         Self::Neighbour,
     ];
-}
 
-/// What `--only` is looked for in.
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Memory => "memory per held lease",
-            Self::Growth => "CPU per pair while leases are held",
-            Self::Renewed => "pairs beside leases that are renewed",
-            Self::Stalls => "stalls with many leases",
-            Self::Failover => "fail-over",
-            Self::Start => "start",
-            Self::Neighbour => "beside a busy neighbour",
-        })
+    /// The name of its rows, what `--only` is looked for in, and about how many seconds it takes
+    /// when it is quick and when it is whole.
+    const fn facts(self) -> (&'static str, &'static str, [u64; 2]) {
+        match self {
+            Self::Memory => ("memory", "memory per held lease", [15, 100]),
+            Self::Growth => ("growth", "CPU per pair while leases are held", [10, 110]),
+            Self::Renewed => ("renewed", "pairs beside leases that are renewed", [25, 85]),
+            Self::Stalls => ("stalls", "stalls with many leases", [25, 155]),
+            Self::Failover => ("failover", "fail-over", [45, 215]),
+            Self::Start => ("start", "start", [25, 60]),
+            Self::Neighbour => ("neighbour", "beside a busy neighbour", [8, 60]),
+        }
+    }
+
+    pub(crate) const fn title(self) -> &'static str {
+        self.facts().1
+    }
+
+    pub(crate) const fn expected(self, quick: bool) -> Duration {
+        let [brief, whole] = self.facts().2;
+        Duration::from_secs(if quick { brief } else { whole })
     }
 }
 
@@ -80,7 +87,6 @@ pub(crate) struct Plan {
     pub(crate) paxoslease: PathBuf,
     /// Those who are not asked for are not started.
     pub(crate) sides: Vec<Side>,
-    pub(crate) parts: Vec<Part>,
     /// Fewer rounds, fewer leases.
     pub(crate) quick: bool,
 }
@@ -98,61 +104,40 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Those that were measured.
-    pub(crate) fn parts(&self) -> Vec<Part> {
-        let has_rows = |part: &Part| match part {
-            Part::Memory => !self.memory.is_empty(),
-            Part::Growth => !self.growth.is_empty(),
-            Part::Renewed => !self.renewed.is_empty(),
-            Part::Stalls => !self.stalls.is_empty(),
-            Part::Failover => !self.failover.is_empty(),
-            Part::Start => !self.start.is_empty(),
-            Part::Neighbour => !self.neighbour.is_empty(),
-        };
-        Part::ALL.into_iter().filter(has_rows).collect()
-    }
-
-    /// Takes the parts that were not measured from an earlier run.
-    pub(crate) fn complete_from(&mut self, earlier: Self) {
-        let measured = self.parts();
-        for part in Part::ALL.into_iter().filter(|part| !measured.contains(part)) {
-            match part {
-                Part::Memory => self.memory.clone_from(&earlier.memory),
-                Part::Growth => self.growth.clone_from(&earlier.growth),
-                Part::Renewed => self.renewed.clone_from(&earlier.renewed),
-                Part::Stalls => self.stalls.clone_from(&earlier.stalls),
-                Part::Failover => self.failover.clone_from(&earlier.failover),
-                Part::Start => self.start.clone_from(&earlier.start),
-                Part::Neighbour => self.neighbour.clone_from(&earlier.neighbour),
+    /// Takes the parts that were not measured from an earlier run. Says which these are.
+    pub(crate) fn complete_from(&mut self, earlier: &Self) -> Result<Vec<Part>> {
+        let (mut own, earlier) = (serde_json::to_value(&*self)?, serde_json::to_value(earlier)?);
+        let mut missing = Vec::new();
+        for part in Part::ALL {
+            let (name, ..) = part.facts();
+            if own[name].as_array().is_none_or(Vec::is_empty) {
+                own[name] = earlier[name].clone();
+                missing.push(part);
             }
         }
+        *self = serde_json::from_value(own)?;
+        Ok(missing)
     }
 }
 
 /// Where a measurement says what it is doing, for people.
 pub(crate) type Told<'a> = &'a dyn Fn(&str);
 
-/// Measures one part after the other, into `figures`. A part that fails is a trouble, which
-/// is told, and leaves no rows.
+/// Measures a part, into `figures`. One that fails leaves no rows.
 pub(crate) fn measure(
     plan: &Plan,
+    part: Part,
     figures: &mut Figures,
     told: Told<'_>,
-    trouble: &mut dyn FnMut(String),
-) {
-    for part in &plan.parts {
-        let measured = match part {
-            Part::Memory => memory::measure(plan, told).map(|rows| figures.memory = rows),
-            Part::Growth => growth::measure(plan, told).map(|rows| figures.growth = rows),
-            Part::Renewed => renewed::measure(plan, told).map(|rows| figures.renewed = rows),
-            Part::Stalls => stalls::measure(plan, told).map(|rows| figures.stalls = rows),
-            Part::Failover => failover::measure(plan, told).map(|rows| figures.failover = rows),
-            Part::Start => start::measure(plan, told).map(|rows| figures.start = rows),
-            Part::Neighbour => neighbour::measure(plan, told).map(|rows| figures.neighbour = rows),
-        };
-        if let Err(error) = measured {
-            trouble(format!("{part}: {error:#}"));
-        }
+) -> Result<()> {
+    match part {
+        Part::Memory => memory::measure(plan, told).map(|rows| figures.memory = rows),
+        Part::Growth => growth::measure(plan, told).map(|rows| figures.growth = rows),
+        Part::Renewed => renewed::measure(plan, told).map(|rows| figures.renewed = rows),
+        Part::Stalls => stalls::measure(plan, told).map(|rows| figures.stalls = rows),
+        Part::Failover => failover::measure(plan, told).map(|rows| figures.failover = rows),
+        Part::Start => start::measure(plan, told).map(|rows| figures.start = rows),
+        Part::Neighbour => neighbour::measure(plan, told).map(|rows| figures.neighbour = rows),
     }
 }
 

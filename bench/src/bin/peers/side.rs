@@ -53,33 +53,47 @@ impl Side {
         Self::EtcdInMemory,
     ];
 
-    /// Ours has none: it is always there.
-    pub(crate) const fn family(self) -> Option<Family> {
+    /// What it is chosen by, its title, and how it is drawn. Ours is always there, so it is of no
+    /// family.
+    const fn facts(self) -> (Option<Family>, &'static str, (u8, u8, u8), Marker) {
+        const RED: (u8, u8, u8) = (0xc0, 0x26, 0x2d);
+        const ORANGE: (u8, u8, u8) = (0xc2, 0x6a, 0x0a);
+        const GREEN: (u8, u8, u8) = (0x0b, 0x7a, 0x4b);
+        const PURPLE: (u8, u8, u8) = (0x7b, 0x2d, 0x8b);
+        const BLUE: (u8, u8, u8) = (0x1d, 0x4e, 0x89);
+        use Family::{Etcd, Redis, Redlock, Zookeeper};
+        use Marker::{Circle, Diamond, Square, Triangle};
         match self {
-            Self::Redis | Self::RedisSaving => Some(Family::Redis),
-            Self::Redlock => Some(Family::Redlock),
-            Self::Ours | Self::OursSpinning => None,
-            Self::ZooKeeper | Self::ZooKeeperInMemory => Some(Family::Zookeeper),
-            Self::Etcd | Self::EtcdInMemory => Some(Family::Etcd),
+            Self::Redis => (Some(Redis), "Redis, one server", RED, Square),
+            Self::RedisSaving => (Some(Redis), "Redis, one server, saving", RED, Square),
+            Self::Redlock => (Some(Redlock), "Redlock, 3 Redis", ORANGE, Triangle),
+            Self::Ours => (None, "PaxosLease x 3", GREEN, Circle),
+            Self::OursSpinning => (None, "PaxosLease x 3, spinning", GREEN, Circle),
+            Self::ZooKeeper => (Some(Zookeeper), "ZooKeeper x 3", PURPLE, Diamond),
+            Self::ZooKeeperInMemory => {
+                (Some(Zookeeper), "ZooKeeper x 3, on tmpfs", PURPLE, Diamond)
+            }
+            Self::Etcd => (Some(Etcd), "etcd x 3", BLUE, Square),
+            Self::EtcdInMemory => (Some(Etcd), "etcd x 3, on tmpfs", BLUE, Square),
         }
+    }
+
+    /// What `--peers` chooses it by.
+    pub(crate) const fn family(self) -> Option<Family> {
+        self.facts().0
     }
 
     pub(crate) const fn title(self) -> &'static str {
-        match self {
-            Self::Redis => "Redis, one server",
-            Self::RedisSaving => "Redis, one server, saving",
-            Self::Redlock => "Redlock, 3 Redis",
-            Self::Ours => "PaxosLease x 3",
-            Self::OursSpinning => "PaxosLease x 3, spinning",
-            Self::ZooKeeper => "ZooKeeper x 3",
-            Self::ZooKeeperInMemory => "ZooKeeper x 3, on tmpfs",
-            Self::Etcd => "etcd x 3",
-            Self::EtcdInMemory => "etcd x 3, on tmpfs",
-        }
+        self.facts().1
+    }
+
+    pub(crate) const fn look(self) -> Look {
+        let (_, _, colour, marker) = self.facts();
+        Look { colour, marker, dashed: self.is_variant() || matches!(self, Self::OursSpinning) }
     }
 
     pub(crate) const fn is_ours(self) -> bool {
-        matches!(self, Self::Ours | Self::OursSpinning)
+        self.family().is_none()
     }
 
     /// A service we already have, with other settings: asked for less, drawn lighter.
@@ -87,15 +101,15 @@ impl Side {
         matches!(self, Self::RedisSaving | Self::ZooKeeperInMemory | Self::EtcdInMemory)
     }
 
-    /// Its members do something even when nobody asks, so they are stopped while others are
+    /// Its members do something even when no client asks, so they are stopped while others are
     /// measured.
     pub(crate) const fn is_restless(self) -> bool {
-        matches!(self, Self::ZooKeeper | Self::ZooKeeperInMemory | Self::Etcd | Self::EtcdInMemory)
+        matches!(self.family(), Some(Family::Zookeeper | Family::Etcd))
     }
 
     /// What it runs is compiled while it runs, so it needs a while before it is at its best.
     pub(crate) const fn is_on_jvm(self) -> bool {
-        matches!(self, Self::ZooKeeper | Self::ZooKeeperInMemory)
+        matches!(self.family(), Some(Family::Zookeeper))
     }
 
     /// Whether a renewal is the same as ours: of one lease, by those who decide.
@@ -105,32 +119,13 @@ impl Side {
 
     /// Whether clients may choose a member; Redlock's speak to all.
     const fn has_choice(self) -> bool {
-        match self {
-            Self::Redis | Self::RedisSaving | Self::Redlock => false,
-            Self::Ours
-            | Self::OursSpinning
-            | Self::ZooKeeper
-            | Self::ZooKeeperInMemory
-            | Self::Etcd
-            | Self::EtcdInMemory => true,
-        }
+        !matches!(self.family(), Some(Family::Redis | Family::Redlock))
     }
 
     pub(crate) fn takes(self, case: Case) -> bool {
         (!self.is_variant() || case.is_headline())
             && (!self.is_restless() || case.is_coarse())
             && (!case.spread || self.has_choice())
-    }
-
-    pub(crate) const fn look(self) -> Look {
-        let (colour, marker) = match self {
-            Self::Redis | Self::RedisSaving => ((0xc0, 0x26, 0x2d), Marker::Square),
-            Self::Redlock => ((0xc2, 0x6a, 0x0a), Marker::Triangle),
-            Self::Ours | Self::OursSpinning => ((0x0b, 0x7a, 0x4b), Marker::Circle),
-            Self::ZooKeeper | Self::ZooKeeperInMemory => ((0x7b, 0x2d, 0x8b), Marker::Diamond),
-            Self::Etcd | Self::EtcdInMemory => ((0x1d, 0x4e, 0x89), Marker::Square),
-        };
-        Look { colour, marker, dashed: self.is_variant() || matches!(self, Self::OursSpinning) }
     }
 
     /// Starts its processes and waits until they serve.
@@ -154,7 +149,12 @@ impl Side {
 
     /// How nodes of ours are started when this is the side.
     pub(crate) fn settings_of_ours(self, paxoslease: &Path) -> OursSettings {
-        let spin = (self == Self::OursSpinning).then(|| SPIN.to_owned());
-        OursSettings { binary: Some(paxoslease.to_owned()), spin, ..OursSettings::default() }
+        let settings = match self {
+            Self::OursSpinning => {
+                OursSettings { spin: Some(SPIN.to_owned()), ..OursSettings::default() }
+            }
+            _ => OursSettings::default(),
+        };
+        OursSettings { binary: Some(paxoslease.to_owned()), ..settings }
     }
 }

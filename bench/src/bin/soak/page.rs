@@ -26,44 +26,29 @@ pub(crate) fn write(
     minutes: &[Minute],
     complaints: &[String],
 ) -> Result<()> {
-    let mut page = Page::new(NAME, "cargo xtask soak", "# Soak\n");
+    let mut page = Page::new(NAME, "cargo xtask soak", include_str!("soak.md.in"));
     if !complaints.is_empty() {
-        page.say("NOT FLAT:");
-        page.list(complaints);
+        page.set("complaints", format!("- {}", complaints.join("\n- ")));
     } else if minutes.len() < MINUTES_MIN {
-        page.say(&format!(
-            "Nothing failed. Whether anything grows can be said after {MINUTES_MIN} minutes."
-        ));
+        let verdict = "Nothing failed. Whether anything grows can be said after";
+        page.set("verdict", format!("{verdict} {MINUTES_MIN} minutes."));
     } else {
-        page.say("Everything stayed flat.");
+        page.set("verdict", "Everything stayed flat.");
     }
-    page.say(&format!(
-        "Version {version}, three nodes on loopback with TLS between them, {} minutes: {} pairs \
-         per second, a tenth of them on few names, and {} leases renewed {} times per second; \
-         scrapes, lists, leases and watches over HTTP. Connections and leases are made anew every \
-         minute. Latency counts from when an operation was due.",
-        minutes.len(),
-        steady.pairs_rate,
-        steady.leases,
-        steady.renewals_rate,
-    ));
-    let operations: u64 =
-        minutes.iter().map(|minute| minute.pairs.operations + minute.renewals.operations).sum();
-    let failures: u64 = minutes.iter().map(|minute| minute.failures).sum();
-    let answered: u64 = minutes.iter().map(|minute| minute.visits.answered).sum();
-    let told: u64 = minutes.iter().map(|minute| minute.visits.told).sum();
-    page.say(&format!(
-        "{operations} operations, {failures} failures; {answered} requests over HTTP, {told} \
-         changes told to those who watch."
-    ));
+    let sum = |figure: fn(&Minute) -> u64| minutes.iter().map(figure).sum::<u64>();
+    page.set("version", version);
+    page.set("minutes", minutes.len());
+    page.set("pairs", steady.pairs_rate);
+    page.set("leases", steady.leases);
+    page.set("renewals", steady.renewals_rate);
+    page.set("operations", sum(|minute| minute.pairs.operations + minute.renewals.operations));
+    page.set("failures", sum(|minute| minute.failures));
+    page.set("answered", sum(|minute| minute.visits.answered));
+    page.set("told", sum(|minute| minute.visits.told));
     let growth: Vec<String> = (0..minutes.first().map_or(0, |minute| minute.nodes.len()))
         .map(|node| format!("{:+.2}", hourly_growth_mib(minutes, node)))
         .collect();
-    page.say(&format!(
-        "What nodes allocated rises by {} MiB an hour after the first minute: medians of the \
-         slopes between any two minutes. The rest of their memory is the program itself.",
-        growth.join(", ")
-    ));
+    page.set("growth", growth.join(", "));
     let step = minutes.len().div_ceil(ROWS_MAX).max(1);
     let rows: Vec<Vec<String>> =
         (1..).zip(minutes).filter(|(number, _)| number % step == 0).map(row).collect();
@@ -77,7 +62,7 @@ pub(crate) fn write(
         "files",
         "cores",
     ];
-    page.table(&head, &rows);
+    page.table("table", &head, &rows);
     let node = |place: usize| format!("node {}", place + 1);
     let rss: Vec<(String, Figure<'_>)> = vec![
         (node(0), &|minute| mib(minute.nodes[0].rss as f64)),
@@ -90,10 +75,10 @@ pub(crate) fn write(
         ("renewals, p50".to_owned(), &|minute| minute.renewals.p50),
         ("renewals, p99".to_owned(), &|minute| minute.renewals.p99),
     ];
-    let memory = chart("Resident memory", "MiB", minutes, &rss, Axis::from_zero)?;
-    page.picture("memory.svg", "Resident memory of each node over the minutes", memory);
-    let latency = chart("Latency", "microseconds", minutes, &latency, Axis::decades)?;
-    page.picture("latency.svg", "Latency of pairs and renewals over the minutes", latency);
+    let memory = chart("Resident memory", "MiB", minutes, &rss, Axis::from_zero);
+    page.keep("memory.svg", memory);
+    let latency = chart("Latency", "microseconds", minutes, &latency, Axis::decades);
+    page.keep("latency.svg", latency);
     page.write(folder)
 }
 
@@ -123,7 +108,7 @@ fn chart(
     minutes: &[Minute],
     lines: &[(String, Figure<'_>)],
     axis: fn(&'static str, Vec<f64>) -> Axis,
-) -> Result<String> {
+) -> String {
     let values = |figure: Figure<'_>| minutes.iter().map(figure).collect::<Vec<f64>>();
     let series = lines.iter().zip(COLOURS.into_iter().zip(MARKERS));
     let series = series.map(|((name, figure), (colour, marker))| Series {

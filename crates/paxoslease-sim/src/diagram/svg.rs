@@ -131,6 +131,11 @@ impl Svg {
         self.put(&format!("<path class=\"{class}\" d=\"{d}\"/>"));
     }
 
+    /// Any path with a look of its own, as CSS has it.
+    pub fn styled(&mut self, style: &str, d: &str) {
+        self.put(&format!("<path style=\"{style}\" d=\"{d}\"/>"));
+    }
+
     /// A disc.
     pub fn dot(&mut self, class: &str, Point { x, y }: Point, r: f64) {
         self.put(&format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\"/>"));

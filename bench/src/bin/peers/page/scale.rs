@@ -1,9 +1,7 @@
-//! The sections about many leases, and about what goes wrong: figures of parts that each have
-//! rounds of their own.
+//! Figures about many leases, and about what goes wrong: parts that each have rounds of their own.
 
 use std::time::Duration;
 
-use anyhow::Result;
 use paxoslease_bench::page::Page;
 use paxoslease_bench::plot::{Axis, Chart, Series};
 
@@ -14,18 +12,14 @@ use crate::scale::{
 };
 use crate::side::Side;
 
-pub(crate) fn sections(page: &mut Page, scale: &Figures) -> Result<()> {
-    if !scale.memory.is_empty() || !scale.growth.is_empty() {
-        page.heading("Many leases held");
-    }
-    memory(page, scale)?;
-    growth(page, scale)?;
+pub(crate) fn fill(page: &mut Page, scale: &Figures) {
+    memory(page, scale);
+    growth(page, scale);
     renewed(page, scale);
     stalls(page, scale);
     failover(page, scale);
     start(page, scale);
     neighbour(page, scale);
-    Ok(())
 }
 
 /// The most bytes per lease in any node of ours, however many there were.
@@ -62,17 +56,7 @@ pub(crate) fn worst_beside_neighbour(scale: &Figures) -> Option<f64> {
     ratios.min_by(f64::total_cmp)
 }
 
-fn memory(page: &mut Page, scale: &Figures) -> Result<()> {
-    if scale.memory.is_empty() {
-        return Ok(());
-    }
-    page.subheading("Memory");
-    page.say(
-        "Resident memory of each server beyond what it had before, divided by the leases it holds, \
-         names of 23 bytes included; the server that takes most. ZooKeeper and etcd are asked for \
-         fewer, because each takes them minutes. What collects garbage occupies more than it needs \
-         at the moment: that is what it costs, too.",
-    );
+fn memory(page: &mut Page, scale: &Figures) {
     let mut series: Vec<Series> = Vec::new();
     let mut rows = Vec::new();
     for row in &scale.memory {
@@ -89,7 +73,10 @@ fn memory(page: &mut Page, scale: &Figures) -> Result<()> {
             }),
         }
     }
-    page.table(&["", "leases", "bytes per lease and server"], &rows);
+    if rows.is_empty() {
+        return;
+    }
+    page.table("memory", &["", "leases", "bytes per lease and server"], &rows);
     let values: Vec<f64> =
         series.iter().flat_map(|series| series.points.iter().map(|(_, y)| *y)).collect();
     let chart = Chart {
@@ -98,44 +85,32 @@ fn memory(page: &mut Page, scale: &Figures) -> Result<()> {
         y: Axis::decades("bytes", values),
         series,
     };
-    page.picture("benchmarks/memory.svg", "Memory per held lease and server", chart.svg()?);
-    Ok(())
+    page.keep("benchmarks/memory.svg", chart.svg());
 }
 
-fn growth(page: &mut Page, scale: &Figures) -> Result<()> {
+fn growth(page: &mut Page, scale: &Figures) {
     if scale.growth.is_empty() {
-        return Ok(());
+        return;
     }
-    page.subheading("Cost of a pair while others are held");
-    page.say(
-        "Pairs with 512 in flight, while so many other leases are held that nobody touches; \
-         processor time of all of a service's processes per pair. Every number of leases has a \
-         service of its own, and they take turns, so that a machine that gets slower does not \
-         look like growth. Only Redis and ours: Redlock is three times the first, and ZooKeeper and \
-         etcd would take too long to fill.",
-    );
     let held_by = |side| scale.growth.iter().filter(move |row| row.side == side);
     let sides: Vec<Side> =
         Side::ALL.into_iter().filter(|side| held_by(*side).next().is_some()).collect();
     let mut held: Vec<u32> = scale.growth.iter().map(|row| row.held).collect();
     held.sort_unstable();
     held.dedup();
-    let head: Vec<String> =
-        held.iter().map(|held| format!("{} held", count(f64::from(*held)))).collect();
-    let mut columns = vec![""];
-    columns.extend(head.iter().map(String::as_str));
+    let mut head = vec![String::new()];
+    head.extend(held.iter().map(|held| format!("{} held", count(f64::from(*held)))));
     let rows: Vec<Vec<String>> = sides
         .iter()
         .map(|side| {
             let cell = |held: &u32| {
                 let row = held_by(*side).find(|row| row.held == *held);
-                let spread = row.and_then(|row| Spread::of(row.cpu_us.clone()));
-                spread.map(|spread| with_range(spread, micros)).unwrap_or_default()
+                row.map(|row| spread(&row.cpu_us, micros)).unwrap_or_default()
             };
             std::iter::once(side.title().to_owned()).chain(held.iter().map(cell)).collect()
         })
         .collect();
-    page.table(&columns, &rows);
+    page.table("growth", &head, &rows);
     let series: Vec<Series> = sides
         .iter()
         .map(|side| {
@@ -151,27 +126,15 @@ fn growth(page: &mut Page, scale: &Figures) -> Result<()> {
         x: Axis::decades("leases held", held.iter().map(|held| f64::from(*held))),
         series,
     };
-    page.picture(
-        "benchmarks/growth.svg",
-        "Processor time per pair while leases are held",
-        chart.svg()?,
-    );
-    Ok(())
+    page.keep("benchmarks/growth.svg", chart.svg());
 }
 
 fn renewed(page: &mut Page, scale: &Figures) {
     let Some(first) = scale.renewed.first() else { return };
-    page.subheading("Pairs beside leases that are renewed");
-    page.say(&format!(
-        "{} leases with a ttl of {} s are held and renewed, each at a third of it, while other clients \
-         take and give back {} leases a second. Both are due at fixed times, and the latency of a \
-         pair counts from when it was due, so that a stall delays all that were due meanwhile; \
-         *alone* is the same without the renewals. Only Redis and ours can do it here: one of \
-         ZooKeeper's pings renews a whole session, and etcd takes fewer pairs a second at best.",
-        count(f64::from(first.leases)),
-        three_digits(first.ttl_ms as f64 / 1e3),
-        count(first.pairs_due_per_second),
-    ));
+    page.set("renewed_leases", count(f64::from(first.leases)));
+    page.set("renewed_ttl", three_digits(first.ttl_ms as f64 / 1e3));
+    page.set("renewed_pairs", count(first.pairs_due_per_second));
+    page.set("renewed_failures", scale.renewed.iter().map(|row| row.failures).sum::<u64>());
     let cells = |latency: &Latency| {
         [latency.p50_us, latency.p99_us, latency.p99_9_us, latency.max_us].map(micros)
     };
@@ -188,22 +151,13 @@ fn renewed(page: &mut Page, scale: &Figures) {
                 })
         })
         .collect();
-    page.table(&["", "renewals/s", "pairs/s", "p50", "p99", "p99.9", "longest"], &rows);
-    let failures: u64 = scale.renewed.iter().map(|row| row.failures).sum();
-    page.say(&format!("{failures} operations failed."));
+    let head = ["", "renewals/s", "pairs/s", "p50", "p99", "p99.9", "longest"];
+    page.table("renewed", &head, &rows);
 }
 
 fn stalls(page: &mut Page, scale: &Figures) {
     let Some(most) = scale.stalls.iter().map(|row| row.leases).max() else { return };
-    page.subheading("Stalls");
-    page.say(&format!(
-        "A cell of ours in which {} leases are taken as fast as they can be, renewed, given back, taken \
-         again and left to expire, while a probe takes and gives back a lease at a steady rate at \
-         all nodes. A *turn* is what a shard does between two looks at its sockets, the longest \
-         of any node since its start as the node itself measured it. Both include what other processes took of the \
-         cores, so the same load over few leases comes first.",
-        count(f64::from(most)),
-    ));
+    page.set("stalls_leases", count(f64::from(most)));
     let rows: Vec<Vec<String>> = scale
         .stalls
         .iter()
@@ -222,7 +176,7 @@ fn stalls(page: &mut Page, scale: &Figures) {
         .collect();
     let head =
         ["", "took", "longest turn so far", "probe: p50", "p99.9", "longest", "failed probes"];
-    page.table(&head, &rows);
+    page.table("stalls", &head, &rows);
 }
 
 const fn phase(phase: Phase) -> &'static str {
@@ -237,115 +191,65 @@ const fn phase(phase: Phase) -> &'static str {
 }
 
 fn failover(page: &mut Page, scale: &Figures) {
-    if scale.failover.is_empty() {
-        return;
-    }
-    page.heading("When a member dies");
-    page.say(&format!(
-        "`kill -9` of a member in the middle of a load of 16 pairs in flight: the leader where \
-         there is one, otherwise any. The longest time in which nobody succeeded, beside the \
-         longest of an equal load in which nobody died; each the median of its turns, with the \
-         least and the greatest where there were several. Nodes of ours have `--max-lease {}`, so that the dead one soon \
-         votes again for the next turn, and leases last {} ms; neither shortens the gap, since \
-         every pair takes a new name and nobody waits for a lease of the dead.",
-        seconds(FAILOVER_MAX_LEASE),
-        FAILOVER_TTL.as_millis(),
-    ));
-    let rows: Vec<Vec<String>> = scale
-        .failover
-        .iter()
-        .map(|row| {
-            let clients = match row.clients {
-                Clients::All => "clients of all members",
-                Clients::OfSurvivor => "clients of a member that lives",
-                Clients::OfVictim => "clients of the one that dies",
-            };
-            let spread = |values: &[f64]| {
-                let micros_each = values.iter().map(|millis| millis * 1e3).collect();
-                let spread = Spread::of(micros_each);
-                spread.map(|spread| with_range(spread, micros)).unwrap_or_default()
-            };
-            let failures = row.failures.iter().map(|count| *count as f64).collect();
-            vec![
-                format!("{}, {clients}", row.side.title()),
-                spread(&row.gaps_ms),
-                spread(&row.quiet_ms),
-                Spread::of(failures)
-                    .map(|spread| with_range(spread, |count| format!("{count:.0}")))
-                    .unwrap_or_default(),
-            ]
-        })
-        .collect();
-    page.table(&["", "longest gap", "without a death", "operations that failed"], &rows);
+    let rows = scale.failover.iter().map(|row| {
+        let clients = match row.clients {
+            Clients::All => "clients of all members",
+            Clients::OfSurvivor => "clients of a member that lives",
+            Clients::OfVictim => "clients of the one that dies",
+        };
+        let failures: Vec<f64> = row.failures.iter().map(|count| *count as f64).collect();
+        vec![
+            format!("{}, {clients}", row.side.title()),
+            spread(&row.gaps_ms, millis),
+            spread(&row.quiet_ms, millis),
+            spread(&failures, |count| format!("{count:.0}")),
+        ]
+    });
+    let head = ["", "longest gap", "without a death", "operations that failed"];
+    page.table("failover", &head, &rows.collect::<Vec<_>>());
+    page.set("failover_max_lease", seconds(FAILOVER_MAX_LEASE));
+    page.set("failover_ttl_ms", FAILOVER_TTL.as_millis());
 }
 
 fn start(page: &mut Page, scale: &Figures) {
-    if scale.start.is_empty() {
-        return;
-    }
-    page.heading("Starts");
-    page.say(&format!(
-        "From the start of all members with empty folders until clients of each have taken a lease \
-         and given it back, and from the restart of one until they have again. A node of ours that \
-         was killed serves clients at once, but votes again only after the longest lease there may \
-         be, since it may have forgotten one: `--max-lease`, here {}. One that was stopped cleanly \
-         left a snapshot and need not wait.",
-        seconds(START_MAX_LEASE),
-    ));
-    let spread = |values: &[f64]| {
-        let spread = Spread::of(values.iter().map(|millis| millis * 1e3).collect());
-        spread.map(|spread| with_range(spread, micros)).unwrap_or_default()
-    };
-    let rows: Vec<Vec<String>> = scale
-        .start
-        .iter()
-        .map(|row| {
-            let after = match row.after {
-                After::Nothing => "a new cell",
-                After::Kill => "a member after `kill -9`",
-                After::Stop => "a member after a clean stop",
-            };
-            let held = match row.held {
-                0 => String::new(),
-                held => format!(", {} leases held", count(f64::from(held))),
-            };
-            let what = format!("{}, {after}{held}", row.side.title());
-            vec![what, spread(&row.serves_ms), spread(&row.votes_ms)]
-        })
-        .collect();
-    page.table(&["", "serves after", "votes after"], &rows);
+    let rows = scale.start.iter().map(|row| {
+        let after = match row.after {
+            After::Nothing => "a new cell",
+            After::Kill => "a member after `kill -9`",
+            After::Stop => "a member after a clean stop",
+        };
+        let held = match row.held {
+            0 => String::new(),
+            held => format!(", {} leases held", count(f64::from(held))),
+        };
+        let what = format!("{}, {after}{held}", row.side.title());
+        vec![what, spread(&row.serves_ms, millis), spread(&row.votes_ms, millis)]
+    });
+    page.table("start", &["", "serves after", "votes after"], &rows.collect::<Vec<_>>());
+    page.set("start_max_lease", seconds(START_MAX_LEASE));
 }
 
 fn neighbour(page: &mut Page, scale: &Figures) {
-    if scale.neighbour.is_empty() {
-        return;
-    }
-    page.heading("Beside a busy neighbour");
-    page.say(
-        "One core is taken by a loop of normal priority that never sleeps. Spinning then costs time \
-         that others need, so threads that spin have to notice; the two cells take turns.",
-    );
-    let rows: Vec<Vec<String>> = scale
-        .neighbour
-        .iter()
-        .map(|row| {
-            let rate = |values: &[f64]| {
-                let spread = Spread::of(values.to_vec());
-                spread.map(|spread| with_range(spread, count)).unwrap_or_default()
-            };
-            let ratio = beside(&row.spinning, &row.blocking);
-            vec![
-                row.case.to_string(),
-                rate(&row.blocking),
-                rate(&row.spinning),
-                ratio.map(|ratio| with_range(ratio, three_digits)).unwrap_or_default(),
-            ]
-        })
-        .collect();
-    page.table(
-        &["", "blocking, per second", "spinning, per second", "spinning beside blocking"],
-        &rows,
-    );
+    let rows = scale.neighbour.iter().map(|row| {
+        let ratio = beside(&row.spinning, &row.blocking);
+        vec![
+            row.case.to_string(),
+            spread(&row.blocking, count),
+            spread(&row.spinning, count),
+            ratio.map(|ratio| with_range(ratio, three_digits)).unwrap_or_default(),
+        ]
+    });
+    let head = ["", "blocking, per second", "spinning, per second", "spinning beside blocking"];
+    page.table("neighbour", &head, &rows.collect::<Vec<_>>());
+}
+
+/// The median with its range; nothing of nothing.
+fn spread(values: &[f64], shown: fn(f64) -> String) -> String {
+    Spread::of(values.to_vec()).map(|spread| with_range(spread, shown)).unwrap_or_default()
+}
+
+fn millis(value: f64) -> String {
+    micros(value * 1e3)
 }
 
 /// As options take it.

@@ -38,7 +38,7 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
     let blocking = plan.start(Side::Ours, MAX_LEASE)?;
     let spinning = plan.start(Side::OursSpinning, MAX_LEASE)?;
     let taken = *cores::all().last().context("cannot tell which cores there are")?;
-    let mut neighbour = Busy::on(taken, Want::Share)?;
+    let neighbour = Busy::on(taken, Want::Share)?;
     let mut rows: Vec<Row> =
         CASES.map(|case| Row { case, blocking: Vec::new(), spinning: Vec::new() }).into();
     for round in 0..plan.pick(1, 4) {

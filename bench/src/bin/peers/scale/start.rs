@@ -66,10 +66,10 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
             cold.serves_ms.push(millis(began_at.elapsed()));
         }
         rows.push(cold);
-        if side == Side::Ours {
-            rows.push(of_ours(plan, After::Kill, MAX_LEASE, 0, turns)?);
+        if side.is_ours() {
+            rows.push(of_ours(plan, Row::new(side, After::Kill, 0), MAX_LEASE, turns)?);
             let leases = plan.pick(QUICK_LEASES, LEASES);
-            rows.push(of_ours(plan, After::Stop, HELD_FOR, leases, turns)?);
+            rows.push(of_ours(plan, Row::new(side, After::Stop, leases), HELD_FOR, turns)?);
         } else if side != Side::Redis {
             rows.push(of_peer(plan, side, turns)?);
         }
@@ -83,14 +83,13 @@ impl Row {
     }
 }
 
-fn of_ours(plan: &Plan, after: After, max_lease: Duration, held: u32, turns: u32) -> Result<Row> {
-    let mut row = Row::new(Side::Ours, after, held);
-    let mut cell = plan.start_ours(Side::Ours, max_lease)?;
-    if held > 0 {
-        fill(&cell, 0, held)?;
+fn of_ours(plan: &Plan, mut row: Row, max_lease: Duration, turns: u32) -> Result<Row> {
+    let mut cell = plan.start_ours(row.side, max_lease)?;
+    if row.held > 0 {
+        fill(&cell, 0, row.held)?;
     }
     for _ in 0..turns {
-        match after {
+        match row.after {
             After::Stop => cell.members()[MEMBER].stop()?,
             After::Kill | After::Nothing => {
                 // Without leases of late there would be nothing to wait for.
