@@ -4,7 +4,6 @@ pub mod cores;
 pub mod page;
 pub mod peers;
 pub mod plot;
-pub mod report;
 pub mod rigs;
 
 /// The examples of the README compile: here, where node and client can be seen together.

@@ -22,28 +22,53 @@ use rustls::{ClientConfig, ClientConnection};
 const PACE: Duration = Duration::from_millis(1);
 
 /// A way to do harm.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Attack {
-    Slowloris,
-    Unread,
-    Gigantic,
-    Flood,
-    Junk,
-    Peer,
-    Handshakes,
-    Watchers,
-    Patterns,
-    Waiters,
-    SlowBodies,
-    Long,
-    TlsJunk,
-    Lists,
-    UnreadLists,
-    UnreadPages,
-    SlowReaders,
-    Leases,
-    Probes,
+pub(crate) struct Attack {
+    pub(crate) name: &'static str,
+    /// What the attackers do is counted in.
+    pub(crate) unit: &'static str,
+    pub(crate) what: &'static str,
+    /// Whether it is done to nodes that speak TLS with each other.
+    pub(crate) needs_tls: bool,
+    run: fn(&Means) -> Result<()>,
 }
+
+const fn attack(
+    name: &'static str,
+    unit: &'static str,
+    run: fn(&Means) -> Result<()>,
+    what: &'static str,
+) -> Attack {
+    Attack { name, unit, what, needs_tls: false, run }
+}
+
+#[rustfmt::skip]
+pub(crate) const ALL: &[Attack] = &[
+    attack("slowloris", "bytes", slowloris, "1000 clients, RESP and HTTP, each a byte a second of a request"),
+    attack("unread", "bytes taken", unread, "50 clients that ask for echoes as fast as they can and read none"),
+    attack("gigantic", "connections", gigantic, "a request of a billion arguments or half a gigabyte every ms"),
+    attack("flood", "connections", flood, "a connection every ms that is closed at once"),
+    attack("junk", "connections", junk, "a connection with a kilobyte of junk every ms, on each port in turn"),
+    attack("peer", "messages", peer, "a peer that was let in and sends a frame of 50 bad messages every ms"),
+    Attack {
+        needs_tls: true,
+        ..attack("handshakes", "handshakes", handshakes, "a handshake of TLS every ms by a stranger, who is then refused")
+    },
+    attack("watchers", "watches", watchers, "100 clients that watch every name over HTTP and read nothing"),
+    attack("patterns", "patterns", patterns, "60 clients that watch 16 patterns each over RESP, none of which fits"),
+    attack("waiters", "waits", waiters, "1000 clients that wait for one name, which others take in turns"),
+    attack("slow-bodies", "bytes", slow_bodies, "500 clients whose requests over HTTP end a byte every second"),
+    attack("long", "acquires", long, "a name and a holder as long as may be every ms, and one that is longer"),
+    Attack {
+        needs_tls: true,
+        ..attack("tls-junk", "connections", junk, "the junk, where nodes speak TLS")
+    },
+    attack("lists", "lists", valid::lists, "100 clients that list 1000 of 20,000 leases over RESP, again and again"),
+    attack("unread-lists", "clients", valid::unread_lists, "60 clients that list the longest names there are over RESP and read nothing"),
+    attack("unread-pages", "clients", valid::unread_pages, "100 clients that list the longest names there are over HTTP and read nothing"),
+    attack("slow-readers", "bytes", valid::slow_readers, "the same, a byte read every second"),
+    attack("leases", "leases", valid::leases, "20 leases of the longest names there are every ms, and none given back"),
+    attack("probes", "probes", valid::probes, "10 clients that ask /readyz without a pause, beside 9000 who wait"),
+];
 
 /// Attackers at work.
 pub(crate) struct Attacking {
@@ -88,109 +113,8 @@ impl Means {
 }
 
 impl Attack {
-    pub(crate) const ALL: [Self; 19] = [
-        Self::Slowloris,
-        Self::Unread,
-        Self::Gigantic,
-        Self::Flood,
-        Self::Junk,
-        Self::Peer,
-        Self::Handshakes,
-        Self::Watchers,
-        Self::Patterns,
-        Self::Waiters,
-        Self::SlowBodies,
-        Self::Long,
-        Self::TlsJunk,
-        Self::Lists,
-        Self::UnreadLists,
-        Self::UnreadPages,
-        Self::SlowReaders,
-        Self::Leases,
-        Self::Probes,
-    ];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Slowloris => "slowloris",
-            Self::Unread => "unread",
-            Self::Gigantic => "gigantic",
-            Self::Flood => "flood",
-            Self::Junk => "junk",
-            Self::Peer => "peer",
-            Self::Handshakes => "handshakes",
-            Self::Watchers => "watchers",
-            Self::Patterns => "patterns",
-            Self::Waiters => "waiters",
-            Self::SlowBodies => "slow-bodies",
-            Self::Long => "long",
-            Self::TlsJunk => "tls-junk",
-            Self::Lists => "lists",
-            Self::UnreadLists => "unread-lists",
-            Self::UnreadPages => "unread-pages",
-            Self::SlowReaders => "slow-readers",
-            Self::Leases => "leases",
-            Self::Probes => "probes",
-        }
-    }
-
-    pub(crate) const fn what(self) -> &'static str {
-        match self {
-            Self::Slowloris => "1000 clients, RESP and HTTP, each a byte a second of a request",
-            Self::Unread => "50 clients that ask for echoes as fast as they can and read none",
-            Self::Gigantic => "a request of a billion arguments or half a gigabyte every ms",
-            Self::Flood => "a connection every ms that is closed at once",
-            Self::Junk => "a connection with a kilobyte of junk every ms, on each port in turn",
-            Self::Peer => "a peer that was let in and sends a frame of 50 bad messages every ms",
-            Self::Handshakes => "a handshake of TLS every ms by a stranger, who is then refused",
-            Self::Watchers => "100 clients that watch every name over HTTP and read nothing",
-            Self::Patterns => {
-                "60 clients that watch 16 patterns each over RESP, none of which fits"
-            }
-            Self::Waiters => "1000 clients that wait for one name, which others take in turns",
-            Self::SlowBodies => "500 clients whose requests over HTTP end a byte every second",
-            Self::Long => "a name and a holder as long as may be every ms, and one that is longer",
-            Self::TlsJunk => "the junk, where nodes speak TLS",
-            Self::Lists => "100 clients that list 1000 of 20,000 leases over RESP, again and again",
-            Self::UnreadLists => {
-                "60 clients that list the longest names there are over RESP and read nothing"
-            }
-            Self::UnreadPages => {
-                "100 clients that list the longest names there are over HTTP and read nothing"
-            }
-            Self::SlowReaders => "the same, a byte read every second",
-            Self::Leases => {
-                "20 leases of the longest names there are every ms, and none given back"
-            }
-            Self::Probes => "10 clients that ask /readyz without a pause, beside 9000 who wait",
-        }
-    }
-
-    /// Whether it is done to nodes that speak TLS with each other.
-    pub(crate) const fn needs_tls(self) -> bool {
-        matches!(self, Self::Handshakes | Self::TlsJunk)
-    }
-
-    pub(crate) const fn unit(self) -> &'static str {
-        match self {
-            Self::Slowloris | Self::SlowBodies | Self::SlowReaders => "bytes",
-            Self::Lists => "lists",
-            Self::UnreadLists | Self::UnreadPages => "clients",
-            Self::Leases => "leases",
-            Self::Probes => "probes",
-            Self::Unread => "bytes taken",
-            Self::Gigantic | Self::Flood | Self::Junk | Self::TlsJunk => "connections",
-            Self::Peer => "messages",
-            Self::Handshakes => "handshakes",
-            Self::Watchers => "watches",
-            Self::Patterns => "patterns",
-            Self::Long => "acquires",
-            Self::Waiters => "waits",
-        }
-    }
-
     /// Comes back once the attackers are where they want to be.
-    pub(crate) fn start(self, cell: &Ours) -> Result<Attacking> {
+    pub(crate) fn start(&self, cell: &Ours) -> Result<Attacking> {
         let (stop, done) = (Arc::default(), Arc::default());
         let (place, in_place) = mpsc::channel();
         let first = |endpoints: Vec<String>| endpoints.into_iter().next().expect("three nodes");
@@ -203,26 +127,7 @@ impl Attack {
             done: Arc::clone(&done),
             place,
         };
-        let run = match self {
-            Self::Slowloris => slowloris,
-            Self::Unread => unread,
-            Self::Gigantic => gigantic,
-            Self::Flood => flood,
-            Self::Junk | Self::TlsJunk => junk,
-            Self::Peer => peer,
-            Self::Handshakes => handshakes,
-            Self::Watchers => watchers,
-            Self::Patterns => patterns,
-            Self::Waiters => waiters,
-            Self::SlowBodies => slow_bodies,
-            Self::Long => long,
-            Self::Lists => valid::lists,
-            Self::UnreadLists => valid::unread_lists,
-            Self::UnreadPages => valid::unread_pages,
-            Self::SlowReaders => valid::slow_readers,
-            Self::Leases => valid::leases,
-            Self::Probes => valid::probes,
-        };
+        let run = self.run;
         let thread = std::thread::Builder::new().spawn(move || run(&means))?;
         // Whoever gives up before is heard of when it is stopped.
         let _gave_up = in_place.recv();

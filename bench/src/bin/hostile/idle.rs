@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use paxoslease_bench::report::{Goal, Section};
-use paxoslease_rig::Certificates;
 use paxoslease_rig::clock::{now, sleep};
-use paxoslease_rig::{Folder, Process, free_ports, paxoslease_beside_this};
+use paxoslease_rig::{Certificates, Folder, Process, free_ports, paxoslease_beside_this};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use crate::Section;
 
 const KIB: f64 = 1024.0;
 const READY_MAX: Duration = Duration::from_secs(20);
@@ -26,7 +26,9 @@ const BY_HTTP: (&str, &str) =
     ("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", r#"{"status":"ok"}"#);
 
 pub(crate) fn measure(count: usize) -> Result<Section> {
-    let mut section = Section::new("idle", format!("{count} connections that say nothing more"));
+    let mut section = Section::new(format!(
+        "{count} connections that say nothing more (goal: at most 20 KiB each)"
+    ));
     for (what, door, tls, (ask, answer)) in [
         ("after a short answer", Door::Resp, false, SHORT),
         ("after a long answer", Door::Resp, false, LONG),
@@ -42,7 +44,7 @@ pub(crate) fn measure(count: usize) -> Result<Section> {
         let many = node.used(count, ask, answer)?;
         let each = (node.process.rss()? as f64 - before as f64) / count as f64 / KIB;
         drop((few, many));
-        section.goal(format!("of each, {what}"), each, "KiB", Goal::AtMost(20.0));
+        section.figure(format!("of each, {what}"), each, "KiB");
     }
     Ok(section)
 }

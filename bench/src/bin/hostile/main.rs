@@ -15,7 +15,6 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use hdrhistogram::Histogram;
 use paxoslease_bench::peers::{Load, Ours, OursSettings, Service as _, Target, pairs};
-use paxoslease_bench::report::Section;
 use paxoslease_load::Extent;
 use paxoslease_rig::Certificates;
 use rustls::pki_types::CertificateDer;
@@ -23,6 +22,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
 use attack::Attack;
+use serde::Serialize;
 
 /// Measures what hostile clients and peers cost the others
 #[derive(Parser)]
@@ -47,26 +47,49 @@ struct Cli {
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    let show = |section: &Section| {
-        if cli.json {
-            println!("{}", section.to_json());
-        } else {
-            println!("{section}");
-        }
-    };
     let limit = ["--limit", "connections=15000"].map(str::to_owned).to_vec();
     let settings = OursSettings { options: limit, has_http: true, ..OursSettings::default() };
     if cli.only.as_deref().is_none_or(|only| only == "idle") {
-        show(&idle::measure(cli.idle)?);
+        idle::measure(cli.idle)?.show(cli.json)?;
     }
-    let wanted = |attack: &&Attack| cli.only.as_deref().is_none_or(|only| only == attack.name());
-    for attack in Attack::ALL.iter().filter(wanted) {
+    let wanted = |attack: &&Attack| cli.only.as_deref().is_none_or(|only| only == attack.name);
+    for attack in attack::ALL.iter().filter(wanted) {
         // A cell of its own: what one attack leaves behind is not the next one's.
-        let has_tls = attack.needs_tls();
+        let has_tls = attack.needs_tls;
         let cell = Ours::start(OursSettings { has_tls, ..settings.clone() })?;
-        show(&measure(&cell, *attack, &cli)?);
+        measure(&cell, attack, &cli)?.show(cli.json)?;
     }
     Ok(())
+}
+
+/// Figures that belong together.
+#[derive(Serialize)]
+struct Section {
+    title: String,
+    figures: Vec<(String, f64, &'static str)>,
+}
+
+impl Section {
+    fn new(title: String) -> Self {
+        Self { title, figures: Vec::new() }
+    }
+
+    fn figure(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
+        self.figures.push((what.into(), value, unit));
+    }
+
+    fn show(&self, as_json: bool) -> Result<()> {
+        if as_json {
+            println!("{}", serde_json::to_string(self)?);
+            return Ok(());
+        }
+        println!("{}", self.title);
+        for (what, value, unit) in &self.figures {
+            println!("  {what:<52} {value:>14.2} {unit}");
+        }
+        println!();
+        Ok(())
+    }
 }
 
 /// One side of a comparison.
@@ -99,7 +122,7 @@ impl Side {
     }
 }
 
-fn measure(cell: &Ours, attack: Attack, cli: &Cli) -> Result<Section> {
+fn measure(cell: &Ours, attack: &Attack, cli: &Cli) -> Result<Section> {
     let turn = Duration::from_millis(cli.turn_ms);
     let (mut calm, mut attacked) = (Side::default(), Side::default());
     let mut done = 0;
@@ -110,9 +133,9 @@ fn measure(cell: &Ours, attack: Attack, cli: &Cli) -> Result<Section> {
         attacked.turn(cell, turn)?;
         done += attacking.stop()?;
     }
-    ensure!(calm.failures + attacked.failures == 0, "pairs failed under {}", attack.name());
+    ensure!(calm.failures + attacked.failures == 0, "pairs failed under {}", attack.name);
     let (most, rss) = (cell.members()[0].peak()?, cell.members()[0].rss()?);
-    let mut section = Section::new(attack.name(), format!("{}: {}", attack.name(), attack.what()));
+    let mut section = Section::new(format!("{}: {}", attack.name, attack.what));
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
         let (before, after) = (calm.micros(quantile), attacked.micros(quantile));
         section.figure(format!("{name} of a pair without"), before, "us");
@@ -125,7 +148,7 @@ fn measure(cell: &Ours, attack: Attack, cli: &Cli) -> Result<Section> {
     let share = |side: &Side| side.cpu.as_secs_f64() / (turn * cli.turns).as_secs_f64() * 100.0;
     section.figure("the node ran, without", share(&calm), "% of a core");
     section.figure("the node ran, beside it", share(&attacked), "% of a core");
-    section.figure("done by the attackers", done as f64, attack.unit());
+    section.figure("done by the attackers", done as f64, attack.unit);
     section.figure("the node's memory, the most", most as f64 / 1e6, "MB");
     section.figure("the node's memory after it", rss as f64 / 1e6, "MB");
     Ok(section)
