@@ -11,6 +11,7 @@ use paxoslease_bench::page::Page;
 use crate::case::{CONNECTIONS, HANDOVER_SPANS, HOT_NAMES, LEASES, SPREAD_CONNECTIONS, TTL};
 use crate::figures::Figures;
 use crate::measure::SETTLE;
+use crate::side::Side;
 
 const COMMAND: &str = "cargo xtask bench peers -- --render";
 
@@ -53,6 +54,9 @@ fn method(page: &mut Page, figures: &Figures) {
         vec![title, service.version.clone(), service.settings.clone()]
     });
     page.listing("services", &["service", "version", "settings"], &services.collect::<Vec<_>>());
+    if figures.sides().contains(&Side::OursDefault) {
+        page.set("defaults", "");
+    }
     let failures = figures.failures();
     let failures = failures.map(|(row, n)| format!("{}, {}: {n}", row.side.title(), row.case));
     let failures: Vec<String> = failures.collect();

@@ -23,6 +23,9 @@ pub(crate) enum Side {
     Redis,
     RedisSaving,
     Redlock,
+    /// As a user has it who sets nothing.
+    OursDefault,
+    /// With one shard.
     Ours,
     OursSpinning,
     ZooKeeper,
@@ -41,10 +44,11 @@ pub(crate) enum Family {
 }
 
 impl Side {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Redis,
         Self::RedisSaving,
         Self::Redlock,
+        Self::OursDefault,
         Self::Ours,
         Self::OursSpinning,
         Self::ZooKeeper,
@@ -67,6 +71,7 @@ impl Side {
             Self::Redis => (Some(Redis), "Redis, one server", RED, Square),
             Self::RedisSaving => (Some(Redis), "Redis, one server, saving", RED, Square),
             Self::Redlock => (Some(Redlock), "Redlock, 3 Redis", ORANGE, Triangle),
+            Self::OursDefault => (None, "PaxosLease x 3, defaults", GREEN, Diamond),
             Self::Ours => (None, "PaxosLease x 3", GREEN, Circle),
             Self::OursSpinning => (None, "PaxosLease x 3, spinning", GREEN, Circle),
             Self::ZooKeeper => (Some(Zookeeper), "ZooKeeper x 3", PURPLE, Diamond),
@@ -139,7 +144,7 @@ impl Side {
                 ..ZooKeeperSettings::default()
             })?),
             Self::RedisSaving => Box::new(Redis::start(Persistence::Snapshots)?),
-            Self::Ours | Self::OursSpinning => {
+            Self::OursDefault | Self::Ours | Self::OursSpinning => {
                 Box::new(Ours::start(self.settings_of_ours(paxoslease))?)
             }
             Self::Etcd => Box::new(Etcd::start(Storage::Disk)?),
@@ -150,6 +155,7 @@ impl Side {
     /// How nodes of ours are started when this is the side.
     pub(crate) fn settings_of_ours(self, paxoslease: &Path) -> OursSettings {
         let settings = match self {
+            Self::OursDefault => OursSettings::shipped(),
             Self::OursSpinning => {
                 OursSettings { spin: Some(SPIN.to_owned()), ..OursSettings::default() }
             }

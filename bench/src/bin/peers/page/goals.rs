@@ -182,7 +182,7 @@ const fn plain(side: Side) -> &'static str {
     match side {
         Side::Redis | Side::RedisSaving => "one Redis",
         Side::Redlock => "Redlock",
-        Side::Ours | Side::OursSpinning => "ours",
+        Side::OursDefault | Side::Ours | Side::OursSpinning => "ours",
         Side::ZooKeeper => "ZooKeeper, on disk",
         Side::ZooKeeperInMemory => "ZooKeeper, on tmpfs",
         Side::Etcd => "etcd, on disk",

@@ -18,8 +18,8 @@ use super::{Plan, Told, metrics, pairs};
 use crate::figures::rounded;
 use crate::side::Side;
 
-const SIDES: [Side; 5] =
-    [Side::Ours, Side::OursSpinning, Side::Redlock, Side::ZooKeeper, Side::Etcd];
+const SIDES: [Side; 6] =
+    [Side::OursDefault, Side::Ours, Side::OursSpinning, Side::Redlock, Side::ZooKeeper, Side::Etcd];
 const IN_FLIGHT: u32 = 16;
 /// A multiple of three members.
 const CONNECTIONS: u32 = 6;

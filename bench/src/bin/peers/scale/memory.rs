@@ -19,7 +19,8 @@ const QUICK_FEW: [u32; 1] = [10_000];
 const MOST: [Side; 2] = [Side::Ours, Side::Redis];
 /// They take minutes and gigabytes for what others take in seconds.
 const FEWEST: [Side; 2] = [Side::ZooKeeper, Side::Etcd];
-const SIDES: [Side; 5] = [Side::Redis, Side::Redlock, Side::Ours, Side::ZooKeeper, Side::Etcd];
+const SIDES: [Side; 6] =
+    [Side::Redis, Side::Redlock, Side::OursDefault, Side::Ours, Side::ZooKeeper, Side::Etcd];
 
 /// So many leases on one side.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::{HELD_FOR, Plan, Told, fill, metrics, millis, pairs};
 use crate::side::Side;
 
-const SIDES: [Side; 5] = [Side::Ours, Side::Redis, Side::Redlock, Side::ZooKeeper, Side::Etcd];
+const SIDES: [Side; 6] =
+    [Side::OursDefault, Side::Ours, Side::Redis, Side::Redlock, Side::ZooKeeper, Side::Etcd];
 /// What a member that was killed waits for.
 pub(crate) const MAX_LEASE: Duration = Duration::from_secs(2);
 const GRANTS_MAX: Duration = Duration::from_secs(60);
