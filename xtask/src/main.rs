@@ -8,11 +8,9 @@ mod fuzz;
 mod install;
 mod instructions;
 mod invocation;
-mod recording;
 mod test;
 mod tidy;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -76,12 +74,6 @@ enum Task {
         /// Shows where the instructions of one path go, by function, and compares nothing
         #[arg(long, value_name = "PATH", conflicts_with = "record")]
         show: Option<String>,
-    },
-    /// Plays the README's quick start in real terminals and writes docs/quickstart.svg
-    Recording {
-        /// A release build of `paxoslease` to use instead of building one
-        #[arg(long)]
-        binary: Option<PathBuf>,
     },
     /// A cell under a steady load, for an hour or more: nothing may grow
     Soak {
@@ -152,7 +144,6 @@ fn run(task: Task) -> anyhow::Result<()> {
             if check { command.arg("--check").run() } else { command.run() }
         }
         Task::Instructions { record, show } => instructions::run(record, show),
-        Task::Recording { binary } => recording::run(binary),
         Task::Soak { args } => {
             cargo(["build", "--release", "-p", "paxoslease-cli"]).run()?;
             let soak = cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "soak", "--"]);
