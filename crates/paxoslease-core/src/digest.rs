@@ -10,10 +10,10 @@
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
-use crate::acceptor::Acceptor;
-use crate::contender::Contenders;
-use crate::proposer::Proposer;
-use crate::table::Slot;
+use crate::protocol::acceptor::Acceptor;
+use crate::protocol::proposer::Proposer;
+use crate::queueing::contender::Contenders;
+use crate::storage::Slot;
 use crate::{MemberSet, Round, Shard, Tenure};
 
 /// What of a shard a checker tells apart.
@@ -40,21 +40,19 @@ impl Shard {
     /// the callers are answered.
     #[must_use]
     pub fn releases(&self) -> Vec<(Tenure, MemberSet, bool)> {
-        let (_, proposer, _, _) = self.parts();
-        proposer.releases()
+        self.proposer.releases()
     }
 
     /// Writes the protocol state to a hasher.
     pub fn digest(&self, lens: Lens<'_>, hasher: &mut impl Hasher) {
-        let (acceptor, proposer, ceilings, deferred) = self.parts();
-        if let Some(acceptor) = acceptor {
+        if let Some(acceptor) = &self.acceptor {
             acceptor.digest(lens, hasher);
         }
         if lens.proposes {
-            proposer.digest(lens, hasher);
+            self.proposer.digest(lens, hasher);
         }
-        ceilings.hash(hasher);
-        deferred.hash(hasher);
+        self.ceilings.hash(hasher);
+        self.deferred.hash(hasher);
     }
 }
 

@@ -38,44 +38,33 @@
 
 extern crate alloc;
 
-mod acceptor;
-mod ballot;
-mod belief;
-mod cell;
 mod config;
-mod contender;
 #[cfg(feature = "digest")]
 mod digest;
-mod message;
 mod outbox;
-mod proposer;
-mod queue;
-mod record;
-mod register;
+mod protocol;
+mod queueing;
 mod rng;
-mod round;
 mod rules;
 mod shard;
-mod table;
-mod text;
-mod time;
+mod storage;
 mod timers;
 
-pub use acceptor::{Refusal, SnapshotLease};
-pub use ballot::{Ballot, BallotProblem, NodeId, Tenure};
-pub use belief::Belief;
-pub use cell::{Cell, CellError, MEMBERS_MAX, MemberSet, TtlError};
 pub use config::{Config, ConfigError, Limits};
 #[cfg(feature = "digest")]
 pub use digest::Lens;
-pub use message::{Hint, Message, Reply, Request, Seen};
 pub use outbox::{Event, Sighting, To, Token, Transmit};
-pub use proposer::RoundCounts;
-pub use record::{BALLOT_BLOCK, Record};
-pub use register::{Accepted, Register};
+pub use protocol::acceptor::{Refusal, SnapshotLease};
+pub use protocol::ballot::{Ballot, BallotProblem, NodeId, Tenure};
+pub use protocol::belief::Belief;
+pub use protocol::cell::{Cell, CellError, MEMBERS_MAX, MemberSet, TtlError};
+pub use protocol::message::{Hint, Message, Reply, Request, Seen};
+pub use protocol::proposer::RoundCounts;
+pub use protocol::record::{BALLOT_BLOCK, Record};
+pub use protocol::register::{Accepted, Register};
+pub use protocol::round::{Phase, Round};
+pub use protocol::time::{Drift, Instant, Ttl};
 pub use rng::Rng;
-pub use round::{Phase, Round};
 pub use rules::{Rule, Rules};
 pub use shard::{Acquire, CommandError, Shard, Snapshot, Start};
-pub use text::{Holder, Label, Name, TextError};
-pub use time::{Drift, Instant, Ttl};
+pub use storage::text::{Holder, Label, Name, TextError};

@@ -5,7 +5,6 @@
 //! received), carries what [`Shard::poll_transmit`] returns, acts on [`Shard::poll_event`], and
 //! calls [`Shard::handle_timeout`] no earlier than [`Shard::poll_timeout`] says.
 
-mod hints;
 mod view;
 
 pub use view::Snapshot;
@@ -15,11 +14,11 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::acceptor::{Acceptor, Refusal, SnapshotLease};
-use crate::contender::Want;
 use crate::outbox::{Body, Event, Outbox, To, Token, Transmit};
-use crate::proposer::{Env, Proposer, Renewal};
-use crate::record::{Ceilings, Record};
+use crate::protocol::acceptor::{Acceptor, Refusal, SnapshotLease};
+use crate::protocol::proposer::{Env, Proposer, Renewal};
+use crate::protocol::record::{Ceilings, Record};
+use crate::queueing::contender::Want;
 use crate::rules::Rule;
 use crate::{
     Ballot, BallotProblem, Config, Holder, Instant, Label, MemberSet, Message, Name, NodeId, Reply,
@@ -102,19 +101,19 @@ macro_rules! env {
 /// Acceptor and proposer of some names of one node.
 #[derive(Clone, Debug)]
 pub struct Shard {
-    config: Config,
+    pub(crate) config: Config,
     /// This node among the members, if it is one.
-    own: Option<MemberSet>,
+    pub(crate) own: Option<MemberSet>,
     /// `None` in a node that only proposes.
-    acceptor: Option<Acceptor>,
-    proposer: Proposer,
-    ceilings: Ceilings,
-    out: Outbox,
-    learners: Vec<NodeId>,
-    watched: bool,
+    pub(crate) acceptor: Option<Acceptor>,
+    pub(crate) proposer: Proposer,
+    pub(crate) ceilings: Ceilings,
+    pub(crate) out: Outbox,
+    pub(crate) learners: Vec<NodeId>,
+    pub(crate) watched: bool,
     /// Peers' requests that wait for a higher ceiling on disk.
-    deferred: VecDeque<(NodeId, Body)>,
-    drops: [u64; Refusal::ALL.len()],
+    pub(crate) deferred: VecDeque<(NodeId, Body)>,
+    pub(crate) drops: [u64; Refusal::ALL.len()],
 }
 
 impl Shard {
@@ -343,13 +342,6 @@ impl Shard {
         Ok(())
     }
 
-    #[cfg(feature = "digest")]
-    pub(crate) fn parts(
-        &self,
-    ) -> (Option<&Acceptor>, &Proposer, &Ceilings, &VecDeque<(NodeId, Body)>) {
-        (self.acceptor.as_ref(), &self.proposer, &self.ceilings, &self.deferred)
-    }
-
     fn room_for_a_round(&self) -> Result<(), CommandError> {
         let max = self.config.limits.rounds_max;
         if self.proposer.in_flight() < max { Ok(()) } else { Err(CommandError::TooManyRounds(max)) }
@@ -494,7 +486,7 @@ impl Shard {
 
     /// Runs the proposer, then lets this node's own acceptor answer in place whatever was sent
     /// to it, until nothing is left.
-    fn with_proposer<T>(
+    pub(crate) fn with_proposer<T>(
         &mut self,
         now: Instant,
         run: impl FnOnce(&mut Proposer, &mut Env<'_>) -> T,
@@ -533,7 +525,7 @@ impl Shard {
         }
     }
 
-    fn live_tenure(&self, now: Instant, name: Name<'_>) -> Option<Tenure> {
+    pub(crate) fn live_tenure(&self, now: Instant, name: Name<'_>) -> Option<Tenure> {
         self.register(name)?.live(now).map(|live| live.tenure)
     }
 

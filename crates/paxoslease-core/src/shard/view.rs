@@ -4,13 +4,13 @@
 use core::time::Duration;
 
 use super::Shard;
-use crate::acceptor::{Acceptor, Refusal, SnapshotLease};
 use crate::outbox::Sighting;
-use crate::proposer::RoundCounts;
-use crate::record::Record;
-use crate::register::Register;
-use crate::round::Round;
-use crate::table::Slot;
+use crate::protocol::acceptor::{Acceptor, Refusal, SnapshotLease};
+use crate::protocol::proposer::RoundCounts;
+use crate::protocol::record::Record;
+use crate::protocol::register::Register;
+use crate::protocol::round::Round;
+use crate::storage::Slot;
 use crate::{Ballot, Config, Instant, Name, Ttl};
 
 impl Shard {

@@ -7,7 +7,7 @@
 
 use super::{Env, InFlight, Owner, Proposer};
 use crate::outbox::{Body, Token};
-use crate::round::{Phase, Round, Step};
+use crate::protocol::round::{Phase, Round, Step};
 use crate::rules::Rule;
 use crate::{Ballot, Config, Event, Instant, Label, MemberSet, Tenure, Ttl};
 

@@ -8,8 +8,6 @@
 //! slots depends on the operations only, never on the seed. Memory of removed entries is kept for
 //! later ones.
 
-mod index;
-
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::Hasher;
@@ -18,26 +16,13 @@ use core::mem;
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
-use self::index::Index;
-use crate::register::Register;
+use crate::protocol::register::Register;
+use crate::storage::index::{Index, Slot};
 use crate::{Ballot, Holder, Label, Name};
 
-/// Where an entry lives: a number below [`Table::slot_count`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Slot(u32);
-
-impl Slot {
-    /// No slot: the end of the chain of vacant slots, and an empty place in the index.
-    const NONE: Self = Self(u32::MAX);
-
-    pub(crate) fn new(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// The chunk, and the place in it.
-    fn split(self) -> (usize, usize) {
-        (self.0 as usize / CHUNK_SLOTS, self.0 as usize % CHUNK_SLOTS)
-    }
+/// The chunk of a slot, and the place in it.
+fn split(slot: Slot) -> (usize, usize) {
+    (slot.0 as usize / CHUNK_SLOTS, slot.0 as usize % CHUNK_SLOTS)
 }
 
 /// What an acceptor remembers of one name.
@@ -147,7 +132,7 @@ impl Table {
 
     /// The entry of an occupied slot.
     pub(crate) fn entry(&self, slot: Slot) -> &Entry {
-        let (chunk, at) = slot.split();
+        let (chunk, at) = split(slot);
         debug_assert!(self.get(slot).is_some(), "{slot:?} is vacant");
         &self.chunks[chunk].entries[at]
     }
@@ -161,7 +146,7 @@ impl Table {
 
     /// The entry of any slot; `None` when it is vacant.
     pub(crate) fn get(&self, slot: Slot) -> Option<&Entry> {
-        let (chunk, at) = slot.split();
+        let (chunk, at) = split(slot);
         let chunk = self.chunks.get(chunk)?;
         let entry = chunk.entries.get(at)?;
         let (flags, bit) = chunk.flags(at);
@@ -191,7 +176,7 @@ impl Table {
     }
 
     pub(crate) fn is_marked(&self, slot: Slot) -> bool {
-        let (chunk, at) = slot.split();
+        let (chunk, at) = split(slot);
         let (flags, bit) = self.chunks[chunk].flags(at);
         flags.marked & bit != 0
     }
@@ -234,7 +219,7 @@ impl Table {
     }
 
     fn chunk_mut(&mut self, slot: Slot) -> (&mut Chunk, usize) {
-        let (chunk, at) = slot.split();
+        let (chunk, at) = split(slot);
         (&mut self.chunks[chunk], at)
     }
 
@@ -258,7 +243,7 @@ impl Table {
     fn push(&mut self, entry: Entry) -> Slot {
         let slot = Slot(self.slot_count());
         assert!(slot != Slot::NONE, "a table has fewer than 2^32 entries");
-        let (chunk, _) = slot.split();
+        let (chunk, _) = split(slot);
         if chunk == self.chunks.len() {
             let room = if chunk == 0 { 0 } else { CHUNK_SLOTS };
             self.chunks.push(Chunk::with_capacity(room));

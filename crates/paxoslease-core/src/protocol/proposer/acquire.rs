@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Env, InFlight, Owner, Proposer, Wake, sighting};
-use crate::contender::{Contender, ContenderId, State, Want};
 use crate::outbox::{Body, Sighting, To, Token};
-use crate::round::{Phase, Round};
+use crate::protocol::round::{Phase, Round};
+use crate::queueing::contender::{Contender, ContenderId, State, Want};
 use crate::rules::Rule;
 use crate::{Ballot, Config, Event, Holder, Instant, MemberSet, Name, Seen, Tenure, Ttl};
 

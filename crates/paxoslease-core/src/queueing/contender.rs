@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
 use crate::outbox::{Sighting, Token};
-use crate::queue::Queue;
+use crate::queueing::queue::Queue;
 use crate::{Ballot, Instant, Label, Name, Ttl};
 
 /// One client's wish.

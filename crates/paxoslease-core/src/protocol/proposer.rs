@@ -16,12 +16,12 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::cell::MEMBERS_MAX;
-use crate::contender::{ContenderId, Contenders, State};
 use crate::outbox::{Body, Outbox, Sighting, To, Token};
-use crate::record::Ceilings;
+use crate::protocol::cell::MEMBERS_MAX;
+use crate::protocol::record::Ceilings;
+use crate::protocol::round::{Phase, Round, Step};
+use crate::queueing::contender::{ContenderId, Contenders, State};
 use crate::rng::Rng;
-use crate::round::{Phase, Round, Step};
 use crate::rules::{Rule, Rules};
 use crate::timers::Timers;
 use crate::{
@@ -556,7 +556,7 @@ fn sighting(label: &Label, tenure: Tenure, remaining: Ttl) -> Sighting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contender::Want;
+    use crate::queueing::contender::Want;
     use crate::{Drift, Event, Holder, Name};
     use core::time::Duration;
 

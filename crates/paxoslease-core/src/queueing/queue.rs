@@ -4,7 +4,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::contender::Want;
+use crate::queueing::contender::Want;
 
 /// Gaps that are not worth closing.
 const GAPS_SPARE: usize = 32;

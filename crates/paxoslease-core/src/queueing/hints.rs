@@ -3,13 +3,12 @@
 
 use alloc::vec::Vec;
 
-use super::Shard;
-use crate::acceptor::Acceptor;
 use crate::outbox::{Body, Event, Sighting, To};
-use crate::{Hint, Holder, Instant, Label, Name, NodeId, Request};
+use crate::protocol::acceptor::Acceptor;
+use crate::{Hint, Holder, Instant, Label, Name, NodeId, Request, Shard};
 
 impl Shard {
-    pub(super) fn handle_hint(&mut self, now: Instant, hint: Hint<'_>) {
+    pub(crate) fn handle_hint(&mut self, now: Instant, hint: Hint<'_>) {
         match hint {
             Hint::Held { name, seen } => {
                 if self.watched {
@@ -31,7 +30,7 @@ impl Shard {
 
     /// A name may be free. The undoing of a lost round, where somebody else holds it, frees
     /// nothing.
-    pub(super) fn note_freed(&mut self, now: Instant, from: NodeId, request: Request<'_>) {
+    pub(crate) fn note_freed(&mut self, now: Instant, from: NodeId, request: Request<'_>) {
         let Request::Release { name, tenure } = request else { return };
         if self.proposer.has_healed() {
             let label = Label::new(name, Holder::NONE);
@@ -51,7 +50,7 @@ impl Shard {
     }
 
     /// A name is somebody else's.
-    pub(super) fn note_taken(&mut self, now: Instant, request: Request<'_>) {
+    pub(crate) fn note_taken(&mut self, now: Instant, request: Request<'_>) {
         let Request::Propose { name, .. } = request else { return };
         if self.proposer.wants(name)
             && let Some(by) = self.lease(now, name)
@@ -61,11 +60,11 @@ impl Shard {
     }
 
     /// Whether anybody could care that a name is free.
-    pub(super) fn somebody_wants(&self, name: Name<'_>) -> bool {
+    pub(crate) fn somebody_wants(&self, name: Name<'_>) -> bool {
         self.proposer.wants(name) || self.acceptor.as_ref().is_some_and(Acceptor::turned_away)
     }
 
-    pub(super) fn turns(&mut self, now: Instant, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
+    pub(crate) fn turns(&mut self, now: Instant, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
         let Some(acceptor) = &mut self.acceptor else { return Vec::new() };
         let waits_here = self.proposer.wants(name).then_some(self.config.node);
         let turn_span = self.proposer.turn_span(&self.config);
@@ -73,12 +72,12 @@ impl Shard {
     }
 
     /// How many nodes have their turn before this one; all of them if it was not turned away.
-    pub(super) fn nodes_before(&self, turns: &[NodeId]) -> usize {
+    pub(crate) fn nodes_before(&self, turns: &[NodeId]) -> usize {
         turns.iter().position(|node| *node == self.config.node).unwrap_or(turns.len())
     }
 
     /// Acceptors see the Release itself; nodes that only propose are told.
-    pub(super) fn tell_freed(&mut self, name: Name<'_>, turns: &[NodeId]) {
+    pub(crate) fn tell_freed(&mut self, name: Name<'_>, turns: &[NodeId]) {
         for (nodes_before, node) in (0..=u8::MAX).zip(turns) {
             if self.config.cell.member(*node).is_none() {
                 let label = Label::new(name, Holder::NONE);
@@ -87,7 +86,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn watch_request(
+    pub(crate) fn watch_request(
         &mut self,
         now: Instant,
         request: Request<'_>,

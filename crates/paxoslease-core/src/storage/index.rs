@@ -13,7 +13,18 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::Slot;
+/// Where an entry lives: a number below [`Table::slot_count`](super::table::Table::slot_count).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Slot(pub(super) u32);
+
+impl Slot {
+    /// No slot: the end of the chain of vacant slots, and an empty place in the index.
+    pub(super) const NONE: Self = Self(u32::MAX);
+
+    pub(crate) fn new(number: u32) -> Self {
+        Self(number)
+    }
+}
 
 /// A segment of this many pairs, 4 KiB, is split when full; a smaller one doubles first.
 const SPLIT_PAIRS: usize = 512;

@@ -10,10 +10,11 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::outbox::{Body, Sighting};
-use crate::record::Ceilings;
-use crate::register::{Answer, Register};
+use crate::protocol::record::Ceilings;
+use crate::protocol::register::{Answer, Register};
 use crate::rules::{Rule, Rules};
-use crate::table::{FORESEEN, Slot, Table};
+use crate::storage::Slot;
+use crate::storage::table::{FORESEEN, Table};
 use crate::{Ballot, Config, Holder, Instant, Label, Name, NodeId, Request, Tenure, Ttl};
 
 /// Why a peer's message was dropped. Nothing was changed.
