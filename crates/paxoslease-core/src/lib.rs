@@ -29,7 +29,7 @@
 //! let Some(Event::Granted { tenure, ttl, started_at, .. }) = shard.poll_event() else {
 //!     panic!("granted")
 //! };
-//! let belief = Belief::granted(tenure, drift.belief_ends_at(Rules::ALL, started_at, ttl));
+//! let belief = Belief::granted(tenure, drift.belief_ends_at(started_at, ttl));
 //! assert!(belief.is_held(Instant::ZERO.after(Duration::from_secs(14))));
 //! assert!(!belief.is_held(Instant::ZERO.after(Duration::from_secs(15))));
 //! # Ok::<(), Box<dyn core::error::Error>>(())

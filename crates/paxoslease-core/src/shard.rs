@@ -133,10 +133,8 @@ impl Shard {
                 (counter, ceilings, Some(longest))
             }
         };
-        let quarantine = config
-            .cell
-            .drift()
-            .quarantine_span(config.rules, longest.map_or(Duration::ZERO, Ttl::as_duration));
+        let longest = longest.map_or(Duration::ZERO, Ttl::as_duration);
+        let quarantine = config.cell.drift().with_rules(config.rules).quarantine_span(longest);
         let over_at = now.after(quarantine);
         let ignorant_until = matches!(start, Start::NoRecord { .. }).then_some(over_at);
         Self::new(config, counter, ceilings, over_at, ignorant_until)
@@ -176,12 +174,13 @@ impl Shard {
     }
 
     fn new(
-        config: Config,
+        mut config: Config,
         counter: u64,
         ceilings: Ceilings,
         quarantine_until: Instant,
         ignorant_until: Option<Instant>,
     ) -> Self {
+        config.cell = config.cell.with_rules(config.rules);
         let counter = counter.min(Ballot::COUNTER_LIMIT);
         let floor = if config.rules.on(Rule::FloorStartsAtCeiling) {
             Ballot::above_counter(counter)

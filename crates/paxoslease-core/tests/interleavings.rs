@@ -103,7 +103,7 @@ impl World {
             }
             Step::Release { id, which } => {
                 if let Some(tenure) = self.own_tenure(which) {
-                    self.beliefs.get_mut(&tenure).expect("own").release(Rules::ALL);
+                    self.beliefs.get_mut(&tenure).expect("own").release();
                     let token = self.ask(id);
                     self.cell.release(id, token, tenure);
                 }
@@ -165,16 +165,16 @@ impl World {
         for (_, event) in events {
             let token = match event {
                 Event::Granted { token, tenure, ttl, started_at, .. } => {
-                    let ends_at = Drift::NONE.belief_ends_at(Rules::ALL, started_at, ttl);
+                    let ends_at = Drift::NONE.belief_ends_at(started_at, ttl);
                     let before = self.beliefs.last_key_value().map(|(tenure, _)| *tenure);
                     assert!(before < Some(tenure), "fences increase: {tenure} after {before:?}");
                     self.beliefs.insert(tenure, Belief::granted(tenure, ends_at));
                     token
                 }
                 Event::Renewed { token, tenure, ttl, started_at } => {
-                    let ends_at = Drift::NONE.belief_ends_at(Rules::ALL, started_at, ttl);
+                    let ends_at = Drift::NONE.belief_ends_at(started_at, ttl);
                     let belief = self.beliefs.get_mut(&tenure).expect("only own are renewed");
-                    belief.renewed(Rules::ALL, tenure, ends_at);
+                    belief.renewed(tenure, ends_at);
                     token
                 }
                 Event::Denied { token, .. }

@@ -15,23 +15,30 @@ pub struct Belief {
     tenure: Tenure,
     ends_at: Instant,
     released: bool,
+    rules: Rules,
 }
 
 impl Belief {
     /// The tenure was granted to this holder; `ends_at` as [`crate::Drift`] computes it.
     #[must_use]
     pub const fn granted(tenure: Tenure, ends_at: Instant) -> Self {
-        Self { tenure, ends_at, released: false }
+        Self { tenure, ends_at, released: false, rules: Rules::ALL }
+    }
+
+    /// Only for mutants: the same belief, which may lack a rule (`rules.rs`).
+    #[must_use]
+    pub const fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
     }
 
     /// A renewal of `tenure` succeeded (P5). It never shortens the belief, and means nothing for
     /// another tenure or after the release (P6).
-    pub fn renewed(&mut self, rules: Rules, tenure: Tenure, ends_at: Instant) {
+    pub fn renewed(&mut self, tenure: Tenure, ends_at: Instant) {
         if tenure != self.tenure {
             return;
         }
         if self.released {
-            if rules.on(Rule::ReleasedTenureIsNeverUsed) {
+            if self.rules.on(Rule::ReleasedTenureIsNeverUsed) {
                 return;
             }
             self.released = false;
@@ -40,8 +47,8 @@ impl Belief {
     }
 
     /// P6: drops the belief for good. Call it *before* the release is sent.
-    pub fn release(&mut self, rules: Rules) {
-        if rules.on(Rule::ReleaseDropsBeliefFirst) {
+    pub fn release(&mut self) {
+        if self.rules.on(Rule::ReleaseDropsBeliefFirst) {
             self.released = true;
         }
     }
@@ -100,25 +107,25 @@ mod tests {
     #[test]
     fn a_renewal_never_shortens_a_belief() {
         let mut belief = Belief::granted(tenure(1), at(10));
-        belief.renewed(Rules::ALL, tenure(1), at(5));
+        belief.renewed(tenure(1), at(5));
         assert!(belief.is_held(at(9)));
-        belief.renewed(Rules::ALL, tenure(1), at(20));
+        belief.renewed(tenure(1), at(20));
         assert!(belief.is_held(at(19)));
     }
 
     #[test]
     fn a_renewal_of_another_tenure_means_nothing() {
         let mut belief = Belief::granted(tenure(1), at(10));
-        belief.renewed(Rules::ALL, tenure(2), at(20));
+        belief.renewed(tenure(2), at(20));
         assert!(!belief.is_held(at(10)));
     }
 
     #[test]
     fn a_released_tenure_is_never_held_again() {
         let mut belief = Belief::granted(tenure(1), at(10));
-        belief.release(Rules::ALL);
+        belief.release();
         assert!(!belief.is_held(at(0)));
-        belief.renewed(Rules::ALL, tenure(1), at(20));
+        belief.renewed(tenure(1), at(20));
         assert!(!belief.is_held(at(0)));
     }
 }

@@ -105,7 +105,7 @@ impl Cell {
         if max_lease < Ttl::MIN {
             return Err(CellError::MaxLeaseTooShort(max_lease));
         }
-        if drift.belief_span(Rules::ALL, Ttl::MIN).is_zero() {
+        if drift.belief_span(Ttl::MIN).is_zero() {
             return Err(CellError::DriftTooLarge(drift));
         }
         Ok(Self { members: sorted, member_count: members.len() as u8, max_lease, drift })
@@ -130,10 +130,17 @@ impl Cell {
     }
 
     /// How many acceptors make a quorum: more than half, in even cells too.
-    #[must_use]
-    pub(crate) fn quorum(&self, rules: Rules) -> u32 {
+    pub(crate) fn quorum(&self) -> u32 {
         let count = u32::from(self.member_count);
-        if rules.on(Rule::QuorumIsMajority) { count / 2 + 1 } else { (count / 2).max(1) }
+        if self.rules().on(Rule::QuorumIsMajority) { count / 2 + 1 } else { (count / 2).max(1) }
+    }
+
+    pub(crate) const fn rules(&self) -> Rules {
+        self.drift.rules()
+    }
+
+    pub(crate) const fn with_rules(self, rules: Rules) -> Self {
+        Self { drift: self.drift.with_rules(rules), ..self }
     }
 
     /// A member's place, as a one-element set; `None` for a node that is no acceptor.
@@ -242,7 +249,7 @@ mod tests {
     fn a_quorum_is_more_than_half_in_odd_and_even_cells() {
         let quorum = |count: u16| {
             let ids: alloc::vec::Vec<u16> = (1..=count).collect();
-            cell(&ids).expect("valid").quorum(Rules::ALL)
+            cell(&ids).expect("valid").quorum()
         };
         assert_eq!([1, 2, 3, 4, 5, 6, 7, 8, 9].map(quorum), [1, 2, 2, 3, 3, 4, 4, 5, 5]);
     }

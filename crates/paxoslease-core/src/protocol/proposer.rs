@@ -208,7 +208,7 @@ impl Proposer {
         let Some(ignorance) = &mut self.ignorance else { return };
         ignorance.heard = ignorance.heard.with(member);
         let cell = env.cell();
-        let enough = cell.everyone().len() - cell.quorum(env.rules()) + 1;
+        let enough = cell.everyone().len() - cell.quorum() + 1;
         if ignorance.heard.len() >= enough {
             self.ignorance = None;
         }
@@ -308,7 +308,7 @@ impl Proposer {
         member: MemberSet,
         reply: Reply<'_>,
     ) {
-        let (rules, cell) = (env.rules(), &env.config.cell);
+        let cell = &env.config.cell;
         match reply {
             Reply::Promise { ballot, accepted } => {
                 let Some(flight) = self.rounds.get_mut(&ballot) else { return };
@@ -319,15 +319,15 @@ impl Proposer {
                             return;
                         }
                         note_foreign(&mut flight.round, now, member, &seen);
-                        flight.round.on_refusal(rules, cell, self.silent, member)
+                        flight.round.on_refusal(cell, self.silent, member)
                     }
-                    _ => flight.round.on_promise(rules, cell, now, member),
+                    _ => flight.round.on_promise(cell, now, member),
                 };
                 self.step(env, now, ballot, step, accepted);
             }
             Reply::Accept { ballot } => {
                 let Some(flight) = self.rounds.get_mut(&ballot) else { return };
-                let step = flight.round.on_accept(rules, cell, now, member);
+                let step = flight.round.on_accept(cell, now, member);
                 if step != Step::Wait || flight.round.is_done(cell) {
                     self.step(env, now, ballot, step, None);
                 }
@@ -338,7 +338,7 @@ impl Proposer {
                 if let Some(seen) = accepted {
                     note_foreign(&mut flight.round, now, member, &seen);
                 }
-                let step = flight.round.on_refusal(rules, cell, self.silent, member);
+                let step = flight.round.on_refusal(cell, self.silent, member);
                 self.step(env, now, ballot, step, accepted);
             }
             Reply::NotHeld { ballot, promised } => {
@@ -369,7 +369,7 @@ impl Proposer {
             (Step::Won, Owner::Contender(id)) => self.granted(env, now, ballot, *id),
             (Step::Lost, Owner::Contender(id)) => {
                 let (id, took) = (*id, flight.round.round_trip(now));
-                let verdict = flight.round.held_by(env.rules(), env.cell());
+                let verdict = flight.round.held_by(env.cell());
                 self.note_decided(env.config, took);
                 self.lost(env, now, ballot, id, verdict, seen);
             }
@@ -392,8 +392,8 @@ impl Proposer {
                 *since = self.counter;
             }
         }
-        let (rules, cell) = (env.rules(), env.config.cell);
-        let lost = |flight: &InFlight| flight.round.verdict(rules, &cell, silent) == Step::Lost;
+        let cell = env.config.cell;
+        let lost = |flight: &InFlight| flight.round.verdict(&cell, silent) == Step::Lost;
         let mut ballots: alloc::vec::Vec<Ballot> = self
             .rounds
             .iter()

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::rules::{Rule, Rules};
+use crate::rules::Rule;
 use crate::{Ballot, Cell, Instant, MemberSet, Tenure, Ttl};
 
 /// Where a round stands.
@@ -71,10 +71,10 @@ struct Report {
 
 impl Round {
     pub(crate) fn new(
-        rules: Rules,
         cell: &Cell,
         now: Instant,
-        (ballot, tenure): (Ballot, Tenure),
+        ballot: Ballot,
+        tenure: Tenure,
         ttl: Ttl,
         phase: Phase,
     ) -> Self {
@@ -83,7 +83,7 @@ impl Round {
             tenure,
             ttl,
             started_at: now,
-            ends_at: cell.drift().belief_ends_at(rules, now, ttl),
+            ends_at: cell.drift().belief_ends_at(now, ttl),
             phase,
             open: MemberSet::EMPTY,
             accepted: MemberSet::EMPTY,
@@ -112,15 +112,9 @@ impl Round {
     }
 
     /// P2: counts an open acceptor.
-    pub(crate) fn on_promise(
-        &mut self,
-        rules: Rules,
-        cell: &Cell,
-        now: Instant,
-        member: MemberSet,
-    ) -> Step {
+    pub(crate) fn on_promise(&mut self, cell: &Cell, now: Instant, member: MemberSet) -> Step {
         self.open = self.open.with(member);
-        let majority = self.open.len() >= cell.quorum(rules);
+        let majority = self.open.len() >= cell.quorum();
         match self.phase {
             Phase::Preparing if majority && now < self.ends_at => {
                 self.phase = Phase::Proposing;
@@ -129,9 +123,9 @@ impl Round {
                 Step::Propose
             }
             // The paper's step 3 sets its timer again on every response beyond the majority.
-            Phase::Proposing if majority && !rules.on(Rule::TimerIsArmedOnce) => {
+            Phase::Proposing if majority && !cell.rules().on(Rule::TimerIsArmedOnce) => {
                 self.started_at = now;
-                self.ends_at = cell.drift().belief_ends_at(rules, now, self.ttl);
+                self.ends_at = cell.drift().belief_ends_at(now, self.ttl);
                 Step::Propose
             }
             _ => Step::Wait,
@@ -139,23 +133,20 @@ impl Round {
     }
 
     /// P1, P3, P5: counts an acceptor that accepted.
-    pub(crate) fn on_accept(
-        &mut self,
-        rules: Rules,
-        cell: &Cell,
-        now: Instant,
-        member: MemberSet,
-    ) -> Step {
+    pub(crate) fn on_accept(&mut self, cell: &Cell, now: Instant, member: MemberSet) -> Step {
         if self.phase == Phase::Preparing {
             return Step::Wait;
         }
         self.accepted = self.accepted.with(member);
-        self.accepts =
-            if rules.on(Rule::AcceptsAreDistinct) { self.accepted.len() } else { self.accepts + 1 };
-        if self.accepts < cell.quorum(rules) || self.phase == Phase::Renewed {
+        self.accepts = if cell.rules().on(Rule::AcceptsAreDistinct) {
+            self.accepted.len()
+        } else {
+            self.accepts + 1
+        };
+        if self.accepts < cell.quorum() || self.phase == Phase::Renewed {
             return Step::Wait;
         }
-        if now >= self.ends_at && rules.on(Rule::LateMajorityCountsForNothing) {
+        if now >= self.ends_at && cell.rules().on(Rule::LateMajorityCountsForNothing) {
             return Step::Lost;
         }
         if self.phase == Phase::Renewing {
@@ -166,22 +157,16 @@ impl Round {
 
     /// Counts an acceptor that refused. `silent` are those that cannot answer, as far as anybody
     /// knows.
-    pub(crate) fn on_refusal(
-        &mut self,
-        rules: Rules,
-        cell: &Cell,
-        silent: MemberSet,
-        member: MemberSet,
-    ) -> Step {
+    pub(crate) fn on_refusal(&mut self, cell: &Cell, silent: MemberSet, member: MemberSet) -> Step {
         self.refused = self.refused.with(member);
-        self.verdict(rules, cell, silent)
+        self.verdict(cell, silent)
     }
 
     /// The round is lost once somebody refused, no majority can be had any more, and the answers
     /// suffice to tell a holder from a split vote. Giving up early is always safe (P4); whoever is
     /// silent may still know of a renewed tenure, so a renewal waits for them.
-    pub(crate) fn verdict(&self, rules: Rules, cell: &Cell, silent: MemberSet) -> Step {
-        let (everyone, quorum) = (cell.everyone(), cell.quorum(rules));
+    pub(crate) fn verdict(&self, cell: &Cell, silent: MemberSet) -> Step {
+        let (everyone, quorum) = (cell.everyone(), cell.quorum());
         let answered = self.refused.with(self.accepted).with(self.open);
         let silent = match self.phase {
             Phase::Preparing | Phase::Proposing => silent.without(answered),
@@ -229,8 +214,8 @@ impl Round {
 
     /// P4: the tenure that a majority reports, if it is one and the same, and when enough
     /// acceptors may be free of it.
-    pub(crate) fn held_by(&self, rules: Rules, cell: &Cell) -> Option<(Tenure, Instant)> {
-        let quorum = cell.quorum(rules) as usize;
+    pub(crate) fn held_by(&self, cell: &Cell) -> Option<(Tenure, Instant)> {
+        let quorum = cell.quorum() as usize;
         self.reports.iter().find_map(|candidate| {
             let same = self.reports.iter().filter(|report| report.tenure == candidate.tenure);
             let free_at = same.clone().map(|report| report.free_at).max()?;
@@ -253,8 +238,6 @@ mod tests {
     use super::*;
     use crate::{Drift, NodeId};
 
-    const R: Rules = Rules::ALL;
-
     fn cell(count: u16) -> Cell {
         let members: Vec<NodeId> = (1..=count).filter_map(NodeId::new).collect();
         Cell::new(&members, Ttl::from_millis(1000).expect("not zero"), Drift::NONE).expect("valid")
@@ -272,7 +255,7 @@ mod tests {
     fn round(cell: &Cell, phase: Phase) -> Round {
         let tenure = tenure(5, 1);
         let ttl = Ttl::from_millis(100).expect("not zero");
-        Round::new(R, cell, at(0), (tenure.ballot(), tenure), ttl, phase)
+        Round::new(cell, at(0), tenure.ballot(), tenure, ttl, phase)
     }
 
     #[test]
@@ -282,11 +265,11 @@ mod tests {
         for (id, expected) in
             [(1, Step::Wait), (1, Step::Wait), (2, Step::Wait), (2, Step::Wait), (3, Step::Won)]
         {
-            assert_eq!(round.on_accept(R, &cell, at(99), member(&cell, id)), expected);
+            assert_eq!(round.on_accept(&cell, at(99), member(&cell, id)), expected);
         }
         let mut renewal = self::round(&cell, Phase::Renewing);
         for (id, expected) in [(1, Step::Wait), (2, Step::Wait), (3, Step::Won), (4, Step::Wait)] {
-            assert_eq!(renewal.on_accept(R, &cell, at(0), member(&cell, id)), expected);
+            assert_eq!(renewal.on_accept(&cell, at(0), member(&cell, id)), expected);
         }
         assert_eq!(renewal.phase, Phase::Renewed);
     }
@@ -296,12 +279,12 @@ mod tests {
         let cell = cell(3);
         for phase in [Phase::Proposing, Phase::Renewing] {
             let mut round = round(&cell, phase);
-            assert_eq!(round.on_accept(R, &cell, at(0), member(&cell, 1)), Step::Wait);
-            assert_eq!(round.on_accept(R, &cell, at(100), member(&cell, 2)), Step::Lost);
+            assert_eq!(round.on_accept(&cell, at(0), member(&cell, 1)), Step::Wait);
+            assert_eq!(round.on_accept(&cell, at(100), member(&cell, 2)), Step::Lost);
         }
         let mut round = round(&cell, Phase::Preparing);
-        assert_eq!(round.on_promise(R, &cell, at(0), member(&cell, 1)), Step::Wait);
-        assert_eq!(round.on_promise(R, &cell, at(100), member(&cell, 2)), Step::Wait);
+        assert_eq!(round.on_promise(&cell, at(0), member(&cell, 1)), Step::Wait);
+        assert_eq!(round.on_promise(&cell, at(100), member(&cell, 2)), Step::Wait);
         assert_eq!(round.phase, Phase::Preparing, "nothing is proposed any more");
     }
 
@@ -310,9 +293,9 @@ mod tests {
         let cell = cell(3);
         let mut round = round(&cell, Phase::Preparing);
         let ends_at = round.ends_at;
-        assert_eq!(round.on_promise(R, &cell, at(1), member(&cell, 1)), Step::Wait);
-        assert_eq!(round.on_promise(R, &cell, at(2), member(&cell, 2)), Step::Propose);
-        assert_eq!(round.on_promise(R, &cell, at(3), member(&cell, 3)), Step::Wait);
+        assert_eq!(round.on_promise(&cell, at(1), member(&cell, 1)), Step::Wait);
+        assert_eq!(round.on_promise(&cell, at(2), member(&cell, 2)), Step::Propose);
+        assert_eq!(round.on_promise(&cell, at(3), member(&cell, 3)), Step::Wait);
         assert_eq!((round.phase, round.ends_at), (Phase::Proposing, ends_at));
     }
 
@@ -320,7 +303,7 @@ mod tests {
     fn an_accept_means_nothing_before_anything_was_proposed() {
         let cell = cell(1);
         let mut round = round(&cell, Phase::Preparing);
-        assert_eq!(round.on_accept(R, &cell, at(0), member(&cell, 1)), Step::Wait);
+        assert_eq!(round.on_accept(&cell, at(0), member(&cell, 1)), Step::Wait);
         assert!(round.accepted.is_empty());
     }
 
@@ -329,19 +312,19 @@ mod tests {
         let cell = cell(4);
         let mut round = round(&cell, Phase::Proposing);
         assert_eq!(
-            round.on_refusal(R, &cell, MemberSet::EMPTY, member(&cell, 2)),
+            round.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 2)),
             Step::Wait,
             "3 may still accept"
         );
         assert_eq!(
-            round.on_refusal(R, &cell, MemberSet::EMPTY, member(&cell, 3)),
+            round.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 3)),
             Step::Wait,
             "hopeless, but why?"
         );
-        assert_eq!(round.on_refusal(R, &cell, MemberSet::EMPTY, member(&cell, 4)), Step::Lost);
+        assert_eq!(round.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 4)), Step::Lost);
         let mut renewal = self::round(&cell, Phase::Renewing);
-        renewal.on_refusal(R, &cell, MemberSet::EMPTY, member(&cell, 2));
-        let lost = renewal.on_refusal(R, &cell, MemberSet::EMPTY, member(&cell, 3));
+        renewal.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 2));
+        let lost = renewal.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 3));
         assert_eq!(lost, Step::Lost, "a renewal need not know why");
     }
 
@@ -350,26 +333,23 @@ mod tests {
         let cell = cell(3);
         let [one, two, three] = [1, 2, 3].map(|id| member(&cell, id));
         let mut round = round(&cell, Phase::Proposing);
-        assert_eq!(round.verdict(R, &cell, two.with(three)), Step::Wait, "no one refused");
-        assert_eq!(round.on_accept(R, &cell, at(0), one), Step::Wait);
-        assert_eq!(round.clone().on_refusal(R, &cell, MemberSet::EMPTY, two), Step::Wait);
-        assert_eq!(round.on_refusal(R, &cell, three, two), Step::Lost);
+        assert_eq!(round.verdict(&cell, two.with(three)), Step::Wait, "no one refused");
+        assert_eq!(round.on_accept(&cell, at(0), one), Step::Wait);
+        assert_eq!(round.clone().on_refusal(&cell, MemberSet::EMPTY, two), Step::Wait);
+        assert_eq!(round.on_refusal(&cell, three, two), Step::Lost);
         let mut renewal = self::round(&cell, Phase::Renewing);
-        renewal.on_accept(R, &cell, at(0), one);
-        assert_eq!(renewal.on_refusal(R, &cell, three, two), Step::Wait, "three may have it");
+        renewal.on_accept(&cell, at(0), one);
+        assert_eq!(renewal.on_refusal(&cell, three, two), Step::Wait, "three may have it");
     }
 
     #[test]
     fn a_renewal_that_won_cannot_be_lost_any_more() {
         let cell = cell(3);
         let mut renewal = round(&cell, Phase::Renewing);
-        renewal.on_accept(R, &cell, at(0), member(&cell, 1));
-        renewal.on_accept(R, &cell, at(0), member(&cell, 2));
+        renewal.on_accept(&cell, at(0), member(&cell, 1));
+        renewal.on_accept(&cell, at(0), member(&cell, 2));
         for id in 1..=3 {
-            assert_eq!(
-                renewal.on_refusal(R, &cell, MemberSet::EMPTY, member(&cell, id)),
-                Step::Wait
-            );
+            assert_eq!(renewal.on_refusal(&cell, MemberSet::EMPTY, member(&cell, id)), Step::Wait);
         }
     }
 
@@ -382,11 +362,11 @@ mod tests {
         round.note_foreign(member(&cell, 2), holder, at(90));
         round.note_foreign(member(&cell, 3), other, at(99));
         round.note_foreign(member(&cell, 1), holder, at(70));
-        assert_eq!(round.held_by(R, &cell), None, "two of five, however often");
+        assert_eq!(round.held_by(&cell), None, "two of five, however often");
         round.note_foreign(member(&cell, 4), round.tenure, at(99));
-        assert_eq!(round.held_by(R, &cell), None, "its own tenure is not foreign");
+        assert_eq!(round.held_by(&cell), None, "its own tenure is not foreign");
         round.note_foreign(member(&cell, 5), holder, at(80));
-        assert_eq!(round.held_by(R, &cell), Some((holder, at(90))));
+        assert_eq!(round.held_by(&cell), Some((holder, at(90))));
     }
 
     #[test]
@@ -403,7 +383,7 @@ mod tests {
         let mut round = round(&cell, Phase::Proposing);
         let members: Vec<MemberSet> =
             cell.members().iter().filter_map(|node| cell.member(*node)).collect();
-        round.on_refusal(R, &cell, MemberSet::EMPTY, members[1]);
+        round.on_refusal(&cell, MemberSet::EMPTY, members[1]);
         assert_eq!(round.traces(&cell), members[0].with(members[2]));
     }
 }

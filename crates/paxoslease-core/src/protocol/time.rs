@@ -105,6 +105,7 @@ impl fmt::Display for Ttl {
 pub struct Drift {
     ppm: u32,
     granularity: Duration,
+    rules: Rules,
 }
 
 impl Drift {
@@ -112,12 +113,26 @@ impl Drift {
     pub const PPM_MAX: u32 = 100_000;
 
     /// Clocks that agree perfectly, for models of the protocol in whole ticks.
-    pub const NONE: Self = Self { ppm: 0, granularity: Duration::ZERO };
+    pub const NONE: Self = Self::of(0, Duration::ZERO);
 
     /// `None` when `ppm` is above [`Self::PPM_MAX`].
     #[must_use]
     pub const fn new(ppm: u32, granularity: Duration) -> Option<Self> {
-        if ppm > Self::PPM_MAX { None } else { Some(Self { ppm, granularity }) }
+        if ppm > Self::PPM_MAX { None } else { Some(Self::of(ppm, granularity)) }
+    }
+
+    const fn of(ppm: u32, granularity: Duration) -> Self {
+        Self { ppm, granularity, rules: Rules::ALL }
+    }
+
+    /// Only for mutants: the same clocks, with formulas that may lack a rule (`rules.rs`).
+    #[must_use]
+    pub const fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
+    pub(crate) const fn rules(self) -> Rules {
+        self.rules
     }
 
     /// The assumed rate error in parts per million.
@@ -157,9 +172,9 @@ impl Drift {
     /// exclude others for `ttl`. Two clocks are read: an acceptor that read an old `now` lets go
     /// that much earlier, a holder that reads an old `now` lets go that much later.
     #[must_use]
-    pub fn belief_span(self, rules: Rules, ttl: Ttl) -> Duration {
+    pub fn belief_span(self, ttl: Ttl) -> Duration {
         let span = ttl.as_duration();
-        if !rules.on(Rule::BeliefKeepsDriftMargin) {
+        if !self.rules.on(Rule::BeliefKeepsDriftMargin) {
             return span;
         }
         self.shrink(span).saturating_sub(self.granularity.saturating_mul(2))
@@ -167,33 +182,27 @@ impl Drift {
 
     /// T2 for a holder on the proposer's own clock: belief counts from before the round was sent.
     #[must_use]
-    pub fn belief_ends_at(self, rules: Rules, started_at: Instant, ttl: Ttl) -> Instant {
-        started_at.after(self.belief_span(rules, ttl))
+    pub fn belief_ends_at(self, started_at: Instant, ttl: Ttl) -> Instant {
+        started_at.after(self.belief_span(ttl))
     }
 
     /// T2 for a holder on another clock: from before its request left, plus what the server says
     /// it was kept waiting (on the server's clock, hence the division), less the granularity: of
     /// the two readings `waited` comes from, the first may have been old.
     #[must_use]
-    pub fn remote_belief_ends_at(
-        self,
-        rules: Rules,
-        sent_at: Instant,
-        waited: Duration,
-        ttl: Ttl,
-    ) -> Instant {
-        let credit = if rules.on(Rule::WaitedIsShrunkByDrift) {
+    pub fn remote_belief_ends_at(self, sent_at: Instant, waited: Duration, ttl: Ttl) -> Instant {
+        let credit = if self.rules.on(Rule::WaitedIsShrunkByDrift) {
             self.shrink(waited).saturating_sub(self.granularity)
         } else {
             waited
         };
-        sent_at.after(credit).after(self.belief_span(rules, ttl))
+        sent_at.after(credit).after(self.belief_span(ttl))
     }
 
     /// T3: how long an acceptor that lost its leases stays silent.
     #[must_use]
-    pub fn quarantine_span(self, rules: Rules, longest: Duration) -> Duration {
-        if !rules.on(Rule::QuarantineCoversLongestTtl) {
+    pub fn quarantine_span(self, longest: Duration) -> Duration {
+        if !self.rules.on(Rule::QuarantineCoversLongestTtl) {
             return longest / 2;
         }
         self.stretch(longest)
@@ -204,13 +213,11 @@ impl Drift {
 mod tests {
     use super::*;
 
-    const R: Rules = Rules::ALL;
-
     #[test]
     fn a_belief_is_shorter_than_the_exclusion_by_both_clocks_errors() {
         let drift = Drift::new(1000, Duration::from_millis(1)).expect("in bounds");
         let ttl = Ttl::from_millis(10_000).expect("not zero");
-        let belief = drift.belief_span(R, ttl);
+        let belief = drift.belief_span(ttl);
         // A fast acceptor (1+e) and a slow holder (1-e): in real time the belief must end first.
         let holder_real = belief.as_secs_f64() / (1.0 - 0.001);
         let acceptor_real = 10.0 / (1.0 + 0.001);
@@ -228,7 +235,7 @@ mod tests {
         let nanos = |span: Duration| span.as_nanos() as u64;
         for millis in 50..100 {
             let ttl = Ttl::from_millis(millis).expect("not zero");
-            let ends_at = drift.belief_ends_at(R, Instant::ZERO, ttl);
+            let ends_at = drift.belief_ends_at(Instant::ZERO, ttl);
             let holder_lets_go = ends_at.as_nanos().next_multiple_of(nanos(granule));
             let stale_by = nanos(granule) - 1;
             let acceptor_lets_go = nanos(ttl.as_duration()) - stale_by;
@@ -240,9 +247,9 @@ mod tests {
     fn a_belief_never_wraps_below_zero() {
         let drift = Drift::new(100_000, Duration::from_secs(1)).expect("in bounds");
         let ttl = Ttl::from_millis(50).expect("not zero");
-        assert_eq!(drift.belief_span(R, ttl), Duration::ZERO);
+        assert_eq!(drift.belief_span(ttl), Duration::ZERO);
         let sent_at = Instant::from_nanos(7);
-        assert_eq!(drift.remote_belief_ends_at(R, sent_at, Duration::ZERO, ttl), sent_at);
+        assert_eq!(drift.remote_belief_ends_at(sent_at, Duration::ZERO, ttl), sent_at);
     }
 
     #[test]
@@ -250,7 +257,7 @@ mod tests {
         let drift = Drift::new(1000, Duration::ZERO).expect("in bounds");
         // 60 s * 1.001 / 0.999, rounded up.
         let expected = Duration::from_nanos(60_120_120_121);
-        assert_eq!(drift.quarantine_span(R, Duration::from_secs(60)), expected);
+        assert_eq!(drift.quarantine_span(Duration::from_secs(60)), expected);
     }
 
     #[test]

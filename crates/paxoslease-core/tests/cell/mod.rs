@@ -279,7 +279,7 @@ impl TestCell {
     pub(crate) fn belief(&self, token: u64) -> Option<Belief> {
         let ends_at = |node: &NodeId, started_at, ttl| {
             let shard = self.shards.iter().find(|shard| shard.config().node == *node)?;
-            Some(shard.config().cell.drift().belief_ends_at(Rules::ALL, started_at, ttl))
+            Some(shard.config().cell.drift().belief_ends_at(started_at, ttl))
         };
         let mut belief: Option<Belief> = None;
         for (node, event) in &self.events {
@@ -290,7 +290,7 @@ impl TestCell {
                     belief = Some(Belief::granted(*tenure, ends_at(node, *started_at, *ttl)?));
                 }
                 (Event::Renewed { tenure, ttl, started_at, .. }, Some(belief)) => {
-                    belief.renewed(Rules::ALL, *tenure, ends_at(node, *started_at, *ttl)?);
+                    belief.renewed(*tenure, ends_at(node, *started_at, *ttl)?);
                 }
                 _ => {}
             }

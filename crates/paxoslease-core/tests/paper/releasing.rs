@@ -36,7 +36,7 @@ fn the_holder_stops_believing_before_the_release_is_sent() {
     let mut belief = cell.belief(1).expect("granted");
     cell.renew(1, 2, held, TTL);
     let accepts = cell.take(|_| true);
-    belief.release(Rules::ALL);
+    belief.release();
     cell.release(1, 3, held);
     for letter in accepts {
         cell.deliver(&letter).expect("fine");

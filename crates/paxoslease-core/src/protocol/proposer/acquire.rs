@@ -74,7 +74,7 @@ impl Proposer {
             self.counts.direct += 1;
             (Phase::Proposing, Body::Propose { label, ballot, ttl })
         };
-        let round = Round::new(env.rules(), env.cell(), now, (ballot, tenure), ttl, phase);
+        let round = Round::new(env.cell(), now, ballot, tenure, ttl, phase);
         let attempt_ends_at = now.after(self.attempt_timeout(env.config));
         // Where the client's time is over, the round only asks who holds the name.
         let deadline = if now < deadline { deadline } else { attempt_ends_at };
@@ -103,7 +103,7 @@ impl Proposer {
             self.resend_attempt(env, (ballot, round.phase), id, members);
             return self.round_ends.push(again_at.min(give_up_at), ballot);
         }
-        let verdict = round.held_by(env.rules(), env.cell());
+        let verdict = round.held_by(env.cell());
         self.note_timeout(env.config);
         self.lost(env, now, ballot, id, verdict, None);
     }
@@ -355,7 +355,7 @@ impl Proposer {
     /// tell; whoever completes it comes back as well.
     pub(crate) fn look_again(&mut self, env: &Env<'_>, now: Instant) {
         let cell = env.cell();
-        if cell.everyone().without(self.silent).len() < cell.quorum(env.rules()) {
+        if cell.everyone().without(self.silent).len() < cell.quorum() {
             return;
         }
         let waiting = self.contenders.iter().filter_map(|(id, contender)| {

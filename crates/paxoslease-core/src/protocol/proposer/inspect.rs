@@ -30,7 +30,7 @@ impl Proposer {
         query: u64,
         accepted: Option<Seen<'_>>,
     ) {
-        let quorum = env.cell().quorum(env.rules());
+        let quorum = env.cell().quorum();
         let Some(inspection) = self.inspections.get_mut(&query) else { return };
         inspection.answered = inspection.answered.with(member);
         if let Some(seen) = accepted

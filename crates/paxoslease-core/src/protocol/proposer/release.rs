@@ -51,7 +51,7 @@ impl Proposer {
         tenure: Tenure,
         answer_by: Instant,
     ) {
-        let quorum = env.cell().quorum(env.rules());
+        let quorum = env.cell().quorum();
         if let Some(releasing) = self.releases.get_mut(&tenure) {
             if !releasing.answered {
                 releasing.also.push(token);
@@ -181,7 +181,7 @@ impl Proposer {
         held: bool,
     ) {
         let by_majority = env.rules().on(Rule::ReleaseNeedsMajority);
-        let quorum = if by_majority { env.cell().quorum(env.rules()) } else { 1 };
+        let quorum = if by_majority { env.cell().quorum() } else { 1 };
         let Some(releasing) = self.releases.get_mut(&tenure) else { return };
         releasing.confirmed = releasing.confirmed.with(member);
         releasing.held |= held;

@@ -54,8 +54,7 @@ impl Proposer {
         }
         self.counts.renewals += 1;
         let label = renewal.label.clone();
-        let round =
-            Round::new(env.rules(), env.cell(), now, (ballot, tenure), ttl, Phase::Renewing);
+        let round = Round::new(env.cell(), now, ballot, tenure, ttl, Phase::Renewing);
         renewal.resend_at = now.after(self.attempt_timeout(env.config));
         self.round_ends.push(renewal.check_at(env.config, now, &round), ballot);
         self.renewals += 1;
@@ -87,14 +86,14 @@ impl Proposer {
         member: MemberSet,
         ballot: Ballot,
     ) {
-        let (rules, cell) = (env.rules(), &env.config.cell);
+        let cell = &env.config.cell;
         let Some(InFlight { round, owner: Owner::Renewal(_) }) = self.rounds.get_mut(&ballot)
         else {
             return;
         };
-        let step = round.on_refusal(rules, cell, MemberSet::EMPTY, member);
+        let step = round.on_refusal(cell, MemberSet::EMPTY, member);
         let won = round.phase == Phase::Renewed;
-        if won || !rules.on(Rule::HealOnlyAfterMajority) {
+        if won || !env.rules().on(Rule::HealOnlyAfterMajority) {
             self.heal(env, now, ballot, member);
         }
         if step == Step::Lost && !won {
