@@ -67,7 +67,7 @@ impl Acceptor {
             }
         }
         if lens.hints {
-            self.wanted().hash(hasher);
+            self.turns.hash(hasher);
         }
         self.sweep_state().hash(hasher);
     }
@@ -83,7 +83,7 @@ impl Proposer {
         }
         self.owners_digest(hasher);
         self.releases_digest(|set| lens.place(set), hasher);
-        self.contenders().digest(hasher);
+        self.contenders.digest(hasher);
     }
 }
 

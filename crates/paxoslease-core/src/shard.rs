@@ -18,7 +18,7 @@ use crate::outbox::{Body, Event, Outbox, To, Token, Transmit};
 use crate::protocol::acceptor::{Acceptor, Refusal, SnapshotLease};
 use crate::protocol::proposer::{Env, Proposer, Renewal};
 use crate::protocol::record::{Ceilings, Record};
-use crate::queueing::contender::Want;
+use crate::queueing::queue::Waiter;
 use crate::rules::Rule;
 use crate::{
     Ballot, BallotProblem, Config, Holder, Instant, Label, MemberSet, Message, Name, NodeId, Reply,
@@ -61,6 +61,21 @@ pub struct Acquire<'a> {
     pub ttl: Duration,
     /// How long to wait while somebody else holds it; zero for not at all.
     pub wait: Duration,
+}
+
+/// A request to prolong a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Renew<'a> {
+    /// Comes back in the event that answers.
+    pub token: Token,
+    /// The leased name.
+    pub name: Name<'a>,
+    /// The holder's text, for acceptors that lost it; [`Holder::NONE`] for the text stored here.
+    pub holder: Holder<'a>,
+    /// The tenure that was granted to the client (P7).
+    pub tenure: Tenure,
+    /// How long others are excluded from now on.
+    pub ttl: Duration,
 }
 
 /// Why a command was refused. Nothing was changed and no event will come.
@@ -136,8 +151,8 @@ impl Shard {
         let longest = longest.map_or(Duration::ZERO, Ttl::as_duration);
         let quarantine = config.cell.drift().with_rules(config.rules).quarantine_span(longest);
         let over_at = now.after(quarantine);
-        let ignorant_until = matches!(start, Start::NoRecord { .. }).then_some(over_at);
-        Self::new(config, counter, ceilings, over_at, ignorant_until)
+        let hold_until = matches!(start, Start::NoRecord { .. }).then_some(over_at);
+        Self::new(config, counter, ceilings, over_at, hold_until)
     }
 
     /// R4: starts after a clean stop, with the snapshot it wrote. The caller has made sure that
@@ -178,7 +193,7 @@ impl Shard {
         counter: u64,
         ceilings: Ceilings,
         quarantine_until: Instant,
-        ignorant_until: Option<Instant>,
+        hold_until: Option<Instant>,
     ) -> Self {
         config.cell = config.cell.with_rules(config.rules);
         let counter = counter.min(Ballot::COUNTER_LIMIT);
@@ -190,7 +205,7 @@ impl Shard {
         let own = config.cell.member(config.node);
         let acceptor = own.map(|_| Acceptor::new(config.seed, floor, quarantine_until));
         let counter = if config.rules.on(Rule::CounterStartsAtCeiling) { counter } else { 0 };
-        let proposer = Proposer::new(config.seed, counter, ignorant_until);
+        let proposer = Proposer::new(config.seed, counter, hold_until);
         let mut shard = Self {
             config,
             own,
@@ -226,22 +241,20 @@ impl Shard {
         let Acquire { token, name, holder, ttl, wait } = acquire;
         let ttl = self.config.cell.ttl(ttl).map_err(CommandError::Ttl)?;
         self.room_for_a_round()?;
-        if self.proposer.waiters() >= self.config.limits.waiters_max {
+        if self.waiters() >= self.config.limits.waiters_max {
             return Err(CommandError::TooManyWaiters(self.config.limits.waiters_max));
         }
-        let own = self.config.node;
-        let contested = self.acceptor.as_ref().filter(|acceptor| acceptor.turned_away());
-        let others_until = contested.and_then(|acceptor| acceptor.others_until(now, name, own));
+        let reserved_until = self.reserved_until(now, name);
         self.with_proposer(now, |proposer, env| {
-            let want = Want {
+            let waiter = Waiter {
                 token,
                 label: Label::new(name, holder),
                 ttl,
                 asked_at: now,
-                patient_until: now.after(wait),
+                wait_ends_at: now.after(wait),
                 deadline: proposer.deadline(env.config, now, wait, ttl),
             };
-            proposer.acquire(env, now, want, others_until);
+            proposer.acquire(env, now, waiter, reserved_until);
         });
         Ok(())
     }
@@ -258,14 +271,8 @@ impl Shard {
     ///
     /// # Errors
     /// When the ttl is out of bounds or the shard is full; then nothing was changed.
-    pub fn renew(
-        &mut self,
-        now: Instant,
-        token: Token,
-        (name, holder): (Name<'_>, Holder<'_>),
-        tenure: Tenure,
-        ttl: Duration,
-    ) -> Result<(), CommandError> {
+    pub fn renew(&mut self, now: Instant, renew: Renew<'_>) -> Result<(), CommandError> {
+        let Renew { token, name, holder, tenure, ttl } = renew;
         let ttl = match (self.config.cell.ttl(ttl), self.config.rules.on(Rule::RenewTtlIsBounded)) {
             (Ok(ttl), _) => ttl,
             (Err(_), false) => Ttl::from_duration(ttl).unwrap_or(Ttl::MAX),
@@ -310,18 +317,18 @@ impl Shard {
         self.room_for_a_round()?;
         let answer_by = now.after(patience.min(self.config.cell.max_lease().as_duration()));
         let label = Label::new(name, Holder::NONE);
-        let frees = self.somebody_wants(name)
+        let frees = self.is_waited_for(name)
             && self.live_tenure(now, name).is_none_or(|live| live == tenure);
         let own = self.config.node;
         let turns = if frees { self.turns(now, name, own) } else { Vec::new() };
         let nodes_before = self.nodes_before(&turns);
         self.with_proposer(now, |proposer, env| {
-            proposer.release(env, now, (token, label), tenure, answer_by);
+            proposer.release(env, now, token, label, tenure, answer_by);
             if frees {
-                proposer.on_freed(env, now, name, (true, nodes_before));
+                proposer.on_freed(env, now, name, true, nodes_before);
             }
         });
-        self.tell_freed(name, &turns);
+        self.send_freed(name, &turns);
         Ok(())
     }
 
@@ -403,7 +410,7 @@ impl Shard {
         let Some(acceptor) = &mut self.acceptor else { return Err(Refusal::NotAcceptor) };
         let ceilings = &mut self.ceilings;
         let bound = self.proposer.counter_bound();
-        let admitted = acceptor.admit(&self.config, (ceilings, bound), now, from, &request);
+        let admitted = acceptor.admit(&self.config, ceilings, bound, now, from, &request);
         let answer = match admitted {
             Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request)?,
             Err(Refusal::RecordBehind) if self.deferred.len() < self.config.limits.deferred_max => {
@@ -565,10 +572,10 @@ impl Shard {
     /// Some peer can be heard again, and what it said or was told meanwhile is lost, a release
     /// perhaps among it. The acceptors among `back` hear again what they have not answered, and
     /// those who wait ask anew. A hint; without it they sleep until they ask again by themselves.
-    pub fn look_again(&mut self, now: Instant, back: MemberSet) {
+    pub fn handle_reconnect(&mut self, now: Instant, back: MemberSet) {
         self.with_proposer(now, |proposer, env| {
             proposer.resend(env, now, back);
-            proposer.look_again(env, now);
+            proposer.retry_waiters(env, now);
         });
     }
 
@@ -587,19 +594,19 @@ impl Shard {
     /// The longest time in which a peer's ballots come that were chosen in ignorance of what
     /// happened here. A hint that lets the acceptor forget released names soon; until told, it
     /// waits for `reclaim_after`.
-    pub fn set_ignorance(&mut self, longest: Duration) {
+    pub fn set_reclaim_trip(&mut self, longest: Duration) {
         if let Some(acceptor) = &mut self.acceptor {
-            acceptor.set_round_trip(longest);
+            acceptor.set_reclaim_trip(longest);
         }
     }
 
     /// These names, as their bytes, will be asked for next. Saves waiting for memory where there
     /// are very many; changes nothing.
-    pub fn foresee<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
+    pub fn prefetch<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
         if let Some(acceptor) = &self.acceptor
             && acceptor.table().is_large()
         {
-            acceptor.table().foresee(names);
+            acceptor.table().prefetch(names);
         }
     }
 

@@ -31,6 +31,10 @@ fn ignored(cell: &mut TestCell, to: u16, from: u16, message: Message<'_>) {
     assert_eq!((cell.state(to), cell.letters.len(), cell.events.len()), before, "{message:?}");
 }
 
+fn renew_command<'a>(tenure: Tenure, ttl: Duration) -> Renew<'a> {
+    Renew { token: Token(9), name: name(NAME), holder: Holder::NONE, tenure, ttl }
+}
+
 /// One request of each kind that carries a ballot.
 fn rounds<'a>(ballot: Ballot) -> [Request<'a>; 4] {
     let other = tenure(1, 3);
@@ -54,8 +58,7 @@ fn ttls_of_nothing_and_of_too_much_are_typed_errors() {
     ] {
         let shard = cell.shard(1);
         assert_eq!(shard.acquire(now, wish(9, NO_WAIT, span)), Err(expected));
-        let texts = (name(NAME), Holder::NONE);
-        assert_eq!(shard.renew(now, Token(9), texts, held, span), Err(expected));
+        assert_eq!(shard.renew(now, renew_command(held, span)), Err(expected));
         assert!(!expected.to_string().is_empty());
     }
     cell.collect();
@@ -303,7 +306,7 @@ fn too_many_rounds_and_too_many_waiters_are_typed_errors() {
     let full = Err(CommandError::TooManyRounds(2));
     let shard = cell.shard(1);
     assert_eq!(shard.acquire(now, wish(9, NO_WAIT, TTL)), full);
-    assert_eq!(shard.renew(now, Token(9), (name(NAME), Holder::NONE), held, TTL), full);
+    assert_eq!(shard.renew(now, renew_command(held, TTL)), full);
     assert_eq!(shard.release(now, Token(9), name(NAME), tenure(2, 1), TTL), full);
     assert_eq!(shard.inspect(now, Token(9), name(NAME)), full);
     assert_eq!(cell.state(1), before);

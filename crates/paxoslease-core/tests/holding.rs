@@ -360,7 +360,7 @@ fn a_released_name_is_reclaimed_after_four_round_trips_and_not_before() {
     for (trip, after) in [(NO_WAIT, 5 * MS), (MS, 5 * MS), (2 * MS, 8 * MS), (50 * MS, 200 * MS)] {
         for housekeeping in [sweep, keep_up] {
             let mut cell = TestCell::new(3, 0);
-            cell.shard(1).set_ignorance(trip);
+            cell.shard(1).set_reclaim_trip(trip);
             come_and_go(&mut cell, 7);
             let promised = cell.register(1).promised;
             cell.pass(after - MS);
@@ -382,7 +382,7 @@ fn a_released_name_waits_for_reclaim_after_while_round_trips_are_unknown_or_long
     for trip in [None, Some(Duration::from_secs(60))] {
         let mut cell = TestCell::new(3, 0);
         if let Some(trip) = trip {
-            cell.shard(1).set_ignorance(trip);
+            cell.shard(1).set_reclaim_trip(trip);
         }
         come_and_go(&mut cell, 7);
         cell.pass(Duration::from_millis(999));
@@ -398,7 +398,7 @@ fn a_released_name_waits_for_reclaim_after_while_round_trips_are_unknown_or_long
 fn a_released_name_that_was_promised_or_taken_again_stays() {
     for again in [prepare(ballot(8, 3)), propose(ballot(8, 3))] {
         let mut cell = TestCell::new(3, 0);
-        cell.shard(1).set_ignorance(MS);
+        cell.shard(1).set_reclaim_trip(MS);
         come_and_go(&mut cell, 7);
         cell.ask(1, 3, again).expect("an answer");
         let floor = cell.shard(1).floor();
@@ -413,7 +413,7 @@ fn a_released_name_that_was_promised_or_taken_again_stays() {
 #[test]
 fn the_pause_begins_with_the_last_release() {
     let mut cell = TestCell::new(3, 0);
-    cell.shard(1).set_ignorance(MS);
+    cell.shard(1).set_reclaim_trip(MS);
     come_and_go(&mut cell, 7);
     cell.pass(4 * MS);
     come_and_go(&mut cell, 8);
@@ -448,7 +448,7 @@ fn other_names_in_the_slots_of_released_ones_stay() {
 #[test]
 fn keeping_up_looks_at_slots_only_because_of_names_that_came_and_stayed() {
     let mut cell = TestCell::new(3, 0);
-    cell.shard(1).set_ignorance(MS);
+    cell.shard(1).set_reclaim_trip(MS);
     cell.shard(1).set_watched(true);
     let heard = |cell: &mut TestCell| {
         cell.collect();

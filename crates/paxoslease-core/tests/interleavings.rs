@@ -151,7 +151,7 @@ impl World {
             Step::LookAgain { id } => {
                 let now = self.cell.clock(id);
                 let everyone = self.cell.shard(id).config().cell.everyone();
-                self.cell.shard(id).look_again(now, everyone);
+                self.cell.shard(id).handle_reconnect(now, everyone);
                 self.cell.collect();
             }
         }

@@ -148,7 +148,7 @@ fn reach(cell: &mut TestCell, id: u16, reachable: &[u16]) {
 
 fn look_again(cell: &mut TestCell, id: u16, back: &[u16]) {
     let (now, back) = (cell.clock(id), members(cell, back));
-    cell.shard(id).look_again(now, back);
+    cell.shard(id).handle_reconnect(now, back);
     cell.collect();
 }
 

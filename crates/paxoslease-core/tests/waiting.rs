@@ -526,14 +526,16 @@ fn a_watcher_hears_once_of_a_lease_that_ran_out_and_not_of_one_that_was_given_ba
 fn what_is_waited_for_can_be_seen_with_its_holder() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
-    assert_eq!(cell.shard(2).wanted().count(), 0);
+    assert_eq!(cell.shard(2).waited_names().count(), 0);
     cell.acquire(2, 2, TTL);
     cell.acquire(2, 3, TTL);
     cell.settle();
     let shard = cell.shard(2);
-    let wanted: Vec<_> = shard.wanted().collect();
-    let [(wanted, waiters, Some(by))] = wanted[..] else { panic!("{wanted:?}") };
-    assert_eq!((wanted, waiters, by.tenure), (name(NAME), 2, held));
+    let waited: Vec<WaitedName<'_>> = shard.waited_names().collect();
+    let [WaitedName { name: waited, waiters, held_by: Some(by) }] = waited[..] else {
+        panic!("{waited:?}")
+    };
+    assert_eq!((waited, waiters, by.tenure), (name(NAME), 2, held));
     assert_eq!(by.label.holder().as_str(), "me");
 }
 

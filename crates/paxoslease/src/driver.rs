@@ -23,8 +23,8 @@ use std::time::Duration;
 #[cfg(not(feature = "trace"))]
 use paxoslease_core::Shard;
 use paxoslease_core::{
-    BallotProblem, Event, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Sighting,
-    Snapshot,
+    BallotProblem, Event, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Snapshot,
+    WaitedName,
 };
 #[cfg(feature = "trace")]
 use paxoslease_trace::Shard;
@@ -257,7 +257,7 @@ impl Driver {
             return Err(format!("it is node {from} and sent as node {}", header.sender));
         }
         self.observe(now, from, header.counter)?;
-        self.shard.foresee(messages.clone().filter_map(|message| match message {
+        self.shard.prefetch(messages.clone().filter_map(|message| match message {
             Ok(Message::Request(request)) => Some(request.name().as_bytes()),
             _ => None,
         }));
@@ -486,7 +486,7 @@ impl Driver {
         self.shard.set_reachable(now, reachable);
         if !self.back.is_empty() {
             let back = members(&mut self.back.drain(..));
-            self.shard.look_again(now, back);
+            self.shard.handle_reconnect(now, back);
         }
         self.show(now);
         self.tell_expectant(now);
@@ -553,7 +553,7 @@ impl Driver {
             self.shard.set_turn_trip(round_trip);
         }
         if let Some(heard_after) = self.peers.longest_ignorance(is_member) {
-            self.shard.set_ignorance(heard_after);
+            self.shard.set_reclaim_trip(heard_after);
         }
     }
 
@@ -592,14 +592,14 @@ impl Driver {
 
     /// Some of the names that requests here wait for.
     fn waiting(&self) -> Vec<Wanted> {
-        let mut wanted: Vec<_> = self.shard.wanted().take(Wanted::SEEN_MAX).collect();
-        wanted.sort_by_key(|(_, waiters, _)| std::cmp::Reverse(*waiters));
+        let mut wanted: Vec<_> = self.shard.waited_names().take(Wanted::SEEN_MAX).collect();
+        wanted.sort_by_key(|waited| std::cmp::Reverse(waited.waiters));
         wanted.truncate(Wanted::SHOWN_MAX);
-        let describe = |(name, waiters, by): (Name<'_>, usize, Option<&Sighting>)| Wanted {
-            name: name.to_string(),
-            waiters: waiters as u64,
-            holder: by.map(|by| by.label.holder().to_string()),
-            fence: by.map(|by| by.tenure.fence()),
+        let describe = |waited: WaitedName<'_>| Wanted {
+            name: waited.name.to_string(),
+            waiters: waited.waiters as u64,
+            holder: waited.held_by.map(|by| by.label.holder().to_string()),
+            fence: waited.held_by.map(|by| by.tenure.fence()),
         };
         wanted.into_iter().map(describe).collect()
     }

@@ -61,7 +61,14 @@ pub struct Round {
     reports: Vec<Report>,
 }
 
-/// A foreign lease an acceptor reported.
+/// The one tenure that a majority reported, and when the last of them is free of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HeldBy {
+    pub(crate) tenure: Tenure,
+    pub(crate) free_at: Instant,
+}
+
+/// A lease of another tenure that an acceptor reported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Report {
     member: MemberSet,
@@ -212,14 +219,13 @@ impl Round {
         }
     }
 
-    /// P4: the tenure that a majority reports, if it is one and the same, and when enough
-    /// acceptors may be free of it.
-    pub(crate) fn held_by(&self, cell: &Cell) -> Option<(Tenure, Instant)> {
+    /// P4: the holder, if a majority reported one and the same tenure.
+    pub(crate) fn held_by(&self, cell: &Cell) -> Option<HeldBy> {
         let quorum = cell.quorum() as usize;
-        self.reports.iter().find_map(|candidate| {
-            let same = self.reports.iter().filter(|report| report.tenure == candidate.tenure);
+        self.reports.iter().find_map(|Report { tenure, .. }| {
+            let same = self.reports.iter().filter(|report| report.tenure == *tenure);
             let free_at = same.clone().map(|report| report.free_at).max()?;
-            (same.count() >= quorum).then_some((candidate.tenure, free_at))
+            (same.count() >= quorum).then_some(HeldBy { tenure: *tenure, free_at })
         })
     }
 
@@ -366,7 +372,7 @@ mod tests {
         round.note_foreign(member(&cell, 4), round.tenure, at(99));
         assert_eq!(round.held_by(&cell), None, "its own tenure is not foreign");
         round.note_foreign(member(&cell, 5), holder, at(80));
-        assert_eq!(round.held_by(&cell), Some((holder, at(90))));
+        assert_eq!(round.held_by(&cell), Some(HeldBy { tenure: holder, free_at: at(90) }));
     }
 
     #[test]

@@ -1,10 +1,9 @@
-//! What a shard makes of names that come free or are taken elsewhere: whose turn it is, whom to
-//! tell, what watchers hear (protocol section 7). Hints, all of it: losing any costs time only.
+//! What a shard does when a name is freed or taken: it looks up the turns, tells other nodes, and
+//! emits events for watchers (protocol section 7). These are hints: losing any costs only time.
 
 use alloc::vec::Vec;
 
 use crate::outbox::{Body, Event, Sighting, To};
-use crate::protocol::acceptor::Acceptor;
 use crate::{Hint, Holder, Instant, Label, Name, NodeId, Request, Shard};
 
 impl Shard {
@@ -22,14 +21,14 @@ impl Shard {
                     self.out.emit(Event::FreedHint(Label::new(name, Holder::NONE)));
                 }
                 self.with_proposer(now, |proposer, env| {
-                    proposer.on_freed(env, now, name, (false, nodes_before.into()));
+                    proposer.on_freed(env, now, name, false, nodes_before.into());
                 });
             }
         }
     }
 
-    /// A name may be free. The undoing of a lost round, where somebody else holds it, frees
-    /// nothing.
+    /// A peer's Release may have freed a name. The Release of a lost round frees nothing while
+    /// another tenure is live.
     pub(crate) fn note_freed(&mut self, now: Instant, from: NodeId, request: Request<'_>) {
         let Request::Release { name, tenure } = request else { return };
         if self.proposer.has_healed() {
@@ -38,46 +37,59 @@ impl Shard {
                 proposer.on_foreign_release(env, label, tenure);
             });
         }
-        if !self.somebody_wants(name) || self.live_tenure(now, name).is_some() {
+        if !self.is_waited_for(name) || self.live_tenure(now, name).is_some() {
             return;
         }
         let turns = self.turns(now, name, from);
         let nodes_before = self.nodes_before(&turns);
         self.with_proposer(now, |proposer, env| {
-            proposer.on_freed(env, now, name, (false, nodes_before));
+            proposer.on_freed(env, now, name, false, nodes_before);
         });
-        self.tell_freed(name, &turns);
+        self.send_freed(name, &turns);
     }
 
-    /// A name is somebody else's.
+    /// The acceptor here may have accepted a peer's Propose.
     pub(crate) fn note_taken(&mut self, now: Instant, request: Request<'_>) {
         let Request::Propose { name, .. } = request else { return };
-        if self.proposer.wants(name)
+        if self.proposer.has_waiters(name)
             && let Some(by) = self.lease(now, name)
         {
             self.with_proposer(now, |proposer, env| proposer.on_taken(env, &by));
         }
     }
 
-    /// Whether anybody could care that a name is free.
-    pub(crate) fn somebody_wants(&self, name: Name<'_>) -> bool {
-        self.proposer.wants(name) || self.acceptor.as_ref().is_some_and(Acceptor::turned_away)
+    /// Whether a request here or a node in some queue may wait for a name.
+    pub(crate) fn is_waited_for(&self, name: Name<'_>) -> bool {
+        self.proposer.has_waiters(name)
+            || self.acceptor.as_ref().is_some_and(|acceptor| !acceptor.turns.is_empty())
     }
 
+    /// The nodes in the queue for a name that `from` freed, in the order of their turns.
     pub(crate) fn turns(&mut self, now: Instant, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
-        let Some(acceptor) = &mut self.acceptor else { return Vec::new() };
-        let waits_here = self.proposer.wants(name).then_some(self.config.node);
+        let waits_here = self.proposer.has_waiters(name).then_some(self.config.node);
         let turn_span = self.proposer.turn_span(&self.config);
-        acceptor.turns(now, name, from, waits_here, turn_span)
+        match &mut self.acceptor {
+            Some(acceptor) if !acceptor.turns.is_empty() => {
+                let Some(slot) = acceptor.table().find(name) else { return Vec::new() };
+                acceptor.turns.on_freed(now, slot, from, waits_here, turn_span)
+            }
+            _ => Vec::new(),
+        }
     }
 
-    /// How many nodes have their turn before this one; all of them if it was not turned away.
+    /// How many nodes have their turn before this one; all of them if it has no place.
     pub(crate) fn nodes_before(&self, turns: &[NodeId]) -> usize {
         turns.iter().position(|node| *node == self.config.node).unwrap_or(turns.len())
     }
 
-    /// Acceptors see the Release itself; nodes that only propose are told.
-    pub(crate) fn tell_freed(&mut self, name: Name<'_>, turns: &[NodeId]) {
+    /// Until when the acceptor here reserves a name for other nodes.
+    pub(crate) fn reserved_until(&self, now: Instant, name: Name<'_>) -> Option<Instant> {
+        let acceptor = self.acceptor.as_ref().filter(|acceptor| !acceptor.turns.is_empty())?;
+        acceptor.turns.reserved_until(now, acceptor.table().find(name)?, self.config.node)
+    }
+
+    /// Tells the nodes that only propose. Acceptors see the Release itself.
+    pub(crate) fn send_freed(&mut self, name: Name<'_>, turns: &[NodeId]) {
         for (nodes_before, node) in (0..=u8::MAX).zip(turns) {
             if self.config.cell.member(*node).is_none() {
                 let label = Label::new(name, Holder::NONE);
@@ -86,6 +98,7 @@ impl Shard {
         }
     }
 
+    /// Emits what the acceptor's answer to a request means to watchers.
     pub(crate) fn watch_request(
         &mut self,
         now: Instant,

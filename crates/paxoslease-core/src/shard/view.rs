@@ -10,6 +10,7 @@ use crate::protocol::proposer::RoundCounts;
 use crate::protocol::record::Record;
 use crate::protocol::register::Register;
 use crate::protocol::round::Round;
+use crate::queueing::waiting::WaitedName;
 use crate::storage::Slot;
 use crate::{Ballot, Config, Instant, Name, Ttl};
 
@@ -72,13 +73,12 @@ impl Shard {
     /// Requests waiting or racing for a lease.
     #[must_use]
     pub const fn waiters(&self) -> usize {
-        self.proposer.waiters()
+        self.proposer.contenders.waiter_count()
     }
 
-    /// Names that requests here wait for, in no order: how many wait, and for whom as far as is
-    /// known.
-    pub fn wanted(&self) -> impl Iterator<Item = (Name<'_>, usize, Option<&Sighting>)> {
-        self.proposer.wanted()
+    /// The names that requests here wait for, in no order.
+    pub fn waited_names(&self) -> impl Iterator<Item = WaitedName<'_>> {
+        self.proposer.waited_names()
     }
 
     /// Whether the acceptor has no room for another name.

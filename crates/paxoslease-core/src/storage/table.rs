@@ -91,14 +91,14 @@ impl Table {
 
     /// Brings near what looking up these names will touch. The ways to them are independent, so
     /// that many go at a time, where looking up one after the other waits for each.
-    pub(crate) fn foresee<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
+    pub(crate) fn prefetch<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
         let mut names = names.into_iter();
         loop {
-            let mut hashes = [0; FORESEEN];
+            let mut hashes = [0; PREFETCH_BATCH];
             let pairs = hashes.iter_mut().zip(names.by_ref());
             let len = pairs.map(|(hash, name)| *hash = self.hash_bytes(name)).count();
             self.index.touch(&hashes[..len]);
-            if len < FORESEEN {
+            if len < PREFETCH_BATCH {
                 return;
             }
         }
@@ -263,7 +263,7 @@ impl fmt::Debug for Table {
 /// An index of this many entries outgrows a core's own caches.
 const LARGE: usize = 1 << 16;
 /// Names that are brought near together: more than a processor waits for at a time.
-pub(crate) const FORESEEN: usize = 64;
+pub(crate) const PREFETCH_BATCH: usize = 64;
 
 /// Slots per chunk, 256 KiB of entries.
 const CHUNK_SLOTS: usize = 4096;
@@ -437,17 +437,17 @@ mod tests {
     }
 
     #[test]
-    fn foreseeing_looks_at_all_names_and_changes_nothing() {
+    fn prefetch_reads_all_names_and_changes_nothing() {
         let mut table = Table::new(7);
         for entries in [0, 1, 1000] {
             for number in table.len() as u64..entries {
                 table.insert(label(&name_of(number), HOLDER), register(number));
             }
             let before = (format!("{table:?}"), table.heap_bytes());
-            for count in [0, 1, FORESEEN, FORESEEN + 1, 2 * FORESEEN] {
+            for count in [0, 1, PREFETCH_BATCH, PREFETCH_BATCH + 1, 2 * PREFETCH_BATCH] {
                 let texts: Vec<String> = (0..count as u64).map(name_of).collect();
                 let mut names = texts.iter().map(String::as_bytes);
-                table.foresee(&mut names);
+                table.prefetch(&mut names);
                 assert_eq!(names.len(), 0, "{count} names for {entries} entries");
             }
             assert_eq!((format!("{table:?}"), table.heap_bytes()), before);

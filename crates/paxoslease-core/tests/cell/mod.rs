@@ -152,8 +152,9 @@ impl TestCell {
 
     pub(crate) fn renew(&mut self, id: u16, token: u64, tenure: Tenure, ttl: Duration) {
         let now = self.clock(id);
-        let texts = (name(NAME), Holder::NONE);
-        self.shard(id).renew(now, Token(token), texts, tenure, ttl).expect("in bounds");
+        let (token, name, holder) = (Token(token), name(NAME), Holder::NONE);
+        let renew = Renew { token, name, holder, tenure, ttl };
+        self.shard(id).renew(now, renew).expect("in bounds");
         self.collect();
     }
 

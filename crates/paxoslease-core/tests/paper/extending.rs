@@ -165,7 +165,9 @@ fn an_extension_is_no_longer_than_m() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     let (name, now) = (cell::name(cell::NAME), cell.now);
-    let refused = cell.shard(1).renew(now, Token(2), (name, Holder::NONE), held, WAIT + MS);
+    let (token, holder, ttl_asked) = (Token(2), Holder::NONE, WAIT + MS);
+    let renew = Renew { token, name, holder, tenure: held, ttl: ttl_asked };
+    let refused = cell.shard(1).renew(now, renew);
     assert!(matches!(refused, Err(CommandError::Ttl(_))));
     let request = Request::Renew { name, tenure: held, ballot: ballot(8, 2), ttl: ttl(WAIT + MS) };
     assert_eq!(cell.tell(1, 2, Message::Request(request)), Err(Refusal::TtlTooLong));

@@ -1,4 +1,4 @@
-//! Asking a quorum what it stores. A hint by the time it is answered; changes nothing.
+//! Inspections: what a quorum stores for a name. The answer is a hint and changes nothing.
 
 use super::{Env, Proposer};
 use crate::outbox::{Body, Sighting, Token};
