@@ -1,16 +1,19 @@
-//! PaxosLease as a pure state machine: proposers and acceptors that agree on leases, diskless on
-//! the hot path, with no synchronised clocks.
+//! PaxosLease as a pure state machine: proposers and acceptors agree on leases, without the disk on
+//! the hot path and without synchronised clocks.
 //!
-//! Bring a clock, a network and a little disk; [`Shard`] brings the protocol. Commands and
-//! `handle_*` go in, `poll_*` comes out, `now` is always an argument. Same inputs, same outputs.
-//! There is no I/O here, no clock, no randomness but a seeded generator, no logging, no threads;
-//! `no_std` is the proof.
+//! The caller brings a clock, a network and a little disk; [`Shard`] brings the protocol. Commands
+//! and `handle_*` are its inputs, `poll_*` its outputs, and `now` is always an argument. The same
+//! inputs give the same outputs. The crate does no I/O, reads no clock, logs nothing, starts no
+//! thread, and draws random numbers only from a seeded generator; `no_std` is the proof.
+//!
+//! `protocol` is the paper with the rules of docs/protocol.md, `queueing` orders the requests that
+//! wait, and `storage` keeps many names in little memory.
 //!
 //! ```
 //! use core::time::Duration;
 //! use paxoslease_core::*;
 //!
-//! // A cell of one node is its own majority: an acquire is answered at once.
+//! // One node is a majority of a cell of one, so an acquire is answered at once.
 //! let node = NodeId::new(1).unwrap();
 //! let max_lease = Ttl::from_millis(60_000).unwrap();
 //! let drift = Drift::new(1000, Duration::from_millis(1)).unwrap();

@@ -151,7 +151,7 @@ impl Acceptor {
     /// R4: stores a lease from the snapshot of a clean stop.
     pub(crate) fn restore(&mut self, now: Instant, lease: SnapshotLease<'_>) {
         let mut register = Register::default();
-        register.restore(now, lease.tenure, lease.remaining);
+        register.store(now, lease.tenure, lease.remaining);
         match self.table.find(lease.name) {
             Some(slot) => self.table.entry_mut(slot).register = register,
             None => {

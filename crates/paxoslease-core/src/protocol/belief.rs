@@ -1,8 +1,8 @@
-//! What a holder knows: the one place where "I have the lease" is decided (paper, section 3: only
-//! the proposer which has the lease knows it).
+//! The one place that decides whether a holder holds its lease (paper, section 3: only the proposer
+//! which has the lease knows it).
 //!
-//! Held is computed from the clock on every question (T4), never a flag somebody must remember to
-//! clear. It lacks any way to begin but a grant (P7).
+//! The answer is computed from the clock on every question (T4); there is no flag to clear. A
+//! belief begins only with a grant (P7).
 
 use core::time::Duration;
 
@@ -31,7 +31,7 @@ impl Belief {
         Self { rules, ..self }
     }
 
-    /// A renewal of `tenure` succeeded (P5). It never shortens the belief, and means nothing for
+    /// A renewal of `tenure` succeeded (P5). It never shortens the belief, and changes nothing for
     /// another tenure or after the release (P6).
     pub fn renewed(&mut self, tenure: Tenure, ends_at: Instant) {
         if tenure != self.tenure {
@@ -46,26 +46,26 @@ impl Belief {
         self.ends_at = self.ends_at.max(ends_at);
     }
 
-    /// P6: drops the belief for good. Call it *before* the release is sent.
+    /// P6: drops the belief for good. Call this *before* the release is sent.
     pub fn release(&mut self) {
         if self.rules.on(Rule::ReleaseDropsBeliefFirst) {
             self.released = true;
         }
     }
 
-    /// Whether the lease is held. A pause after asking is covered by nothing but the fence (T5).
+    /// Whether the lease is held. Only the fence protects against a pause after this answer (T5).
     #[must_use]
     pub fn is_held(&self, now: Instant) -> bool {
         !self.released && now < self.ends_at
     }
 
-    /// Whether it was given up, whatever the clock says.
+    /// Whether the holder has released the lease.
     #[must_use]
     pub const fn is_released(&self) -> bool {
         self.released
     }
 
-    /// How long still; zero once it is over.
+    /// The time left; zero once the belief is over.
     #[must_use]
     pub fn remaining(&self, now: Instant) -> Duration {
         if self.is_held(now) { self.ends_at.since(now) } else { Duration::ZERO }

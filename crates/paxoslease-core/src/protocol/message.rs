@@ -1,84 +1,84 @@
-//! The messages nodes exchange (protocol section 2). They borrow their texts, so that a decoder
-//! hands them over without copying.
+//! The messages between nodes (protocol section 2). They borrow their texts, so that a decoder
+//! copies nothing.
 //!
-//! Every message names its round by ballot (a Release by its tenure); a reply names its round
-//! alone, never the resource again. Who sent it is the transport's knowledge.
+//! Every message names its round by its ballot (a Release by its tenure). A reply does not repeat
+//! the name. No message carries its sender, because the transport knows it.
 
 use crate::{Ballot, Holder, Name, Tenure, Ttl};
 
-/// What one node sends another.
+/// A message from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Message<'a> {
-    /// To an acceptor.
+    /// From a proposer to an acceptor.
     Request(Request<'a>),
-    /// From an acceptor to the proposer that asked.
+    /// From an acceptor to the proposer that sent the request.
     Reply(Reply<'a>),
-    /// Never trusted, never needed: losing all hints costs only time.
+    /// Saves time. No rule of safety relies on a hint.
     Hint(Hint<'a>),
 }
 
-/// What a proposer asks of an acceptor.
+/// A proposer's request to an acceptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Request<'a> {
     /// The paper's prepare request.
     Prepare {
-        /// The resource.
+        /// The leased name.
         name: Name<'a>,
         /// The round.
         ballot: Ballot,
     },
     /// The paper's propose request; begins the tenure named by `ballot`.
     Propose {
-        /// The resource.
+        /// The leased name.
         name: Name<'a>,
         /// The round, and the tenure it begins.
         ballot: Ballot,
-        /// How long to exclude others.
+        /// How long to exclude other tenures.
         ttl: Ttl,
-        /// Who asks, for people to read.
+        /// The client's text, for people to read.
         holder: Holder<'a>,
     },
-    /// Prolongs a live tenure.
+    /// Prolongs a tenure where it is live (P5).
     Renew {
-        /// The resource.
+        /// The leased name.
         name: Name<'a>,
         /// The tenure to prolong.
         tenure: Tenure,
-        /// This renewal's own round.
+        /// The round of this renewal.
         ballot: Ballot,
-        /// How long to exclude others from now on.
+        /// How long to exclude other tenures from now on.
         ttl: Ttl,
     },
-    /// Gives a renewed tenure back to an acceptor that lost it.
+    /// Stores a renewed tenure at an acceptor that has lost it (P5).
     Heal {
-        /// The resource.
+        /// The leased name.
         name: Name<'a>,
-        /// The tenure a majority just renewed.
+        /// The tenure that a majority has renewed.
         tenure: Tenure,
         /// The ballot of that renewal.
         ballot: Ballot,
         /// The ttl of that renewal.
         ttl: Ttl,
-        /// Who holds it, for people to read.
+        /// The holder's text, for people to read.
         holder: Holder<'a>,
     },
-    /// Ends a tenure.
+    /// Ends a tenure (P6).
     Release {
-        /// The resource.
+        /// The leased name.
         name: Name<'a>,
         /// The tenure to end.
         tenure: Tenure,
     },
-    /// Asks what is stored; changes nothing.
+    /// Asks for the live lease; changes nothing.
     Inspect {
-        /// The resource.
+        /// The leased name.
         name: Name<'a>,
-        /// The asker's number for this question.
+        /// The sender's number for this inspection.
         query: u64,
     },
 }
 
-/// What an acceptor answers.
+/// An acceptor's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reply<'a> {
     /// The paper's prepare response with answer *accept*.
@@ -93,32 +93,32 @@ pub enum Reply<'a> {
         /// The round answered.
         ballot: Ballot,
     },
-    /// The paper's *reject*, with what the sender must go above.
+    /// The paper's answer *reject*, with the promise that the next ballot has to reach.
     Reject {
         /// The round answered.
         ballot: Ballot,
-        /// `max(promised, floor)` here.
+        /// `max(promised, floor)` at the acceptor.
         promised: Ballot,
         /// The live lease, if any.
         accepted: Option<Seen<'a>>,
     },
-    /// A renewal found no such live tenure.
+    /// The answer to a Renew of a tenure that is not live.
     NotHeld {
         /// The round answered.
         ballot: Ballot,
-        /// `max(promised, floor)` here.
+        /// `max(promised, floor)` at the acceptor.
         promised: Ballot,
     },
-    /// A release was carried out, or there was nothing to release.
+    /// The answer to a Release, whether the tenure was stored or not.
     Released {
         /// The tenure that is over.
         tenure: Tenure,
-        /// Whether it was live here.
+        /// Whether it was live at the acceptor.
         held: bool,
     },
-    /// What is stored.
+    /// The answer to an Inspect.
     Inspected {
-        /// The asker's number for this question.
+        /// The sender's number for this inspection.
         query: u64,
         /// The live lease, if any.
         accepted: Option<Seen<'a>>,
@@ -128,35 +128,35 @@ pub enum Reply<'a> {
 /// A live lease as an acceptor reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Seen<'a> {
-    /// Whose.
+    /// The tenure; its number is the fence.
     pub tenure: Tenure,
-    /// How long still, on the acceptor's clock, rounded up.
+    /// The time left on the acceptor's clock, rounded up.
     pub remaining: Ttl,
-    /// Who, for people to read.
+    /// The holder's text, for people to read.
     pub holder: Holder<'a>,
 }
 
-/// What may speed things up.
+/// A message that may save time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Hint<'a> {
-    /// The paper's learn message: somebody was granted a lease.
+    /// The paper's learn message: a lease was granted.
     Held {
-        /// The resource.
+        /// The leased name.
         name: Name<'a>,
-        /// Which tenure, who, and how long still.
+        /// The lease.
         seen: Seen<'a>,
     },
-    /// The paper's release hint: it may be worth trying now.
+    /// The paper's release hint: the name may be free.
     Freed {
-        /// The resource.
+        /// The leased name.
         name: Name<'a>,
-        /// How many nodes have their turn before the receiver, as far as the sender knows.
+        /// How many nodes have their turn before the receiver, by the sender's queue.
         nodes_before: u8,
     },
 }
 
 impl Message<'_> {
-    /// Every kind by name, for counters and traces.
+    /// The names of all kinds, for counters and traces.
     pub const KINDS: [&'static str; 14] = [
         "Prepare",
         "Propose",
@@ -174,7 +174,7 @@ impl Message<'_> {
         "Freed",
     ];
 
-    /// Its place among [`Self::KINDS`].
+    /// The index of this kind in [`Self::KINDS`].
     #[must_use]
     pub const fn kind_index(&self) -> usize {
         match self {
@@ -201,7 +201,7 @@ impl Message<'_> {
         }
     }
 
-    /// Its kind by name.
+    /// The name of this kind.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         Self::KINDS[self.kind_index()]
@@ -209,7 +209,7 @@ impl Message<'_> {
 }
 
 impl<'a> Request<'a> {
-    /// The resource it is about.
+    /// The name that the request is about.
     #[must_use]
     pub const fn name(&self) -> Name<'a> {
         match self {
@@ -222,7 +222,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The round it belongs to; a Release and an Inspect belong to none.
+    /// The round; `None` for a Release and an Inspect, which belong to no round.
     #[must_use]
     pub const fn ballot(&self) -> Option<Ballot> {
         match self {
@@ -236,7 +236,7 @@ impl<'a> Request<'a> {
 }
 
 impl Reply<'_> {
-    /// What the next round must reach, where the reply says so.
+    /// The promise that the next ballot has to reach, if the reply reports one.
     #[must_use]
     pub const fn promised(&self) -> Option<Ballot> {
         match self {

@@ -436,8 +436,8 @@ impl Proposer {
             }
         }
         let Self { rounds, releases, round_ends, release_ends, .. } = self;
-        round_ends.forget(|ballot| !rounds.contains_key(&ballot));
-        release_ends.forget(|tenure| !releases.contains_key(&tenure));
+        round_ends.drop_stale(|ballot| !rounds.contains_key(&ballot));
+        release_ends.drop_stale(|tenure| !releases.contains_key(&tenure));
     }
 
     pub(crate) fn next_wake_at(&self) -> Option<Instant> {

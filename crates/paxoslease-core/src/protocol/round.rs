@@ -1,8 +1,8 @@
-//! One round of a proposer: counting answers, and what they amount to (protocol section 4, P1 to
-//! P5; paper, section 3 steps 3 and 5).
+//! One round of a proposer: it counts answers and decides (protocol section 4, P1 to P5; paper,
+//! section 3 steps 3 and 5).
 //!
-//! Pure: it sends nothing and knows no name. Its timer is the pair of instants fixed when it
-//! began (P3), compared with `now` on every answer, so a late wake-up cannot hurt.
+//! It sends nothing and knows no name. Its timer is `ends_at`, set when the round begins (P3) and
+//! compared with `now` on every answer, so a late wake-up does no harm.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -10,48 +10,48 @@ use core::time::Duration;
 use crate::rules::Rule;
 use crate::{Ballot, Cell, Instant, MemberSet, Tenure, Ttl};
 
-/// Where a round stands.
+/// What a round waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
-    /// Waiting for Promises.
+    /// Promises.
     Preparing,
-    /// Waiting for Accepts of a Propose.
+    /// Accepts of a Propose.
     Proposing,
-    /// Waiting for Accepts of a Renew.
+    /// Accepts of a Renew.
     Renewing,
-    /// A majority renewed in time; only acceptors to heal are left.
+    /// A majority renewed in time; the round only waits for acceptors to heal.
     Renewed,
 }
 
-/// What an answer amounts to.
+/// What the proposer has to do after an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Nothing yet, or nothing more.
+    /// Nothing.
     Wait,
-    /// A majority is open: send Propose under the same ballot.
+    /// A majority promised and reported no lease: send Propose under the same ballot.
     Propose,
     /// A majority accepted in time.
     Won,
-    /// A majority can no longer be had, or came too late.
+    /// A majority is impossible, or came too late.
     Lost,
 }
 
 /// A round in flight.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Round {
-    /// Its number.
+    /// The ballot; every answer names it.
     pub ballot: Ballot,
     /// The tenure it begins or renews.
     pub tenure: Tenure,
-    /// How long others are to be excluded.
+    /// How long acceptors are asked to exclude other tenures.
     pub ttl: Ttl,
-    /// When it was begun, before anything was sent.
+    /// When it began, before any message was sent.
     pub started_at: Instant,
-    /// When a belief from it ends: `started_at + Tp`. A majority from then on counts for nothing.
+    /// `started_at + Tp`: the end of the belief it gives. A later majority counts for nothing.
     pub ends_at: Instant,
-    /// Where it stands.
+    /// What it waits for.
     pub phase: Phase,
-    /// Acceptors that promised and reported no lease.
+    /// Acceptors that promised and reported no other lease.
     pub open: MemberSet,
     /// Acceptors that accepted.
     pub accepted: MemberSet,
@@ -100,7 +100,7 @@ impl Round {
         }
     }
 
-    /// The same round with every set of acceptors mapped.
+    /// The same round with every set of acceptors mapped by `place`.
     #[cfg(feature = "digest")]
     pub(crate) fn placed(&self, place: impl Fn(MemberSet) -> MemberSet) -> Self {
         let mut reports: Vec<Report> = self
@@ -118,7 +118,7 @@ impl Round {
         }
     }
 
-    /// P2: counts an open acceptor.
+    /// P2: counts an acceptor that promised and reported no other lease.
     pub(crate) fn on_promise(&mut self, cell: &Cell, now: Instant, member: MemberSet) -> Step {
         self.open = self.open.with(member);
         let majority = self.open.len() >= cell.quorum();
@@ -129,7 +129,8 @@ impl Round {
                 self.reports.clear();
                 Step::Propose
             }
-            // The paper's step 3 sets its timer again on every response beyond the majority.
+            // The paper's step 3 sets its timer again on every response beyond the majority; this
+            // is its mutant.
             Phase::Proposing if majority && !cell.rules().on(Rule::TimerIsArmedOnce) => {
                 self.started_at = now;
                 self.ends_at = cell.drift().belief_ends_at(now, self.ttl);
@@ -162,16 +163,15 @@ impl Round {
         Step::Won
     }
 
-    /// Counts an acceptor that refused. `silent` are those that cannot answer, as far as anybody
-    /// knows.
+    /// Counts an acceptor that refused. The acceptors in `silent` cannot be reached.
     pub(crate) fn on_refusal(&mut self, cell: &Cell, silent: MemberSet, member: MemberSet) -> Step {
         self.refused = self.refused.with(member);
         self.verdict(cell, silent)
     }
 
-    /// The round is lost once somebody refused, no majority can be had any more, and the answers
-    /// suffice to tell a holder from a split vote. Giving up early is always safe (P4); whoever is
-    /// silent may still know of a renewed tenure, so a renewal waits for them.
+    /// A fresh round is lost once an acceptor refused, a majority is impossible, and the answers
+    /// suffice to tell a holder from a split vote. Giving up early is always safe (P4). A renewal
+    /// also waits for silent acceptors, because they may store its tenure.
     pub(crate) fn verdict(&self, cell: &Cell, silent: MemberSet) -> Step {
         let (everyone, quorum) = (cell.everyone(), cell.quorum());
         let answered = self.refused.with(self.accepted).with(self.open);
@@ -179,24 +179,24 @@ impl Round {
             Phase::Preparing | Phase::Proposing => silent.without(answered),
             Phase::Renewing | Phase::Renewed => MemberSet::EMPTY,
         };
-        let hopeless = everyone.without(self.refused).without(silent).len() < quorum;
-        let telling = self.refused.len() >= quorum || answered.with(silent).contains(everyone);
+        let is_impossible = everyone.without(self.refused).without(silent).len() < quorum;
+        let is_conclusive =
+            self.refused.len() >= quorum || answered.with(silent).contains(everyone);
         let lost = match self.phase {
-            Phase::Preparing | Phase::Proposing => hopeless && telling,
-            Phase::Renewing => hopeless,
+            Phase::Preparing | Phase::Proposing => is_impossible && is_conclusive,
+            Phase::Renewing => is_impossible,
             Phase::Renewed => false,
         };
         if lost && !self.refused.is_empty() { Step::Lost } else { Step::Wait }
     }
 
-    /// Whether it was a renewal that a majority granted, and everybody has answered: nothing is
-    /// left to heal.
+    /// Whether this is a renewal that won and that every acceptor has answered.
     pub(crate) fn is_done(&self, cell: &Cell) -> bool {
         let answered = self.accepted.with(self.refused);
         self.phase == Phase::Renewed && answered.contains(cell.everyone())
     }
 
-    /// The acceptors that have not answered in this phase.
+    /// Acceptors that have not answered in this phase.
     pub(crate) fn unanswered(&self, cell: &Cell) -> MemberSet {
         let answered = self.accepted.with(self.refused);
         let answered = match self.phase {
@@ -206,13 +206,13 @@ impl Round {
         cell.everyone().without(answered)
     }
 
-    /// How long each of its round trips took, now that it is decided: a prepared round has two.
+    /// How long each round trip of a decided round took. A prepared round has two.
     pub(crate) fn round_trip(&self, now: Instant) -> Duration {
         let round_trips = if self.open.is_empty() { 1 } else { 2 };
         now.since(self.started_at) / round_trips
     }
 
-    /// Notes the foreign lease an acceptor reported.
+    /// Notes the lease that an acceptor reported, unless it is of this round's tenure.
     pub(crate) fn note_foreign(&mut self, member: MemberSet, tenure: Tenure, free_at: Instant) {
         if tenure != self.tenure && !self.reports.iter().any(|report| report.member == member) {
             self.reports.push(Report { member, tenure, free_at });
@@ -229,8 +229,8 @@ impl Round {
         })
     }
 
-    /// The acceptors that may keep a trace of this round that nobody wants once it is void: all
-    /// that did not refuse it. A renewal's trace belongs to a tenure that may be held (P5).
+    /// The acceptors at which a void round has to be undone: all that did not refuse its Propose.
+    /// A renewal is not undone, because its tenure may be held (P5).
     pub(crate) fn traces(&self, cell: &Cell) -> MemberSet {
         match self.phase {
             Phase::Proposing => cell.everyone().without(self.refused),
@@ -257,7 +257,7 @@ mod tests {
     fn tenure(counter: u64, id: u16) -> Tenure {
         Tenure::of(Ballot::new(counter, NodeId::new(id).expect("an id"))).expect("a tenure")
     }
-    /// Begun at 0 for 100 ms.
+    /// A round that began at 0 ms, for 100 ms.
     fn round(cell: &Cell, phase: Phase) -> Round {
         let tenure = tenure(5, 1);
         let ttl = Ttl::from_millis(100).expect("not zero");
@@ -291,11 +291,11 @@ mod tests {
         let mut round = round(&cell, Phase::Preparing);
         assert_eq!(round.on_promise(&cell, at(0), member(&cell, 1)), Step::Wait);
         assert_eq!(round.on_promise(&cell, at(100), member(&cell, 2)), Step::Wait);
-        assert_eq!(round.phase, Phase::Preparing, "nothing is proposed any more");
+        assert_eq!(round.phase, Phase::Preparing, "a late promise proposes nothing");
     }
 
     #[test]
-    fn a_majority_of_promises_proposes_once_and_arms_no_timer() {
+    fn a_majority_of_promises_proposes_once_and_keeps_the_timer() {
         let cell = cell(3);
         let mut round = round(&cell, Phase::Preparing);
         let ends_at = round.ends_at;
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accept_means_nothing_before_anything_was_proposed() {
+    fn an_accept_before_the_propose_does_not_count() {
         let cell = cell(1);
         let mut round = round(&cell, Phase::Preparing);
         assert_eq!(round.on_accept(&cell, at(0), member(&cell, 1)), Step::Wait);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_is_lost_when_no_majority_is_left_and_the_answers_tell_why() {
+    fn a_round_is_lost_when_refusals_rule_out_a_majority() {
         let cell = cell(4);
         let mut round = round(&cell, Phase::Proposing);
         assert_eq!(
@@ -325,31 +325,31 @@ mod tests {
         assert_eq!(
             round.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 3)),
             Step::Wait,
-            "hopeless, but why?"
+            "a split vote, or a holder?"
         );
         assert_eq!(round.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 4)), Step::Lost);
         let mut renewal = self::round(&cell, Phase::Renewing);
         renewal.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 2));
         let lost = renewal.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 3));
-        assert_eq!(lost, Step::Lost, "a renewal need not know why");
+        assert_eq!(lost, Step::Lost, "a renewal need not find the holder");
     }
 
     #[test]
-    fn a_split_vote_is_not_waited_for_where_the_rest_is_silent() {
+    fn a_fresh_round_does_not_wait_for_silent_acceptors() {
         let cell = cell(3);
         let [one, two, three] = [1, 2, 3].map(|id| member(&cell, id));
         let mut round = round(&cell, Phase::Proposing);
-        assert_eq!(round.verdict(&cell, two.with(three)), Step::Wait, "no one refused");
+        assert_eq!(round.verdict(&cell, two.with(three)), Step::Wait, "no acceptor refused");
         assert_eq!(round.on_accept(&cell, at(0), one), Step::Wait);
         assert_eq!(round.clone().on_refusal(&cell, MemberSet::EMPTY, two), Step::Wait);
         assert_eq!(round.on_refusal(&cell, three, two), Step::Lost);
         let mut renewal = self::round(&cell, Phase::Renewing);
         renewal.on_accept(&cell, at(0), one);
-        assert_eq!(renewal.on_refusal(&cell, three, two), Step::Wait, "three may have it");
+        assert_eq!(renewal.on_refusal(&cell, three, two), Step::Wait, "three may store the tenure");
     }
 
     #[test]
-    fn a_renewal_that_won_cannot_be_lost_any_more() {
+    fn a_renewal_that_won_cannot_be_lost() {
         let cell = cell(3);
         let mut renewal = round(&cell, Phase::Renewing);
         renewal.on_accept(&cell, at(0), member(&cell, 1));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_is_named_only_by_a_majority_that_reports_the_same() {
+    fn a_holder_needs_a_majority_that_reports_one_tenure() {
         let cell = cell(5);
         let mut round = round(&cell, Phase::Proposing);
         let (holder, other) = (tenure(3, 2), tenure(4, 3));
@@ -368,15 +368,15 @@ mod tests {
         round.note_foreign(member(&cell, 2), holder, at(90));
         round.note_foreign(member(&cell, 3), other, at(99));
         round.note_foreign(member(&cell, 1), holder, at(70));
-        assert_eq!(round.held_by(&cell), None, "two of five, however often");
+        assert_eq!(round.held_by(&cell), None, "two of five");
         round.note_foreign(member(&cell, 4), round.tenure, at(99));
-        assert_eq!(round.held_by(&cell), None, "its own tenure is not foreign");
+        assert_eq!(round.held_by(&cell), None, "its own tenure does not count");
         round.note_foreign(member(&cell, 5), holder, at(80));
         assert_eq!(round.held_by(&cell), Some(HeldBy { tenure: holder, free_at: at(90) }));
     }
 
     #[test]
-    fn only_a_round_that_proposed_leaves_something_to_undo() {
+    fn only_a_round_that_proposed_has_to_be_undone() {
         let cell = cell(3);
         let traces = [Phase::Preparing, Phase::Proposing, Phase::Renewing, Phase::Renewed]
             .map(|phase| round(&cell, phase).traces(&cell).len());
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_refused_a_round_has_nothing_of_it_to_undo() {
+    fn a_round_is_not_undone_at_acceptors_that_refused_it() {
         let cell = cell(3);
         let mut round = round(&cell, Phase::Proposing);
         let members: Vec<MemberSet> =
