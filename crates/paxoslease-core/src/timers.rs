@@ -95,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_fire_in_order_of_time_and_none_early(
+        fn keys_fire_in_order_of_time_and_never_early(
             ats in proptest::collection::vec(0u64..50, 0..60),
         ) {
             let mut timers = Timers::new();

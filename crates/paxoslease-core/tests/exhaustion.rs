@@ -1,5 +1,5 @@
-//! A1: no number of messages uses up the counters. What is beyond the bound is refused and teaches
-//! nothing, and a cell whose counters were driven up to the bound goes on as the bound does.
+//! A1: no number of messages can use up the counters. A counter above the bound is refused and not
+//! learnt, and a cell whose counters are at the bound continues when the bound moves.
 
 mod cell;
 
@@ -10,9 +10,9 @@ use paxoslease_core::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The bound of these cells: far from both ends of the space.
+/// The bound of these cells, far from zero and from the limit.
 const BOUND: u64 = Ballot::COUNTER_LIMIT / 3;
-/// How far the bound moves in a second, if it moves like the wall clock of R5.
+/// How far the bound moves in a second, like the wall clock of R5.
 const SECOND: u64 = 1000 << 10;
 
 fn bounded(members: u16) -> TestCell {
@@ -21,7 +21,7 @@ fn bounded(members: u16) -> TestCell {
     cell
 }
 
-/// One message of each kind that carries a counter, all with this one.
+/// One message of each kind that carries a counter, all with the same one.
 fn carriers<'a>(counter: u64, from: u16) -> [Message<'a>; 7] {
     let (high, high_tenure) = (ballot(counter, from), tenure(counter, from));
     [
@@ -62,14 +62,14 @@ fn a_counter_beyond_the_bound_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_counter_at_the_bound_is_learnt_and_ballots_wait_for_the_bound_to_move() {
+fn at_the_bound_a_node_issues_no_ballot_until_the_bound_moves() {
     let mut cell = bounded(3);
     assert_eq!(cell.shard(1).ballot_problem(), None);
     assert_eq!(cell.shard(1).observe_counter(BOUND), Ok(()));
     assert_eq!(cell.shard(1).counter(), BOUND);
     assert_eq!(cell.shard(1).ballot_problem(), Some(BallotProblem::AtBound));
     cell.acquire(1, 1, Duration::ZERO);
-    assert_eq!(cell.sent, 0, "an honest node says nothing that its peers must refuse");
+    assert_eq!(cell.sent, 0, "its peers would refuse every message");
     cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND + SECOND));
     assert_eq!(cell.shard(1).ballot_problem(), None);
     cell.run(Duration::from_secs(1));
@@ -77,7 +77,7 @@ fn a_counter_at_the_bound_is_learnt_and_ballots_wait_for_the_bound_to_move() {
 }
 
 #[test]
-fn a_fence_that_nobody_can_have_is_released_and_alarms_nobody() {
+fn a_release_of_an_impossible_fence_raises_no_alarm() {
     let mut cell = bounded(3);
     cell.release(1, 1, tenure(Ballot::COUNTER_LIMIT + 1, 2));
     cell.settle();
@@ -89,12 +89,12 @@ fn a_fence_that_nobody_can_have_is_released_and_alarms_nobody() {
 }
 
 #[test]
-fn a_shard_that_was_told_no_bound_keeps_half_of_the_space() {
+fn without_a_set_bound_half_of_the_counters_stay_unused() {
     let mut cell = TestCell::new(3, 0);
     for _ in 0..100 {
         for counter in [Ballot::COUNTER_LIMIT, cell.shard(1).counter_bound()] {
             for message in carriers(counter, 2) {
-                let _refused_or_not = cell.tell(1, 2, message);
+                let _ = cell.tell(1, 2, message);
             }
         }
     }
@@ -109,7 +109,7 @@ fn a_bound_beyond_the_limit_is_the_limit() {
 }
 
 #[test]
-fn a_counter_at_its_end_issues_nothing_more_and_says_so() {
+fn a_counter_at_its_limit_issues_no_ballot_and_reports_it() {
     let start = Start::NewCell { counter: Ballot::COUNTER_LIMIT, disk: false };
     let mut cell = TestCell::started(3, 0, |_| {}, start);
     cell.acquire(1, 1, Duration::ZERO);
@@ -124,7 +124,7 @@ fn a_counter_at_its_end_issues_nothing_more_and_says_so() {
     assert_eq!(cell.shard(1).ballot_problem(), Some(BallotProblem::Exhausted));
 }
 
-/// What a hostile proposer or member says: which counter, in which of the messages that carry one.
+/// A message of a hostile node: receiver, sender, kind of message and counter.
 fn hostile() -> impl Strategy<Value = (u16, u16, usize, u64)> {
     let counter = prop_oneof![
         0..=Ballot::COUNTER_MAX,
@@ -150,13 +150,13 @@ proptest! {
             if kind < 8 && counter > BOUND && (kind < 5 || from < 4) {
                 prop_assert_eq!(outcome, Err(Refusal::BallotExhausting));
             }
-            // What honest nodes answer, and what their peers learn from it.
+            // Honest nodes answer, and their peers learn from the answers.
             cell.settle();
             for id in 1..=4 {
                 prop_assert!(cell.shard(id).counter() <= BOUND);
             }
         }
-        // Whatever was stored by the liar runs out, and a second later the cell grants.
+        // The leases of the hostile node expire, and when the bound moves, the cell grants again.
         cell.pass(Duration::from_secs(61));
         cell.settle();
         cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND + SECOND));
@@ -164,7 +164,7 @@ proptest! {
             cell.acquire(id, token, Duration::ZERO);
             cell.run(Duration::from_secs(2));
             let granted = cell.granted(token);
-            prop_assert!(granted.is_some(), "node {} is not granted anything", id);
+            prop_assert!(granted.is_some(), "node {} is granted nothing", id);
             cell.release(id, token + 10, granted.expect("checked"));
             cell.settle();
         }

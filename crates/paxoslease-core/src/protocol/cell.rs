@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_found_by_node_whatever_their_order() {
+    fn members_are_found_in_any_order_of_the_list() {
         let cell = cell(&[30, 10, 20]).expect("valid");
         let set = cell.member(nodes(&[20])[0]).expect("a member");
         assert_eq!(cell.nodes(set).collect::<alloc::vec::Vec<_>>(), nodes(&[20]));
