@@ -15,14 +15,14 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::outbox::{Body, Event, Outbox, To, Token, Transmit};
-use crate::protocol::acceptor::{Acceptor, Refusal, SnapshotLease};
+use crate::protocol::acceptor::{Acceptor, SnapshotLease};
 use crate::protocol::proposer::{Env, Proposer, Renewal};
 use crate::protocol::record::{Ceilings, Record};
 use crate::queueing::queue::Waiter;
 use crate::rules::Rule;
 use crate::{
-    Ballot, BallotProblem, Config, Holder, Instant, Label, MemberSet, Message, Name, NodeId, Reply,
-    Request, Tenure, Ttl, TtlError,
+    Ballot, BallotProblem, Config, Holder, Instant, Label, MemberSet, Message, Name, NodeId,
+    Refusal, Reply, Request, Tenure, Ttl, TtlError,
 };
 
 /// How a node starts (protocol section 6).
@@ -583,13 +583,13 @@ impl Shard {
     /// Sets the longest measured round trip to another member. A hint: a round is given up after a
     /// few times as long.
     pub fn set_round_trip(&mut self, longest: Duration) {
-        self.proposer.set_round_trip(longest);
+        self.proposer.network_trip = longest;
     }
 
     /// Sets the longest measured round trip to any node, member or not. A hint: a freed name is
     /// reserved for waiting nodes a few times as long.
     pub fn set_turn_trip(&mut self, longest: Duration) {
-        self.proposer.set_turn_trip(longest);
+        self.proposer.turn_trip = longest;
     }
 
     /// Sets the longest time until every message arrives whose sender did not know a Release here.

@@ -5,71 +5,17 @@
 //! entry, and a sweep reclaims idle entries a few at a time.
 
 use alloc::collections::VecDeque;
-use core::fmt;
 use core::time::Duration;
 
 use crate::outbox::{Body, Sighting};
 use crate::protocol::record::Ceilings;
 use crate::protocol::register::{Answer, Register};
 use crate::queueing::turns::Turns;
+use crate::refusal::Refusal;
 use crate::rules::{Rule, Rules};
 use crate::storage::Slot;
 use crate::storage::table::{PREFETCH_BATCH, Table};
 use crate::{Ballot, Config, Holder, Instant, Label, Name, NodeId, Request, Tenure, Ttl};
-
-/// Why a shard dropped a peer's message. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Refusal {
-    /// A0: this acceptor may have lost leases in a restart and answers nothing.
-    Quarantined,
-    /// A1: a ttl above M.
-    TtlTooLong,
-    /// A1: a counter above [`crate::Shard::counter_bound`]. No honest peer sends one: disconnect the
-    /// sender and tell the operator.
-    BallotExhausting,
-    /// A ballot with the id of another node than the sender.
-    BallotNotSenders,
-    /// This node is not an acceptor.
-    NotAcceptor,
-    /// A reply from a node that is not an acceptor of this cell.
-    NotMember,
-    /// The acceptor has no room for another name.
-    TableFull,
-    /// The request needs a higher ceiling in the stable record, and as many requests as the limit
-    /// allows wait for that already.
-    RecordBehind,
-}
-
-impl Refusal {
-    /// Every reason, in the order of their discriminants.
-    pub const ALL: [Self; 8] = [
-        Self::Quarantined,
-        Self::TtlTooLong,
-        Self::BallotExhausting,
-        Self::BallotNotSenders,
-        Self::NotAcceptor,
-        Self::NotMember,
-        Self::TableFull,
-        Self::RecordBehind,
-    ];
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Quarantined => "quarantined after a restart",
-            Self::TtlTooLong => "ttl above max_lease",
-            Self::BallotExhausting => "ballot that would use up the counter space",
-            Self::BallotNotSenders => "ballot of another node",
-            Self::NotAcceptor => "this node is not an acceptor",
-            Self::NotMember => "reply from a node that is not an acceptor of this cell",
-            Self::TableFull => "no room for another name",
-            Self::RecordBehind => "waiting for the stable record",
-        })
-    }
-}
-
-impl core::error::Error for Refusal {}
 
 /// A live lease in the snapshot that a clean stop leaves for the next start (R4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -114,27 +114,6 @@ impl fmt::Display for Ballot {
     }
 }
 
-/// Why a shard cannot issue a ballot. No round can begin until that changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BallotProblem {
-    /// A1: the counter is at [`Ballot::COUNTER_LIMIT`], which never changes.
-    Exhausted,
-    /// A1: the counter is at [`crate::Shard::counter_bound`], which moves with the clock.
-    AtBound,
-    /// R1: the stable record has no room for another ballot yet.
-    RecordBehind,
-}
-
-impl fmt::Display for BallotProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Exhausted => "the ballot counter is used up",
-            Self::AtBound => "the ballot counter is at the bound that this node's clock sets",
-            Self::RecordBehind => "the stable record has no room for another ballot yet",
-        })
-    }
-}
-
 /// One holding of one name, identified by the ballot of the round that began it. Its number is the
 /// fence. A renewal has another ballot and keeps the tenure.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -261,16 +261,6 @@ impl Proposer {
         self.round_trip = Some(last.max(least).saturating_mul(2).min(most).max(last));
     }
 
-    /// Sets the longest round trip to another member.
-    pub(crate) fn set_round_trip(&mut self, longest: Duration) {
-        self.network_trip = longest;
-    }
-
-    /// Sets the longest round trip to any node.
-    pub(crate) fn set_turn_trip(&mut self, longest: Duration) {
-        self.turn_trip = longest;
-    }
-
     /// When a request is answered at the latest: after its own wait, or after the configured time
     /// to find a majority (longer where a few rounds take longer, and never past the ttl).
     pub(crate) fn deadline(

@@ -5,14 +5,14 @@ use core::time::Duration;
 
 use super::Shard;
 use crate::outbox::Sighting;
-use crate::protocol::acceptor::{Acceptor, Refusal, SnapshotLease};
+use crate::protocol::acceptor::{Acceptor, SnapshotLease};
 use crate::protocol::proposer::RoundCounts;
 use crate::protocol::record::Record;
 use crate::protocol::register::Register;
 use crate::protocol::round::Round;
 use crate::queueing::waiting::WaitedName;
 use crate::storage::Slot;
-use crate::{Ballot, Config, Instant, Name, Ttl};
+use crate::{Ballot, Config, Instant, Name, Refusal, Ttl};
 
 impl Shard {
     /// The settings that the shard was started with.
