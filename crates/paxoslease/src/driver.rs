@@ -30,7 +30,7 @@ use paxoslease_core::{
 use paxoslease_trace::Shard;
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
-use counters::{Counters, Drop};
+use counters::{Counters, DropReason};
 use guards::{Due, Guard, Guards};
 use lists::Lists;
 use peers::{Greeted, Who, kind_of, refusal_of};
@@ -154,7 +154,7 @@ impl Driver {
     /// Somebody connected.
     pub(crate) fn accepted(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId) {
         if self.peers.accepted(sockets, now, conn) {
-            self.counters.dropped(Drop::Refused, 1);
+            self.counters.dropped(DropReason::Refused, 1);
         }
     }
 
@@ -167,7 +167,7 @@ impl Driver {
     pub(crate) fn closed(&mut self, now: Instant, conn: ConnId, why: &str) {
         if self.peers.who(conn) == Who::Guest {
             // It never said who it is, or not in TLS.
-            self.counters.dropped(Drop::Refused, 1);
+            self.counters.dropped(DropReason::Refused, 1);
         }
         self.peers.closed(now, conn, why);
     }
@@ -225,7 +225,7 @@ impl Driver {
     }
 
     fn hang_up(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId, why: &str) {
-        self.counters.dropped(Drop::Malformed, 1);
+        self.counters.dropped(DropReason::Malformed, 1);
         self.peers.hang_up(sockets, now, conn, why);
     }
 
@@ -334,7 +334,7 @@ impl Driver {
         self.shard.handle_timeout(now);
         let quarantine = self.shard.quarantine_remaining(now);
         let sent_away = self.peers.tick(sockets, now, (self.shard.counter(), quarantine));
-        self.counters.dropped(Drop::Refused, sent_away);
+        self.counters.dropped(DropReason::Refused, sent_away);
         while let Some((slot, due)) = self.guards.due(now) {
             match due {
                 Due::Renew => self.renew(now, slot),
