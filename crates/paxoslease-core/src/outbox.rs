@@ -183,7 +183,7 @@ pub struct Token(pub u64);
 pub enum Event {
     /// An acquire succeeded.
     Granted {
-        /// The request.
+        /// The acquire that this answers.
         token: Token,
         /// The tenure that began; its number is the fence.
         tenure: Tenure,
@@ -196,20 +196,20 @@ pub enum Event {
     },
     /// An acquire was denied, because a majority reported this holder.
     Denied {
-        /// The request.
+        /// The acquire that this answers.
         token: Token,
-        /// The holder.
+        /// The lease that the majority reported.
         by: Sighting,
     },
     /// No majority answered in time, or contenders kept splitting the vote. What an acquire left
     /// at single acceptors is undone, or expires with its ttl.
     NoQuorum {
-        /// The request.
+        /// The acquire, renewal or inspection that this answers.
         token: Token,
     },
     /// A renewal succeeded.
     Renewed {
-        /// The request.
+        /// The renewal that this answers.
         token: Token,
         /// The tenure renewed.
         tenure: Tenure,
@@ -220,14 +220,14 @@ pub enum Event {
     },
     /// A renewal found that the tenure is over; it cannot be held again.
     NotHeld {
-        /// The request.
+        /// The renewal that this answers.
         token: Token,
         /// The tenure that is over.
         tenure: Tenure,
     },
     /// A release has ended.
     Released {
-        /// The request.
+        /// The release that this answers.
         token: Token,
         /// Whether the lease was live at any acceptor that confirmed.
         held: bool,
@@ -236,7 +236,7 @@ pub enum Event {
     },
     /// An inspection has ended. The answer is a hint: what a quorum reported a moment ago.
     Inspected {
-        /// The request.
+        /// The inspection that this answers.
         token: Token,
         /// The reported lease with the highest fence, if any.
         accepted: Option<Sighting>,

@@ -24,7 +24,7 @@ pub enum Request<'a> {
     Prepare {
         /// The leased name.
         name: Name<'a>,
-        /// The round.
+        /// The round that asks for a promise.
         ballot: Ballot,
     },
     /// The paper's propose request; begins the tenure named by `ballot`.

@@ -46,7 +46,7 @@ impl Register {
         self.promised.max(floor)
     }
 
-    /// A2.
+    /// A2. A promise raises `promised`.
     pub(crate) fn prepare(&mut self, floor: Ballot, ballot: Ballot) -> Answer {
         if ballot < self.bar(floor) {
             return Answer::Reject;

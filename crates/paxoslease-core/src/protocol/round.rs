@@ -13,7 +13,7 @@ use crate::{Ballot, Cell, Instant, MemberSet, Tenure, Ttl};
 /// What a round waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
-    /// Promises.
+    /// Promises of a majority.
     Preparing,
     /// Accepts of a Propose.
     Proposing,
@@ -26,7 +26,7 @@ pub enum Phase {
 /// What the proposer has to do after an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Nothing.
+    /// Nothing: the round goes on, or is already decided.
     Wait,
     /// A majority promised and reported no lease: send Propose under the same ballot.
     Propose,

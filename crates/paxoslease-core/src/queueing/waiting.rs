@@ -34,7 +34,7 @@ pub(crate) enum Wake {
 /// A name that requests at this node wait for.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitedName<'a> {
-    /// The name.
+    /// The name; each appears once.
     pub name: Name<'a>,
     /// How many requests wait for it, at least one.
     pub waiters: usize,
