@@ -67,6 +67,13 @@ impl Contender {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ContenderId(u32);
 
+/// What a wake-up is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Wake {
+    Contender(ContenderId),
+    Waiter(ContenderId, Token),
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Contenders {
     slots: Vec<Option<Contender>>,

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::contender::{Contender, ContenderId, State};
+use super::contender::{Contender, ContenderId, State, Wake};
 use super::queue::Waiter;
 use crate::outbox::{Sighting, Token};
 use crate::protocol::proposer::{Env, Proposer};
@@ -23,13 +23,6 @@ const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(3);
 /// Stale wake-ups that may pile up before they are cleared.
 const STALE_WAKES_MAX: usize = 1024;
-
-/// What a wake-up is for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum Wake {
-    Contender(ContenderId),
-    Waiter(ContenderId, Token),
-}
 
 /// A name that requests at this node wait for.
 #[derive(Clone, Copy, Debug)]
