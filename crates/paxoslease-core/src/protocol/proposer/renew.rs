@@ -49,8 +49,10 @@ impl Proposer {
         let Some(fresh) = self.next_tenure(env, now) else {
             return env.out.emit(Event::NoQuorum { token });
         };
-        let is_fresh = env.rules().on(Rule::RenewalHasFreshBallot);
-        let ballot = if is_fresh { fresh } else { tenure }.ballot();
+        let mut ballot = fresh.ballot();
+        if !env.rules().on(Rule::RenewalHasFreshBallot) {
+            ballot = tenure.ballot();
+        }
         self.counts.renewals += 1;
         let label = renewal.label.clone();
         let round = Round::new(env.cell(), now, ballot, tenure, ttl, Phase::Renewing);
