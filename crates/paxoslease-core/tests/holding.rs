@@ -477,9 +477,9 @@ fn names_that_expire_leave_as_fast_as_others_come() {
     for token in 0..20 * LIVE {
         let text = format!("job/{token}");
         let now = cell.now;
-        let wish =
+        let acquire =
             Acquire { name: name(&text), ..acquire_command(token, NO_WAIT, LIVE as u32 * MS) };
-        cell.shard(1).acquire(now, wish).expect("in bounds");
+        cell.shard(1).acquire(now, acquire).expect("in bounds");
         cell.now = cell.now.after(MS);
         if token % 64 == 0 {
             let now = cell.now;

@@ -563,8 +563,8 @@ fn names_are_independent_queues() {
     let mut cell = TestCell::new(3, 0);
     let now = cell.now;
     for (token, text) in (1..=50).map(|token| (token, format!("job/{token}"))) {
-        let wish = Acquire { name: name(&text), ..acquire_command(token, NO_WAIT, TTL) };
-        cell.shard(1).acquire(now, wish).expect("in bounds");
+        let acquire = Acquire { name: name(&text), ..acquire_command(token, NO_WAIT, TTL) };
+        cell.shard(1).acquire(now, acquire).expect("in bounds");
     }
     cell.collect();
     cell.settle();

@@ -13,7 +13,7 @@ use crate::{Instant, Ttl};
 pub struct Record {
     /// No ballot with a higher counter was ever issued or promised.
     pub ballot_ceiling: u64,
-    /// No longer lease is live; `None` while none was ever accepted.
+    /// No longer lease may be live; `None` if no lease may be.
     pub lease_ceiling: Option<Ttl>,
 }
 
@@ -59,18 +59,7 @@ impl Ceilings {
 
     /// Without a disk, nothing is recorded and nothing waits (R5).
     pub(crate) fn none(now: Instant) -> Self {
-        let record = Record::default();
-        Self {
-            rules: Rules::ALL,
-            stable: false,
-            durable: record,
-            writing: None,
-            wanted: record,
-            inherited: None,
-            longest: None,
-            used: None,
-            window_at: now,
-        }
+        Self { stable: false, ..Self::stable(Rules::ALL, now, Record::default()) }
     }
 
     /// R1: whether a ballot with this counter may be issued or promised now. Asks for a higher
