@@ -9,8 +9,8 @@ pub enum Refusal {
     Quarantined,
     /// A1: a ttl above M.
     TtlTooLong,
-    /// A1: a counter above [`crate::Shard::counter_bound`]. No honest peer sends one: disconnect the
-    /// sender and tell the operator.
+    /// A1: a counter above [`crate::Shard::counter_bound`]. No honest peer sends one: disconnect
+    /// the sender and tell the operator.
     BallotExhausting,
     /// A ballot with the id of another node than the sender.
     BallotNotSenders,

@@ -299,9 +299,9 @@ impl Shard {
         Label::new(name, holder)
     }
 
-    /// P6: ends a tenure, through any node. The holder has dropped its belief already. The answer is
-    /// [`Event::Released`], once a majority confirmed and at the latest after `patience`. The Release
-    /// is repeated until every acceptor has confirmed, or the lease is over.
+    /// P6: ends a tenure, through any node. The holder has dropped its belief already. The answer
+    /// is [`Event::Released`], once a majority confirmed and at the latest after `patience`. The
+    /// Release is repeated until every acceptor has confirmed, or the lease is over.
     ///
     /// # Errors
     /// When the shard is full; then nothing was changed.
@@ -451,8 +451,8 @@ impl Shard {
         self.with_proposer(now, |proposer, env| proposer.handle_timeout(env, now));
     }
 
-    /// A7, R2: reclaims idle names, at most `slots_max` slots per call, and lowers the lease ceiling.
-    /// Call it regularly.
+    /// A7, R2: reclaims idle names, at most `slots_max` slots per call, and lowers the lease
+    /// ceiling. Call it regularly.
     pub fn sweep(&mut self, now: Instant, slots_max: u32) {
         if let Some(acceptor) = &mut self.acceptor {
             let expired = expired_hints(self.watched, &mut self.out);
@@ -570,9 +570,9 @@ impl Shard {
         self.with_proposer(now, |proposer, env| proposer.set_silent(env, now, silent));
     }
 
-    /// A peer is connected again, and messages from and to it were lost. Requests that the acceptors
-    /// in `back` have not answered are repeated, and all waiters retry soon, because they may have
-    /// missed a Release. A hint: without it, waiters retry after a second or more.
+    /// A peer is connected again, and messages from and to it were lost. Requests that the
+    /// acceptors in `back` have not answered are repeated, and all waiters retry soon, because they
+    /// may have missed a Release. A hint: without it, waiters retry after a second or more.
     pub fn handle_reconnect(&mut self, now: Instant, back: MemberSet) {
         self.with_proposer(now, |proposer, env| {
             proposer.resend(env, now, back);
@@ -625,8 +625,8 @@ impl Shard {
         Ok(())
     }
 
-    /// R5: the counter that was observed last is the highest that a peer knows. `remembers` is false
-    /// for a peer in quarantine, which may have lost a higher one.
+    /// R5: the counter that was observed last is the highest that a peer knows. `remembers` is
+    /// false for a peer in quarantine, which may have lost a higher one.
     pub fn heard_counter(&mut self, from: NodeId, remembers: bool) {
         let other = self.config.cell.member(from).filter(|member| Some(*member) != self.own);
         if let Some(member) = other
@@ -649,8 +649,8 @@ impl Shard {
         self.proposer.counter_bound()
     }
 
-    /// A1: sets the bound on counters. It must not depend on messages from peers, or peers could use
-    /// up the counters step by step. It should grow about as fast as the wall clock of R5.
+    /// A1: sets the bound on counters. It must not depend on messages from peers, or peers could
+    /// use up the counters step by step. It should grow about as fast as the wall clock of R5.
     pub fn set_counter_bound(&mut self, bound: u64) {
         self.proposer.set_counter_bound(bound);
     }

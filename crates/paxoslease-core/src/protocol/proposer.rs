@@ -251,8 +251,8 @@ impl Proposer {
     }
 
     /// A round that some acceptor refused found no majority in time, so the network may have become
-    /// slower. Late answers are not measured; instead the next round gets twice the time, up to that
-    /// of a whole request.
+    /// slower. Late answers are not measured; instead the next round gets twice the time, up to
+    /// that of a whole request.
     fn note_timeout(&mut self, config: &Config) {
         let most = config.request_timeout / ROUND_TRIPS_PER_ATTEMPT;
         let least = config.attempt_timeout_min / ROUND_TRIPS_PER_ATTEMPT;

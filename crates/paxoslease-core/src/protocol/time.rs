@@ -166,9 +166,9 @@ impl Drift {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// T1: `Tp = ttl / r - 2g`, how long a holder may believe in a lease of this ttl. Two clocks are
-    /// read: an acceptor whose reading was old lets go early, and a holder whose reading is old lets
-    /// go late.
+    /// T1: `Tp = ttl / r - 2g`, how long a holder may believe in a lease of this ttl. Two clocks
+    /// are read: an acceptor whose reading was old lets go early, and a holder whose reading is old
+    /// lets go late.
     #[must_use]
     pub fn belief_span(self, ttl: Ttl) -> Duration {
         let span = ttl.as_duration();

@@ -20,8 +20,8 @@ fn a_holder_can_hold_on_beyond_the_original_lease_time() {
     assert_eq!(cell.granted(2), None);
 }
 
-/// Section 6: with its existing proposal unexpired at a majority, it may extend, even if others have
-/// prepared: they cannot win while the lease is live, so they must not disturb it (A4).
+/// Section 6: with its existing proposal unexpired at a majority, it may extend, even if others
+/// have prepared: they cannot win while the lease is live, so they must not disturb it (A4).
 #[test]
 fn an_extension_succeeds_despite_promises_to_others() {
     let mut cell = TestCell::new(3, 0);

@@ -70,7 +70,8 @@ fn part_1_no_lower_ballot_wins_while_a_lease_is_held() {
     assert_eq!((1..=3).filter(|id| accepted(&mut cell, *id)).count(), 0);
 }
 
-/// Section 4, part 2: nor under a higher one, because an acceptor of p's majority reports the lease.
+/// Section 4, part 2: nor under a higher one, because an acceptor of p's majority reports the
+/// lease.
 #[test]
 fn part_2_no_higher_ballot_wins_while_a_lease_is_held() {
     let mut cell = TestCell::new(3, 0);
@@ -105,8 +106,8 @@ fn two_proposers_in_lockstep_outbid_each_other() {
     }
 }
 
-/// Section 5: a small random wait before the next try solves this. It grows (P4) and differs between
-/// nodes, so some proposer wins soon, for all seeds.
+/// Section 5: a small random wait before the next try solves this. It grows (P4) and differs
+/// between nodes, so some proposer wins soon, for all seeds.
 #[test]
 fn proposers_wait_a_small_random_time_before_they_try_again() {
     for seed in 0..50 {
