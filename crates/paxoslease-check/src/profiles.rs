@@ -274,12 +274,13 @@ pub struct Mutant {
 
 /// The rules whose harm takes so long a schedule that the search needs minutes: scripted in
 /// `tests/comeback.rs`.
-pub const SCRIPTED: [Rule; 5] = [
+pub const SCRIPTED: [Rule; 6] = [
     Rule::RenewRaisesPromised,
     Rule::HealObeysBallot,
     Rule::HealReplacesOnlyLower,
     Rule::HealCarriesRenewalBallot,
     Rule::RecordlessNodeAsksFirst,
+    Rule::RecordlessFloorIsLearnt,
 ];
 
 /// The rules about clock drift: this world has none, the simulator's scripted schedules do.

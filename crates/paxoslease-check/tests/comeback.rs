@@ -68,8 +68,12 @@ impl Script {
     }
 
     fn acquire(&mut self, id: u16) {
-        let acquire =
-            Acquire { token: Token(0), name: name(), holder: Holder::NONE, ttl: TICK, wait: TICK };
+        self.acquire_for(id, TICK);
+    }
+
+    fn acquire_for(&mut self, id: u16, ttl: Duration) {
+        let (token, name, holder) = (Token(0), name(), Holder::NONE);
+        let acquire = Acquire { token, name, holder, ttl, wait: TICK };
         self.at(id, |shard, now| shard.acquire(now, acquire).expect("in bounds"));
     }
 
@@ -174,6 +178,63 @@ fn is_issued_twice(rules: Rules) -> bool {
     script.deliver("Propose", A, B);
     script.deliver("Propose", A, C);
     script.last_granted() == Some(held)
+}
+
+/// Whether z is granted while the belief in y lasts, after B lost its memory. The wall clock of X
+/// is ahead of all others.
+fn is_healed_away(rules: Rules) -> bool {
+    const AHEAD: u64 = 1000;
+    let mut script = Script::new(rules, 10);
+    // x is granted on A and B far above the counters of others, and renewed; the Heal for C is
+    // slow. X releases x.
+    script.at(X, |shard, _| shard.observe_counter(AHEAD).expect("in bounds"));
+    script.acquire(X);
+    script.deliver("Propose", X, A);
+    script.deliver("Propose", X, B);
+    let x = script.last_granted().expect("x is granted");
+    script.renew(X, x);
+    for acceptor in [A, B, C] {
+        script.deliver("Renew", X, acceptor);
+    }
+    script.release(X, x);
+    for acceptor in [A, B, C] {
+        script.deliver("Release", X, acceptor);
+    }
+    // B loses its memory, hears the counters of A and C, and waits until no lease is left.
+    let place = usize::from(B - 1);
+    let config = script.shards[place].config().clone();
+    let longest = config.cell.max_lease();
+    let start = Start::NoRecord { counter: 1, longest, disk: false };
+    script.shards[place] = Shard::start(config, script.now, start);
+    for other in [A, C] {
+        let counter = script.shards[usize::from(other - 1)].counter();
+        script.at(B, |shard, _| {
+            shard.observe_counter(counter).expect("in bounds");
+            shard.heard_counter(node(other), true);
+        });
+    }
+    script.now = script.now.after(longest.as_duration() * 2);
+    // y is granted on B and C, below x, and the slow Heal of x arrives.
+    script.events.clear();
+    script.acquire_for(Y, TICK * 10);
+    script.deliver("Propose", Y, B);
+    script.deliver("Propose", Y, C);
+    let Some(y) = script.last_granted() else { return false };
+    assert!(y < x, "{y:?} is granted after {x:?}");
+    script.deliver("Heal", X, C);
+    // The Heal's time is over first: z is granted on A and C while y is believed.
+    script.events.clear();
+    script.tick();
+    script.tick();
+    script.acquire(A);
+    script.deliver("Propose", A, C);
+    script.last_granted().is_some_and(|z| z != y)
+}
+
+#[test]
+fn a_member_that_lost_its_promises_learns_them_before_it_votes() {
+    assert!(!is_healed_away(Rules::ALL));
+    assert!(is_healed_away(Rules::without(Rule::RecordlessFloorIsLearnt)));
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Shard {
 impl Acceptor {
     fn digest(&self, lens: Lens<'_>, hasher: &mut impl Hasher) {
         self.floor().hash(hasher);
-        self.quarantine_until().hash(hasher);
+        (self.quarantine_until(), self.has_forgotten()).hash(hasher);
         let table = self.table();
         for slot in (0..table.slot_count()).map(Slot::new) {
             if let Some(entry) = table.get(slot) {

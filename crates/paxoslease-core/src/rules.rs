@@ -37,6 +37,8 @@ pub enum Rule {
     CounterStartsAtCeiling,
     /// R5: a node without a record issues no ballot before enough members told their counters.
     RecordlessNodeAsksFirst,
+    /// R5: an acceptor without a record promises above every counter it heard before it votes.
+    RecordlessFloorIsLearnt,
     /// P1: a late majority counts for nothing.
     LateMajorityCountsForNothing,
     /// P3: each acceptor counts once.
@@ -83,7 +85,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, in the order of the protocol's table.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::ProposeRefusesForeign,
         Self::ProposeRaisesPromised,
         Self::RenewKeepsLater,
@@ -99,6 +101,7 @@ impl Rule {
         Self::FloorStartsAtCeiling,
         Self::CounterStartsAtCeiling,
         Self::RecordlessNodeAsksFirst,
+        Self::RecordlessFloorIsLearnt,
         Self::LateMajorityCountsForNothing,
         Self::AcceptsAreDistinct,
         Self::TimerIsArmedOnce,

@@ -203,7 +203,9 @@ impl Shard {
             Ballot::ZERO
         };
         let own = config.cell.member(config.node);
-        let acceptor = own.map(|_| Acceptor::new(config.seed, floor, quarantine_until));
+        let has_forgotten = hold_until.is_some();
+        let acceptor =
+            own.map(|_| Acceptor::new(config.seed, floor, quarantine_until, has_forgotten));
         let counter = if config.rules.on(Rule::CounterStartsAtCeiling) { counter } else { 0 };
         let proposer = Proposer::new(config.seed, counter, hold_until);
         let mut shard = Self {
@@ -407,9 +409,10 @@ impl Shard {
         from: NodeId,
         request: Request<'_>,
     ) -> Result<Option<Body>, Refusal> {
+        self.learn_floor(now);
         let Some(acceptor) = &mut self.acceptor else { return Err(Refusal::NotAcceptor) };
         let ceilings = &mut self.ceilings;
-        let bound = self.proposer.counter_bound();
+        let bound = self.proposer.counter_refused_above();
         let admitted = acceptor.admit(&self.config, ceilings, bound, now, from, &request);
         let answer = match admitted {
             Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request)?,
@@ -438,7 +441,7 @@ impl Shard {
         reply: Reply<'_>,
     ) -> Result<(), Refusal> {
         let Some(member) = self.config.cell.member(from) else { return Err(Refusal::NotMember) };
-        let bound = self.proposer.counter_bound();
+        let bound = self.proposer.counter_refused_above();
         if reply.promised().is_some_and(|promised| promised.counter() > bound) {
             return Err(Refusal::BallotExhausting);
         }
@@ -451,9 +454,22 @@ impl Shard {
         self.with_proposer(now, |proposer, env| proposer.handle_timeout(env, now));
     }
 
+    /// R5: an acceptor without a record has lost its promises. When its quarantine is over, it
+    /// promises above every counter that it has heard of, so that no tenure granted from then on is
+    /// below one that was granted before.
+    fn learn_floor(&mut self, now: Instant) {
+        if let Some(acceptor) = &mut self.acceptor
+            && acceptor.take_forgotten(now)
+            && self.config.rules.on(Rule::RecordlessFloorIsLearnt)
+        {
+            acceptor.raise_floor(Ballot::above_counter(self.proposer.counter()));
+        }
+    }
+
     /// A7, R2: reclaims idle names, at most `slots_max` slots per call, and lowers the lease
     /// ceiling. Call it regularly.
     pub fn sweep(&mut self, now: Instant, slots_max: u32) {
+        self.learn_floor(now);
         if let Some(acceptor) = &mut self.acceptor {
             let expired = expired_hints(self.watched, &mut self.out);
             acceptor.sweep(&self.config, now, slots_max, expired);
@@ -614,9 +630,10 @@ impl Shard {
     /// Learns the counter that every frame from a peer carries. This saves Rejects.
     ///
     /// # Errors
-    /// When it is beyond [`Self::counter_bound`]; then nothing was changed.
+    /// When it is above [`Self::counter_bound`] by more than a minute of the wall clock; then nothing
+    /// was changed.
     pub fn observe_counter(&mut self, counter: u64) -> Result<(), Refusal> {
-        if counter > self.counter_bound() {
+        if counter > self.proposer.counter_refused_above() {
             self.drops[Refusal::BallotExhausting as usize] += 1;
             return Err(Refusal::BallotExhausting);
         }
@@ -642,8 +659,9 @@ impl Shard {
         self.proposer.counter()
     }
 
-    /// A1: no counter above this is learnt or issued. Until [`Self::set_counter_bound`] is called,
-    /// it is half-way from the first counter of this shard to [`Ballot::COUNTER_LIMIT`].
+    /// A1: no counter above this is issued, and none within a minute of it is learnt. Until
+    /// [`Self::set_counter_bound`] is called, it is half-way from the first counter of this shard
+    /// to [`Ballot::COUNTER_LIMIT`].
     #[must_use]
     pub const fn counter_bound(&self) -> u64 {
         self.proposer.counter_bound()

@@ -1,5 +1,5 @@
-//! A1: no number of messages can use up the counters. A counter above the bound is refused and not
-//! learnt, and a cell whose counters are at the bound continues when the bound moves.
+//! A1: no number of messages can use up the counters. A counter far above the bound is refused and
+//! not learnt, and a cell continues after peers have driven its counters up.
 
 mod cell;
 
@@ -12,8 +12,9 @@ use proptest::prelude::*;
 
 /// The bound of these cells, far from zero and from the limit.
 const BOUND: u64 = Ballot::COUNTER_LIMIT / 3;
-/// How far the bound moves in a second, like the wall clock of R5.
-const SECOND: u64 = 1000 << 10;
+/// How far the bound moves in a minute, like the wall clock of R5. A node learns no counter that is
+/// closer to the bound, and admits requests this far above it.
+const MINUTE: u64 = 60_000 << 10;
 
 fn bounded(members: u16) -> TestCell {
     let mut cell = TestCell::new(members, 1);
@@ -42,7 +43,7 @@ fn a_counter_beyond_the_bound_is_refused_and_changes_nothing() {
     cell.acquire(1, 2, Duration::from_secs(60));
     cell.letters.clear();
     let mut refused = 0;
-    for counter in [BOUND + 1, Ballot::COUNTER_LIMIT + 1, Ballot::COUNTER_MAX] {
+    for counter in [BOUND + MINUTE + 1, Ballot::COUNTER_LIMIT + 1, Ballot::COUNTER_MAX] {
         for message in carriers(counter, 2) {
             let before = (cell.state(1), cell.letters.len(), cell.events.len());
             let why = Err(Refusal::BallotExhausting);
@@ -62,18 +63,51 @@ fn a_counter_beyond_the_bound_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn at_the_bound_a_node_issues_no_ballot_until_the_bound_moves() {
-    let mut cell = bounded(3);
-    assert_eq!(cell.shard(1).ballot_problem(), None);
-    assert_eq!(cell.shard(1).observe_counter(BOUND), Ok(()));
-    assert_eq!(cell.shard(1).counter(), BOUND);
+fn ballots_wait_at_the_bound_until_it_moves() {
+    let start = Start::NewCell { counter: BOUND, disk: false };
+    let mut cell = TestCell::started(3, 1, |_| {}, start);
+    cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND));
     assert_eq!(cell.shard(1).ballot_problem(), Some(BallotProblem::AtBound));
     cell.acquire(1, 1, Duration::ZERO);
     assert_eq!(cell.sent, 0, "its peers would refuse every message");
-    cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND + SECOND));
+    cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND + MINUTE));
     assert_eq!(cell.shard(1).ballot_problem(), None);
     cell.run(Duration::from_secs(1));
     assert!(cell.granted(1).is_some());
+}
+
+#[test]
+fn a_peer_with_the_highest_counter_stops_no_ballot() {
+    let mut cell = bounded(3);
+    for counter in [BOUND - MINUTE, BOUND - MINUTE + 1, BOUND, BOUND + MINUTE] {
+        assert_eq!(cell.shard(1).observe_counter(counter), Ok(()));
+        assert_eq!(cell.shard(1).counter(), BOUND - MINUTE);
+        assert_eq!(cell.shard(1).ballot_problem(), None);
+    }
+}
+
+#[test]
+fn a_peer_that_drives_counters_up_does_not_separate_nodes() {
+    let mut cell = TestCell::new(3, 1);
+    let held = cell.held_by(1, 1);
+    // The wall clocks of the nodes are five seconds apart.
+    for id in 1..=3_u16 {
+        let bound = BOUND + u64::from(id) * MINUTE / 12;
+        cell.shard(id).set_counter_bound(bound);
+        for counter in [bound - MINUTE, bound, bound + MINUTE] {
+            assert_eq!(cell.shard(id).observe_counter(counter), Ok(()));
+        }
+    }
+    for (from, to) in [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)] {
+        let counter = cell.shard(from).counter();
+        assert_eq!(cell.shard(to).observe_counter(counter), Ok(()), "{from} to {to}");
+    }
+    for id in 1..=3_u16 {
+        cell.renew(id, 10 + u64::from(id), held, TTL);
+        cell.settle();
+        let answers = cell.answers(10 + u64::from(id));
+        assert!(matches!(answers[..], [Event::Renewed { .. }]), "{answers:?}");
+    }
 }
 
 #[test]
@@ -128,7 +162,9 @@ fn a_counter_at_its_limit_issues_no_ballot_and_reports_it() {
 fn hostile() -> impl Strategy<Value = (u16, u16, usize, u64)> {
     let counter = prop_oneof![
         0..=Ballot::COUNTER_MAX,
+        BOUND - MINUTE - 3..=BOUND - MINUTE + 3,
         BOUND - 3..=BOUND + 3,
+        BOUND + MINUTE - 3..=BOUND + MINUTE + 3,
         Ballot::COUNTER_LIMIT - 3..=Ballot::COUNTER_LIMIT + 3,
         0..10_u64,
     ];
@@ -147,7 +183,7 @@ proptest! {
                 8 => cell.tell(to, from, Message::Request(release(tenure(counter.max(1), from)))),
                 kind => cell.tell(to, from, carriers(counter, from)[kind]),
             };
-            if kind < 8 && counter > BOUND && (kind < 5 || from < 4) {
+            if kind < 8 && counter > BOUND + MINUTE && (kind < 5 || from < 4) {
                 prop_assert_eq!(outcome, Err(Refusal::BallotExhausting));
             }
             // Honest nodes answer, and their peers learn from the answers.
@@ -156,10 +192,12 @@ proptest! {
                 prop_assert!(cell.shard(id).counter() <= BOUND);
             }
         }
-        // The leases of the hostile node expire, and when the bound moves, the cell grants again.
-        cell.pass(Duration::from_secs(61));
+        // The leases of the hostile node expire. Minutes later, nodes learn counters above its
+        // promises.
+        cell.pass(Duration::from_secs(181));
         cell.settle();
-        cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND + SECOND));
+        let bound = BOUND + 3 * MINUTE;
+        cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(bound));
         for (id, token) in [(1, 100), (2, 101), (3, 102)] {
             cell.acquire(id, token, Duration::ZERO);
             cell.run(Duration::from_secs(2));

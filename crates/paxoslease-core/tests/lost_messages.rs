@@ -179,3 +179,16 @@ fn waiters_do_not_retry_without_a_reachable_majority() {
     cell.run(300 * MS);
     assert_eq!(cell.shard(2).round_counts(), before);
 }
+
+#[test]
+fn waiters_retry_with_a_bare_reachable_majority() {
+    let mut cell = TestCell::new(3, 0);
+    cell.held_by(1, 1);
+    cell.acquire(2, 2, WAIT);
+    cell.settle();
+    let before = cell.shard(2).round_counts();
+    reach(&mut cell, 2, &[1, 2]);
+    reconnect(&mut cell, 2, &[]);
+    cell.run(300 * MS);
+    assert_ne!(cell.shard(2).round_counts(), before);
+}

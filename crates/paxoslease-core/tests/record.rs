@@ -282,10 +282,10 @@ fn without_a_record_the_quarantine_covers_the_longest_lease() {
 }
 
 /// Nodes without disks, whose counters begin at 5000. Node 1 holds a lease and restarts.
-fn forgetful() -> (TestCell, Tenure) {
+fn forgetful(members: u16) -> (TestCell, Tenure) {
     let longest = ttl(Duration::from_secs(60));
     let new = Start::NewCell { counter: 5000, disk: false };
-    let mut cell = TestCell::started(3, 0, |_| {}, new);
+    let mut cell = TestCell::started(members, 0, |_| {}, new);
     let held = cell.held_by(1, 1);
     let config = cell.shard(1).config().clone();
     let now = cell.clock(1);
@@ -296,7 +296,7 @@ fn forgetful() -> (TestCell, Tenure) {
 
 #[test]
 fn without_a_record_a_node_asks_for_counters_first() {
-    let (mut cell, held) = forgetful();
+    let (mut cell, held) = forgetful(3);
     cell.acquire(1, 2, NO_WAIT);
     cell.renew(1, 3, held, TTL);
     assert_eq!(kinds(&cell.letters), [""; 0], "any ballot may be in use");
@@ -318,8 +318,20 @@ fn without_a_record_a_node_asks_for_counters_first() {
 }
 
 #[test]
+fn three_of_five_members_have_to_tell_their_counters() {
+    let (mut cell, _) = forgetful(5);
+    cell.acquire(1, 2, NO_WAIT);
+    for (id, is_enough) in [(2, false), (3, false), (4, true)] {
+        cell.shard(1).heard_counter(node(id), true);
+        cell.run(300 * MS);
+        let counts = cell.shard(1).round_counts();
+        assert_eq!(counts.direct + counts.prepared > 0, is_enough, "after node {id}");
+    }
+}
+
+#[test]
 fn without_a_record_an_isolated_node_waits_for_its_quarantine() {
-    let (mut cell, _) = forgetful();
+    let (mut cell, _) = forgetful(3);
     cell.now = cell.now.after(Duration::from_secs(60) - MS);
     cell.acquire(1, 2, NO_WAIT);
     assert_eq!(cell.letters.len(), 0);
@@ -379,6 +391,36 @@ fn the_lease_ceiling_falls_when_only_short_leases_are_used() {
     cell.tell(1, 2, Message::Request(propose)).expect("accepted");
     idle_for(&mut cell, 4);
     assert_eq!(cell.shard(1).record().lease_ceiling, Some(short));
+}
+
+#[test]
+fn a_healed_lease_keeps_the_lease_ceiling_up() {
+    let mut cell = TestCell::with_disks(3, 0);
+    let sweep_after = |cell: &mut TestCell, span: Duration| {
+        cell.pass(span);
+        let now = cell.now;
+        cell.shard(1).sweep(now, 10);
+        cell.collect();
+        cell.write_records();
+    };
+    cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
+    cell.write_records();
+    let long = cell.shard(1).record().lease_ceiling;
+    sweep_after(&mut cell, TTL);
+    sweep_after(&mut cell, TTL / 2);
+    let healed = tenure(6, 3);
+    cell.tell(1, 3, Message::Request(heal(healed, ballot(7, 3)))).expect("accepted");
+    let short = Ttl::from_millis(60).expect("not zero");
+    let (other, ballot, holder) = (name("other"), ballot(8, 2), Holder::NONE);
+    let propose = Request::Propose { name: other, ballot, ttl: short, holder };
+    cell.tell(1, 2, Message::Request(propose)).expect("accepted");
+    sweep_after(&mut cell, TTL / 2);
+    assert_eq!(cell.live(1), Some(healed));
+    assert_eq!(
+        cell.shard(1).record().lease_ceiling,
+        long,
+        "the quarantine after a crash covers it"
+    );
 }
 
 #[test]

@@ -194,6 +194,51 @@ fn every_wait_ends_at_its_own_time() {
 }
 
 #[test]
+fn a_wait_that_ends_between_two_rounds_ends_on_time() {
+    let mut cell = TestCell::new(3, 0);
+    cell.held_by(1, 1);
+    cell.acquire(2, 2, 500 * MS);
+    cell.settle();
+    cell.run(499 * MS);
+    assert!(cell.answers(2).is_empty(), "{:?}", cell.events);
+    cell.run(2 * MS);
+    assert!(matches!(cell.answers(2)[..], [Event::Denied { .. }]), "{:?}", cell.events);
+}
+
+#[test]
+fn after_a_pause_the_next_waiter_has_its_full_time() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire_for(1, 1, NO_WAIT, Duration::from_secs(1));
+    cell.settle();
+    cell.acquire(2, 2, 1500 * MS);
+    cell.acquire(2, 3, WAIT);
+    cell.settle();
+    // No wake-up fires before the lease and the wait of the first request are over.
+    cell.pass(Duration::from_secs(5));
+    cell.settle();
+    cell.run(10 * MS);
+    assert_eq!(cell.answers(2).len(), 1);
+    assert!(cell.granted(3).is_some(), "{:?}", cell.events);
+}
+
+#[test]
+fn a_queued_request_is_not_given_up_before_its_deadline() {
+    let start = Start::NewCell { counter: 0, disk: true };
+    let mut cell = TestCell::started(3, 0, |_| {}, start);
+    cell.acquire(1, 1, WAIT);
+    cell.acquire(1, 2, NO_WAIT);
+    cell.pass(MS);
+    assert!(cell.answers(2).is_empty(), "the first has no ballot yet: {:?}", cell.events);
+    for _ in 0..20 {
+        cell.write_records();
+        cell.pass(MS);
+        cell.settle();
+    }
+    assert!(cell.granted(1).is_some());
+    assert!(matches!(cell.answers(2)[..], [Event::Denied { .. }]), "{:?}", cell.events);
+}
+
+#[test]
 fn a_grant_denies_queued_requests_that_do_not_wait() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
@@ -241,9 +286,20 @@ fn the_next_waiter_waits_on_when_the_first_leaves() {
     cell.settle();
     assert!(abandon(&mut cell, 2, 2));
     assert_eq!(cell.shard(2).waiters(), 1);
+    assert_eq!(cell.letters.len(), 0, "the holder is known: {:?}", cell.letters);
     cell.run(TTL + 5 * MS);
     assert_eq!(cell.granted(2), None);
     assert!(cell.granted(3).is_some());
+}
+
+#[test]
+fn a_client_that_leaves_during_a_renewal_keeps_its_lease() {
+    let mut cell = TestCell::new(3, 0);
+    let held = cell.held_by(1, 1);
+    cell.renew(1, 2, held, TTL);
+    assert!(!abandon(&mut cell, 1, 2), "P8: only a fresh round is undone");
+    cell.settle();
+    assert_eq!([1, 2, 3].map(|id| cell.live(id)), [Some(held); 3]);
 }
 
 #[test]

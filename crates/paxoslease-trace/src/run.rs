@@ -73,6 +73,8 @@ pub(crate) struct Run {
     members: usize,
     max_lease: u64,
     floor: u64,
+    /// R5: it began without a record, and has not learnt its floor yet.
+    has_forgotten: bool,
     writing: Option<Record>,
     /// Requests that may wait for the record under way.
     waiting: Vec<(String, Ask)>,
@@ -113,6 +115,7 @@ impl Run {
             max_lease: nanos(cell.max_lease()),
             durable: begin.beginning.record(),
             floor: core.floor().map_or(0, Ballot::as_u64),
+            has_forgotten: matches!(begin.beginning, Beginning::NoRecord { .. }),
             issued_max: begin.beginning.counter(),
             label,
             begin,

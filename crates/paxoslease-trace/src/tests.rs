@@ -16,13 +16,14 @@ const SEEDS: u64 = 100;
 /// What holders and clients owe, of whom a node's trace tells nothing; what is the harness's to
 /// break; and what the exhaustive checker looks at instead: nodes without a record, which these
 /// worlds do not have, and confirmations of releases.
-const NOT_THE_CORES: [Rule; 7] = [
+const NOT_THE_CORES: [Rule; 8] = [
     Rule::ReleaseDropsBeliefFirst,
     Rule::ReleasedTenureIsNeverUsed,
     Rule::OnlyOwnTenureIsRenewed,
     Rule::WaitedIsShrunkByDrift,
     Rule::SnapshotIsUsedOnce,
     Rule::RecordlessNodeAsksFirst,
+    Rule::RecordlessFloorIsLearnt,
     Rule::ReleaseNeedsMajority,
 ];
 

@@ -48,8 +48,13 @@ impl CounterBound {
     pub(crate) fn new(now: Instant, wall_counter: u64, own_counter: u64) -> Self {
         let by_clock = wall_counter.max(wall_counter_at(Self::WRITTEN_MILLIS));
         let by_clock = by_clock.saturating_add(wall_counter_at(Self::MARGIN_MILLIS));
-        let by_own = own_counter.saturating_add(wall_counter_at(Self::AHEAD_OF_OWN_MILLIS));
-        Self { at_start: by_clock.max(by_own), started_at: now }
+        // Not if it is merely close: this node's bound would be far beyond those of its peers.
+        let at_start = if own_counter > by_clock {
+            own_counter.saturating_add(wall_counter_at(Self::AHEAD_OF_OWN_MILLIS))
+        } else {
+            by_clock
+        };
+        Self { at_start, started_at: now }
     }
 
     /// The bound now.

@@ -486,7 +486,10 @@ impl Driver {
         self.shard.set_reachable(now, reachable);
         if !self.back.is_empty() {
             let back = members(&mut self.back.drain(..));
-            self.shard.handle_reconnect(now, back);
+            // A node that only proposes repeats its own releases, so nothing of it is missed.
+            if !back.is_empty() {
+                self.shard.handle_reconnect(now, back);
+            }
         }
         self.show(now);
         self.tell_expectant(now);

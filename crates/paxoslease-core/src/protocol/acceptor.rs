@@ -66,6 +66,8 @@ pub(crate) struct Acceptor {
     table: Table,
     floor: Ballot,
     quarantine_until: Instant,
+    /// R5: there is no record of its promises, and its floor is not learnt yet.
+    has_forgotten: bool,
     /// Names to reclaim soon, in order of time.
     released: VecDeque<ReleasedName>,
     /// How long they are kept; `None` while round trips are unknown.
@@ -80,11 +82,17 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(crate) fn new(seed: u64, floor: Ballot, quarantine_until: Instant) -> Self {
+    pub(crate) fn new(
+        seed: u64,
+        floor: Ballot,
+        quarantine_until: Instant,
+        has_forgotten: bool,
+    ) -> Self {
         Self {
             table: Table::new(seed),
             floor,
             quarantine_until,
+            has_forgotten,
             released: VecDeque::new(),
             reclaim_delay: None,
             turns: Turns::default(),
@@ -112,6 +120,15 @@ impl Acceptor {
 
     pub(crate) const fn quarantine_until(&self) -> Instant {
         self.quarantine_until
+    }
+
+    /// Whether the floor is to be learnt now: once, when the quarantine is over.
+    pub(crate) fn take_forgotten(&mut self, now: Instant) -> bool {
+        self.has_forgotten && !self.is_quarantined(now) && core::mem::take(&mut self.has_forgotten)
+    }
+
+    pub(crate) fn raise_floor(&mut self, floor: Ballot) {
+        self.floor = self.floor.max(floor);
     }
 
     pub(crate) const fn floor(&self) -> Ballot {
@@ -265,8 +282,9 @@ impl Acceptor {
         if register.live(now).is_some() {
             return None;
         }
-        self.turns.enqueue(slot, from, ballot);
-        Some(Body::Reject { ballot, promised: register.bar(self.floor), accepted: None })
+        let promised = register.bar(self.floor);
+        self.turns.on_rejected(slot, from, ballot, promised);
+        Some(Body::Reject { ballot, promised, accepted: None })
     }
 
     /// Whether a request with a ttl would be refused because of what is stored here. Its ttl does
@@ -346,11 +364,14 @@ impl Acceptor {
             self.table.relabel(slot, label);
         }
         if answer == Answer::Accept {
-            self.turns.on_accepted(slot, from);
+            if live.is_some_and(|tenure| tenure.ballot() == ballot) {
+                self.turns.on_accepted(slot, from);
+            }
             return Ok(Some(Body::Accept { ballot }));
         }
         if live.is_some() {
-            self.turns.enqueue(slot, from, ballot);
+            let promised = self.table.entry(slot).register.bar(floor);
+            self.turns.on_rejected(slot, from, ballot, promised);
         }
         let accepted = self.sighting_at(now, slot);
         Ok(Some(if answer == Answer::Promise {
@@ -359,6 +380,11 @@ impl Acceptor {
             let promised = self.table.entry(slot).register.bar(floor);
             Body::Reject { ballot, promised, accepted }
         }))
+    }
+
+    #[cfg(feature = "digest")]
+    pub(crate) const fn has_forgotten(&self) -> bool {
+        self.has_forgotten
     }
 
     #[cfg(feature = "digest")]
@@ -494,7 +520,7 @@ mod tests {
         let cell = Cell::new(&[node], ttl, Drift::NONE).unwrap();
         let config = Config::new(node, cell, 1);
         let mut ceilings = Ceilings::none(Instant::ZERO);
-        let mut acceptor = Acceptor::new(1, Ballot::ZERO, Instant::ZERO);
+        let mut acceptor = Acceptor::new(1, Ballot::ZERO, Instant::ZERO, false);
         acceptor.set_reclaim_trip(Duration::ZERO);
         let gone =
             ReleasedName { slot: Slot::new(u32::MAX), promised: Ballot::ZERO, at: Instant::ZERO };

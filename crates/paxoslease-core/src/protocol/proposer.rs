@@ -10,7 +10,7 @@ mod inspect;
 mod release;
 mod renew;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
 use foldhash::fast::FixedState;
@@ -91,6 +91,11 @@ pub struct RoundCounts {
     pub renewals: u64,
 }
 
+/// A1: the bounds of two nodes differ like their wall clocks. So a counter is learnt only if it is
+/// this far below the bound, and a request is refused only if it is this far above. A peer that
+/// drives counters to the bound then neither stops ballots nor separates nodes. One minute of R5.
+const COUNTER_SLACK: u64 = 60_000 << 10;
+
 /// R5: a node without a record may have issued any ballot before, and its old leases may still be
 /// held. It issues no ballot until enough members told it their counters, or until all leases of
 /// its past are over.
@@ -104,7 +109,7 @@ struct BallotHold {
 pub(crate) struct Proposer {
     /// The counter of the last ballot issued or seen.
     counter: u64,
-    /// A1: no counter above this is learnt or issued.
+    /// A1: no counter above this is issued, and none close to it is learnt.
     counter_bound: u64,
     ballot_hold: Option<BallotHold>,
     rounds: HashMap<Ballot, InFlight, FixedState>,
@@ -114,6 +119,8 @@ pub(crate) struct Proposer {
     /// Acceptors that were sent a Heal. A Release through another node may overtake the Heal, and
     /// is then repeated behind it (P6).
     healed: BTreeMap<Tenure, MemberSet>,
+    /// Tenures that other nodes released during renewals here; cleared when no renewal is left.
+    released_elsewhere: BTreeSet<Tenure>,
     inspections: HashMap<u64, Inspection, FixedState>,
     inspections_begun: u64,
     pub(crate) contenders: Contenders,
@@ -152,6 +159,7 @@ impl Proposer {
             releases: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases_open: 0,
             healed: BTreeMap::new(),
+            released_elsewhere: BTreeSet::new(),
             inspections: HashMap::with_hasher(FixedState::with_seed(seed)),
             inspections_begun: 0,
             contenders: Contenders::new(seed),
@@ -172,7 +180,7 @@ impl Proposer {
 
     /// Raises the counter to one that was seen, so that the next round is not below a promise.
     pub(crate) fn observe(&mut self, counter: u64) {
-        if counter <= self.counter_bound {
+        if counter <= self.counter_bound.saturating_sub(COUNTER_SLACK) {
             self.counter = self.counter.max(counter);
         }
     }
@@ -183,6 +191,11 @@ impl Proposer {
 
     pub(crate) const fn counter_bound(&self) -> u64 {
         self.counter_bound
+    }
+
+    /// A1: no honest peer sends a counter above this, unless wall clocks are far apart.
+    pub(crate) fn counter_refused_above(&self) -> u64 {
+        self.counter_bound.saturating_add(COUNTER_SLACK).min(Ballot::COUNTER_LIMIT)
     }
 
     pub(crate) fn set_counter_bound(&mut self, bound: u64) {
@@ -460,6 +473,11 @@ impl Proposer {
     /// Whether this node remembers any Heal that it sent.
     pub(crate) fn has_healed(&self) -> bool {
         !self.healed.is_empty()
+    }
+
+    /// Whether Releases of other nodes matter: tenures were healed through this node, or may be.
+    pub(crate) fn follows_releases(&self) -> bool {
+        self.renewals > 0 || self.has_healed()
     }
 
     pub(crate) const fn counts(&self) -> RoundCounts {

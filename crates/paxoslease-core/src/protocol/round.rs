@@ -57,6 +57,8 @@ pub struct Round {
     pub accepted: MemberSet,
     /// Acceptors that refused in this phase.
     pub refused: MemberSet,
+    /// Its request was repeated: an acceptor that refused it once may have accepted it since.
+    pub(crate) repeated: bool,
     accepts: u32,
     reports: Vec<Report>,
 }
@@ -95,6 +97,7 @@ impl Round {
             open: MemberSet::EMPTY,
             accepted: MemberSet::EMPTY,
             refused: MemberSet::EMPTY,
+            repeated: false,
             accepts: 0,
             reports: Vec::new(),
         }
@@ -233,6 +236,7 @@ impl Round {
     /// A renewal is not undone, because its tenure may be held (P5).
     pub(crate) fn traces(&self, cell: &Cell) -> MemberSet {
         match self.phase {
+            Phase::Proposing if self.repeated => cell.everyone(),
             Phase::Proposing => cell.everyone().without(self.refused),
             Phase::Preparing | Phase::Renewing | Phase::Renewed => MemberSet::EMPTY,
         }

@@ -31,7 +31,7 @@ impl Shard {
     /// another tenure is live.
     pub(crate) fn note_freed(&mut self, now: Instant, from: NodeId, request: Request<'_>) {
         let Request::Release { name, tenure } = request else { return };
-        if self.proposer.has_healed() {
+        if self.proposer.follows_releases() {
             let label = Label::new(name, Holder::NONE);
             self.with_proposer(now, |proposer, env| {
                 proposer.on_foreign_release(env, label, tenure);
@@ -54,7 +54,7 @@ impl Shard {
         if self.proposer.has_waiters(name)
             && let Some(by) = self.lease(now, name)
         {
-            self.with_proposer(now, |proposer, env| proposer.on_taken(env, &by));
+            self.with_proposer(now, |proposer, env| proposer.on_taken(env, now, &by));
         }
     }
 

@@ -49,8 +49,8 @@ impl NodeQueue {
         }
     }
 
-    fn enqueue_last(&mut self, node: NodeId) {
-        self.enqueue(node, self.places.last().map_or(Ballot::ZERO, |last| last.ballot));
+    fn last(&self) -> Ballot {
+        self.places.last().map_or(Ballot::ZERO, |last| last.ballot)
     }
 }
 
@@ -59,10 +59,19 @@ impl Turns {
         self.by_slot.is_empty()
     }
 
-    /// Queues a node that was rejected, unless it has a place already.
-    pub(crate) fn enqueue(&mut self, slot: Slot, node: NodeId, ballot: Ballot) {
+    /// Queues a node that was rejected, unless it has a place already. A ballot below the promise
+    /// is of a node that is behind, or that tries to be the first: its place is the last.
+    pub(crate) fn on_rejected(
+        &mut self,
+        slot: Slot,
+        node: NodeId,
+        ballot: Ballot,
+        promised: Ballot,
+    ) {
         if self.by_slot.len() < QUEUES_MAX || self.by_slot.contains_key(&slot) {
-            self.by_slot.entry(slot).or_default().enqueue(node, ballot);
+            let queue = self.by_slot.entry(slot).or_default();
+            let is_low = ballot < promised;
+            queue.enqueue(node, if is_low { ballot.max(queue.last()) } else { ballot });
         }
     }
 
@@ -100,7 +109,7 @@ impl Turns {
         queue.reserved_until = now.after(span);
         queue.reserved_for.clone_from(&turns);
         for node in waits_here.into_iter().chain([from]) {
-            queue.enqueue_last(node);
+            queue.enqueue(node, queue.last());
         }
         turns
     }

@@ -65,9 +65,12 @@ impl Proposer {
 
     fn wait_for_turn(&mut self, env: &Env<'_>, now: Instant, id: ContenderId, until: Instant) {
         let until = until.after(self.rng.below(self.turn_span(env.config)));
+        let settled = self.settled_span(env.config);
         let Some(contender) = self.contenders.get_mut(id) else { return };
         (contender.contested, contender.tried_at) = (true, now);
-        let until = until.min(contender.first.deadline);
+        // The turns of other nodes must not cost a request its own round.
+        let deadline = &mut contender.first.deadline;
+        *deadline = until.after(settled).max(*deadline);
         contender.state = State::Waiting { until, by: None };
         self.wake_at(until, Wake::Contender(id));
     }
@@ -160,6 +163,11 @@ impl Proposer {
         let Some(contender) = self.contenders.get_mut(id) else { return };
         match &mut contender.state {
             State::Racing(_) => contender.freed = true,
+            // Its turn would end before its pause does.
+            State::BackingOff(until) if nodes_before == 0 && !released_here => {
+                *until = now;
+                self.wake_at(now, Wake::Contender(id));
+            }
             State::BackingOff(_) => {}
             State::Waiting { .. } if released_here && nodes_before == 0 => self.race(env, now, id),
             State::Waiting { until, .. } => {
@@ -221,10 +229,15 @@ impl Proposer {
     /// waits on: it would be rejected. It waits no longer than a round takes, counted from its last
     /// try: the proposal may still lose, and the acceptors may have forgotten the queue. `known_at`
     /// stays as it is: the proposal may be late, and its lease released before it arrived.
-    pub(crate) fn on_taken(&mut self, env: &mut Env<'_>, by: &Sighting) {
+    pub(crate) fn on_taken(&mut self, env: &mut Env<'_>, now: Instant, by: &Sighting) {
         let Some(id) = self.contenders.find(by.label.name()) else { return };
         let settled = self.settled_span(env.config);
         let Some(contender) = self.contenders.get_mut(id) else { return };
+        if matches!(contender.state, State::Waiting { by: None, .. }) {
+            // It left its turn to other nodes, and now one of them holds the name.
+            let until = now.after(by.remaining.as_duration());
+            return self.wait(env, now, id, until, by.clone());
+        }
         let State::Waiting { until, by: known } = &mut contender.state else { return };
         let retry_at = contender.tried_at.after(settled);
         if *until < retry_at {
@@ -250,12 +263,41 @@ impl Proposer {
         }
     }
 
-    fn deny_ended_waits(&mut self, env: &mut Env<'_>, now: Instant, id: ContenderId) {
+    pub(crate) fn deny_ended_waits(&mut self, env: &mut Env<'_>, now: Instant, id: ContenderId) {
         let Some(contender) = self.contenders.get(id) else { return };
         let State::Waiting { by: Some(by), .. } = &contender.state else { return };
         let by = by.clone();
+        let first = contender.first.token;
         for waiter in self.contenders.take_deniable(id, now) {
             env.out.emit(Event::Denied { token: waiter.token, by: by.clone() });
+        }
+        self.first_left(env, now, id, first);
+    }
+
+    /// The first waiter, `before`, may have left. It may have had no time to retry; the next one
+    /// may have.
+    pub(crate) fn first_left(
+        &mut self,
+        env: &Env<'_>,
+        now: Instant,
+        id: ContenderId,
+        before: Token,
+    ) {
+        let Some(Contender { first, state: State::Waiting { until, .. }, .. }) =
+            self.contenders.get(id)
+        else {
+            return;
+        };
+        if first.token == before {
+            return;
+        }
+        let retry_at = self.retry_at(env.config, now, *until);
+        if let Some(Contender { state: State::Waiting { until, .. }, .. }) =
+            self.contenders.get_mut(id)
+            && retry_at < *until
+        {
+            *until = retry_at;
+            self.wake_at(retry_at, Wake::Contender(id));
         }
     }
 

@@ -260,4 +260,22 @@ mod tests {
             assert!(guards.next_at().is_some_and(|at| at > now));
         }
     }
+
+    #[test]
+    fn the_guards_of_a_shard_that_is_gone_hold_nothing() {
+        let label = Label::new(Name::new("x").expect("a name"), Holder::NONE);
+        let tenure = Tenure::from_fence(1 << 10 | 1).expect("a tenure");
+        let (now, ends_at) = (Instant::ZERO, Instant::MAX);
+        let mut guards = Guards::new(Drift::NONE, 1, now);
+        let ticket = Arc::new(Ticket::new());
+        {
+            let mut state = ticket.lock();
+            state.stage = Stage::Held;
+            state.belief = Some(Belief::granted(tenure, ends_at));
+        }
+        guards.add((Arc::clone(&ticket), label), tenure, Ttl::MAX, (now, ends_at));
+        assert!(ticket.lock().belief.expect("granted").is_held(now));
+        drop(guards);
+        assert!(!ticket.lock().belief.expect("granted").is_held(now));
+    }
 }

@@ -234,7 +234,8 @@ impl Peers {
         own_counter: u64,
     ) -> Option<Told> {
         let Who::Peer(place) = self.who(conn) else { return None };
-        let (told, changed) = self.list[place].heartbeat(now, frame, own_counter);
+        let (told, changed) =
+            self.list[place].heartbeat(now, frame, own_counter, self.manners.peer_timeout);
         self.changed |= changed;
         self.mark_dirty(place);
         told
@@ -422,6 +423,7 @@ pub(crate) fn kind_of(frame: &[u8]) -> Result<FrameKind, String> {
 mod tests {
     use super::*;
     use paxoslease_core::{Drift, Ttl};
+    use paxoslease_wire::Heartbeat;
 
     const HEARTBEAT: Duration = Duration::from_millis(100);
     const MS: Duration = Duration::from_millis(1);
@@ -480,5 +482,22 @@ mod tests {
         assert_eq!(longest(&peers), Some(2 * HEARTBEAT));
         up(&mut peers, 3, Some(3 * HEARTBEAT));
         assert_eq!(longest(&peers), Some(3 * HEARTBEAT));
+    }
+
+    #[test]
+    fn a_peer_in_quarantine_does_not_remember_and_does_not_vote() {
+        let (mut peers, conn) = (peers(), ConnId(0));
+        up(&mut peers, 2, None);
+        peers.set_who(conn, Who::Peer(0));
+        peers.take_changed();
+        for (quarantine_ms, is_news) in [(0, false), (1, true), (1, false), (0, true)] {
+            let mut ping = Vec::new();
+            Heartbeat::Ping { number: 1, quarantine_ms, counter: 5 }.encode(&mut ping);
+            let told = peers.heartbeat(conn, Instant::ZERO, &ping, 0).expect("it told its counter");
+            let is_over = quarantine_ms == 0;
+            assert_eq!((told.counter, told.remembers), (5, is_over));
+            assert_eq!(peers.voting(Instant::ZERO).count(), usize::from(is_over));
+            assert_eq!(peers.take_changed(), is_news, "{quarantine_ms}");
+        }
     }
 }

@@ -64,14 +64,16 @@ impl Proposer {
     }
 
     /// Repeats the request of a fresh round.
-    pub(super) fn resend_attempt(&self, env: &mut Env<'_>, ballot: Ballot, members: MemberSet) {
-        let Some(InFlight { round, owner: Owner::Contender(id) }) = self.rounds.get(&ballot) else {
+    pub(super) fn resend_attempt(&mut self, env: &mut Env<'_>, ballot: Ballot, members: MemberSet) {
+        let Some(InFlight { round, owner: Owner::Contender(id) }) = self.rounds.get_mut(&ballot)
+        else {
             return;
         };
         let Some(Contender { first, .. }) = self.contenders.get(*id) else { return };
         if members.is_empty() {
             return;
         }
+        round.repeated |= round.phase == Phase::Proposing;
         let (label, ttl) = (first.label.clone(), first.ttl);
         let body = match round.phase {
             Phase::Preparing => Body::Prepare { label, ballot },
@@ -151,17 +153,29 @@ impl Proposer {
             return;
         }
         contender.contested = true;
-        let Some(HeldBy { tenure, free_at }) = held_by.filter(|_| !is_over) else {
+        let Some(HeldBy { tenure, free_at }) = held_by else {
             return self.back_off(env, now, id);
         };
         let holder = seen.filter(|seen| seen.tenure == tenure).map_or(Holder::NONE, |s| s.holder);
         let remaining = Ttl::from_duration(free_at.since(now)).unwrap_or(Ttl::MIN);
         let label = contender.first.label.with_holder(holder);
-        // A known holder does not mean that there are other contenders.
-        contender.contested = false;
-        contender.splits = 0;
+        if !is_over {
+            // A known holder does not mean that there are other contenders.
+            contender.contested = false;
+            contender.splits = 0;
+        }
         contender.known_at = contender.tried_at;
-        self.wait(env, now, id, free_at, Sighting { tenure, remaining, label });
+        let by = Sighting { tenure, remaining, label };
+        if !is_over {
+            return self.wait(env, now, id, free_at, by);
+        }
+        // A hint says that the tenure is over, and the round says that it is not. The round denies
+        // requests that do not wait; the others try again soon.
+        if !released {
+            contender.state = State::Waiting { until: now, by: Some(by) };
+            self.deny_ended_waits(env, now, id);
+        }
+        self.back_off(env, now, id);
     }
 
     /// P4: from here on no answer to this round counts; only then is it undone.
@@ -227,6 +241,8 @@ impl Proposer {
         let (_, others_wait) = self.contenders.pop_first(id);
         if others_wait && racing.is_some() {
             self.race(env, now, id);
+        } else if others_wait {
+            self.first_left(env, now, id, token);
         }
         true
     }

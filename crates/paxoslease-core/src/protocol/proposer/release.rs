@@ -115,15 +115,23 @@ impl Proposer {
     }
 
     /// Another node sent a Release. Acceptors that this node sent a Heal of the tenure may have
-    /// received that Release first, so it is sent to them again, behind the Heal.
+    /// received that Release first, so it is sent to them again, behind the Heal. A renewal that
+    /// is in flight here heals nothing any more.
     pub(crate) fn on_foreign_release(&mut self, env: &mut Env<'_>, label: Label, tenure: Tenure) {
         if let Some(members) = self.healed.remove(&tenure) {
             env.send(members, Body::Release { label, tenure });
         }
+        if self.renewals > 0 {
+            if self.released_elsewhere.len() >= UNCONFIRMED_MAX {
+                self.released_elsewhere.pop_first();
+            }
+            self.released_elsewhere.insert(tenure);
+        }
     }
 
     pub(super) fn is_released(&self, tenure: Tenure) -> bool {
-        !self.releases.is_empty() && self.releases.contains_key(&tenure)
+        (!self.releases.is_empty() && self.releases.contains_key(&tenure))
+            || self.released_elsewhere.contains(&tenure)
     }
 
     /// The remembered releases: tenure, acceptors that confirmed, and whether callers are answered.
@@ -154,6 +162,7 @@ impl Proposer {
         for (tenure, members) in &self.healed {
             core::hash::Hash::hash(&(tenure, place(*members)), hasher);
         }
+        core::hash::Hash::hash(&self.released_elsewhere, hasher);
     }
 
     pub(super) fn on_released(
@@ -193,7 +202,12 @@ impl Proposer {
         }
         let answered = releasing.answered;
         let missing = self.unconfirmed(env, tenure);
-        let is_over = self.releases.get(&tenure).is_none_or(|releasing| now >= releasing.over_at);
+        let quorum = env.cell().quorum();
+        // If a majority confirmed and never stored the tenure, it has no holder: a client made it
+        // up, or it was released before.
+        let is_over = self.releases.get(&tenure).is_none_or(|releasing| {
+            now >= releasing.over_at || !releasing.held && releasing.confirmed.len() >= quorum
+        });
         let is_kept = !missing.is_empty() && !is_over && unconfirmed_count < UNCONFIRMED_MAX;
         if answered && !is_kept {
             self.releases.remove(&tenure);

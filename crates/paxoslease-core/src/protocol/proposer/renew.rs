@@ -210,6 +210,9 @@ impl Proposer {
             unreachable!("a ballot belongs to one round, and a round to one owner");
         };
         self.renewals -= 1;
+        if self.renewals == 0 {
+            self.released_elsewhere.clear();
+        }
         Some((round, renewal))
     }
 

@@ -444,4 +444,18 @@ mod tests {
         assert!(shown.contains("not for node-1.ours.paxoslease"), "{shown}");
         assert_eq!(problem(&peers, 1), None);
     }
+
+    #[test]
+    fn a_guest_that_left_is_not_sent_away() {
+        let (mut peers, mut door, now) = (third(), Door::new(true), Instant::ZERO);
+        let (gone, mute) = (ConnId(7), ConnId(8));
+        for conn in [gone, mute] {
+            peers.accepted(&mut door, now, conn);
+        }
+        peers.closed(now, gone, "it left");
+        let later = now.after(peers.manners.peer_timeout);
+        assert_eq!(peers.tick(&mut door, later, (0, Duration::ZERO)), 1);
+        assert_eq!(door.closed, [mute]);
+        assert!(peers.guests.is_empty());
+    }
 }

@@ -190,6 +190,7 @@ impl Peer {
         now: Instant,
         frame: &[u8],
         own_counter: u64,
+        peer_timeout: Duration,
     ) -> (Option<Told>, bool) {
         // Only now: a peer that greets and then refuses us is not to be dialled without end.
         self.redial_pause = REDIAL_MIN;
@@ -201,11 +202,16 @@ impl Peer {
                 let before = std::mem::replace(&mut self.quarantined, quarantined);
                 return (Some(Told { counter, remembers: !quarantined }), before != quarantined);
             }
-            Ok(Heartbeat::Pong(number)) => {
+            // A peer may send any number. A connection that is silent for longer is closed, so no
+            // answer takes longer.
+            Ok(Heartbeat::Pong(number))
+                if now.since(Instant::from_nanos(number)) <= peer_timeout =>
+            {
                 let took = now.since(Instant::from_nanos(number));
                 let last = self.rtt.unwrap_or(took);
                 self.rtt = Some((last * 3 + took) / 4);
             }
+            Ok(Heartbeat::Pong(_)) => {}
             Err(error) => tracing::debug!(peer = %self.node, %error, "bad heartbeat"),
         }
         (None, false)
@@ -268,7 +274,7 @@ mod tests {
             now = now.after(EVERY);
             peer.ping(now, EVERY, Duration::ZERO, 0);
             if is_spoken {
-                peer.heartbeat(now, &spoken, 0);
+                peer.heartbeat(now, &spoken, 0, EVERY * 10);
             }
             peer.writer.finished().len()
         };
@@ -281,5 +287,23 @@ mod tests {
         }
         peer.writer.clear();
         assert!(turn(&mut peer, false) > 0, "who reads again is pinged again");
+    }
+
+    #[test]
+    fn a_made_up_pong_measures_no_round_trip() {
+        let [own, other] = [1, 2].map(|id| NodeId::new(id).expect("a node id"));
+        let mut peer = Peer::new(own, other, None, false, Instant::ZERO);
+        let (second, timeout) = (Duration::from_secs(1), Duration::from_secs(2));
+        let now = Instant::ZERO.after(second * 3600);
+        let mut pong = |number: u64| {
+            let mut spoken = Vec::new();
+            Heartbeat::Pong(number).encode(&mut spoken);
+            peer.heartbeat(now, &spoken, 0, timeout);
+            peer.rtt
+        };
+        assert_eq!(pong(0), None);
+        let sent_at = now.as_nanos() - second.as_nanos() as u64;
+        assert_eq!(pong(sent_at), Some(second));
+        assert_eq!(pong(0), Some(second));
     }
 }

@@ -176,16 +176,40 @@ fn what_another_shard_has_on_disk_needs_no_disk_that_works() {
 }
 
 #[test]
+fn a_longer_lease_waits_for_a_disk_that_fails() {
+    let scene = Scene::new(1, record(10, 0));
+    scene.writer.ask(0, record(20, 500));
+    scene.shown();
+    scene.allow();
+    scene.answers::<1>();
+    scene.writer.ask(0, record(20, 900));
+    scene.shown();
+    scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
+    assert_eq!(scene.shown(), record(20, 900));
+    assert!(scene.written.try_recv().is_err(), "the ballots are there, the lease is not");
+    scene.allow();
+    assert_eq!(scene.answers(), [(0, record(20, 900))]);
+}
+
+#[test]
 fn stopping_ends_a_retry_and_gives_the_folder_back() {
     let scene = Scene::new(1, record(10, 0));
     scene.writer.ask(0, record(20, 0));
     scene.shown();
-    scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
-    // Should it come to another attempt first, that one fails as well.
-    scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
+    // Should it come to other attempts first, they fail as well: for minutes, as pauses grow.
+    for _ in 0..200 {
+        scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
+    }
     let folder = scene.writer.stop();
     assert_eq!(folder.load().expect("loads"), Loaded::Fresh);
     assert!(scene.written.try_recv().is_err());
+}
+
+#[test]
+fn dropping_the_writer_ends_its_thread() {
+    let Scene { verdicts, writer, .. } = Scene::new(1, record(10, 0));
+    drop(writer);
+    assert!(verdicts.send(Ok(())).is_err(), "the folder went with the thread");
 }
 
 #[test]

@@ -78,7 +78,10 @@ fn clients_of_members_and_of_nodes_that_only_propose_take_turns() {
 
 #[test]
 fn clients_of_one_member_and_of_nodes_that_only_propose_take_turns() {
-    for (seed, micros) in [(65, NEAR), (66, (4000, 6000)), (67, (25_000, 30_000))] {
+    let seeds = 65..75;
+    for (seed, micros) in
+        seeds.flat_map(|seed| [NEAR, (4000, 6000), (25_000, 30_000)].map(|d| (seed, d)))
+    {
         let setup = Setup { proposers: 2, ..Setup::new(seed, 1) };
         share(&setup, micros, Workers::GREEDY, 0);
     }
