@@ -85,6 +85,21 @@ impl Proposer {
     }
 }
 
+impl Round {
+    /// The same round with every set of acceptors mapped by `place`.
+    fn placed(&self, place: impl Fn(MemberSet) -> MemberSet) -> Self {
+        let mut placed = self.clone();
+        for set in [&mut placed.open, &mut placed.accepted, &mut placed.refused] {
+            *set = place(*set);
+        }
+        for report in &mut placed.reports {
+            report.member = place(report.member);
+        }
+        placed.reports.sort_unstable_by_key(|report| report.member);
+        placed
+    }
+}
+
 impl Contenders {
     fn digest(&self, hasher: &mut impl Hasher) {
         for (_, contender) in self.iter() {

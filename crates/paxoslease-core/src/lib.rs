@@ -44,6 +44,7 @@ extern crate alloc;
 mod config;
 #[cfg(feature = "digest")]
 mod digest;
+mod kinds;
 mod outbox;
 mod protocol;
 mod queueing;

@@ -630,8 +630,8 @@ impl Shard {
     /// Learns the counter that every frame from a peer carries. This saves Rejects.
     ///
     /// # Errors
-    /// When it is above [`Self::counter_bound`] by more than a minute of the wall clock; then nothing
-    /// was changed.
+    /// When it is above [`Self::counter_bound`] by more than a minute of the wall clock; then
+    /// nothing was changed.
     pub fn observe_counter(&mut self, counter: u64) -> Result<(), Refusal> {
         if counter > self.proposer.counter_refused_above() {
             self.drops[Refusal::BallotExhausting as usize] += 1;

@@ -60,7 +60,7 @@ pub struct Round {
     /// Its request was repeated: an acceptor that refused it once may have accepted it since.
     pub(crate) repeated: bool,
     accepts: u32,
-    reports: Vec<Report>,
+    pub(crate) reports: Vec<Report>,
 }
 
 /// The one tenure that a majority reported, and when the last of them is free of it.
@@ -72,8 +72,8 @@ pub(crate) struct HeldBy {
 
 /// A lease of another tenure that an acceptor reported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Report {
-    member: MemberSet,
+pub(crate) struct Report {
+    pub(crate) member: MemberSet,
     tenure: Tenure,
     free_at: Instant,
 }
@@ -100,24 +100,6 @@ impl Round {
             repeated: false,
             accepts: 0,
             reports: Vec::new(),
-        }
-    }
-
-    /// The same round with every set of acceptors mapped by `place`.
-    #[cfg(feature = "digest")]
-    pub(crate) fn placed(&self, place: impl Fn(MemberSet) -> MemberSet) -> Self {
-        let mut reports: Vec<Report> = self
-            .reports
-            .iter()
-            .map(|report| Report { member: place(report.member), ..*report })
-            .collect();
-        reports.sort_unstable_by_key(|report| report.member);
-        Self {
-            open: place(self.open),
-            accepted: place(self.accepted),
-            refused: place(self.refused),
-            reports,
-            ..*self
         }
     }
 
