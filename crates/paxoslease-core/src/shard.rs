@@ -409,7 +409,9 @@ impl Shard {
         from: NodeId,
         request: Request<'_>,
     ) -> Result<Option<Body>, Refusal> {
-        self.learn_floor(now);
+        if self.acceptor.as_ref().is_some_and(Acceptor::has_forgotten) {
+            self.learn_floor(now);
+        }
         let Some(acceptor) = &mut self.acceptor else { return Err(Refusal::NotAcceptor) };
         let ceilings = &mut self.ceilings;
         let bound = self.proposer.counter_refused_above();
@@ -457,6 +459,7 @@ impl Shard {
     /// R5: an acceptor without a record has lost its promises. When its quarantine is over, it
     /// promises above every counter that it has heard of, so that no tenure granted from then on is
     /// below one that was granted before.
+    #[cold]
     fn learn_floor(&mut self, now: Instant) {
         if let Some(acceptor) = &mut self.acceptor
             && acceptor.take_forgotten(now)

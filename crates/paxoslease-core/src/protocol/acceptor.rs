@@ -122,6 +122,10 @@ impl Acceptor {
         self.quarantine_until
     }
 
+    pub(crate) const fn has_forgotten(&self) -> bool {
+        self.has_forgotten
+    }
+
     /// Whether the floor is to be learnt now: once, when the quarantine is over.
     pub(crate) fn take_forgotten(&mut self, now: Instant) -> bool {
         self.has_forgotten && !self.is_quarantined(now) && core::mem::take(&mut self.has_forgotten)
@@ -380,11 +384,6 @@ impl Acceptor {
             let promised = self.table.entry(slot).register.bar(floor);
             Body::Reject { ballot, promised, accepted }
         }))
-    }
-
-    #[cfg(feature = "digest")]
-    pub(crate) const fn has_forgotten(&self) -> bool {
-        self.has_forgotten
     }
 
     #[cfg(feature = "digest")]

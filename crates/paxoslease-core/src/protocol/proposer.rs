@@ -105,12 +105,17 @@ struct BallotHold {
     heard: MemberSet,
 }
 
+fn refused_above(counter_bound: u64) -> u64 {
+    counter_bound.saturating_add(COUNTER_SLACK).min(Ballot::COUNTER_LIMIT)
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Proposer {
     /// The counter of the last ballot issued or seen.
     counter: u64,
     /// A1: no counter above this is issued, and none close to it is learnt.
     counter_bound: u64,
+    counter_refused_above: u64,
     ballot_hold: Option<BallotHold>,
     rounds: HashMap<Ballot, InFlight, FixedState>,
     releases: HashMap<Tenure, Releasing, FixedState>,
@@ -151,9 +156,11 @@ impl Proposer {
     /// Without a record, `hold_until` is when all leases of the node's past are over (R5).
     pub(crate) fn new(seed: u64, counter: u64, hold_until: Option<Instant>) -> Self {
         let heard = MemberSet::EMPTY;
+        let counter_bound = counter + Ballot::COUNTER_LIMIT.saturating_sub(counter) / 2;
         Self {
             counter,
-            counter_bound: counter + Ballot::COUNTER_LIMIT.saturating_sub(counter) / 2,
+            counter_bound,
+            counter_refused_above: refused_above(counter_bound),
             ballot_hold: hold_until.map(|until| BallotHold { until, heard }),
             rounds: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases: HashMap::with_hasher(FixedState::with_seed(seed)),
@@ -194,12 +201,13 @@ impl Proposer {
     }
 
     /// A1: no honest peer sends a counter above this, unless wall clocks are far apart.
-    pub(crate) fn counter_refused_above(&self) -> u64 {
-        self.counter_bound.saturating_add(COUNTER_SLACK).min(Ballot::COUNTER_LIMIT)
+    pub(crate) const fn counter_refused_above(&self) -> u64 {
+        self.counter_refused_above
     }
 
     pub(crate) fn set_counter_bound(&mut self, bound: u64) {
         self.counter_bound = bound.min(Ballot::COUNTER_LIMIT);
+        self.counter_refused_above = refused_above(self.counter_bound);
     }
 
     /// R5: a member that has lost nothing told its counter. A majority that accepted an old ballot
