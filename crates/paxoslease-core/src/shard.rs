@@ -469,8 +469,7 @@ impl Shard {
         }
     }
 
-    /// A7, R2: reclaims idle names, at most `slots_max` slots per call, and lowers the lease
-    /// ceiling. Call it regularly.
+    /// A7, R2: sweeps up to `slots_max` slots and lowers the lease ceiling. Call it regularly.
     pub fn sweep(&mut self, now: Instant, slots_max: u32) {
         self.learn_floor(now);
         if let Some(acceptor) = &mut self.acceptor {
@@ -633,8 +632,7 @@ impl Shard {
     /// Learns the counter that every frame from a peer carries. This saves Rejects.
     ///
     /// # Errors
-    /// When it is above [`Self::counter_bound`] by more than a minute of the wall clock; then
-    /// nothing was changed.
+    /// When it is more than a minute above [`Self::counter_bound`]; then nothing was changed.
     pub fn observe_counter(&mut self, counter: u64) -> Result<(), Refusal> {
         if counter > self.proposer.counter_refused_above() {
             self.drops[Refusal::BallotExhausting as usize] += 1;
@@ -662,9 +660,8 @@ impl Shard {
         self.proposer.counter()
     }
 
-    /// A1: no counter above this is issued, and none within a minute of it is learnt. Until
-    /// [`Self::set_counter_bound`] is called, it is half-way from the first counter of this shard
-    /// to [`Ballot::COUNTER_LIMIT`].
+    /// A1: no counter above this is issued, and none within a minute of it is learnt. At first it
+    /// is half-way from the first counter of this shard to [`Ballot::COUNTER_LIMIT`].
     #[must_use]
     pub const fn counter_bound(&self) -> u64 {
         self.proposer.counter_bound()
