@@ -92,7 +92,7 @@ pub enum Rule {
     HealthyIsGranted,
     /// A node that had a majority granted nothing for long, though only a minority was away.
     MajorityServes,
-    /// Somebody waited while others had the name over and over.
+    /// A client waited while others had the name over and over.
     WaitersTakeTurns,
     /// Too little happened for the verdict to mean anything.
     RunShowsEnough,

@@ -104,7 +104,7 @@ impl<'a> Run<'a> {
         nodes
     }
 
-    /// A node with a majority grants what nobody else wants, over and over, whatever happens to the
+    /// A node with a majority goes on granting names without contenders, whatever happens to the
     /// minority.
     fn minority(self, judged: &mut Judged, found: &mut Vec<Violation>) {
         let (settle, most) = (nanos(self.bounds.settle), nanos(self.bounds.served));
@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Somebody speaks to one node only, for every node: it has to be served, whatever it did.
+    /// Each node has a client that speaks to this node only. The node has to serve it.
     fn nodes(self, healing: Healing<'_>, judged: &mut Judged, found: &mut Vec<Violation>) {
         let Healing { from, to, .. } = healing;
         for (id, clients) in self.clients_by_node(to) {

@@ -1,5 +1,5 @@
-//! Whoever waits has its turn: while nothing is broken, a name is not handed on among others more
-//! than a few times for each of those who want it.
+//! Waiters take turns: while nothing is broken, a client that waits sees a name handed on among
+//! others a few times for each contender at most.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,7 +5,7 @@
 //! an error in this folder costs time or fairness.
 
 pub(crate) mod contender;
-mod hints;
+pub(crate) mod hints;
 pub(crate) mod queue;
 pub(crate) mod turns;
 pub(crate) mod waiting;

@@ -18,7 +18,9 @@ use crate::outbox::{Body, Event, Outbox, To, Token, Transmit};
 use crate::protocol::acceptor::{Acceptor, SnapshotLease};
 use crate::protocol::proposer::{Env, Proposer, Renewal};
 use crate::protocol::record::{Ceilings, Record};
+use crate::queueing::hints;
 use crate::queueing::queue::Waiter;
+use crate::queueing::waiting::Freed;
 use crate::rules::Rule;
 use crate::{
     Ballot, BallotProblem, Config, Holder, Instant, Label, MemberSet, Message, Name, NodeId,
@@ -326,7 +328,8 @@ impl Shard {
         self.with_proposer(now, |proposer, env| {
             proposer.release(env, now, token, label, tenure, answer_by);
             if frees {
-                proposer.on_freed(env, now, name, true, nodes_before);
+                let freed = Freed { released_here: true, nodes_before, is_turn: false };
+                proposer.on_freed(env, now, name, freed);
             }
         });
         self.send_freed(name, &turns);
@@ -473,7 +476,7 @@ impl Shard {
     pub fn sweep(&mut self, now: Instant, slots_max: u32) {
         self.learn_floor(now);
         if let Some(acceptor) = &mut self.acceptor {
-            let expired = expired_hints(self.watched, &mut self.out);
+            let expired = hints::expired_hints(self.watched, &mut self.out);
             acceptor.sweep(&self.config, now, slots_max, expired);
             let quarantined = acceptor.is_quarantined(now);
             self.ceilings.advance_window(now, quarantined);
@@ -485,7 +488,7 @@ impl Shard {
     /// many requests come.
     pub fn keep_up(&mut self, now: Instant, slots_max: u32) {
         if let Some(acceptor) = &mut self.acceptor {
-            let expired = expired_hints(self.watched, &mut self.out);
+            let expired = hints::expired_hints(self.watched, &mut self.out);
             acceptor.sweep_owed(&self.config, now, slots_max, expired);
         }
     }
@@ -685,15 +688,6 @@ impl Shard {
             Some(BallotProblem::RecordBehind)
         } else {
             None
-        }
-    }
-}
-
-/// Emits a hint for each expired lease, if the shard is watched.
-fn expired_hints(watched: bool, out: &mut Outbox) -> impl FnMut(&Label, Tenure) {
-    move |label, tenure| {
-        if watched {
-            out.emit(Event::ExpiredHint { label: label.clone(), tenure });
         }
     }
 }

@@ -110,6 +110,14 @@ mod tests {
     }
 
     #[test]
+    fn a_counter_below_the_bound_does_not_move_it() {
+        let (now, wall) = (at(0), wall_counter_at(CounterBound::WRITTEN_MILLIS));
+        let bound = CounterBound::new(now, wall, 0).at(now);
+        assert_eq!(CounterBound::new(now, wall, bound).at(now), bound);
+        assert!(CounterBound::new(now, wall, bound + 1).at(now) > bound + 1);
+    }
+
+    #[test]
     fn the_wall_counter_is_after_this_was_written_and_within_what_acceptors_take() {
         let written = 1_790_000_000_000 << 10;
         assert!((written..=Ballot::COUNTER_LIMIT).contains(&wall_counter()));

@@ -287,7 +287,7 @@ impl Acceptor {
             return None;
         }
         let promised = register.bar(self.floor);
-        self.turns.on_rejected(slot, from, ballot, promised);
+        self.turns.on_rejected(slot, from, ballot);
         Some(Body::Reject { ballot, promised, accepted: None })
     }
 
@@ -374,8 +374,7 @@ impl Acceptor {
             return Ok(Some(Body::Accept { ballot }));
         }
         if live.is_some() {
-            let promised = self.table.entry(slot).register.bar(floor);
-            self.turns.on_rejected(slot, from, ballot, promised);
+            self.turns.on_rejected(slot, from, ballot);
         }
         let accepted = self.sighting_at(now, slot);
         Ok(Some(if answer == Answer::Promise {

@@ -115,6 +115,7 @@ pub(crate) struct Proposer {
     counter: u64,
     /// A1: no counter above this is issued, and none close to it is learnt.
     counter_bound: u64,
+    /// A1: a peer that sends a counter above this is disconnected.
     counter_refused_above: u64,
     ballot_hold: Option<BallotHold>,
     rounds: HashMap<Ballot, InFlight, FixedState>,

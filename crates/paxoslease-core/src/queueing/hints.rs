@@ -3,8 +3,9 @@
 
 use alloc::vec::Vec;
 
-use crate::outbox::{Body, Event, Sighting, To};
-use crate::{Hint, Holder, Instant, Label, Name, NodeId, Request, Shard};
+use super::waiting::Freed;
+use crate::outbox::{Body, Event, Outbox, Sighting, To};
+use crate::{Hint, Holder, Instant, Label, Name, NodeId, Request, Shard, Tenure};
 
 impl Shard {
     pub(crate) fn handle_hint(&mut self, now: Instant, hint: Hint<'_>) {
@@ -21,7 +22,10 @@ impl Shard {
                     self.out.emit(Event::FreedHint(Label::new(name, Holder::NONE)));
                 }
                 self.with_proposer(now, |proposer, env| {
-                    proposer.on_freed(env, now, name, false, nodes_before.into());
+                    let nodes_before = usize::from(nodes_before);
+                    let is_turn = nodes_before == 0;
+                    let freed = Freed { released_here: false, nodes_before, is_turn };
+                    proposer.on_freed(env, now, name, freed);
                 });
             }
         }
@@ -43,7 +47,9 @@ impl Shard {
         let turns = self.turns(now, name, from);
         let nodes_before = self.nodes_before(&turns);
         self.with_proposer(now, |proposer, env| {
-            proposer.on_freed(env, now, name, false, nodes_before);
+            let is_turn = nodes_before == 0 && !turns.is_empty();
+            let freed = Freed { released_here: false, nodes_before, is_turn };
+            proposer.on_freed(env, now, name, freed);
         });
         self.send_freed(name, &turns);
     }
@@ -119,6 +125,15 @@ impl Shard {
         };
         if let Some(event) = event {
             self.out.emit(event);
+        }
+    }
+}
+
+/// Emits a hint for each expired lease, if the shard is watched.
+pub(crate) fn expired_hints(watched: bool, out: &mut Outbox) -> impl FnMut(&Label, Tenure) {
+    move |label, tenure| {
+        if watched {
+            out.emit(Event::ExpiredHint { label: label.clone(), tenure });
         }
     }
 }

@@ -49,6 +49,11 @@ impl NodeQueue {
         }
     }
 
+    /// Whether no other node than `node` waits.
+    fn only_has(&self, node: NodeId) -> bool {
+        self.places.iter().all(|place| place.node == node)
+    }
+
     fn last(&self) -> Ballot {
         self.places.last().map_or(Ballot::ZERO, |last| last.ballot)
     }
@@ -59,19 +64,10 @@ impl Turns {
         self.by_slot.is_empty()
     }
 
-    /// Queues a node that was rejected, unless it has a place already. A ballot below the promise
-    /// is of a node that is behind, or that tries to be the first: its place is the last.
-    pub(crate) fn on_rejected(
-        &mut self,
-        slot: Slot,
-        node: NodeId,
-        ballot: Ballot,
-        promised: Ballot,
-    ) {
+    /// Queues a node that was rejected, unless it has a place already.
+    pub(crate) fn on_rejected(&mut self, slot: Slot, node: NodeId, ballot: Ballot) {
         if self.by_slot.len() < QUEUES_MAX || self.by_slot.contains_key(&slot) {
-            let queue = self.by_slot.entry(slot).or_default();
-            let is_low = ballot < promised;
-            queue.enqueue(node, if is_low { ballot.max(queue.last()) } else { ballot });
+            self.by_slot.entry(slot).or_default().enqueue(node, ballot);
         }
     }
 
@@ -90,7 +86,7 @@ impl Turns {
         turn_span: Duration,
     ) -> Vec<NodeId> {
         let Some(queue) = self.by_slot.get_mut(&slot) else { return Vec::new() };
-        if queue.places.iter().all(|place| place.node == from) {
+        if queue.only_has(from) {
             self.by_slot.remove(&slot);
             return Vec::new();
         }
@@ -111,6 +107,9 @@ impl Turns {
         for node in waits_here.into_iter().chain([from]) {
             queue.enqueue(node, queue.last());
         }
+        if queue.only_has(from) {
+            self.by_slot.remove(&slot);
+        }
         turns
     }
 
@@ -126,7 +125,7 @@ impl Turns {
         if let Some(queue) = self.by_slot.get_mut(&slot) {
             queue.places.retain(|place| place.node != node);
             queue.reserved_until = Instant::ZERO;
-            if queue.places.is_empty() {
+            if queue.only_has(node) {
                 self.by_slot.remove(&slot);
             }
         }

@@ -35,6 +35,17 @@ pub struct WaitedName<'a> {
     pub held_by: Option<&'a Sighting>,
 }
 
+/// A name may be free.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Freed {
+    /// It was released through this node.
+    pub(crate) released_here: bool,
+    /// The nodes that have their turn before this one.
+    pub(crate) nodes_before: usize,
+    /// The acceptors reserve the name for this node.
+    pub(crate) is_turn: bool,
+}
+
 impl Proposer {
     /// Queues a request behind earlier ones for the same name, or begins a round at once. Where the
     /// acceptor here reserves the name for other nodes, the request waits until `reserved_until`.
@@ -147,16 +158,14 @@ impl Proposer {
         }
     }
 
-    /// A name may be free, and `nodes_before` nodes have their turn before this one. The first node
-    /// tries now. If the name was released through this node, it tries at once, so that Release and
+    /// The first node tries now. If the name was released through this node, it tries at once, so that Release and
     /// Propose share a frame. Every other node waits for its turn and then prepares.
     pub(crate) fn on_freed(
         &mut self,
         env: &mut Env<'_>,
         now: Instant,
         name: Name<'_>,
-        released_here: bool,
-        nodes_before: usize,
+        Freed { released_here, nodes_before, is_turn }: Freed,
     ) {
         let Some(id) = self.contenders.find(name) else { return };
         let step = self.turn_span(env.config);
@@ -164,7 +173,7 @@ impl Proposer {
         match &mut contender.state {
             State::Racing(_) => contender.freed = true,
             // Its turn would end before its pause does.
-            State::BackingOff(until) if nodes_before == 0 && !released_here => {
+            State::BackingOff(until) if is_turn => {
                 *until = now;
                 self.wake_at(now, Wake::Contender(id));
             }
