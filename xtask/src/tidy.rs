@@ -61,6 +61,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("versions agree", versions::agree),
     ("nothing of one machine", machine::leaves_no_trace),
     ("files and lines keep their size", shape::keeps_its_size),
+    ("the protocol stays small", shape::keeps_the_protocol_small),
     ("no stubs, no ignored tests", shape::has_no_stubs),
 ];
 

@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Cell, Config, Drift, Event, Holder, Instant, NodeId, Shard, Start, Tenure, To, Token,
-    Ttl,
+    Acquire, Cell, Config, Drift, Event, Holder, Instant, NodeId, Renew, Shard, Start, Tenure, To,
+    Token, Ttl,
 };
 use paxoslease_wire::{FrameReader, FrameWriter};
 
@@ -139,11 +139,11 @@ impl Rig {
     }
 
     fn renew(&mut self, at: usize) {
-        let name = self.next_name();
-        let texts = (self.names.get(name), Holder::NONE);
-        let tenure = self.tenures[name].expect("every name is held");
-        let shard = &mut self.nodes[at].shard;
-        shard.renew(self.now, Token(name as u64), texts, tenure, TTL).expect("within bounds");
+        let next = self.next_name();
+        let (token, name, holder) = (Token(next as u64), self.names.get(next), Holder::NONE);
+        let tenure = self.tenures[next].expect("every name is held");
+        let renew = Renew { token, name, holder, tenure, ttl: TTL };
+        self.nodes[at].shard.renew(self.now, renew).expect("within bounds");
     }
 
     fn release(&mut self, at: usize, token: Token, tenure: Tenure) {

@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_rule_is_the_one_of_the_core() {
-        use paxoslease_core::{Drift, Instant, Rules, Ttl};
+        use paxoslease_core::{Drift, Instant, Ttl};
         for (ppm, granule, ttl, waited) in
             [(0, 0, 50, 0), (1000, 1000, 2000, 700), (100_000, 20, 60_000, 3), (1, 1, 1234, 99_999)]
         {
@@ -229,8 +229,7 @@ mod tests {
             let drift = Drift::new(ppm, Duration::from_micros(granule.into())).expect("in bounds");
             let waited = Duration::from_millis(waited);
             let span = Ttl::from_millis(ttl).expect("not zero");
-            let expected =
-                drift.remote_belief_ends_at(Rules::ALL, Instant::from_nanos(7), waited, span);
+            let expected = drift.remote_belief_ends_at(Instant::from_nanos(7), waited, span);
             assert_eq!(rule.ends_at(7, span.as_duration(), waited), expected.as_nanos());
         }
     }

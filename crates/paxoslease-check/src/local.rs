@@ -16,7 +16,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use paxoslease_core::{
     Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Lens, MemberSet, Message, Name,
-    NodeId, Phase, Record, Refusal, Reply, Request, Seen, Shard, Start, Tenure, To, Token,
+    NodeId, Phase, Record, Refusal, Renew, Reply, Request, Seen, Shard, Start, Tenure, To, Token,
     Transmit, Ttl,
 };
 
@@ -350,10 +350,10 @@ impl Locals {
             Input::Renew { wish: number, tenure, ticks, adopted } => {
                 let base = if adopted { ADOPTED_TOKEN } else { RENEWAL_TOKEN };
                 let token = Token(base + u64::from(number));
-                let texts = (name(wish(number).name), Holder::NONE);
+                let (name, holder) = (name(wish(number).name), Holder::NONE);
                 let ttl = TICK * u32::from(ticks);
                 // A ttl above M is refused, and that is an answer.
-                let _ = after.shard.renew(now, token, texts, tenure, ttl);
+                let _ = after.shard.renew(now, Renew { token, name, holder, tenure, ttl });
             }
             Input::Release { wish: number, tenure } => {
                 let token = Token(RELEASE_TOKEN + u64::from(number));

@@ -348,7 +348,7 @@ impl World {
                 next.releases += 1;
                 // P6: the holder drops its belief before anything is sent.
                 if let Some(belief) = &mut next.beliefs[usize::from(wish)] {
-                    belief.release(self.bounds.rules);
+                    belief.release();
                 }
             }
             Input::Deliver { .. } | Input::Wake | Input::Written | Input::Start => {}

@@ -7,8 +7,8 @@
 use core::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Cell, Config, Drift, Event, Holder, Instant, Name, NodeId, Rule, Rules, Shard, Start,
-    Tenure, To, Token, Transmit, Ttl,
+    Acquire, Cell, Config, Drift, Event, Holder, Instant, Name, NodeId, Renew, Rule, Rules, Shard,
+    Start, Tenure, To, Token, Transmit, Ttl,
 };
 
 const TICK: Duration = Duration::from_millis(50);
@@ -78,10 +78,9 @@ impl Script {
     }
 
     fn renew(&mut self, id: u16, tenure: Tenure) {
-        let texts = (name(), Holder::NONE);
-        self.at(id, |shard, now| {
-            shard.renew(now, Token(1), texts, tenure, TICK * 2).expect("in bounds");
-        });
+        let (token, name, holder) = (Token(1), name(), Holder::NONE);
+        let renew = Renew { token, name, holder, tenure, ttl: TICK * 2 };
+        self.at(id, |shard, now| shard.renew(now, renew).expect("in bounds"));
     }
 
     /// Delivers every letter so far of this kind from one node to another, and the answers.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_core::{Label, Rules, Tenure};
+use paxoslease_core::{Label, Tenure};
 use pollster::block_on;
 
 use crate::client::Shared;
@@ -107,7 +107,7 @@ impl LeaseGuard {
         // Read after the lock was taken: waiting for it must not count as held.
         let now = self.shared.clock.now();
         if !state.belief.is_held(now) {
-            state.belief.release(Rules::ALL);
+            state.belief.release();
         }
         (state.belief.remaining(now), state.stage == Stage::Jeopardy)
     }
@@ -196,7 +196,7 @@ impl LeaseGuard {
     /// P6: the belief goes first; nothing brings it back. Says whether the cell is to be told.
     fn drop_belief(&self) -> bool {
         let mut state = self.ticket.lock();
-        state.belief.release(Rules::ALL);
+        state.belief.release();
         let live = state.stage.is_live();
         if live {
             state.stage = Stage::Released;

@@ -7,7 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use event_listener::Event;
-use paxoslease_core::{Belief, Rules};
+use paxoslease_core::Belief;
 
 #[derive(Debug)]
 pub(crate) struct Ticket {
@@ -66,7 +66,7 @@ impl Ticket {
     /// A lease is over that was not given up: the belief goes first, then people are told.
     pub(crate) fn lose(&self) {
         let mut state = self.lock();
-        state.belief.release(Rules::ALL);
+        state.belief.release();
         if state.stage.is_live() {
             state.stage = Stage::Lost;
         }

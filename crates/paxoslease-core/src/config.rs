@@ -1,4 +1,4 @@
-//! What a shard is told when it starts.
+//! The settings of a shard.
 
 use core::fmt;
 use core::time::Duration;
@@ -6,49 +6,49 @@ use core::time::Duration;
 use crate::rules::Rules;
 use crate::{Cell, NodeId};
 
-/// A shard's settings. Only `cell` must agree between nodes; the rest is each node's own.
+/// A shard's settings. Only `cell` must be the same on all nodes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
-    /// This node. An acceptor if the cell lists it, else a proposer only.
+    /// This node. It is an acceptor if the cell lists it; otherwise it only proposes.
     pub node: NodeId,
-    /// The cell it belongs to.
+    /// The cell, the same on all its nodes.
     pub cell: Cell,
-    /// Seeds every random delay and the hashing of names.
+    /// Seed of all random delays and of the hashes of names.
     pub seed: u64,
-    /// Whether an acquire begins with a direct round (P1). If not, every round is prepared first,
-    /// as in the paper.
+    /// Whether an acquire begins with a direct round (P1). If not, every round is prepared (P2), as
+    /// in the paper.
     pub direct_rounds: bool,
-    /// After this long without a majority a fresh round is given up, while nothing is known of
-    /// round trips.
+    /// A fresh round without a majority is given up after this time (P4), while round trips are
+    /// unknown. Not zero.
     pub attempt_timeout: Duration,
-    /// Later it is given up after a few round trips, as recent rounds and the network took them,
-    /// but not before this.
+    /// Once round trips are known, it is given up after a few of them, but not before this time.
+    /// Not zero.
     pub attempt_timeout_min: Duration,
-    /// How long an acquire or a renewal goes on trying before it reports that there is no quorum;
-    /// longer where round trips are so long that this is no more than a few rounds.
+    /// An acquire or a renewal reports that there is no quorum after this time, or after a few
+    /// rounds where those take longer.
     pub request_timeout: Duration,
-    /// The first pause after a split vote; doubles with each, jittered.
+    /// The first pause after a split vote. It is random and doubles with each split. Not zero.
     pub backoff_min: Duration,
-    /// The longest such pause.
+    /// The longest such pause. Not zero.
     pub backoff_max: Duration,
-    /// How long a node leaves another to take its turn when a lease is freed, while nothing is
-    /// known of round trips, and how much nodes spread out when one runs out.
+    /// How long a node leaves its turn to another when a name is freed, while round trips are
+    /// unknown; and the time over which nodes spread their rounds when a lease expires.
     pub stagger_max: Duration,
-    /// How long an idle entry is kept, so that ballots in flight meet their promises; one that was
-    /// released goes after a few round trips, if these are known and that is sooner.
+    /// How long an idle entry is kept, so that messages in flight meet its promise. An entry that
+    /// was released is reclaimed after a few round trips, if that is sooner.
     pub reclaim_after: Duration,
-    /// Bounds on memory.
+    /// Bounds on the memory of the shard.
     pub limits: Limits,
-    /// All of them; tests of the tests switch one off.
+    /// All rules, except in tests that switch one off.
     pub rules: Rules,
 }
 
-/// Why a shard cannot work with its settings.
+/// Which settings a shard cannot work with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// Every round would be over as it begins, and begin again.
+    /// Every round would end as it begins, without end.
     AttemptTimeoutZero,
-    /// Without a pause, a round that cannot begin yet would be tried again without end.
+    /// A round that cannot begin yet would be tried again without end.
     BackoffZero,
 }
 
@@ -63,23 +63,23 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-/// Bounds on what one shard keeps.
+/// Bounds on the memory of one shard.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
-    /// Names in the acceptor.
+    /// Names in the acceptor, idle ones included.
     pub entries_max: usize,
-    /// Bytes of names and holders in the acceptor that are too long for their entries.
+    /// Heap bytes of labels in the acceptor that do not fit into their entries.
     pub text_bytes_max: usize,
-    /// Rounds, releases and inspections in flight.
+    /// Rounds, unanswered releases and inspections.
     pub rounds_max: usize,
-    /// Requests waiting for a lease.
+    /// Requests that wait for a lease.
     pub waiters_max: usize,
-    /// Requests of peers that wait for the stable record.
+    /// Peers' requests that wait for the stable record.
     pub deferred_max: usize,
 }
 
 impl Config {
-    /// Settings that suit a local network.
+    /// Settings for a local network.
     #[must_use]
     pub const fn new(node: NodeId, cell: Cell, seed: u64) -> Self {
         Self {
@@ -105,10 +105,10 @@ impl Config {
         }
     }
 
-    /// Whether a shard can work with these settings: some would spin while time stands still.
+    /// Checks that a shard with these settings cannot loop while its clock stands still.
     ///
     /// # Errors
-    /// Names the first that cannot be.
+    /// Names the first setting that is zero and must not be.
     pub const fn check(&self) -> Result<(), ConfigError> {
         if self.attempt_timeout.is_zero() || self.attempt_timeout_min.is_zero() {
             return Err(ConfigError::AttemptTimeoutZero);

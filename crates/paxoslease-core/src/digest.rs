@@ -1,29 +1,28 @@
 //! The identity of a shard's protocol state, for checkers that explore many: two shards with the
-//! same digest behave alike from here on.
+//! same digest behave alike from then on.
 //!
-//! Counters for metrics, memory layout and stale wake-ups do not count, nor does how soon released
-//! names are forgotten: that is allowed at any time, and two sweeps without a pause between them,
-//! which is how a checker reclaims, forget all of them anyway. Sets of acceptors are
-//! written as a permutation of the acceptors sees them, so that a checker can treat states that
-//! differ only in which acceptor is which as one.
+//! Counters for metrics, memory layout and stale wake-ups are left out. So is the delay of
+//! reclaiming: released names may be reclaimed at any time, and a checker's two sweeps in a row
+//! reclaim all of them. Sets of acceptors are hashed under a permutation of the acceptors, so that
+//! a checker can treat states as equal that differ only in which acceptor is which.
 
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
-use crate::acceptor::Acceptor;
-use crate::contender::Contenders;
-use crate::proposer::Proposer;
-use crate::table::Slot;
+use crate::protocol::acceptor::Acceptor;
+use crate::protocol::proposer::Proposer;
+use crate::queueing::contender::Contenders;
+use crate::storage::Slot;
 use crate::{MemberSet, Round, Shard, Tenure};
 
-/// What of a shard a checker tells apart.
+/// Which differences between shards a checker sees.
 #[derive(Clone, Copy, Debug)]
 pub struct Lens<'a> {
-    /// Where each acceptor of the cell goes: a permutation of places.
+    /// A permutation: the new place of each acceptor of the cell.
     pub places: &'a [u8],
-    /// Whether the node is ever asked to propose. If not, what only a proposer uses is nothing.
+    /// Whether the node is ever asked to propose. If not, its proposer is left out.
     pub proposes: bool,
-    /// Whether hints matter: whether anybody waits for one.
+    /// Whether any node waits for a hint. If not, queues of nodes are left out.
     pub hints: bool,
 }
 
@@ -36,25 +35,22 @@ impl Lens<'_> {
 }
 
 impl Shard {
-    /// The releases that are remembered: their tenures, the acceptors that confirmed, and whether
-    /// the callers are answered.
+    /// The remembered releases: tenure, acceptors that confirmed, and whether callers are answered.
     #[must_use]
     pub fn releases(&self) -> Vec<(Tenure, MemberSet, bool)> {
-        let (_, proposer, _, _) = self.parts();
-        proposer.releases()
+        self.proposer.releases()
     }
 
-    /// Writes the protocol state to a hasher.
+    /// Hashes the protocol state.
     pub fn digest(&self, lens: Lens<'_>, hasher: &mut impl Hasher) {
-        let (acceptor, proposer, ceilings, deferred) = self.parts();
-        if let Some(acceptor) = acceptor {
+        if let Some(acceptor) = &self.acceptor {
             acceptor.digest(lens, hasher);
         }
         if lens.proposes {
-            proposer.digest(lens, hasher);
+            self.proposer.digest(lens, hasher);
         }
-        ceilings.hash(hasher);
-        deferred.hash(hasher);
+        self.ceilings.hash(hasher);
+        self.deferred.hash(hasher);
     }
 }
 
@@ -69,7 +65,7 @@ impl Acceptor {
             }
         }
         if lens.hints {
-            self.wanted().hash(hasher);
+            self.turns.hash(hasher);
         }
         self.sweep_state().hash(hasher);
     }
@@ -85,7 +81,22 @@ impl Proposer {
         }
         self.owners_digest(hasher);
         self.releases_digest(|set| lens.place(set), hasher);
-        self.contenders().digest(hasher);
+        self.contenders.digest(hasher);
+    }
+}
+
+impl Round {
+    /// The same round with every set of acceptors mapped by `place`.
+    fn placed(&self, place: impl Fn(MemberSet) -> MemberSet) -> Self {
+        let mut placed = self.clone();
+        for set in [&mut placed.open, &mut placed.accepted, &mut placed.refused] {
+            *set = place(*set);
+        }
+        for report in &mut placed.reports {
+            report.member = place(report.member);
+        }
+        placed.reports.sort_unstable_by_key(|report| report.member);
+        placed
     }
 }
 

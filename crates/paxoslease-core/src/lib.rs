@@ -1,16 +1,19 @@
-//! PaxosLease as a pure state machine: proposers and acceptors that agree on leases, diskless on
-//! the hot path, with no synchronised clocks.
+//! PaxosLease as a pure state machine: proposers and acceptors agree on leases, without the disk on
+//! the hot path and without synchronised clocks.
 //!
-//! Bring a clock, a network and a little disk; [`Shard`] brings the protocol. Commands and
-//! `handle_*` go in, `poll_*` comes out, `now` is always an argument. Same inputs, same outputs.
-//! There is no I/O here, no clock, no randomness but a seeded generator, no logging, no threads;
-//! `no_std` is the proof.
+//! The caller brings a clock, a network and a little disk; [`Shard`] brings the protocol. Commands
+//! and `handle_*` are its inputs, `poll_*` its outputs, and `now` is always an argument. The same
+//! inputs give the same outputs. The crate does no I/O, reads no clock, logs nothing, starts no
+//! thread, and draws random numbers only from a seeded generator; `no_std` is the proof.
+//!
+//! `protocol` is the paper with the rules of docs/protocol.md, `queueing` orders the requests that
+//! wait, and `storage` keeps many names in little memory.
 //!
 //! ```
 //! use core::time::Duration;
 //! use paxoslease_core::*;
 //!
-//! // A cell of one node is its own majority: an acquire is answered at once.
+//! // One node is a majority of a cell of one, so an acquire is answered at once.
 //! let node = NodeId::new(1).unwrap();
 //! let max_lease = Ttl::from_millis(60_000).unwrap();
 //! let drift = Drift::new(1000, Duration::from_millis(1)).unwrap();
@@ -29,7 +32,7 @@
 //! let Some(Event::Granted { tenure, ttl, started_at, .. }) = shard.poll_event() else {
 //!     panic!("granted")
 //! };
-//! let belief = Belief::granted(tenure, drift.belief_ends_at(Rules::ALL, started_at, ttl));
+//! let belief = Belief::granted(tenure, drift.belief_ends_at(started_at, ttl));
 //! assert!(belief.is_held(Instant::ZERO.after(Duration::from_secs(14))));
 //! assert!(!belief.is_held(Instant::ZERO.after(Duration::from_secs(15))));
 //! # Ok::<(), Box<dyn core::error::Error>>(())
@@ -38,44 +41,37 @@
 
 extern crate alloc;
 
-mod acceptor;
-mod ballot;
-mod belief;
-mod cell;
 mod config;
-mod contender;
 #[cfg(feature = "digest")]
 mod digest;
-mod message;
+mod kinds;
 mod outbox;
-mod proposer;
-mod queue;
-mod record;
-mod register;
+mod protocol;
+mod queueing;
+mod refusal;
 mod rng;
-mod round;
 mod rules;
 mod shard;
-mod table;
-mod text;
-mod time;
+mod storage;
 mod timers;
 
-pub use acceptor::{Refusal, SnapshotLease};
-pub use ballot::{Ballot, BallotProblem, NodeId, Tenure};
-pub use belief::Belief;
-pub use cell::{Cell, CellError, MEMBERS_MAX, MemberSet, TtlError};
 pub use config::{Config, ConfigError, Limits};
 #[cfg(feature = "digest")]
 pub use digest::Lens;
-pub use message::{Hint, Message, Reply, Request, Seen};
 pub use outbox::{Event, Sighting, To, Token, Transmit};
-pub use proposer::RoundCounts;
-pub use record::{BALLOT_BLOCK, Record};
-pub use register::{Accepted, Register};
+pub use protocol::acceptor::SnapshotLease;
+pub use protocol::ballot::{Ballot, NodeId, Tenure};
+pub use protocol::belief::Belief;
+pub use protocol::cell::{Cell, CellError, MEMBERS_MAX, MemberSet, TtlError};
+pub use protocol::message::{Hint, Message, Reply, Request, Seen};
+pub use protocol::proposer::RoundCounts;
+pub use protocol::record::{BALLOT_BLOCK, Record};
+pub use protocol::register::{Accepted, Register};
+pub use protocol::round::{Phase, Round};
+pub use protocol::time::{Drift, Instant, Ttl};
+pub use queueing::waiting::WaitedName;
+pub use refusal::{BallotProblem, Refusal};
 pub use rng::Rng;
-pub use round::{Phase, Round};
 pub use rules::{Rule, Rules};
-pub use shard::{Acquire, CommandError, Shard, Snapshot, Start};
-pub use text::{Holder, Label, Name, TextError};
-pub use time::{Drift, Instant, Ttl};
+pub use shard::{Acquire, CommandError, Renew, Shard, Snapshot, Start};
+pub use storage::text::{Holder, Label, Name, TextError};

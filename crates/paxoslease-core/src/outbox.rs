@@ -1,7 +1,7 @@
-//! What a shard hands its caller: messages to send and events to act on.
+//! The outputs of a shard: messages to send and events to act on.
 //!
-//! Both own their texts (compactly, see `text.rs`), wait in queues whose memory is reused, and are
-//! taken by polling. A broadcast is kept once, with the set of members it is for.
+//! Both own their texts (see `storage/text.rs`), and the caller polls them from queues whose memory
+//! is reused. A broadcast is stored once, with the set of its receivers.
 
 use alloc::collections::VecDeque;
 use core::mem;
@@ -12,10 +12,10 @@ use crate::{
     Tenure, Ttl,
 };
 
-/// Whom a message is for.
+/// The receivers of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum To {
-    /// These acceptors of the cell.
+    /// All acceptors in a set.
     Members(MemberSet),
     /// One node, acceptor or not.
     Node(NodeId),
@@ -24,7 +24,7 @@ pub enum To {
 /// A message to send.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Transmit {
-    /// Whom to.
+    /// The receivers.
     pub to: To,
     pub(crate) body: Body,
 }
@@ -48,14 +48,14 @@ pub(crate) enum Body {
     Freed { label: Label, nodes_before: u8 },
 }
 
-/// A live lease somebody reported, with its name: what is known of a holder, never the truth.
+/// A lease that some acceptor reported as live. It may be over by the time it is read.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Sighting {
-    /// Whose.
+    /// The tenure; its number is the fence.
     pub tenure: Tenure,
-    /// How long still when it was reported.
+    /// The time that was left when the acceptor reported it.
     pub remaining: Ttl,
-    /// The resource, and who holds it.
+    /// The name and the holder's text.
     pub label: Label,
 }
 
@@ -66,7 +66,7 @@ impl Sighting {
 }
 
 impl Transmit {
-    /// The message, borrowing its texts from here.
+    /// The message, which borrows its texts.
     #[must_use]
     pub fn message(&self) -> Message<'_> {
         self.body.message()
@@ -74,7 +74,7 @@ impl Transmit {
 }
 
 impl Body {
-    /// Copies a request, to answer it later.
+    /// Copies a request, so that it can be answered later.
     pub(crate) fn copied(request: Request<'_>) -> Self {
         let named = |name| Label::new(name, Holder::NONE);
         match request {
@@ -100,7 +100,7 @@ impl Body {
         }
     }
 
-    /// The tenure an acceptor is asked to store or prolong.
+    /// The tenure that an acceptor is asked to store or prolong.
     pub(crate) fn stores(&self) -> Option<Tenure> {
         match self {
             Self::Propose { ballot, .. } => Tenure::of(*ballot),
@@ -169,76 +169,76 @@ impl Body {
             Self::Inspected { query, accepted } => {
                 Reply::Inspected { query: *query, accepted: seen(accepted) }
             }
-            _ => unreachable!("requests and hints were matched before"),
+            _ => unreachable!("message() handles requests and hints"),
         }
     }
 }
 
-/// The caller's number for one of its requests.
+/// The caller's number for one of its requests; the answer carries it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(pub u64);
 
-/// What happened.
+/// An answer to a request, a hint for watchers, or work for the disk.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// An acquire succeeded.
     Granted {
-        /// Whose request.
+        /// The acquire that this answers.
         token: Token,
         /// The tenure that began; its number is the fence.
         tenure: Tenure,
-        /// How long others are excluded.
+        /// How long the acceptors exclude other tenures.
         ttl: Ttl,
-        /// When the winning round began: belief counts from here on this node's clock.
+        /// When the winning round began, on this node's clock: the belief counts from here.
         started_at: Instant,
-        /// How long the request waited before that (for T2 on another clock).
+        /// How long the request waited before that round (for T2 on another clock).
         waited: Duration,
     },
-    /// An acquire was refused: a majority reported this holder. Nothing is held.
+    /// An acquire was denied, because a majority reported this holder.
     Denied {
-        /// Whose request.
+        /// The acquire that this answers.
         token: Token,
-        /// Who holds it.
+        /// The lease that the majority reported.
         by: Sighting,
     },
-    /// No majority answered in time, or contenders kept splitting the vote. Nothing was changed
-    /// that outlives the ttl.
+    /// No majority answered in time, or contenders kept splitting the vote. What an acquire left
+    /// at single acceptors is undone, or expires with its ttl.
     NoQuorum {
-        /// Whose request.
+        /// The acquire, renewal or inspection that this answers.
         token: Token,
     },
     /// A renewal succeeded.
     Renewed {
-        /// Whose request.
+        /// The renewal that this answers.
         token: Token,
         /// The tenure renewed.
         tenure: Tenure,
-        /// How long others are excluded.
+        /// How long the acceptors exclude other tenures.
         ttl: Ttl,
-        /// When the winning round began.
+        /// When the winning round began, on this node's clock.
         started_at: Instant,
     },
-    /// A renewal found the tenure over. It cannot come back.
+    /// A renewal found that the tenure is over; it cannot be held again.
     NotHeld {
-        /// Whose request.
+        /// The renewal that this answers.
         token: Token,
         /// The tenure that is over.
         tenure: Tenure,
     },
-    /// A release is done.
+    /// A release has ended.
     Released {
-        /// Whose request.
+        /// The release that this answers.
         token: Token,
-        /// Whether any acceptor still had it.
+        /// Whether the lease was live at any acceptor that confirmed.
         held: bool,
-        /// Whether a majority confirmed; if not, it was given time to expire instead.
+        /// Whether a majority confirmed. If not, the wait for confirmations has ended.
         confirmed: bool,
     },
-    /// An inspection is done. A hint: what a quorum said a moment ago.
+    /// An inspection has ended. The answer is a hint: what a quorum reported a moment ago.
     Inspected {
-        /// Whose request.
+        /// The inspection that this answers.
         token: Token,
-        /// Who holds it, if anyone.
+        /// The reported lease with the highest fence, if any.
         accepted: Option<Sighting>,
     },
     /// Make this record durable, then call [`crate::Shard::record_written`].
@@ -247,17 +247,17 @@ pub enum Event {
     HeldHint(Sighting),
     /// A hint for watchers: this name was released.
     FreedHint(Label),
-    /// A hint for watchers: this lease ran out a while ago, and nobody took the name since.
+    /// A hint for watchers: this lease expired, and the name has not been leased since.
     ExpiredHint {
-        /// The name, and who held it.
+        /// The name and the holder's text.
         label: Label,
-        /// Whose tenure it was.
+        /// The tenure that expired.
         tenure: Tenure,
     },
 }
 
 impl Event {
-    /// Whose request it answers, if it answers one.
+    /// The request that the event answers; `None` for hints and records.
     #[must_use]
     pub const fn token(&self) -> Option<Token> {
         match self {
@@ -280,7 +280,7 @@ impl Event {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
     transmits: VecDeque<Transmit>,
-    /// How many transmits at the front have been offered to the node's own acceptor.
+    /// How many of `transmits` the node's own acceptor has seen.
     offered: usize,
     events: VecDeque<Event>,
 }
@@ -298,7 +298,7 @@ impl Outbox {
         self.events.pop_front()
     }
 
-    /// The next transmit that leaves this node. All have been offered to its own acceptor.
+    /// The next transmit that leaves this node. Its own acceptor has seen all of them.
     pub(crate) fn pop_transmit(&mut self) -> Option<Transmit> {
         loop {
             let transmit = self.transmits.pop_front()?;
@@ -309,8 +309,9 @@ impl Outbox {
         }
     }
 
-    /// Lends the next request that is also for this node's own acceptor, which is taken off its
-    /// addressees. To be [put back](Self::put_back): moving it twice costs less than a copy.
+    /// Takes the next request that is also for this node's own acceptor, and removes that acceptor
+    /// from its receivers. The caller has to [put it back](Self::put_back): moving it twice costs
+    /// less than a copy.
     pub(crate) fn take_for(&mut self, own: MemberSet) -> Option<(usize, Body)> {
         while let Some(transmit) = self.transmits.get_mut(self.offered) {
             let place = self.offered;
@@ -319,8 +320,8 @@ impl Outbox {
                 && set.contains(own)
             {
                 transmit.to = To::Members(set.without(own));
-                let lent = Body::Accept { ballot: Ballot::ZERO };
-                return Some((place, mem::replace(&mut transmit.body, lent)));
+                let placeholder = Body::Accept { ballot: Ballot::ZERO };
+                return Some((place, mem::replace(&mut transmit.body, placeholder)));
             }
         }
         None

@@ -1,5 +1,5 @@
-//! The seeded generator behind every random delay: one word of state, so that a shard with the
-//! same inputs gives the same outputs. Not for secrets.
+//! The seeded generator of all random delays, so that a shard with the same inputs gives the same
+//! outputs. Not for secrets.
 
 use core::time::Duration;
 
@@ -8,13 +8,13 @@ use core::time::Duration;
 pub struct Rng(u64);
 
 impl Rng {
-    /// The same seed draws the same.
+    /// A generator whose numbers depend on the seed only.
     #[must_use]
     pub const fn seeded(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// 64 random bits.
+    /// Draws 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -23,7 +23,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A span below `max`; draws nothing for zero.
+    /// Draws a span below `max`; for zero it draws nothing and returns zero.
     pub fn below(&mut self, max: Duration) -> Duration {
         if max.is_zero() {
             return Duration::ZERO;
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn same_seed_same_draws_and_all_below_the_bound() {
+    fn equal_seeds_draw_equal_spans_below_the_bound() {
         let (mut a, mut b) = (Rng::seeded(7), Rng::seeded(7));
         let max = Duration::from_millis(3);
         for _ in 0..1000 {

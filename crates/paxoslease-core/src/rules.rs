@@ -1,10 +1,10 @@
 //! The safety rules of the protocol by name, so that a test can switch one off.
 //!
-//! In a normal build [`Rules`] is empty and [`Rules::on`] is the constant `true`: the compiler
-//! removes every check. With the feature `mutants`, one rule at a time can be off, and the
-//! exhaustive checker or a scripted schedule must then find the harm (docs/protocol.md, section 8).
+//! In a normal build [`Rules`] has no fields and [`Rules::on`] is the constant `true`, so the
+//! compiler removes every check. With the feature `mutants`, one rule at a time can be off, and a
+//! checker or a scripted schedule must then find the harm (docs/protocol.md, section 8).
 
-/// One line of the protocol's "what breaks without it" table.
+/// A row of the table "what breaks without each rule" of docs/protocol.md.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Rule {
     /// A3: a live lease of another tenure refuses a Propose.
@@ -21,7 +21,7 @@ pub enum Rule {
     HealOnlyAfterMajority,
     /// A5: a Heal below `promised` is refused.
     HealObeysBallot,
-    /// A5: a Heal replaces no live lease but one of a lower tenure.
+    /// A5: a Heal replaces a live lease only of a lower tenure.
     HealReplacesOnlyLower,
     /// P5: a Heal carries the ballot of the renewal that won.
     HealCarriesRenewalBallot,
@@ -31,37 +31,37 @@ pub enum Rule {
     ReclaimFoldsIntoFloor,
     /// R1: no ballot above the durable ceiling is issued or promised.
     BallotWaitsForDisk,
-    /// R1: after a restart `floor` begins at the ceiling.
+    /// R1: after a restart, `floor` begins at the ceiling.
     FloorStartsAtCeiling,
-    /// R1, R5: after a restart the counter begins at the ceiling; no ballot is issued twice.
+    /// R1, R5: after a restart, the counter begins at the ceiling, so no ballot is issued twice.
     CounterStartsAtCeiling,
-    /// R5: a node without a record issues no ballot before enough others told it theirs.
+    /// R5: a node without a record issues no ballot before enough members told their counters.
     RecordlessNodeAsksFirst,
     /// R5: an acceptor without a record promises above every counter it heard before it votes.
     RecordlessFloorIsLearnt,
-    /// P1: a majority that is late counts for nothing.
+    /// P1: a late majority counts for nothing.
     LateMajorityCountsForNothing,
-    /// P3: accepts are counted by distinct acceptor.
+    /// P3: each acceptor counts once.
     AcceptsAreDistinct,
-    /// P3: a round's timer is armed once.
+    /// P3: a round's timer is set once.
     TimerIsArmedOnce,
     /// P4: a round is voided before it is undone.
     VoidBeforeUndo,
     /// P5: a failed renewal is not undone by a release.
     FailedRenewalIsNotUndone,
-    /// P8: only a fresh round is released when its client left.
+    /// P8: only a fresh round is undone when its client leaves.
     AbandonReleasesFreshOnly,
     /// P5: each renewal has a fresh ballot.
     RenewalHasFreshBallot,
     /// P6: a release drops the holder's belief before anything is sent.
     ReleaseDropsBeliefFirst,
-    /// P6: a released tenure is never believed again, whatever grant arrives.
+    /// P6: a released tenure is never believed again, even if a grant of it arrives.
     ReleasedTenureIsNeverUsed,
-    /// P6: a release is confirmed once a majority has confirmed it.
+    /// P6: a release is confirmed only by a majority.
     ReleaseNeedsMajority,
     /// P7: a client renews only a tenure that was granted to it.
     OnlyOwnTenureIsRenewed,
-    /// A1: `ttl <= M`, in Renew and Heal too.
+    /// A1: `ttl <= M` holds in Renew and Heal too.
     RenewTtlIsBounded,
     /// T1: the belief is shorter than the exclusion by the drift margin.
     BeliefKeepsDriftMargin,
@@ -79,7 +79,7 @@ pub enum Rule {
     SnapshotIsUsedOnce,
     /// R4: a quarantined node writes no snapshot.
     NoSnapshotFromQuarantine,
-    /// Invariant 5: a quorum of accepts is more than half of the members.
+    /// Invariant 5: a quorum is more than half of the members.
     QuorumIsMajority,
 }
 
@@ -126,7 +126,7 @@ impl Rule {
     ];
 }
 
-/// Which rules are in force: all of them, except in a test built with the feature `mutants`.
+/// The rules in force: all of them, except in a build with the feature `mutants`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Rules {
     #[cfg(feature = "mutants")]
@@ -141,7 +141,7 @@ impl Rules {
     #[cfg(feature = "mutants")]
     pub const ALL: Self = Self { off: None };
 
-    /// All rules but one.
+    /// All rules except one.
     #[cfg(feature = "mutants")]
     #[must_use]
     pub const fn without(rule: Rule) -> Self {

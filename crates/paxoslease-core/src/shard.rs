@@ -1,11 +1,10 @@
-//! One shard: acceptor and proposer of the names one thread owns, behind commands, `handle_*` and
-//! `poll_*`. The only public way into the protocol.
+//! One shard: acceptor and proposer of the names that one thread owns, behind commands, `handle_*`
+//! and `poll_*`. The only public access to the protocol.
 //!
-//! Same inputs, same outputs. The caller brings the clock (`now`, read after the input was
-//! received), carries what [`Shard::poll_transmit`] returns, acts on [`Shard::poll_event`], and
-//! calls [`Shard::handle_timeout`] no earlier than [`Shard::poll_timeout`] says.
+//! The same inputs give the same outputs. The caller reads the clock after it received an input and
+//! passes it as `now`. It sends what [`Shard::poll_transmit`] returns, acts on
+//! [`Shard::poll_event`], and calls [`Shard::handle_timeout`] when [`Shard::poll_timeout`] says so.
 
-mod hints;
 mod view;
 
 pub use view::Snapshot;
@@ -15,63 +14,80 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::acceptor::{Acceptor, Refusal, SnapshotLease};
-use crate::contender::Want;
 use crate::outbox::{Body, Event, Outbox, To, Token, Transmit};
-use crate::proposer::{Env, Freed, Proposer, Renewal};
-use crate::record::{Ceilings, Record};
+use crate::protocol::acceptor::{Acceptor, SnapshotLease};
+use crate::protocol::proposer::{Env, Proposer, Renewal};
+use crate::protocol::record::{Ceilings, Record};
+use crate::queueing::hints;
+use crate::queueing::queue::Waiter;
+use crate::queueing::waiting::Freed;
 use crate::rules::Rule;
 use crate::{
-    Ballot, BallotProblem, Config, Holder, Instant, Label, MemberSet, Message, Name, NodeId, Reply,
-    Request, Tenure, Ttl, TtlError,
+    Ballot, BallotProblem, Config, Holder, Instant, Label, MemberSet, Message, Name, NodeId,
+    Refusal, Reply, Request, Tenure, Ttl, TtlError,
 };
 
-/// How a node comes up (protocol section 6).
+/// How a node starts (protocol section 6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Start {
-    /// The cell is new, so nobody can hold anything: no quarantine.
+    /// The cell is new, so no lease can be live: there is no quarantine.
     NewCell {
-        /// Ballots begin above this.
+        /// Ballots begin above this counter.
         counter: u64,
         /// Whether there is a disk for the stable record.
         disk: bool,
     },
-    /// R3: after a crash, with the record intact.
+    /// R3: after a crash, with an intact record.
     Crash(Record),
-    /// R5, R6: nothing is known of the past but a bound on the leases that may be out.
+    /// R5, R6: without a record; only a bound on the leases that may be live is known.
     NoRecord {
-        /// Ballots begin above this: the wall clock in ms << 10.
+        /// Ballots begin above this counter: the wall clock in ms << 10.
         counter: u64,
-        /// The longest of them: M, or an older and longer M.
+        /// The longest ttl of these leases: M, or an older and longer M.
         longest: Ttl,
         /// Whether there is a disk for the stable record.
         disk: bool,
     },
 }
 
-/// A wish for a lease.
+/// A request for a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Acquire<'a> {
     /// Comes back in the event that answers.
     pub token: Token,
-    /// What to lease.
+    /// The name to lease.
     pub name: Name<'a>,
-    /// Who asks, for people to read.
+    /// The client's text, for people to read.
     pub holder: Holder<'a>,
-    /// For how long.
+    /// How long others are excluded.
     pub ttl: Duration,
-    /// How long to wait while somebody else holds it; zero for not at all.
+    /// How long to wait while another client holds the name; zero for not at all.
     pub wait: Duration,
 }
 
-/// Why a command was refused. Nothing was changed and no event will come.
+/// A request to prolong a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Renew<'a> {
+    /// Comes back in the event that answers.
+    pub token: Token,
+    /// The leased name.
+    pub name: Name<'a>,
+    /// The holder's text, for acceptors that lost it; [`Holder::NONE`] for the text stored here.
+    pub holder: Holder<'a>,
+    /// The tenure that was granted to the client (P7).
+    pub tenure: Tenure,
+    /// How long others are excluded from now on.
+    pub ttl: Duration,
+}
+
+/// Why a command was refused. Nothing was changed, and no event will follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommandError {
     /// The ttl is out of bounds.
     Ttl(TtlError),
-    /// Too many rounds, releases and inspections are in flight; the bound is given.
+    /// [`crate::Limits::rounds_max`] is reached; its value is given.
     TooManyRounds(usize),
-    /// Too many requests wait; the bound is given.
+    /// [`crate::Limits::waiters_max`] is reached; its value is given.
     TooManyWaiters(usize),
 }
 
@@ -87,7 +103,7 @@ impl fmt::Display for CommandError {
 
 impl core::error::Error for CommandError {}
 
-/// The proposer's surroundings, borrowed field by field so that the proposer itself stays free.
+/// Borrows the proposer's environment field by field, so that the proposer itself stays free.
 macro_rules! env {
     ($shard:expr) => {
         Env {
@@ -99,26 +115,26 @@ macro_rules! env {
     };
 }
 
-/// Acceptor and proposer of some names of one node.
+/// The acceptor and the proposer of some names of one node.
 #[derive(Clone, Debug)]
 pub struct Shard {
-    config: Config,
-    /// This node among the members, if it is one.
-    own: Option<MemberSet>,
+    pub(crate) config: Config,
+    /// This node as a set of one; `None` if it is not a member.
+    pub(crate) own: Option<MemberSet>,
     /// `None` in a node that only proposes.
-    acceptor: Option<Acceptor>,
-    proposer: Proposer,
-    ceilings: Ceilings,
-    out: Outbox,
-    learners: Vec<NodeId>,
-    watched: bool,
-    /// Peers' requests that wait for a higher ceiling on disk.
-    deferred: VecDeque<(NodeId, Body)>,
-    drops: [u64; Refusal::ALL.len()],
+    pub(crate) acceptor: Option<Acceptor>,
+    pub(crate) proposer: Proposer,
+    pub(crate) ceilings: Ceilings,
+    pub(crate) out: Outbox,
+    pub(crate) learners: Vec<NodeId>,
+    pub(crate) watched: bool,
+    /// Requests that wait for a higher ceiling on disk.
+    pub(crate) deferred: VecDeque<(NodeId, Body)>,
+    pub(crate) drops: [u64; Refusal::ALL.len()],
 }
 
 impl Shard {
-    /// Starts a shard, with settings that passed [`Config::check`].
+    /// Starts a shard. The settings must have passed [`Config::check`].
     #[must_use]
     pub fn start(config: Config, now: Instant, start: Start) -> Self {
         let (counter, ceilings, longest) = match start {
@@ -134,17 +150,15 @@ impl Shard {
                 (counter, ceilings, Some(longest))
             }
         };
-        let quarantine = config
-            .cell
-            .drift()
-            .quarantine_span(config.rules, longest.map_or(Duration::ZERO, Ttl::as_duration));
+        let longest = longest.map_or(Duration::ZERO, Ttl::as_duration);
+        let quarantine = config.cell.drift().with_rules(config.rules).quarantine_span(longest);
         let over_at = now.after(quarantine);
-        let ignorant_until = matches!(start, Start::NoRecord { .. }).then_some(over_at);
-        Self::new(config, counter, ceilings, over_at, ignorant_until)
+        let hold_until = matches!(start, Start::NoRecord { .. }).then_some(over_at);
+        Self::new(config, counter, ceilings, over_at, hold_until)
     }
 
-    /// R4: starts after a clean stop, with the snapshot it wrote. The caller has made sure that
-    /// the snapshot cannot be used again (deleted, folder synced) *before* calling this.
+    /// R4: starts after a clean stop, with its snapshot. *Before* this call, the caller has deleted
+    /// the snapshot and synced its folder, so that it cannot be used again.
     pub fn start_from_snapshot<'a>(
         config: Config,
         now: Instant,
@@ -177,12 +191,13 @@ impl Shard {
     }
 
     fn new(
-        config: Config,
+        mut config: Config,
         counter: u64,
         ceilings: Ceilings,
         quarantine_until: Instant,
-        ignorant_until: Option<Instant>,
+        hold_until: Option<Instant>,
     ) -> Self {
+        config.cell = config.cell.with_rules(config.rules);
         let counter = counter.min(Ballot::COUNTER_LIMIT);
         let floor = if config.rules.on(Rule::FloorStartsAtCeiling) {
             Ballot::above_counter(counter)
@@ -190,11 +205,11 @@ impl Shard {
             Ballot::ZERO
         };
         let own = config.cell.member(config.node);
-        let has_forgotten = ignorant_until.is_some();
+        let has_forgotten = hold_until.is_some();
         let acceptor =
             own.map(|_| Acceptor::new(config.seed, floor, quarantine_until, has_forgotten));
         let counter = if config.rules.on(Rule::CounterStartsAtCeiling) { counter } else { 0 };
-        let proposer = Proposer::new(config.seed, counter, ignorant_until);
+        let proposer = Proposer::new(config.seed, counter, hold_until);
         let mut shard = Self {
             config,
             own,
@@ -207,13 +222,13 @@ impl Shard {
             deferred: VecDeque::new(),
             drops: [0; Refusal::ALL.len()],
         };
-        // The first block of ballots is reserved before anybody asks.
+        // The first block of ballots is reserved before the first request.
         shard.request_write();
         shard
     }
 
-    /// R4: stops answering for good and hands on the live leases. `None` when there is nothing
-    /// that may be handed on: the node is no acceptor, or was still quarantined.
+    /// R4: stops answering for good and returns the live leases. `None` for a node that only
+    /// proposes, and in quarantine.
     #[must_use]
     pub fn stop(self, now: Instant) -> Option<Snapshot> {
         let allowed = !self.config.rules.on(Rule::NoSnapshotFromQuarantine);
@@ -221,7 +236,7 @@ impl Shard {
         (allowed || !acceptor.is_quarantined(now)).then_some(Snapshot { acceptor, now })
     }
 
-    /// Asks for a lease. Answered by [`Event::Granted`], [`Event::Denied`] or
+    /// Requests a lease. The answer is [`Event::Granted`], [`Event::Denied`] or
     /// [`Event::NoQuorum`].
     ///
     /// # Errors
@@ -230,46 +245,37 @@ impl Shard {
         let Acquire { token, name, holder, ttl, wait } = acquire;
         let ttl = self.config.cell.ttl(ttl).map_err(CommandError::Ttl)?;
         self.room_for_a_round()?;
-        if self.proposer.waiters() >= self.config.limits.waiters_max {
+        if self.waiters() >= self.config.limits.waiters_max {
             return Err(CommandError::TooManyWaiters(self.config.limits.waiters_max));
         }
-        let own = self.config.node;
-        let contested = self.acceptor.as_ref().filter(|acceptor| acceptor.turned_away());
-        let others_until = contested.and_then(|acceptor| acceptor.others_until(now, name, own));
+        let reserved_until = self.reserved_until(now, name);
         self.with_proposer(now, |proposer, env| {
-            let want = Want {
+            let waiter = Waiter {
                 token,
                 label: Label::new(name, holder),
                 ttl,
                 asked_at: now,
-                patient_until: now.after(wait),
+                wait_ends_at: now.after(wait),
                 deadline: proposer.deadline(env.config, now, wait, ttl),
             };
-            proposer.acquire(env, now, want, others_until);
+            proposer.acquire(env, now, waiter, reserved_until);
         });
         Ok(())
     }
 
-    /// P8: the client that asked to acquire is gone. Says whether the request was still open; if
-    /// not, it was answered, and what was granted must be released.
+    /// P8: the client of an acquire is gone. Returns whether the request was still open. If not, it
+    /// was answered, and the caller must release a lease that was granted.
     pub fn abandon(&mut self, now: Instant, name: Name<'_>, token: Token) -> bool {
         self.with_proposer(now, |proposer, env| proposer.abandon(env, now, name, token))
     }
 
-    /// P5, P7: prolongs a tenure that was granted to the asker, through any node. Answered by
-    /// [`Event::Renewed`], [`Event::NotHeld`] or [`Event::NoQuorum`]. The holder text is for
-    /// acceptors that lost it.
+    /// P5, P7: prolongs a tenure that was granted to the client, through any node. The answer is
+    /// [`Event::Renewed`], [`Event::NotHeld`] or [`Event::NoQuorum`].
     ///
     /// # Errors
     /// When the ttl is out of bounds or the shard is full; then nothing was changed.
-    pub fn renew(
-        &mut self,
-        now: Instant,
-        token: Token,
-        (name, holder): (Name<'_>, Holder<'_>),
-        tenure: Tenure,
-        ttl: Duration,
-    ) -> Result<(), CommandError> {
+    pub fn renew(&mut self, now: Instant, renew: Renew<'_>) -> Result<(), CommandError> {
+        let Renew { token, name, holder, tenure, ttl } = renew;
         let ttl = match (self.config.cell.ttl(ttl), self.config.rules.on(Rule::RenewTtlIsBounded)) {
             (Ok(ttl), _) => ttl,
             (Err(_), false) => Ttl::from_duration(ttl).unwrap_or(Ttl::MAX),
@@ -285,7 +291,7 @@ impl Shard {
         Ok(())
     }
 
-    /// The name with the holder text the asker gave, or else the one stored here.
+    /// The name with the holder text that the client gave, or else with the one stored here.
     fn known_label(&self, now: Instant, name: Name<'_>, holder: Holder<'_>, t: Tenure) -> Label {
         if holder == Holder::NONE
             && let Some(table) = self.acceptor.as_ref().map(Acceptor::table)
@@ -297,9 +303,9 @@ impl Shard {
         Label::new(name, holder)
     }
 
-    /// P6: ends a tenure, through any node. The holder has dropped its belief already. Answered
-    /// by [`Event::Released`] once a majority confirmed, at the latest after `patience`. The rest
-    /// of the acceptors go on being told until they confirmed, or the lease is over anyway.
+    /// P6: ends a tenure, through any node. The holder has dropped its belief already. The answer
+    /// is [`Event::Released`], once a majority confirmed and at the latest after `patience`. The
+    /// Release is repeated until every acceptor has confirmed, or the lease is over.
     ///
     /// # Errors
     /// When the shard is full; then nothing was changed.
@@ -314,23 +320,24 @@ impl Shard {
         self.room_for_a_round()?;
         let answer_by = now.after(patience.min(self.config.cell.max_lease().as_duration()));
         let label = Label::new(name, Holder::NONE);
-        let frees = self.somebody_wants(name)
+        let frees = self.is_waited_for(name)
             && self.live_tenure(now, name).is_none_or(|live| live == tenure);
         let own = self.config.node;
         let turns = if frees { self.turns(now, name, own) } else { Vec::new() };
         let nodes_before = self.nodes_before(&turns);
         self.with_proposer(now, |proposer, env| {
-            proposer.release(env, now, (token, label), tenure, answer_by);
+            proposer.release(env, now, token, label, tenure, answer_by);
             if frees {
-                let freed = Freed { here: true, nodes_before, is_turn: false };
+                let freed = Freed { released_here: true, nodes_before, is_turn: false };
                 proposer.on_freed(env, now, name, freed);
             }
         });
-        self.tell_freed(name, &turns);
+        self.send_freed(name, &turns);
         Ok(())
     }
 
-    /// Asks a quorum who holds a name. Answered by [`Event::Inspected`] or [`Event::NoQuorum`].
+    /// Asks a quorum for the live lease of a name. The answer is [`Event::Inspected`] or
+    /// [`Event::NoQuorum`].
     ///
     /// # Errors
     /// When the shard is full; then nothing was changed.
@@ -346,23 +353,16 @@ impl Shard {
         Ok(())
     }
 
-    #[cfg(feature = "digest")]
-    pub(crate) fn parts(
-        &self,
-    ) -> (Option<&Acceptor>, &Proposer, &Ceilings, &VecDeque<(NodeId, Body)>) {
-        (self.acceptor.as_ref(), &self.proposer, &self.ceilings, &self.deferred)
-    }
-
     fn room_for_a_round(&self) -> Result<(), CommandError> {
         let max = self.config.limits.rounds_max;
         if self.proposer.in_flight() < max { Ok(()) } else { Err(CommandError::TooManyRounds(max)) }
     }
 
-    /// A peer sent this.
+    /// Handles a message from a peer.
     ///
     /// # Errors
-    /// When the message was dropped; then nothing was changed. Stale and duplicated messages are
-    /// normal and no error.
+    /// When the message was dropped; then nothing was changed. A stale or duplicated message is
+    /// normal input, not an error.
     pub fn handle_message(
         &mut self,
         now: Instant,
@@ -399,13 +399,13 @@ impl Shard {
             }
             Err(refusal) => Err(refusal),
         };
-        // Also a node that does not vote yet has those who wait.
+        // Requests wait also at a node that does not vote yet.
         self.note_freed(now, from, request);
         self.note_taken(now, request);
         refused
     }
 
-    /// The acceptor's answer; none for now when it waits for the disk.
+    /// The acceptor's answer; `None` for a Heal, and while a request waits for the disk.
     fn ask_acceptor(
         &mut self,
         now: Instant,
@@ -418,7 +418,7 @@ impl Shard {
         let Some(acceptor) = &mut self.acceptor else { return Err(Refusal::NotAcceptor) };
         let ceilings = &mut self.ceilings;
         let bound = self.proposer.counter_refused_above();
-        let admitted = acceptor.admit(&self.config, (ceilings, bound), now, from, &request);
+        let admitted = acceptor.admit(&self.config, ceilings, bound, now, from, &request);
         let answer = match admitted {
             Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request)?,
             Err(Refusal::RecordBehind) if self.deferred.len() < self.config.limits.deferred_max => {
@@ -431,7 +431,7 @@ impl Shard {
             self.proposer.observe(ballot.counter());
         }
         if let Request::Release { tenure, .. } = request {
-            // A6: what still waits for the disk must not come back as a ghost.
+            // A6: a request that waits for the disk must not store the tenure later.
             self.deferred.retain(|(_, body)| body.stores() != Some(tenure));
         }
         self.request_write();
@@ -454,14 +454,14 @@ impl Shard {
         Ok(())
     }
 
-    /// Time passed. Not calling it costs time, never safety.
+    /// Acts on the wake-ups that are due. A late call costs time, never safety.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.with_proposer(now, |proposer, env| proposer.handle_timeout(env, now));
     }
 
-    /// R5: an acceptor without a record has forgotten its promises. When its quarantine is over, it
-    /// promises above every counter that it has heard of, so that no tenure that is granted from
-    /// then on is below one that was granted before.
+    /// R5: an acceptor without a record has lost its promises. When its quarantine is over, it
+    /// promises above every counter that it has heard of, so that no tenure granted from then on is
+    /// below one that was granted before.
     #[cold]
     fn learn_floor(&mut self, now: Instant) {
         if let Some(acceptor) = &mut self.acceptor
@@ -472,33 +472,33 @@ impl Shard {
         }
     }
 
-    /// A7, R2: housekeeping, a bounded bit at a time. Call it now and then.
+    /// A7, R2: sweeps up to `slots_max` slots and lowers the lease ceiling. Call it regularly.
     pub fn sweep(&mut self, now: Instant, slots_max: u32) {
         self.learn_floor(now);
         if let Some(acceptor) = &mut self.acceptor {
-            let expired = hints::told_if(self.watched, &mut self.out);
+            let expired = hints::expired_hints(self.watched, &mut self.out);
             acceptor.sweep(&self.config, now, slots_max, expired);
             let quarantined = acceptor.is_quarantined(now);
-            self.ceilings.turn_window(now, quarantined);
+            self.ceilings.advance_window(now, quarantined);
             self.request_write();
         }
     }
 
-    /// A7: as much of the housekeeping as keeps pace with what was asked since. Call it between
-    /// sweeps while much is asked.
+    /// A7: reclaims as many names as were added since the last call. Call it between sweeps while
+    /// many requests come.
     pub fn keep_up(&mut self, now: Instant, slots_max: u32) {
         if let Some(acceptor) = &mut self.acceptor {
-            let expired = hints::told_if(self.watched, &mut self.out);
+            let expired = hints::expired_hints(self.watched, &mut self.out);
             acceptor.sweep_owed(&self.config, now, slots_max, expired);
         }
     }
 
-    /// The record of [`Event::Persist`] is on disk.
+    /// The record of an [`Event::Persist`] is on disk.
     pub fn record_written(&mut self, now: Instant, record: Record) {
         if !self.ceilings.written(record) {
             return;
         }
-        // Before the next write is asked for: that may be of a lower ceiling again.
+        // These go before the next write, which may lower the ceiling again.
         for _ in 0..self.deferred.len() {
             let Some((from, body)) = self.deferred.pop_front() else { break };
             let Some(request) = body.request() else { continue };
@@ -512,9 +512,9 @@ impl Shard {
         self.request_write();
     }
 
-    /// Runs the proposer, then lets this node's own acceptor answer in place whatever was sent
-    /// to it, until nothing is left.
-    fn with_proposer<T>(
+    /// Runs the proposer. Then this node's own acceptor answers the requests sent to it, in place,
+    /// until there are none.
+    pub(crate) fn with_proposer<T>(
         &mut self,
         now: Instant,
         run: impl FnOnce(&mut Proposer, &mut Env<'_>) -> T,
@@ -546,97 +546,96 @@ impl Shard {
     }
 
     fn request_write(&mut self) {
-        // R1: ahead of need, also when a peer turns out to be a whole block ahead.
+        // R1: well ahead of need, also if a peer's counter is a whole block ahead.
         self.ceilings.admits_counter(self.proposer.counter() + 1);
         if let Some(record) = self.ceilings.poll_write() {
             self.out.emit(Event::Persist(record));
         }
     }
 
-    fn live_tenure(&self, now: Instant, name: Name<'_>) -> Option<Tenure> {
+    pub(crate) fn live_tenure(&self, now: Instant, name: Name<'_>) -> Option<Tenure> {
         self.register(name)?.live(now).map(|live| live.tenure)
     }
 
-    /// The next message to send.
+    /// The next message to send to its receivers.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         self.out.pop_transmit()
     }
 
-    /// The next thing that happened.
+    /// The next event to act on.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.out.pop_event()
     }
 
-    /// When to call [`Self::handle_timeout`]; may turn out to be for nothing.
+    /// When to call [`Self::handle_timeout`]. The wake-up may be stale.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.proposer.next_wake_at()
     }
 
-    /// Whether grants, releases and expiries seen here become [`Event::HeldHint`],
+    /// Sets whether grants, releases and expiries at this node become [`Event::HeldHint`],
     /// [`Event::FreedHint`] and [`Event::ExpiredHint`].
     pub fn set_watched(&mut self, watched: bool) {
         self.watched = watched;
     }
 
-    /// Which non-acceptors hear of the grants and releases of this node.
+    /// Sets the nodes without an acceptor that hear of grants and releases of this node.
     pub fn set_learners(&mut self, learners: Vec<NodeId>) {
         self.learners = learners;
     }
 
-    /// Which acceptors can be reached, as far as the network knows. A hint that saves waiting for
-    /// the answers of the others; until told otherwise, all can.
+    /// Sets the acceptors that the network can reach; at the start, all. A hint: rounds do not wait
+    /// for the answers of the others.
     pub fn set_reachable(&mut self, now: Instant, reachable: MemberSet) {
         let silent = self.config.cell.everyone().without(reachable);
         self.with_proposer(now, |proposer, env| proposer.set_silent(env, now, silent));
     }
 
-    /// Some peer can be heard again, and what it said or was told meanwhile is lost, a release
-    /// perhaps among it. The acceptors among `back` hear again what they have not answered, and
-    /// those who wait ask anew. A hint; without it they sleep until they ask again by themselves.
-    pub fn look_again(&mut self, now: Instant, back: MemberSet) {
+    /// A peer is connected again, and messages from and to it were lost. Requests that the
+    /// acceptors in `back` have not answered are repeated, and all waiters retry soon, because they
+    /// may have missed a Release. A hint: without it, waiters retry after a second or more.
+    pub fn handle_reconnect(&mut self, now: Instant, back: MemberSet) {
         self.with_proposer(now, |proposer, env| {
             proposer.resend(env, now, back);
-            proposer.look_again(env, now);
+            proposer.retry_waiters(env, now);
         });
     }
 
-    /// The longest round trip to another member, as far as the network knows. A hint: rounds are
-    /// given a few times as long.
+    /// Sets the longest measured round trip to another member. A hint: a round is given up after a
+    /// few times as long.
     pub fn set_round_trip(&mut self, longest: Duration) {
-        self.proposer.set_round_trip(longest);
+        self.proposer.network_trip = longest;
     }
 
-    /// The longest round trip to any node, member or not. A hint: a name that is freed is kept for
-    /// the nodes that wait a few times as long.
+    /// Sets the longest measured round trip to any node, member or not. A hint: a freed name is
+    /// reserved for waiting nodes a few times as long.
     pub fn set_turn_trip(&mut self, longest: Duration) {
-        self.proposer.set_turn_trip(longest);
+        self.proposer.turn_trip = longest;
     }
 
-    /// The longest time in which a peer's ballots come that were chosen in ignorance of what
-    /// happened here. A hint that lets the acceptor forget released names soon; until told, it
-    /// waits for `reclaim_after`.
-    pub fn set_ignorance(&mut self, longest: Duration) {
+    /// Sets the longest time until every message arrives whose sender did not know a Release here.
+    /// A hint: a released name is reclaimed a few times as long after its Release. Until this is
+    /// called, that takes `reclaim_after`.
+    pub fn set_reclaim_trip(&mut self, longest: Duration) {
         if let Some(acceptor) = &mut self.acceptor {
-            acceptor.set_round_trip(longest);
+            acceptor.set_reclaim_trip(longest);
         }
     }
 
-    /// These names, as their bytes, will be asked for next. Saves waiting for memory where there
-    /// are very many; changes nothing.
-    pub fn foresee<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
+    /// Loads the index for names that will be requested next, given as bytes. Saves time in a large
+    /// table; changes nothing.
+    pub fn prefetch<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
         if let Some(acceptor) = &self.acceptor
             && acceptor.table().is_large()
         {
-            acceptor.table().foresee(names);
+            acceptor.table().prefetch(names);
         }
     }
 
-    /// A peer's counter, as every frame carries it: keeps counters in step and saves Rejects.
+    /// Learns the counter that every frame from a peer carries. This saves Rejects.
     ///
     /// # Errors
-    /// When it is beyond [`Self::counter_bound`] by more than a minute of the wall clock; then
-    /// nothing was changed.
+    /// When it is more than a minute above [`Self::counter_bound`]; then nothing was changed.
     pub fn observe_counter(&mut self, counter: u64) -> Result<(), Refusal> {
         if counter > self.proposer.counter_refused_above() {
             self.drops[Refusal::BallotExhausting as usize] += 1;
@@ -647,8 +646,8 @@ impl Shard {
         Ok(())
     }
 
-    /// R5: the counter that was observed last is all that a peer knows of. `remembers` is whether
-    /// the peer has forgotten nothing: a peer in quarantine may have.
+    /// R5: the counter that was observed last is the highest that a peer knows. `remembers` is
+    /// false for a peer in quarantine, which may have lost a higher one.
     pub fn heard_counter(&mut self, from: NodeId, remembers: bool) {
         let other = self.config.cell.member(from).filter(|member| Some(*member) != self.own);
         if let Some(member) = other
@@ -658,27 +657,26 @@ impl Shard {
         }
     }
 
-    /// The counter for the next frame.
+    /// The highest counter issued or learnt, for the next frame.
     #[must_use]
     pub const fn counter(&self) -> u64 {
         self.proposer.counter()
     }
 
-    /// A1: no counter above this is issued, and none within a minute of it is learnt. Until
-    /// [`Self::set_counter_bound`] is called, it is half-way from where this shard started to
-    /// [`Ballot::COUNTER_LIMIT`].
+    /// A1: no counter above this is issued, and none within a minute of it is learnt. At first it
+    /// is half-way from the first counter of this shard to [`Ballot::COUNTER_LIMIT`].
     #[must_use]
     pub const fn counter_bound(&self) -> u64 {
         self.proposer.counter_bound()
     }
 
-    /// A1: replaces the bound on counters. It must not depend on what peers said, or peers could
-    /// use up the counters step by step; it should grow about as fast as the wall clock of R5.
+    /// A1: sets the bound on counters. It must not depend on messages from peers, or peers could
+    /// use up the counters step by step. It should grow about as fast as the wall clock of R5.
     pub fn set_counter_bound(&mut self, bound: u64) {
         self.proposer.set_counter_bound(bound);
     }
 
-    /// Why no round can begin now, if none can.
+    /// Why no round can begin now; `None` if one can.
     #[must_use]
     pub const fn ballot_problem(&self) -> Option<BallotProblem> {
         let next = self.counter() + 1;

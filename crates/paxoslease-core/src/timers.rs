@@ -1,8 +1,8 @@
-//! Wake-ups in order of time, made for the common case: almost every round is armed with the same
-//! timeout, so its wake-up belongs at the end of a queue.
+//! Wake-ups in order of time, made for the common case: almost every round has the same timeout,
+//! so its wake-up belongs at the end of a queue.
 //!
-//! No single wake-up is removed but by firing or at the head of the queue: whoever is woken checks
-//! whether there is still something to do. A late wake-up costs time, never safety.
+//! A wake-up cannot be cancelled. It fires, or it is dropped at the head of the queue, and its
+//! receiver checks whether it is still due. A late wake-up costs time, never safety.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use core::cmp::Reverse;
@@ -28,7 +28,7 @@ impl<K: Ord + Copy> Timers<K> {
         }
     }
 
-    /// When to wake up next. May be for nothing.
+    /// When the next wake-up fires; it may be stale.
     pub(crate) fn next_at(&self) -> Option<Instant> {
         let in_order = self.in_order.front().map(|(at, _)| *at);
         let out_of_order = self.out_of_order.peek().map(|Reverse((at, _))| *at);
@@ -38,7 +38,7 @@ impl<K: Ord + Copy> Timers<K> {
         }
     }
 
-    /// The next key whose time has come.
+    /// The next key that is due.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<K> {
         let next_at = self.next_at().filter(|at| *at <= now)?;
         if self.in_order.front().is_some_and(|(at, _)| *at == next_at) {
@@ -48,9 +48,9 @@ impl<K: Ord + Copy> Timers<K> {
         }
     }
 
-    /// Drops wake-ups that would be for nothing, as far as they are at the head of the queue.
-    /// Rounds end about in the order they began, so the queue stays as short as what is in flight.
-    pub(crate) fn forget(&mut self, is_stale: impl Fn(K) -> bool) {
+    /// Drops stale wake-ups at the head of the queue. Rounds end about in the order in which they
+    /// began, so the queue stays about as long as the number of rounds in flight.
+    pub(crate) fn drop_stale(&mut self, is_stale: impl Fn(K) -> bool) {
         while let Some((_, key)) = self.in_order.front()
             && is_stale(*key)
         {
@@ -75,27 +75,27 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn only_stale_wake_ups_at_the_head_of_the_queue_are_forgotten() {
+    fn only_stale_wake_ups_at_the_head_are_dropped() {
         let at = Instant::from_nanos;
         let mut timers = Timers::new();
         for key in [1, 2, 3, 4] {
             timers.push(at(key), key);
         }
         timers.push(at(0), 0);
-        timers.forget(|key| key != 3);
+        timers.drop_stale(|key| key != 3);
         assert_eq!((timers.len(), timers.next_at()), (3, Some(at(0))), "0, 3 and 4 are left");
-        timers.forget(|_| false);
+        timers.drop_stale(|_| false);
         let fired: Vec<u64> = core::iter::from_fn(|| timers.pop(at(9))).collect();
         assert_eq!(fired, [0, 3, 4]);
-        timers.forget(|_| true);
+        timers.drop_stale(|_| true);
         timers.push(at(5), 5);
-        timers.forget(|_| true);
+        timers.drop_stale(|_| true);
         assert_eq!((timers.len(), timers.next_at()), (0, None));
     }
 
     proptest! {
         #[test]
-        fn keys_fire_in_order_of_time_and_none_early(
+        fn keys_fire_in_order_of_time_and_never_early(
             ats in proptest::collection::vec(0u64..50, 0..60),
         ) {
             let mut timers = Timers::new();

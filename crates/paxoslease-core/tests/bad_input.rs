@@ -1,21 +1,17 @@
-//! What no honest, healthy node would send: each ends in a typed error or a counted drop, and the
-//! state is as it was.
+//! Inputs that no honest, healthy node or client sends: each ends in a typed error or a counted
+//! drop, and changes no state.
 
 mod cell;
 
 use core::time::Duration;
 
 use cell::{
-    NAME, State, TTL, TestCell, ballot, heal, name, node, prepare, propose, release, renew, tenure,
-    ttl, wish,
+    MS, NAME, NO_WAIT, State, TTL, TestCell, WAIT, acquire_command, ballot, heal, name, node,
+    prepare, propose, release, renew, tenure, ttl,
 };
 use paxoslease_core::*;
 
-const NO_WAIT: Duration = Duration::ZERO;
-const WAIT: Duration = Duration::from_secs(60);
-const MS: Duration = Duration::from_millis(1);
-
-/// Hands `message` to a node and expects the refusal, one more of its count, and nothing else.
+/// Hands a message to a node and expects that it is refused and counted, and changes nothing else.
 fn refused(cell: &mut TestCell, to: u16, from: u16, message: Message<'_>, why: Refusal) {
     let before = (cell.state(to), cell.letters.len(), cell.events.len());
     let count = cell.shard(to).dropped(why);
@@ -24,11 +20,15 @@ fn refused(cell: &mut TestCell, to: u16, from: u16, message: Message<'_>, why: R
     assert_eq!(cell.shard(to).dropped(why), count + 1);
 }
 
-/// Hands `message` to a node and expects nothing to change, nor anything to be counted.
+/// Hands a message to a node and expects that it changes nothing and is not counted.
 fn ignored(cell: &mut TestCell, to: u16, from: u16, message: Message<'_>) {
     let before = (cell.state(to), cell.letters.len(), cell.events.len());
     assert_eq!(cell.tell(to, from, message), Ok(()), "{message:?}");
     assert_eq!((cell.state(to), cell.letters.len(), cell.events.len()), before, "{message:?}");
+}
+
+fn renew_command<'a>(tenure: Tenure, ttl: Duration) -> Renew<'a> {
+    Renew { token: Token(9), name: name(NAME), holder: Holder::NONE, tenure, ttl }
 }
 
 /// One request of each kind that carries a ballot.
@@ -38,7 +38,7 @@ fn rounds<'a>(ballot: Ballot) -> [Request<'a>; 4] {
 }
 
 #[test]
-fn ttls_of_nothing_and_of_too_much_are_typed_errors() {
+fn ttls_out_of_bounds_are_typed_errors() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     let before = cell.state(1);
@@ -53,9 +53,8 @@ fn ttls_of_nothing_and_of_too_much_are_typed_errors() {
         (Duration::MAX, too_long(Duration::MAX)),
     ] {
         let shard = cell.shard(1);
-        assert_eq!(shard.acquire(now, wish(9, NO_WAIT, span)), Err(expected));
-        let texts = (name(NAME), Holder::NONE);
-        assert_eq!(shard.renew(now, Token(9), texts, held, span), Err(expected));
+        assert_eq!(shard.acquire(now, acquire_command(9, NO_WAIT, span)), Err(expected));
+        assert_eq!(shard.renew(now, renew_command(held, span)), Err(expected));
         assert!(!expected.to_string().is_empty());
     }
     cell.collect();
@@ -81,11 +80,11 @@ fn texts_outside_their_bounds_never_become_names_or_holders() {
     assert_eq!(Name::from_bytes(b"\xff"), Err(TextError::NotUtf8));
     assert_eq!(Holder::new(&long[..257]), Err(TextError::TooLong { len: 257, max: 256 }));
     assert_eq!(Holder::from_bytes(b"\xff"), Err(TextError::NotUtf8));
-    // The longest of both travel and come back whole.
+    // The longest texts arrive at another node unchanged.
     let mut cell = TestCell::new(3, 0);
     let (longest, holder) = (name(&long[..512]), Holder::new(&long[..256]).expect("fits"));
     let now = cell.now;
-    let acquire = Acquire { name: longest, holder, ..wish(1, NO_WAIT, TTL) };
+    let acquire = Acquire { name: longest, holder, ..acquire_command(1, NO_WAIT, TTL) };
     cell.shard(1).acquire(now, acquire).expect("in bounds");
     cell.collect();
     cell.settle();
@@ -94,7 +93,7 @@ fn texts_outside_their_bounds_never_become_names_or_holders() {
 }
 
 #[test]
-fn replies_nobody_asked_for_change_nothing() {
+fn unsolicited_replies_change_nothing() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     let seen = Some(Seen { tenure: tenure(9, 3), remaining: ttl(TTL), holder: Holder::NONE });
@@ -125,14 +124,14 @@ fn a_reply_of_the_wrong_kind_does_not_move_a_round() {
             Message::Reply(Reply::NotHeld { ballot: direct, promised: Ballot::ZERO }),
         );
     }
-    // An Accept while only promises are awaited.
+    // An Accept during the prepare phase.
     let mut cell = TestCell::with(5, 0, |config| config.direct_rounds = false);
     cell.acquire(1, 1, NO_WAIT);
     let preparing = cell.shard(1).rounds().next().expect("a round").ballot;
     for from in 2..=5 {
         ignored(&mut cell, 1, from, Message::Reply(Reply::Accept { ballot: preparing }));
     }
-    // A Promise to a renewal.
+    // A Promise for a renewal.
     let mut cell = TestCell::new(5, 0);
     let held = cell.held_by(1, 1);
     cell.renew(1, 2, held, TTL);
@@ -147,7 +146,7 @@ fn a_reply_of_the_wrong_kind_does_not_move_a_round() {
 }
 
 #[test]
-fn replies_from_nodes_that_are_no_acceptors_are_dropped() {
+fn replies_from_nodes_without_an_acceptor_are_dropped() {
     let mut cell = TestCell::new(3, 1);
     cell.acquire(1, 1, NO_WAIT);
     let ballot = cell.shard(1).rounds().next().expect("a round").ballot;
@@ -164,9 +163,9 @@ fn requests_under_a_ballot_of_another_node_are_dropped() {
     for request in rounds(ballot(8, 3)) {
         refused(&mut cell, 1, 2, Message::Request(request), Refusal::BallotNotSenders);
     }
-    // Nor under a number that no node issues.
-    let nobody = Ballot::from_u64(8 << 10).expect("63 bits");
-    for request in rounds(nobody) {
+    // A ballot with node 0, which no node issues.
+    let unissued = Ballot::from_u64(8 << 10).expect("63 bits");
+    for request in rounds(unissued) {
         refused(&mut cell, 1, 2, Message::Request(request), Refusal::BallotNotSenders);
     }
 }
@@ -188,7 +187,7 @@ fn a_ttl_above_m_is_refused_in_every_message() {
 }
 
 #[test]
-fn a_node_that_is_no_acceptor_answers_no_request() {
+fn a_node_without_an_acceptor_answers_no_request() {
     let mut cell = TestCell::new(3, 1);
     let inspect = Request::Inspect { name: name(NAME), query: 1 };
     let others = [release(tenure(8, 2)), inspect];
@@ -202,7 +201,7 @@ fn a_node_that_is_no_acceptor_answers_no_request() {
 }
 
 #[test]
-fn a_quarantined_acceptor_answers_no_request_and_its_own_node_neither() {
+fn a_quarantined_acceptor_answers_no_request_from_any_node() {
     let mut cell = TestCell::with_disks(3, 0);
     cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
     cell.write_records();
@@ -214,7 +213,7 @@ fn a_quarantined_acceptor_answers_no_request_and_its_own_node_neither() {
     for request in rounds(ballot(8, 2)).into_iter().chain(others) {
         refused(&mut cell, 1, 2, Message::Request(request), Refusal::Quarantined);
     }
-    // As a proposer it works: the others are a majority.
+    // Its proposer works, because the other acceptors are a majority.
     let dropped = cell.shard(1).dropped(Refusal::Quarantined);
     cell.acquire(1, 1, NO_WAIT);
     assert_eq!(cell.shard(1).dropped(Refusal::Quarantined), dropped + 1);
@@ -229,7 +228,7 @@ fn a_quarantined_acceptor_answers_no_request_and_its_own_node_neither() {
 }
 
 #[test]
-fn a_full_table_takes_no_new_name_and_goes_on_serving_the_old_ones() {
+fn a_full_table_takes_no_new_name_and_serves_the_old_ones() {
     let mut cell = TestCell::with(3, 0, |config| config.limits.entries_max = 1);
     let held = cell.held_by(1, 1);
     let other = name("another");
@@ -239,8 +238,8 @@ fn a_full_table_takes_no_new_name_and_goes_on_serving_the_old_ones() {
     assert_eq!(cell.shard(1).dropped(Refusal::TableFull), 1);
     assert_eq!((cell.shard(1).entries(), cell.shard(1).register(other)), (entries, None));
     let now = cell.now;
-    let acquire = Acquire { name: other, ..wish(2, NO_WAIT, TTL) };
-    cell.shard(1).acquire(now, acquire).expect("the cell decides, not this node alone");
+    let acquire = Acquire { name: other, ..acquire_command(2, NO_WAIT, TTL) };
+    cell.shard(1).acquire(now, acquire).expect("other acceptors may have room");
     cell.collect();
     for _ in 0..30 {
         cell.settle();
@@ -259,30 +258,30 @@ fn long_names_are_bounded_by_their_bytes_and_short_ones_are_not() {
     let prepare =
         |name, counter| Message::Request(Request::Prepare { name, ballot: ballot(counter, 2) });
     assert_eq!(cell.tell(1, 2, prepare(name("short"), 8)), Ok(()));
-    assert_eq!(cell.tell(1, 2, prepare(name(&long), 9)), Ok(()), "the first goes over");
+    assert_eq!(cell.tell(1, 2, prepare(name(&long), 9)), Ok(()), "the first exceeds the limit");
     assert!(cell.shard(1).is_full());
     assert_eq!(cell.tell(1, 2, prepare(name("other"), 10)), Err(Refusal::TableFull));
 }
 
 #[test]
-fn a_longer_holder_finds_no_way_around_the_bound_on_text() {
+fn a_long_holder_text_cannot_exceed_the_bound_on_text() {
     let mut cell = TestCell::with(1, 0, |config| config.limits.text_bytes_max = 100);
     let holder = "h".repeat(200);
     let now = cell.now;
     for token in [1, 2] {
         let holder = if token == 1 { Holder::NONE } else { Holder::new(&holder).expect("short") };
-        let acquire = Acquire { holder, ..wish(token, NO_WAIT, TTL) };
+        let acquire = Acquire { holder, ..acquire_command(token, NO_WAIT, TTL) };
         cell.shard(1).acquire(now, acquire).expect("room");
         cell.collect();
-        let tenure = cell.granted(token).expect("nobody else");
+        let tenure = cell.granted(token).expect("no other request");
         let seen = cell.shard(1).lease(now, name(NAME)).expect("held");
-        assert_eq!(seen.label.holder(), Holder::NONE, "there is no room for it");
+        assert_eq!(seen.label.holder(), Holder::NONE, "there is no room for the text");
         cell.release(1, 10 + token, tenure);
     }
 }
 
 #[test]
-fn releases_that_were_answered_are_in_nobody_s_way() {
+fn answered_releases_do_not_count_as_rounds_in_flight() {
     let mut cell = TestCell::with(1, 0, |config| config.limits.rounds_max = 2);
     for token in 0..20 {
         let tenure = cell.held_by(1, 2 * token);
@@ -302,8 +301,8 @@ fn too_many_rounds_and_too_many_waiters_are_typed_errors() {
     let before = cell.state(1);
     let full = Err(CommandError::TooManyRounds(2));
     let shard = cell.shard(1);
-    assert_eq!(shard.acquire(now, wish(9, NO_WAIT, TTL)), full);
-    assert_eq!(shard.renew(now, Token(9), (name(NAME), Holder::NONE), held, TTL), full);
+    assert_eq!(shard.acquire(now, acquire_command(9, NO_WAIT, TTL)), full);
+    assert_eq!(shard.renew(now, renew_command(held, TTL)), full);
     assert_eq!(shard.release(now, Token(9), name(NAME), tenure(2, 1), TTL), full);
     assert_eq!(shard.inspect(now, Token(9), name(NAME)), full);
     assert_eq!(cell.state(1), before);
@@ -312,16 +311,16 @@ fn too_many_rounds_and_too_many_waiters_are_typed_errors() {
     let mut cell = TestCell::with(3, 0, |config| config.limits.waiters_max = 1);
     cell.acquire(1, 1, WAIT);
     let before = cell.state(1);
-    let refused = cell.shard(1).acquire(now, wish(2, WAIT, TTL));
+    let refused = cell.shard(1).acquire(now, acquire_command(2, WAIT, TTL));
     assert_eq!(refused, Err(CommandError::TooManyWaiters(1)));
     assert_eq!(cell.state(1), before);
     cell.settle();
     cell.acquire(1, 3, NO_WAIT);
-    assert!(cell.granted(1).is_some(), "the first is not disturbed, and there is room again");
+    assert!(cell.granted(1).is_some(), "the first is granted, so there is room again");
 }
 
 #[test]
-fn a_clock_that_stands_still_expires_nothing_and_hangs_nothing() {
+fn a_clock_that_stands_still_expires_nothing() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
@@ -346,7 +345,7 @@ fn a_clock_that_stands_still_expires_nothing_and_hangs_nothing() {
 }
 
 #[test]
-fn a_clock_that_jumps_to_its_end_answers_everybody_and_hangs_nothing() {
+fn a_clock_that_jumps_to_its_end_answers_every_request() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.acquire(1, 2, WAIT);
@@ -370,29 +369,29 @@ fn a_clock_that_jumps_to_its_end_answers_everybody_and_hangs_nothing() {
         assert_eq!((cell.shard(id).waiters(), cell.shard(id).rounds().count()), (0, 0));
         assert_eq!(cell.live(id), None);
     }
-    // Even there a request is answered: no lease can be had at the end of time.
+    // A request at the end of time is answered, although no lease is possible.
     cell.acquire(1, 8, NO_WAIT);
     cell.settle();
     cell.pass(Duration::ZERO);
     assert!(matches!(cell.answers(8)[..], [Event::NoQuorum { .. }]), "{:?}", cell.answers(8));
 }
 
-/// Everything that was sent while a lease was acquired, contended, renewed, healed, inspected and
-/// released, and the cell as it was then.
-fn a_whole_life() -> (TestCell, Vec<cell::Letter>) {
+/// Acquires, contends for, renews, heals, inspects and releases a lease. Returns the cell and all
+/// letters that were sent.
+fn all_kinds_of_letters() -> (TestCell, Vec<cell::Letter>) {
     let mut cell = TestCell::with(3, 1, |config| config.direct_rounds = config.node != node(1));
     let mut sent = Vec::new();
     cell.acquire(1, 1, NO_WAIT);
-    // Node 3 hears nothing of it.
+    // No message reaches node 3.
     while let Some(letter) = cell.take(|letter| letter.to != node(3)).pop() {
-        cell.deliver(&letter).expect("nobody misbehaves");
+        cell.deliver(&letter).expect("not refused");
         sent.push(letter);
     }
     cell.letters.clear();
     let mut settle = |cell: &mut TestCell| {
         while !cell.letters.is_empty() {
             let letter = cell.letters.remove(0);
-            cell.deliver(&letter).expect("nobody misbehaves");
+            cell.deliver(&letter).expect("not refused");
             sent.push(letter);
         }
     };
@@ -420,8 +419,8 @@ fn a_whole_life() -> (TestCell, Vec<cell::Letter>) {
 }
 
 #[test]
-fn messages_of_every_kind_repeated_later_bring_nothing_back() {
-    let (mut cell, sent) = a_whole_life();
+fn late_duplicates_of_every_kind_bring_no_lease_back() {
+    let (mut cell, sent) = all_kinds_of_letters();
     let mut kinds: Vec<&str> = sent.iter().map(cell::Letter::kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -442,52 +441,52 @@ fn messages_of_every_kind_repeated_later_bring_nothing_back() {
     ];
     assert_eq!(kinds, all);
     let before: Vec<State> = (1..=4).map(|id| cell.state(id)).collect();
-    let (events, mut last) = (cell.events.len(), Vec::new());
+    let (events, mut answers) = (cell.events.len(), Vec::new());
     for letter in sent.iter().chain(sent.iter().rev()) {
-        cell.deliver(letter).expect("stale is normal");
-        last.append(&mut cell.take(|_| true));
+        cell.deliver(letter).expect("not refused");
+        answers.append(&mut cell.take(|_| true));
     }
-    // Heal is the exception that A5 allows: under a ballot above what was released, it is the
-    // same as a late one, and stores a ghost that nobody believes in and that expires.
+    // A5 allows one exception: a Heal with a ballot above the promise is the same as a late one. It
+    // stores a lease again, in which no holder believes and which expires.
     let after: Vec<State> = (1..=4).map(|id| cell.state(id)).collect();
     for (before, after) in before.iter().zip(&after) {
         assert_eq!((&before.rounds, before.waiters), (&after.rounds, after.waiters));
         assert_eq!((before.floor, before.counter), (after.floor, after.counter));
         assert_eq!(before.register.map(|r| r.promised), after.register.map(|r| r.promised));
     }
-    assert_eq!(cell.events.len(), events, "nobody is answered twice");
-    // Their answers are as stale as they are.
-    for letter in last {
-        cell.deliver(&letter).expect("stale is normal");
+    assert_eq!(cell.events.len(), events, "no request is answered twice");
+    // The answers to stale messages are stale, too.
+    for letter in answers {
+        cell.deliver(&letter).expect("not refused");
     }
     assert_eq!((cell.events.len(), cell.letters.len()), (events, 0));
 }
 
 #[test]
-fn a_duplicate_changes_nothing_while_the_lease_lives() {
+fn a_duplicate_changes_nothing_while_the_lease_is_live() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
     let proposes = cell.take(|_| true);
     for letter in &proposes {
-        cell.deliver(letter).expect("fine");
+        cell.deliver(letter).expect("not refused");
     }
     let accepts = cell.take(|_| true);
     cell.pass(MS);
     let before: Vec<State> = (2..=3).map(|id| cell.state(id)).collect();
     for letter in &proposes {
-        cell.deliver(letter).expect("fine");
+        cell.deliver(letter).expect("not refused");
     }
     let after: Vec<State> = (2..=3).map(|id| cell.state(id)).collect();
-    assert_eq!(after, before, "not even the expiry");
+    assert_eq!(after, before, "the expiry included");
     for letter in accepts.iter().chain(&accepts) {
-        cell.deliver(letter).expect("fine");
+        cell.deliver(letter).expect("not refused");
     }
     cell.settle();
     assert_eq!(cell.answers(1).len(), 1);
 }
 
 #[test]
-fn a_release_asked_for_again_and_again_is_bounded_like_any_other() {
+fn repeated_requests_for_one_release_are_bounded() {
     let mut cell = TestCell::with(3, 0, |config| config.limits.rounds_max = 3);
     let held = cell.held_by(1, 1);
     for token in 2..=4 {
@@ -506,24 +505,24 @@ fn a_release_asked_for_again_and_again_is_bounded_like_any_other() {
 }
 
 #[test]
-fn settings_that_would_spin_are_typed_errors() {
-    let sound = Config::new(node(1), cell::cell(3), 1);
-    assert_eq!(sound.check(), Ok(()));
+fn settings_that_would_loop_are_typed_errors() {
+    let valid = Config::new(node(1), cell::cell(3), 1);
+    assert_eq!(valid.check(), Ok(()));
     let zero = Duration::ZERO;
-    let attempts = Config { attempt_timeout: zero, ..sound.clone() };
+    let attempts = Config { attempt_timeout: zero, ..valid.clone() };
     assert_eq!(attempts.check(), Err(ConfigError::AttemptTimeoutZero));
-    let from = Config { backoff_min: zero, ..sound.clone() };
-    let to = Config { backoff_max: zero, ..sound };
+    let from = Config { backoff_min: zero, ..valid.clone() };
+    let to = Config { backoff_max: zero, ..valid };
     assert_eq!([from.check(), to.check()], [Err(ConfigError::BackoffZero); 2]);
 }
 
 #[test]
-fn a_release_of_a_round_under_way_is_answered_though_the_round_is_undone() {
+fn a_release_of_a_round_in_flight_is_answered() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, Duration::ZERO);
-    let guessed = cell.shard(1).rounds().next().expect("under way").tenure;
+    let guessed = cell.shard(1).rounds().next().expect("a round").tenure;
     cell.release(1, 2, guessed);
-    // Nobody else is heard of: the round is given up, and so is the release in the end.
+    // No other node answers: first the round is given up, then the release.
     for _ in 0..200 {
         cell.pass(Duration::from_millis(100));
     }

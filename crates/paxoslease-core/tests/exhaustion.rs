@@ -1,5 +1,5 @@
-//! A1: no number of messages uses up the counters. What is beyond the bound is refused and teaches
-//! nothing, and a cell whose counters were driven up as far as peers can goes on.
+//! A1: no number of messages can use up the counters. A counter far above the bound is refused and
+//! not learnt, and a cell continues after peers have driven its counters up.
 
 mod cell;
 
@@ -10,10 +10,10 @@ use paxoslease_core::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The bound of these cells: far from both ends of the space.
+/// The bound of these cells, far from zero and from the limit.
 const BOUND: u64 = Ballot::COUNTER_LIMIT / 3;
-/// How far the bound moves in a minute, if it moves like the wall clock of R5. Peers teach no
-/// counter that is closer to the bound, and requests are admitted that far above it.
+/// How far the bound moves in a minute, like the wall clock of R5. A node learns no counter that is
+/// closer to the bound, and admits requests this far above it.
 const MINUTE: u64 = 60_000 << 10;
 
 fn bounded(members: u16) -> TestCell {
@@ -22,7 +22,7 @@ fn bounded(members: u16) -> TestCell {
     cell
 }
 
-/// One message of each kind that carries a counter, all with this one.
+/// One message of each kind that carries a counter, all with the same one.
 fn carriers<'a>(counter: u64, from: u16) -> [Message<'a>; 7] {
     let (high, high_tenure) = (ballot(counter, from), tenure(counter, from));
     [
@@ -69,7 +69,7 @@ fn ballots_wait_at_the_bound_until_it_moves() {
     cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND));
     assert_eq!(cell.shard(1).ballot_problem(), Some(BallotProblem::AtBound));
     cell.acquire(1, 1, Duration::ZERO);
-    assert_eq!(cell.sent, 0, "an honest node says nothing that its peers must refuse");
+    assert_eq!(cell.sent, 0, "its peers would refuse every message");
     cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND + MINUTE));
     assert_eq!(cell.shard(1).ballot_problem(), None);
     cell.run(Duration::from_secs(1));
@@ -77,7 +77,7 @@ fn ballots_wait_at_the_bound_until_it_moves() {
 }
 
 #[test]
-fn a_peer_that_teaches_the_highest_counter_stops_no_ballot() {
+fn a_peer_with_the_highest_counter_stops_no_ballot() {
     let mut cell = bounded(3);
     for counter in [BOUND - MINUTE, BOUND - MINUTE + 1, BOUND, BOUND + MINUTE] {
         assert_eq!(cell.shard(1).observe_counter(counter), Ok(()));
@@ -87,7 +87,7 @@ fn a_peer_that_teaches_the_highest_counter_stops_no_ballot() {
 }
 
 #[test]
-fn a_peer_that_drives_counters_up_does_not_set_nodes_apart() {
+fn a_peer_that_drives_counters_up_does_not_separate_nodes() {
     let mut cell = TestCell::new(3, 1);
     let held = cell.held_by(1, 1);
     // The wall clocks of the nodes are five seconds apart.
@@ -111,7 +111,7 @@ fn a_peer_that_drives_counters_up_does_not_set_nodes_apart() {
 }
 
 #[test]
-fn a_fence_that_nobody_can_have_is_released_and_alarms_nobody() {
+fn a_release_of_an_impossible_fence_raises_no_alarm() {
     let mut cell = bounded(3);
     cell.release(1, 1, tenure(Ballot::COUNTER_LIMIT + 1, 2));
     cell.settle();
@@ -123,12 +123,12 @@ fn a_fence_that_nobody_can_have_is_released_and_alarms_nobody() {
 }
 
 #[test]
-fn a_shard_that_was_told_no_bound_keeps_half_of_the_space() {
+fn without_a_set_bound_half_of_the_counters_stay_unused() {
     let mut cell = TestCell::new(3, 0);
     for _ in 0..100 {
         for counter in [Ballot::COUNTER_LIMIT, cell.shard(1).counter_bound()] {
             for message in carriers(counter, 2) {
-                let _refused_or_not = cell.tell(1, 2, message);
+                let _ = cell.tell(1, 2, message);
             }
         }
     }
@@ -143,7 +143,7 @@ fn a_bound_beyond_the_limit_is_the_limit() {
 }
 
 #[test]
-fn a_counter_at_its_end_issues_nothing_more_and_says_so() {
+fn a_counter_at_its_limit_issues_no_ballot_and_reports_it() {
     let start = Start::NewCell { counter: Ballot::COUNTER_LIMIT, disk: false };
     let mut cell = TestCell::started(3, 0, |_| {}, start);
     cell.acquire(1, 1, Duration::ZERO);
@@ -158,7 +158,7 @@ fn a_counter_at_its_end_issues_nothing_more_and_says_so() {
     assert_eq!(cell.shard(1).ballot_problem(), Some(BallotProblem::Exhausted));
 }
 
-/// What a hostile proposer or member says: which counter, in which of the messages that carry one.
+/// A message of a hostile node: receiver, sender, kind of message and counter.
 fn hostile() -> impl Strategy<Value = (u16, u16, usize, u64)> {
     let counter = prop_oneof![
         0..=Ballot::COUNTER_MAX,
@@ -186,13 +186,14 @@ proptest! {
             if kind < 8 && counter > BOUND + MINUTE && (kind < 5 || from < 4) {
                 prop_assert_eq!(outcome, Err(Refusal::BallotExhausting));
             }
-            // What honest nodes answer, and what their peers learn from it.
+            // Honest nodes answer, and their peers learn from the answers.
             cell.settle();
             for id in 1..=4 {
                 prop_assert!(cell.shard(id).counter() <= BOUND);
             }
         }
-        // What the liar stored runs out. Its promises are below what nodes learn minutes later.
+        // The leases of the hostile node expire. Minutes later, nodes learn counters above its
+        // promises.
         cell.pass(Duration::from_secs(181));
         cell.settle();
         let bound = BOUND + 3 * MINUTE;
@@ -201,7 +202,7 @@ proptest! {
             cell.acquire(id, token, Duration::ZERO);
             cell.run(Duration::from_secs(2));
             let granted = cell.granted(token);
-            prop_assert!(granted.is_some(), "node {} is not granted anything", id);
+            prop_assert!(granted.is_some(), "node {} is granted nothing", id);
             cell.release(id, token + 10, granted.expect("checked"));
             cell.settle();
         }

@@ -1,15 +1,16 @@
-//! What happens to a lease after the grant: renewals that are retried and heal, inspections,
-//! listing, and the reclaiming of names nobody uses.
+//! A lease after its grant: renewals, heals, inspections and listings, and the reclaiming of idle
+//! names.
 
 mod cell;
 
 use core::time::Duration;
 
-use cell::{NAME, TTL, TestCell, ballot, name, node, prepare, propose, tenure, ttl, wish};
+use cell::{
+    MS, NAME, NO_WAIT, TTL, TestCell, acquire_command, ballot, name, node, prepare, propose,
+    tenure, ttl,
+};
 use paxoslease_core::*;
 
-const NO_WAIT: Duration = Duration::ZERO;
-const MS: Duration = Duration::from_millis(1);
 const ATTEMPT: Duration = Duration::from_millis(100);
 
 fn inspect(cell: &mut TestCell, id: u16, token: u64) {
@@ -39,7 +40,7 @@ fn a_renewal_that_was_lost_is_sent_again() {
 }
 
 #[test]
-fn a_renewal_lives_as_long_as_its_answers_take_and_the_request_may() {
+fn a_renewal_waits_for_late_answers_until_its_deadline() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.renew(1, 2, held, TTL);
@@ -52,7 +53,7 @@ fn a_renewal_lives_as_long_as_its_answers_take_and_the_request_may() {
         cell.pass(ATTEMPT);
         cell.letters.clear();
     }
-    cell.deliver(&late[0]).expect("late, and in time");
+    cell.deliver(&late[0]).expect("late, but before the deadline");
     match cell.answers(2)[..] {
         [Event::Renewed { started_at: counted, .. }] => assert_eq!(*counted, started_at),
         ref other => panic!("{other:?}"),
@@ -60,7 +61,7 @@ fn a_renewal_lives_as_long_as_its_answers_take_and_the_request_may() {
 }
 
 #[test]
-fn a_renewal_that_is_under_way_ends_when_its_tenure_is_released() {
+fn a_renewal_in_flight_ends_when_its_tenure_is_released() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.renew(1, 2, held, TTL);
@@ -79,7 +80,7 @@ fn a_renewal_that_is_under_way_ends_when_its_tenure_is_released() {
 }
 
 #[test]
-fn accepts_of_a_renewal_that_was_given_up_do_not_count_for_the_next() {
+fn accepts_of_a_failed_renewal_do_not_count_for_the_next() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.renew(1, 2, held, TTL);
@@ -99,28 +100,28 @@ fn accepts_of_a_renewal_that_was_given_up_do_not_count_for_the_next() {
 }
 
 #[test]
-fn a_majority_of_accepts_after_the_belief_would_have_ended_renews_nothing() {
+fn a_majority_after_the_end_of_the_belief_renews_nothing() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.renew(1, 2, held, 50 * MS);
     for letter in cell.take(|_| true) {
         cell.deliver(&letter).expect("renewed there");
     }
-    // The node was suspended: time jumps and nothing was woken.
+    // The node was suspended: time passes and no wake-up fires.
     cell.now = cell.now.after(50 * MS);
     cell.settle();
     assert!(matches!(cell.answers(2)[..], [Event::NoQuorum { .. }]), "{:?}", cell.answers(2));
 }
 
 #[test]
-fn an_acceptor_that_said_nothing_is_healed_when_the_attempt_ends() {
+fn a_silent_acceptor_is_healed_when_the_attempt_ends() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.renew(1, 2, held, TTL);
     cell.take(|letter| letter.to == node(3));
     cell.settle();
     assert!(matches!(cell.answers(2)[..], [Event::Renewed { .. }]));
-    assert_eq!(cell.shard(1).rounds().count(), 1, "somebody has not answered");
+    assert_eq!(cell.shard(1).rounds().count(), 1, "one acceptor has not answered");
     cell.pass(ATTEMPT);
     let kinds: Vec<_> = cell.letters.iter().map(|letter| (letter.kind(), letter.to)).collect();
     assert_eq!(kinds, [("Heal", node(3))]);
@@ -128,7 +129,7 @@ fn an_acceptor_that_said_nothing_is_healed_when_the_attempt_ends() {
 }
 
 #[test]
-fn an_acceptor_that_says_not_held_after_the_majority_is_healed_at_once() {
+fn a_not_held_after_the_majority_is_healed_at_once() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
     cell.take(|letter| letter.to == node(3));
@@ -141,7 +142,7 @@ fn an_acceptor_that_says_not_held_after_the_majority_is_healed_at_once() {
 }
 
 #[test]
-fn an_acceptor_that_says_not_held_before_the_majority_is_healed_with_it() {
+fn a_not_held_before_the_majority_is_healed_with_it() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
     cell.take(|letter| letter.to == node(3));
@@ -161,7 +162,7 @@ fn an_acceptor_that_says_not_held_before_the_majority_is_healed_with_it() {
 }
 
 #[test]
-fn a_heal_is_not_sent_for_a_tenure_that_was_released_meanwhile() {
+fn a_released_tenure_is_not_healed() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.renew(1, 2, held, TTL);
@@ -175,7 +176,7 @@ fn a_heal_is_not_sent_for_a_tenure_that_was_released_meanwhile() {
 }
 
 #[test]
-fn the_holder_text_known_here_goes_with_a_heal_when_the_asker_gave_none() {
+fn a_heal_carries_the_stored_holder_text_by_default() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
     cell.take(|letter| letter.to == node(3));
@@ -193,7 +194,7 @@ fn a_new_holder_s_text_replaces_the_old_one() {
     cell.held_by(1, 1);
     cell.pass(TTL);
     let (now, holder) = (cell.now, Holder::new("you").expect("short"));
-    let acquire = Acquire { holder, ..wish(2, NO_WAIT, TTL) };
+    let acquire = Acquire { holder, ..acquire_command(2, NO_WAIT, TTL) };
     cell.shard(1).acquire(now, acquire).expect("in bounds");
     let lease = cell.shards[0].lease(now, name(NAME)).expect("held");
     assert_eq!(lease.label.holder(), holder);
@@ -209,13 +210,9 @@ fn an_inspection_reports_what_a_quorum_knows() {
     let before = cell.register(2);
     inspect(&mut cell, 4, 3);
     cell.settle();
-    match cell.answers(3)[..] {
-        [Event::Inspected { accepted: Some(seen), .. }] => {
-            assert_eq!((seen.tenure, seen.label.holder().as_str()), (held, "me"));
-        }
-        ref other => panic!("{other:?}"),
-    }
-    assert_eq!(cell.register(2), before, "looking changes nothing");
+    let [Event::Inspected { accepted: Some(seen), .. }] = cell.answers(3)[..] else { panic!() };
+    assert_eq!((seen.tenure, seen.label.holder().as_str()), (held, "me"));
+    assert_eq!(cell.register(2), before, "an inspection changes nothing");
 }
 
 #[test]
@@ -225,12 +222,8 @@ fn an_inspection_of_a_split_vote_reports_the_highest_fence() {
     cell.tell(2, 2, Message::Request(propose(ballot(6, 2)))).expect("accepted");
     inspect(&mut cell, 1, 1);
     cell.settle();
-    match cell.answers(1)[..] {
-        [Event::Inspected { accepted: Some(seen), .. }] => {
-            assert_eq!(seen.tenure.ballot(), ballot(6, 2));
-        }
-        ref other => panic!("{other:?}"),
-    }
+    let [Event::Inspected { accepted: Some(seen), .. }] = cell.answers(1)[..] else { panic!() };
+    assert_eq!(seen.tenure.ballot(), ballot(6, 2));
 }
 
 #[test]
@@ -239,19 +232,19 @@ fn an_inspection_without_a_quorum_says_so() {
     inspect(&mut cell, 1, 1);
     cell.letters.clear();
     let reply = Message::Reply(Reply::Inspected { query: 99, accepted: None });
-    cell.tell(1, 2, reply).expect("another question's answer is ignored");
+    cell.tell(1, 2, reply).expect("the answer to an unknown query is ignored");
     cell.pass(ATTEMPT);
     assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]));
 }
 
 #[test]
-fn a_walk_over_the_slots_sees_wanted_leases_and_only_the_live_ones() {
+fn a_walk_over_the_slots_sees_wanted_live_leases_only() {
     let mut cell = TestCell::new(1, 0);
     let now = cell.now;
     for token in 1..=10u64 {
         let text = format!("job/{token}");
         let ttl = if token % 2 == 0 { TTL } else { Ttl::MIN.as_duration() };
-        let acquire = Acquire { name: name(&text), ..wish(token, NO_WAIT, ttl) };
+        let acquire = Acquire { name: name(&text), ..acquire_command(token, NO_WAIT, ttl) };
         cell.shard(1).acquire(now, acquire).expect("in bounds");
     }
     let listed = |now| {
@@ -271,12 +264,12 @@ fn a_walk_over_the_slots_sees_wanted_leases_and_only_the_live_ones() {
 }
 
 #[test]
-fn idle_names_are_reclaimed_a_bit_at_a_time_and_live_or_busy_ones_never() {
+fn only_idle_names_are_reclaimed_a_few_at_a_time() {
     let mut cell = TestCell::new(1, 0);
     let now = cell.now;
     for token in 1..=8u64 {
         let text = format!("job/{token}");
-        let acquire = Acquire { name: name(&text), ..wish(token, NO_WAIT, 50 * MS) };
+        let acquire = Acquire { name: name(&text), ..acquire_command(token, NO_WAIT, 50 * MS) };
         cell.shard(1).acquire(now, acquire).expect("in bounds");
     }
     cell.held_by(1, 9);
@@ -286,12 +279,12 @@ fn idle_names_are_reclaimed_a_bit_at_a_time_and_live_or_busy_ones_never() {
     let mut before = 9;
     for _ in 0..40 {
         cell.pass(100 * MS);
-        // Somebody still asks for this one.
+        // This name is still in use.
         let request = Request::Prepare { name: name("job/1"), ballot: ballot(highest, 1) };
         let _ = cell.tell(1, 1, Message::Request(request));
         sweep(&mut cell, 1, 2);
         let after = cell.shard(1).entries();
-        assert!(before - after <= 2, "two slots at a time");
+        assert!(before - after <= 2, "at most two slots per call");
         before = after;
     }
     assert_eq!(before, 2, "the lease and the busy name");
@@ -315,7 +308,7 @@ fn a_name_is_not_reclaimed_before_its_second_pass() {
 }
 
 #[test]
-fn whoever_was_turned_away_from_a_reclaimed_name_is_simply_forgotten() {
+fn reclaiming_a_name_drops_its_queue_of_nodes() {
     let mut cell = TestCell::new(3, 1);
     cell.held_by(1, 1);
     cell.acquire(4, 2, NO_WAIT);
@@ -326,9 +319,9 @@ fn whoever_was_turned_away_from_a_reclaimed_name_is_simply_forgotten() {
         cell.pass(Duration::from_secs(2));
     }
     assert_eq!(cell.shard(1).entries(), 0);
-    // The slot is another name's now: its release is nothing to node 4.
+    // The slot belongs to another name now, so its release is not announced to node 4.
     let now = cell.now;
-    let acquire = Acquire { name: name("another"), ..wish(3, NO_WAIT, TTL) };
+    let acquire = Acquire { name: name("another"), ..acquire_command(3, NO_WAIT, TTL) };
     cell.shard(1).acquire(now, acquire).expect("in bounds");
     cell.collect();
     cell.settle();
@@ -338,12 +331,12 @@ fn whoever_was_turned_away_from_a_reclaimed_name_is_simply_forgotten() {
     assert!(!cell.letters.iter().any(|letter| letter.kind() == "Freed"));
 }
 
-/// Proposes and releases at acceptor 1, as node 2 would.
-fn come_and_go(cell: &mut TestCell, counter: u64) {
-    come_and_go_as(cell, NAME, counter);
+/// Proposes and releases a lease at acceptor 1, as node 2.
+fn lease_briefly(cell: &mut TestCell, counter: u64) {
+    lease_briefly_as(cell, NAME, counter);
 }
 
-fn come_and_go_as(cell: &mut TestCell, text: &str, counter: u64) {
+fn lease_briefly_as(cell: &mut TestCell, text: &str, counter: u64) {
     let (name, ballot, tenure) = (name(text), ballot(counter, 2), tenure(counter, 2));
     let propose = Request::Propose { name, ballot, ttl: ttl(TTL), holder: Holder::NONE };
     assert_eq!(cell.ask(1, 2, propose).expect("an answer").kind(), "Accept");
@@ -356,12 +349,12 @@ fn keep_up(cell: &mut TestCell, id: u16, slots_max: u32) {
 }
 
 #[test]
-fn a_released_name_is_reclaimed_after_four_round_trips_and_not_before() {
+fn a_released_name_is_reclaimed_after_four_round_trips() {
     for (trip, after) in [(NO_WAIT, 5 * MS), (MS, 5 * MS), (2 * MS, 8 * MS), (50 * MS, 200 * MS)] {
         for housekeeping in [sweep, keep_up] {
             let mut cell = TestCell::new(3, 0);
-            cell.shard(1).set_ignorance(trip);
-            come_and_go(&mut cell, 7);
+            cell.shard(1).set_reclaim_trip(trip);
+            lease_briefly(&mut cell, 7);
             let promised = cell.register(1).promised;
             cell.pass(after - MS);
             housekeeping(&mut cell, 1, 100);
@@ -378,13 +371,13 @@ fn a_released_name_is_reclaimed_after_four_round_trips_and_not_before() {
 }
 
 #[test]
-fn a_released_name_waits_for_reclaim_after_while_round_trips_are_unknown_or_long() {
+fn reclaim_after_bounds_the_delay_of_reclaiming() {
     for trip in [None, Some(Duration::from_secs(60))] {
         let mut cell = TestCell::new(3, 0);
         if let Some(trip) = trip {
-            cell.shard(1).set_ignorance(trip);
+            cell.shard(1).set_reclaim_trip(trip);
         }
-        come_and_go(&mut cell, 7);
+        lease_briefly(&mut cell, 7);
         cell.pass(Duration::from_millis(999));
         keep_up(&mut cell, 1, 100);
         assert_eq!(cell.shard(1).entries(), 1);
@@ -395,11 +388,11 @@ fn a_released_name_waits_for_reclaim_after_while_round_trips_are_unknown_or_long
 }
 
 #[test]
-fn a_released_name_that_was_promised_or_taken_again_stays() {
+fn a_released_name_that_is_used_again_is_not_reclaimed() {
     for again in [prepare(ballot(8, 3)), propose(ballot(8, 3))] {
         let mut cell = TestCell::new(3, 0);
-        cell.shard(1).set_ignorance(MS);
-        come_and_go(&mut cell, 7);
+        cell.shard(1).set_reclaim_trip(MS);
+        lease_briefly(&mut cell, 7);
         cell.ask(1, 3, again).expect("an answer");
         let floor = cell.shard(1).floor();
         cell.pass(100 * MS);
@@ -411,12 +404,12 @@ fn a_released_name_that_was_promised_or_taken_again_stays() {
 }
 
 #[test]
-fn the_pause_begins_with_the_last_release() {
+fn the_reclaim_delay_begins_with_the_last_release() {
     let mut cell = TestCell::new(3, 0);
-    cell.shard(1).set_ignorance(MS);
-    come_and_go(&mut cell, 7);
+    cell.shard(1).set_reclaim_trip(MS);
+    lease_briefly(&mut cell, 7);
     cell.pass(4 * MS);
-    come_and_go(&mut cell, 8);
+    lease_briefly(&mut cell, 8);
     cell.pass(4 * MS);
     keep_up(&mut cell, 1, 100);
     assert_eq!(cell.shard(1).entries(), 1);
@@ -426,14 +419,14 @@ fn the_pause_begins_with_the_last_release() {
 }
 
 #[test]
-fn other_names_in_the_slots_of_released_ones_stay() {
+fn new_names_in_the_slots_of_released_ones_stay() {
     let mut cell = TestCell::new(3, 0);
     let prepare = |text, counter| Request::Prepare { name: name(text), ballot: ballot(counter, 2) };
-    come_and_go(&mut cell, 1);
-    come_and_go_as(&mut cell, "another", 2);
-    come_and_go(&mut cell, 3);
-    // All are due together, by either way, but only so many at a time: the first slot is swept
-    // before its release is looked at.
+    lease_briefly(&mut cell, 1);
+    lease_briefly_as(&mut cell, "another", 2);
+    lease_briefly(&mut cell, 3);
+    // All names are due, both by their release and by the sweep, but each call handles one. So the
+    // sweep reclaims the first slot before its release is handled.
     sweep(&mut cell, 1, 2);
     cell.pass(Duration::from_secs(1));
     sweep(&mut cell, 1, 1);
@@ -446,28 +439,28 @@ fn other_names_in_the_slots_of_released_ones_stay() {
 }
 
 #[test]
-fn keeping_up_looks_at_slots_only_because_of_names_that_came_and_stayed() {
+fn keep_up_sweeps_only_for_names_that_were_added_and_stayed() {
     let mut cell = TestCell::new(3, 0);
-    cell.shard(1).set_ignorance(MS);
+    cell.shard(1).set_reclaim_trip(MS);
     cell.shard(1).set_watched(true);
     let heard = |cell: &mut TestCell| {
         cell.collect();
         cell.events.iter().filter(|(_, event)| matches!(event, Event::ExpiredHint { .. })).count()
     };
     cell.ask(1, 2, propose(ballot(1, 2))).expect("an answer");
-    // Whatever is looked at because of this name is looked at while it is live.
+    // The slots that this name owes are swept while it is live.
     for _ in 0..8 {
         cell.pass(Duration::from_secs(1));
         keep_up(&mut cell, 1, 100);
     }
     cell.pass(Duration::from_secs(2));
     for counter in 2..50 {
-        come_and_go_as(&mut cell, "another", counter);
+        lease_briefly_as(&mut cell, "another", counter);
         cell.pass(100 * MS);
         keep_up(&mut cell, 1, 100);
         assert_eq!((cell.shard(1).entries(), heard(&mut cell)), (1, 0));
     }
-    let stays = Request::Prepare { name: name("one that stays"), ballot: ballot(50, 2) };
+    let stays = Request::Prepare { name: name("a name that stays"), ballot: ballot(50, 2) };
     cell.ask(1, 2, stays).expect("an answer");
     for _ in 0..2 {
         cell.pass(Duration::from_secs(1));
@@ -484,8 +477,9 @@ fn names_that_expire_leave_as_fast_as_others_come() {
     for token in 0..20 * LIVE {
         let text = format!("job/{token}");
         let now = cell.now;
-        let wish = Acquire { name: name(&text), ..wish(token, NO_WAIT, LIVE as u32 * MS) };
-        cell.shard(1).acquire(now, wish).expect("in bounds");
+        let acquire =
+            Acquire { name: name(&text), ..acquire_command(token, NO_WAIT, LIVE as u32 * MS) };
+        cell.shard(1).acquire(now, acquire).expect("in bounds");
         cell.now = cell.now.after(MS);
         if token % 64 == 0 {
             let now = cell.now;
@@ -497,7 +491,7 @@ fn names_that_expire_leave_as_fast_as_others_come() {
 }
 
 #[test]
-fn nothing_is_left_to_wake_up_for_once_everything_is_answered() {
+fn no_wake_up_is_left_once_every_request_is_answered() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.renew(1, 2, held, TTL);
@@ -510,7 +504,7 @@ fn nothing_is_left_to_wake_up_for_once_everything_is_answered() {
 }
 
 #[test]
-fn a_member_that_falls_silent_does_not_end_a_round_that_can_still_win() {
+fn an_unreachable_member_does_not_end_a_round_that_can_win() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
     let lost = cell.take(|letter| letter.to == node(3));
@@ -523,7 +517,7 @@ fn a_member_that_falls_silent_does_not_end_a_round_that_can_still_win() {
 }
 
 #[test]
-fn a_release_that_nobody_confirmed_leaves_room_for_the_next_request() {
+fn an_unconfirmed_release_leaves_room_for_the_next_request() {
     let mut cell = TestCell::with(3, 0, |config| config.limits.rounds_max = 1);
     let held = cell.held_by(1, 1);
     cell.release(1, 2, held);

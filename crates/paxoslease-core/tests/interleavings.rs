@@ -1,18 +1,16 @@
-//! Random schedules on three real shards: commands, deliveries in any order, losses, duplicates
-//! and time. Nothing panics, nobody ever believes at the same time as another, everybody is
-//! answered once, and when all is quiet nothing is left behind.
+//! Random schedules on four real shards: commands, deliveries in any order, losses, duplicates and
+//! time. No shard panics, no two holders believe at the same time, every request is answered once,
+//! and at the end no state is left behind.
 
 mod cell;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use cell::{NAME, TTL, TestCell, name};
+use cell::{MS, NAME, TTL, TestCell, name};
 use paxoslease_core::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-
-const MS: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -26,7 +24,7 @@ enum Step {
     Lose { which: usize },
     Pass(Duration),
     Sweep { id: u16 },
-    LookAgain { id: u16 },
+    Reconnect { id: u16 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -47,11 +45,11 @@ fn step() -> impl Strategy<Value = Step> {
         2 => which.prop_map(|which| Step::Lose { which }),
         5 => span.prop_map(Step::Pass),
         1 => id.clone().prop_map(|id| Step::Sweep { id }),
-        1 => id.prop_map(|id| Step::LookAgain { id }),
+        1 => id.prop_map(|id| Step::Reconnect { id }),
     ]
 }
 
-/// Who asked for what, and who believes what. Holders live beside their nodes.
+/// The cell, the requests, and the beliefs of the holders, which use the clocks of their nodes.
 struct World {
     cell: TestCell,
     asked: Vec<(u16, Token)>,
@@ -80,7 +78,7 @@ impl World {
         token.0
     }
 
-    /// A tenure that was granted to somebody and not released by them.
+    /// Any tenure that was granted.
     fn own_tenure(&self, which: usize) -> Option<Tenure> {
         let own: Vec<Tenure> = self.beliefs.keys().copied().collect();
         (!own.is_empty()).then(|| own[which % own.len()])
@@ -94,7 +92,7 @@ impl World {
                 let token = self.ask(id);
                 self.cell.acquire(id, token, wait);
             }
-            // Naive holders too: the tenure may have lapsed long ago.
+            // A naive holder renews even a tenure that has lapsed.
             Step::Renew { id, which, ttl } => {
                 if let Some(tenure) = self.own_tenure(which) {
                     let token = self.ask(id);
@@ -103,7 +101,7 @@ impl World {
             }
             Step::Release { id, which } => {
                 if let Some(tenure) = self.own_tenure(which) {
-                    self.beliefs.get_mut(&tenure).expect("own").release(Rules::ALL);
+                    self.beliefs.get_mut(&tenure).expect("granted").release();
                     let token = self.ask(id);
                     self.cell.release(id, token, tenure);
                 }
@@ -129,13 +127,13 @@ impl World {
             Step::Deliver { which } => {
                 if let Some(place) = place(which) {
                     let letter = self.cell.letters.swap_remove(place);
-                    self.cell.deliver(&letter).expect("nobody misbehaves");
+                    self.cell.deliver(&letter).expect("not refused");
                 }
             }
             Step::Repeat { which } => {
                 if let Some(place) = place(which) {
                     let letter = self.cell.letters[place].clone();
-                    self.cell.deliver(&letter).expect("nobody misbehaves");
+                    self.cell.deliver(&letter).expect("not refused");
                 }
             }
             Step::Lose { which } => {
@@ -148,33 +146,34 @@ impl World {
                 let now = self.cell.now;
                 self.cell.shard(id).sweep(now, 4);
             }
-            Step::LookAgain { id } => {
+            Step::Reconnect { id } => {
                 let now = self.cell.clock(id);
                 let everyone = self.cell.shard(id).config().cell.everyone();
-                self.cell.shard(id).look_again(now, everyone);
+                self.cell.shard(id).handle_reconnect(now, everyone);
                 self.cell.collect();
             }
         }
         self.hear();
     }
 
-    /// What the events mean to those who asked.
+    /// Applies new events to the requests and beliefs.
     fn hear(&mut self) {
         let events = self.cell.events[self.heard..].to_vec();
         self.heard = self.cell.events.len();
         for (_, event) in events {
             let token = match event {
                 Event::Granted { token, tenure, ttl, started_at, .. } => {
-                    let ends_at = Drift::NONE.belief_ends_at(Rules::ALL, started_at, ttl);
+                    let ends_at = Drift::NONE.belief_ends_at(started_at, ttl);
                     let before = self.beliefs.last_key_value().map(|(tenure, _)| *tenure);
                     assert!(before < Some(tenure), "fences increase: {tenure} after {before:?}");
                     self.beliefs.insert(tenure, Belief::granted(tenure, ends_at));
                     token
                 }
                 Event::Renewed { token, tenure, ttl, started_at } => {
-                    let ends_at = Drift::NONE.belief_ends_at(Rules::ALL, started_at, ttl);
-                    let belief = self.beliefs.get_mut(&tenure).expect("only own are renewed");
-                    belief.renewed(Rules::ALL, tenure, ends_at);
+                    let ends_at = Drift::NONE.belief_ends_at(started_at, ttl);
+                    let belief =
+                        self.beliefs.get_mut(&tenure).expect("only granted tenures are renewed");
+                    belief.renewed(tenure, ends_at);
                     token
                 }
                 Event::Denied { token, .. }
@@ -188,24 +187,24 @@ impl World {
                 | Event::ExpiredHint { .. } => continue,
             };
             let place = self.open.iter().position(|open| *open == token);
-            let Some(place) = place else { panic!("{token:?} was answered twice or had left") };
+            let Some(place) = place else { panic!("{token:?} was answered twice or abandoned") };
             self.open.swap_remove(place);
         }
         let now = self.cell.now;
         let held: Vec<&Belief> = self.beliefs.values().filter(|b| b.is_held(now)).collect();
-        assert!(held.len() <= 1, "at the same time: {held:?}");
+        assert!(held.len() <= 1, "two holders: {held:?}");
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
     #[test]
-    fn no_schedule_makes_two_holders_or_leaves_anything_behind(steps in vec(step(), 0..150)) {
+    fn no_schedule_makes_two_holders_or_leaves_state_behind(steps in vec(step(), 0..150)) {
         let mut world = World::new();
         for step in &steps {
             world.take(step);
         }
-        // The network heals and time passes: everybody is answered and nothing is kept.
+        // The network works again and time passes: all requests are answered and no state is kept.
         for _ in 0..700 {
             for _ in 0..world.cell.letters.len() {
                 world.take(&Step::Deliver { which: 0 });
@@ -213,12 +212,12 @@ proptest! {
             world.take(&Step::Pass(100 * MS));
         }
         prop_assert!(world.open.is_empty(), "never answered: {:?}", world.open);
-        prop_assert!(world.cell.letters.is_empty(), "still talking: {:?}", world.cell.letters);
+        prop_assert!(world.cell.letters.is_empty(), "messages left: {:?}", world.cell.letters);
         for id in 1..=4 {
             let shard = world.cell.shard(id);
             prop_assert_eq!(shard.rounds().count(), 0);
             prop_assert_eq!(shard.waiters(), 0);
-            prop_assert_eq!(shard.poll_timeout(), None, "nothing is due any more");
+            prop_assert_eq!(shard.poll_timeout(), None, "no wake-up is left");
         }
     }
 }

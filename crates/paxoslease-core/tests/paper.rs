@@ -1,7 +1,7 @@
 //! One test per normative sentence of the paper (sections 1 to 8), named after it.
 //!
-//! Where docs/protocol.md departs from the paper, the test shows what we do instead and says which
-//! rule asks for it and why. A sentence that is only motivation has no test.
+//! Where docs/protocol.md departs from the paper, the test shows the difference and cites the rule
+//! that asks for it. A sentence that only motivates has no test.
 
 mod cell;
 
@@ -16,23 +16,9 @@ mod proof;
 #[path = "paper/releasing.rs"]
 mod releasing;
 
-use core::time::Duration;
+use cell::{MS, NO_WAIT, TestCell, WAIT};
 
-use cell::TestCell;
-
-const NO_WAIT: Duration = Duration::ZERO;
-const WAIT: Duration = Duration::from_secs(60);
-const MS: Duration = Duration::from_millis(1);
-
-/// A cell whose rounds all have the paper's two phases.
+/// A cell in which every round has the paper's two phases.
 fn two_phases(members: u16, proposers: u16) -> TestCell {
     TestCell::with(members, proposers, |config| config.direct_rounds = false)
-}
-
-/// Lets time pass a millisecond at a time, delivering everything.
-fn run(cell: &mut TestCell, span: Duration) {
-    for _ in 0..span.as_millis() {
-        cell.pass(MS);
-        cell.settle();
-    }
 }

@@ -1,22 +1,17 @@
-//! Conversations between real shards, message by message.
+//! Rounds between real shards, message by message.
 
 mod cell;
 
 use core::time::Duration;
 
-use cell::{Letter, TestCell, ballot, prepare};
+use cell::{Letter, NO_WAIT, TestCell, WAIT, ballot, prepare};
 use paxoslease_core::*;
 
-const NO_WAIT: Duration = Duration::ZERO;
-const WAIT: Duration = Duration::from_secs(60);
-
 #[test]
-fn an_uncontended_acquire_takes_one_round_trip_and_two_messages_per_peer() {
+fn an_acquire_takes_one_round_trip_and_two_messages_per_peer() {
     for members in 1..=9 {
         let mut cell = TestCell::new(members, 0);
-        cell.acquire(1, 1, NO_WAIT);
-        cell.settle();
-        assert!(cell.granted(1).is_some());
+        cell.held_by(1, 1);
         assert_eq!(cell.sent, 2 * (usize::from(members) - 1), "{members} members");
         assert_eq!(cell.shard(1).round_counts().direct, 1);
     }
@@ -25,44 +20,33 @@ fn an_uncontended_acquire_takes_one_round_trip_and_two_messages_per_peer() {
 #[test]
 fn a_renewal_takes_one_round_trip_and_two_messages_per_peer() {
     let mut cell = TestCell::new(3, 0);
-    cell.acquire(1, 1, NO_WAIT);
-    cell.settle();
-    let tenure = cell.granted(1).expect("granted");
+    let tenure = cell.held_by(1, 1);
     cell.sent = 0;
     cell.renew(2, 2, tenure, cell::TTL);
     cell.settle();
     assert!(matches!(cell.answers(2)[..], [Event::Renewed { .. }]));
     assert_eq!(cell.sent, 4);
-    assert_eq!(cell.shard(2).rounds().count(), 0, "nothing is kept");
+    assert_eq!(cell.shard(2).rounds().count(), 0, "no round is left");
 }
 
 #[test]
-fn a_second_contender_is_denied_with_the_holder_named() {
+fn a_denial_names_the_holder() {
     let mut cell = TestCell::new(3, 0);
-    cell.acquire(1, 1, NO_WAIT);
-    cell.settle();
+    let tenure = cell.held_by(1, 1);
     cell.acquire(2, 2, NO_WAIT);
     cell.settle();
-    let tenure = cell.granted(1).expect("granted");
-    match cell.answers(2)[..] {
-        [Event::Denied { by, .. }] => {
-            assert_eq!(by.tenure, tenure);
-            assert_eq!(by.label.holder().as_str(), "me");
-        }
-        ref other => panic!("{other:?}"),
-    }
+    let [Event::Denied { by, .. }] = cell.answers(2)[..] else { panic!("{:?}", cell.answers(2)) };
+    assert_eq!((by.tenure, by.label.holder().as_str()), (tenure, "me"));
     assert_eq!(cell.shard(2).waiters(), 0);
 }
 
 #[test]
 fn a_waiter_is_granted_after_the_release_with_a_higher_fence() {
     let mut cell = TestCell::new(3, 0);
-    cell.acquire(1, 1, NO_WAIT);
-    cell.settle();
+    let first = cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
     cell.settle();
     assert_eq!(cell.granted(2), None);
-    let first = cell.granted(1).expect("granted");
     cell.release(1, 3, first);
     cell.settle();
     cell.pass(Duration::from_millis(2));
@@ -91,8 +75,7 @@ fn waiters_of_one_node_are_served_in_order_without_a_pause() {
 #[test]
 fn a_waiter_is_granted_when_the_holder_dies() {
     let mut cell = TestCell::new(3, 0);
-    cell.acquire(1, 1, NO_WAIT);
-    cell.settle();
+    cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
     cell.settle();
     cell.pass(cell::TTL - Duration::from_millis(1));
@@ -119,7 +102,7 @@ fn a_split_vote_is_undone_and_resolved() {
 }
 
 #[test]
-fn without_a_majority_nothing_is_granted_and_the_request_is_answered() {
+fn without_a_majority_the_answer_is_no_quorum() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
     for _ in 0..3000 {
@@ -132,16 +115,13 @@ fn without_a_majority_nothing_is_granted_and_the_request_is_answered() {
 }
 
 #[test]
-fn a_proposer_that_is_no_acceptor_acquires_in_one_round_trip() {
+fn a_node_without_an_acceptor_acquires_in_one_round_trip() {
     let mut cell = TestCell::new(3, 2);
-    cell.acquire(4, 1, NO_WAIT);
-    cell.settle();
-    assert!(cell.granted(1).is_some());
+    let tenure = cell.held_by(4, 1);
     assert_eq!(cell.sent, 6);
-    // Another such waits, and hears of the release by a hint.
+    // Another node without an acceptor waits, and hears of the release by a hint.
     cell.acquire(5, 2, WAIT);
     cell.settle();
-    let tenure = cell.granted(1).expect("granted");
     cell.release(4, 3, tenure);
     cell.settle();
     cell.pass(Duration::from_millis(2));
@@ -163,7 +143,7 @@ fn a_renewal_gives_the_tenure_back_to_an_acceptor_that_lost_it() {
     assert_eq!(register.accepted.map(|accepted| accepted.tenure), Some(tenure));
 }
 
-/// Node 1 proposes. Node 3 refuses, node 2 accepts, and no answer of node 2 arrives.
+/// Node 1 proposes. Node 3 refuses, node 2 accepts, and the answer of node 2 is lost.
 fn split(cell: &mut TestCell, token: u64) {
     let above = ballot(1_000_000 * token, 2);
     cell.ask(3, 2, prepare(above)).expect("promised");
@@ -179,7 +159,7 @@ fn split(cell: &mut TestCell, token: u64) {
 }
 
 #[test]
-fn undoing_a_void_round_is_repeated_when_it_is_lost() {
+fn the_undo_of_a_void_round_is_repeated() {
     let mut cell = TestCell::new(3, 0);
     split(&mut cell, 1);
     let stored = |cell: &mut TestCell| {
@@ -187,12 +167,12 @@ fn undoing_a_void_round_is_repeated_when_it_is_lost() {
         register.accepted.map(|accepted| accepted.tenure)
     };
     let leftover = stored(&mut cell).expect("stored");
-    // Nobody hears from anybody: the round is void, and its undoing is lost as well.
+    // All messages are lost: the round is void, and its undo is lost as well.
     cell.pass(Duration::from_millis(100));
     assert!(cell.letters.iter().any(|letter| letter.kind() == "Release"));
     cell.letters.clear();
     assert_eq!(stored(&mut cell), Some(leftover));
-    // The next attempt to undo it gets through.
+    // The next undo arrives.
     cell.pass(Duration::from_millis(200));
     let releases = cell.take(|letter| letter.kind() == "Release" && letter.to == cell::node(2));
     for release in &releases {
@@ -202,7 +182,7 @@ fn undoing_a_void_round_is_repeated_when_it_is_lost() {
 }
 
 #[test]
-fn a_round_that_nobody_refused_is_not_given_up_but_sent_again() {
+fn a_round_without_a_refusal_is_repeated_and_not_given_up() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
     cell.letters.clear();
@@ -216,17 +196,17 @@ fn a_round_that_nobody_refused_is_not_given_up_but_sent_again() {
         }
     }
     let expected = [100, 200, 400, 650, 900, 1150, 1400, 1650, 1900];
-    assert_eq!(sent_at, expected, "after twice as long, up to a quarter of a second");
+    assert_eq!(sent_at, expected, "the pause doubles up to 250 ms");
     assert!(cell.answers(1).is_empty());
     cell.pass(Duration::from_millis(1));
     assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]));
 }
 
 #[test]
-fn a_round_that_was_refused_is_given_up_after_a_few_round_trips_as_they_were_of_late() {
+fn a_refused_round_is_given_up_after_a_few_round_trips() {
     let given_up = |cell: &TestCell| cell.letters.iter().any(|letter| letter.kind() == "Release");
     let mut cell = TestCell::new(3, 0);
-    // Nothing is known yet.
+    // Round trips are unknown.
     split(&mut cell, 1);
     cell.pass(Duration::from_millis(99));
     assert!(!given_up(&cell));
@@ -236,7 +216,7 @@ fn a_round_that_was_refused_is_given_up_after_a_few_round_trips_as_they_were_of_
         cell.settle();
         cell.pass(Duration::from_millis(100));
     }
-    // Rounds are fast: the shortest does.
+    // Rounds are fast, so the shortest timeout applies.
     for token in 2..=15 {
         cell.settle();
         let last = cell.granted(token - 1).expect("granted");
@@ -253,7 +233,7 @@ fn a_round_that_was_refused_is_given_up_after_a_few_round_trips_as_they_were_of_
     assert!(!given_up(&cell));
     cell.pass(Duration::from_millis(1));
     assert!(given_up(&cell));
-    // The answers may be on their way still: the next round is given longer.
+    // Answers may be late, so the next round gets more time.
     cell.letters.clear();
     cell.pass(Duration::from_millis(2));
     assert!(cell.letters.iter().any(|letter| letter.kind() == "Prepare"), "a second attempt");
@@ -263,7 +243,7 @@ fn a_round_that_was_refused_is_given_up_after_a_few_round_trips_as_they_were_of_
 }
 
 #[test]
-fn a_round_is_given_the_time_that_the_network_needs() {
+fn a_round_lasts_at_least_four_network_round_trips() {
     let mut cell = TestCell::new(3, 0);
     cell.shard(1).set_round_trip(Duration::from_millis(300));
     split(&mut cell, 1);

@@ -1,7 +1,7 @@
-//! Conversations worth reading, as transcripts in `tests/snapshots/`. Every message takes one
-//! millisecond; nothing is lost unless the transcript says so.
+//! Typical conversations between nodes, as transcripts in `tests/snapshots/`. Every message takes
+//! one millisecond; no message is lost unless the transcript says so.
 //!
-//! A transcript that differs fails the test. When the change is meant and understood, rewrite the
+//! A transcript that differs fails the test. If the change is intended and understood, rewrite the
 //! files with `INSTA_UPDATE=always cargo test -p paxoslease-core --test transcripts`.
 
 mod cell;
@@ -10,12 +10,9 @@ mod scene;
 
 use core::time::Duration;
 
-use cell::TTL;
+use cell::{NO_WAIT, TTL, WAIT};
 use insta::assert_snapshot;
 use scene::Scene;
-
-const NO_WAIT: Duration = Duration::ZERO;
-const WAIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn an_uncontended_acquire() {

@@ -1,19 +1,18 @@
-//! Schedules in which waiting, turns and repeated messages once went wrong, with an honest or a
-//! hostile node (protocol section 7). Each test names what must be true.
+//! Schedules in which waiting, turns or repeated messages once went wrong, with an honest or a
+//! hostile node (protocol section 7).
 
 mod cell;
 
 use core::time::Duration;
 
-use cell::{NAME, TTL, TestCell, ballot, heal, name, node, release, tenure, ttl};
+use cell::{
+    MS, NAME, NO_WAIT, TTL, TestCell, WAIT, ballot, heal, name, node, release, tenure, ttl,
+};
 use paxoslease_core::*;
 
-const NO_WAIT: Duration = Duration::ZERO;
-const WAIT: Duration = Duration::from_secs(60);
-const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Lets messages arrive, except those to or from a node.
+/// Delivers all messages except those to or from a node.
 fn settle_without(cell: &mut TestCell, id: u16) {
     while !cell.letters.is_empty() {
         let letter = cell.letters.remove(0);
@@ -23,7 +22,7 @@ fn settle_without(cell: &mut TestCell, id: u16) {
     }
 }
 
-/// How long until the request is answered, while time passes.
+/// Passes time until a request is answered, and returns how long that took.
 fn answered_after(cell: &mut TestCell, token: u64, at_most: Duration) -> Duration {
     let began_at = cell.now;
     loop {
@@ -37,7 +36,7 @@ fn answered_after(cell: &mut TestCell, token: u64, at_most: Duration) -> Duratio
 }
 
 #[test]
-fn the_next_in_the_queue_asks_again_like_the_first() {
+fn the_next_waiter_retries_like_the_first() {
     for first_wait in [NO_WAIT, 500 * MS] {
         let mut cell = TestCell::new(3, 0);
         cell.acquire_for(1, 1, NO_WAIT, WAIT);
@@ -47,7 +46,7 @@ fn the_next_in_the_queue_asks_again_like_the_first() {
         cell.acquire(2, 3, WAIT * 2);
         cell.settle();
         cell.run(SECOND);
-        // The release does not reach node 2, which waits for a minute otherwise.
+        // The Release does not arrive at node 2, which would otherwise wait for a minute.
         cell.release(1, 9, held);
         let began_at = cell.now;
         while cell.granted(3).is_none() && cell.now.since(began_at) < WAIT {
@@ -60,7 +59,7 @@ fn the_next_in_the_queue_asks_again_like_the_first() {
     }
 }
 
-/// Node 1 holds, others try and do not wait, node 1 releases and tries again.
+/// Node 1 holds the name, other nodes try without waiting, then node 1 releases and tries again.
 fn try_again(turn_trip: Duration, held_for: Duration, others: &[u16]) -> TestCell {
     let mut cell = TestCell::new(5, 0);
     for id in 1..=5 {
@@ -81,7 +80,7 @@ fn try_again(turn_trip: Duration, held_for: Duration, others: &[u16]) -> TestCel
 }
 
 #[test]
-fn turns_left_to_others_do_not_cost_a_request_its_round() {
+fn turns_of_other_nodes_cost_a_request_no_round() {
     for (turn_trip, held_for, others) in [
         (300 * MS, TTL, &[2, 3][..]),
         (600 * MS, TTL, &[2][..]),
@@ -112,7 +111,7 @@ fn a_try_is_denied_once_a_waiter_has_taken_its_turn() {
 }
 
 #[test]
-fn a_renewal_in_flight_does_not_heal_what_was_released_elsewhere() {
+fn a_renewal_does_not_heal_a_tenure_released_elsewhere() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     // Node 2 has lost the lease.
@@ -166,11 +165,11 @@ fn invented_releases_do_not_crowd_out_an_honest_one() {
         cell.pass(50 * MS);
         settle_without(&mut cell, 3);
     }
-    assert_eq!(cell.live(3), Some(held), "it has missed the release");
+    assert_eq!(cell.live(3), Some(held), "it missed the Release");
     let now = cell.now;
     for id in 1..=2 {
         cell.shard(id).set_reachable(now, everyone);
-        cell.shard(id).look_again(now, third);
+        cell.shard(id).handle_reconnect(now, third);
     }
     cell.collect();
     cell.run(2 * SECOND);
@@ -178,7 +177,7 @@ fn invented_releases_do_not_crowd_out_an_honest_one() {
 }
 
 #[test]
-fn a_repeated_propose_is_undone_where_it_was_refused_before() {
+fn a_repeated_propose_is_undone_where_it_was_refused_first() {
     let mut cell = TestCell::new(3, 1);
     let short = Duration::from_millis(300);
     for id in 1..=3 {
@@ -187,8 +186,8 @@ fn a_repeated_propose_is_undone_where_it_was_refused_before() {
         cell.tell(id, 2, Message::Request(lease)).expect("taken");
     }
     cell.letters.clear();
-    // The Propose is refused; when the lease has run out, its repetition is accepted. The answers
-    // arrive together, the refusals first.
+    // The Propose is refused; when the lease has expired, the repeated Propose is accepted. The
+    // answers arrive together, the refusals first.
     cell.acquire(4, 1, WAIT);
     let expired_at = cell.now.after(short);
     for letter in cell.take(|letter| letter.kind() == "Propose") {
@@ -228,7 +227,7 @@ fn a_heal_does_not_use_up_the_turn_of_its_node() {
         cell.tell(id, 4, Message::Request(heal(held, ballot(50, 4)))).expect("taken");
     }
     cell.letters.clear();
-    // As the headers of frames would tell.
+    // The headers of frames carry the counters.
     for id in 4..=5 {
         cell.shard(id).observe_counter(50).expect("in bounds");
     }

@@ -1,16 +1,15 @@
-//! Queues, patience, hints and those who leave: every way an acquire can go that is not a plain
-//! grant (protocol sections 4 and 7).
+//! Acquires that are not granted at once: queues, waits, turns, hints, and clients that leave
+//! (protocol sections 4 and 7).
 
 mod cell;
 
 use core::time::Duration;
 
-use cell::{NAME, TTL, TestCell, ballot, name, node, propose, release, tenure, wish};
+use cell::{
+    MS, NAME, NO_WAIT, TTL, TestCell, WAIT, acquire_command, ballot, name, node, propose, release,
+    tenure,
+};
 use paxoslease_core::*;
-
-const NO_WAIT: Duration = Duration::ZERO;
-const WAIT: Duration = Duration::from_secs(60);
-const MS: Duration = Duration::from_millis(1);
 
 fn abandon(cell: &mut TestCell, id: u16, token: u64) -> bool {
     let now = cell.clock(id);
@@ -20,7 +19,7 @@ fn abandon(cell: &mut TestCell, id: u16, token: u64) -> bool {
 }
 
 #[test]
-fn a_denied_acquire_does_not_wake_those_who_wait_elsewhere() {
+fn a_denied_acquire_does_not_wake_other_waiters() {
     let mut cell = TestCell::new(3, 0);
     cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
@@ -30,17 +29,17 @@ fn a_denied_acquire_does_not_wake_those_who_wait_elsewhere() {
     cell.settle();
     cell.run(5 * MS);
     assert!(matches!(cell.answers(3)[..], [Event::Denied { .. }]));
-    assert_eq!(cell.shard(2).round_counts(), before, "nothing was freed, so nobody tried");
+    assert_eq!(cell.shard(2).round_counts(), before, "the name was not freed");
 }
 
 #[test]
-fn a_waiter_does_not_wait_for_a_tenure_that_is_being_released() {
+fn a_waiter_does_not_wait_for_a_released_tenure() {
     let mut cell = TestCell::new(3, 0);
     let tenure = cell.held_by(1, 1);
     cell.acquire(1, 2, WAIT);
     cell.settle();
     cell.release(1, 3, tenure);
-    // The Release is lost on the way; the waiter's own Propose, sent with it, is not.
+    // The Release is lost; the waiter's own Propose, sent with it, arrives.
     assert_eq!(cell.take(|letter| letter.kind() == "Release").len(), 2);
     cell.settle();
     cell.run(400 * MS);
@@ -48,7 +47,7 @@ fn a_waiter_does_not_wait_for_a_tenure_that_is_being_released() {
 }
 
 #[test]
-fn a_request_that_nobody_can_win_ends_in_no_quorum_and_the_next_in_the_queue_has_its_turn() {
+fn after_no_quorum_the_next_in_the_queue_tries() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
     cell.pass(Duration::from_secs(1));
@@ -58,14 +57,14 @@ fn a_request_that_nobody_can_win_ends_in_no_quorum_and_the_next_in_the_queue_has
         cell.pass(MS);
     }
     assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]));
-    assert!(cell.answers(2).is_empty(), "its time is not over");
+    assert!(cell.answers(2).is_empty(), "its deadline has not passed");
     cell.run(300 * MS);
     assert!(cell.granted(2).is_some());
     assert_eq!(cell.shard(1).waiters(), 0);
 }
 
 #[test]
-fn a_queued_request_whose_time_is_over_is_answered_though_the_first_goes_on() {
+fn a_queued_request_is_answered_at_its_own_deadline() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, WAIT);
     cell.acquire(1, 2, NO_WAIT);
@@ -80,7 +79,7 @@ fn a_queued_request_whose_time_is_over_is_answered_though_the_first_goes_on() {
 }
 
 #[test]
-fn requests_that_all_ran_out_of_time_together_are_all_answered() {
+fn requests_with_the_same_deadline_are_all_answered() {
     let mut cell = TestCell::new(3, 0);
     for token in 1..=4 {
         cell.acquire(1, token, NO_WAIT);
@@ -97,32 +96,29 @@ fn requests_that_all_ran_out_of_time_together_are_all_answered() {
 }
 
 #[test]
-fn a_request_that_does_not_wait_is_denied_by_a_round_that_began_after_it() {
+fn only_a_later_round_denies_a_request_that_does_not_wait() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
     cell.settle();
     cell.pass(MS);
     cell.acquire(2, 3, NO_WAIT);
-    assert!(cell.answers(3).is_empty(), "what is known may be out of date");
-    // These come while the round is under way, and share the next one.
+    assert!(cell.answers(3).is_empty(), "the known holder may be out of date");
+    // These requests come during that round and share the next one.
     cell.pass(MS);
     cell.acquire(2, 4, NO_WAIT);
     cell.acquire(2, 5, NO_WAIT);
     cell.settle();
     for token in 3..=5 {
-        match cell.answers(token)[..] {
-            [Event::Denied { by, .. }] => assert_eq!(by.tenure, held),
-            ref other => panic!("{token}: {other:?}"),
-        }
+        assert_eq!(cell.denied_by(token), Some(held), "{token}");
     }
     assert_eq!(cell.shard(2).round_counts().direct, 3);
-    assert_eq!(cell.live(1), Some(held), "and the holder is not disturbed");
+    assert_eq!(cell.live(1), Some(held), "the lease is still live");
     assert_eq!(cell.shard(2).waiters(), 1);
 }
 
 #[test]
-fn nobody_is_denied_because_of_a_tenure_whose_release_was_confirmed_before() {
+fn a_confirmed_release_denies_no_later_request() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
@@ -141,7 +137,7 @@ fn nobody_is_denied_because_of_a_tenure_whose_release_was_confirmed_before() {
 }
 
 #[test]
-fn nobody_is_denied_by_a_lease_that_has_run_out_though_nobody_was_woken_yet() {
+fn an_expired_lease_denies_no_request() {
     let short = 50 * MS;
     let mut cell = TestCell::new(3, 0);
     cell.acquire_for(1, 1, NO_WAIT, short);
@@ -151,17 +147,14 @@ fn nobody_is_denied_by_a_lease_that_has_run_out_though_nobody_was_woken_yet() {
     assert!(cell.granted(1).is_some() && cell.granted(2).is_none());
     cell.now = cell.now.after(short + MS);
     cell.acquire(2, 3, NO_WAIT);
-    assert!(cell.answers(3).is_empty(), "it is asked for: {:?}", cell.answers(3));
+    assert!(cell.answers(3).is_empty(), "a round asks for it: {:?}", cell.answers(3));
     cell.settle();
     let next = cell.granted(2).expect("it is free");
-    match cell.answers(3)[..] {
-        [Event::Denied { by, .. }] => assert_eq!(by.tenure, next),
-        ref other => panic!("{other:?}"),
-    }
+    assert_eq!(cell.denied_by(3), Some(next));
 }
 
 #[test]
-fn whose_patience_was_over_before_is_denied_and_whoever_comes_then_asks_for_itself() {
+fn an_ended_wait_is_denied_and_a_new_request_begins_a_round() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.acquire(2, 2, 3000 * MS);
@@ -169,7 +162,7 @@ fn whose_patience_was_over_before_is_denied_and_whoever_comes_then_asks_for_itse
     cell.release(1, 3, held);
     cell.take(|letter| letter.kind() == "Release" && letter.to == node(2));
     cell.settle();
-    // Nobody was woken meanwhile.
+    // No wake-up fires meanwhile.
     cell.now = cell.now.after(4000 * MS);
     cell.acquire(2, 4, NO_WAIT);
     cell.settle();
@@ -181,7 +174,7 @@ fn whose_patience_was_over_before_is_denied_and_whoever_comes_then_asks_for_itse
 }
 
 #[test]
-fn patience_ends_for_the_first_and_for_the_queued_each_at_its_own_time() {
+fn every_wait_ends_at_its_own_time() {
     let mut cell = TestCell::new(3, 0);
     cell.held_by(1, 1);
     cell.acquire(2, 2, Duration::from_secs(4));
@@ -201,7 +194,7 @@ fn patience_ends_for_the_first_and_for_the_queued_each_at_its_own_time() {
 }
 
 #[test]
-fn patience_that_ends_between_two_rounds_ends_on_time() {
+fn a_wait_that_ends_between_two_rounds_ends_on_time() {
     let mut cell = TestCell::new(3, 0);
     cell.held_by(1, 1);
     cell.acquire(2, 2, 500 * MS);
@@ -213,14 +206,14 @@ fn patience_that_ends_between_two_rounds_ends_on_time() {
 }
 
 #[test]
-fn after_a_pause_the_next_in_the_queue_has_its_full_time() {
+fn after_a_pause_the_next_waiter_has_its_full_time() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire_for(1, 1, NO_WAIT, Duration::from_secs(1));
     cell.settle();
     cell.acquire(2, 2, 1500 * MS);
     cell.acquire(2, 3, WAIT);
     cell.settle();
-    // Nobody is woken before the lease, and the time of the first, are over.
+    // No wake-up fires before the lease and the wait of the first request are over.
     cell.pass(Duration::from_secs(5));
     cell.settle();
     cell.run(10 * MS);
@@ -229,7 +222,7 @@ fn after_a_pause_the_next_in_the_queue_has_its_full_time() {
 }
 
 #[test]
-fn a_queued_request_is_not_given_up_while_it_has_time() {
+fn a_queued_request_is_not_given_up_before_its_deadline() {
     let start = Start::NewCell { counter: 0, disk: true };
     let mut cell = TestCell::started(3, 0, |_| {}, start);
     cell.acquire(1, 1, WAIT);
@@ -246,39 +239,36 @@ fn a_queued_request_is_not_given_up_while_it_has_time() {
 }
 
 #[test]
-fn those_behind_a_grant_wait_for_it_and_the_impatient_among_them_are_denied() {
+fn a_grant_denies_queued_requests_that_do_not_wait() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
     cell.acquire(1, 2, NO_WAIT);
     cell.acquire(1, 3, WAIT);
     cell.settle();
     let tenure = cell.granted(1).expect("first come");
-    match cell.answers(2)[..] {
-        [Event::Denied { by, .. }] => assert_eq!(by.tenure, tenure),
-        ref other => panic!("{other:?}"),
-    }
+    assert_eq!(cell.denied_by(2), Some(tenure));
     assert_eq!(cell.shard(1).waiters(), 1);
     cell.run(TTL + 5 * MS);
     assert!(cell.granted(3).is_some());
 }
 
 #[test]
-fn a_client_that_leaves_while_its_round_is_in_flight_holds_nothing() {
+fn a_client_that_leaves_during_its_round_holds_nothing() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
     let letters = cell.take(|_| true);
     for letter in &letters {
-        cell.deliver(letter).expect("fine");
+        cell.deliver(letter).expect("not refused");
     }
     assert!(abandon(&mut cell, 1, 1));
     cell.settle();
-    assert_eq!(cell.answers(1).len(), 0, "nobody is there to answer");
+    assert_eq!(cell.answers(1).len(), 0, "the client has left");
     assert_eq!((cell.live(1), cell.live(2), cell.live(3)), (None, None, None));
     assert_eq!((cell.shard(1).rounds().count(), cell.shard(1).waiters()), (0, 0));
 }
 
 #[test]
-fn the_next_in_the_queue_goes_on_when_the_first_leaves_while_racing() {
+fn the_next_waiter_races_when_the_first_leaves_its_round() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
     cell.acquire(1, 2, NO_WAIT);
@@ -288,7 +278,7 @@ fn the_next_in_the_queue_goes_on_when_the_first_leaves_while_racing() {
 }
 
 #[test]
-fn the_next_in_the_queue_goes_on_waiting_when_the_first_leaves_while_waiting() {
+fn the_next_waiter_waits_on_when_the_first_leaves() {
     let mut cell = TestCell::new(3, 0);
     cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
@@ -296,24 +286,24 @@ fn the_next_in_the_queue_goes_on_waiting_when_the_first_leaves_while_waiting() {
     cell.settle();
     assert!(abandon(&mut cell, 2, 2));
     assert_eq!(cell.shard(2).waiters(), 1);
-    assert_eq!(cell.letters.len(), 0, "who holds it is known: {:?}", cell.letters);
+    assert_eq!(cell.letters.len(), 0, "the holder is known: {:?}", cell.letters);
     cell.run(TTL + 5 * MS);
     assert_eq!(cell.granted(2), None);
     assert!(cell.granted(3).is_some());
 }
 
 #[test]
-fn a_client_that_leaves_while_it_renews_gives_nothing_back() {
+fn a_client_that_leaves_during_a_renewal_keeps_its_lease() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.renew(1, 2, held, TTL);
-    assert!(!abandon(&mut cell, 1, 2), "P8: only what is fresh is undone");
+    assert!(!abandon(&mut cell, 1, 2), "P8: only a fresh round is undone");
     cell.settle();
     assert_eq!([1, 2, 3].map(|id| cell.live(id)), [Some(held); 3]);
 }
 
 #[test]
-fn whoever_leaves_the_middle_of_the_queue_is_never_served() {
+fn a_client_that_left_the_queue_is_never_served() {
     let mut cell = TestCell::new(3, 0);
     for token in 1..=3 {
         cell.acquire(1, token, WAIT);
@@ -328,10 +318,10 @@ fn whoever_leaves_the_middle_of_the_queue_is_never_served() {
 }
 
 #[test]
-fn a_client_cannot_leave_twice_or_after_its_answer_or_from_another_name() {
+fn only_an_open_request_can_be_abandoned_once() {
     let mut cell = TestCell::new(3, 0);
     cell.held_by(1, 1);
-    assert!(!abandon(&mut cell, 1, 1), "it was answered: what was granted must be released");
+    assert!(!abandon(&mut cell, 1, 1), "it was answered, so its lease must be released");
     cell.acquire(2, 2, WAIT);
     cell.settle();
     assert!(!abandon(&mut cell, 2, 99));
@@ -339,35 +329,35 @@ fn a_client_cannot_leave_twice_or_after_its_answer_or_from_another_name() {
     assert!(!cell.shard(2).abandon(now, name("another"), Token(2)));
     assert!(abandon(&mut cell, 2, 2));
     assert!(!abandon(&mut cell, 2, 2));
-    assert_eq!(cell.live(1), cell.granted(1), "the holder is not disturbed");
+    assert_eq!(cell.live(1), cell.granted(1), "the lease is still live");
 }
 
 #[test]
-fn a_freed_hint_wakes_only_those_who_wait() {
+fn a_freed_hint_wakes_only_waiters() {
     let mut cell = TestCell::new(3, 1);
     let freed = Message::Hint(Hint::Freed { name: name(NAME), nodes_before: 1 });
     cell.tell(4, 1, freed).expect("a hint is never refused");
     cell.acquire(4, 1, NO_WAIT);
     let before = cell.state(4);
     cell.tell(4, 1, freed).expect("a hint is never refused");
-    assert_eq!(cell.state(4), before, "racing already");
+    assert_eq!(cell.state(4), before, "its round is in flight");
     cell.settle();
     assert!(cell.granted(1).is_some());
 }
 
 #[test]
-fn a_release_that_overtakes_the_news_of_its_holder_is_not_missed() {
+fn a_release_that_overtakes_the_rejects_is_not_missed() {
     let mut cell = TestCell::new(3, 0);
     let tenure = cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
     for letter in cell.take(|letter| letter.kind() == "Propose") {
         cell.deliver(&letter).expect("an acceptor");
     }
-    let news = cell.take(|letter| letter.to == node(2));
-    assert_eq!(news.len(), 2, "both tell of the holder");
+    let rejects = cell.take(|letter| letter.to == node(2));
+    assert_eq!(rejects.len(), 2, "both report the holder");
     cell.release(1, 3, tenure);
     cell.settle();
-    for letter in news {
+    for letter in rejects {
         cell.deliver(&letter).expect("an answer");
     }
     cell.settle();
@@ -375,24 +365,24 @@ fn a_release_that_overtakes_the_news_of_its_holder_is_not_missed() {
     assert!(cell.granted(2).is_some(), "well before the ttl: {:?}", cell.events);
 }
 
-/// Node 2 wants what node 1 holds, was turned away, and does not know yet. Gives what it will hear.
-fn turned_away(cell: &mut TestCell) -> Vec<cell::Letter> {
+/// The acceptors reject the proposal in flight. Returns their rejects, not delivered yet.
+fn rejects(cell: &mut TestCell) -> Vec<cell::Letter> {
     for letter in cell.take(|letter| letter.kind() == "Propose") {
         cell.deliver(&letter).expect("an acceptor");
     }
-    let news = cell.take(|letter| letter.kind() == "Reject");
-    assert_eq!(news.len(), 2, "both tell of the holder");
-    news
+    let rejects = cell.take(|letter| letter.kind() == "Reject");
+    assert_eq!(rejects.len(), 2, "both report the holder");
+    rejects
 }
 
 #[test]
-fn an_acquire_that_lost_to_a_tenure_released_meanwhile_races_again_at_once() {
+fn losing_to_a_tenure_that_was_just_released_races_again() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.acquire(1, 2, WAIT);
-    let news = turned_away(&mut cell);
+    let rejects = rejects(&mut cell);
     cell.release(1, 3, held);
-    for letter in news {
+    for letter in rejects {
         cell.deliver(&letter).expect("an answer");
     }
     cell.settle();
@@ -400,7 +390,7 @@ fn an_acquire_that_lost_to_a_tenure_released_meanwhile_races_again_at_once() {
 }
 
 #[test]
-fn whoever_races_again_and_overtakes_the_release_backs_off_and_does_not_sleep_out_the_ttl() {
+fn a_round_that_overtakes_a_release_backs_off() {
     let mut cell = TestCell::new(3, 1);
     let held = cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
@@ -408,8 +398,8 @@ fn whoever_races_again_and_overtakes_the_release_backs_off_and_does_not_sleep_ou
         let counts = cell.shard(2).round_counts();
         counts.direct + counts.prepared
     };
-    let first = turned_away(&mut cell);
-    // The Release comes from node 4, and to node 2 first.
+    let first = rejects(&mut cell);
+    // Node 4 sends the Release, which arrives at node 2 first.
     cell.release(4, 3, held);
     let late = cell.take(|letter| letter.kind() == "Release" && letter.to != node(2));
     cell.settle();
@@ -418,14 +408,18 @@ fn whoever_races_again_and_overtakes_the_release_backs_off_and_does_not_sleep_ou
         cell.deliver(&letter).expect("an answer");
     }
     assert_eq!(rounds(&mut cell), 2, "at once");
-    let second = turned_away(&mut cell);
+    let second = rejects(&mut cell);
     for letter in second {
         cell.deliver(&letter).expect("an answer");
     }
-    assert_eq!((rounds(&mut cell), cell.shard(2).rounds().count()), (2, 0), "only once");
+    assert_eq!(
+        (rounds(&mut cell), cell.shard(2).rounds().count()),
+        (2, 0),
+        "it raced again only once"
+    );
     let backoff_max = cell.shard(2).config().backoff_max;
     let wake_at = cell.shard(2).poll_timeout().expect("it tries again");
-    assert!(wake_at <= cell.now.after(backoff_max), "and not when the lease would have ended");
+    assert!(wake_at <= cell.now.after(backoff_max), "long before the lease would expire");
     for letter in late {
         cell.deliver(&letter).expect("an acceptor");
     }
@@ -434,7 +428,7 @@ fn whoever_races_again_and_overtakes_the_release_backs_off_and_does_not_sleep_ou
 }
 
 #[test]
-fn nodes_take_turns_in_the_order_they_were_turned_away_and_only_one_tries() {
+fn nodes_take_turns_and_only_one_tries_at_a_time() {
     let mut cell = TestCell::new(3, 0);
     let mut held = cell.held_by(1, 1);
     for (id, token) in [(3, 30), (2, 20), (1, 10), (3, 31), (2, 21)] {
@@ -458,17 +452,17 @@ fn nodes_take_turns_in_the_order_they_were_turned_away_and_only_one_tries() {
             .collect();
         let [token] = won[..] else { panic!("{won:?} after {order:?}") };
         assert_eq!(token / 10, next, "after {order:?}");
-        assert_eq!(rounds(&mut cell) - before, 1, "nobody else tried");
-        held = cell.granted(token).expect("just now");
+        assert_eq!(rounds(&mut cell) - before, 1, "only one node tried");
+        held = cell.granted(token).expect("granted");
         order.push(token);
-        // Whoever is not at its turn registers for the next one, some time later.
+        // The other nodes try later and get a place for the next turn.
         cell.run(150 * MS);
     }
     assert_eq!(order, [30, 20, 10, 31, 21]);
 }
 
 #[test]
-fn a_node_that_does_not_take_its_turn_holds_the_others_up_for_a_moment_only() {
+fn a_missed_turn_delays_the_next_node_by_milliseconds() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
@@ -487,7 +481,7 @@ fn a_node_that_does_not_take_its_turn_holds_the_others_up_for_a_moment_only() {
 }
 
 #[test]
-fn a_node_in_quarantine_hears_of_releases_too() {
+fn a_quarantined_node_hears_of_releases() {
     let mut cell = TestCell::with_disks(3, 0);
     let settle = |cell: &mut TestCell| {
         for _ in 0..10 {
@@ -498,7 +492,7 @@ fn a_node_in_quarantine_hears_of_releases_too() {
     settle(&mut cell);
     cell.acquire(1, 1, NO_WAIT);
     settle(&mut cell);
-    let held = cell.granted(1).expect("nobody else asked");
+    let held = cell.granted(1).expect("no other request");
     cell.crash(3);
     cell.restart(3, MS);
     assert!(!cell.quarantine(3).is_zero());
@@ -513,21 +507,21 @@ fn a_node_in_quarantine_hears_of_releases_too() {
 }
 
 #[test]
-fn whoever_ends_its_wait_is_told_of_the_holder_also_when_turns_were_taken_meanwhile() {
+fn a_wait_without_a_turn_ends_with_the_holder_s_name() {
     let mut cell = TestCell::new(3, 0);
     let mut held = cell.held_by(1, 1);
     cell.acquire(3, 30, 60 * MS);
     cell.settle();
     for token in 10..20 {
-        // Nodes 1 and 2 hand it to and fro, and node 3's turn never comes: its word is lost.
+        // Nodes 1 and 2 take turns, and node 3 misses every Release.
         let (from, to) = if token % 2 == 0 { (1, 2) } else { (2, 1) };
         cell.acquire(to, token, WAIT);
         cell.settle();
         cell.release(from, 100 + token, held);
-        let _lost = cell.take(|letter| letter.to == node(3) && letter.kind() == "Release");
+        let _ = cell.take(|letter| letter.to == node(3) && letter.kind() == "Release");
         cell.settle();
         cell.run(10 * MS);
-        held = cell.granted(token).expect("it is the other's turn");
+        held = cell.granted(token).expect("its turn");
     }
     cell.run(5 * MS);
     let answers = cell.answers(30);
@@ -557,13 +551,13 @@ fn learners_and_watchers_hear_of_grants_and_releases() {
 }
 
 #[test]
-fn a_watcher_hears_once_of_a_lease_that_ran_out_and_not_of_one_that_was_given_back() {
+fn a_watcher_hears_once_of_each_expired_lease() {
     let mut cell = TestCell::new(3, 0);
     cell.shard(2).set_watched(true);
-    let given_back = cell.held_by(1, 1);
-    cell.release(1, 2, given_back);
+    let released = cell.held_by(1, 1);
+    cell.release(1, 2, released);
     cell.settle();
-    let ran_out = cell.held_by(1, 3);
+    let expires = cell.held_by(1, 3);
     cell.pass(TTL);
     let now = cell.now;
     for _ in 0..5 {
@@ -575,26 +569,28 @@ fn a_watcher_hears_once_of_a_lease_that_ran_out_and_not_of_one_that_was_given_ba
         _ => None,
     };
     let heard: Vec<_> = cell.events.iter().filter_map(expired).collect();
-    assert_eq!(heard, [(NAME.to_owned(), ran_out)]);
+    assert_eq!(heard, [(NAME.to_owned(), expires)]);
 }
 
 #[test]
-fn what_is_waited_for_can_be_seen_with_its_holder() {
+fn waited_names_show_the_holder_and_the_waiters() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
-    assert_eq!(cell.shard(2).wanted().count(), 0);
+    assert_eq!(cell.shard(2).waited_names().count(), 0);
     cell.acquire(2, 2, TTL);
     cell.acquire(2, 3, TTL);
     cell.settle();
     let shard = cell.shard(2);
-    let wanted: Vec<_> = shard.wanted().collect();
-    let [(wanted, waiters, Some(by))] = wanted[..] else { panic!("{wanted:?}") };
-    assert_eq!((wanted, waiters, by.tenure), (name(NAME), 2, held));
+    let waited: Vec<WaitedName<'_>> = shard.waited_names().collect();
+    let [WaitedName { name: waited, waiters, held_by: Some(by) }] = waited[..] else {
+        panic!("{waited:?}")
+    };
+    assert_eq!((waited, waiters, by.tenure), (name(NAME), 2, held));
     assert_eq!(by.label.holder().as_str(), "me");
 }
 
 #[test]
-fn without_a_watcher_hints_are_no_events() {
+fn without_a_watcher_hints_emit_no_events() {
     let mut cell = TestCell::new(3, 1);
     cell.shard(1).set_learners(vec![node(4)]);
     let tenure = cell.held_by(1, 1);
@@ -604,7 +600,7 @@ fn without_a_watcher_hints_are_no_events() {
 }
 
 #[test]
-fn a_round_that_cannot_have_a_ballot_yet_is_tried_again_and_not_lost() {
+fn a_round_without_a_ballot_is_tried_again() {
     let start = Start::NewCell { counter: 0, disk: true };
     let mut cell = TestCell::started(3, 0, |_| {}, start);
     cell.acquire(1, 1, NO_WAIT);
@@ -623,8 +619,8 @@ fn names_are_independent_queues() {
     let mut cell = TestCell::new(3, 0);
     let now = cell.now;
     for (token, text) in (1..=50).map(|token| (token, format!("job/{token}"))) {
-        let wish = Acquire { name: name(&text), ..wish(token, NO_WAIT, TTL) };
-        cell.shard(1).acquire(now, wish).expect("in bounds");
+        let acquire = Acquire { name: name(&text), ..acquire_command(token, NO_WAIT, TTL) };
+        cell.shard(1).acquire(now, acquire).expect("in bounds");
     }
     cell.collect();
     cell.settle();
@@ -633,9 +629,9 @@ fn names_are_independent_queues() {
 }
 
 #[test]
-fn a_promise_that_comes_late_is_no_answer_to_the_propose() {
+fn a_late_promise_does_not_answer_the_propose() {
     let mut cell = TestCell::with(3, 0, |config| config.direct_rounds = false);
-    // Acceptor 3 alone has a lease, and is about to lose it.
+    // Only acceptor 3 has a lease, which will be released.
     cell.ask(3, 2, propose(ballot(1, 2)));
     cell.shard(1).observe_counter(5).expect("within the bound");
     cell.acquire(1, 1, NO_WAIT);
@@ -649,8 +645,8 @@ fn a_promise_that_comes_late_is_no_answer_to_the_propose() {
     }
     let round = cell.shard(1).rounds().next().expect("a round").clone();
     assert!(round.phase == Phase::Proposing && round.refused.is_empty(), "{round:?}");
-    // The Propose reaches 3 and its answer nobody. Its client leaves: the round has to be undone
-    // there.
+    // The Propose arrives at 3, and the answer is lost. The client leaves, so the round has to be
+    // undone at 3.
     let proposes = cell.take(|letter| letter.kind() == "Propose" && letter.to == node(3));
     cell.deliver(&proposes[0]).expect("not refused");
     assert_eq!(cell.live(3), Some(round.tenure));
@@ -663,7 +659,7 @@ fn a_promise_that_comes_late_is_no_answer_to_the_propose() {
 }
 
 #[test]
-fn hint_upon_hint_does_not_keep_a_waiter_from_trying() {
+fn repeated_hints_do_not_delay_a_waiter() {
     let mut cell = TestCell::new(3, 0);
     cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
@@ -675,11 +671,11 @@ fn hint_upon_hint_does_not_keep_a_waiter_from_trying() {
     }
     let wake_at = cell.shard(2).poll_timeout().expect("it waits");
     cell.pass(wake_at.since(cell.now));
-    assert_ne!(cell.shard(2).round_counts(), before, "the earliest of them counts");
+    assert_ne!(cell.shard(2).round_counts(), before, "the earliest hint counts");
 }
 
 #[test]
-fn the_release_of_another_tenure_wakes_nobody() {
+fn the_release_of_another_tenure_wakes_no_waiter() {
     let mut cell = TestCell::new(3, 1);
     cell.held_by(1, 1);
     cell.acquire(1, 2, WAIT);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use arbitrary::{Arbitrary, Unstructured};
 use paxoslease_core::{
     Acquire, Ballot, Cell, Config, Drift, Event, Hint, Holder, Instant, Limits, MemberSet, Message,
-    Name, NodeId, Record, Reply, Request, Seen, Shard, Start, Tenure, Token, Ttl,
+    Name, NodeId, Record, Renew, Reply, Request, Seen, Shard, Start, Tenure, Token, Ttl,
 };
 
 const STEPS_MAX: usize = 512;
@@ -172,8 +172,9 @@ impl Victim {
             Step::Renew { name, fence, ttl } => {
                 let Some(tenure) = Tenure::of(self.ballot(fence)) else { return };
                 let (token, ttl) = (self.ask(None), Duration::from_millis(ttl.into()));
-                let texts = (valid(name_of(name)), Holder::NONE);
-                let taken = self.shard.renew(now, token, texts, tenure, ttl).is_ok();
+                let (name, holder) = (valid(name_of(name)), Holder::NONE);
+                let renew = Renew { token, name, holder, tenure, ttl };
+                let taken = self.shard.renew(now, renew).is_ok();
                 self.was_taken(token, taken);
             }
             Step::Release { name, fence, patience } => {
@@ -196,11 +197,11 @@ impl Victim {
                 let reachable = members.filter_map(|id| cell.member(node(id)));
                 self.shard.set_reachable(now, reachable.fold(MemberSet::EMPTY, MemberSet::with));
                 let everyone = self.shard.config().cell.everyone();
-                self.shard.look_again(now, everyone);
+                self.shard.handle_reconnect(now, everyone);
             }
             Step::RoundTrip(micros) => {
                 self.shard.set_round_trip(Duration::from_micros(micros.into()));
-                self.shard.set_ignorance(Duration::from_micros(micros.into()));
+                self.shard.set_reclaim_trip(Duration::from_micros(micros.into()));
             }
             Step::Watched(watched) => self.shard.set_watched(watched),
             Step::Crash => self.start_again(None),

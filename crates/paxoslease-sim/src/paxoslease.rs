@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Config, Event, Holder, Instant, Message, Name, NodeId, Reply, Request, Rule, Rules,
-    Shard, Start, To, Token,
+    Acquire, Config, Event, Holder, Instant, Message, Name, NodeId, Renew, Reply, Request, Rule,
+    Rules, Shard, Start, To, Token,
 };
 use paxoslease_wire::{
     FrameReader, FrameWriter, SnapshotReader, SnapshotWriter, decode_record, encode_record,
@@ -199,7 +199,7 @@ impl Process for Node {
                 self.shard.acquire(now, Acquire { token, name, holder, ttl, wait })
             }
             Command::Renew { name, tenure, ttl } => {
-                self.shard.renew(now, token, (name, holder), tenure, ttl)
+                self.shard.renew(now, Renew { token, name, holder, tenure, ttl })
             }
             Command::Release { name, tenure, patience } => {
                 self.shard.release(now, token, name, tenure, patience)

@@ -553,8 +553,8 @@ impl<A: Algorithm> World<A> {
                 self.counts.renewals += 1;
                 self.checker.granted(self.now, name, tenure, false);
                 if let Some(started_at) = started_at {
-                    let (drift, rules) = (self.setup.cell.drift(), self.algorithm.rules());
-                    let ends_at = drift.belief_ends_at(rules, started_at, ttl);
+                    let drift = self.setup.cell.drift().with_rules(self.algorithm.rules());
+                    let ends_at = drift.belief_ends_at(started_at, ttl);
                     let clock = &self.nodes[usize::from(id) - 1].clock;
                     let since = clock.first_shows(started_at);
                     let until = clock.first_shows(ends_at);

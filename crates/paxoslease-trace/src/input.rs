@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use paxoslease_core::{
     Acquire, CommandError, Event, Holder, Instant, MemberSet, Message, Name, NodeId, Record,
-    Refusal, Shard, Tenure, Token, Transmit, Ttl,
+    Refusal, Renew, Shard, Tenure, Token, Transmit, Ttl,
 };
 use paxoslease_wire::{FrameReader, FrameWriter};
 use serde::{Deserialize, Serialize};
@@ -60,10 +60,10 @@ pub(crate) enum Input {
     Learners(Vec<u16>),
     Reachable(Vec<u16>),
     /// The members that are back.
-    LookAgain(Vec<u16>),
+    Reconnect(Vec<u16>),
     RoundTrip(Duration),
     TurnTrip(Duration),
-    Ignorance(Duration),
+    ReclaimTrip(Duration),
     Counter(u64),
     CounterBound(u64),
     Heard {
@@ -146,8 +146,9 @@ impl Input {
                 shard.acquire(now, Acquire { token, name, holder, ttl: *ttl, wait: *wait })
             }
             Self::Renew { token, name, holder, tenure, ttl } => {
-                let texts = (Name::new(name).ok()?, Holder::new(holder).ok()?);
-                shard.renew(now, Token(*token), texts, Tenure::from_fence(*tenure)?, *ttl)
+                let (token, tenure) = (Token(*token), Tenure::from_fence(*tenure)?);
+                let (name, holder) = (Name::new(name).ok()?, Holder::new(holder).ok()?);
+                shard.renew(now, Renew { token, name, holder, tenure, ttl: *ttl })
             }
             Self::Release { token, name, tenure, patience } => {
                 let (name, tenure) = (Name::new(name).ok()?, Tenure::from_fence(*tenure)?);
@@ -198,11 +199,11 @@ impl Input {
             Self::Watched(watched) => shard.set_watched(*watched),
             Self::Learners(ids) => shard.set_learners(nodes(ids)?),
             Self::Reachable(ids) => shard.set_reachable(now, members(shard, ids)?),
-            Self::LookAgain(ids) => shard.look_again(now, members(shard, ids)?),
+            Self::Reconnect(ids) => shard.handle_reconnect(now, members(shard, ids)?),
             Self::RoundTrip(longest) => shard.set_round_trip(*longest),
             Self::TurnTrip(longest) => shard.set_turn_trip(*longest),
             Self::CounterBound(bound) => shard.set_counter_bound(*bound),
-            Self::Ignorance(longest) => shard.set_ignorance(*longest),
+            Self::ReclaimTrip(longest) => shard.set_reclaim_trip(*longest),
             Self::Heard { from, remembers } => {
                 shard.heard_counter(NodeId::new(*from)?, *remembers);
             }

@@ -9,8 +9,8 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, CommandError, Event, Holder, Instant, MemberSet, Message, Name, NodeId, Record,
-    Refusal, Shard as Core, Snapshot, Tenure, Token, Transmit,
+    Acquire, CommandError, Event, Instant, MemberSet, Message, Name, NodeId, Record, Refusal,
+    Renew, Shard as Core, Snapshot, Tenure, Token, Transmit,
 };
 
 use crate::input::{Done, Input, Returned};
@@ -129,14 +129,8 @@ impl Shard {
         self.step(now, input) == Returned::WasOpen(true)
     }
 
-    pub fn renew(
-        &mut self,
-        now: Instant,
-        token: Token,
-        (name, holder): (Name<'_>, Holder<'_>),
-        tenure: Tenure,
-        ttl: Duration,
-    ) -> Result<(), CommandError> {
+    pub fn renew(&mut self, now: Instant, renew: Renew<'_>) -> Result<(), CommandError> {
+        let Renew { token, name, holder, tenure, ttl } = renew;
         let (name, holder) = (name.to_string(), holder.to_string());
         let (token, tenure) = (token.0, tenure.fence());
         self.ask(now, Input::Renew { token, name, holder, tenure, ttl })
@@ -216,9 +210,9 @@ impl Shard {
         self.step(now, Input::Reachable(ids));
     }
 
-    pub fn look_again(&mut self, now: Instant, back: MemberSet) {
+    pub fn handle_reconnect(&mut self, now: Instant, back: MemberSet) {
         let ids = self.core.config().cell.nodes(back).map(NodeId::get).collect();
-        self.step(now, Input::LookAgain(ids));
+        self.step(now, Input::Reconnect(ids));
     }
 
     pub fn set_round_trip(&mut self, longest: Duration) {
@@ -229,8 +223,8 @@ impl Shard {
         self.step(self.now, Input::TurnTrip(longest));
     }
 
-    pub fn set_ignorance(&mut self, longest: Duration) {
-        self.step(self.now, Input::Ignorance(longest));
+    pub fn set_reclaim_trip(&mut self, longest: Duration) {
+        self.step(self.now, Input::ReclaimTrip(longest));
     }
 
     pub fn heard_counter(&mut self, from: NodeId, remembers: bool) {

@@ -23,14 +23,14 @@ use std::time::Duration;
 #[cfg(not(feature = "trace"))]
 use paxoslease_core::Shard;
 use paxoslease_core::{
-    BallotProblem, Event, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Sighting,
-    Snapshot,
+    BallotProblem, Event, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Snapshot,
+    WaitedName,
 };
 #[cfg(feature = "trace")]
 use paxoslease_trace::Shard;
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
-use counters::{Counters, Drop};
+use counters::{Counters, DropReason};
 use guards::{Due, Guard, Guards};
 use lists::Lists;
 use peers::{Greeted, Who, kind_of, refusal_of};
@@ -154,7 +154,7 @@ impl Driver {
     /// Somebody connected.
     pub(crate) fn accepted(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId) {
         if self.peers.accepted(sockets, now, conn) {
-            self.counters.dropped(Drop::Refused, 1);
+            self.counters.dropped(DropReason::Refused, 1);
         }
     }
 
@@ -167,7 +167,7 @@ impl Driver {
     pub(crate) fn closed(&mut self, now: Instant, conn: ConnId, why: &str) {
         if self.peers.who(conn) == Who::Guest {
             // It never said who it is, or not in TLS.
-            self.counters.dropped(Drop::Refused, 1);
+            self.counters.dropped(DropReason::Refused, 1);
         }
         self.peers.closed(now, conn, why);
     }
@@ -225,7 +225,7 @@ impl Driver {
     }
 
     fn hang_up(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId, why: &str) {
-        self.counters.dropped(Drop::Malformed, 1);
+        self.counters.dropped(DropReason::Malformed, 1);
         self.peers.hang_up(sockets, now, conn, why);
     }
 
@@ -257,7 +257,7 @@ impl Driver {
             return Err(format!("it is node {from} and sent as node {}", header.sender));
         }
         self.observe(now, from, header.counter)?;
-        self.shard.foresee(messages.clone().filter_map(|message| match message {
+        self.shard.prefetch(messages.clone().filter_map(|message| match message {
             Ok(Message::Request(request)) => Some(request.name().as_bytes()),
             _ => None,
         }));
@@ -334,7 +334,7 @@ impl Driver {
         self.shard.handle_timeout(now);
         let quarantine = self.shard.quarantine_remaining(now);
         let sent_away = self.peers.tick(sockets, now, (self.shard.counter(), quarantine));
-        self.counters.dropped(Drop::Refused, sent_away);
+        self.counters.dropped(DropReason::Refused, sent_away);
         while let Some((slot, due)) = self.guards.due(now) {
             match due {
                 Due::Renew => self.renew(now, slot),
@@ -488,7 +488,7 @@ impl Driver {
             let back = members(&mut self.back.drain(..));
             // A node that only proposes repeats its own releases, so nothing of it is missed.
             if !back.is_empty() {
-                self.shard.look_again(now, back);
+                self.shard.handle_reconnect(now, back);
             }
         }
         self.show(now);
@@ -556,7 +556,7 @@ impl Driver {
             self.shard.set_turn_trip(round_trip);
         }
         if let Some(heard_after) = self.peers.longest_ignorance(is_member) {
-            self.shard.set_ignorance(heard_after);
+            self.shard.set_reclaim_trip(heard_after);
         }
     }
 
@@ -595,14 +595,14 @@ impl Driver {
 
     /// Some of the names that requests here wait for.
     fn waiting(&self) -> Vec<Wanted> {
-        let mut wanted: Vec<_> = self.shard.wanted().take(Wanted::SEEN_MAX).collect();
-        wanted.sort_by_key(|(_, waiters, _)| std::cmp::Reverse(*waiters));
+        let mut wanted: Vec<_> = self.shard.waited_names().take(Wanted::SEEN_MAX).collect();
+        wanted.sort_by_key(|waited| std::cmp::Reverse(waited.waiters));
         wanted.truncate(Wanted::SHOWN_MAX);
-        let describe = |(name, waiters, by): (Name<'_>, usize, Option<&Sighting>)| Wanted {
-            name: name.to_string(),
-            waiters: waiters as u64,
-            holder: by.map(|by| by.label.holder().to_string()),
-            fence: by.map(|by| by.tenure.fence()),
+        let describe = |waited: WaitedName<'_>| Wanted {
+            name: waited.name.to_string(),
+            waiters: waited.waiters as u64,
+            holder: waited.held_by.map(|by| by.label.holder().to_string()),
+            fence: waited.held_by.map(|by| by.tenure.fence()),
         };
         wanted.into_iter().map(describe).collect()
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use paxoslease_core::{Label, Rules};
+use paxoslease_core::Label;
 
 use crate::blocking::block_on;
 use crate::command::Command;
@@ -112,7 +112,7 @@ impl LeaseGuard {
         let late = state.stage == Stage::Jeopardy;
         let Some(belief) = &mut state.belief else { return (Duration::ZERO, late) };
         if !belief.is_held(now) {
-            belief.release(Rules::ALL);
+            belief.release();
         }
         (belief.remaining(now), late)
     }
@@ -179,7 +179,7 @@ impl LeaseGuard {
     fn drop_belief(&self) -> bool {
         let mut state = self.ticket.lock();
         if let Some(belief) = &mut state.belief {
-            belief.release(Rules::ALL);
+            belief.release();
         }
         let live = matches!(state.stage, Stage::Held | Stage::Jeopardy);
         if live {

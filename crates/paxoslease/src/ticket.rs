@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use event_listener::Event;
-use paxoslease_core::{Belief, Rules};
+use paxoslease_core::Belief;
 
 use crate::error::{AcquireError, ReleaseError};
 
@@ -69,7 +69,7 @@ impl Ticket {
     pub(crate) fn lose(&self) {
         let mut state = self.lock();
         if let Some(belief) = &mut state.belief {
-            belief.release(Rules::ALL);
+            belief.release();
         }
         if matches!(state.stage, Stage::Held | Stage::Jeopardy) {
             state.stage = Stage::Lost;

@@ -2,11 +2,15 @@
 
 use crate::tidy::Finding;
 use crate::tidy::repository::{Repository, numbered};
-use crate::tidy::rust::{IN_LITERAL, code, has_word};
+use crate::tidy::rust::{IN_LITERAL, code, has_word, without_tests};
 
 /// A longer file is two ideas.
 const LINES_MAX: usize = 700;
 const COLUMNS_MAX: usize = 100;
+
+/// ARCHITECTURE.md states this bound.
+const PROTOCOL: &str = "crates/paxoslease-core/src/protocol";
+const PROTOCOL_LINES_MAX: usize = 2500;
 
 const STUBS: &[&str] = &["todo!", "unimplemented!", "dbg!", "#[ignore"];
 
@@ -30,6 +34,20 @@ pub(super) fn keeps_its_size(repository: &Repository) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The protocol proper has few lines, not counting blank lines, comments and tests.
+pub(super) fn keeps_the_protocol_small(repository: &Repository) -> Vec<Finding> {
+    let mut count = 0;
+    for file in repository.rust().filter(|file| file.path.starts_with(PROTOCOL)) {
+        let code = without_tests(&code(&file.text));
+        count += code.lines().filter(|line| !line.trim().is_empty()).count();
+    }
+    if count <= PROTOCOL_LINES_MAX {
+        return Vec::new();
+    }
+    let message = format!("{count} lines of code, at most {PROTOCOL_LINES_MAX}");
+    vec![Finding::new(PROTOCOL, 1, message)]
 }
 
 /// Nothing half done, no test that does not run.
@@ -70,6 +88,17 @@ mod tests {
     fn what_cannot_be_broken_may_be_long() {
         assert_eq!(sizes(&format!("f(\"{}\")", "x".repeat(COLUMNS_MAX))), []);
         assert_eq!(sizes(&format!("// https://example.org/{}", "x".repeat(COLUMNS_MAX))), []);
+    }
+
+    #[test]
+    fn a_protocol_with_too_much_code_is_found() {
+        let found = |lines: usize| {
+            let code = "x;\n\n// y\n".repeat(lines);
+            let text = format!("{code}#[cfg(test)]\nmod tests {{\n    fn f() {{}}\n}}\n");
+            let path = format!("{PROTOCOL}/round.rs");
+            keeps_the_protocol_small(&Repository::of(&[(&path, &text), ("other.rs", &text)])).len()
+        };
+        assert_eq!([found(PROTOCOL_LINES_MAX), found(PROTOCOL_LINES_MAX + 1)], [0, 1]);
     }
 
     #[test]

@@ -40,8 +40,9 @@ impl World {
     /// What a client makes of an answer.
     pub(super) fn believe(&self, state: &mut State, event: Event) -> Result<(), Harm> {
         let rules = self.bounds.rules;
+        let granted = |tenure, ends_at| Belief::granted(tenure, ends_at).with_rules(rules);
         let ends_at = |started_at: Instant, ttl| {
-            paxoslease_core::Drift::NONE.belief_ends_at(rules, started_at, ttl)
+            paxoslease_core::Drift::NONE.with_rules(rules).belief_ends_at(started_at, ttl)
         };
         match event {
             Event::Granted { token, tenure, ttl, started_at, .. } => {
@@ -52,14 +53,14 @@ impl World {
                     return Err(out_of_order("granted", tenure, state.fences[name]));
                 }
                 state.fences[name] = fence.max(state.fences[name]);
-                state.beliefs[wish] = Some(Belief::granted(tenure, ends_at(started_at, ttl)));
+                state.beliefs[wish] = Some(granted(tenure, ends_at(started_at, ttl)));
             }
             Event::Renewed { token, tenure, ttl, started_at } if token.0 < ADOPTED_TOKEN => {
                 let wish = (token.0 - RENEWAL_TOKEN) as usize;
                 let name = usize::from(self.bounds.wishes[wish].name);
                 let now = at(state.tick);
                 if let Some(belief) = &mut state.beliefs[wish] {
-                    belief.renewed(rules, tenure, ends_at(started_at, ttl));
+                    belief.renewed(tenure, ends_at(started_at, ttl));
                     let behind = tenure.fence() < state.fences[name];
                     if behind && belief.is_held(now) && self.look != Look::ForTwoHolders {
                         return Err(out_of_order("renewed", tenure, state.fences[name]));
@@ -67,7 +68,7 @@ impl World {
                 }
             }
             Event::Renewed { tenure, ttl, started_at, .. } => {
-                state.adopted = Some(Belief::granted(tenure, ends_at(started_at, ttl)));
+                state.adopted = Some(granted(tenure, ends_at(started_at, ttl)));
             }
             Event::Released { token, confirmed: true, .. } if self.bounds.proposers > 0 => {
                 let wish = (token.0 - RELEASE_TOKEN) as usize;

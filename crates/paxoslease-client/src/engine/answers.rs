@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use paxoslease_core::{Belief, Instant, Rules};
+use paxoslease_core::{Belief, Instant};
 use paxoslease_wire::resp::Value;
 
 use super::ask::{Ask, Question};
@@ -214,7 +214,7 @@ impl Engine {
         let ttl = granted.ttl.min(wished.wish.ttl);
         // Nobody can have waited longer than time has passed.
         let waited = granted.waited.min(now.since(wished.sent_at));
-        let ends_at = drift.remote_belief_ends_at(Rules::ALL, wished.sent_at, waited, ttl);
+        let ends_at = drift.remote_belief_ends_at(wished.sent_at, waited, ttl);
         let belief = Belief::granted(tenure, ends_at);
         if !is_worthwhile(now, wished.wish.ttl, ends_at) {
             // Its time is over, or as good as over, before anybody knew of it.
@@ -239,7 +239,7 @@ impl Engine {
                 let ticket = Arc::new(Ticket::new(belief, self.guards.vacant()));
                 let (label, asked) = (wished.wish.label, wished.wish.ttl);
                 // Where the granting round began, as far as we can know.
-                let span = drift.belief_span(Rules::ALL, ttl);
+                let span = drift.belief_span(ttl);
                 let began_at = ends_at.as_nanos().saturating_sub(span.as_nanos() as u64);
                 let began_at = Instant::from_nanos(began_at);
                 self.guards.add((Arc::clone(&ticket), label.clone()), asked, began_at);
@@ -283,7 +283,7 @@ impl Engine {
         self.served(now);
         let Some(session) = &self.session else { return };
         let ttl = ttl.min(renew.ttl);
-        let ends_at = session.greeting.drift.belief_ends_at(Rules::ALL, sent_at, ttl);
+        let ends_at = session.greeting.drift.belief_ends_at(sent_at, ttl);
         let belief = Belief::granted(renew.tenure, ends_at);
         let waited = std::time::Duration::ZERO;
         let grant = Grant { clock: self.clock.clone(), belief, ttl, waited };

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_core::{Drift, Instant, Label, Rng, Rules, Tenure, Ttl};
+use paxoslease_core::{Drift, Instant, Label, Rng, Tenure, Ttl};
 use slab::Slab;
 
 use crate::ticket::{Stage, Ticket};
@@ -166,10 +166,10 @@ impl Guards {
         let Some(guard) = self.slab.get_mut(slot).filter(|guard| guard.tenure == tenure) else {
             return;
         };
-        let renewed_until = drift.belief_ends_at(Rules::ALL, started_at, ttl);
+        let renewed_until = drift.belief_ends_at(started_at, ttl);
         let ends_at = {
             let mut state = guard.ticket.lock();
-            state.belief.renewed(Rules::ALL, tenure, renewed_until);
+            state.belief.renewed(tenure, renewed_until);
             state.renewals += 1;
             state.belief.ends_at()
         };

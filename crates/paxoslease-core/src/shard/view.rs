@@ -1,39 +1,40 @@
-//! What can be seen of a shard from outside: for status pages, metrics and checkers, and the
-//! snapshot a clean stop leaves (R4). Nothing here changes anything.
+//! Read access to a shard: for status pages, metrics and checkers, and the snapshot of a clean stop
+//! (R4). Nothing here changes the shard.
 
 use core::time::Duration;
 
 use super::Shard;
-use crate::acceptor::{Acceptor, Refusal, SnapshotLease};
 use crate::outbox::Sighting;
-use crate::proposer::RoundCounts;
-use crate::record::Record;
-use crate::register::Register;
-use crate::round::Round;
-use crate::table::Slot;
-use crate::{Ballot, Config, Instant, Name, Ttl};
+use crate::protocol::acceptor::{Acceptor, SnapshotLease};
+use crate::protocol::proposer::RoundCounts;
+use crate::protocol::record::Record;
+use crate::protocol::register::Register;
+use crate::protocol::round::Round;
+use crate::queueing::waiting::WaitedName;
+use crate::storage::Slot;
+use crate::{Ballot, Config, Instant, Name, Refusal, Ttl};
 
 impl Shard {
-    /// The settings it was started with.
+    /// The settings that the shard was started with.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The live lease of a name, as this node's acceptor alone sees it: a hint.
+    /// The live lease of a name in this node's acceptor. A hint: other acceptors may differ.
     #[must_use]
     pub fn lease(&self, now: Instant, name: Name<'_>) -> Option<Sighting> {
         self.acceptor.as_ref()?.sighting(now, name)
     }
 
-    /// Slots in the acceptor's table, vacant ones included. A lease stays in its slot, so a walk
-    /// over all slots sees every lease once that stays, and may miss those that come and go.
+    /// Slots in the acceptor's table, vacant ones included. A lease keeps its slot, so a walk over
+    /// all slots sees every lease that lasts exactly once, and may miss others.
     #[must_use]
     pub fn slot_count(&self) -> u32 {
         self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().slot_count())
     }
 
-    /// The live lease in a slot, if its name is `wanted`; others are not even copied.
+    /// The live lease in a slot, if its name is `wanted`. Other leases are not copied.
     pub fn lease_in(
         &self,
         now: Instant,
@@ -45,20 +46,20 @@ impl Shard {
         is_wanted.then(|| acceptor.sighting_at(now, slot)).flatten()
     }
 
-    /// What the acceptor stores for a name.
+    /// The register of a name in the acceptor.
     #[must_use]
     pub fn register(&self, name: Name<'_>) -> Option<Register> {
         let table = self.acceptor.as_ref()?.table();
         table.find(name).map(|slot| table.entry(slot).register)
     }
 
-    /// What no ballot may be below, for any name; `None` in a node that only proposes.
+    /// The floor of the acceptor (A7, R1); `None` in a node that only proposes.
     #[must_use]
     pub fn floor(&self) -> Option<Ballot> {
         self.acceptor.as_ref().map(Acceptor::floor)
     }
 
-    /// How long the acceptor stays silent still.
+    /// How long the acceptor stays in quarantine (A0); zero if it is not.
     #[must_use]
     pub fn quarantine_remaining(&self, now: Instant) -> Duration {
         self.acceptor.as_ref().map_or(Duration::ZERO, |a| a.quarantine_until().since(now))
@@ -69,16 +70,15 @@ impl Shard {
         self.proposer.rounds()
     }
 
-    /// Requests waiting or racing for a lease.
+    /// Acquires that have no answer yet.
     #[must_use]
     pub const fn waiters(&self) -> usize {
-        self.proposer.waiters()
+        self.proposer.contenders.waiter_count()
     }
 
-    /// Names that requests here wait for, in no order: how many wait, and for whom as far as is
-    /// known.
-    pub fn wanted(&self) -> impl Iterator<Item = (Name<'_>, usize, Option<&Sighting>)> {
-        self.proposer.wanted()
+    /// The names that requests here wait for, in no order.
+    pub fn waited_names(&self) -> impl Iterator<Item = WaitedName<'_>> {
+        self.proposer.waited_names()
     }
 
     /// Whether the acceptor has no room for another name.
@@ -93,32 +93,32 @@ impl Shard {
         self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().len())
     }
 
-    /// Heap bytes behind these.
+    /// Heap bytes of the acceptor's table.
     #[must_use]
     pub fn acceptor_bytes(&self) -> usize {
         self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().heap_bytes())
     }
 
-    /// The stable record as it was last confirmed to be on disk, or as the node was started with.
+    /// The last record that was confirmed to be on disk, or the one the node started with.
     #[must_use]
     pub const fn record(&self) -> Record {
         self.ceilings.durable()
     }
 
-    /// Rounds begun so far.
+    /// Rounds begun since the start.
     #[must_use]
     pub const fn round_counts(&self) -> RoundCounts {
         self.proposer.counts()
     }
 
-    /// Messages dropped so far, by reason.
+    /// Messages dropped since the start for one reason.
     #[must_use]
     pub const fn dropped(&self, refusal: Refusal) -> u64 {
         self.drops[refusal as usize]
     }
 }
 
-/// What a clean stop leaves for the next start (R4). To be used once.
+/// The live leases that a clean stop leaves for the next start (R4). To be used once.
 #[derive(Debug)]
 pub struct Snapshot {
     pub(super) acceptor: Acceptor,

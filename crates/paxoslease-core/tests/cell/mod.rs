@@ -1,7 +1,7 @@
-//! A cell of real shards joined by a list of messages that the test delivers as it likes.
+//! A cell of real shards, joined by a list of messages that the test delivers in any order.
 //!
-//! Time is one number, moved by the test; a node's own clock is that plus an offset of its own.
-//! Nothing is delivered, lost, repeated or made durable unless the test says so.
+//! The test moves the time; a node's clock is that time plus an offset. No message is delivered,
+//! lost or repeated, and no record becomes durable, unless the test says so.
 #![expect(dead_code, reason = "each test file uses the part it needs")]
 
 use core::time::Duration;
@@ -11,6 +11,10 @@ use paxoslease_core::*;
 
 pub(crate) const NAME: &str = "jobs/nightly";
 pub(crate) const TTL: Duration = Duration::from_secs(10);
+pub(crate) const NO_WAIT: Duration = Duration::ZERO;
+/// Longer than any lease of the tests, and as long as M.
+pub(crate) const WAIT: Duration = Duration::from_secs(60);
+pub(crate) const MS: Duration = Duration::from_millis(1);
 
 pub(crate) fn node(id: u16) -> NodeId {
     NodeId::new(id).expect("a node id")
@@ -20,7 +24,7 @@ pub(crate) fn name(text: &str) -> Name<'_> {
     Name::new(text).expect("a name")
 }
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Letter {
     pub(crate) from: NodeId,
@@ -36,7 +40,7 @@ impl Letter {
 
 pub(crate) struct TestCell {
     pub(crate) now: Instant,
-    /// How far each node's clock is ahead, by id.
+    /// The offset of each node's clock, by id.
     pub(crate) ahead: BTreeMap<u16, Duration>,
     pub(crate) shards: Vec<Shard>,
     pub(crate) letters: Vec<Letter>,
@@ -45,7 +49,7 @@ pub(crate) struct TestCell {
 }
 
 impl TestCell {
-    /// Members 1 to `members`, and proposers that are no acceptors after them.
+    /// Members 1 to `members`, then `proposers` nodes without an acceptor.
     pub(crate) fn new(members: u16, proposers: u16) -> Self {
         Self::with(members, proposers, |_| {})
     }
@@ -54,7 +58,7 @@ impl TestCell {
         Self::started(members, proposers, adjust, Start::NewCell { counter: 0, disk: false })
     }
 
-    /// Nodes with a disk, whose first records are written.
+    /// Nodes with disks on which the first records are written.
     pub(crate) fn with_disks(members: u16, proposers: u16) -> Self {
         let start = Start::NewCell { counter: 0, disk: true };
         let mut cell = Self::started(members, proposers, |_| {}, start);
@@ -82,12 +86,12 @@ impl TestCell {
         Self { now, ahead, shards, letters, events, sent: 0 }
     }
 
-    /// What a node's own clock shows.
+    /// The reading of a node's clock.
     pub(crate) fn clock(&self, id: u16) -> Instant {
         self.now.after(self.ahead.get(&id).copied().unwrap_or_default())
     }
 
-    /// Makes durable what the nodes asked for, and what they ask for then.
+    /// Writes all records that the nodes ask for.
     pub(crate) fn write_records(&mut self) {
         while let Some(place) = self.events.iter().position(|(_, event)| is_persist(event)) {
             let (node, event) = self.events.remove(place);
@@ -99,8 +103,8 @@ impl TestCell {
         }
     }
 
-    /// A node dies and comes back with nothing but its record. What it had sent is still under
-    /// way, what it had asked to persist is not.
+    /// A node crashes and starts with its record. Messages that it sent stay in flight, writes that
+    /// it asked for are lost.
     pub(crate) fn crash(&mut self, id: u16) {
         self.events.retain(|(node, event)| node.get() != id || !is_persist(event));
         let now = self.clock(id);
@@ -110,8 +114,8 @@ impl TestCell {
         self.collect();
     }
 
-    /// A node stops cleanly and comes back after a while with the snapshot it left. Says whether
-    /// there was one; without, it comes back as after a crash.
+    /// A node stops cleanly and starts again with its snapshot. Returns whether there was one; if
+    /// not, the node starts as after a crash.
     pub(crate) fn restart(&mut self, id: u16, down: Duration) -> bool {
         let stopped_at = self.clock(id);
         let shard = self.shard(id).clone();
@@ -139,21 +143,22 @@ impl TestCell {
 
     pub(crate) fn acquire_for(&mut self, id: u16, token: u64, wait: Duration, ttl: Duration) {
         let now = self.clock(id);
-        self.shard(id).acquire(now, wish(token, wait, ttl)).expect("in bounds");
+        self.shard(id).acquire(now, acquire_command(token, wait, ttl)).expect("in bounds");
         self.collect();
     }
 
-    /// A lease granted to a node before the test begins.
+    /// Acquires the lease through a node.
     pub(crate) fn held_by(&mut self, id: u16, token: u64) -> Tenure {
         self.acquire(id, token, Duration::ZERO);
         self.settle();
-        self.granted(token).expect("nobody else asked")
+        self.granted(token).expect("no other request")
     }
 
     pub(crate) fn renew(&mut self, id: u16, token: u64, tenure: Tenure, ttl: Duration) {
         let now = self.clock(id);
-        let texts = (name(NAME), Holder::NONE);
-        self.shard(id).renew(now, Token(token), texts, tenure, ttl).expect("in bounds");
+        let (token, name, holder) = (Token(token), name(NAME), Holder::NONE);
+        let renew = Renew { token, name, holder, tenure, ttl };
+        self.shard(id).renew(now, renew).expect("in bounds");
         self.collect();
     }
 
@@ -163,7 +168,7 @@ impl TestCell {
         self.collect();
     }
 
-    /// Takes what the shards sent and what happened.
+    /// Takes all messages and events from the shards.
     pub(crate) fn collect(&mut self) {
         for shard in &mut self.shards {
             let from = shard.config().node;
@@ -184,7 +189,7 @@ impl TestCell {
         }
     }
 
-    /// Delivers one letter, however often, however late.
+    /// Delivers one letter, which stays in the test's hands.
     pub(crate) fn deliver(&mut self, letter: &Letter) -> Result<(), Refusal> {
         let Letter { from, to, transmit } = letter;
         let now = self.clock(to.get());
@@ -193,23 +198,23 @@ impl TestCell {
         outcome
     }
 
-    /// Takes the waiting letters that match.
+    /// Removes and returns the letters that match.
     pub(crate) fn take(&mut self, matching: impl Fn(&Letter) -> bool) -> Vec<Letter> {
         let (taken, left) = self.letters.drain(..).partition(|letter| matching(letter));
         self.letters = left;
         taken
     }
 
-    /// Delivers everything, and what that brings about, in order.
+    /// Delivers all letters in order, and the letters that follow from them.
     pub(crate) fn settle(&mut self) {
         while !self.letters.is_empty() {
             let letter = self.letters.remove(0);
-            // A refusal is an answer too; tests that care deliver by hand.
+            // A test that checks refusals delivers its letters itself.
             let _ = self.deliver(&letter);
         }
     }
 
-    /// Lets time pass a millisecond at a time, delivering everything.
+    /// Passes time a millisecond at a time, and delivers all letters each time.
     pub(crate) fn run(&mut self, span: Duration) {
         for _ in 0..span.as_millis() {
             self.pass(Duration::from_millis(1));
@@ -217,7 +222,7 @@ impl TestCell {
         }
     }
 
-    /// Moves time on and wakes everybody.
+    /// Passes time and wakes all nodes once.
     pub(crate) fn pass(&mut self, span: Duration) {
         self.now = self.now.after(span);
         for place in 0..self.shards.len() {
@@ -227,7 +232,7 @@ impl TestCell {
         self.collect();
     }
 
-    /// Hands a node a message from another, without a letter.
+    /// Hands a message to a node directly, without a letter.
     pub(crate) fn tell(&mut self, to: u16, from: u16, message: Message<'_>) -> Result<(), Refusal> {
         let now = self.clock(to);
         let outcome = self.shard(to).handle_message(now, node(from), message);
@@ -235,30 +240,30 @@ impl TestCell {
         outcome
     }
 
-    /// Asks an acceptor as another node would, and takes its answer.
+    /// Sends a request to an acceptor as another node, and returns its answer.
     pub(crate) fn ask(&mut self, to: u16, from: u16, request: Request<'_>) -> Option<Letter> {
         self.tell(to, from, Message::Request(request)).expect("not refused");
         self.take(|letter| letter.from == node(to) && letter.to == node(from)).pop()
     }
 
-    /// What an acceptor stores for the name of the tests.
+    /// The register of [`NAME`] in an acceptor.
     pub(crate) fn register(&mut self, id: u16) -> Register {
         self.shard(id).register(name(NAME)).unwrap_or_default()
     }
 
-    /// The tenure live in an acceptor.
+    /// The tenure of [`NAME`] that is live in an acceptor.
     pub(crate) fn live(&mut self, id: u16) -> Option<Tenure> {
         let now = self.clock(id);
         self.register(id).live(now).map(|live| live.tenure)
     }
 
-    /// How long an acceptor stays silent still.
+    /// The rest of an acceptor's quarantine.
     pub(crate) fn quarantine(&mut self, id: u16) -> Duration {
         let now = self.clock(id);
         self.shard(id).quarantine_remaining(now)
     }
 
-    /// All that a message could change in a node.
+    /// All state of a node that a message could change.
     pub(crate) fn state(&mut self, id: u16) -> State {
         let shard = self.shard(id);
         let mut rounds: Vec<Round> = shard.rounds().cloned().collect();
@@ -275,11 +280,11 @@ impl TestCell {
         }
     }
 
-    /// The belief a grant and the renewals that followed amount to, for a holder beside its node.
+    /// The belief of a holder on its node's clock, from its grant and renewals.
     pub(crate) fn belief(&self, token: u64) -> Option<Belief> {
         let ends_at = |node: &NodeId, started_at, ttl| {
             let shard = self.shards.iter().find(|shard| shard.config().node == *node)?;
-            Some(shard.config().cell.drift().belief_ends_at(Rules::ALL, started_at, ttl))
+            Some(shard.config().cell.drift().belief_ends_at(started_at, ttl))
         };
         let mut belief: Option<Belief> = None;
         for (node, event) in &self.events {
@@ -290,7 +295,7 @@ impl TestCell {
                     belief = Some(Belief::granted(*tenure, ends_at(node, *started_at, *ttl)?));
                 }
                 (Event::Renewed { tenure, ttl, started_at, .. }, Some(belief)) => {
-                    belief.renewed(Rules::ALL, *tenure, ends_at(node, *started_at, *ttl)?);
+                    belief.renewed(*tenure, ends_at(node, *started_at, *ttl)?);
                 }
                 _ => {}
             }
@@ -298,7 +303,7 @@ impl TestCell {
         belief
     }
 
-    /// The tenure granted to a request, if it was.
+    /// The tenure that was granted to a request.
     pub(crate) fn granted(&self, token: u64) -> Option<Tenure> {
         self.events.iter().find_map(|(_, event)| match event {
             Event::Granted { token: Token(t), tenure, .. } if *t == token => Some(*tenure),
@@ -306,26 +311,18 @@ impl TestCell {
         })
     }
 
-    /// The events about a request, by name.
+    /// The events that answer a request.
     pub(crate) fn answers(&self, token: u64) -> Vec<&Event> {
-        let token = Token(token);
-        self.events
-            .iter()
-            .map(|(_, event)| event)
-            .filter(|event| match event {
-                Event::Granted { token: t, .. }
-                | Event::Denied { token: t, .. }
-                | Event::NoQuorum { token: t }
-                | Event::Renewed { token: t, .. }
-                | Event::NotHeld { token: t, .. }
-                | Event::Released { token: t, .. }
-                | Event::Inspected { token: t, .. } => *t == token,
-                Event::Persist(_)
-                | Event::HeldHint(_)
-                | Event::FreedHint(_)
-                | Event::ExpiredHint { .. } => false,
-            })
-            .collect()
+        let events = self.events.iter().map(|(_, event)| event);
+        events.filter(|event| event.token() == Some(Token(token))).collect()
+    }
+
+    /// The tenure that denied a request, if that was its only answer.
+    pub(crate) fn denied_by(&self, token: u64) -> Option<Tenure> {
+        match self.answers(token)[..] {
+            [Event::Denied { by, .. }] => Some(by.tenure),
+            _ => None,
+        }
     }
 }
 
@@ -346,7 +343,7 @@ const fn is_persist(event: &Event) -> bool {
     matches!(event, Event::Persist(_))
 }
 
-pub(crate) fn wish<'a>(token: u64, wait: Duration, ttl: Duration) -> Acquire<'a> {
+pub(crate) fn acquire_command<'a>(token: u64, wait: Duration, ttl: Duration) -> Acquire<'a> {
     let holder = Holder::new("me").expect("short");
     Acquire { token: Token(token), name: name(NAME), holder, ttl, wait }
 }

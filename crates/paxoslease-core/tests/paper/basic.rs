@@ -1,13 +1,13 @@
-//! Section 3 "Basic algorithm": steps 1 to 5, the restart, who knows, and trying again.
+//! Section 3 "Basic algorithm": steps 1 to 5, restarts, knowledge of the lease, and retries.
 
 use core::time::Duration;
 
 use crate::cell::{NAME, TTL, TestCell, ballot, name, node, prepare, propose, tenure};
-use crate::{MS, NO_WAIT, WAIT, run, two_phases};
+use crate::{MS, NO_WAIT, WAIT, two_phases};
 use paxoslease_core::*;
 
-/// Section 3: two round trips if all goes well. P1 needs one: Propose goes out at once, since A3
-/// refuses foreign leases and so no promise is needed for safety.
+/// Section 3: two round trips if all goes well. P1 needs one: Propose is sent at once, because A3
+/// refuses while another lease is live, so safety needs no promise.
 #[test]
 fn it_takes_two_round_trips_prepared_and_one_direct() {
     for (mut cell, hops) in [(two_phases(3, 0), 4), (TestCell::new(3, 0), 2)] {
@@ -15,17 +15,17 @@ fn it_takes_two_round_trips_prepared_and_one_direct() {
         for hop in 0..hops {
             assert_eq!(cell.granted(1), None, "after {hop} hops");
             for letter in cell.take(|_| true) {
-                cell.deliver(&letter).expect("fine");
+                cell.deliver(&letter).expect("not refused");
             }
         }
         assert!(cell.granted(1).is_some(), "after {hops} hops");
     }
 }
 
-/// Step 1: the proposer generates a ballot number and sends prepare requests to a majority. We
-/// send to all: whoever is slow or down is then no reason to try again.
+/// Step 1: the proposer generates a ballot number and sends prepare requests to a majority. Ours
+/// sends them to all acceptors, so that a slow one does not delay the round.
 #[test]
-fn step_1_the_proposer_sends_prepare_requests_with_a_fresh_ballot_number() {
+fn step_1_the_proposer_sends_prepares_with_a_fresh_ballot() {
     let mut cell = two_phases(5, 0);
     cell.acquire(1, 1, NO_WAIT);
     assert_eq!(cell.letters.len(), 4);
@@ -57,8 +57,8 @@ fn step_2_an_equal_or_higher_prepare_is_promised() {
     }
 }
 
-/// Step 2: the response contains the accepted proposal, which may be empty. We send what is left
-/// of it on the acceptor's clock, so that the proposer knows how long to wait.
+/// Step 2: the response contains the accepted proposal, which may be empty. Ours carries the time
+/// left on the acceptor's clock, so that the proposer knows how long to wait.
 #[test]
 fn step_2_the_promise_contains_the_currently_accepted_proposal() {
     let mut cell = TestCell::new(3, 0);
@@ -88,7 +88,7 @@ fn step_3_a_majority_of_empty_promises_is_followed_by_propose() {
     cell.letters.clear();
     let promise = Message::Reply(Reply::Promise { ballot: ballot(1, 1), accepted: None });
     cell.tell(1, 2, promise).expect("counted");
-    assert_eq!(cell.letters.len(), 0, "1 and 2 are no majority of 5");
+    assert_eq!(cell.letters.len(), 0, "2 of 5 are not a majority");
     cell.tell(1, 3, promise).expect("counted");
     assert_eq!(cell.letters.len(), 4);
     assert!(cell.letters.iter().all(|letter| letter.kind() == "Propose"));
@@ -97,9 +97,9 @@ fn step_3_a_majority_of_empty_promises_is_followed_by_propose() {
     assert_eq!(request.ballot(), Some(ballot(1, 1)));
 }
 
-/// Step 3: without one it does not.
+/// Step 3: without such a majority, the proposer does not propose.
 #[test]
-fn step_3_promises_that_report_a_lease_are_no_consent() {
+fn step_3_promises_that_report_a_lease_do_not_count() {
     let mut cell = two_phases(3, 0);
     let held = cell.held_by(2, 1);
     cell.acquire(1, 2, NO_WAIT);
@@ -108,7 +108,7 @@ fn step_3_promises_that_report_a_lease_are_no_consent() {
     assert_eq!((cell.live(1), cell.live(3)), (Some(held), Some(held)));
 }
 
-/// Step 3: the same acceptor answering twice is one acceptor (P3).
+/// Step 3: an acceptor that answers twice counts once (P3).
 #[test]
 fn step_3_a_response_that_came_twice_counts_once() {
     let mut cell = two_phases(5, 0);
@@ -132,8 +132,8 @@ fn step_3_responses_to_some_other_proposal_are_ignored() {
     assert_eq!(cell.state(1), before);
 }
 
-/// Step 3: the paper starts its timer here, and again for every further response; we start it
-/// once, when the first message of the round leaves (P2, P3), which is earlier and so safer.
+/// Step 3: the paper starts its timer here, and again for every further response. Ours starts once,
+/// before the first message of the round is sent (P2, P3), which is earlier and so safer.
 #[test]
 fn step_3_the_timer_is_started_once_and_before_anything_is_sent() {
     let mut cell = two_phases(3, 0);
@@ -142,7 +142,7 @@ fn step_3_the_timer_is_started_once_and_before_anything_is_sent() {
     for _ in 0..4 {
         cell.pass(MS);
         for letter in cell.take(|_| true) {
-            cell.deliver(&letter).expect("fine");
+            cell.deliver(&letter).expect("not refused");
         }
     }
     let belief = cell.belief(1).expect("granted");
@@ -160,7 +160,7 @@ fn step_4_a_lower_propose_is_rejected() {
 
 /// Step 4: an equal or higher one is accepted and starts a timeout of T.
 #[test]
-fn step_4_an_equal_or_higher_propose_is_accepted_for_its_timespan() {
+fn step_4_an_equal_or_higher_propose_is_accepted() {
     for counter in [7, 8] {
         let mut cell = TestCell::new(3, 0);
         cell.ask(1, 2, prepare(ballot(7, 2))).expect("a promise");
@@ -173,7 +173,7 @@ fn step_4_an_equal_or_higher_propose_is_accepted_for_its_timespan() {
 }
 
 /// Step 4: the paper's acceptor discards a previous proposal for a higher one. Ours refuses while
-/// another tenure's lease is live (A3): overwriting lets two hold it after one restart.
+/// a lease of another tenure is live (A3): overwriting allows two holders after one restart.
 #[test]
 fn step_4_a_previous_live_proposal_is_kept_not_discarded() {
     let mut cell = TestCell::new(3, 0);
@@ -186,8 +186,8 @@ fn step_4_a_previous_live_proposal_is_kept_not_discarded() {
     assert_eq!(cell.ask(1, 3, propose(ballot(9, 3))).expect("an answer").kind(), "Accept");
 }
 
-/// Step 4: the paper does not raise the promise on accept. We do (A3): otherwise fences would not
-/// come in order.
+/// Step 4: the paper does not raise the promise on accept. Ours does (A3), or fences would be out
+/// of order.
 #[test]
 fn step_4_accepting_raises_the_highest_promise() {
     let mut cell = TestCell::new(3, 0);
@@ -197,8 +197,8 @@ fn step_4_accepting_raises_the_highest_promise() {
     assert_eq!(cell.ask(1, 3, propose(ballot(4, 3))).expect("an answer").kind(), "Reject");
 }
 
-/// Step 4: after the timeout the accepted proposal is empty again. No timer does it: an expired
-/// lease is no lease wherever it is looked at (A1).
+/// Step 4: after the timeout the accepted proposal is empty again. There is no timer: an expired
+/// lease does not exist for any purpose (A1).
 #[test]
 fn step_4_after_the_timeout_the_accepted_proposal_is_empty() {
     let mut cell = TestCell::new(3, 0);
@@ -210,9 +210,9 @@ fn step_4_after_the_timeout_the_accepted_proposal_is_empty() {
 }
 
 /// Step 4: acceptors never reset the highest ballot number promised, except when restarting. Ours
-/// keep it even then (R1), and when they reclaim an idle name (A7): the floor takes it over.
+/// keep it even then (R1), and when they reclaim an idle name (A7): the floor rises to it.
 #[test]
-fn step_4_promises_never_fall_not_even_by_reclaiming_or_restarting() {
+fn step_4_promises_never_fall() {
     let mut cell = TestCell::with_disks(3, 0);
     cell.ask(1, 2, prepare(ballot(7, 2))).expect("a promise");
     for _ in 0..10 {
@@ -230,22 +230,22 @@ fn step_4_promises_never_fall_not_even_by_reclaiming_or_restarting() {
     assert_eq!(cell.ask(1, 3, prepare(ballot(8, 3))).expect("an answer").kind(), "Reject");
 }
 
-/// Step 5: with accepts from a majority the proposer has the lease, from the last message that
-/// was necessary on.
+/// Step 5: with accepts from a majority the proposer has the lease, from the last message that was
+/// necessary.
 #[test]
-fn step_5_the_lease_is_held_from_the_last_accept_necessary_for_a_majority() {
+fn step_5_the_lease_is_held_from_the_majority_s_last_accept() {
     let mut cell = TestCell::new(5, 0);
     cell.acquire(1, 1, NO_WAIT);
     cell.letters.clear();
     let accept = Message::Reply(Reply::Accept { ballot: ballot(1, 1) });
     cell.tell(1, 2, accept).expect("counted");
     cell.tell(1, 2, accept).expect("counted once");
-    assert_eq!(cell.granted(1), None, "1 and 2, however often, are no majority of 5");
+    assert_eq!(cell.granted(1), None, "2 of 5 are not a majority");
     cell.tell(1, 3, accept).expect("counted");
     assert_eq!(cell.granted(1), Some(tenure(1, 1)));
 }
 
-/// Step 5: it has the lease until its local timeout, which began before the acceptors' did.
+/// Step 5: it has the lease until its local timeout, which began before those of the acceptors.
 #[test]
 fn step_5_the_lease_is_held_until_the_local_timeout() {
     let mut cell = TestCell::new(3, 0);
@@ -256,13 +256,13 @@ fn step_5_the_lease_is_held_until_the_local_timeout() {
     let belief = cell.belief(1).expect("granted");
     assert!(belief.is_held(begun_at.after(TTL - MS)));
     assert!(!belief.is_held(begun_at.after(TTL)));
-    assert!(cell.register(2).live(begun_at.after(TTL)).is_some(), "the exclusion outlives it");
+    assert!(cell.register(2).live(begun_at.after(TTL)).is_some(), "the exclusion ends later");
 }
 
-/// Step 5: the timeout empties the ballot number, so a majority that comes later counts for
-/// nothing (P1), even when nobody was woken in between.
+/// Step 5: the timeout empties the ballot number, so a later majority counts for nothing (P1), even
+/// if the proposer was not woken in between.
 #[test]
-fn step_5_a_majority_after_the_timeout_is_no_lease() {
+fn step_5_a_majority_after_the_timeout_gives_no_lease() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire(1, 1, NO_WAIT);
     for letter in cell.take(|_| true) {
@@ -273,8 +273,8 @@ fn step_5_a_majority_after_the_timeout_is_no_lease() {
     assert_eq!(cell.granted(1), None);
 }
 
-/// Section 3: acceptors do not store their state and start blank after a restart. Their leases
-/// are gone indeed; what they promised is not (R1).
+/// Section 3: acceptors do not store their state and start blank after a restart. Ours lose their
+/// leases, but not their promises (R1).
 #[test]
 fn acceptors_lose_their_leases_in_a_crash() {
     let mut cell = TestCell::with_disks(3, 0);
@@ -285,10 +285,10 @@ fn acceptors_lose_their_leases_in_a_crash() {
     assert_eq!((cell.live(1), cell.shard(1).entries()), (None, 0));
 }
 
-/// Section 3: restarting nodes wait M before they rejoin. Ours wait for the longest lease they
-/// may have accepted (R2, R3), which is at most M; without a record, M.
+/// Section 3: restarting nodes wait M before they rejoin. Ours wait as long as the longest lease
+/// that they may have accepted (R2, R3), which is at most M; without a record, M.
 #[test]
-fn restarted_nodes_stay_silent_until_every_lease_they_forgot_is_over() {
+fn restarted_nodes_are_silent_until_all_lost_leases_are_over() {
     let mut cell = TestCell::with_disks(3, 0);
     cell.tell(1, 2, Message::Request(propose(ballot(5, 2)))).expect("deferred");
     cell.write_records();
@@ -311,8 +311,8 @@ fn restarted_nodes_stay_silent_until_every_lease_they_forgot_is_over() {
     assert_eq!(shard.quarantine_remaining(cell.now), longest.as_duration());
 }
 
-/// Section 3: only the proposer which has the lease knows it: no message tells others. What they
-/// can see is what an acceptor stores, and every node's clock may read it differently.
+/// Section 3: only the proposer which has the lease knows it. No message tells other nodes; they
+/// can only ask what acceptors store.
 #[test]
 fn only_the_proposer_which_has_the_lease_knows_it_has_the_lease() {
     let mut cell = TestCell::new(3, 1);
@@ -320,11 +320,11 @@ fn only_the_proposer_which_has_the_lease_knows_it_has_the_lease() {
     let grants = cell.events.iter().filter(|(_, event)| matches!(event, Event::Granted { .. }));
     let told: Vec<u16> = grants.map(|(at, _)| at.get()).collect();
     assert_eq!(told, [1]);
-    assert_eq!(cell.events.len(), 1, "nobody else heard anything");
+    assert_eq!(cell.events.len(), 1, "no other node has an event");
     assert_eq!(cell.letters.len(), 0);
 }
 
-/// Section 3: nodes may send out learn messages as hints. They change nothing.
+/// Section 3: nodes may send out learn messages as hints. A hint changes no state.
 #[test]
 fn learn_messages_are_hints_and_change_nothing() {
     let mut cell = TestCell::new(3, 1);
@@ -338,10 +338,10 @@ fn learn_messages_are_hints_and_change_nothing() {
     assert_eq!(cell.state(4), before);
 }
 
-/// Section 3: who gets no majority sleeps for a while and starts again at step 1 with a higher
-/// ballot number.
+/// Section 3: a proposer without a majority sleeps for a while and starts again at step 1 with a
+/// higher ballot number.
 #[test]
-fn without_a_majority_the_proposer_sleeps_and_tries_again_with_a_higher_ballot() {
+fn without_a_majority_the_proposer_sleeps_and_tries_higher() {
     let mut cell = TestCell::new(3, 0);
     cell.ask(3, 2, prepare(ballot(50, 2))).expect("promised");
     cell.acquire(1, 1, WAIT);
@@ -349,11 +349,11 @@ fn without_a_majority_the_proposer_sleeps_and_tries_again_with_a_higher_ballot()
     cell.take(|letter| letter.to == node(2));
     cell.settle();
     cell.pass(Duration::from_millis(100));
-    assert_eq!(cell.shard(1).rounds().count(), 0, "given up, and not tried again at once");
+    assert_eq!(cell.shard(1).rounds().count(), 0, "it does not try again at once");
     let undone = cell.take(|letter| letter.kind() == "Release");
-    assert_eq!(undone.len(), 1, "P4: undone where it may have left something behind");
+    assert_eq!(undone.len(), 1, "P4: undone at the acceptor that may have stored it");
     let woken_at = cell.shard(1).poll_timeout().expect("a pause");
     assert!(woken_at > cell.now);
-    run(&mut cell, 5 * MS);
-    assert!(cell.granted(1).expect("the network is back").ballot() > first);
+    cell.run(5 * MS);
+    assert!(cell.granted(1).expect("the network works again").ballot() > first);
 }

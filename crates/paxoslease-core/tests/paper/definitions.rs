@@ -2,17 +2,19 @@
 
 use core::time::Duration;
 
-use crate::cell::{self, TTL, TestCell, ballot, name, node, prepare, propose, tenure, ttl, wish};
-use crate::{MS, NO_WAIT, WAIT, run, two_phases};
+use crate::cell::{
+    self, TTL, TestCell, acquire_command, ballot, name, node, prepare, propose, tenure, ttl,
+};
+use crate::{MS, NO_WAIT, WAIT, two_phases};
 use paxoslease_core::*;
 
-/// Section 1: a lease is a lock that expires, so that a holder that fails blocks nobody for ever.
+/// Section 1: a lease is a lock that expires, so a holder that fails does not block for ever.
 #[test]
 fn a_lease_is_a_lock_with_an_expiry_time() {
     let mut cell = TestCell::new(3, 0);
     let first = cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
-    // The holder's node is never heard of again.
+    // No message reaches or leaves the holder's node.
     for _ in 0..=TTL.as_millis() + 2 {
         cell.take(|letter| letter.from == node(1) || letter.to == node(1));
         cell.settle();
@@ -21,8 +23,8 @@ fn a_lease_is_a_lock_with_an_expiry_time() {
     assert!(cell.granted(2).expect("it expired") > first);
 }
 
-/// Section 1: the number of acceptors is fixed and does not change. A cell is checked and fixed
-/// when it is made; a message from anybody else's acceptor does not count.
+/// Section 1: the number of acceptors is fixed and does not change. A cell is checked when it is
+/// made, and a reply from another node does not count.
 #[test]
 fn the_number_of_acceptors_is_fixed() {
     let m = ttl(WAIT);
@@ -40,7 +42,7 @@ fn the_number_of_acceptors_is_fixed() {
     assert_eq!(cell.granted(1), None);
 }
 
-/// Section 1: a majority of the nodes has to be up and communicating; and it suffices.
+/// Section 1: a majority of the nodes has to be up and communicating; it also suffices.
 #[test]
 fn a_majority_of_acceptors_is_needed_and_suffices() {
     for members in 1..=9 {
@@ -55,23 +57,23 @@ fn a_majority_of_acceptors_is_needed_and_suffices() {
     }
 }
 
-/// Section 1: with three proposers that each got one acceptor, the naive vote has to wait for the
-/// timeouts; here nobody does. P4 does it by the undo of the paper's footnote 1, then by preparing.
+/// Section 1: if three proposers each have one acceptor, the naive vote has to wait for the
+/// timeouts. P4 avoids that by the undo of the paper's footnote 1, and then by preparing.
 #[test]
-fn a_three_way_split_vote_does_not_block_until_the_timeouts() {
+fn a_three_way_split_vote_does_not_block_for_the_ttl() {
     let mut cell = TestCell::new(3, 0);
     for id in 1..=3 {
         cell.acquire(id, u64::from(id), WAIT);
     }
-    run(&mut cell, TTL / 20);
+    cell.run(TTL / 20);
     let winners = (1..=3).filter(|token| cell.granted(*token).is_some()).count();
     assert_eq!(winners, 1, "within a twentieth of the ttl");
 }
 
 /// Section 1: nodes stop and restart, the network splits, messages are lost, reordered and
-/// delayed. This is a network split; the others have tests of their own below.
+/// delayed. This test is about a network split; other tests cover the rest.
 #[test]
-fn the_minority_side_of_a_split_acquires_nothing_and_the_majority_side_goes_on() {
+fn only_the_majority_side_of_a_network_split_acquires() {
     let mut cell = TestCell::new(5, 0);
     let minority = |id: NodeId| id.get() <= 2;
     cell.acquire(1, 1, NO_WAIT);
@@ -85,7 +87,7 @@ fn the_minority_side_of_a_split_acquires_nothing_and_the_majority_side_goes_on()
     assert!(cell.granted(2).is_some());
 }
 
-/// Section 1: no time synchrony is assumed; clocks may show what they like.
+/// Section 1: no time synchrony is assumed; clocks may have any offsets.
 #[test]
 fn clocks_need_not_be_synchronised() {
     let mut cell = TestCell::new(3, 0);
@@ -94,9 +96,9 @@ fn clocks_need_not_be_synchronised() {
         .into();
     let tenure = cell.held_by(1, 1);
     cell.acquire(3, 2, WAIT);
-    run(&mut cell, TTL - MS);
+    cell.run(TTL - MS);
     assert_eq!((cell.live(2), cell.granted(2)), (Some(tenure), None));
-    run(&mut cell, 5 * MS);
+    cell.run(5 * MS);
     assert!(cell.granted(2).is_some());
 }
 
@@ -111,7 +113,7 @@ fn a_proposer_need_not_be_an_acceptor() {
         cell.release(id, 100, held);
         cell.settle();
     }
-    assert_eq!(cell.shard(4).floor(), None, "it accepts nothing");
+    assert_eq!(cell.shard(4).floor(), None, "it has no acceptor");
 }
 
 /// Section 2: proposers send prepare and propose requests, acceptors answer with responses that
@@ -133,7 +135,7 @@ fn every_response_names_the_ballot_of_its_request() {
             other => panic!("{other:?}"),
         };
         assert_eq!(named, Some(round));
-        cell.deliver(&letter).expect("fine");
+        cell.deliver(&letter).expect("not refused");
     }
     kinds.dedup();
     assert_eq!(kinds, ["Prepare", "Promise", "Propose", "Accept"]);
@@ -154,10 +156,10 @@ fn a_proposal_is_a_ballot_number_a_proposer_and_a_timespan() {
     assert_eq!((ballot.node(), span, holder.as_str()), (Some(node(2)), ttl(TTL), "me"));
 }
 
-/// Section 2: acceptors ignore messages below the highest ballot number promised. We answer with
-/// a Reject that names it (the paper's step 2 allows either), so that the sender can go above.
+/// Section 2: acceptors ignore messages below the highest ballot number promised. Ours answer with
+/// a Reject that names it (the paper's step 2 allows both), so that the sender can exceed it.
 #[test]
-fn acceptors_refuse_messages_below_the_highest_ballot_number_promised() {
+fn acceptors_refuse_messages_below_their_promise() {
     let mut cell = TestCell::new(3, 0);
     cell.ask(1, 3, prepare(ballot(7, 3))).expect("a promise");
     let before = cell.register(1);
@@ -181,14 +183,14 @@ fn acceptors_store_the_last_accepted_proposal() {
     assert_eq!(cell.register(1).accepted, accepted);
 }
 
-/// Section 2: proposers always acquire leases for T < M. We allow T = M: the quarantine covers
-/// the longest ttl accepted and starts after it (T3), so the bound need not be strict.
+/// Section 2: proposers always acquire leases for T < M. We allow T = M: the quarantine covers the
+/// longest accepted ttl and begins after it (T3), so the bound need not be strict.
 #[test]
-fn leases_longer_than_m_are_neither_asked_for_nor_accepted() {
+fn leases_longer_than_m_are_neither_requested_nor_accepted() {
     let mut cell = TestCell::new(3, 0);
     let now = cell.now;
     let asked = WAIT + MS;
-    let refused = cell.shard(1).acquire(now, wish(1, NO_WAIT, asked));
+    let refused = cell.shard(1).acquire(now, acquire_command(1, NO_WAIT, asked));
     let max_lease = ttl(WAIT);
     assert_eq!(refused, Err(CommandError::Ttl(TtlError::TooLong { asked, max_lease })));
     let (name, ballot, holder) = (name(cell::NAME), ballot(5, 2), Holder::NONE);
@@ -208,9 +210,9 @@ fn ballot_numbers_of_two_proposers_never_collide() {
     assert!(ours.iter().all(|ballot| ballot.node() == Some(node(1))));
 }
 
-/// Section 2: ballot numbers increase per proposer; P4 also lifts them above every reject.
+/// Section 2: ballot numbers increase per proposer. P4 also raises them above every reject.
 #[test]
-fn ballot_numbers_increase_per_proposer_and_stay_above_what_was_seen() {
+fn ballot_numbers_increase_and_exceed_all_that_were_seen() {
     let mut cell = TestCell::new(3, 0);
     for id in 1..=3 {
         cell.ask(id, 9, prepare(ballot(40, 9))).expect("a promise");
@@ -226,8 +228,8 @@ fn ballot_numbers_increase_per_proposer_and_stay_above_what_was_seen() {
     assert!(fences.is_sorted_by(|a, b| a < b));
 }
 
-/// Section 2: the paper writes a restart counter to stable storage at every start. We keep a
-/// ceiling instead (R1): written ahead of need in large blocks, and a start begins at it.
+/// Section 2: the paper writes a restart counter to stable storage at every start. We write a
+/// ceiling ahead of need (R1), and a start begins at the ceiling.
 #[test]
 fn ballot_numbers_increase_across_restarts() {
     let mut cell = TestCell::with_disks(3, 0);
@@ -238,7 +240,7 @@ fn ballot_numbers_increase_across_restarts() {
     cell.acquire(1, 2, NO_WAIT);
     let after = cell.shard(1).rounds().next().expect("a round").ballot;
     assert!(after > before, "{after} after {before}");
-    assert!(after.counter() > BALLOT_BLOCK, "the rest of the block is lost, not reused");
+    assert!(after.counter() > BALLOT_BLOCK, "the rest of the block is skipped");
 }
 
 /// Section 2: the lease invariant: at any time no more than one proposer holds the lease.
@@ -255,5 +257,5 @@ fn no_more_than_one_proposer_holds_the_lease_at_any_time() {
         assert!(holders.filter(|belief| belief.is_held(now)).count() <= 1);
         cell.pass(MS);
     }
-    assert!((1..=3).all(|token| cell.granted(token).is_some()), "each in its turn");
+    assert!((1..=3).all(|token| cell.granted(token).is_some()), "one after the other");
 }

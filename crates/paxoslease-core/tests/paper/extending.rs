@@ -1,17 +1,17 @@
 //! Section 6 "Extending leases". The paper proposes again; we renew a tenure (P5, A4).
 
 use crate::cell::{self, TTL, TestCell, ballot, node, prepare, propose, renew, tenure, ttl};
-use crate::{MS, NO_WAIT, WAIT, run};
+use crate::{MS, NO_WAIT, WAIT};
 use paxoslease_core::*;
 
-/// Section 6: a holder can hold on to the lease beyond its original time, for as long as it likes.
+/// Section 6: a holder can hold on to the lease beyond its original time, without a limit.
 #[test]
 fn a_holder_can_hold_on_beyond_the_original_lease_time() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
     for token in 10..20 {
-        run(&mut cell, TTL / 2);
+        cell.run(TTL / 2);
         cell.renew(1, token, held, TTL);
         cell.settle();
         assert!(matches!(cell.answers(token)[..], [Event::Renewed { .. }]));
@@ -20,10 +20,10 @@ fn a_holder_can_hold_on_beyond_the_original_lease_time() {
     assert_eq!(cell.granted(2), None);
 }
 
-/// Section 6: with its existing proposal unexpired at a majority it may extend, whatever others
-/// prepared meanwhile: they cannot win while it lives, so they must not disturb it (A4).
+/// Section 6: with its existing proposal unexpired at a majority, it may extend, even if others
+/// have prepared: they cannot win while the lease is live, so they must not disturb it (A4).
 #[test]
-fn an_extension_succeeds_whatever_was_promised_to_others() {
+fn an_extension_succeeds_despite_promises_to_others() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     for id in 1..=3 {
@@ -36,8 +36,8 @@ fn an_extension_succeeds_whatever_was_promised_to_others() {
     }
 }
 
-/// Section 6: the paper counts empty acceptors too. We renew only where the tenure is live (A4),
-/// and give it back to the others once a majority has it (A5): else a lapsed one could return.
+/// Section 6: the paper counts empty acceptors too. Ours renew only a live tenure (A4), and the
+/// others are healed once a majority has it (A5). Otherwise a lapsed tenure could return.
 #[test]
 fn an_extension_needs_a_majority_that_still_has_the_lease() {
     let mut cell = TestCell::new(3, 0);
@@ -62,7 +62,10 @@ fn an_extension_adds_to_the_lease_from_its_own_start() {
     assert_eq!(cell.belief(1).expect("granted").ends_at(), begun_at.after(TTL));
     cell.renew(1, 3, held, TTL);
     for _ in 0..3000 {
-        assert!(cell.take(|_| true).iter().all(|letter| letter.kind() == "Renew"), "no undoing");
+        assert!(
+            cell.take(|_| true).iter().all(|letter| letter.kind() == "Renew"),
+            "it is not undone"
+        );
         cell.pass(MS);
     }
     assert!(matches!(cell.answers(3)[..], [Event::NoQuorum { .. }]));
@@ -70,7 +73,7 @@ fn an_extension_adds_to_the_lease_from_its_own_start() {
     assert_eq!(cell.live(2), Some(held));
 }
 
-/// Section 6 says nothing of shorter extensions; A4 keeps the later expiry, or two could hold it.
+/// Section 6 does not mention shorter extensions. A4 keeps the later expiry, or two could hold it.
 #[test]
 fn a_shorter_extension_never_shortens_the_exclusion() {
     let mut cell = TestCell::new(3, 0);
@@ -83,10 +86,10 @@ fn a_shorter_extension_never_shortens_the_exclusion() {
     assert_eq!(cell.belief(1).expect("granted").ends_at(), before);
 }
 
-/// Section 6: it extends its own lease. That is by tenure, not by proposer id (P5): a new round
-/// of the same proposer is another holding with another fence.
+/// Section 6: a proposer extends its own lease. Ours is identified by tenure, not by proposer (P5):
+/// a new round of the same proposer is another tenure with another fence.
 #[test]
-fn an_extension_is_of_one_holding_not_of_whatever_the_proposer_holds() {
+fn an_extension_is_of_one_tenure_not_of_its_proposer() {
     let mut cell = TestCell::new(3, 0);
     let first = cell.held_by(1, 1);
     cell.release(1, 2, first);
@@ -99,8 +102,8 @@ fn an_extension_is_of_one_holding_not_of_whatever_the_proposer_holds() {
     assert!(second > first);
 }
 
-/// Section 6: each extension runs under a ballot of its own (P5): old accepts must not count for
-/// a new timer.
+/// Section 6: each extension has a ballot of its own (P5), so that old accepts do not count for a
+/// new timer.
 #[test]
 fn every_extension_has_a_fresh_ballot_and_keeps_the_fence() {
     let mut cell = TestCell::new(3, 0);
@@ -115,8 +118,8 @@ fn every_extension_has_a_fresh_ballot_and_keeps_the_fence() {
     assert!(ballots.is_sorted_by(|a, b| a < b), "{ballots:?}");
 }
 
-/// Section 6: the paper lets the proposer extend. Any node may do it here (P7), so that a client
-/// whose node died goes on through another.
+/// Section 6: the paper lets the proposer extend. Here any node may do it (P7), so that a client
+/// whose node died can continue through another.
 #[test]
 fn any_node_may_extend_for_the_holder() {
     let mut cell = TestCell::new(3, 1);
@@ -129,7 +132,7 @@ fn any_node_may_extend_for_the_holder() {
     }
 }
 
-/// Section 6, P5: so a lease outlives any number of restarts, one minority at a time.
+/// Section 6, P5: a lease outlives any number of restarts, if only a minority restarts at a time.
 #[test]
 fn a_lease_that_is_extended_outlives_restarts_of_every_acceptor() {
     let mut cell = TestCell::with_disks(3, 0);
@@ -153,28 +156,30 @@ fn a_lease_that_is_extended_outlives_restarts_of_every_acceptor() {
             cell.renew(if id == 2 { 3 } else { 2 }, token, held, TTL);
             settle(&mut cell);
             let renewed = matches!(cell.answers(token)[..], [Event::Renewed { .. }]);
-            assert!(renewed, "while {id} was away: {:?}", cell.answers(token));
+            assert!(renewed, "while {id} was in quarantine: {:?}", cell.answers(token));
         }
-        assert_eq!(cell.live(id), Some(held), "{id} has it back");
+        assert_eq!(cell.live(id), Some(held), "{id} is healed");
     }
 }
 
-/// Section 6 has no bound on an extension's length but M, which holds here too (A1).
+/// Section 6: an extension is bounded by M, like an acquire (A1).
 #[test]
 fn an_extension_is_no_longer_than_m() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     let (name, now) = (cell::name(cell::NAME), cell.now);
-    let refused = cell.shard(1).renew(now, Token(2), (name, Holder::NONE), held, WAIT + MS);
+    let (token, holder) = (Token(2), Holder::NONE);
+    let renew = Renew { token, name, holder, tenure: held, ttl: WAIT + MS };
+    let refused = cell.shard(1).renew(now, renew);
     assert!(matches!(refused, Err(CommandError::Ttl(_))));
     let request = Request::Renew { name, tenure: held, ballot: ballot(8, 2), ttl: ttl(WAIT + MS) };
     assert_eq!(cell.tell(1, 2, Message::Request(request)), Err(Refusal::TtlTooLong));
 }
 
-/// Section 6, A5: a Heal gives nothing back where a higher tenure lives or a higher ballot was
-/// promised. A lower tenure is over for good, so its record gives way.
+/// Section 6, A5: a Heal stores nothing where a higher tenure is live or a higher ballot was
+/// promised. A lower tenure is over for good, so a Heal replaces it.
 #[test]
-fn healing_displaces_a_lower_tenure_but_no_higher_one_and_no_higher_promise() {
+fn a_heal_displaces_only_lower_tenures_and_promises() {
     let mut cell = TestCell::new(3, 0);
     cell.ask(1, 2, propose(ballot(5, 2))).expect("accepted");
     cell.ask(2, 2, prepare(ballot(9, 2))).expect("promised");

@@ -6,8 +6,8 @@ use crate::cell::{TTL, TestCell, ballot, cell, node, prepare, propose};
 use crate::{MS, NO_WAIT, WAIT, two_phases};
 use paxoslease_core::*;
 
-/// Section 4: the proposer starts its timer before it sends, the acceptors start theirs later; so
-/// however slow the messages are, every record outlives the belief it backs.
+/// Section 4: the proposer starts its timer before it sends, the acceptors start theirs later. So
+/// every accepted lease outlives the belief in it, even if messages are slow.
 #[test]
 fn acceptors_start_their_timers_later_than_the_proposer() {
     for delay in [0, 1, 17, 99] {
@@ -24,8 +24,8 @@ fn acceptors_start_their_timers_later_than_the_proposer() {
     }
 }
 
-/// Section 4: so for clocks that run at different rates: T1 makes the belief shorter than the
-/// exclusion by as much as two clocks may differ. The paper assumes equal rates.
+/// Section 4 assumes clocks of equal rates. For others, T1 makes the belief shorter than the
+/// exclusion by as much as two clocks may differ.
 #[test]
 fn a_belief_is_shorter_than_the_exclusion_by_the_drift() {
     let drift = Drift::new(1000, Duration::from_millis(2)).expect("in bounds");
@@ -35,7 +35,7 @@ fn a_belief_is_shorter_than_the_exclusion_by_the_drift() {
     let begun_at = cell.now;
     cell.held_by(1, 1);
     let belief = cell.belief(1).expect("granted").ends_at().since(begun_at);
-    // A holder's clock that is slow by 1000 ppm, acceptors' that are fast by as much.
+    // The holder's clock is slow by 1000 ppm, those of the acceptors are fast by 1000 ppm.
     let (ends, expires) = (belief.as_secs_f64() / 0.999, TTL.as_secs_f64() / 1.001);
     assert!(ends < expires, "{ends} s of real time against {expires} s");
 }
@@ -55,8 +55,8 @@ fn no_other_proposer_receives_a_majority_before_the_timer_ends() {
     }
 }
 
-/// Section 4, part 1: nobody holds it under a lower ballot number while p does: the acceptors of
-/// p's majority are above it.
+/// Section 4, part 1: no proposer holds the lease under a lower ballot number than p, because the
+/// acceptors of p's majority have promised a higher one.
 #[test]
 fn part_1_no_lower_ballot_wins_while_a_lease_is_held() {
     let mut cell = TestCell::new(3, 0);
@@ -70,7 +70,8 @@ fn part_1_no_lower_ballot_wins_while_a_lease_is_held() {
     assert_eq!((1..=3).filter(|id| accepted(&mut cell, *id)).count(), 0);
 }
 
-/// Section 4, part 2: nor under a higher one: an acceptor of p's majority reports the lease.
+/// Section 4, part 2: nor under a higher one, because an acceptor of p's majority reports the
+/// lease.
 #[test]
 fn part_2_no_higher_ballot_wins_while_a_lease_is_held() {
     let mut cell = TestCell::new(3, 0);
@@ -89,11 +90,10 @@ fn part_2_no_higher_ballot_wins_while_a_lease_is_held() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(open, 1, "only the acceptor that never heard of it");
+    assert_eq!(open, 1, "only the acceptor without the lease");
 }
 
-/// Section 5: two proposers that prepare in lockstep can outbid each other for ever; this shows
-/// it happening.
+/// Section 5: two proposers that prepare in lockstep can outbid each other for ever.
 #[test]
 fn two_proposers_in_lockstep_outbid_each_other() {
     let mut cell = two_phases(3, 0);
@@ -106,8 +106,8 @@ fn two_proposers_in_lockstep_outbid_each_other() {
     }
 }
 
-/// Section 5: the cure is a small random wait before trying again. It grows (P4), it differs from
-/// node to node, and somebody wins soon, from any seeds.
+/// Section 5: a small random wait before the next try solves this. It grows (P4) and differs
+/// between nodes, so some proposer wins soon, for all seeds.
 #[test]
 fn proposers_wait_a_small_random_time_before_they_try_again() {
     for seed in 0..50 {
@@ -121,21 +121,21 @@ fn proposers_wait_a_small_random_time_before_they_try_again() {
         while (1..=3).all(|token| cell.granted(token).is_none()) {
             cell.pass(MS);
             for letter in cell.take(|_| true) {
-                cell.deliver(&letter).expect("fine");
+                cell.deliver(&letter).expect("not refused");
             }
             passed += 1;
-            assert!(passed < 500, "seed {seed}: nobody after {passed} hops");
+            assert!(passed < 500, "seed {seed}: no grant after {passed} hops");
         }
     }
 }
 
 /// Section 5: there are no static deadlocks, because proposers can overwrite acceptor states. Ours
-/// do not overwrite: whoever cannot win takes its proposal back (P4), and one who died before
-/// it could costs its ttl at most, and only where every majority needs that acceptor.
+/// do not overwrite. A proposer that cannot win undoes its proposal (P4). If it dies before that,
+/// its proposal blocks for its ttl at most, and only where every majority needs that acceptor.
 #[test]
 fn there_are_no_static_deadlocks() {
     let mut cell = TestCell::new(3, 0);
-    // Nodes 2 and 3 each have their own acceptor's vote and die.
+    // Nodes 2 and 3 each get the vote of their own acceptor and die.
     for id in [2, 3] {
         cell.tell(id, id, Message::Request(propose(ballot(1, id)))).expect("accepted");
         assert!(cell.live(id).is_some());

@@ -1,10 +1,12 @@
 //! Sections 7 "Releasing leases" and 8 "Leases for many resources".
 
-use crate::cell::{NAME, TTL, TestCell, ballot, name, node, propose, release, tenure, wish};
-use crate::{MS, NO_WAIT, WAIT, run};
+use crate::cell::{
+    NAME, TTL, TestCell, acquire_command, ballot, name, node, propose, release, tenure,
+};
+use crate::{MS, NO_WAIT, WAIT};
 use paxoslease_core::*;
 
-/// Section 7: releasing lets others acquire before the lease expires.
+/// Section 7: after a release, others acquire before the lease would expire.
 #[test]
 fn after_a_release_others_acquire_at_once() {
     let mut cell = TestCell::new(3, 0);
@@ -27,8 +29,8 @@ fn any_proposer_may_release() {
     assert_eq!((cell.live(1), cell.live(2), cell.live(3)), (None, None, None));
 }
 
-/// Section 7: before it sends, the proposer switches to "I do not have the lease" (P6), for good:
-/// no later grant of that tenure counts.
+/// Section 7: before it sends, the proposer switches to "I do not have the lease" (P6). That is for
+/// good: no later grant of that tenure counts.
 #[test]
 fn the_holder_stops_believing_before_the_release_is_sent() {
     let mut cell = TestCell::new(3, 0);
@@ -36,10 +38,10 @@ fn the_holder_stops_believing_before_the_release_is_sent() {
     let mut belief = cell.belief(1).expect("granted");
     cell.renew(1, 2, held, TTL);
     let accepts = cell.take(|_| true);
-    belief.release(Rules::ALL);
+    belief.release();
     cell.release(1, 3, held);
     for letter in accepts {
-        cell.deliver(&letter).expect("fine");
+        cell.deliver(&letter).expect("not refused");
     }
     cell.settle();
     assert!(!belief.is_held(cell.now));
@@ -58,8 +60,8 @@ fn a_matching_acceptor_discards_its_state() {
     assert_eq!(cell.register(1).accepted, None);
 }
 
-/// Section 7: the paper compares the accepted ballot number. Renewals have ballots of their own
-/// here, so the tenure is compared (A6): a release of a renewed lease still finds it.
+/// Section 7: the paper compares the accepted ballot number. Here renewals have ballots of their
+/// own, so the tenure is compared (A6), and a release finds a renewed lease.
 #[test]
 fn a_release_finds_a_lease_that_was_renewed_since() {
     let mut cell = TestCell::new(3, 0);
@@ -71,7 +73,7 @@ fn a_release_finds_a_lease_that_was_renewed_since() {
     assert_eq!((cell.live(1), cell.live(2), cell.live(3)), (None, None, None));
 }
 
-/// Section 7: otherwise it does nothing.
+/// Section 7: an acceptor with another accepted ballot number does nothing.
 #[test]
 fn an_acceptor_that_does_not_match_does_nothing() {
     let mut cell = TestCell::new(3, 0);
@@ -83,9 +85,9 @@ fn an_acceptor_that_does_not_match_does_nothing() {
     }
 }
 
-/// Section 7 does not say it; A6: the Propose of the released round, arriving late, is refused.
+/// A6, which section 7 does not mention: a late Propose of the released round is refused.
 #[test]
-fn a_late_propose_of_a_released_round_is_no_ghost() {
+fn a_late_propose_of_a_released_round_is_refused() {
     let mut cell = TestCell::new(3, 0);
     cell.ask(1, 2, propose(ballot(5, 2))).expect("accepted");
     cell.ask(1, 2, release(tenure(5, 2))).expect("released");
@@ -93,34 +95,34 @@ fn a_late_propose_of_a_released_round_is_no_ghost() {
     assert_eq!(cell.live(1), None);
 }
 
-/// Section 7: release messages also go to other proposers as hints; those who wait try at once.
+/// Section 7: release messages also go to other proposers as hints; waiters try at once.
 #[test]
-fn release_messages_are_hints_for_those_who_wait() {
+fn release_messages_are_hints_for_waiters() {
     let mut cell = TestCell::new(3, 2);
     let held = cell.held_by(1, 1);
     cell.acquire(2, 2, WAIT);
     cell.acquire(4, 4, WAIT);
     cell.settle();
     cell.release(1, 5, held);
-    run(&mut cell, 100 * MS);
+    cell.run(100 * MS);
     let next = [2, 4].iter().find_map(|token| cell.granted(*token)).expect("one of them");
     let id = next.ballot().node().expect("a node's").get();
     cell.release(id, 6, next);
-    run(&mut cell, 100 * MS);
+    cell.run(100 * MS);
     assert!(cell.granted(2).is_some() && cell.granted(4).is_some());
 }
 
-/// P6, and promise 4 of docs/guarantees.md: whoever is told that a release is confirmed leaves the
-/// name free at a majority.
+/// P6, and promise 4 of docs/guarantees.md: after a confirmed release, the name is free at a
+/// majority.
 #[test]
-fn a_release_is_confirmed_once_a_majority_has_freed_the_name_and_not_before() {
+fn a_release_is_confirmed_once_a_majority_freed_the_name() {
     for (members, majority) in [(2, 2), (3, 2), (4, 3), (5, 3)] {
         let mut cell = TestCell::new(members, 0);
         let held = cell.held_by(1, 1);
         cell.release(1, 2, held);
         for heard in 1.. {
             let freed = (1..=members).filter(|id| cell.live(*id).is_none()).count();
-            assert_eq!(freed, heard, "this node first, then one after the other");
+            assert_eq!(freed, heard, "this node first, then the others one by one");
             let is_confirmed = matches!(
                 cell.answers(2)[..],
                 [Event::Released { held: true, confirmed: true, .. }]
@@ -137,10 +139,10 @@ fn a_release_is_confirmed_once_a_majority_has_freed_the_name_and_not_before() {
     }
 }
 
-/// Section 7, P6: a release nobody hears is repeated, and answered at the latest when the lease
-/// is over anyway.
+/// Section 7, P6: a release without confirmations is repeated, and answered at the latest when the
+/// lease would have expired.
 #[test]
-fn a_release_that_nobody_confirms_is_still_a_release() {
+fn an_unconfirmed_release_is_repeated_and_then_answered() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.release(1, 2, held);
@@ -153,9 +155,9 @@ fn a_release_that_nobody_confirms_is_still_a_release() {
     assert!(matches!(cell.answers(2)[..], [Event::Released { confirmed: false, .. }]));
 }
 
-/// Section 7: a release by two is one release, and both are answered.
+/// Section 7: two requests for the same release are sent once.
 #[test]
-fn a_release_asked_for_twice_is_answered_twice_and_done_once() {
+fn two_requests_for_one_release_are_both_answered() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.sent = 0;
@@ -171,15 +173,15 @@ fn a_release_asked_for_twice_is_answered_twice_and_done_once() {
     }
 }
 
-/// What asking again for a release brings about: messages, unless it is remembered.
+/// The messages that another request for a release causes: none while it is remembered.
 fn released_again(cell: &mut TestCell, token: u64, held: Tenure) -> usize {
     let before = cell.sent;
     cell.release(1, token, held);
     cell.sent - before
 }
 
-/// Section 7, P6: a renewal in flight when its tenure is released neither counts nor heals, however
-/// late its answers are: the release is remembered as long as everybody's word is not enough.
+/// Section 7, P6: if a tenure is released during a renewal, late answers to the renewal neither
+/// count nor heal. So the release is remembered even if all acceptors have confirmed it.
 #[test]
 fn a_release_is_remembered_while_a_renewal_is_in_flight() {
     let mut cell = TestCell::new(3, 0);
@@ -193,21 +195,21 @@ fn a_release_is_remembered_while_a_renewal_is_in_flight() {
     cell.release(1, 3, held);
     cell.settle();
     assert!(matches!(cell.answers(3)[..], [Event::Released { confirmed: true, .. }]));
-    assert_eq!(released_again(&mut cell, 4, held), 0, "remembered, though all confirmed");
+    assert_eq!(released_again(&mut cell, 4, held), 0, "remembered, although all have confirmed");
     for letter in accept.iter().chain(&late) {
-        cell.deliver(letter).expect("fine");
+        cell.deliver(letter).expect("not refused");
     }
     cell.settle();
     assert!(matches!(cell.answers(2)[..], [Event::NotHeld { .. }]), "{:?}", cell.answers(2));
     assert_eq!((cell.live(1), cell.live(2), cell.live(3)), (None, None, None));
-    run(&mut cell, 100 * MS);
+    cell.run(100 * MS);
     assert_ne!(released_again(&mut cell, 5, held), 0, "forgotten after an attempt");
 }
 
-/// Section 7, P6: without a renewal there is nothing to remember it for but those who have not
-/// confirmed it.
+/// Section 7, P6: without a renewal in flight, a release is remembered only for the acceptors that
+/// have not confirmed it.
 #[test]
-fn a_release_is_forgotten_once_everybody_confirmed_it() {
+fn a_release_is_forgotten_once_all_acceptors_confirmed() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     cell.renew(1, 2, held, TTL);
@@ -219,35 +221,35 @@ fn a_release_is_forgotten_once_everybody_confirmed_it() {
     let late = cell.take(|letter| letter.from == node(3));
     cell.settle();
     assert!(matches!(cell.answers(3)[..], [Event::Released { confirmed: true, .. }]));
-    assert_eq!(released_again(&mut cell, 4, held), 0, "somebody has not confirmed");
+    assert_eq!(released_again(&mut cell, 4, held), 0, "one acceptor has not confirmed");
     for letter in &late {
-        cell.deliver(letter).expect("fine");
+        cell.deliver(letter).expect("not refused");
     }
-    assert_ne!(released_again(&mut cell, 5, held), 0, "everybody has");
+    assert_ne!(released_again(&mut cell, 5, held), 0, "all acceptors have confirmed");
 }
 
-/// Section 8: independent instances per resource: leases, promises and ballots of one name mean
-/// nothing for another.
+/// Section 8: every resource has an independent instance: leases and promises of one name do not
+/// affect another.
 #[test]
 fn resources_are_independent() {
     let mut cell = TestCell::new(3, 0);
     let held = cell.held_by(1, 1);
     let now = cell.now;
     let other = name("another");
-    let acquire = Acquire { name: other, ..wish(2, NO_WAIT, TTL) };
+    let acquire = Acquire { name: other, ..acquire_command(2, NO_WAIT, TTL) };
     cell.shard(2).acquire(now, acquire).expect("in bounds");
     cell.collect();
     cell.settle();
-    let second = cell.granted(2).expect("nobody holds this one");
+    let second = cell.granted(2).expect("no other request for this name");
     cell.release(2, 3, second);
     cell.settle();
-    assert_eq!(cell.live(1), Some(held), "that release named another resource");
+    assert_eq!(cell.live(1), Some(held), "the release was of another name");
     let lease = cell.shard(1).lease(now, other).expect("still held");
     assert_eq!(lease.tenure, second);
 }
 
-/// Section 8: every message is tagged with the resource. A reply is tagged by its round, which is
-/// of one resource.
+/// Section 8: every message is tagged with the resource. A reply is tagged with its round, which
+/// has one resource.
 #[test]
 fn every_request_is_tagged_with_its_resource() {
     let mut cell = TestCell::new(3, 0);
@@ -260,7 +262,7 @@ fn every_request_is_tagged_with_its_resource() {
     }
 }
 
-/// Section 8: about 100 bytes per instance. (The exact figure is a benchmark's business.)
+/// Section 8: an instance takes about 100 bytes. (A benchmark measures the exact figure.)
 #[test]
 fn an_instance_needs_no_more_than_about_100_bytes() {
     let mut config = Config::new(node(1), crate::cell::cell(1), 1);
@@ -270,7 +272,7 @@ fn an_instance_needs_no_more_than_about_100_bytes() {
     let count = 20_000;
     for number in 0..count {
         let text = format!("resource/{number:07}");
-        let acquire = Acquire { name: name(&text), ..wish(number, NO_WAIT, TTL) };
+        let acquire = Acquire { name: name(&text), ..acquire_command(number, NO_WAIT, TTL) };
         shard.acquire(Instant::ZERO, acquire).expect("room");
         while shard.poll_event().is_some() {}
     }

@@ -1,4 +1,5 @@
-//! A cell whose every word is written down: time, who to whom, what, and what came of it.
+//! A cell that writes a transcript: the time, sender, receiver and content of every message, and
+//! every event.
 
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -11,7 +12,7 @@ const HOP: Duration = Duration::from_millis(1);
 pub(crate) struct Scene {
     cell: TestCell,
     began_at: Instant,
-    /// Events that are in the transcript already.
+    /// How many events are in the transcript already.
     told: usize,
     tokens: u64,
     dead: Vec<NodeId>,
@@ -23,7 +24,7 @@ impl Scene {
         Self::of(TestCell::new(members, 0))
     }
 
-    /// With disks that write at once, on which leases as long as these were recorded before.
+    /// With disks that write at once, and with a lease ceiling that admits the leases of the scene.
     pub(crate) fn with_disks(members: u16) -> Self {
         let mut cell = TestCell::with_disks(members, 0);
         let tenure = cell.acquire_and_release();
@@ -47,20 +48,20 @@ impl Scene {
         self.line("--", text);
     }
 
-    /// A client of a node wants the lease. Its number is the node's.
+    /// A client requests the lease through a node.
     pub(crate) fn acquire(&mut self, id: u16, wait: Duration) {
-        let wish = if wait.is_zero() { String::new() } else { format!(", waits up to {wait:?}") };
-        self.command(id, &format!("acquire for {TTL:?}{wish}"));
+        let waits = if wait.is_zero() { String::new() } else { format!(", waits up to {wait:?}") };
+        self.command(id, &format!("acquire for {TTL:?}{waits}"));
         self.tokens += 1;
         self.cell.acquire(id, self.tokens, wait);
         self.events();
     }
 
-    /// The shortest way to a holder.
+    /// Acquires the lease without a contender.
     pub(crate) fn acquired(&mut self, id: u16) -> Tenure {
         self.acquire(id, Duration::ZERO);
         self.hops(2);
-        self.cell.granted(self.tokens).expect("nobody else asked")
+        self.cell.granted(self.tokens).expect("no other request")
     }
 
     pub(crate) fn renew(&mut self, id: u16, tenure: Tenure) {
@@ -103,19 +104,19 @@ impl Scene {
         self.events();
     }
 
-    /// Nothing reaches or leaves a node any more.
+    /// From now on, no message reaches or leaves a node.
     pub(crate) fn dead(&mut self, id: u16) {
         self.line(&format!("n{id}"), "dies");
         self.dead.push(node(id));
     }
 
-    /// Time passes in which nothing is due.
+    /// Passes time in one step.
     pub(crate) fn skip(&mut self, span: Duration) {
         self.cell.pass(span);
         self.events();
     }
 
-    /// Messages under way arrive, and what they bring about is sent.
+    /// Delivers all messages in flight, `count` times.
     pub(crate) fn hops(&mut self, count: usize) {
         for _ in 0..count {
             self.cell.pass(HOP);
@@ -134,7 +135,7 @@ impl Scene {
         }
     }
 
-    /// Until nothing was said for a while.
+    /// Delivers messages until 300 ms pass without one.
     pub(crate) fn until_quiet(&mut self) {
         let mut silent = 0;
         while silent < 300 {
@@ -171,7 +172,7 @@ impl TestCell {
             self.settle();
             self.write_records();
         }
-        let tenure = self.granted(0).expect("nobody else asked");
+        let tenure = self.granted(0).expect("no other request");
         self.release(1, 0, tenure);
         self.settle();
         self.pass(Duration::from_secs(1));

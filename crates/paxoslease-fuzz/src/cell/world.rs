@@ -346,12 +346,11 @@ impl World {
 
     /// P6: drops the belief, then asks.
     fn release(&mut self, client: usize, node: usize) {
-        let rules = self.algorithm.rules;
         let leaver = &mut self.clients[client];
         let (name, now) = (leaver.name, leaver.clock.read(self.now));
         let Some(belief) = &mut leaver.belief else { return };
         let (tenure, patience) = (belief.tenure(), belief.remaining(now));
-        belief.release(rules);
+        belief.release();
         if !belief.is_held(now) {
             self.checker.yields(name, client as u32);
         }
@@ -406,15 +405,17 @@ impl World {
             return;
         };
         let asked = reader.asked.remove(place);
-        let (rules, drift) = (self.algorithm.rules, self.cell.drift());
-        let ends_at = |waited, ttl| drift.remote_belief_ends_at(rules, asked.sent_at, waited, ttl);
+        let rules = self.algorithm.rules;
+        let drift = self.cell.drift().with_rules(rules);
+        let ends_at = |waited, ttl| drift.remote_belief_ends_at(asked.sent_at, waited, ttl);
         match answer {
             Answer::Granted { tenure, ttl, waited } if asked.is_acquire => {
-                reader.belief = Some(Belief::granted(tenure, ends_at(waited, ttl)));
+                let belief = Belief::granted(tenure, ends_at(waited, ttl));
+                reader.belief = Some(belief.with_rules(rules));
             }
             Answer::Renewed { tenure, ttl, .. } => {
                 if let Some(belief) = &mut reader.belief {
-                    belief.renewed(rules, tenure, ends_at(Duration::ZERO, ttl));
+                    belief.renewed(tenure, ends_at(Duration::ZERO, ttl));
                 }
             }
             _ => return,

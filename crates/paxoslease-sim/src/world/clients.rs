@@ -102,22 +102,22 @@ impl<A: Algorithm> World<A> {
         }
         let Some(pending) = self.client(id).take(token) else { return };
         self.client(id).answers += 1;
-        let drift = self.setup.cell.drift();
         let rules = self.algorithm.rules();
-        let ends_at =
-            |waited, ttl| drift.remote_belief_ends_at(rules, pending.sent_at, waited, ttl);
+        let drift = self.setup.cell.drift().with_rules(rules);
+        let ends_at = |waited, ttl| drift.remote_belief_ends_at(pending.sent_at, waited, ttl);
         match (pending.asked, answer) {
             (Asked::Acquire, Answer::Granted { tenure, ttl, waited }) => {
                 let client = self.client(id);
                 client.grants += 1;
-                client.belief = Some(Belief::granted(tenure, ends_at(waited, ttl)));
+                let belief = Belief::granted(tenure, ends_at(waited, ttl));
+                client.belief = Some(belief.with_rules(rules));
                 self.believe(id, &pending);
                 self.begin_holding(id);
             }
             (Asked::Acquire, _) if self.client(id).state == State::Acquiring => self.idle(id),
             (Asked::Renew, Answer::Renewed { tenure, ttl, .. }) => {
                 if let Some(belief) = &mut self.client(id).belief {
-                    belief.renewed(rules, tenure, ends_at(Duration::ZERO, ttl));
+                    belief.renewed(tenure, ends_at(Duration::ZERO, ttl));
                 }
                 self.believe(id, &pending);
                 self.plan_renewal(id);
@@ -322,11 +322,11 @@ impl<A: Algorithm> World<A> {
 
     /// P6: drops the belief, then asks.
     pub(super) fn release_held(&mut self, id: u32, node: u16) {
-        let (now, rules) = (self.client_now(id), self.algorithm.rules());
+        let now = self.client_now(id);
         let client = self.client(id);
         let Some(belief) = &mut client.belief else { return };
         let (tenure, patience) = (belief.tenure(), belief.remaining(now));
-        belief.release(rules);
+        belief.release();
         client.state = State::Releasing;
         let name = client.name;
         if !client.is_held(now) {

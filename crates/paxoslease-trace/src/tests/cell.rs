@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Cell, Config, Drift, Event, Holder, Instant, MemberSet, Name, NodeId, Record, Rng,
-    Rules, Shard as Core, SnapshotLease, Start, Tenure, To, Token, Ttl,
+    Acquire, Cell, Config, Drift, Event, Holder, Instant, MemberSet, Name, NodeId, Record, Renew,
+    Rng, Rules, Shard as Core, SnapshotLease, Start, Tenure, To, Token, Ttl,
 };
 
 use paxoslease_wire::{FrameReader, FrameWriter};
@@ -303,7 +303,9 @@ impl World {
             (21..=38, Some(held)) => {
                 let Held { name, tenure } = self.held[held];
                 let ttl = if kind == 21 { ttl * 4 } else { ttl };
-                let _refused = shard.renew(now, token, (named(name), Holder::NONE), tenure, ttl);
+                let (name_text, holder) = (named(name), Holder::NONE);
+                let renew = Renew { token, name: name_text, holder, tenure, ttl };
+                let _refused = shard.renew(now, renew);
                 if kind == 22 {
                     // P8: whoever asked for a renewal leaves.
                     shard.abandon(now, named(name), token);

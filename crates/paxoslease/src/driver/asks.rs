@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use paxoslease_core::{Acquire, CommandError, Event, Holder, Instant, Label, Name, Tenure, Ttl};
+use paxoslease_core::{
+    Acquire, CommandError, Event, Holder, Instant, Label, Name, Renew, Tenure, Ttl,
+};
 
 use super::Driver;
 use super::counters::Outcome;
@@ -58,8 +60,8 @@ impl Driver {
                     return self.answers.push((from, Answer::NotHeld));
                 }
                 Some(tenure) => {
-                    let texts = (name, Holder::NONE);
-                    let refused = self.shard.renew(now, token, texts, tenure, ttl).err();
+                    let renew = Renew { token, name, holder: Holder::NONE, tenure, ttl };
+                    let refused = self.shard.renew(now, renew).err();
                     refused.inspect(|_| self.counters.renewed(Outcome::Refused))
                 }
             },
@@ -100,7 +102,7 @@ impl Driver {
 
     /// These names will be asked for next.
     pub(crate) fn foresee<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
-        self.shard.foresee(names);
+        self.shard.prefetch(names);
     }
 
     /// The listing begins at a shard this node does not have.

@@ -10,7 +10,7 @@ use crate::status::Rates;
 
 /// Why a message was lost on this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Drop {
+pub(crate) enum DropReason {
     /// The peer is not connected.
     PeerDown,
     /// The peer does not read as fast as there is to say.
@@ -21,7 +21,7 @@ pub(crate) enum Drop {
     Malformed,
 }
 
-impl Drop {
+impl DropReason {
     const ALL: [(Self, &'static str); 4] = [
         (Self::PeerDown, "peer_down"),
         (Self::QueueFull, "queue_full"),
@@ -58,7 +58,7 @@ const SPANS: usize = 128;
 pub(crate) struct Counters {
     sent: [u64; KINDS],
     received: [u64; KINDS],
-    drops: [u64; Drop::ALL.len()],
+    drops: [u64; DropReason::ALL.len()],
     acquires: [u64; OUTCOMES.len()],
     renewals: [u64; OUTCOMES.len()],
     releases: u64,
@@ -81,7 +81,7 @@ impl Counters {
         Self {
             sent: [0; KINDS],
             received: [0; KINDS],
-            drops: [0; Drop::ALL.len()],
+            drops: [0; DropReason::ALL.len()],
             acquires: [0; OUTCOMES.len()],
             renewals: [0; OUTCOMES.len()],
             releases: 0,
@@ -104,7 +104,7 @@ impl Counters {
         self.received[message.kind_index()] += 1;
     }
 
-    pub(crate) const fn dropped(&mut self, why: Drop, count: u64) {
+    pub(crate) const fn dropped(&mut self, why: DropReason, count: u64) {
         self.drops[why as usize] += count;
     }
 
@@ -170,7 +170,7 @@ impl Counters {
                 }
             }
         }
-        for (drop, reason) in Drop::ALL {
+        for (drop, reason) in DropReason::ALL {
             let count = std::mem::take(&mut self.drops[drop as usize]);
             if worth_it(&count) {
                 counter!("paxoslease_messages_dropped_total", "reason" => reason).increment(count);

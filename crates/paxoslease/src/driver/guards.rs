@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_core::{Drift, Instant, Label, Rng, Rules, Tenure, Ttl};
+use paxoslease_core::{Drift, Instant, Label, Rng, Tenure, Ttl};
 use slab::Slab;
 
 use super::wheel::Wheel;
@@ -135,11 +135,11 @@ impl Guards {
         if guard.tenure != tenure {
             return true;
         }
-        let ends_at = self.drift.belief_ends_at(Rules::ALL, started_at, ttl);
+        let ends_at = self.drift.belief_ends_at(started_at, ttl);
         {
             let mut state = guard.ticket.lock();
             if let Some(belief) = &mut state.belief {
-                belief.renewed(Rules::ALL, tenure, ends_at);
+                belief.renewed(tenure, ends_at);
                 // A holder that gave it up itself has told the shard, or is about to.
                 if belief.is_released() && state.stage != Stage::Releasing {
                     return false;
@@ -227,7 +227,7 @@ mod tests {
         let tenure = Tenure::from_fence(1 << 10 | 1).expect("a tenure");
         let mut guards = Guards::new(drift, 1, Instant::ZERO);
         let ticket = Arc::new(Ticket::new());
-        let ends_at = drift.belief_ends_at(Rules::ALL, Instant::ZERO, Ttl::MIN);
+        let ends_at = drift.belief_ends_at(Instant::ZERO, Ttl::MIN);
         {
             let mut state = ticket.lock();
             state.stage = Stage::Held;
@@ -236,7 +236,7 @@ mod tests {
         guards.add((Arc::clone(&ticket), label), tenure, Ttl::MIN, (Instant::ZERO, ends_at));
         let later = Instant::from_nanos(10);
         assert!(guards.renewed(0, tenure, Ttl::MIN, later));
-        ticket.lock().belief.as_mut().expect("granted").release(Rules::ALL);
+        ticket.lock().belief.as_mut().expect("granted").release();
         assert!(!guards.renewed(0, tenure, Ttl::MIN, later));
         assert!(!ticket.lock().belief.expect("granted").is_held(later));
     }
@@ -249,7 +249,7 @@ mod tests {
         for seed in 0..100 {
             let mut guards = Guards::new(drift, seed, Instant::ZERO);
             let ticket = Arc::new(Ticket::new());
-            let ends_at = drift.belief_ends_at(Rules::ALL, Instant::ZERO, Ttl::MIN);
+            let ends_at = drift.belief_ends_at(Instant::ZERO, Ttl::MIN);
             guards.add((ticket, label.clone()), tenure, Ttl::MIN, (Instant::ZERO, ends_at));
             let mut now = Instant::ZERO;
             while guards.due(now).is_none() {

@@ -16,7 +16,7 @@ use paxoslease_wire::{CellName, FrameKind, Hello, ShardId, VERSION};
 pub(crate) use greeting::{Greeted, refusal_of};
 use peer::{Link, Peer, Told};
 
-use super::counters::{Counters, Drop};
+use super::counters::{Counters, DropReason};
 use super::sockets::{ConnId, Sockets};
 use crate::status::PeerStatus;
 
@@ -190,11 +190,11 @@ impl Peers {
         counters: &mut Counters,
     ) {
         let Some(place) = self.place_of(node).filter(|place| self.list[*place].is_up()) else {
-            return counters.dropped(Drop::PeerDown, 1);
+            return counters.dropped(DropReason::PeerDown, 1);
         };
         let peer = &mut self.list[place];
         if peer.writer.finished().len() > self.manners.queue_bytes_max {
-            return counters.dropped(Drop::QueueFull, 1);
+            return counters.dropped(DropReason::QueueFull, 1);
         }
         if !peer.writer.push(message) {
             peer.writer.finish(counter);
@@ -202,10 +202,10 @@ impl Peers {
             debug_assert!(pushed, "an empty frame has room");
         }
         counters.sent(message);
-        self.soil(place);
+        self.mark_dirty(place);
     }
 
-    fn soil(&mut self, place: usize) {
+    fn mark_dirty(&mut self, place: usize) {
         if !std::mem::replace(&mut self.list[place].dirty, true) {
             self.dirty.push(place);
         }
@@ -237,7 +237,7 @@ impl Peers {
         let (told, changed) =
             self.list[place].heartbeat(now, frame, own_counter, self.manners.peer_timeout);
         self.changed |= changed;
-        self.soil(place);
+        self.mark_dirty(place);
         told
     }
 
@@ -348,7 +348,7 @@ impl Peers {
                     self.hang_up(sockets, now, conn, "it fell silent");
                 } else {
                     peer.ping(now, manners.heartbeat, quarantine, counter);
-                    self.soil(place);
+                    self.mark_dirty(place);
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Belief, CommandError, Instant, Label, Rules, Sighting, Tenure, Token, Ttl,
+    Acquire, Belief, CommandError, Instant, Label, Renew, Sighting, Tenure, Token, Ttl,
 };
 use slab::Slab;
 
@@ -154,7 +154,7 @@ impl Driver {
     ) {
         let Some(Request::Acquire { ticket, label }) = self.take(token) else { return };
         let drift = self.shard.config().cell.drift();
-        let ends_at = drift.belief_ends_at(Rules::ALL, started_at, ttl);
+        let ends_at = drift.belief_ends_at(started_at, ttl);
         let mut state = ticket.lock();
         if state.stage == Stage::Asked {
             self.counters.acquired(Outcome::Granted);
@@ -226,9 +226,9 @@ impl Driver {
             self.take(token);
             return;
         };
-        let texts = (guard.label.name(), guard.label.holder());
-        let ttl = guard.ttl.as_duration();
-        if self.shard.renew(now, token, texts, guard.tenure, ttl).is_err() {
+        let (name, holder) = (guard.label.name(), guard.label.holder());
+        let (tenure, ttl) = (guard.tenure, guard.ttl.as_duration());
+        if self.shard.renew(now, Renew { token, name, holder, tenure, ttl }).is_err() {
             self.take(token);
             self.counters.renewed(Outcome::Refused);
             self.guards.renewal_failed(slot, now);

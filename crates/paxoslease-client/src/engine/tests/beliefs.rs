@@ -4,7 +4,7 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use paxoslease_core::{Instant, Rules, Ttl};
+use paxoslease_core::{Instant, Ttl};
 use proptest::prelude::*;
 
 use super::scene::{Asked, FENCE, Scene, drift};
@@ -14,7 +14,7 @@ use crate::error::AcquireError;
 const TTL_MS: u32 = 1000;
 
 fn belief_span() -> Duration {
-    drift().belief_span(Rules::ALL, Ttl::from_millis(TTL_MS).expect("not zero"))
+    drift().belief_span(Ttl::from_millis(TTL_MS).expect("not zero"))
 }
 
 /// What the server, the network and the holders may do. Holders are those of [`NAMES`].

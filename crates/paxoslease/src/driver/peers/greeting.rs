@@ -5,7 +5,7 @@ use paxoslease_core::{Instant, NodeId};
 use paxoslease_wire::{Farewell, FrameKind, Hello};
 
 use super::peer::{Link, Peer};
-use super::{COMPLAINT_PAUSE, Counters, Drop, GUESTS_MAX, Peers, Who, kind_of};
+use super::{COMPLAINT_PAUSE, Counters, DropReason, GUESTS_MAX, Peers, Who, kind_of};
 use crate::driver::sockets::{ConnId, Sockets};
 use crate::tls::dns_name;
 
@@ -74,7 +74,7 @@ impl Peers {
             Ok(kind) => format!("it sent {kind:?} before it said who it is"),
             Err(error) => error,
         };
-        counters.dropped(Drop::Refused, 1);
+        counters.dropped(DropReason::Refused, 1);
         if let Who::Peer(place) = self.who(conn) {
             self.complain(now, place, &refused);
         }
@@ -113,7 +113,7 @@ impl Peers {
         let place = match admitted {
             Ok(place) => place,
             Err(why) => {
-                counters.dropped(Drop::Refused, 1);
+                counters.dropped(DropReason::Refused, 1);
                 let mut farewell = Vec::new();
                 Farewell::encode(&why, &mut farewell);
                 sockets.send(conn, &farewell);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use paxoslease_core::{Drift, Message, Name, NodeId, Rules, Tenure, Ttl};
+use paxoslease_core::{Drift, Message, Name, NodeId, Tenure, Ttl};
 use paxoslease_sim::algorithm::Packet;
 use paxoslease_sim::trace::TrueTime;
 use paxoslease_sim::{Check, Checker, Checks, Claim, Stored};
@@ -196,7 +196,7 @@ impl Judge {
         }
         let ttl = Ttl::from_duration(held.guard.ttl()).expect("it was granted");
         let clock = &self.clocks[held.host];
-        let span = self.drift.belief_span(Rules::ALL, ttl);
+        let span = self.drift.belief_span(ttl);
         let local_end = clock.read(held.until).as_nanos();
         let started_at = local_end.saturating_sub(span.as_nanos() as u64);
         let since = clock.first_shows(paxoslease_core::Instant::from_nanos(started_at));

@@ -1,4 +1,4 @@
-//! Asking a quorum what it stores. A hint by the time it is answered; changes nothing.
+//! Inspections: what a quorum stores for a name. The answer is a hint and changes nothing.
 
 use super::{Env, Proposer};
 use crate::outbox::{Body, Sighting, Token};
@@ -30,7 +30,7 @@ impl Proposer {
         query: u64,
         accepted: Option<Seen<'_>>,
     ) {
-        let quorum = env.cell().quorum(env.rules());
+        let quorum = env.cell().quorum();
         let Some(inspection) = self.inspections.get_mut(&query) else { return };
         inspection.answered = inspection.answered.with(member);
         if let Some(seen) = accepted

@@ -1,5 +1,5 @@
-//! One resource in one acceptor: what it promised and what it accepted, and the rules by which
-//! both change (protocol section 3, A1 to A6; paper, section 3 steps 2 and 4).
+//! One name in one acceptor: its promise, its accepted lease, and the rules by which both change
+//! (protocol section 3, A1 to A6; paper, section 3 steps 2 and 4).
 //!
 //! Pure and small on purpose: no name, no storage, no message. An expired lease is no lease
 //! (A1), so nothing here needs a timer.
@@ -7,25 +7,25 @@
 use crate::rules::{Rule, Rules};
 use crate::{Ballot, Instant, Tenure, Ttl};
 
-/// The paper's acceptor state: highest ballot number promised, accepted proposal.
+/// The paper's acceptor state: highest ballot number promised and accepted proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Register {
-    /// Requests of rounds below this are refused.
+    /// Rounds below this ballot are refused.
     pub promised: Ballot,
-    /// The last proposal accepted; live until it expires.
+    /// The last accepted proposal, until it is released; a lease only until it expires.
     pub accepted: Option<Accepted>,
 }
 
 /// An accepted proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Accepted {
-    /// Whose.
+    /// The tenure; its number is the fence.
     pub tenure: Tenure,
-    /// When it ceases to be a lease, on this acceptor's clock.
+    /// When the lease ends, on this acceptor's clock.
     pub expires_at: Instant,
 }
 
-/// What an acceptor answers to a round.
+/// The answer to a round, without what it reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     Promise,
@@ -41,12 +41,12 @@ impl Register {
         self.accepted.filter(|accepted| now < accepted.expires_at)
     }
 
-    /// What a round's ballot must reach here.
+    /// The lowest ballot that is not refused.
     pub(crate) fn bar(&self, floor: Ballot) -> Ballot {
         self.promised.max(floor)
     }
 
-    /// A2.
+    /// A2. A promise raises `promised`.
     pub(crate) fn prepare(&mut self, floor: Ballot, ballot: Ballot) -> Answer {
         if ballot < self.bar(floor) {
             return Answer::Reject;
@@ -55,7 +55,7 @@ impl Register {
         Answer::Promise
     }
 
-    /// A3. The tenure proposed is named by the round's ballot.
+    /// A3. The tenure is named by the round's ballot.
     pub(crate) fn propose(
         &mut self,
         rules: Rules,
@@ -82,8 +82,8 @@ impl Register {
         Answer::Accept
     }
 
-    /// A4. Whatever was promised to contenders: they cannot win while the lease lives, so they
-    /// must not be able to disturb it.
+    /// A4. Promises to contenders do not matter: a contender cannot win while the lease is live, so
+    /// it must not be able to disturb the holder.
     pub(crate) fn renew(
         &mut self,
         rules: Rules,
@@ -107,8 +107,8 @@ impl Register {
         Answer::Accept
     }
 
-    /// A5. A Heal exists only after its tenure was granted, and by then every lower tenure is over
-    /// for good: what is left of one here protects nobody (protocol section 8).
+    /// A5. A Heal is sent only after its tenure was granted, and by then every lower tenure is over
+    /// for good: a record of a lower tenure protects no holder (protocol section 8).
     pub(crate) fn heal(
         &mut self,
         rules: Rules,
@@ -132,7 +132,7 @@ impl Register {
         }
     }
 
-    /// A6. Says whether the tenure was live here.
+    /// A6. Returns whether the tenure was live.
     pub(crate) fn release(&mut self, rules: Rules, now: Instant, tenure: Tenure) -> bool {
         let Some(stored) = self.accepted else { return false };
         if stored.tenure != tenure && rules.on(Rule::ReleaseMatchesTenure) {
@@ -143,12 +143,7 @@ impl Register {
         now < stored.expires_at
     }
 
-    /// R4: takes over what a clean stop handed on.
-    pub(crate) fn restore(&mut self, now: Instant, tenure: Tenure, remaining: Ttl) {
-        self.store(now, tenure, remaining);
-    }
-
-    fn store(&mut self, now: Instant, tenure: Tenure, ttl: Ttl) {
+    pub(crate) fn store(&mut self, now: Instant, tenure: Tenure, ttl: Ttl) {
         self.accepted = Some(Accepted { tenure, expires_at: now.after(ttl.as_duration()) });
     }
 
@@ -180,7 +175,7 @@ mod tests {
     fn at(millis: u64) -> Instant {
         Instant::from_nanos(millis * 1_000_000)
     }
-    /// Accepted at 0 for 100 ms under ballot 5.
+    /// A register that accepted ballot 5 at 0 ms for 100 ms.
     fn leased() -> Register {
         let mut register = Register::default();
         assert_eq!(register.propose(R, at(0), NO_FLOOR, tenure(5), ttl(100)), Answer::Accept);
@@ -188,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_over_at_its_expiry_and_not_a_nanosecond_before() {
+    fn a_lease_ends_exactly_at_its_expiry() {
         let register = leased();
         assert!(register.live(Instant::from_nanos(99_999_999)).is_some());
         assert_eq!(register.live(at(100)), None);
@@ -208,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_propose_is_accepted_below_a_higher_promise_and_changes_nothing() {
+    fn a_duplicate_propose_below_a_promise_changes_nothing() {
         let mut register = leased();
         register.prepare(NO_FLOOR, ballot(9));
         let before = register;
@@ -217,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_live_lease_refuses_and_keeps_even_the_promise() {
+    fn a_live_lease_refuses_others_and_the_promise_stays() {
         let mut register = leased();
         let before = register;
         assert_eq!(register.propose(R, at(99), NO_FLOOR, tenure(9), ttl(100)), Answer::Reject);
@@ -227,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heal_replaces_a_live_lease_of_a_lower_tenure_if_its_ballot_passes() {
+    fn a_heal_with_a_sufficient_ballot_replaces_a_lower_tenure() {
         let mut register = leased();
         register.prepare(NO_FLOOR, ballot(8));
         let before = register;
@@ -250,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heal_by_the_very_ballot_that_was_promised_is_accepted() {
+    fn a_heal_with_the_promised_ballot_is_accepted() {
         let mut register = Register::default();
         register.prepare(NO_FLOOR, ballot(6));
         let healed = register.heal(R, at(0), NO_FLOOR, tenure(5), ballot(6), ttl(100));
@@ -258,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heal_of_what_is_live_is_a_renewal_whatever_was_promised() {
+    fn a_heal_of_the_live_tenure_is_a_renewal() {
         let mut register = leased();
         register.prepare(NO_FLOOR, ballot(9));
         let healed = register.heal(R, at(50), NO_FLOOR, tenure(5), ballot(6), ttl(100));
@@ -268,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn a_release_clears_its_own_tenure_only_and_says_whether_it_was_live() {
+    fn a_release_clears_only_its_own_tenure() {
         let mut register = leased();
         assert!(!register.release(R, at(50), tenure(4)));
         assert!(register.live(at(50)).is_some());
         assert!(register.release(R, at(50), tenure(5)));
         assert_eq!(register.accepted, None);
-        assert!(register.promised > ballot(5), "its own Propose cannot come back");
-        assert!(!leased().release(R, at(100), tenure(5)), "it was over");
+        assert!(register.promised > ballot(5), "a late Propose of the tenure is refused");
+        assert!(!leased().release(R, at(100), tenure(5)), "it had expired");
     }
 
     #[derive(Clone, Debug)]
@@ -302,9 +297,9 @@ mod tests {
     }
 
     proptest! {
-        /// Invariants of docs/protocol.md, section 9, for one register under any requests.
+        /// The invariants of docs/protocol.md, section 9, for one register under any requests.
         #[test]
-        fn promises_never_fall_and_a_live_lease_goes_only_by_its_release_or_a_higher_heal(
+        fn promises_never_fall_and_only_a_higher_heal_replaces_a_lease(
             ops in proptest::collection::vec(op(), 0..60),
         ) {
             let (mut register, mut now) = (Register::default(), 0);

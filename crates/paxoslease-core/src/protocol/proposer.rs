@@ -1,9 +1,9 @@
-//! The proposer of one shard: rounds in flight and those who wait (protocol sections 4 and 7;
-//! paper, section 3 steps 1, 3 and 5, and sections 5 to 7).
+//! The proposer of one shard: its ballots and its rounds in flight (protocol section 4; paper,
+//! section 3 steps 1, 3 and 5, and sections 5 to 7).
 //!
 //! After a grant it keeps nothing: the holder keeps name, fence and deadline, and any node can
-//! renew or release for it. Here are ballots and the ways of an acquire; renewals, releases and
-//! inspections are in the folder beside.
+//! renew or release for it. Ballots and the handling of replies are here; acquires, renewals,
+//! releases and inspections are in the folder beside, waiting is in `queueing`.
 
 mod acquire;
 mod inspect;
@@ -16,19 +16,15 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-pub(crate) use acquire::Freed;
-
-use crate::cell::MEMBERS_MAX;
-use crate::contender::{ContenderId, Contenders, State};
-use crate::outbox::{Body, Outbox, Sighting, To, Token};
-use crate::record::Ceilings;
+use crate::outbox::{Body, Outbox, Sighting, To};
+use crate::protocol::cell::MEMBERS_MAX;
+use crate::protocol::record::Ceilings;
+use crate::protocol::round::{Phase, Round, Step};
+use crate::queueing::contender::{ContenderId, Contenders, Wake};
 use crate::rng::Rng;
-use crate::round::{Phase, Round, Step};
 use crate::rules::{Rule, Rules};
 use crate::timers::Timers;
-use crate::{
-    Ballot, Cell, Config, Instant, Label, MemberSet, Name, NodeId, Reply, Seen, Tenure, Ttl,
-};
+use crate::{Ballot, Cell, Config, Instant, Label, MemberSet, NodeId, Reply, Seen, Tenure, Ttl};
 
 use inspect::Inspection;
 use release::Releasing;
@@ -39,7 +35,7 @@ pub(crate) struct Env<'a> {
     pub(crate) config: &'a Config,
     pub(crate) ceilings: &'a mut Ceilings,
     pub(crate) out: &'a mut Outbox,
-    /// Non-acceptors that asked to hear of grants and releases.
+    /// Nodes that only propose and want to hear of grants and releases.
     pub(crate) learners: &'a [NodeId],
 }
 
@@ -48,7 +44,7 @@ impl Env<'_> {
         self.config.rules
     }
 
-    fn cell(&self) -> &Cell {
+    pub(crate) fn cell(&self) -> &Cell {
         &self.config.cell
     }
 
@@ -61,23 +57,16 @@ impl Env<'_> {
     }
 }
 
-/// How many round trips a round is given, as recent rounds took them.
+/// The attempt timeout in round trips, as recent rounds took them.
 const ROUND_TRIPS_PER_ATTEMPT: u32 = 8;
-/// How many round trips of the network a round is given at least: a prepared round needs two.
+/// The shortest attempt timeout in round trips of the network: a prepared round needs two.
 const NETWORK_TRIPS_PER_ATTEMPT: u32 = 4;
 
-/// The longest pause before a request is repeated, where round trips are short.
+/// The longest pause before a request is repeated, unless an attempt takes longer.
 const RESEND_PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// How many rounds a request is given at least.
+/// A request has time for at least this many attempts.
 const ATTEMPTS_PER_REQUEST: u32 = 4;
-
-/// What a wake-up is for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-enum Wake {
-    Contender(ContenderId),
-    Want(ContenderId, Token),
-}
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct InFlight {
@@ -91,30 +80,27 @@ enum Owner {
     Renewal(Renewal),
 }
 
-/// How many wake-ups may be left behind before anybody looks.
-const WAITS_SPARE: usize = 1024;
-
-/// Rounds by how they began, for metrics.
+/// How many rounds of each kind were begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RoundCounts {
-    /// One phase: Propose straight away.
+    /// Direct rounds (P1).
     pub direct: u64,
-    /// Two phases: Prepare first.
+    /// Prepared rounds (P2).
     pub prepared: u64,
-    /// Renewals.
+    /// Renewals (P5).
     pub renewals: u64,
 }
 
-/// A1: the bounds of two nodes differ like their wall clocks. Counters that peers teach stay this
-/// far below the bound, and requests are admitted this far above it, so that a peer that drives
-/// counters to the bound neither stops ballots nor sets nodes apart. One minute of R5's counter.
-pub(crate) const COUNTER_SLACK: u64 = 60_000 << 10;
+/// A1: the bounds of two nodes differ like their wall clocks. So a counter is learnt only if it is
+/// this far below the bound, and a request is refused only if it is this far above. A peer that
+/// drives counters to the bound then neither stops ballots nor separates nodes. One minute of R5.
+const COUNTER_SLACK: u64 = 60_000 << 10;
 
-/// R5: a node that has no record may have issued any ballot before, and others may still hold what
-/// began with one. It issues none before enough members told it their counters, or that time is
-/// over.
+/// R5: a node without a record may have issued any ballot before, and its old leases may still be
+/// held. It issues no ballot until enough members told it their counters, or until all leases of
+/// its past are over.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Ignorance {
+struct BallotHold {
     until: Instant,
     heard: MemberSet,
 }
@@ -131,53 +117,52 @@ pub(crate) struct Proposer {
     counter_bound: u64,
     /// A1: a peer that sends a counter above this is disconnected.
     counter_refused_above: u64,
-    ignorance: Option<Ignorance>,
+    ballot_hold: Option<BallotHold>,
     rounds: HashMap<Ballot, InFlight, FixedState>,
     releases: HashMap<Tenure, Releasing, FixedState>,
-    /// How many of these are not answered yet, and the requests that joined them.
+    /// Releases that are not answered yet, plus the callers that joined them.
     releases_open: usize,
-    /// Acceptors that were sent a Heal of a tenure: a Release of it that passes through another
-    /// node may overtake the Heal, and has to be repeated behind it.
+    /// Acceptors that were sent a Heal. A Release through another node may overtake the Heal, and
+    /// is then repeated behind it (P6).
     healed: BTreeMap<Tenure, MemberSet>,
-    /// Tenures that other nodes released while renewals were in flight here, until none is.
+    /// Tenures that other nodes released during renewals here; cleared when no renewal is left.
     released_elsewhere: BTreeSet<Tenure>,
     inspections: HashMap<u64, Inspection, FixedState>,
     inspections_begun: u64,
-    contenders: Contenders,
-    /// How many of the rounds are renewals.
+    pub(crate) contenders: Contenders,
+    /// How many of `rounds` are renewals.
     renewals: usize,
-    /// When rounds, releases and inspections are given up or tried again, by kind: most of a kind
-    /// are armed with the same timeout, and few come out of order.
+    /// Wake-ups by kind: most of a kind have the same timeout, so few come out of order.
     round_ends: Timers<Ballot>,
     release_ends: Timers<Tenure>,
     inspection_ends: Timers<u64>,
-    /// Of contenders and their wants: as far ahead as clients care to wait.
-    waits: Timers<Wake>,
-    rng: Rng,
-    /// How long recent rounds took to be decided, per round trip; `None` before the first.
-    round_trip: Option<Duration>,
-    /// The longest round trip to another member, as the network measured it; zero while unknown.
-    network_trip: Duration,
-    /// The longest round trip to any node, in the same way.
-    turn_trip: Duration,
+    /// Wake-ups of contenders and waiters, as far ahead as clients wait.
+    pub(crate) waits: Timers<Wake>,
+    pub(crate) rng: Rng,
+    /// How long recent rounds took per round trip; `None` before the first.
+    pub(crate) round_trip: Option<Duration>,
+    /// The longest measured round trip to another member; zero while unknown.
+    pub(crate) network_trip: Duration,
+    /// The longest measured round trip to any node; zero while unknown.
+    pub(crate) turn_trip: Duration,
     counts: RoundCounts,
-    /// Acceptors that cannot answer now, as far as the network knows.
-    silent: MemberSet,
-    /// By place: this node's counter when that acceptor fell silent. It has heard of no tenure
-    /// that this node began later.
+    /// Acceptors that the network cannot reach now.
+    pub(crate) silent: MemberSet,
+    /// By place: this node's counter when that acceptor became unreachable. The acceptor has heard
+    /// of no tenure that this node began later.
     silent_since: [u64; MEMBERS_MAX],
 }
 
 impl Proposer {
-    /// Without a record, `ignorant_until` is when all leases of the past are over.
-    pub(crate) fn new(seed: u64, counter: u64, ignorant_until: Option<Instant>) -> Self {
+    /// Without a record, `hold_until` is when all leases of the node's past are over (R5).
+    pub(crate) fn new(seed: u64, counter: u64, hold_until: Option<Instant>) -> Self {
         let heard = MemberSet::EMPTY;
         let counter_bound = counter + Ballot::COUNTER_LIMIT.saturating_sub(counter) / 2;
         Self {
             counter,
             counter_bound,
             counter_refused_above: refused_above(counter_bound),
-            ignorance: ignorant_until.map(|until| Ignorance { until, heard }),
+            ballot_hold: hold_until.map(|until| BallotHold { until, heard }),
             rounds: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases_open: 0,
@@ -201,7 +186,7 @@ impl Proposer {
         }
     }
 
-    /// Stays above every ballot seen, so that the next round is not below a promise.
+    /// Raises the counter to one that was seen, so that the next round is not below a promise.
     pub(crate) fn observe(&mut self, counter: u64) {
         if counter <= self.counter_bound.saturating_sub(COUNTER_SLACK) {
             self.counter = self.counter.max(counter);
@@ -216,7 +201,7 @@ impl Proposer {
         self.counter_bound
     }
 
-    /// A1: no honest peer sends a counter above this, unless the wall clocks are far apart.
+    /// A1: no honest peer sends a counter above this, unless wall clocks are far apart.
     pub(crate) const fn counter_refused_above(&self) -> u64 {
         self.counter_refused_above
     }
@@ -226,61 +211,60 @@ impl Proposer {
         self.counter_refused_above = refused_above(self.counter_bound);
     }
 
-    /// R5: a member told its counter, and has forgotten nothing itself. Whatever this node issued
-    /// before and a majority may have accepted, one of enough others has seen.
+    /// R5: a member that has lost nothing told its counter. A majority that accepted an old ballot
+    /// of this node shares a member with any set that is large enough.
     pub(crate) fn heard_counter(&mut self, env: &Env<'_>, member: MemberSet) {
-        let Some(ignorance) = &mut self.ignorance else { return };
-        ignorance.heard = ignorance.heard.with(member);
+        let Some(hold) = &mut self.ballot_hold else { return };
+        hold.heard = hold.heard.with(member);
         let cell = env.cell();
-        let enough = cell.everyone().len() - cell.quorum(env.rules()) + 1;
-        if ignorance.heard.len() >= enough {
-            self.ignorance = None;
+        let enough = cell.everyone().len() - cell.quorum() + 1;
+        if hold.heard.len() >= enough {
+            self.ballot_hold = None;
         }
     }
 
-    /// A ballot never used before; `None` while the counter is at its bound (A1), the stable
-    /// record has no room for one (R1), or this node may not know which it used (R5).
-    fn next_ballot(&mut self, env: &mut Env<'_>, now: Instant) -> Option<(Ballot, Tenure)> {
-        if let Some(Ignorance { until, .. }) = self.ignorance
+    /// The tenure of a ballot that was never used before. `None` while the counter is at its bound
+    /// (A1), the stable record has no room (R1), or old ballots may be in use (R5).
+    fn next_tenure(&mut self, env: &mut Env<'_>, now: Instant) -> Option<Tenure> {
+        if let Some(BallotHold { until, .. }) = self.ballot_hold
             && env.rules().on(Rule::RecordlessNodeAsksFirst)
         {
             if now < until {
                 return None;
             }
-            self.ignorance = None;
+            self.ballot_hold = None;
         }
         let counter = self.counter + 1;
         if counter > self.counter_bound || !env.ceilings.admits_counter(counter) {
             return None;
         }
         self.counter = counter;
-        let ballot = Ballot::new(counter, env.config.node);
-        Some((ballot, Tenure::of(ballot).expect("a node's ballot names a tenure")))
+        let tenure = Tenure::of(Ballot::new(counter, env.config.node));
+        Some(tenure.expect("a node's ballot names a tenure"))
     }
 
-    /// P4: a few round trips. Before anything is known of them, what the settings say. There is
-    /// no upper bound: where round trips are long, only a long round can win.
+    /// P4: a few round trips, or the configured time while they are unknown. There is no upper
+    /// bound: where round trips are long, only a long round can win.
     fn attempt_timeout(&self, config: &Config) -> Duration {
         let trips = self.round_trip.map(|trip| trip.saturating_mul(ROUND_TRIPS_PER_ATTEMPT));
         let recent = trips.unwrap_or(config.attempt_timeout).max(config.attempt_timeout_min);
         recent.max(self.network_trip.saturating_mul(NETWORK_TRIPS_PER_ATTEMPT))
     }
 
-    /// How long after a request of a round it is repeated: each time after twice as long, up to a
-    /// bound.
+    /// The pause before a round's request is repeated; it doubles each time, up to a bound.
     fn resend_pause(&self, config: &Config, now: Instant, round: &Round) -> Duration {
         now.since(round.started_at).min(self.attempt_timeout(config).max(RESEND_PAUSE_MAX))
     }
 
-    /// After this long what was asked before is decided, or lost.
-    fn settled_span(&self, config: &Config) -> Duration {
+    /// After this time, a round that began before is decided or lost.
+    pub(crate) fn settled_span(&self, config: &Config) -> Duration {
         self.attempt_timeout(config).max(config.attempt_timeout)
     }
 
-    /// A round was decided by answers, one way or the other. Follows slower rounds at once and
-    /// faster ones by and by. A round that took longer than an attempt was held up by lost messages
-    /// or a pause, and says no more than that. Attempts as long as a whole request are enough: a
-    /// node without work for a while would keep longer ones.
+    /// Measures a round that was won or lost by answers. The average follows slower rounds at once
+    /// and faster ones gradually. A round that took longer than an attempt was delayed by lost
+    /// messages or a pause, so it counts as an attempt. No attempt needs to be longer than a whole
+    /// request; an idle node would keep a longer average for a long time.
     fn note_decided(&mut self, config: &Config, took: Duration) {
         let most = config.request_timeout / ROUND_TRIPS_PER_ATTEMPT;
         let took = took.min(self.attempt_timeout(config)).min(most);
@@ -288,9 +272,9 @@ impl Proposer {
         self.round_trip = Some(took.max((last * 3 + took) / 4));
     }
 
-    /// A round that was refused by some found no majority in time: the network or the cell may have
-    /// become slower. Answers that come too late measure nothing, so the next round gets twice the
-    /// time, up to that of a whole request.
+    /// A round that some acceptor refused found no majority in time, so the network may have become
+    /// slower. Late answers are not measured; instead the next round gets twice the time, up to
+    /// that of a whole request.
     fn note_timeout(&mut self, config: &Config) {
         let most = config.request_timeout / ROUND_TRIPS_PER_ATTEMPT;
         let least = config.attempt_timeout_min / ROUND_TRIPS_PER_ATTEMPT;
@@ -298,19 +282,8 @@ impl Proposer {
         self.round_trip = Some(last.max(least).saturating_mul(2).min(most).max(last));
     }
 
-    /// The longest round trip to another member.
-    pub(crate) fn set_round_trip(&mut self, longest: Duration) {
-        self.network_trip = longest;
-    }
-
-    /// The longest round trip to any node.
-    pub(crate) fn set_turn_trip(&mut self, longest: Duration) {
-        self.turn_trip = longest;
-    }
-
-    /// How long a request may go on without an answer: its own patience, or what the settings
-    /// allow a round to find its majority, or a few rounds where those take longer; never past
-    /// the ttl.
+    /// When a request is answered at the latest: after its own wait, or after the configured time
+    /// to find a majority (longer where a few rounds take longer, and never past the ttl).
     pub(crate) fn deadline(
         &self,
         config: &Config,
@@ -332,26 +305,26 @@ impl Proposer {
         member: MemberSet,
         reply: Reply<'_>,
     ) {
-        let (rules, cell) = (env.rules(), &env.config.cell);
+        let cell = &env.config.cell;
         match reply {
             Reply::Promise { ballot, accepted } => {
                 let Some(flight) = self.rounds.get_mut(&ballot) else { return };
                 let step = match accepted {
                     Some(seen) if seen.tenure != flight.round.tenure => {
                         if flight.round.phase != Phase::Preparing {
-                            // Late, and no answer to the Propose: that may be accepted still.
+                            // Late: this does not answer the Propose, which may be accepted.
                             return;
                         }
                         note_foreign(&mut flight.round, now, member, &seen);
-                        flight.round.on_refusal(rules, cell, self.silent, member)
+                        flight.round.on_refusal(cell, self.silent, member)
                     }
-                    _ => flight.round.on_promise(rules, cell, now, member),
+                    _ => flight.round.on_promise(cell, now, member),
                 };
                 self.step(env, now, ballot, step, accepted);
             }
             Reply::Accept { ballot } => {
                 let Some(flight) = self.rounds.get_mut(&ballot) else { return };
-                let step = flight.round.on_accept(rules, cell, now, member);
+                let step = flight.round.on_accept(cell, now, member);
                 if step != Step::Wait || flight.round.is_done(cell) {
                     self.step(env, now, ballot, step, None);
                 }
@@ -362,7 +335,7 @@ impl Proposer {
                 if let Some(seen) = accepted {
                     note_foreign(&mut flight.round, now, member, &seen);
                 }
-                let step = flight.round.on_refusal(rules, cell, self.silent, member);
+                let step = flight.round.on_refusal(cell, self.silent, member);
                 self.step(env, now, ballot, step, accepted);
             }
             Reply::NotHeld { ballot, promised } => {
@@ -376,7 +349,7 @@ impl Proposer {
         }
     }
 
-    /// Does what an answer to a round amounts to. `seen` is the lease it reported, if any.
+    /// Acts on the state of a round after an answer. `seen` is the lease that the answer reported.
     fn step(
         &mut self,
         env: &mut Env<'_>,
@@ -393,9 +366,9 @@ impl Proposer {
             (Step::Won, Owner::Contender(id)) => self.granted(env, now, ballot, *id),
             (Step::Lost, Owner::Contender(id)) => {
                 let (id, took) = (*id, flight.round.round_trip(now));
-                let verdict = flight.round.held_by(env.rules(), env.cell());
+                let held_by = flight.round.held_by(env.cell());
                 self.note_decided(env.config, took);
-                self.lost(env, now, ballot, id, verdict, seen);
+                self.lost(env, now, ballot, id, held_by, seen);
             }
             (Step::Won, Owner::Renewal(_)) => self.renewed(env, now, ballot),
             (Step::Lost, Owner::Renewal(_)) => self.renewal_failed(env, ballot),
@@ -405,7 +378,7 @@ impl Proposer {
         }
     }
 
-    /// Who can answer has changed: a vote that was split among the rest is lost now.
+    /// Sets the acceptors that cannot be reached. A vote that was split among the others is lost.
     pub(crate) fn set_silent(&mut self, env: &mut Env<'_>, now: Instant, silent: MemberSet) {
         let before = core::mem::replace(&mut self.silent, silent);
         if before.contains(silent) {
@@ -416,8 +389,8 @@ impl Proposer {
                 *since = self.counter;
             }
         }
-        let (rules, cell) = (env.rules(), env.config.cell);
-        let lost = |flight: &InFlight| flight.round.verdict(rules, &cell, silent) == Step::Lost;
+        let cell = env.config.cell;
+        let lost = |flight: &InFlight| flight.round.verdict(&cell, silent) == Step::Lost;
         let mut ballots: alloc::vec::Vec<Ballot> = self
             .rounds
             .iter()
@@ -429,8 +402,8 @@ impl Proposer {
         }
     }
 
-    /// These acceptors can be heard again, and what was sent to them before may be lost: the same
-    /// requests go out again. To an acceptor that did get one it is a duplicate.
+    /// The acceptors `back` are connected again, and earlier messages to them may be lost. Requests
+    /// that they have not answered are repeated; an acceptor takes them for duplicates.
     pub(crate) fn resend(&mut self, env: &mut Env<'_>, now: Instant, back: MemberSet) {
         if back.is_empty() {
             return;
@@ -446,16 +419,13 @@ impl Proposer {
             match (owner, round.phase) {
                 (Owner::Renewal(_), Phase::Renewed) => self.heal(env, now, ballot, members),
                 (Owner::Renewal(_), _) => self.resend_renewal(env, ballot, members),
-                (Owner::Contender(id), phase) => {
-                    let id = *id;
-                    self.resend_attempt(env, (ballot, phase), id, members);
-                }
+                (Owner::Contender(_), _) => self.resend_attempt(env, ballot, members),
             }
         }
         self.resend_releases(env, back);
     }
 
-    /// Wakes whatever is due.
+    /// Acts on all wake-ups that are due.
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>, now: Instant) {
         while let Some(ballot) = self.round_ends.pop(now) {
             match self.rounds.get(&ballot).map(|flight| &flight.owner) {
@@ -473,35 +443,12 @@ impl Proposer {
         while let Some(wake) = self.waits.pop(now) {
             match wake {
                 Wake::Contender(id) => self.try_again(env, now, id),
-                Wake::Want(id, token) => self.out_of_patience(env, now, id, token),
+                Wake::Waiter(id, token) => self.wait_ended(env, now, id, token),
             }
         }
         let Self { rounds, releases, round_ends, release_ends, .. } = self;
-        round_ends.forget(|ballot| !rounds.contains_key(&ballot));
-        release_ends.forget(|tenure| !releases.contains_key(&tenure));
-    }
-
-    /// Wakes a contender or one of its wants then, by what the contender says already. Those who
-    /// leave leave their wake-ups behind; once these outnumber the rest, all are made anew, so that
-    /// whoever asks for long waits and leaves, over and over, does not fill the memory.
-    fn wake_at(&mut self, at: Instant, wake: Wake) {
-        self.waits.push(at, wake);
-        let size = self.contenders.wants().max(self.contenders.slot_count());
-        if self.waits.len() <= 4 * size + WAITS_SPARE {
-            return;
-        }
-        self.waits.clear();
-        for (id, contender) in self.contenders.iter() {
-            match contender.state {
-                State::BackingOff(until) | State::Waiting { until, .. } => {
-                    self.waits.push(until, Wake::Contender(id));
-                }
-                State::Racing(_) => {}
-            }
-            for want in contender.wants() {
-                self.waits.push(want.patient_until, Wake::Want(id, want.token));
-            }
-        }
+        round_ends.drop_stale(|ballot| !rounds.contains_key(&ballot));
+        release_ends.drop_stale(|tenure| !releases.contains_key(&tenure));
     }
 
     pub(crate) fn next_wake_at(&self) -> Option<Instant> {
@@ -518,12 +465,7 @@ impl Proposer {
         self.rounds.values().map(|flight| &flight.round)
     }
 
-    #[cfg(feature = "digest")]
-    pub(crate) const fn contenders(&self) -> &Contenders {
-        &self.contenders
-    }
-
-    /// Who owns the rounds, in the order of their ballots.
+    /// Hashes the owners of the rounds, in the order of their ballots.
     #[cfg(feature = "digest")]
     pub(crate) fn owners_digest(&self, hasher: &mut impl core::hash::Hasher) {
         let mut owners: alloc::vec::Vec<_> =
@@ -532,42 +474,19 @@ impl Proposer {
         core::hash::Hash::hash(&owners, hasher);
     }
 
-    /// Rounds, releases and inspections under way.
+    /// Rounds, unanswered releases and inspections.
     pub(crate) fn in_flight(&self) -> usize {
         self.rounds.len() + self.releases_open + self.inspections.len()
     }
 
-    pub(crate) fn wanted(&self) -> impl Iterator<Item = (Name<'_>, usize, Option<&Sighting>)> {
-        self.contenders.iter().filter_map(|(_, contender)| {
-            let by = match &contender.state {
-                State::Waiting { by, .. } => by.as_ref(),
-                // One that has just asked does not wait yet.
-                State::Racing(_) | State::BackingOff(_) if contender.rest.is_empty() => {
-                    return None;
-                }
-                State::Racing(_) | State::BackingOff(_) => None,
-            };
-            Some((contender.first.label.name(), 1 + contender.rest.len(), by))
-        })
-    }
-
-    /// Whether any tenure was healed through this node lately.
+    /// Whether this node remembers any Heal that it sent.
     pub(crate) fn has_healed(&self) -> bool {
         !self.healed.is_empty()
     }
 
-    /// Whether Releases of other nodes matter here: tenures were healed, or may yet be.
+    /// Whether Releases of other nodes matter: tenures were healed through this node, or may be.
     pub(crate) fn follows_releases(&self) -> bool {
         self.renewals > 0 || self.has_healed()
-    }
-
-    /// Whether anybody here wants a name.
-    pub(crate) fn wants(&self, name: Name<'_>) -> bool {
-        self.contenders.wants() > 0 && self.contenders.find(name).is_some()
-    }
-
-    pub(crate) const fn waiters(&self) -> usize {
-        self.contenders.wants()
     }
 
     pub(crate) const fn counts(&self) -> RoundCounts {
@@ -581,54 +500,4 @@ fn note_foreign(round: &mut Round, now: Instant, member: MemberSet, seen: &Seen<
 
 fn sighting(label: &Label, tenure: Tenure, remaining: Ttl) -> Sighting {
     Sighting { tenure, remaining, label: label.clone() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::contender::Want;
-    use crate::{Drift, Event, Holder, Name};
-    use core::time::Duration;
-
-    #[test]
-    fn those_who_ask_for_long_waits_and_leave_leave_nothing_behind() {
-        let members: alloc::vec::Vec<NodeId> = (1..=3).filter_map(NodeId::new).collect();
-        let cell = Cell::new(&members, Ttl::MAX, Drift::NONE).expect("valid");
-        let config = Config::new(members[0], cell, 1);
-        let (mut ceilings, mut out) = (Ceilings::none(Instant::ZERO), Outbox::default());
-        let env =
-            &mut Env { config: &config, ceilings: &mut ceilings, out: &mut out, learners: &[] };
-        let mut proposer = Proposer::new(1, 0, None);
-        let name = Name::new("a").expect("a name");
-        let until = Instant::from_nanos(3_600_000_000_000);
-        let want = |token| Want {
-            token: Token(token),
-            label: Label::new(name, Holder::NONE),
-            ttl: Ttl::MAX,
-            asked_at: Instant::ZERO,
-            patient_until: until,
-            deadline: until,
-        };
-        proposer.acquire(env, Instant::ZERO, want(1), None);
-        proposer.acquire(env, Instant::ZERO, want(2), None);
-        for token in 3..100_000 {
-            proposer.acquire(env, Instant::ZERO, want(token), None);
-            assert!(proposer.abandon(env, Instant::ZERO, name, Token(token)));
-        }
-        assert!(proposer.waits.len() <= 2 * WAITS_SPARE, "{} wake-ups", proposer.waits.len());
-        // Whoever stayed is still woken.
-        let mut now = Instant::ZERO;
-        while let Some(wake_at) = proposer.next_wake_at() {
-            now = wake_at.max(now).after(Duration::from_secs(1));
-            proposer.handle_timeout(env, now);
-        }
-        let answers = core::iter::from_fn(|| env.out.pop_event());
-        let answered: alloc::vec::Vec<Token> = answers
-            .filter_map(|event| match event {
-                Event::NoQuorum { token } => Some(token),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(answered, [Token(1), Token(2)]);
-    }
 }

@@ -1,8 +1,8 @@
-//! What a holder knows: the one place where "I have the lease" is decided (paper, section 3: only
-//! the proposer which has the lease knows it).
+//! The one place that decides whether a holder holds its lease (paper, section 3: only the proposer
+//! which has the lease knows it).
 //!
-//! Held is computed from the clock on every question (T4), never a flag somebody must remember to
-//! clear. It lacks any way to begin but a grant (P7).
+//! The answer is computed from the clock on every question (T4); there is no flag to clear. A
+//! belief begins only with a grant (P7).
 
 use core::time::Duration;
 
@@ -15,23 +15,30 @@ pub struct Belief {
     tenure: Tenure,
     ends_at: Instant,
     released: bool,
+    rules: Rules,
 }
 
 impl Belief {
     /// The tenure was granted to this holder; `ends_at` as [`crate::Drift`] computes it.
     #[must_use]
     pub const fn granted(tenure: Tenure, ends_at: Instant) -> Self {
-        Self { tenure, ends_at, released: false }
+        Self { tenure, ends_at, released: false, rules: Rules::ALL }
     }
 
-    /// A renewal of `tenure` succeeded (P5). It never shortens the belief, and means nothing for
+    /// Only for mutants: the same belief, which may lack a rule (`rules.rs`).
+    #[must_use]
+    pub const fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// A renewal of `tenure` succeeded (P5). It never shortens the belief, and changes nothing for
     /// another tenure or after the release (P6).
-    pub fn renewed(&mut self, rules: Rules, tenure: Tenure, ends_at: Instant) {
+    pub fn renewed(&mut self, tenure: Tenure, ends_at: Instant) {
         if tenure != self.tenure {
             return;
         }
         if self.released {
-            if rules.on(Rule::ReleasedTenureIsNeverUsed) {
+            if self.rules.on(Rule::ReleasedTenureIsNeverUsed) {
                 return;
             }
             self.released = false;
@@ -39,26 +46,26 @@ impl Belief {
         self.ends_at = self.ends_at.max(ends_at);
     }
 
-    /// P6: drops the belief for good. Call it *before* the release is sent.
-    pub fn release(&mut self, rules: Rules) {
-        if rules.on(Rule::ReleaseDropsBeliefFirst) {
+    /// P6: drops the belief for good. Call this *before* the release is sent.
+    pub fn release(&mut self) {
+        if self.rules.on(Rule::ReleaseDropsBeliefFirst) {
             self.released = true;
         }
     }
 
-    /// Whether the lease is held. A pause after asking is covered by nothing but the fence (T5).
+    /// Whether the lease is held. Only the fence protects against a pause after this answer (T5).
     #[must_use]
     pub fn is_held(&self, now: Instant) -> bool {
         !self.released && now < self.ends_at
     }
 
-    /// Whether it was given up, whatever the clock says.
+    /// Whether the holder has released the lease.
     #[must_use]
     pub const fn is_released(&self) -> bool {
         self.released
     }
 
-    /// How long still; zero once it is over.
+    /// The time left; zero once the belief is over.
     #[must_use]
     pub fn remaining(&self, now: Instant) -> Duration {
         if self.is_held(now) { self.ends_at.since(now) } else { Duration::ZERO }
@@ -100,25 +107,25 @@ mod tests {
     #[test]
     fn a_renewal_never_shortens_a_belief() {
         let mut belief = Belief::granted(tenure(1), at(10));
-        belief.renewed(Rules::ALL, tenure(1), at(5));
+        belief.renewed(tenure(1), at(5));
         assert!(belief.is_held(at(9)));
-        belief.renewed(Rules::ALL, tenure(1), at(20));
+        belief.renewed(tenure(1), at(20));
         assert!(belief.is_held(at(19)));
     }
 
     #[test]
     fn a_renewal_of_another_tenure_means_nothing() {
         let mut belief = Belief::granted(tenure(1), at(10));
-        belief.renewed(Rules::ALL, tenure(2), at(20));
+        belief.renewed(tenure(2), at(20));
         assert!(!belief.is_held(at(10)));
     }
 
     #[test]
     fn a_released_tenure_is_never_held_again() {
         let mut belief = Belief::granted(tenure(1), at(10));
-        belief.release(Rules::ALL);
+        belief.release();
         assert!(!belief.is_held(at(0)));
-        belief.renewed(Rules::ALL, tenure(1), at(20));
+        belief.renewed(tenure(1), at(20));
         assert!(!belief.is_held(at(0)));
     }
 }

@@ -1,27 +1,27 @@
 //! The stable record: the two numbers that must survive a crash (R1, R2), and when they may move.
 //!
-//! The disk is the caller's: [`Ceilings`] says what to write and hears what was written. Nothing
-//! above a durable ceiling is issued, promised or accepted. One write is under way at a time.
+//! The caller owns the disk: [`Ceilings`] says what to write and is told what was written. Nothing
+//! above a durable ceiling is issued, promised or accepted. One write is in progress at a time.
 
 use core::time::Duration;
 
 use crate::rules::{Rule, Rules};
 use crate::{Instant, Ttl};
 
-/// What a node keeps on disk.
+/// The numbers that a node keeps on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Record {
-    /// No ballot with a counter above this was ever issued or promised.
+    /// No ballot with a higher counter was ever issued or promised.
     pub ballot_ceiling: u64,
-    /// No lease longer than this was ever accepted; `None` when none was.
+    /// No longer lease may be live; `None` if no lease may be.
     pub lease_ceiling: Option<Ttl>,
 }
 
-/// How many ballots are reserved at a time: a second or two of the heaviest load, and one second
-/// of the wall clock that R5 counts by, so that restarts do not outrun it.
+/// Ballots that are reserved at a time: a second or two of the heaviest load, and one second of
+/// the wall clock that R5 counts by, so that restarts do not overtake that clock.
 pub const BALLOT_BLOCK: u64 = 1 << 20;
 
-/// What is on disk, what is on its way there, and what should be next.
+/// The records that are on disk, being written, and wanted next.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ceilings {
     rules: Rules,
@@ -29,18 +29,18 @@ pub(crate) struct Ceilings {
     durable: Record,
     writing: Option<Record>,
     wanted: Record,
-    /// What the node started with: as if accepted then, so that it stays for a window more.
+    /// The ceiling that the node started with; it stays for one more window.
     inherited: Option<Ttl>,
     /// The longest ttl accepted since `window_at`.
     longest: Option<Ttl>,
-    /// The longest ttl of the last window that had any.
+    /// The longest ttl of the last window in which any was accepted.
     used: Option<Ttl>,
     window_at: Instant,
 }
 
 impl Ceilings {
-    /// With a disk, starting from what it holds. Everything accepted before may still be out, so
-    /// the old ceiling counts as just used.
+    /// With a disk, starting from its record. Leases accepted before may still be live, so the old
+    /// ceiling counts as just used.
     pub(crate) fn stable(rules: Rules, now: Instant, record: Record) -> Self {
         let inherited =
             if rules.on(Rule::LeaseCeilingKeptInQuarantine) { record.lease_ceiling } else { None };
@@ -57,24 +57,13 @@ impl Ceilings {
         }
     }
 
-    /// Without a disk nothing is recorded and nothing waits (R5).
+    /// Without a disk, nothing is recorded and nothing waits (R5).
     pub(crate) fn none(now: Instant) -> Self {
-        let record = Record::default();
-        Self {
-            rules: Rules::ALL,
-            stable: false,
-            durable: record,
-            writing: None,
-            wanted: record,
-            inherited: None,
-            longest: None,
-            used: None,
-            window_at: now,
-        }
+        Self { stable: false, ..Self::stable(Rules::ALL, now, Record::default()) }
     }
 
-    /// R1: whether a ballot with this counter may be issued or promised now. If not, it asks for
-    /// a higher ceiling; well before that it asks ahead of need.
+    /// R1: whether a ballot with this counter may be issued or promised now. Asks for a higher
+    /// ceiling if not, and also well before that.
     pub(crate) fn admits_counter(&mut self, counter: u64) -> bool {
         if !self.stable {
             return true;
@@ -85,12 +74,12 @@ impl Ceilings {
         counter <= self.durable.ballot_ceiling || !self.rules.on(Rule::BallotWaitsForDisk)
     }
 
-    /// R1: whether a ballot with this counter may be issued now. Asks for nothing.
+    /// R1: whether a ballot with this counter may be issued now. Asks for no ceiling.
     pub(crate) const fn has_room_for(&self, counter: u64) -> bool {
         !self.stable || counter <= self.durable.ballot_ceiling
     }
 
-    /// R2: whether a lease this long may be accepted now. If not, it asks for a higher ceiling.
+    /// R2: whether a lease this long may be accepted now. Asks for a higher ceiling if not.
     pub(crate) fn admits_ttl(&mut self, ttl: Ttl) -> bool {
         if !self.stable {
             return true;
@@ -99,9 +88,10 @@ impl Ceilings {
         self.covers_ttl(ttl)
     }
 
-    /// Whether a lease this long may be accepted now, and goes on to be. Asks for nothing.
+    /// R2: whether a lease this long may be accepted, now and after the write in progress. Asks for
+    /// no ceiling.
     pub(crate) fn covers_ttl(&self, ttl: Ttl) -> bool {
-        // A ceiling on its way down is in force already, one on its way up not yet.
+        // A lower ceiling applies while it is being written, a higher one only afterwards.
         let written = self.writing.map_or(self.durable.lease_ceiling, |record| {
             record.lease_ceiling.min(self.durable.lease_ceiling)
         });
@@ -110,14 +100,15 @@ impl Ceilings {
             || !self.rules.on(Rule::TtlWaitsForDisk)
     }
 
-    /// A lease this long was accepted.
+    /// Notes that a lease this long was accepted.
     pub(crate) fn accepted(&mut self, ttl: Ttl) {
         self.longest = self.longest.max(Some(ttl));
     }
 
-    /// R2: lowers the lease ceiling to what is in use once it has been out of use as long as it is,
-    /// and never while quarantined (leases from before the crash may still be out).
-    pub(crate) fn turn_window(&mut self, now: Instant, quarantined: bool) {
+    /// R2: lowers the lease ceiling to the longest ttl in use, once no lease as long as the ceiling
+    /// was accepted for as long as the ceiling. Never lowers it in quarantine, because leases from
+    /// before the crash may still be live.
+    pub(crate) fn advance_window(&mut self, now: Instant, quarantined: bool) {
         if !self.stable {
             return;
         }
@@ -133,14 +124,14 @@ impl Ceilings {
         {
             return;
         }
-        // Whatever is still out was accepted within this window: it was as long as the ceiling.
-        // An idle window keeps what was in use before, or the next lease would wait for the disk.
+        // The window was as long as the ceiling, so every live lease was accepted within it. After
+        // an idle window the ceiling stays, or the next lease would have to wait for the disk.
         self.used = self.longest.take().or(self.used);
         self.wanted.lease_ceiling = self.used.max(self.inherited.take());
         self.window_at = now;
     }
 
-    /// What to write next, if anything; to be confirmed by [`Self::written`].
+    /// The record to write next, to be confirmed by [`Self::written`].
     pub(crate) fn poll_write(&mut self) -> Option<Record> {
         if !self.stable || self.writing.is_some() || self.wanted == self.durable {
             return None;
@@ -149,7 +140,7 @@ impl Ceilings {
         self.writing
     }
 
-    /// The record asked for is on disk. Returns whether it was the one under way.
+    /// The record is on disk. Returns whether it was the one being written.
     pub(crate) fn written(&mut self, record: Record) -> bool {
         if self.writing != Some(record) {
             return false;
@@ -159,7 +150,7 @@ impl Ceilings {
         true
     }
 
-    /// What is surely on disk.
+    /// The last record that was confirmed to be on disk.
     pub(crate) const fn durable(&self) -> Record {
         self.durable
     }
@@ -175,7 +166,7 @@ mod tests {
     fn at(millis: u64) -> Instant {
         Instant::ZERO.after(Duration::from_millis(millis))
     }
-    fn settled(ceilings: &mut Ceilings) -> Record {
+    fn written(ceilings: &mut Ceilings) -> Record {
         while let Some(record) = ceilings.poll_write() {
             assert!(ceilings.written(record));
         }
@@ -187,7 +178,7 @@ mod tests {
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), Record::default());
         assert!(!ceilings.admits_counter(1));
         assert!(!ceilings.admits_ttl(ttl(100)));
-        let record = ceilings.poll_write().expect("a write is wanted");
+        let record = ceilings.poll_write().expect("a record to write");
         assert_eq!(ceilings.poll_write(), None, "one at a time");
         assert!(!ceilings.admits_counter(1) && !ceilings.admits_ttl(ttl(100)));
         assert!(ceilings.written(record));
@@ -199,29 +190,29 @@ mod tests {
     fn ballots_are_reserved_ahead_of_need() {
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), Record::default());
         ceilings.admits_counter(1);
-        settled(&mut ceilings);
+        written(&mut ceilings);
         let half = BALLOT_BLOCK / 2 + 2;
         assert!(ceilings.admits_counter(half), "still below the ceiling");
-        assert!(ceilings.poll_write().is_some(), "and already asking for the next block");
+        assert!(ceilings.poll_write().is_some(), "and the next block is asked for");
     }
 
     #[test]
-    fn the_lease_ceiling_falls_only_after_it_was_unused_for_as_long_as_it_is() {
+    fn the_lease_ceiling_falls_after_it_was_unused_for_its_span() {
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), Record::default());
         ceilings.admits_ttl(ttl(1000));
-        settled(&mut ceilings);
+        written(&mut ceilings);
         ceilings.accepted(ttl(1000));
         let mut lowered_at = None;
         for millis in (0..5000).step_by(10) {
             ceilings.accepted(ttl(50));
-            ceilings.turn_window(at(millis), false);
-            if settled(&mut ceilings).lease_ceiling < Some(ttl(1000)) {
+            ceilings.advance_window(at(millis), false);
+            if written(&mut ceilings).lease_ceiling < Some(ttl(1000)) {
                 lowered_at.get_or_insert(millis);
             }
         }
-        let lowered_at = lowered_at.expect("lowered in the end");
-        assert!(lowered_at >= 1000, "not while the long lease could live: {lowered_at}");
-        assert_eq!(settled(&mut ceilings).lease_ceiling, Some(ttl(50)));
+        let lowered_at = lowered_at.expect("it is lowered");
+        assert!(lowered_at >= 1000, "the long lease could be live: {lowered_at}");
+        assert_eq!(written(&mut ceilings).lease_ceiling, Some(ttl(50)));
     }
 
     #[test]
@@ -229,49 +220,49 @@ mod tests {
         let record = Record { ballot_ceiling: 9, lease_ceiling: Some(ttl(1000)) };
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), record);
         for millis in (0..9000).step_by(10) {
-            ceilings.turn_window(at(millis), true);
+            ceilings.advance_window(at(millis), true);
         }
-        assert_eq!(settled(&mut ceilings).lease_ceiling, Some(ttl(1000)));
+        assert_eq!(written(&mut ceilings).lease_ceiling, Some(ttl(1000)));
     }
 
     #[test]
-    fn a_ceiling_on_its_way_down_is_already_in_force() {
+    fn a_lower_ceiling_applies_while_it_is_being_written() {
         let record = Record { ballot_ceiling: u64::MAX, lease_ceiling: Some(ttl(1000)) };
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), record);
-        ceilings.turn_window(at(1000), false);
+        ceilings.advance_window(at(1000), false);
         ceilings.accepted(ttl(50));
-        ceilings.turn_window(at(2000), false);
+        ceilings.advance_window(at(2000), false);
         let lower = ceilings.poll_write().expect("a lower ceiling");
         assert_eq!(lower.lease_ceiling, Some(ttl(50)));
-        assert!(!ceilings.admits_ttl(ttl(1000)), "the disk may say 50 at any moment");
+        assert!(!ceilings.admits_ttl(ttl(1000)), "the disk may hold 50 at any moment");
         assert!(ceilings.written(lower));
         assert!(!ceilings.admits_ttl(ttl(1000)));
-        settled(&mut ceilings);
+        written(&mut ceilings);
         assert!(ceilings.admits_ttl(ttl(1000)));
     }
 
     #[test]
-    fn an_idle_spell_leaves_nothing_for_the_disk_to_do() {
+    fn an_idle_node_writes_no_records() {
         let record = Record { ballot_ceiling: u64::MAX, lease_ceiling: Some(ttl(1000)) };
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), record);
         ceilings.accepted(ttl(1000));
         for millis in (0..9000).step_by(10) {
-            ceilings.turn_window(at(millis), false);
+            ceilings.advance_window(at(millis), false);
             assert_eq!(ceilings.poll_write(), None);
         }
-        assert!(ceilings.admits_ttl(ttl(1000)), "the next lease need not wait for it");
+        assert!(ceilings.admits_ttl(ttl(1000)), "the next lease does not wait for the disk");
     }
 
     #[test]
-    fn an_inherited_ceiling_that_is_never_used_goes_away() {
+    fn an_inherited_ceiling_that_is_not_used_falls() {
         let record = Record { ballot_ceiling: u64::MAX, lease_ceiling: Some(ttl(1000)) };
         let mut ceilings = Ceilings::stable(Rules::ALL, at(0), record);
         for millis in (0..2000).step_by(10) {
-            ceilings.turn_window(at(millis), false);
-            assert_eq!(ceilings.poll_write(), None, "restored leases may live for so long");
+            ceilings.advance_window(at(millis), false);
+            assert_eq!(ceilings.poll_write(), None, "restored leases may be live");
         }
-        ceilings.turn_window(at(2000), false);
-        assert_eq!(settled(&mut ceilings).lease_ceiling, None);
+        ceilings.advance_window(at(2000), false);
+        assert_eq!(written(&mut ceilings).lease_ceiling, None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Who wants a name at this node: first come, first served, one contender per name at a time
+//! The requests for each name at this node: first come, first served, with one contender per name
 //! (protocol section 7).
 //!
-//! Keeps the queues and their states; deciding when to start a round is the proposer's.
+//! Keeps the queues and their states. The proposer decides when a round begins.
 
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
@@ -10,80 +10,56 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
 use crate::outbox::{Sighting, Token};
-use crate::queue::Queue;
-use crate::{Ballot, Instant, Label, Name, Ttl};
-
-/// One client's wish.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Want {
-    pub(crate) token: Token,
-    pub(crate) label: Label,
-    pub(crate) ttl: Ttl,
-    pub(crate) asked_at: Instant,
-    /// From then on a report of a holder is the answer.
-    pub(crate) patient_until: Instant,
-    /// From then on there is an answer in any case.
-    pub(crate) deadline: Instant,
-}
+use crate::queueing::queue::{Queue, Waiter};
+use crate::{Ballot, Instant, Name};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum State {
-    /// A round is in flight for the first in the queue.
+    /// A round is in flight for the first waiter.
     Racing(Ballot),
-    /// The vote was split or nobody answered: try again then.
+    /// The vote was split or no acceptor answered: a round begins at this time.
     BackingOff(Instant),
-    /// Another client holds it, as far as is known, or another node has its turn first (`None`):
-    /// try again then, or on a hint.
+    /// Another client holds the name, or another node has its turn first (`by` is `None`): a round
+    /// begins at `until`, or on a hint.
     Waiting { until: Instant, by: Option<Sighting> },
 }
 
-/// A name somebody wants. Never without a want.
+/// A name that requests wait for; there is always a first one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Contender {
-    pub(crate) first: Want,
+    pub(crate) first: Waiter,
     pub(crate) rest: Queue,
-    /// None of the rest is out of patience before that, so that nobody looks through a long queue
-    /// at every grant.
-    pub(crate) rest_patient_until: Instant,
+    /// No wait in `rest` ends before this, so a grant need not search a long queue.
+    pub(crate) rest_wait_ends_at: Instant,
     pub(crate) state: State,
-    /// Rounds lost in a row to split votes and silence.
+    /// Rounds in a row that were lost without a holder: to a split vote or to silence.
     pub(crate) splits: u32,
-    /// Others contend for it too, or are likely to: prepare first (P2).
+    /// Other nodes contend for the name, or are likely to: the next round prepares (P2).
     pub(crate) contested: bool,
-    /// It was released while the round was under way: what answers say of a holder may be over.
+    /// The name was released during the round: the tenure that acceptors report may be over.
     pub(crate) freed: bool,
     /// When the last round began.
     pub(crate) tried_at: Instant,
-    /// What is known of the holder is true of that instant or later: the beginning of the round
-    /// that found it, or its grant here. It denies no request that was made later.
+    /// The known holder held the name at this instant or later: when the round that found it began,
+    /// or when it was granted here. No request that was made later is denied because of it.
     pub(crate) known_at: Instant,
 }
 
 impl Contender {
-    pub(crate) fn new(first: Want, state: State) -> Self {
-        let (rest, rest_patient_until) = (Queue::default(), Instant::MAX);
+    pub(crate) fn new(first: Waiter, state: State) -> Self {
+        let (rest, rest_wait_ends_at) = (Queue::default(), Instant::MAX);
         let (splits, contested, freed) = (0, false, false);
         let (tried_at, known_at) = (Instant::ZERO, Instant::ZERO);
-        Self {
-            first,
-            rest,
-            rest_patient_until,
-            state,
-            splits,
-            contested,
-            freed,
-            tried_at,
-            known_at,
-        }
+        Self { first, rest, rest_wait_ends_at, state, splits, contested, freed, tried_at, known_at }
     }
 
-    /// Whether the patience of any request is over.
-    pub(crate) fn is_impatient(&self, now: Instant) -> bool {
-        now >= self.first.patient_until || now >= self.rest_patient_until
+    /// Whether the wait of any request has ended.
+    pub(crate) fn has_ended_wait(&self, now: Instant) -> bool {
+        now >= self.first.wait_ends_at || now >= self.rest_wait_ends_at
     }
 
-    /// All who want it, the first first.
-    pub(crate) fn wants(&self) -> impl Iterator<Item = &Want> {
+    /// All waiters, in the order of the queue.
+    pub(crate) fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         core::iter::once(&self.first).chain(self.rest.iter())
     }
 }
@@ -91,15 +67,22 @@ impl Contender {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ContenderId(u32);
 
+/// What a wake-up is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Wake {
+    Contender(ContenderId),
+    Waiter(ContenderId, Token),
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Contenders {
     slots: Vec<Option<Contender>>,
     vacant: Vec<u32>,
     by_name: HashTable<u32>,
     hasher: FixedState,
-    /// The places of those who queue, by their tokens.
+    /// The places of all waiters except the first of each name.
     places: HashMap<Token, u64, FixedState>,
-    wants: usize,
+    waiter_count: usize,
 }
 
 impl Contenders {
@@ -110,7 +93,7 @@ impl Contenders {
             by_name: HashTable::new(),
             hasher: FixedState::with_seed(seed),
             places: HashMap::with_hasher(FixedState::with_seed(seed)),
-            wants: 0,
+            waiter_count: 0,
         }
     }
 
@@ -123,7 +106,7 @@ impl Contenders {
     /// For a name that has no contender yet.
     pub(crate) fn insert(&mut self, contender: Contender) -> ContenderId {
         let hash = self.hasher.hash_one(contender.first.label.name().as_bytes());
-        self.wants += 1;
+        self.waiter_count += 1;
         let slot = match self.vacant.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Some(contender);
@@ -143,23 +126,23 @@ impl Contenders {
         ContenderId(slot)
     }
 
-    pub(crate) fn enqueue(&mut self, id: ContenderId, want: Want) {
+    pub(crate) fn enqueue(&mut self, id: ContenderId, waiter: Waiter) {
         let Some(contender) = slot_mut(&mut self.slots, id) else { return };
-        let until = &mut contender.rest_patient_until;
-        *until = want.patient_until.min(*until);
-        let token = want.token;
-        self.places.insert(token, contender.rest.push(want));
-        self.wants += 1;
+        let until = &mut contender.rest_wait_ends_at;
+        *until = waiter.wait_ends_at.min(*until);
+        let token = waiter.token;
+        self.places.insert(token, contender.rest.push(waiter));
+        self.waiter_count += 1;
     }
 
-    /// A want of a contender, the first or one that queues.
-    pub(crate) fn want(&self, id: ContenderId, token: Token) -> Option<&Want> {
+    /// A waiter of a contender, the first or a queued one.
+    pub(crate) fn waiter(&self, id: ContenderId, token: Token) -> Option<&Waiter> {
         let contender = self.get(id)?;
         if contender.first.token == token {
             return Some(&contender.first);
         }
         let queued = contender.rest.get(*self.places.get(&token)?);
-        queued.filter(|want| want.token == token)
+        queued.filter(|waiter| waiter.token == token)
     }
 
     pub(crate) fn get(&self, id: ContenderId) -> Option<&Contender> {
@@ -170,9 +153,9 @@ impl Contenders {
         slot_mut(&mut self.slots, id)
     }
 
-    /// Takes the first want. Whether the contender remains, led by the next.
-    pub(crate) fn pop_first(&mut self, id: ContenderId) -> (Want, bool) {
-        let contender = self.get_mut(id).expect("a contender lives while it has wants");
+    /// Takes the first waiter. Returns also whether the contender remains, with the next one first.
+    pub(crate) fn pop_first(&mut self, id: ContenderId) -> (Waiter, bool) {
+        let contender = self.get_mut(id).expect("a contender lives as long as it has a waiter");
         let (first, remains) = match contender.rest.pop() {
             Some(next) => {
                 let token = next.token;
@@ -182,48 +165,48 @@ impl Contenders {
             }
             None => (self.remove(id).first, false),
         };
-        self.wants -= 1;
+        self.waiter_count -= 1;
         (first, remains)
     }
 
-    /// Takes a want that is not the first.
-    pub(crate) fn remove_queued(&mut self, id: ContenderId, token: Token) -> Option<Want> {
+    /// Takes a waiter that is not the first.
+    pub(crate) fn remove_queued(&mut self, id: ContenderId, token: Token) -> Option<Waiter> {
         let place = *self.places.get(&token)?;
         let contender = slot_mut(&mut self.slots, id)?;
-        contender.rest.get(place).filter(|want| want.token == token)?;
-        let want = contender.rest.remove(place)?;
+        contender.rest.get(place).filter(|waiter| waiter.token == token)?;
+        let waiter = contender.rest.remove(place)?;
         self.places.remove(&token);
-        self.wants -= 1;
+        self.waiter_count -= 1;
         self.close_gaps(id);
-        Some(want)
+        Some(waiter)
     }
 
     fn close_gaps(&mut self, id: ContenderId) {
         if let Some(contender) = slot_mut(&mut self.slots, id)
             && contender.rest.is_sparse()
         {
-            for (place, want) in contender.rest.close_gaps() {
-                self.places.insert(want.token, place);
+            for (place, waiter) in contender.rest.close_gaps() {
+                self.places.insert(waiter.token, place);
             }
         }
     }
 
-    /// Takes all whose patience is over and which what is known of the holder may deny.
-    pub(crate) fn take_impatient(&mut self, id: ContenderId, now: Instant) -> Vec<Want> {
+    /// Takes all waiters whose wait has ended and which the known holder denies.
+    pub(crate) fn take_deniable(&mut self, id: ContenderId, now: Instant) -> Vec<Waiter> {
         let Some(contender) = slot_mut(&mut self.slots, id) else { return Vec::new() };
         let known_at = contender.known_at;
-        let impatient = |want: &Want| now >= want.patient_until && want.asked_at <= known_at;
-        let first_gone = impatient(&contender.first);
+        let deniable = |waiter: &Waiter| now >= waiter.wait_ends_at && waiter.asked_at <= known_at;
+        let first_gone = deniable(&contender.first);
         let mut gone = Vec::new();
-        if now >= contender.rest_patient_until {
-            gone = contender.rest.take_if(impatient);
-            let patience = contender.rest.iter().map(|want| want.patient_until);
-            contender.rest_patient_until = patience.min().unwrap_or(Instant::MAX);
+        if now >= contender.rest_wait_ends_at {
+            gone = contender.rest.take_if(deniable);
+            let ends = contender.rest.iter().map(|waiter| waiter.wait_ends_at);
+            contender.rest_wait_ends_at = ends.min().unwrap_or(Instant::MAX);
         }
-        for want in &gone {
-            self.places.remove(&want.token);
+        for waiter in &gone {
+            self.places.remove(&waiter.token);
         }
-        self.wants -= gone.len();
+        self.waiter_count -= gone.len();
         self.close_gaps(id);
         let mut taken = Vec::new();
         if first_gone {
@@ -248,14 +231,14 @@ impl Contenders {
         numbered.filter_map(|(id, slot)| Some((id, slot.as_ref()?)))
     }
 
-    /// As many contenders as there ever were at a time.
+    /// The most contenders there have been at one time.
     pub(crate) fn slot_count(&self) -> usize {
         self.slots.len()
     }
 
-    /// Requests waiting or racing.
-    pub(crate) const fn wants(&self) -> usize {
-        self.wants
+    /// All requests that have no answer yet.
+    pub(crate) const fn waiter_count(&self) -> usize {
+        self.waiter_count
     }
 }
 
@@ -270,83 +253,86 @@ fn name_in(slots: &[Option<Contender>], slot: u32) -> Option<Name<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Holder;
+    use crate::{Holder, Label, Ttl};
     use alloc::format;
     use alloc::string::String;
 
-    fn want(token: u64, name: &str, patient_until: u64) -> Want {
-        let until = Instant::from_nanos(patient_until);
-        Want {
+    fn waiter(token: u64, name: &str, wait_ends_at: u64) -> Waiter {
+        let until = Instant::from_nanos(wait_ends_at);
+        Waiter {
             token: Token(token),
             label: Label::new(Name::new(name).expect("a name"), Holder::NONE),
             ttl: Ttl::MIN,
             asked_at: Instant::ZERO,
-            patient_until: until,
+            wait_ends_at: until,
             deadline: until,
         }
     }
-    fn contender(want: Want) -> Contender {
+    fn contender(waiter: Waiter) -> Contender {
         let state = State::BackingOff(Instant::ZERO);
-        Contender::new(want, state)
+        Contender::new(waiter, state)
     }
-    fn tokens(wants: &[Want]) -> Vec<u64> {
-        wants.iter().map(|want| want.token.0).collect()
+    fn tokens(waiters: &[Waiter]) -> Vec<u64> {
+        waiters.iter().map(|waiter| waiter.token.0).collect()
     }
-    /// One name, wants 1 to 4 with patience until 10, 40, 20 and 30.
+    /// One name with waiters 1 to 4, whose waits end at 10, 40, 20 and 30.
     fn queue() -> (Contenders, ContenderId) {
         let mut contenders = Contenders::new(1);
-        let id = contenders.insert(contender(want(1, "a", 10)));
-        for (token, patience) in [(2, 40), (3, 20), (4, 30)] {
-            contenders.enqueue(id, want(token, "a", patience));
+        let id = contenders.insert(contender(waiter(1, "a", 10)));
+        for (token, wait_ends_at) in [(2, 40), (3, 20), (4, 30)] {
+            contenders.enqueue(id, waiter(token, "a", wait_ends_at));
         }
         (contenders, id)
     }
 
     #[test]
-    fn wants_leave_in_the_order_in_which_they_came() {
+    fn waiters_leave_in_the_order_in_which_they_came() {
         let (mut contenders, id) = queue();
         for (token, remains) in [(1, true), (2, true), (3, true), (4, false)] {
-            let (want, others) = contenders.pop_first(id);
-            assert_eq!((want.token.0, others), (token, remains));
+            let (waiter, others) = contenders.pop_first(id);
+            assert_eq!((waiter.token.0, others), (token, remains));
         }
-        assert_eq!(contenders.wants(), 0);
+        assert_eq!(contenders.waiter_count(), 0);
         assert_eq!(contenders.find(Name::new("a").expect("a name")), None);
         assert!(contenders.get(id).is_none());
     }
 
     #[test]
-    fn a_queued_want_leaves_from_the_middle_and_the_first_does_not() {
+    fn remove_queued_takes_any_waiter_except_the_first() {
         let (mut contenders, id) = queue();
-        assert_eq!(contenders.remove_queued(id, Token(3)).map(|want| want.token), Some(Token(3)));
+        assert_eq!(
+            contenders.remove_queued(id, Token(3)).map(|waiter| waiter.token),
+            Some(Token(3))
+        );
         assert!(contenders.remove_queued(id, Token(3)).is_none());
         assert!(contenders.remove_queued(id, Token(1)).is_none());
-        assert_eq!(contenders.wants(), 3);
+        assert_eq!(contenders.waiter_count(), 3);
     }
 
     #[test]
-    fn the_impatient_are_taken_and_the_rest_keeps_its_order() {
+    fn ended_waits_are_taken_and_the_rest_keeps_its_order() {
         let (mut contenders, id) = queue();
-        let taken = contenders.take_impatient(id, Instant::from_nanos(20));
+        let taken = contenders.take_deniable(id, Instant::from_nanos(20));
         assert_eq!(tokens(&taken), [1, 3]);
         assert_eq!(contenders.get(id).map(|c| c.first.token), Some(Token(2)));
-        assert_eq!(contenders.wants(), 2);
-        let taken = contenders.take_impatient(id, Instant::from_nanos(40));
+        assert_eq!(contenders.waiter_count(), 2);
+        let taken = contenders.take_deniable(id, Instant::from_nanos(40));
         assert_eq!(tokens(&taken), [2, 4]);
-        assert_eq!(contenders.wants(), 0);
-        assert!(contenders.get(id).is_none(), "a contender without a want is none");
-        assert!(contenders.take_impatient(id, Instant::MAX).is_empty());
+        assert_eq!(contenders.waiter_count(), 0);
+        assert!(contenders.get(id).is_none(), "a contender without a waiter is removed");
+        assert!(contenders.take_deniable(id, Instant::MAX).is_empty());
     }
 
     #[test]
-    fn those_who_join_later_may_be_the_first_to_lose_patience() {
+    fn a_later_waiter_may_be_the_first_whose_wait_ends() {
         let (mut contenders, id) = queue();
-        assert!(contenders.take_impatient(id, Instant::from_nanos(9)).is_empty());
-        contenders.enqueue(id, want(5, "a", 5));
-        assert_eq!(tokens(&contenders.take_impatient(id, Instant::from_nanos(9))), [5]);
+        assert!(contenders.take_deniable(id, Instant::from_nanos(9)).is_empty());
+        contenders.enqueue(id, waiter(5, "a", 5));
+        assert_eq!(tokens(&contenders.take_deniable(id, Instant::from_nanos(9))), [5]);
         contenders.remove_queued(id, Token(3));
-        assert_eq!(tokens(&contenders.take_impatient(id, Instant::from_nanos(25))), [1]);
-        contenders.enqueue(id, want(6, "a", 35));
-        assert_eq!(tokens(&contenders.take_impatient(id, Instant::from_nanos(39))), [4, 6]);
+        assert_eq!(tokens(&contenders.take_deniable(id, Instant::from_nanos(25))), [1]);
+        contenders.enqueue(id, waiter(6, "a", 35));
+        assert_eq!(tokens(&contenders.take_deniable(id, Instant::from_nanos(39))), [4, 6]);
     }
 
     #[test]
@@ -355,7 +341,7 @@ mod tests {
         let names: Vec<String> = (0..100).map(|number| format!("name/{number}")).collect();
         for round in 0..3 {
             for (token, name) in (0..).zip(&names) {
-                contenders.insert(contender(want(token, name, round)));
+                contenders.insert(contender(waiter(token, name, round)));
             }
             for (token, name) in (0..).zip(&names) {
                 let id = contenders.find(Name::new(name).expect("a name")).expect("inserted");
@@ -363,39 +349,39 @@ mod tests {
             }
         }
         assert_eq!(contenders.slots.len(), 100);
-        assert_eq!(contenders.wants(), 0);
+        assert_eq!(contenders.waiter_count(), 0);
     }
 
     #[test]
-    fn whoever_stays_keeps_its_place_however_many_leave() {
+    fn a_waiter_keeps_its_place_however_many_others_leave() {
         let mut contenders = Contenders::new(1);
-        let id = contenders.insert(contender(want(0, "a", 10)));
+        let id = contenders.insert(contender(waiter(0, "a", 10)));
         for token in 1..1000 {
-            contenders.enqueue(id, want(token, "a", 10));
+            contenders.enqueue(id, waiter(token, "a", 10));
         }
         let stays = |token: u64| token.is_multiple_of(10);
         for token in (1..1000).filter(|token| !stays(*token)) {
             assert!(contenders.remove_queued(id, Token(token)).is_some());
-            assert!(contenders.want(id, Token(token)).is_none());
+            assert!(contenders.waiter(id, Token(token)).is_none());
         }
-        // A number that was given back may come again, at the end.
-        contenders.enqueue(id, want(5, "a", 10));
-        assert_eq!(contenders.wants(), 101);
+        // A token may be used again, at the end of the queue.
+        contenders.enqueue(id, waiter(5, "a", 10));
+        assert_eq!(contenders.waiter_count(), 101);
         let expected = (0..1000).filter(|token| stays(*token)).chain([5]);
         for token in expected {
-            assert!(contenders.want(id, Token(token)).is_some());
+            assert!(contenders.waiter(id, Token(token)).is_some());
             assert_eq!(contenders.pop_first(id).0.token.0, token);
         }
         assert!(contenders.places.is_empty());
     }
 
     #[test]
-    fn to_queue_behind_nobody_changes_nothing() {
+    fn queueing_behind_a_removed_contender_changes_nothing() {
         let (mut contenders, id) = queue();
         for _ in 0..4 {
             contenders.pop_first(id);
         }
-        contenders.enqueue(id, want(9, "a", 1));
-        assert_eq!(contenders.wants(), 0);
+        contenders.enqueue(id, waiter(9, "a", 1));
+        assert_eq!(contenders.waiter_count(), 0);
     }
 }

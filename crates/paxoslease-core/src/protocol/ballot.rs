@@ -1,18 +1,18 @@
 //! Node ids, ballots and tenures.
 //!
-//! A ballot is `counter << 10 | node`: globally unique because node ids are, increasing per node
-//! because counters are (paper, section 2). Counters survive restarts by the stable record
-//! (`record.rs`), which replaces the paper's restart-counter field.
+//! A ballot is `counter << 10 | node`. It is globally unique because node ids are, and increases
+//! per node because counters do (paper, section 2). The stable record keeps counters across
+//! restarts (`record.rs`) and replaces the restart counter of the paper.
 
 use core::fmt;
 use core::num::NonZeroU64;
 
-/// A node of the cell, 1 to 1023. Acceptors and pure proposers share the space.
+/// A node of the cell, 1 to 1023. Acceptors and nodes that only propose share this range.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u16);
 
 impl NodeId {
-    /// The largest id a ballot has room for.
+    /// The largest id that fits into a ballot.
     pub const MAX: Self = Self(1023);
 
     /// `None` for zero and for ids above [`Self::MAX`].
@@ -45,18 +45,18 @@ impl fmt::Display for NodeId {
 pub struct Ballot(u64);
 
 impl Ballot {
-    /// Below every issued ballot; what a blank acceptor has promised.
+    /// Below every issued ballot; the promise of a blank acceptor.
     pub const ZERO: Self = Self(0);
-    /// The largest counter a ballot has room for.
+    /// The largest counter that fits into a ballot.
     pub const COUNTER_MAX: u64 = (1 << 53) - 1;
-    /// No counter above this is ever issued, promised or learnt (A1). By the wall clock of R5 it
-    /// is the year 2220.
+    /// No counter above this is issued, promised or learnt (A1). The wall clock of R5 reaches it in
+    /// the year 2220.
     pub const COUNTER_LIMIT: u64 = Self::COUNTER_MAX / 10 * 9;
 
-    /// The ballot of a node's counter value.
+    /// The ballot of a node with this counter.
     ///
     /// # Panics
-    /// When `counter` exceeds [`Self::COUNTER_MAX`]: our own bug, since counters are bounded by
+    /// When `counter` exceeds [`Self::COUNTER_MAX`]. That would be a bug here: counters stay below
     /// [`Self::COUNTER_LIMIT`].
     #[must_use]
     pub const fn new(counter: u64, node: NodeId) -> Self {
@@ -64,7 +64,7 @@ impl Ballot {
         Self(counter << 10 | node.0 as u64)
     }
 
-    /// From its number; `None` above 63 bits.
+    /// From a number; `None` above 63 bits.
     #[must_use]
     pub const fn from_u64(number: u64) -> Option<Self> {
         if number >> 63 != 0 { None } else { Some(Self(number)) }
@@ -82,7 +82,7 @@ impl Ballot {
         self.0 >> 10
     }
 
-    /// The issuing node; `None` for [`Self::ZERO`] and other numbers no node issues.
+    /// The issuing node; `None` for [`Self::ZERO`] and other numbers that no node issues.
     #[must_use]
     pub const fn node(self) -> Option<NodeId> {
         NodeId::new((self.0 & 0x3ff) as u16)
@@ -114,34 +114,13 @@ impl fmt::Display for Ballot {
     }
 }
 
-/// Why a shard cannot issue a ballot, so that none of its rounds can begin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BallotProblem {
-    /// A1: the counter is at [`Ballot::COUNTER_LIMIT`], for good.
-    Exhausted,
-    /// A1: the counter is at [`crate::Shard::counter_bound`], until that moves.
-    AtBound,
-    /// R1: the stable record has no room for another ballot yet.
-    RecordBehind,
-}
-
-impl fmt::Display for BallotProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Exhausted => "the ballot counter is used up",
-            Self::AtBound => "the ballot counter is at the bound that this node's clock sets",
-            Self::RecordBehind => "the stable record has no room for another ballot yet",
-        })
-    }
-}
-
-/// One holding of one name, named by the ballot of the round that began it. Its number is the
-/// fence. Renewals run under other ballots and keep the tenure.
+/// One holding of one name, identified by the ballot of the round that began it. Its number is the
+/// fence. A renewal has another ballot and keeps the tenure.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenure(NonZeroU64);
 
 impl Tenure {
-    /// The tenure a round begins; `None` for a ballot no node issues.
+    /// The tenure that a round begins; `None` for a ballot that no node issues.
     #[must_use]
     pub const fn of(ballot: Ballot) -> Option<Self> {
         match (ballot.node(), NonZeroU64::new(ballot.0)) {
@@ -150,7 +129,7 @@ impl Tenure {
         }
     }
 
-    /// From a fence a client sent; `None` for a number that names no tenure.
+    /// From a fence that a client sent; `None` for a number that names no tenure.
     #[must_use]
     pub const fn from_fence(fence: u64) -> Option<Self> {
         match Ballot::from_u64(fence) {

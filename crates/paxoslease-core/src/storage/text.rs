@@ -1,28 +1,28 @@
-//! Names and holder texts: borrowed and checked at the border, owned and compact inside.
+//! Names and holder texts: borrowed and checked at the public API, owned and compact inside.
 //!
-//! [`Label`] keeps a name and a holder text together in 40 bytes, so that an acceptor entry is one
-//! cache line; longer texts spill to the heap. Texts travel as bytes known to be UTF-8, because
-//! cutting a `str` out of a label costs a check of its encoding, and only people need one.
+//! [`Label`] keeps a name and a holder text in 40 bytes, so that an acceptor entry is one cache
+//! line; longer texts are on the heap. Texts are bytes that were checked to be UTF-8. Making a
+//! `str` of a part of a label would repeat the check, so that is done only for display.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::num::NonZeroU8;
 
-/// What is leased: 1 to 512 bytes of UTF-8.
+/// The name of what is leased: 1 to 512 bytes of UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name<'a>(&'a [u8]);
 
-/// Why a text is no name or no holder text. Nothing was changed.
+/// Why a text is not a valid name or holder text. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TextError {
     /// A name has at least one byte.
     Empty,
     /// Longer than allowed.
     TooLong {
-        /// Its length in bytes.
+        /// The length of the text in bytes.
         len: usize,
-        /// The most it may have.
+        /// The bound in bytes.
         max: usize,
     },
     /// Not UTF-8.
@@ -56,7 +56,7 @@ impl<'a> Name<'a> {
     /// Checks the bounds and the encoding.
     ///
     /// # Errors
-    /// When the bytes are no UTF-8, none, or too many.
+    /// When the bytes are not UTF-8, empty, or too many.
     #[inline]
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, TextError> {
         if is_utf8(bytes) { Self::bounded(bytes) } else { Err(TextError::NotUtf8) }
@@ -70,7 +70,7 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// The text, for people. Checks the encoding; [`Self::as_bytes`] is free.
+    /// The text for display. Checks the encoding again; [`Self::as_bytes`] costs nothing.
     #[must_use]
     pub const fn as_str(self) -> &'a str {
         utf8(self.0)
@@ -95,7 +95,7 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// Who holds it, in the user's words: 0 to 256 bytes of UTF-8. Shown, never compared for safety.
+/// A client's text about itself: 0 to 256 bytes of UTF-8. Shown to people; no rule compares it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Holder<'a>(&'a [u8]);
 
@@ -116,7 +116,7 @@ impl<'a> Holder<'a> {
     /// Checks the bound and the encoding.
     ///
     /// # Errors
-    /// When the bytes are no UTF-8 or too many.
+    /// When the bytes are not UTF-8 or too many.
     #[inline]
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, TextError> {
         if is_utf8(bytes) { Self::bounded(bytes) } else { Err(TextError::NotUtf8) }
@@ -129,7 +129,7 @@ impl<'a> Holder<'a> {
         }
     }
 
-    /// The text, for people. Checks the encoding; [`Self::as_bytes`] is free.
+    /// The text for display. Checks the encoding again; [`Self::as_bytes`] costs nothing.
     #[must_use]
     pub const fn as_str(self) -> &'a str {
         utf8(self.0)
@@ -168,15 +168,14 @@ enum Repr {
         holder_len: u8,
         bytes: [u8; INLINE_MAX],
     },
-    /// Name and holder after each other. Shared, because labels are copied at every step of a
-    /// request, and only the short ones for nothing.
+    /// The name, then the holder text. Shared, because every step of a request clones its label.
     Spilled {
         name_len: u16,
         bytes: Arc<[u8]>,
     },
 }
 
-/// What an [`Arc`] keeps beside the bytes: its two counts.
+/// The two counts that an [`Arc`] keeps beside the bytes.
 const SHARED_BYTES: usize = 2 * size_of::<usize>();
 
 impl Label {
@@ -196,7 +195,7 @@ impl Label {
                 let mut bytes = Vec::with_capacity(inline_len);
                 bytes.extend_from_slice(name);
                 bytes.extend_from_slice(holder);
-                let name_len = u16::try_from(name.len()).expect("a name's bound is far below");
+                let name_len = u16::try_from(name.len()).expect("a name has at most 512 bytes");
                 Self(Repr::Spilled { name_len, bytes: bytes.into() })
             }
         }
@@ -229,7 +228,7 @@ impl Label {
         Self::new(self.name(), holder)
     }
 
-    /// Bytes this label keeps on the heap besides itself.
+    /// Bytes of this label on the heap.
     #[must_use]
     pub(crate) fn heap_bytes(&self) -> usize {
         match &self.0 {
@@ -239,7 +238,7 @@ impl Label {
     }
 }
 
-/// Almost every text is ASCII, which costs a fraction of the whole check to see.
+/// Almost every text is ASCII, and the check for that is much faster.
 #[inline]
 fn is_utf8(bytes: &[u8]) -> bool {
     bytes.is_ascii() || core::str::from_utf8(bytes).is_ok()
@@ -248,7 +247,7 @@ fn is_utf8(bytes: &[u8]) -> bool {
 const fn utf8(bytes: &[u8]) -> &str {
     match core::str::from_utf8(bytes) {
         Ok(text) => text,
-        Err(_) => panic!("copied from a str, cut where it was joined"),
+        Err(_) => panic!("a text is checked when it is made"),
     }
 }
 
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_texts_are_given_back_and_counted_with_their_counts() {
+    fn heap_bytes_include_the_counts_of_the_shared_texts() {
         let (name, holder) = ("n".repeat(512), "h".repeat(256));
         let label = label(&name, &holder);
         assert_eq!((label.name().as_str(), label.holder().as_str()), (&*name, &*holder));
@@ -298,30 +297,30 @@ mod tests {
     }
 
     #[test]
-    fn long_labels_are_equal_only_where_both_texts_are() {
+    fn long_labels_are_equal_only_if_both_texts_are() {
         let name = "x".repeat(100);
         assert_eq!(label(&name, "y"), label(&name, "y"));
         assert_ne!(label(&name, "y"), label(&name, "z"));
-        assert_ne!(label(&name, "x"), label(&name[..99], "xx"), "the same bytes, cut elsewhere");
+        assert_ne!(label(&name, "x"), label(&name[..99], "xx"), "the same bytes, split elsewhere");
     }
 
     #[test]
-    fn copies_of_a_long_label_share_its_texts() {
+    fn clones_of_a_long_label_share_its_texts() {
         let (label, name) = (label(&"x".repeat(100), "y"), Label::name);
         assert_eq!(name(&label).as_bytes().as_ptr(), name(&label.clone()).as_bytes().as_ptr());
     }
 
     proptest! {
         #[test]
-        fn a_label_gives_back_what_it_was_given(name in ".{1,120}", holder in ".{0,60}") {
+        fn a_label_returns_the_texts_it_was_made_of(name in ".{1,120}", holder in ".{0,60}") {
             let (Ok(n), Ok(h)) = (Name::new(&name), Holder::new(&holder)) else { return Ok(()) };
             let label = Label::new(n, h);
             prop_assert_eq!(label.name(), n);
             prop_assert_eq!(label.holder(), h);
             let other = String::from("someone else entirely, far away");
-            let moved = label.with_holder(Holder::new(&other).unwrap());
-            prop_assert_eq!(moved.name(), n);
-            prop_assert_eq!(moved.holder().as_str(), &other);
+            let relabeled = label.with_holder(Holder::new(&other).unwrap());
+            prop_assert_eq!(relabeled.name(), n);
+            prop_assert_eq!(relabeled.holder().as_str(), &other);
         }
     }
 }

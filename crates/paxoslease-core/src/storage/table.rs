@@ -1,14 +1,11 @@
-//! An acceptor's table: what it remembers, by name, one cache line each.
+//! An acceptor's table: one cache line per name.
 //!
-//! Entries live in chunks that never move; [`index`] leads from a name's hash to an entry's
-//! [`Slot`]. A slot stays with its entry until the entry is removed, so that a sweep or a page of a
-//! listing goes by slot number. Growing never stops for more than one chunk or index segment.
+//! Entries are in chunks that never move, and the index leads from a name's hash to the entry's
+//! [`Slot`]. An entry keeps its slot until it is removed, so sweeps and listings go by slot number.
+//! Growing takes no longer than allocating one chunk and splitting one index segment.
 //!
-//! Knows nothing of leases and time: what may be removed is the acceptor's to say. The order of
-//! slots depends on the operations only, never on the seed. Memory of removed entries is kept for
-//! later ones.
-
-mod index;
+//! Knows nothing of leases and time: the acceptor decides what is removed. The order of slots
+//! depends only on the operations, never on the seed. Memory of removed entries is reused.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -18,40 +15,27 @@ use core::mem;
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
-use self::index::Index;
-use crate::register::Register;
+use crate::protocol::register::Register;
+use crate::storage::index::{Index, Slot};
 use crate::{Ballot, Holder, Label, Name};
 
-/// Where an entry lives: a number below [`Table::slot_count`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Slot(u32);
-
-impl Slot {
-    /// No slot: the end of the chain of vacant slots, and an empty place in the index.
-    const NONE: Self = Self(u32::MAX);
-
-    pub(crate) fn new(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// The chunk, and the place in it.
-    fn split(self) -> (usize, usize) {
-        (self.0 as usize / CHUNK_SLOTS, self.0 as usize % CHUNK_SLOTS)
-    }
+/// The chunk of a slot, and the place in it.
+fn split(slot: Slot) -> (usize, usize) {
+    (slot.0 as usize / CHUNK_SLOTS, slot.0 as usize % CHUNK_SLOTS)
 }
 
-/// What an acceptor remembers of one name.
+/// The state of one name in an acceptor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Entry {
     pub(crate) register: Register,
-    /// Changed by [`Table::relabel`] only: the index goes by its name.
+    /// Changed only by [`Table::relabel`], because the index uses its name.
     pub(crate) label: Label,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64, "an entry is one cache line");
 
 impl Entry {
-    /// What a vacant slot holds: `promised` carries the next vacant one.
+    /// The content of a vacant slot: `promised` holds the number of the next vacant slot.
     fn vacant(next: Slot) -> Self {
         const PLACEHOLDER: Name<'_> = match Name::new("-") {
             Ok(name) => name,
@@ -63,7 +47,7 @@ impl Entry {
     }
 
     fn next_vacant(&self) -> Slot {
-        Slot(u32::try_from(self.register.promised.as_u64()).expect("a vacant slot holds a slot"))
+        Slot(u32::try_from(self.register.promised.as_u64()).expect("32 bits fit into it"))
     }
 }
 
@@ -71,7 +55,7 @@ impl Entry {
 #[derive(Clone)]
 pub(crate) struct Table {
     seed: u64,
-    // foldhash's own fixed one is public, and names could be chosen to cancel it out.
+    // The fixed seed of foldhash is public, so a client could choose names that collide.
     seed_shared: SharedSeed,
     index: Index,
     chunks: Vec<Chunk>,
@@ -81,8 +65,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty table, nothing on the heap. An unguessable `seed` keeps outsiders from choosing
-    /// names whose hashes collide.
+    /// An empty table without heap memory. With a secret `seed`, no client can choose names whose
+    /// hashes collide.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -99,29 +83,29 @@ impl Table {
         self.index.find(self.hash(name), |slot| self.entry(slot).label.name() == name)
     }
 
-    /// Whether entries are so many that they are far from the processor.
+    /// Whether the index is larger than a core's own caches.
     pub(crate) fn is_large(&self) -> bool {
         self.len >= LARGE
     }
 
-    /// Brings near what looking up these names will touch. The ways to them are independent, so
-    /// that many go at a time, where looking up one after the other waits for each.
-    pub(crate) fn foresee<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
+    /// Loads the parts of the index that looking up these names will read. The processor loads many
+    /// of them at a time, while lookups one after the other wait for each.
+    pub(crate) fn prefetch<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
         let mut names = names.into_iter();
         loop {
-            let mut hashes = [0; FORESEEN];
+            let mut hashes = [0; PREFETCH_BATCH];
             let pairs = hashes.iter_mut().zip(names.by_ref());
             let len = pairs.map(|(hash, name)| *hash = self.hash_bytes(name)).count();
             self.index.touch(&hashes[..len]);
-            if len < FORESEEN {
+            if len < PREFETCH_BATCH {
                 return;
             }
         }
     }
 
-    /// Adds an entry, unmarked. Its name must not be there yet.
+    /// Adds an entry, unmarked. The name must be new.
     pub(crate) fn insert(&mut self, label: Label, register: Register) -> Slot {
-        debug_assert!(self.find(label.name()).is_none(), "{label:?} is there already");
+        debug_assert!(self.find(label.name()).is_none(), "{label:?} is not new");
         let hash = self.hash(label.name());
         self.spilled_bytes += label.heap_bytes();
         let slot = self.occupy(Entry { register, label });
@@ -130,7 +114,7 @@ impl Table {
         slot
     }
 
-    /// Removes an entry; its slot is the next to be filled again.
+    /// Removes an entry. Its slot is the next one to be reused.
     pub(crate) fn remove(&mut self, slot: Slot) -> Entry {
         let hash = self.hash(self.entry(slot).label.name());
         self.index.remove(hash, slot);
@@ -147,7 +131,7 @@ impl Table {
 
     /// The entry of an occupied slot.
     pub(crate) fn entry(&self, slot: Slot) -> &Entry {
-        let (chunk, at) = slot.split();
+        let (chunk, at) = split(slot);
         debug_assert!(self.get(slot).is_some(), "{slot:?} is vacant");
         &self.chunks[chunk].entries[at]
     }
@@ -161,22 +145,22 @@ impl Table {
 
     /// The entry of any slot; `None` when it is vacant.
     pub(crate) fn get(&self, slot: Slot) -> Option<&Entry> {
-        let (chunk, at) = slot.split();
+        let (chunk, at) = split(slot);
         let chunk = self.chunks.get(chunk)?;
         let entry = chunk.entries.get(at)?;
         let (flags, bit) = chunk.flags(at);
         (flags.occupied & bit != 0).then_some(entry)
     }
 
-    /// Gives an entry another label of the same name.
+    /// Replaces the label of an entry by another with the same name.
     pub(crate) fn relabel(&mut self, slot: Slot, label: Label) {
-        debug_assert_eq!(self.entry(slot).label.name(), label.name(), "the index goes by the name");
+        debug_assert_eq!(self.entry(slot).label.name(), label.name(), "the index uses the name");
         self.spilled_bytes += label.heap_bytes();
         let old = mem::replace(&mut self.entry_mut(slot).label, label);
         self.spilled_bytes -= old.heap_bytes();
     }
 
-    /// Marks an entry as idle, for a sweep that gives each a second chance.
+    /// Marks an entry as idle. A sweep reclaims an entry that is still marked one pass later.
     pub(crate) fn mark(&mut self, slot: Slot) {
         debug_assert!(self.get(slot).is_some(), "{slot:?} is vacant");
         let (chunk, at) = self.chunk_mut(slot);
@@ -191,7 +175,7 @@ impl Table {
     }
 
     pub(crate) fn is_marked(&self, slot: Slot) -> bool {
-        let (chunk, at) = slot.split();
+        let (chunk, at) = split(slot);
         let (flags, bit) = self.chunks[chunk].flags(at);
         flags.marked & bit != 0
     }
@@ -204,18 +188,18 @@ impl Table {
         self.len == 0
     }
 
-    /// Every slot's number is below this, occupied or vacant.
+    /// The number of slots, vacant ones included.
     pub(crate) fn slot_count(&self) -> u32 {
         let last = self.chunks.last().map_or(0, |chunk| chunk.entries.len());
         (self.chunks.len().saturating_sub(1) * CHUNK_SLOTS + last) as u32
     }
 
-    /// Bytes of texts too long for their entries.
+    /// Heap bytes of labels that do not fit into their entries.
     pub(crate) const fn spilled_bytes(&self) -> usize {
         self.spilled_bytes
     }
 
-    /// Bytes on the heap. Walks the index's segments: for a metric, not for every message.
+    /// Bytes on the heap. Visits every index segment, so it is too slow for every message.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.index.heap_bytes()
             + self.chunks.capacity() * size_of::<Chunk>()
@@ -234,11 +218,11 @@ impl Table {
     }
 
     fn chunk_mut(&mut self, slot: Slot) -> (&mut Chunk, usize) {
-        let (chunk, at) = slot.split();
+        let (chunk, at) = split(slot);
         (&mut self.chunks[chunk], at)
     }
 
-    /// Puts an entry into the slot vacated last, or into a new one.
+    /// Puts an entry into the slot that was vacated last, or into a new one.
     fn occupy(&mut self, entry: Entry) -> Slot {
         let slot = match self.vacant_first {
             Slot::NONE => self.push(entry),
@@ -258,7 +242,7 @@ impl Table {
     fn push(&mut self, entry: Entry) -> Slot {
         let slot = Slot(self.slot_count());
         assert!(slot != Slot::NONE, "a table has fewer than 2^32 entries");
-        let (chunk, _) = slot.split();
+        let (chunk, _) = split(slot);
         if chunk == self.chunks.len() {
             let room = if chunk == 0 { 0 } else { CHUNK_SLOTS };
             self.chunks.push(Chunk::with_capacity(room));
@@ -275,16 +259,16 @@ impl fmt::Debug for Table {
     }
 }
 
-/// An index of this many entries outgrows a core's own caches.
+/// From this many entries on, the index is larger than a core's own caches.
 const LARGE: usize = 1 << 16;
-/// Names that are brought near together: more than a processor waits for at a time.
-pub(crate) const FORESEEN: usize = 64;
+/// Names that are prefetched together: more than a processor loads at a time.
+pub(crate) const PREFETCH_BATCH: usize = 64;
 
 /// Slots per chunk, 256 KiB of entries.
 const CHUNK_SLOTS: usize = 4096;
 
-/// All chunks but the last are full of slots, occupied or vacant. The first one grows by doubling,
-/// so that a small table is small; later ones get all their memory at once and never move.
+/// All chunks except the last have all their slots. The first one grows by doubling, so that a
+/// small table is small; later ones get all their memory at once and never move.
 #[derive(Clone, Default)]
 struct Chunk {
     entries: Vec<Entry>,
@@ -309,7 +293,7 @@ impl Chunk {
     fn push(&mut self, entry: Entry) {
         let len = self.entries.len();
         if len == self.entries.capacity() {
-            // Explicitly, because a clone starts at any capacity and would double past the chunk.
+            // A clone has any capacity, and doubling it could exceed the size of a chunk.
             let capacity = (2 * len).clamp(2, CHUNK_SLOTS);
             self.entries.reserve_exact(capacity - len);
         }
@@ -353,7 +337,7 @@ mod tests {
         Register { promised: Ballot::from_u64(promised).unwrap(), accepted: None }
     }
 
-    /// 16 bytes, like the holder below: what the memory figures are given for.
+    /// 16 bytes, like `HOLDER`: the sizes that the memory figures refer to.
     fn name_of(number: u64) -> String {
         format!("lease/{number:010}")
     }
@@ -379,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_keeps_every_entry_findable_within_88_bytes_each() {
+    fn a_growing_table_takes_at_most_88_bytes_per_entry() {
         let mut table = Table::new(7);
         for number in 0..300_000 {
             let slot = table.insert(label(&name_of(number), HOLDER), register(number));
@@ -397,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_removed_entries_are_filled_again() {
+    fn slots_of_removed_entries_are_reused() {
         const COUNT: u64 = 10_000;
         let mut table = Table::new(7);
         for number in 0..COUNT {
@@ -419,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_stays_until_it_is_taken_off_and_goes_with_its_entry() {
+    fn a_mark_stays_until_unmark_or_removal() {
         let mut table = Table::new(7);
         for number in 0..5000 {
             let slot = table.insert(label(&name_of(number), HOLDER), register(number));
@@ -438,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_at_any_length_grows_like_its_original() {
+    fn a_clone_grows_like_its_original() {
         let mut table = Table::new(7);
         for number in 0..9000 {
             if matches!(number, 3 | 3000 | 5000) {
@@ -452,17 +436,17 @@ mod tests {
     }
 
     #[test]
-    fn foreseeing_looks_at_all_names_and_changes_nothing() {
+    fn prefetch_reads_all_names_and_changes_nothing() {
         let mut table = Table::new(7);
         for entries in [0, 1, 1000] {
             for number in table.len() as u64..entries {
                 table.insert(label(&name_of(number), HOLDER), register(number));
             }
             let before = (format!("{table:?}"), table.heap_bytes());
-            for count in [0, 1, FORESEEN, FORESEEN + 1, 2 * FORESEEN] {
+            for count in [0, 1, PREFETCH_BATCH, PREFETCH_BATCH + 1, 2 * PREFETCH_BATCH] {
                 let texts: Vec<String> = (0..count as u64).map(name_of).collect();
                 let mut names = texts.iter().map(String::as_bytes);
-                table.foresee(&mut names);
+                table.prefetch(&mut names);
                 assert_eq!(names.len(), 0, "{count} names for {entries} entries");
             }
             assert_eq!((format!("{table:?}"), table.heap_bytes()), before);
@@ -470,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_label_is_counted_once_as_long_as_it_is_there() {
+    fn spilled_bytes_count_each_stored_label_once() {
         let mut table = Table::new(7);
         let long = label(&"n".repeat(512), &"h".repeat(256));
         let slot = table.insert(long.clone(), register(1));
@@ -498,20 +482,20 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum TableStep {
         Insert(u16, String),
         Remove(u16),
         Relabel(u16, String),
         SetPromised(u16, u32),
     }
 
-    fn steps(names: u16) -> impl Strategy<Value = Vec<Step>> {
+    fn steps(names: u16) -> impl Strategy<Value = Vec<TableStep>> {
         let holder = || prop_oneof!["[a-z]{0,6}", "[a-z]{30,60}"];
         let step = prop_oneof![
-            4 => (0..names, holder()).prop_map(|(key, holder)| Step::Insert(key, holder)),
-            2 => (0..names).prop_map(Step::Remove),
-            1 => (0..names, holder()).prop_map(|(key, holder)| Step::Relabel(key, holder)),
-            1 => (0..names, any::<u32>()).prop_map(|(key, to)| Step::SetPromised(key, to)),
+            4 => (0..names, holder()).prop_map(|(key, holder)| TableStep::Insert(key, holder)),
+            2 => (0..names).prop_map(TableStep::Remove),
+            1 => (0..names, holder()).prop_map(|(key, holder)| TableStep::Relabel(key, holder)),
+            1 => (0..names, any::<u32>()).prop_map(|(key, to)| TableStep::SetPromised(key, to)),
         ];
         vec_of(step, 1..4000)
     }
@@ -519,35 +503,35 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn a_table_is_a_map_from_names(
+        fn a_table_behaves_like_a_map(
             seed: u64,
             steps in prop_oneof![steps(12), steps(20_000)],
         ) {
             let mut table = Table::new(seed);
             let mut model = BTreeMap::<String, (String, Register)>::new();
             for step in steps {
-                let (Step::Insert(key, _) | Step::Remove(key) | Step::Relabel(key, _)
-                    | Step::SetPromised(key, _)) = step;
+                let (TableStep::Insert(key, _) | TableStep::Remove(key) | TableStep::Relabel(key, _)
+                    | TableStep::SetPromised(key, _)) = step;
                 let text = format!("name {key}");
                 let found = table.find(name(&text));
                 prop_assert_eq!(found.is_some(), model.contains_key(&text));
                 match (step, found) {
-                    (Step::Insert(_, holder), None) => {
+                    (TableStep::Insert(_, holder), None) => {
                         let new = register(u64::from(key));
                         table.insert(label(&text, &holder), new);
                         model.insert(text, (holder, new));
                     }
-                    (Step::Remove(_), Some(slot)) => {
+                    (TableStep::Remove(_), Some(slot)) => {
                         let entry = table.remove(slot);
                         let (holder, old) = model.remove(&text).unwrap();
                         prop_assert_eq!(entry.label, label(&text, &holder));
                         prop_assert_eq!(entry.register, old);
                     }
-                    (Step::Relabel(_, holder), Some(slot)) => {
+                    (TableStep::Relabel(_, holder), Some(slot)) => {
                         table.relabel(slot, label(&text, &holder));
                         model.get_mut(&text).unwrap().0 = holder;
                     }
-                    (Step::SetPromised(_, to), Some(slot)) => {
+                    (TableStep::SetPromised(_, to), Some(slot)) => {
                         table.entry_mut(slot).register = register(u64::from(to));
                         model.get_mut(&text).unwrap().1 = register(u64::from(to));
                     }

@@ -1,113 +1,64 @@
 //! The acceptor of one shard: the registers of all its names, the node's floor, its quarantine
 //! (protocol section 3, A0 to A7; paper, section 3 steps 2 and 4, and section 7).
 //!
-//! It answers and forgets: no timers, no messages of its own. Names cost one table entry each; a
-//! sweep reclaims idle ones a little at a time.
+//! It only answers: it has no timers and sends no messages of its own. A name costs one table
+//! entry, and a sweep reclaims idle entries a few at a time.
 
-mod wanted;
-
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
-use core::fmt;
+use alloc::collections::VecDeque;
 use core::time::Duration;
 
-pub(crate) use wanted::Wanted;
-
 use crate::outbox::{Body, Sighting};
-use crate::record::Ceilings;
-use crate::register::{Answer, Register};
+use crate::protocol::record::Ceilings;
+use crate::protocol::register::{Answer, Register};
+use crate::queueing::turns::Turns;
+use crate::refusal::Refusal;
 use crate::rules::{Rule, Rules};
-use crate::table::{FORESEEN, Slot, Table};
+use crate::storage::Slot;
+use crate::storage::table::{PREFETCH_BATCH, Table};
 use crate::{Ballot, Config, Holder, Instant, Label, Name, NodeId, Request, Tenure, Ttl};
 
-/// Why a peer's message was dropped. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Refusal {
-    /// A0: this acceptor may have forgotten leases and stays silent.
-    Quarantined,
-    /// A1: a ttl above M.
-    TtlTooLong,
-    /// A1: a counter beyond [`crate::Shard::counter_bound`]. No honest peer sends one: disconnect
-    /// the sender and tell the operator.
-    BallotExhausting,
-    /// A ballot that is not the sender's to use.
-    BallotNotSenders,
-    /// This node is no acceptor.
-    NotAcceptor,
-    /// A reply from a node that is no acceptor of this cell.
-    NotMember,
-    /// No room for another name.
-    TableFull,
-    /// It needs a higher ceiling in the stable record first, and too many such wait already.
-    RecordBehind,
-}
-
-impl Refusal {
-    /// Every reason, for counters by reason.
-    pub const ALL: [Self; 8] = [
-        Self::Quarantined,
-        Self::TtlTooLong,
-        Self::BallotExhausting,
-        Self::BallotNotSenders,
-        Self::NotAcceptor,
-        Self::NotMember,
-        Self::TableFull,
-        Self::RecordBehind,
-    ];
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Quarantined => "quarantined after a restart",
-            Self::TtlTooLong => "ttl above max_lease",
-            Self::BallotExhausting => "ballot that would use up the counter space",
-            Self::BallotNotSenders => "ballot of another node",
-            Self::NotAcceptor => "this node is no acceptor",
-            Self::NotMember => "reply from a node that is no acceptor of this cell",
-            Self::TableFull => "no room for another name",
-            Self::RecordBehind => "waiting for the stable record",
-        })
-    }
-}
-
-impl core::error::Error for Refusal {}
-
-/// A lease as a clean stop hands it to the next start (R4).
+/// A live lease in the snapshot that a clean stop leaves for the next start (R4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SnapshotLease<'a> {
-    /// The resource.
+    /// The leased name.
     pub name: Name<'a>,
-    /// Who holds it, for people to read.
+    /// The holder's text, for people to read.
     pub holder: Holder<'a>,
-    /// Whose.
+    /// The tenure; its number is the fence.
     pub tenure: Tenure,
-    /// How long still, rounded up; time stopped is not credited.
+    /// The time left when the node stopped, rounded up. The time it was down is not deducted.
     pub remaining: Ttl,
 }
 
-/// How many names can have nodes to tell when they are freed; more costs only time.
-const WANTED_MAX: usize = 4096;
-
-/// A name that was released is forgotten after this many round trips: by then whatever was
-/// proposed in ignorance of the ballots it has seen has arrived.
+/// A released name is reclaimed after this many round trips. By then every proposal whose sender
+/// did not know the ballots this name has seen has arrived.
 const RECLAIM_ROUND_TRIPS: u32 = 4;
-/// And not before this: a round trip may take longer than it did.
+/// The shortest such time: a round trip may take longer than the ones measured.
 const RECLAIM_MIN: Duration = Duration::from_millis(5);
 
-/// As many as that are forgotten soon; more are left to the sweep.
-const FREED_MAX: usize = 1 << 18;
+/// The most released names that wait for that; the sweep finds the others.
+const RELEASED_MAX: usize = 1 << 18;
 
-/// Slots to look at for every name that comes, so that those that expire leave as fast: a pass is
-/// over before names are half as many again.
+/// Slots to sweep for every name that is added, so that expired names leave as fast as new ones
+/// come: a pass is over before the number of names has grown by half.
 const SWEPT_PER_NAME: u32 = 4;
 
-/// A name was released, and nothing was promised since if that is still what it promised.
+/// A name that was released. As long as the entry still has this promise, nothing happened since.
 #[derive(Clone, Copy, Debug)]
-struct Freed {
+struct ReleasedName {
     slot: Slot,
     promised: Ballot,
     at: Instant,
+}
+
+/// A request that may store something under a name.
+#[derive(Clone, Copy)]
+struct RoundRequest<'a> {
+    from: NodeId,
+    name: Name<'a>,
+    /// The text to store with an accepted lease; `None` in a Prepare.
+    holder: Option<Holder<'a>>,
+    ballot: Ballot,
 }
 
 #[derive(Clone, Debug)]
@@ -115,19 +66,18 @@ pub(crate) struct Acceptor {
     table: Table,
     floor: Ballot,
     quarantine_until: Instant,
-    /// R5: it has no record of what it promised, and its floor is not learnt yet.
+    /// R5: there is no record of its promises, and its floor is not learnt yet.
     has_forgotten: bool,
-    /// Names to forget soon, in order of time: those that come and go are few at a time, however
-    /// many stay, and few enough to be near.
-    freed: VecDeque<Freed>,
-    /// How soon; `None` as long as round trips are not known.
-    reclaim_soon: Option<Duration>,
-    /// Other nodes that were turned away from a name because of its lease.
-    wanted: BTreeMap<Slot, Wanted>,
+    /// Names to reclaim soon, in order of time.
+    released: VecDeque<ReleasedName>,
+    /// How long they are kept; `None` while round trips are unknown.
+    reclaim_delay: Option<Duration>,
+    /// Nodes that were rejected because of a live lease.
+    pub(crate) turns: Turns,
     sweep_next: u32,
-    /// Slots to look at because of names that came and were not released: they expire some time.
+    /// Slots to sweep because names were added that were not released yet.
     owed: u32,
-    /// When a slot was last looked at.
+    /// When the last slot was swept.
     swept_at: Instant,
 }
 
@@ -143,19 +93,19 @@ impl Acceptor {
             floor,
             quarantine_until,
             has_forgotten,
-            freed: VecDeque::new(),
-            reclaim_soon: None,
-            wanted: BTreeMap::new(),
+            released: VecDeque::new(),
+            reclaim_delay: None,
+            turns: Turns::default(),
             sweep_next: 0,
             owed: 0,
             swept_at: Instant::ZERO,
         }
     }
 
-    /// R4: takes over a lease from the snapshot of a clean stop.
+    /// R4: stores a lease from the snapshot of a clean stop.
     pub(crate) fn restore(&mut self, now: Instant, lease: SnapshotLease<'_>) {
         let mut register = Register::default();
-        register.restore(now, lease.tenure, lease.remaining);
+        register.store(now, lease.tenure, lease.remaining);
         match self.table.find(lease.name) {
             Some(slot) => self.table.entry_mut(slot).register = register,
             None => {
@@ -172,12 +122,11 @@ impl Acceptor {
         self.quarantine_until
     }
 
-    /// R5: whether it has no record of what it promised, and its floor is not learnt yet.
     pub(crate) const fn has_forgotten(&self) -> bool {
         self.has_forgotten
     }
 
-    /// Whether its floor is to be learnt now: once, when the quarantine is over.
+    /// Whether the floor is to be learnt now: once, when the quarantine is over.
     pub(crate) fn take_forgotten(&mut self, now: Instant) -> bool {
         self.has_forgotten && !self.is_quarantined(now) && core::mem::take(&mut self.has_forgotten)
     }
@@ -198,7 +147,8 @@ impl Acceptor {
     pub(crate) fn admit(
         &self,
         config: &Config,
-        (ceilings, counter_bound): (&mut Ceilings, u64),
+        ceilings: &mut Ceilings,
+        counter_bound: u64,
         now: Instant,
         from: NodeId,
         request: &Request<'_>,
@@ -212,7 +162,7 @@ impl Acceptor {
             Request::Propose { ballot, ttl, .. }
             | Request::Renew { ballot, ttl, .. }
             | Request::Heal { ballot, ttl, .. } => (ballot, Some(ttl)),
-            // A Release teaches no counter: it changes nothing unless its tenure is stored here.
+            // A Release carries no counter: it changes nothing unless its tenure is stored here.
             Request::Release { .. } | Request::Inspect { .. } => return Ok(()),
         };
         let bounded = fresh || config.rules.on(Rule::RenewTtlIsBounded);
@@ -230,10 +180,10 @@ impl Acceptor {
             return Err(Refusal::BallotNotSenders);
         }
         let counted = fresh || config.rules.on(Rule::LeaseCeilingCountsRenewals);
-        // The Release of a tenure promises above it, so a healed tenure counts like a ballot.
+        // The Release of a tenure promises a ballot above it, so a healed tenure counts as one.
         let counter_admitted = ceilings.admits_counter(ballot.max(healed).counter());
-        // Only a ttl that would be stored may raise the ceiling, or a stranger's renewals could
-        // hold it at M.
+        // Only a ttl that would be stored may raise the ceiling. Otherwise a client could hold the
+        // ceiling at M by renewing what it does not have.
         let ttl_admitted = match ttl {
             Some(ttl) if counted && !ceilings.covers_ttl(ttl) => {
                 self.would_refuse(config.rules, now, request) || ceilings.admits_ttl(ttl)
@@ -254,26 +204,21 @@ impl Acceptor {
     ) -> Result<Option<Body>, Refusal> {
         match request {
             Request::Prepare { name, ballot } => {
-                if self.turned_away()
-                    && let Some(reject) = self.comes_later(now, from, name, ballot)
-                {
+                let round = RoundRequest { from, name, holder: None, ballot };
+                if let Some(reject) = self.reject_out_of_turn(now, round) {
                     return Ok(Some(reject));
                 }
-                self.round(config, now, from, (name, None), ballot, |register, floor| {
-                    register.prepare(floor, ballot)
-                })
+                self.apply(config, now, round, |register, floor| register.prepare(floor, ballot))
             }
             Request::Propose { name, ballot, ttl, holder } => {
                 let Some(tenure) = Tenure::of(ballot) else {
                     return Err(Refusal::BallotNotSenders);
                 };
-                if self.turned_away()
-                    && let Some(reject) = self.comes_later(now, from, name, ballot)
-                {
+                let round = RoundRequest { from, name, holder: Some(holder), ballot };
+                if let Some(reject) = self.reject_out_of_turn(now, round) {
                     return Ok(Some(reject));
                 }
-                let texts = (name, Some(holder));
-                self.round(config, now, from, texts, ballot, |register, floor| {
+                self.apply(config, now, round, |register, floor| {
                     let answer = register.propose(config.rules, now, floor, tenure, ttl);
                     if answer == Answer::Accept {
                         ceilings.accepted(ttl);
@@ -298,9 +243,9 @@ impl Acceptor {
                 }))
             }
             Request::Heal { name, tenure, ballot, ttl, holder } => {
-                let texts = (name, Some(holder));
+                let round = RoundRequest { from, name, holder: Some(holder), ballot };
                 let counted = config.rules.on(Rule::LeaseCeilingCountsRenewals);
-                self.round(config, now, from, texts, ballot, |register, floor| {
+                self.apply(config, now, round, |register, floor| {
                     let answer = register.heal(config.rules, now, floor, tenure, ballot, ttl);
                     if counted && answer == Answer::Accept {
                         ceilings.accepted(ttl);
@@ -314,8 +259,9 @@ impl Acceptor {
                     self.table.unmark(slot);
                     let register = &mut self.table.entry_mut(slot).register;
                     let held = register.release(config.rules, now, tenure);
-                    if held && self.freed.len() < FREED_MAX {
-                        self.freed.push_back(Freed { slot, promised: register.promised, at: now });
+                    if held && self.released.len() < RELEASED_MAX {
+                        let promised = register.promised;
+                        self.released.push_back(ReleasedName { slot, promised, at: now });
                     }
                     held
                 });
@@ -327,27 +273,26 @@ impl Acceptor {
         }
     }
 
-    /// The refusal of a round on a free name while nodes that were turned away from it have their
-    /// turn (protocol section 7). Changes no promise.
-    fn comes_later(
-        &mut self,
-        now: Instant,
-        from: NodeId,
-        name: Name<'_>,
-        ballot: Ballot,
-    ) -> Option<Body> {
-        self.others_until(now, name, from)?;
-        let slot = self.table.find(name)?;
+    /// Rejects a round on a free name that is reserved for other nodes (protocol section 7).
+    /// Changes no promise.
+    fn reject_out_of_turn(&mut self, now: Instant, round: RoundRequest<'_>) -> Option<Body> {
+        if self.turns.is_empty() {
+            return None;
+        }
+        let RoundRequest { from, ballot, .. } = round;
+        let slot = self.table.find(round.name)?;
+        self.turns.reserved_until(now, slot, from)?;
         let register = self.table.entry(slot).register;
         if register.live(now).is_some() {
             return None;
         }
-        self.turn_away(slot, from, ballot);
-        Some(Body::Reject { ballot, promised: register.bar(self.floor), accepted: None })
+        let promised = register.bar(self.floor);
+        self.turns.on_rejected(slot, from, ballot);
+        Some(Body::Reject { ballot, promised, accepted: None })
     }
 
-    /// Whether a request with a ttl would be refused for what is stored here, so that its ttl does
-    /// not matter to the stable record.
+    /// Whether a request with a ttl would be refused because of what is stored here. Its ttl does
+    /// not concern the stable record then.
     #[cold]
     fn would_refuse(&self, rules: Rules, now: Instant, request: &Request<'_>) -> bool {
         let stored = self.table.find(request.name()).map(|slot| self.table.entry(slot).register);
@@ -370,22 +315,21 @@ impl Acceptor {
         answer != Answer::Accept
     }
 
-    /// Whether there is no room for another name.
+    /// Whether the limits leave no room for another name.
     pub(crate) fn is_full(&self, config: &Config) -> bool {
         self.table.len() >= config.limits.entries_max
             || self.table.spilled_bytes() >= config.limits.text_bytes_max
     }
 
-    /// Applies a rule that may store something, and makes the entry for it if it does.
-    fn round(
+    /// Applies a rule that may store something. A name gets its entry only if the rule did.
+    fn apply(
         &mut self,
         config: &Config,
         now: Instant,
-        from: NodeId,
-        (name, holder): (Name<'_>, Option<Holder<'_>>),
-        ballot: Ballot,
+        round: RoundRequest<'_>,
         rule: impl FnOnce(&mut Register, Ballot) -> Answer,
     ) -> Result<Option<Body>, Refusal> {
+        let RoundRequest { from, name, holder, ballot } = round;
         let Some(slot) = self.table.find(name) else {
             let mut register = Register::default();
             let answer = rule(&mut register, self.floor);
@@ -413,7 +357,7 @@ impl Acceptor {
             && answer == Answer::Accept
             && live != before
         {
-            // Holders are for people to read: where there is no room for more text, there is none.
+            // A holder text is only for people to read: without room for it, it is left out.
             let spilled = self.table.spilled_bytes();
             let entry = self.table.entry(slot);
             let mut label = entry.label.with_holder(holder);
@@ -425,12 +369,12 @@ impl Acceptor {
         }
         if answer == Answer::Accept {
             if live.is_some_and(|tenure| tenure.ballot() == ballot) {
-                self.has_had_its_turn(slot, from);
+                self.turns.on_accepted(slot, from);
             }
             return Ok(Some(Body::Accept { ballot }));
         }
         if live.is_some() {
-            self.turn_away(slot, from, ballot);
+            self.turns.on_rejected(slot, from, ballot);
         }
         let accepted = self.sighting_at(now, slot);
         Ok(Some(if answer == Answer::Promise {
@@ -441,73 +385,12 @@ impl Acceptor {
         }))
     }
 
-    fn turn_away(&mut self, slot: Slot, node: NodeId, ballot: Ballot) {
-        if self.wanted.len() < WANTED_MAX || self.wanted.contains_key(&slot) {
-            self.wanted.entry(slot).or_default().enqueue(node, ballot);
-        }
-    }
-
-    /// Whether any node was turned away from any name.
-    pub(crate) fn turned_away(&self) -> bool {
-        !self.wanted.is_empty()
-    }
-
-    /// A node freed a name: the nodes that were turned away from it, in the order of their turns.
-    /// A node keeps its place until it takes its turn or missed several. The node that freed the
-    /// name may want it again, and is the last; where no other node waits, nothing is kept. A node
-    /// that waits itself is among them next time, even if it was turned away by others only. For
-    /// `turn_span` each, twice over, nodes that did not wait come behind them.
-    pub(crate) fn turns(
-        &mut self,
-        now: Instant,
-        name: Name<'_>,
-        from: NodeId,
-        waits_here: Option<NodeId>,
-        turn_span: Duration,
-    ) -> Vec<NodeId> {
-        if self.wanted.is_empty() {
-            return Vec::new();
-        }
-        let Some(slot) = self.table.find(name) else { return Vec::new() };
-        let Some(wanted) = self.wanted.get_mut(&slot) else { return Vec::new() };
-        let turns = wanted.freed(now, from, waits_here, turn_span);
-        if wanted.is_done(from) {
-            self.wanted.remove(&slot);
-        }
-        turns
-    }
-
-    /// Until when other nodes have their turn before this one.
-    pub(crate) fn others_until(
-        &self,
-        now: Instant,
-        name: Name<'_>,
-        node: NodeId,
-    ) -> Option<Instant> {
-        let wanted = self.wanted.get(&self.table.find(name)?)?;
-        wanted.others_until(now, node)
-    }
-
-    fn has_had_its_turn(&mut self, slot: Slot, node: NodeId) {
-        if let Some(wanted) = self.wanted.get_mut(&slot) {
-            wanted.had_its_turn(node);
-            if wanted.is_done(node) {
-                self.wanted.remove(&slot);
-            }
-        }
-    }
-
-    #[cfg(feature = "digest")]
-    pub(crate) const fn wanted(&self) -> &BTreeMap<Slot, Wanted> {
-        &self.wanted
-    }
-
     #[cfg(feature = "digest")]
     pub(crate) const fn sweep_state(&self) -> (u32, Instant) {
         (self.sweep_next, self.swept_at)
     }
 
-    /// The live lease of a name, as this acceptor alone sees it.
+    /// The live lease of a name in this acceptor; others may differ.
     pub(crate) fn sighting(&self, now: Instant, name: Name<'_>) -> Option<Sighting> {
         self.table.find(name).and_then(|slot| self.sighting_at(now, slot))
     }
@@ -516,18 +399,18 @@ impl Acceptor {
     pub(crate) fn sighting_at(&self, now: Instant, slot: Slot) -> Option<Sighting> {
         let entry = self.table.get(slot)?;
         let live = entry.register.live(now)?;
-        // Rounded up: a lease is never over earlier than it says.
+        // Rounded up: a lease never ends earlier than reported.
         let remaining = Ttl::from_duration(live.expires_at.since(now)).unwrap_or(Ttl::MAX);
         Some(Sighting { tenure: live.tenure, remaining, label: entry.label.clone() })
     }
 
-    /// The longest round trip to any peer.
-    pub(crate) fn set_round_trip(&mut self, round_trip: Duration) {
-        self.reclaim_soon = Some(round_trip.saturating_mul(RECLAIM_ROUND_TRIPS).max(RECLAIM_MIN));
+    /// Reclaims released names after a few round trips as long as this one.
+    pub(crate) fn set_reclaim_trip(&mut self, round_trip: Duration) {
+        self.reclaim_delay = Some(round_trip.saturating_mul(RECLAIM_ROUND_TRIPS).max(RECLAIM_MIN));
     }
 
-    /// A7: forgets what was released a few round trips ago, and looks at some slots for others to
-    /// forget.
+    /// A7: reclaims names that were released a few round trips ago, and looks at `slots_max` slots
+    /// for other idle names. Calls `expired` once for each lease that ran out.
     pub(crate) fn sweep(
         &mut self,
         config: &Config,
@@ -535,12 +418,12 @@ impl Acceptor {
         slots_max: u32,
         expired: impl FnMut(&Label, Tenure),
     ) {
-        self.sweep_freed(config, now, slots_max);
+        self.sweep_released(config, now, slots_max);
         let looked_at = self.sweep_slots(config, now, slots_max, expired);
         self.owed = self.owed.saturating_sub(looked_at);
     }
 
-    /// As [`Self::sweep`], but looks only at as many slots as there is reason to.
+    /// Like [`Self::sweep`], but looks at no more slots than [`Self::owed`] asks for.
     pub(crate) fn sweep_owed(
         &mut self,
         config: &Config,
@@ -548,22 +431,22 @@ impl Acceptor {
         slots_max: u32,
         expired: impl FnMut(&Label, Tenure),
     ) {
-        self.sweep_freed(config, now, slots_max);
+        self.sweep_released(config, now, slots_max);
         let slots = self.owed.min(slots_max);
         self.owed -= self.sweep_slots(config, now, slots, expired);
     }
 
-    fn sweep_freed(&mut self, config: &Config, now: Instant, names_max: u32) {
-        let after = config.reclaim_after.min(self.reclaim_soon.unwrap_or(Duration::MAX));
-        let is_over = |freed: &Freed| now >= freed.at.after(after);
+    fn sweep_released(&mut self, config: &Config, now: Instant, names_max: u32) {
+        let delay = config.reclaim_after.min(self.reclaim_delay.unwrap_or(Duration::MAX));
+        let is_due = |released: &ReleasedName| now >= released.at.after(delay);
         for place in 0..names_max as usize {
-            if place.is_multiple_of(FORESEEN) && self.table.is_large() {
-                let over = self.freed.iter().take(FORESEEN).take_while(|freed| is_over(freed));
-                let entries = over.filter_map(|freed| self.table.get(freed.slot));
-                self.table.foresee(entries.map(|entry| entry.label.name().as_bytes()));
+            if place.is_multiple_of(PREFETCH_BATCH) && self.table.is_large() {
+                let due = self.released.iter().take(PREFETCH_BATCH).take_while(|name| is_due(name));
+                let entries = due.filter_map(|name| self.table.get(name.slot));
+                self.table.prefetch(entries.map(|entry| entry.label.name().as_bytes()));
             }
-            let Some(Freed { slot, promised, .. }) =
-                self.freed.pop_front_if(|freed| is_over(freed))
+            let Some(ReleasedName { slot, promised, .. }) =
+                self.released.pop_front_if(|name| is_due(name))
             else {
                 return;
             };
@@ -575,8 +458,8 @@ impl Acceptor {
         }
     }
 
-    /// Reclaims entries that stayed idle for a whole pass. The next pass begins `reclaim_after`
-    /// after the last one ended. Says how many slots it looked at.
+    /// Reclaims entries that stayed idle for a whole pass. A pass begins `reclaim_after` after the
+    /// last one ended. Returns how many slots were looked at.
     fn sweep_slots(
         &mut self,
         config: &Config,
@@ -613,10 +496,10 @@ impl Acceptor {
         slots_max
     }
 
-    /// A7: what it promised is folded into the floor.
+    /// A7: removes an entry and raises the floor to its promise.
     fn reclaim(&mut self, config: &Config, slot: Slot) {
         let entry = self.table.remove(slot);
-        self.wanted.remove(&slot);
+        self.turns.remove(slot);
         if config.rules.on(Rule::ReclaimFoldsIntoFloor) {
             self.floor = self.floor.max(entry.register.promised);
         }
@@ -629,17 +512,18 @@ mod tests {
     use crate::{Cell, Drift};
 
     #[test]
-    fn names_released_beyond_the_bound_are_left_to_the_sweep() {
+    fn the_sweep_finds_released_names_beyond_the_bound() {
         let node = NodeId::new(1).unwrap();
         let ttl = Ttl::from_millis(10_000).unwrap();
         let cell = Cell::new(&[node], ttl, Drift::NONE).unwrap();
         let config = Config::new(node, cell, 1);
         let mut ceilings = Ceilings::none(Instant::ZERO);
         let mut acceptor = Acceptor::new(1, Ballot::ZERO, Instant::ZERO, false);
-        acceptor.set_round_trip(Duration::ZERO);
-        let gone = Freed { slot: Slot::new(u32::MAX), promised: Ballot::ZERO, at: Instant::ZERO };
-        acceptor.freed.extend(core::iter::repeat_n(gone, FREED_MAX - 1));
-        for (counter, text) in [(1, "remembered"), (2, "left")] {
+        acceptor.set_reclaim_trip(Duration::ZERO);
+        let gone =
+            ReleasedName { slot: Slot::new(u32::MAX), promised: Ballot::ZERO, at: Instant::ZERO };
+        acceptor.released.extend(core::iter::repeat_n(gone, RELEASED_MAX - 1));
+        for (counter, text) in [(1, "listed"), (2, "unlisted")] {
             let (name, ballot) = (Name::new(text).unwrap(), Ballot::new(counter, node));
             let tenure = Tenure::of(ballot).unwrap();
             let propose = Request::Propose { name, ballot, ttl, holder: Holder::NONE };
@@ -648,11 +532,11 @@ mod tests {
                 acceptor.answer(&config, &mut ceilings, now, node, request).expect("room");
             }
         }
-        assert_eq!((acceptor.freed.len(), acceptor.table.len()), (FREED_MAX, 2));
+        assert_eq!((acceptor.released.len(), acceptor.table.len()), (RELEASED_MAX, 2));
         let mut now = Instant::ZERO.after(RECLAIM_MIN);
-        acceptor.sweep_freed(&config, now, u32::MAX);
-        assert_eq!((acceptor.freed.len(), acceptor.table.len()), (0, 1));
-        assert!(acceptor.table.find(Name::new("left").unwrap()).is_some());
+        acceptor.sweep_released(&config, now, u32::MAX);
+        assert_eq!((acceptor.released.len(), acceptor.table.len()), (0, 1));
+        assert!(acceptor.table.find(Name::new("unlisted").unwrap()).is_some());
         for _ in 0..2 {
             acceptor.sweep(&config, now, 100, |_, _| panic!("it was released"));
             now = now.after(config.reclaim_after);

@@ -1,6 +1,6 @@
-//! The cell: who its acceptors are and what all its nodes agree on.
+//! The cell: its acceptors, and the other values that all its nodes agree on.
 //!
-//! Fixed for the life of a configuration (paper, section 2: "the number of acceptors is fixed").
+//! A cell never changes (paper, section 2: "the number of acceptors is fixed").
 //! A quorum is a set of distinct acceptors of one configuration (invariant 5).
 
 use core::fmt;
@@ -9,10 +9,10 @@ use core::time::Duration;
 use crate::rules::{Rule, Rules};
 use crate::{Drift, NodeId, Ttl};
 
-/// The most acceptors a cell may have.
+/// The most acceptors that a cell may have.
 pub const MEMBERS_MAX: usize = 9;
 
-/// What every node of a cell must agree on.
+/// The values that every node of a cell must agree on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cell {
     members: [NodeId; MEMBERS_MAX],
@@ -21,7 +21,7 @@ pub struct Cell {
     drift: Drift,
 }
 
-/// Why a cell cannot be configured so.
+/// Why a configuration is not a valid cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CellError {
     /// A cell has 1 to 9 acceptors.
@@ -30,7 +30,7 @@ pub enum CellError {
     DuplicateMember(NodeId),
     /// M is shorter than the shortest lease.
     MaxLeaseTooShort(Ttl),
-    /// With this drift and granularity a lease of the shortest ttl would be over at once.
+    /// With this drift and granularity, the belief in a lease of the shortest ttl would be empty.
     DriftTooLarge(Drift),
 }
 
@@ -57,16 +57,16 @@ impl fmt::Display for CellError {
 
 impl core::error::Error for CellError {}
 
-/// Why a ttl cannot be granted. Nothing was changed.
+/// Why a ttl is out of bounds. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TtlError {
     /// Below [`Ttl::MIN`].
     TooShort(Duration),
     /// Above M.
     TooLong {
-        /// What was asked for.
+        /// The requested ttl.
         asked: Duration,
-        /// M of this cell.
+        /// The bound M of this cell.
         max_lease: Ttl,
     },
 }
@@ -87,11 +87,11 @@ impl fmt::Display for TtlError {
 impl core::error::Error for TtlError {}
 
 impl Cell {
-    /// Checks and fixes a configuration. The order of `members` does not matter.
+    /// Checks a configuration. The order of `members` does not matter.
     ///
     /// # Errors
-    /// When there are none or too many members, one is listed twice, or M or the drift leave no
-    /// room for a lease.
+    /// When there is no member, there are too many, or one is listed twice; or when M or the drift
+    /// leaves no room for a lease.
     pub fn new(members: &[NodeId], max_lease: Ttl, drift: Drift) -> Result<Self, CellError> {
         if members.is_empty() || members.len() > MEMBERS_MAX {
             return Err(CellError::MemberCount(members.len()));
@@ -105,7 +105,7 @@ impl Cell {
         if max_lease < Ttl::MIN {
             return Err(CellError::MaxLeaseTooShort(max_lease));
         }
-        if drift.belief_span(Rules::ALL, Ttl::MIN).is_zero() {
+        if drift.belief_span(Ttl::MIN).is_zero() {
             return Err(CellError::DriftTooLarge(drift));
         }
         Ok(Self { members: sorted, member_count: members.len() as u8, max_lease, drift })
@@ -117,26 +117,33 @@ impl Cell {
         &self.members[..usize::from(self.member_count)]
     }
 
-    /// The longest lease anyone may ask for: the paper's M.
+    /// The longest ttl that a client may ask for: the paper's M.
     #[must_use]
     pub const fn max_lease(&self) -> Ttl {
         self.max_lease
     }
 
-    /// What is assumed of the clocks.
+    /// The assumptions about the clocks.
     #[must_use]
     pub const fn drift(&self) -> Drift {
         self.drift
     }
 
     /// How many acceptors make a quorum: more than half, in even cells too.
-    #[must_use]
-    pub(crate) fn quorum(&self, rules: Rules) -> u32 {
+    pub(crate) fn quorum(&self) -> u32 {
         let count = u32::from(self.member_count);
-        if rules.on(Rule::QuorumIsMajority) { count / 2 + 1 } else { (count / 2).max(1) }
+        if self.rules().on(Rule::QuorumIsMajority) { count / 2 + 1 } else { (count / 2).max(1) }
     }
 
-    /// A member's place, as a one-element set; `None` for a node that is no acceptor.
+    pub(crate) const fn rules(&self) -> Rules {
+        self.drift.rules()
+    }
+
+    pub(crate) const fn with_rules(self, rules: Rules) -> Self {
+        Self { drift: self.drift.with_rules(rules), ..self }
+    }
+
+    /// A node as a set of one; `None` for a node that is not an acceptor of this cell.
     #[must_use]
     pub fn member(&self, node: NodeId) -> Option<MemberSet> {
         let place = self.members().binary_search(&node).ok()?;
@@ -158,7 +165,7 @@ impl Cell {
             .map(|(_, node)| *node)
     }
 
-    /// Checks a ttl a client asked for.
+    /// Checks a ttl that a client asked for.
     ///
     /// # Errors
     /// When it is shorter than [`Ttl::MIN`] or longer than M.
@@ -178,22 +185,22 @@ impl Cell {
 pub struct MemberSet(u16);
 
 impl MemberSet {
-    /// No one.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// How many.
+    /// The number of acceptors in the set.
     #[must_use]
     pub const fn len(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Whether there is no one.
+    /// Whether the set has no acceptor.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all of `other` are in here.
+    /// Whether every acceptor of `other` is in this set.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -207,19 +214,19 @@ impl MemberSet {
         Self(1 << place)
     }
 
-    /// Both together.
+    /// The union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those that are in both.
+    /// The intersection of both sets.
     #[must_use]
     pub(crate) const fn within(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Those here that are not in `other`.
+    /// This set without the acceptors of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -242,7 +249,7 @@ mod tests {
     fn a_quorum_is_more_than_half_in_odd_and_even_cells() {
         let quorum = |count: u16| {
             let ids: alloc::vec::Vec<u16> = (1..=count).collect();
-            cell(&ids).expect("valid").quorum(Rules::ALL)
+            cell(&ids).expect("valid").quorum()
         };
         assert_eq!([1, 2, 3, 4, 5, 6, 7, 8, 9].map(quorum), [1, 2, 2, 3, 3, 4, 4, 5, 5]);
     }
@@ -272,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_found_by_node_whatever_their_order() {
+    fn members_are_found_in_any_order_of_the_list() {
         let cell = cell(&[30, 10, 20]).expect("valid");
         let set = cell.member(nodes(&[20])[0]).expect("a member");
         assert_eq!(cell.nodes(set).collect::<alloc::vec::Vec<_>>(), nodes(&[20]));

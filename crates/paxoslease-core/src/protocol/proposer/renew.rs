@@ -1,39 +1,39 @@
 //! Renewals and heals (P5, P7; paper, section 6 "Extending leases").
 //!
-//! A failed renewal leaves everything as it was: it is never undone, since its tenure may be held.
-//! Its round lives until the client's time is over or the belief it would give has ended. Until
-//! then the same Renew goes out again to the acceptors that did not answer, each time after twice
-//! as long: to an acceptor it is a duplicate, and the round's timer stays as it was set (P3).
+//! A failed renewal changes nothing and is never undone, since its tenure may be held. Its round
+//! lives until the client's deadline or the end of the belief that it would give. Until then the
+//! same Renew is repeated to the acceptors that have not answered, each time after twice as long:
+//! an acceptor takes it for a duplicate, and the round's timer stays as it was set (P3).
 
 use super::{Env, InFlight, Owner, Proposer};
 use crate::outbox::{Body, Token};
-use crate::round::{Phase, Round, Step};
+use crate::protocol::round::{Phase, Round, Step};
 use crate::rules::Rule;
 use crate::{Ballot, Config, Event, Instant, Label, MemberSet, Tenure, Ttl};
 
-/// How many tenures that were healed are remembered; of more, the oldest is forgotten.
+/// The most healed tenures that are remembered; beyond that, the lowest is forgotten.
 const HEALED_MAX: usize = 1 << 14;
 
-/// A client's wish to prolong a tenure.
+/// A client's request to prolong a tenure.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Renewal {
     pub(crate) token: Token,
     pub(crate) label: Label,
     pub(crate) deadline: Instant,
-    /// When the Renew goes out again to acceptors that have not answered by then.
+    /// When the Renew is repeated to the acceptors that have not answered.
     pub(crate) resend_at: Instant,
 }
 
 impl Renewal {
-    /// When to look at the round next. Never later than a release of its tenure is remembered.
+    /// When the round is checked next. A release of its tenure is remembered at least that long.
     fn check_at(&self, config: &Config, now: Instant, round: &Round) -> Instant {
-        let look_at = now.after(config.attempt_timeout).min(round.ends_at);
-        look_at.min(self.deadline.max(now))
+        let check_at = now.after(config.attempt_timeout).min(round.ends_at);
+        check_at.min(self.deadline.max(now))
     }
 }
 
 impl Proposer {
-    /// Renews a tenure on behalf of its holder, wherever it was granted.
+    /// Begins a renewal for the holder of a tenure, whichever node granted it.
     pub(crate) fn renew(
         &mut self,
         env: &mut Env<'_>,
@@ -46,16 +46,16 @@ impl Proposer {
         if self.is_released(tenure) {
             return env.out.emit(Event::NotHeld { token, tenure });
         }
-        let Some((mut ballot, _)) = self.next_ballot(env, now) else {
+        let Some(fresh) = self.next_tenure(env, now) else {
             return env.out.emit(Event::NoQuorum { token });
         };
+        let mut ballot = fresh.ballot();
         if !env.rules().on(Rule::RenewalHasFreshBallot) {
             ballot = tenure.ballot();
         }
         self.counts.renewals += 1;
         let label = renewal.label.clone();
-        let round =
-            Round::new(env.rules(), env.cell(), now, (ballot, tenure), ttl, Phase::Renewing);
+        let round = Round::new(env.cell(), now, ballot, tenure, ttl, Phase::Renewing);
         renewal.resend_at = now.after(self.attempt_timeout(env.config));
         self.round_ends.push(renewal.check_at(env.config, now, &round), ballot);
         self.renewals += 1;
@@ -63,7 +63,7 @@ impl Proposer {
         env.broadcast(Body::Renew { label, tenure, ballot, ttl });
     }
 
-    /// A majority renewed in time: the holder may go on, and whoever lost the tenure gets it back.
+    /// A majority renewed in time. Acceptors that refused have lost the tenure and are healed.
     pub(super) fn renewed(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
         let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.get(&ballot)
         else {
@@ -87,14 +87,14 @@ impl Proposer {
         member: MemberSet,
         ballot: Ballot,
     ) {
-        let (rules, cell) = (env.rules(), &env.config.cell);
+        let cell = &env.config.cell;
         let Some(InFlight { round, owner: Owner::Renewal(_) }) = self.rounds.get_mut(&ballot)
         else {
             return;
         };
-        let step = round.on_refusal(rules, cell, MemberSet::EMPTY, member);
+        let step = round.on_refusal(cell, MemberSet::EMPTY, member);
         let won = round.phase == Phase::Renewed;
-        if won || !rules.on(Rule::HealOnlyAfterMajority) {
+        if won || !env.rules().on(Rule::HealOnlyAfterMajority) {
             self.heal(env, now, ballot, member);
         }
         if step == Step::Lost && !won {
@@ -104,21 +104,21 @@ impl Proposer {
         }
     }
 
-    /// So many acceptors do not have the tenure that no majority can renew it: it is over.
+    /// No majority has the tenure any more, so it is over.
     fn not_held(&mut self, env: &mut Env<'_>, ballot: Ballot) {
         let Some((round, renewal)) = self.forget_renewal(ballot) else { return };
         self.undo_renewal(env, &round, &renewal);
         env.out.emit(Event::NotHeld { token: renewal.token, tenure: round.tenure });
     }
 
-    /// No majority in time.
+    /// No majority answered in time.
     pub(super) fn renewal_failed(&mut self, env: &mut Env<'_>, ballot: Ballot) {
         let Some((round, renewal)) = self.forget_renewal(ballot) else { return };
         self.undo_renewal(env, &round, &renewal);
         env.out.emit(Event::NoQuorum { token: renewal.token });
     }
 
-    /// P5 forbids it; this is what the mutant does.
+    /// What P5 forbids, for its mutant.
     fn undo_renewal(&self, env: &mut Env<'_>, round: &Round, renewal: &Renewal) {
         if !env.rules().on(Rule::FailedRenewalIsNotUndone) {
             let label = renewal.label.clone();
@@ -159,7 +159,7 @@ impl Proposer {
         }
     }
 
-    /// Sends the same Renew again.
+    /// Repeats the same Renew.
     pub(super) fn resend_renewal(&self, env: &mut Env<'_>, ballot: Ballot, members: MemberSet) {
         if let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.get(&ballot) {
             let (label, tenure, ttl) = (renewal.label.clone(), round.tenure, round.ttl);
@@ -167,7 +167,7 @@ impl Proposer {
         }
     }
 
-    /// P5: with the ballot and ttl of the renewal that won.
+    /// P5: sends a Heal with the ballot and ttl of the renewal that won.
     pub(super) fn heal(
         &mut self,
         env: &mut Env<'_>,
@@ -186,9 +186,9 @@ impl Proposer {
         let Round { tenure, ttl, .. } = *round;
         let mut heal_ballot = ballot;
         if !env.rules().on(Rule::HealCarriesRenewalBallot)
-            && let Some((fresh, _)) = self.next_ballot(env, now)
+            && let Some(fresh) = self.next_tenure(env, now)
         {
-            heal_ballot = fresh;
+            heal_ballot = fresh.ballot();
         }
         if self.healed.len() >= HEALED_MAX {
             self.healed.pop_first();
@@ -216,7 +216,7 @@ impl Proposer {
         Some((round, renewal))
     }
 
-    /// P8 forbids it; this is what the mutant does.
+    /// What P8 forbids, for its mutant.
     pub(super) fn release_renewal_of(&mut self, env: &mut Env<'_>, token: Token) {
         let found = self.rounds.values().find_map(|flight| match &flight.owner {
             Owner::Renewal(renewal) if renewal.token == token => {

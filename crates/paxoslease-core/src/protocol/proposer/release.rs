@@ -1,13 +1,11 @@
 //! Releases (P6; paper, section 7 "Releasing leases").
 //!
-//! The holder has dropped its belief before it asked. The caller is answered when a majority
-//! confirmed, or when the lease would have expired anyway; a release that timed out is still one.
-//! The release itself goes on until every acceptor that may store the tenure confirmed it, or the
-//! lease is over: an acceptor that missed it would keep others out, and one more acceptor that
-//! fails would then stop the name. It is repeated now and then, and at once when an acceptor that
-//! was silent is back. While a renewal is in flight here a release is remembered for one attempt
-//! longer, so that none can bring the tenure back. Undoing a void round (P4) is a release without
-//! a caller.
+//! The holder has dropped its belief before it asked. The caller is answered when a majority has
+//! confirmed, or when the lease would have expired; a release that timed out has still happened.
+//! It is repeated until every acceptor that may store the tenure has confirmed it, or the lease is
+//! over: an acceptor that missed it would go on refusing others. While a renewal is in flight here,
+//! a confirmed release is remembered for one attempt longer, so that no answer can bring the tenure
+//! back. The undo of a void round (P4) is a release without a caller.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -17,28 +15,28 @@ use crate::outbox::{Body, To, Token};
 use crate::rules::Rule;
 use crate::{Event, Instant, Label, MemberSet, Tenure, Ttl};
 
-/// How many attempts the undoing of a void round counts as work in flight.
+/// The undo of a void round counts as work in flight for this many attempts.
 const UNDO_ATTEMPTS: u32 = 3;
-/// How often an acceptor that can be reached hears again of a release it has not confirmed.
+/// How often a release is repeated to a reachable acceptor that has not confirmed it.
 const RESEND_EVERY: Duration = Duration::from_secs(1);
-/// How many answered releases are kept for acceptors that have not confirmed them.
+/// The most answered releases that are kept for acceptors that have not confirmed them.
 const UNCONFIRMED_MAX: usize = 1 << 14;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Releasing {
     label: Label,
-    /// The caller; `None` where a void round is undone.
+    /// The caller; `None` for the undo of a void round.
     token: Option<Token>,
     /// Callers that asked for the same release meanwhile.
     also: Vec<Token>,
     confirmed: MemberSet,
     held: bool,
-    /// Callers are answered by then.
+    /// By then the callers are answered.
     answer_by: Instant,
-    /// From then on no acceptor can store the tenure any more.
+    /// From then on no acceptor can store the tenure.
     over_at: Instant,
-    /// When its confirmations are looked for next.
-    look_at: Instant,
+    /// When the release is repeated or given up.
+    check_at: Instant,
     answered: bool,
 }
 
@@ -47,11 +45,12 @@ impl Proposer {
         &mut self,
         env: &mut Env<'_>,
         now: Instant,
-        (token, label): (Token, Label),
+        token: Token,
+        label: Label,
         tenure: Tenure,
         answer_by: Instant,
     ) {
-        let quorum = env.cell().quorum(env.rules());
+        let quorum = env.cell().quorum();
         if let Some(releasing) = self.releases.get_mut(&tenure) {
             if !releasing.answered {
                 releasing.also.push(token);
@@ -62,9 +61,9 @@ impl Proposer {
                 let (held, confirmed) = (false, true);
                 return env.out.emit(Event::Released { token, held, confirmed });
             }
-            // No majority confirmed it in time: it is asked for anew.
+            // No majority confirmed it in time, so it begins anew.
         }
-        // Whose turn it is, the acceptors tell those that they turned away.
+        // A learner has no turn: the acceptors tell the nodes in their queues.
         let nodes_before = env.cell().members().len() as u8;
         for learner in env.learners {
             env.out.send(To::Node(*learner), Body::Freed { label: label.clone(), nodes_before });
@@ -73,66 +72,51 @@ impl Proposer {
             self.healed.remove(&tenure);
         }
         let over_at = now.after(env.cell().max_lease().as_duration());
-        let (asked, until) = ((Some(token), label), (answer_by, over_at));
-        self.send_release(env, now, asked, tenure, MemberSet::EMPTY, until);
+        let releasing = Releasing::new(Some(token), label, answer_by, over_at);
+        self.begin_release(env, now, tenure, releasing);
     }
 
-    /// P4: undoes a void round where it may have left a trace.
+    /// P4: undoes a void round at the acceptors that may have stored it.
     pub(super) fn undo(
         &mut self,
         env: &mut Env<'_>,
         now: Instant,
-        (label, ttl): (Label, Ttl),
+        label: Label,
         tenure: Tenure,
+        ttl: Ttl,
         traces: MemberSet,
     ) {
         if self.releases.get(&tenure).is_some_and(|releasing| !releasing.answered) {
-            // A client guessed it and has asked for the same: that goes on until it is answered.
+            // A client guessed the tenure and asked for the same; its release goes on.
             return;
         }
-        let untouched = env.cell().everyone().without(traces);
         let over_at = now.after(ttl.as_duration());
         let attempts = self.attempt_timeout(env.config).saturating_mul(UNDO_ATTEMPTS);
         let answer_by = now.after(attempts).min(over_at);
-        self.send_release(env, now, (None, label), tenure, untouched, (answer_by, over_at));
+        let mut releasing = Releasing::new(None, label, answer_by, over_at);
+        releasing.confirmed = env.cell().everyone().without(traces);
+        self.begin_release(env, now, tenure, releasing);
     }
 
-    fn send_release(
+    /// Replaces a release of the same tenure only if that one is answered.
+    fn begin_release(
         &mut self,
         env: &mut Env<'_>,
         now: Instant,
-        (token, label): (Option<Token>, Label),
         tenure: Tenure,
-        confirmed: MemberSet,
-        (answer_by, over_at): (Instant, Instant),
+        mut releasing: Releasing,
     ) {
-        let look_at = now.after(self.settled_span(env.config));
-        self.release_ends.push(look_at, tenure);
-        let unconfirmed = env.cell().everyone().without(confirmed);
-        env.send(unconfirmed, Body::Release { label: label.clone(), tenure });
+        releasing.check_at = now.after(self.settled_span(env.config));
+        self.release_ends.push(releasing.check_at, tenure);
+        let unconfirmed = env.cell().everyone().without(releasing.confirmed);
+        env.send(unconfirmed, Body::Release { label: releasing.label.clone(), tenure });
         self.releases_open += 1;
-        let (also, held, answered) = (Vec::new(), false, false);
-        let releasing = Releasing {
-            label,
-            token,
-            also,
-            confirmed,
-            held,
-            answer_by,
-            over_at,
-            look_at,
-            answered,
-        };
-        if let Some(before) = self.releases.insert(tenure, releasing)
-            && !before.answered
-        {
-            self.releases_open -= 1 + before.also.len();
-        }
+        self.releases.insert(tenure, releasing);
     }
 
-    /// A Release that another node sent passed through here. Acceptors that were sent a Heal of
-    /// that tenure may have got the Release first: it follows the Heal on the same way.
-    /// A renewal that is still in flight here heals nothing any more.
+    /// Another node sent a Release. Acceptors that this node sent a Heal of the tenure may have
+    /// received that Release first, so it is sent to them again, behind the Heal. A renewal that
+    /// is in flight here heals nothing any more.
     pub(crate) fn on_foreign_release(&mut self, env: &mut Env<'_>, label: Label, tenure: Tenure) {
         if let Some(members) = self.healed.remove(&tenure) {
             env.send(members, Body::Release { label, tenure });
@@ -150,8 +134,7 @@ impl Proposer {
             || self.released_elsewhere.contains(&tenure)
     }
 
-    /// The releases that are remembered, with the acceptors that confirmed, and whether the
-    /// callers are answered.
+    /// The remembered releases: tenure, acceptors that confirmed, and whether callers are answered.
     #[cfg(feature = "digest")]
     pub(crate) fn releases(&self) -> Vec<(Tenure, MemberSet, bool)> {
         let releases = self.releases.iter();
@@ -162,7 +145,7 @@ impl Proposer {
         releases
     }
 
-    /// The releases under way, in the order of their tenures, with every set of acceptors mapped.
+    /// Hashes the releases in the order of their tenures, with every set of acceptors mapped.
     #[cfg(feature = "digest")]
     pub(crate) fn releases_digest(
         &self,
@@ -190,7 +173,7 @@ impl Proposer {
         held: bool,
     ) {
         let by_majority = env.rules().on(Rule::ReleaseNeedsMajority);
-        let quorum = if by_majority { env.cell().quorum(env.rules()) } else { 1 };
+        let quorum = if by_majority { env.cell().quorum() } else { 1 };
         let Some(releasing) = self.releases.get_mut(&tenure) else { return };
         releasing.confirmed = releasing.confirmed.with(member);
         releasing.held |= held;
@@ -201,7 +184,7 @@ impl Proposer {
         if enough {
             self.releases_open -= releasing.answer(env, true);
         }
-        // Once everybody confirmed, all that was said before of this tenure was heard, too.
+        // An acceptor that confirmed has received every earlier message about this tenure.
         if self.renewals == 0 && releasing.confirmed.contains(env.cell().everyone()) {
             self.releases.remove(&tenure);
         }
@@ -211,7 +194,7 @@ impl Proposer {
         let pause = self.settled_span(env.config);
         let unconfirmed_count = self.releases.len().saturating_sub(self.releases_open);
         let Some(releasing) = self.releases.get_mut(&tenure) else { return };
-        if now < releasing.look_at {
+        if now < releasing.check_at {
             return;
         }
         if now >= releasing.answer_by {
@@ -219,9 +202,9 @@ impl Proposer {
         }
         let answered = releasing.answered;
         let missing = self.unconfirmed(env, tenure);
-        let quorum = env.cell().quorum(env.rules());
-        // A majority that never stored the tenure knows of no holder: a client made it up, or it
-        // was released before.
+        let quorum = env.cell().quorum();
+        // If a majority confirmed and never stored the tenure, it has no holder: a client made it
+        // up, or it was released before.
         let is_over = self.releases.get(&tenure).is_none_or(|releasing| {
             now >= releasing.over_at || !releasing.held && releasing.confirmed.len() >= quorum
         });
@@ -232,14 +215,14 @@ impl Proposer {
         }
         let pause = if answered { pause.max(RESEND_EVERY) } else { pause };
         if let Some(releasing) = self.releases.get_mut(&tenure) {
-            releasing.look_at = now.after(pause);
-            self.release_ends.push(releasing.look_at, tenure);
+            releasing.check_at = now.after(pause);
+            self.release_ends.push(releasing.check_at, tenure);
         }
         self.resend_release(env, tenure, missing);
     }
 
-    /// The acceptors that have not confirmed a release and may store its tenure. An acceptor that
-    /// was silent when this node began the tenure, and still is, has never heard of it.
+    /// The acceptors that may store a tenure and have not confirmed its release. An acceptor that
+    /// was unreachable when this node began the tenure, and still is, has never stored it.
     fn unconfirmed(&self, env: &Env<'_>, tenure: Tenure) -> MemberSet {
         let Some(releasing) = self.releases.get(&tenure) else { return MemberSet::EMPTY };
         let missing = env.cell().everyone().without(releasing.confirmed);
@@ -247,13 +230,13 @@ impl Proposer {
             return missing;
         }
         let begun = tenure.ballot().counter();
-        let heard_nothing =
+        let never_stored =
             |place: &usize| self.silent.has_place(*place) && begun > self.silent_since[*place];
-        let strangers = (0..MEMBERS_MAX).filter(heard_nothing);
-        strangers.fold(missing, |missing, place| missing.without(MemberSet::at_place(place)))
+        let unaware = (0..MEMBERS_MAX).filter(never_stored);
+        unaware.fold(missing, |missing, place| missing.without(MemberSet::at_place(place)))
     }
 
-    /// These acceptors can be heard again: they may have missed releases.
+    /// These acceptors are connected again, and may have missed releases.
     pub(super) fn resend_releases(&self, env: &mut Env<'_>, back: MemberSet) {
         let mut tenures: Vec<Tenure> = self.releases.keys().copied().collect();
         tenures.sort_unstable();
@@ -274,7 +257,14 @@ impl Proposer {
 }
 
 impl Releasing {
-    /// Answers all who asked, once. Returns how many that was, with nobody for one.
+    fn new(token: Option<Token>, label: Label, answer_by: Instant, over_at: Instant) -> Self {
+        let (also, confirmed, check_at) = (Vec::new(), MemberSet::EMPTY, Instant::ZERO);
+        let (held, answered) = (false, false);
+        Self { label, token, also, confirmed, held, answer_by, over_at, check_at, answered }
+    }
+
+    /// Answers every caller, once. Returns how many open releases that ends; one without a caller
+    /// counts as one.
     fn answer(&mut self, env: &mut Env<'_>, confirmed: bool) -> usize {
         if self.answered {
             return 0;

@@ -1,45 +1,55 @@
-//! From hash to slot: extendible hashing.
+//! The index from hash to slot, by extendible hashing.
 //!
-//! The top bits of a hash choose, through a directory, one of many small segments; within a segment
-//! the low bits choose the cache line where linear probing starts: in a large table nearly every
-//! search is over within the line it fetched. A full segment is split on its own, so that
-//! growing never moves more than one segment and now and then the directory, which is tiny.
+//! The top bits of a hash choose one of many small segments through a directory. The low bits
+//! choose the cache line in the segment where linear probing starts; nearly every search ends in
+//! that line. A full segment is split alone, so growing moves at most one segment, and sometimes
+//! the directory, which is small.
 //!
-//! Knows hashes and slots only: whether a slot holds the wanted name is the caller's to say. Never
-//! shrinks. Splitting cannot separate equal hashes; a segment of them grows instead.
+//! Knows only hashes and slots: the caller decides whether a slot has the wanted name. Never
+//! shrinks. Splitting cannot separate equal hashes, so a segment of equal hashes grows instead.
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::Slot;
+/// The number of an entry's place in the table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Slot(pub(super) u32);
 
-/// A segment of this many pairs, 4 KiB, is split when full; a smaller one doubles first.
+impl Slot {
+    /// No slot: the end of the list of vacant slots, and an empty place in the index.
+    pub(super) const NONE: Self = Self(u32::MAX);
+
+    pub(crate) fn new(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+/// A full segment of this many pairs (4 KiB) is split; a smaller one doubles.
 const SPLIT_PAIRS: usize = 512;
 
-/// The directory doubles only while it has at most this many times as many places as there are
-/// segments. Well spread hashes never come near it; crowded ones must not blow the directory up,
-/// and their segments grow instead.
+/// The directory doubles only while it has at most this many places per segment. Well spread
+/// hashes stay far below. If many hashes share their top bits, their segments grow instead.
 const DIRECTORY_SPREAD: usize = 2;
 
 #[derive(Clone, Default)]
 pub(super) struct Index {
     segments: Vec<Segment>,
-    /// Which segment each value of the top `depth` bits leads to. Empty while `depth` is 0: one
-    /// segment needs no directory, and small tables are cloned often.
+    /// The segment of each value of the top `depth` bits. Empty while `depth` is 0, because one
+    /// segment needs no directory and small tables are cloned often.
     directory: Vec<u32>,
     depth: u32,
 }
 
 impl Index {
-    /// The first slot under `hash` that `is_wanted`.
+    /// The first slot with this hash that `is_wanted`.
     pub(super) fn find(&self, hash: u32, is_wanted: impl Fn(Slot) -> bool) -> Option<Slot> {
         let segment = self.segments.get(self.segment_of(hash))?;
         segment.position(hash, is_wanted).map(|at| segment.pair(at).slot)
     }
 
-    /// Loads the places where looking for these hashes begins, and does nothing with them.
+    /// Loads the places where the searches for these hashes begin.
     pub(super) fn touch(&self, hashes: &[u32]) {
         let seen = hashes.iter().fold(0, |seen, &hash| {
             let segment = self.segments.get(self.segment_of(hash));
@@ -50,7 +60,7 @@ impl Index {
         core::hint::black_box(seen);
     }
 
-    /// Adds a pair that is not there yet.
+    /// Adds a pair, which must be new.
     pub(super) fn insert(&mut self, hash: u32, slot: Slot) {
         if self.segments.is_empty() {
             self.segments.push(Segment::default());
@@ -62,7 +72,7 @@ impl Index {
         self.segments[id].insert(Pair { hash, slot });
     }
 
-    /// Removes a pair that is there.
+    /// Removes a pair, which must exist.
     pub(super) fn remove(&mut self, hash: u32, slot: Slot) {
         let id = self.segment_of(hash);
         self.segments[id].remove(hash, slot);
@@ -76,7 +86,7 @@ impl Index {
     }
 
     fn place_of(&self, hash: u32) -> usize {
-        // In 64 bits, because depth 0 shifts everything out.
+        // In 64 bits, because depth 0 shifts by the width of the hash.
         (u64::from(hash) >> (u32::BITS - self.depth)) as usize
     }
 
@@ -84,7 +94,7 @@ impl Index {
         self.directory.get(self.place_of(hash)).map_or(0, |&id| id as usize)
     }
 
-    /// Leaves room for one more pair in the segment `hash` leads to.
+    /// Makes room for one more pair in the segment of `hash`.
     fn make_room(&mut self, hash: u32) {
         let id = self.segment_of(hash);
         let segment = &self.segments[id];
@@ -100,7 +110,7 @@ impl Index {
         }
     }
 
-    /// Splits segment `id`, to which `hash` leads, by the first bit its hashes may differ in.
+    /// Splits segment `id`, the one of `hash`, by the first bit in which its hashes may differ.
     fn split(&mut self, id: usize, hash: u32) {
         let old = mem::take(&mut self.segments[id]);
         if old.depth == self.depth {
@@ -159,7 +169,7 @@ struct Line([Pair; LINE]);
 const _: () = assert!(size_of::<Line>() == 64, "a line is a cache line");
 
 /// All pairs whose hashes share their top `depth` bits. The number of lines is zero or a power of
-/// two; one place at least stays empty, so that probing ends.
+/// two. At least one place stays empty, so that probing ends.
 #[derive(Clone, Default)]
 struct Segment {
     lines: Box<[Line]>,
@@ -168,7 +178,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// For `len` pairs and a quarter more, so that a fresh half of a split does not double at once.
+    /// Room for `len` pairs and a quarter more, so that a new segment is not full at once.
     fn with_room(len: usize, depth: u32) -> Self {
         let len_max = len + len / 4 + 1;
         let places = (len_max * 16).div_ceil(13).next_power_of_two().max(LINE);
@@ -189,7 +199,7 @@ impl Segment {
         (at + 1) & (self.places() - 1)
     }
 
-    /// How far it is from one place on to another.
+    /// The number of probing steps from one place to another.
     const fn distance(&self, from: usize, to: usize) -> usize {
         to.wrapping_sub(from) & (self.places() - 1)
     }
@@ -202,7 +212,7 @@ impl Segment {
         &mut self.lines[at / LINE].0[at % LINE]
     }
 
-    /// 13 of 16 places: beyond that probing grows long.
+    /// At 13 of 16 places: beyond that, probing becomes slow.
     const fn is_full(&self) -> bool {
         self.len >= self.places() * 13 / 16
     }
@@ -242,7 +252,7 @@ impl Segment {
         }
     }
 
-    /// Closes the gap by moving later pairs back, so that no tombstones pile up.
+    /// Moves later pairs back into the gap, so that no tombstones are needed.
     fn remove(&mut self, hash: u32, slot: Slot) {
         let mut gap = self.position(hash, |other| other == slot).expect("every entry is indexed");
         let mut at = gap;
@@ -252,7 +262,7 @@ impl Segment {
             if pair.is_empty() {
                 break;
             }
-            // Moving to the gap is allowed unless the pair's probing starts after the gap.
+            // A pair may move into the gap unless its probing starts after the gap.
             if self.distance(self.home(pair.hash), at) >= self.distance(gap, at) {
                 *self.pair_mut(gap) = pair;
                 gap = at;
@@ -273,14 +283,14 @@ mod tests {
     fn slots(index: &Index, hash: u32) -> BTreeSet<Slot> {
         let found = core::cell::RefCell::new(BTreeSet::new());
         index.find(hash, |slot| {
-            assert!(found.borrow_mut().insert(slot), "{slot:?} is there twice");
+            assert!(found.borrow_mut().insert(slot), "{slot:?} was found twice");
             false
         });
         found.into_inner()
     }
 
     #[test]
-    fn a_line_is_full_before_the_next_one_is_begun() {
+    fn pairs_fill_a_line_before_the_next_one() {
         let mut segment = Segment::with_room(2 * LINE, 0);
         for hash in (8..=16).rev() {
             segment.insert(Pair { hash, slot: Slot(hash) });
@@ -291,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_without_places_can_be_touched() {
+    fn touching_an_index_without_places_is_harmless() {
         let mut index = Index::default();
         index.touch(&[0, u32::MAX]);
         index.segments.push(Segment::default());
@@ -300,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_hashes_share_a_segment_that_grows() {
+    fn a_segment_of_equal_hashes_grows() {
         for hash in [0, 0x8000_0000, u32::MAX] {
             let mut index = Index::default();
             for number in 0..5000 {
@@ -317,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_crowding_under_one_prefix_do_not_blow_the_directory_up() {
+    fn hashes_with_one_prefix_do_not_blow_the_directory_up() {
         let mut index = Index::default();
         let hash = |number: u32| (1 << 31 | number << 15) >> (number / 200);
         for number in 0..5000 {
@@ -332,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_one_hash_leaves_the_others_findable() {
+    fn many_equal_hashes_do_not_hide_the_others() {
         let mut index = Index::default();
         let others = |number: u32| number.wrapping_mul(0x9e37_79b9);
         for number in 0..5000 {
@@ -347,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn spread_hashes_split_segments_and_never_outgrow_them() {
+    fn spread_hashes_split_segments_instead_of_growing_them() {
         let mut index = Index::default();
         for number in 0..100_000_u32 {
             index.insert(number.wrapping_mul(0x9e37_79b9), Slot(number));
@@ -357,7 +367,7 @@ mod tests {
         assert_eq!(len, 100_000);
     }
 
-    /// Hashes that crowd: few top bits, few low bits, some anywhere.
+    /// Hashes of which many share their top bits or their low bits.
     fn hash() -> impl Strategy<Value = u32> {
         prop_oneof![
             0..4_u32,
@@ -369,7 +379,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_index_finds_what_was_inserted_and_not_removed(
+        fn an_index_finds_every_pair_that_was_not_removed(
             steps in vec_of((hash(), 0..4_u8), 1..3000),
         ) {
             let mut index = Index::default();

@@ -1,5 +1,4 @@
-//! Time as the protocol sees it: instants on one node's own clock, spans in milliseconds, and the
-//! bound on how far two clocks may drift apart.
+//! Instants on one node's clock, ttls in milliseconds, and the bound on the drift between clocks.
 //!
 //! Owns every formula of protocol section 5 (T1 to T4). Deliberately lacks a way to read a clock:
 //! `now` is always an argument. Instants of two nodes are never compared.
@@ -9,36 +8,35 @@ use core::time::Duration;
 
 use crate::rules::{Rule, Rules};
 
-/// A point on one node's monotonic clock, in nanoseconds since an origin only that node knows.
+/// A reading of one node's monotonic clock, in nanoseconds since an origin of that clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Instant(u64);
 
 impl Instant {
     /// The clock's origin.
     pub const ZERO: Self = Self(0);
-    /// Later than any instant a real clock shows.
+    /// Later than any reading of a real clock.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// From a clock reading in nanoseconds.
+    /// From nanoseconds since the origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The reading in nanoseconds.
+    /// In nanoseconds since the origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// This instant and a span later; saturates, so that a huge span means "never".
+    /// This instant plus a span; saturates, so that a huge span means "never".
     #[must_use]
     pub const fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(saturating_nanos(span)))
     }
 
-    /// The span from `earlier` to here; zero when `earlier` is not earlier (T4: compare before
-    /// subtracting, never wrap).
+    /// The span since `earlier`; zero if `earlier` is not earlier, so nothing wraps (T4).
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -50,14 +48,14 @@ const fn saturating_nanos(span: Duration) -> u64 {
     if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
 }
 
-/// How long a lease lasts, in whole milliseconds. At least one; the cell sets the upper bound M.
+/// How long a lease lasts: at least 1 ms, in whole milliseconds. The cell sets the bound M.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(u32);
 
 impl Ttl {
-    /// The shortest ttl a client may ask for.
+    /// The shortest ttl that a client may ask for.
     pub const MIN: Self = Self(50);
-    /// The longest span a ttl can express, a bound on M.
+    /// The longest ttl, about 49 days; a bound on M.
     pub const MAX: Self = Self(u32::MAX);
 
     /// From milliseconds; `None` for zero.
@@ -66,8 +64,8 @@ impl Ttl {
         if millis == 0 { None } else { Some(Self(millis)) }
     }
 
-    /// From a span, rounded up to the next millisecond (a lease is never silently shortened).
-    /// `None` for zero and for what does not fit.
+    /// From a span, rounded up, so that no lease is silently shortened. `None` for zero and for
+    /// spans above [`Self::MAX`].
     #[must_use]
     pub fn from_duration(span: Duration) -> Option<Self> {
         let millis = span.as_nanos().div_ceil(1_000_000);
@@ -99,25 +97,40 @@ impl fmt::Display for Ttl {
     }
 }
 
-/// What the cell assumes of its clocks: every rate within `1 ± ppm/10^6` of real time, every
-/// reading at most `granularity` old.
+/// What a cell assumes of its clocks: every rate is within `1 ± ppm/10^6` of real time, and every
+/// reading is at most `granularity` old.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Drift {
     ppm: u32,
     granularity: Duration,
+    rules: Rules,
 }
 
 impl Drift {
-    /// The largest rate error a cell may assume: one part in ten.
+    /// The largest rate error that a cell may assume: one part in ten.
     pub const PPM_MAX: u32 = 100_000;
 
-    /// Clocks that agree perfectly, for models of the protocol in whole ticks.
-    pub const NONE: Self = Self { ppm: 0, granularity: Duration::ZERO };
+    /// Perfect clocks, for models of the protocol in whole ticks.
+    pub const NONE: Self = Self::of(0, Duration::ZERO);
 
     /// `None` when `ppm` is above [`Self::PPM_MAX`].
     #[must_use]
     pub const fn new(ppm: u32, granularity: Duration) -> Option<Self> {
-        if ppm > Self::PPM_MAX { None } else { Some(Self { ppm, granularity }) }
+        if ppm > Self::PPM_MAX { None } else { Some(Self::of(ppm, granularity)) }
+    }
+
+    const fn of(ppm: u32, granularity: Duration) -> Self {
+        Self { ppm, granularity, rules: Rules::ALL }
+    }
+
+    /// Only for mutants: the same clocks, with formulas that may lack a rule (`rules.rs`).
+    #[must_use]
+    pub const fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
+    pub(crate) const fn rules(self) -> Rules {
+        self.rules
     }
 
     /// The assumed rate error in parts per million.
@@ -132,8 +145,8 @@ impl Drift {
         self.granularity
     }
 
-    /// `span / r` with r = (1+e)/(1-e), rounded down: what surely passes on any clock of the cell
-    /// less than `span` on another.
+    /// `span / r` with r = (1+e)/(1-e), rounded down. While this time passes on one clock of the
+    /// cell, at most `span` passes on any other.
     fn shrink(self, span: Duration) -> Duration {
         self.scale(span, 1_000_000 - self.ppm, 1_000_000 + self.ppm, false)
     }
@@ -153,47 +166,41 @@ impl Drift {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// T1: `Tp = ttl / r - 2g`, how long a holder may believe after an acceptor was asked to
-    /// exclude others for `ttl`. Two clocks are read: an acceptor that read an old `now` lets go
-    /// that much earlier, a holder that reads an old `now` lets go that much later.
+    /// T1: `Tp = ttl / r - 2g`, how long a holder may believe in a lease of this ttl. Two clocks
+    /// are read: an acceptor whose reading was old lets go early, and a holder whose reading is old
+    /// lets go late.
     #[must_use]
-    pub fn belief_span(self, rules: Rules, ttl: Ttl) -> Duration {
+    pub fn belief_span(self, ttl: Ttl) -> Duration {
         let span = ttl.as_duration();
-        if !rules.on(Rule::BeliefKeepsDriftMargin) {
+        if !self.rules.on(Rule::BeliefKeepsDriftMargin) {
             return span;
         }
         self.shrink(span).saturating_sub(self.granularity.saturating_mul(2))
     }
 
-    /// T2 for a holder on the proposer's own clock: belief counts from before the round was sent.
+    /// T2 for a holder on the proposer's clock: the belief counts from before the round was sent.
     #[must_use]
-    pub fn belief_ends_at(self, rules: Rules, started_at: Instant, ttl: Ttl) -> Instant {
-        started_at.after(self.belief_span(rules, ttl))
+    pub fn belief_ends_at(self, started_at: Instant, ttl: Ttl) -> Instant {
+        started_at.after(self.belief_span(ttl))
     }
 
-    /// T2 for a holder on another clock: from before its request left, plus what the server says
-    /// it was kept waiting (on the server's clock, hence the division), less the granularity: of
-    /// the two readings `waited` comes from, the first may have been old.
+    /// T2 for a holder on another clock: the belief counts from before its request left, plus the
+    /// time that the server kept the request waiting. That time is on the server's clock, hence
+    /// the division, and the first of its two readings may have been old, hence the granularity.
     #[must_use]
-    pub fn remote_belief_ends_at(
-        self,
-        rules: Rules,
-        sent_at: Instant,
-        waited: Duration,
-        ttl: Ttl,
-    ) -> Instant {
-        let credit = if rules.on(Rule::WaitedIsShrunkByDrift) {
+    pub fn remote_belief_ends_at(self, sent_at: Instant, waited: Duration, ttl: Ttl) -> Instant {
+        let credit = if self.rules.on(Rule::WaitedIsShrunkByDrift) {
             self.shrink(waited).saturating_sub(self.granularity)
         } else {
             waited
         };
-        sent_at.after(credit).after(self.belief_span(rules, ttl))
+        sent_at.after(credit).after(self.belief_span(ttl))
     }
 
-    /// T3: how long an acceptor that lost its leases stays silent.
+    /// T3: how long an acceptor that lost its leases answers nothing.
     #[must_use]
-    pub fn quarantine_span(self, rules: Rules, longest: Duration) -> Duration {
-        if !rules.on(Rule::QuarantineCoversLongestTtl) {
+    pub fn quarantine_span(self, longest: Duration) -> Duration {
+        if !self.rules.on(Rule::QuarantineCoversLongestTtl) {
             return longest / 2;
         }
         self.stretch(longest)
@@ -204,31 +211,29 @@ impl Drift {
 mod tests {
     use super::*;
 
-    const R: Rules = Rules::ALL;
-
     #[test]
-    fn a_belief_is_shorter_than_the_exclusion_by_both_clocks_errors() {
+    fn a_belief_is_shorter_than_the_exclusion_by_the_margin() {
         let drift = Drift::new(1000, Duration::from_millis(1)).expect("in bounds");
         let ttl = Ttl::from_millis(10_000).expect("not zero");
-        let belief = drift.belief_span(R, ttl);
-        // A fast acceptor (1+e) and a slow holder (1-e): in real time the belief must end first.
+        let belief = drift.belief_span(ttl);
+        // In real time the belief of a slow holder (1-e) ends before a fast acceptor (1+e) lets go.
         let holder_real = belief.as_secs_f64() / (1.0 - 0.001);
         let acceptor_real = 10.0 / (1.0 + 0.001);
         assert!(holder_real < acceptor_real);
-        assert!(acceptor_real - holder_real < 0.003, "and waste no more than the margin");
+        assert!(acceptor_real - holder_real < 0.003, "and not much earlier than needed");
     }
 
     #[test]
     fn a_belief_on_coarse_clocks_ends_before_the_exclusion() {
-        // Clocks that step once a granule. The holder notes `started_at` right after a step, the
-        // acceptor reads `now` right before one; later the holder's clock stands just short of
-        // the end of its belief, and the acceptor's steps just past its expiry.
+        // Clocks that step once per granule. The holder notes `started_at` right after a step, and
+        // the acceptor reads `now` right before one. Later the holder's clock is still just before
+        // the end of its belief when the acceptor's clock steps past the expiry.
         let granule = Duration::from_millis(4);
         let drift = Drift::new(0, granule).expect("in bounds");
         let nanos = |span: Duration| span.as_nanos() as u64;
         for millis in 50..100 {
             let ttl = Ttl::from_millis(millis).expect("not zero");
-            let ends_at = drift.belief_ends_at(R, Instant::ZERO, ttl);
+            let ends_at = drift.belief_ends_at(Instant::ZERO, ttl);
             let holder_lets_go = ends_at.as_nanos().next_multiple_of(nanos(granule));
             let stale_by = nanos(granule) - 1;
             let acceptor_lets_go = nanos(ttl.as_duration()) - stale_by;
@@ -240,17 +245,17 @@ mod tests {
     fn a_belief_never_wraps_below_zero() {
         let drift = Drift::new(100_000, Duration::from_secs(1)).expect("in bounds");
         let ttl = Ttl::from_millis(50).expect("not zero");
-        assert_eq!(drift.belief_span(R, ttl), Duration::ZERO);
+        assert_eq!(drift.belief_span(ttl), Duration::ZERO);
         let sent_at = Instant::from_nanos(7);
-        assert_eq!(drift.remote_belief_ends_at(R, sent_at, Duration::ZERO, ttl), sent_at);
+        assert_eq!(drift.remote_belief_ends_at(sent_at, Duration::ZERO, ttl), sent_at);
     }
 
     #[test]
-    fn a_quarantine_is_as_long_as_the_longest_lease_on_the_slowest_clock() {
+    fn a_quarantine_covers_the_longest_lease_on_a_slow_clock() {
         let drift = Drift::new(1000, Duration::ZERO).expect("in bounds");
         // 60 s * 1.001 / 0.999, rounded up.
         let expected = Duration::from_nanos(60_120_120_121);
-        assert_eq!(drift.quarantine_span(R, Duration::from_secs(60)), expected);
+        assert_eq!(drift.quarantine_span(Duration::from_secs(60)), expected);
     }
 
     #[test]

@@ -1,0 +1,381 @@
+//! One round of a proposer: it counts answers and decides (protocol section 4, P1 to P5; paper,
+//! section 3 steps 3 and 5).
+//!
+//! It sends nothing and knows no name. Its timer is `ends_at`, set when the round begins (P3) and
+//! compared with `now` on every answer, so a late wake-up does no harm.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::rules::Rule;
+use crate::{Ballot, Cell, Instant, MemberSet, Tenure, Ttl};
+
+/// What a round waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Phase {
+    /// Promises of a majority.
+    Preparing,
+    /// Accepts of a Propose.
+    Proposing,
+    /// Accepts of a Renew.
+    Renewing,
+    /// A majority renewed in time; the round only waits for acceptors to heal.
+    Renewed,
+}
+
+/// What the proposer has to do after an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Nothing: the round goes on, or is already decided.
+    Wait,
+    /// A majority promised and reported no lease: send Propose under the same ballot.
+    Propose,
+    /// A majority accepted in time.
+    Won,
+    /// A majority is impossible, or came too late.
+    Lost,
+}
+
+/// A round in flight.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Round {
+    /// The ballot; every answer names it.
+    pub ballot: Ballot,
+    /// The tenure it begins or renews.
+    pub tenure: Tenure,
+    /// How long acceptors are asked to exclude other tenures.
+    pub ttl: Ttl,
+    /// When it began, before any message was sent.
+    pub started_at: Instant,
+    /// `started_at + Tp`: the end of the belief it gives. A later majority counts for nothing.
+    pub ends_at: Instant,
+    /// What it waits for.
+    pub phase: Phase,
+    /// Acceptors that promised and reported no other lease.
+    pub open: MemberSet,
+    /// Acceptors that accepted.
+    pub accepted: MemberSet,
+    /// Acceptors that refused in this phase.
+    pub refused: MemberSet,
+    /// Its request was repeated: an acceptor that refused it once may have accepted it since.
+    pub(crate) repeated: bool,
+    accepts: u32,
+    pub(crate) reports: Vec<Report>,
+}
+
+/// The one tenure that a majority reported, and when the last of them is free of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HeldBy {
+    pub(crate) tenure: Tenure,
+    pub(crate) free_at: Instant,
+}
+
+/// A lease of another tenure that an acceptor reported.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Report {
+    pub(crate) member: MemberSet,
+    tenure: Tenure,
+    free_at: Instant,
+}
+
+impl Round {
+    pub(crate) fn new(
+        cell: &Cell,
+        now: Instant,
+        ballot: Ballot,
+        tenure: Tenure,
+        ttl: Ttl,
+        phase: Phase,
+    ) -> Self {
+        Self {
+            ballot,
+            tenure,
+            ttl,
+            started_at: now,
+            ends_at: cell.drift().belief_ends_at(now, ttl),
+            phase,
+            open: MemberSet::EMPTY,
+            accepted: MemberSet::EMPTY,
+            refused: MemberSet::EMPTY,
+            repeated: false,
+            accepts: 0,
+            reports: Vec::new(),
+        }
+    }
+
+    /// P2: counts an acceptor that promised and reported no other lease.
+    pub(crate) fn on_promise(&mut self, cell: &Cell, now: Instant, member: MemberSet) -> Step {
+        self.open = self.open.with(member);
+        let majority = self.open.len() >= cell.quorum();
+        match self.phase {
+            Phase::Preparing if majority && now < self.ends_at => {
+                self.phase = Phase::Proposing;
+                self.refused = MemberSet::EMPTY;
+                self.reports.clear();
+                Step::Propose
+            }
+            // The paper's step 3 sets its timer again on every response beyond the majority; this
+            // is its mutant.
+            Phase::Proposing if majority && !cell.rules().on(Rule::TimerIsArmedOnce) => {
+                self.started_at = now;
+                self.ends_at = cell.drift().belief_ends_at(now, self.ttl);
+                Step::Propose
+            }
+            _ => Step::Wait,
+        }
+    }
+
+    /// P1, P3, P5: counts an acceptor that accepted.
+    pub(crate) fn on_accept(&mut self, cell: &Cell, now: Instant, member: MemberSet) -> Step {
+        if self.phase == Phase::Preparing {
+            return Step::Wait;
+        }
+        self.accepted = self.accepted.with(member);
+        self.accepts = if cell.rules().on(Rule::AcceptsAreDistinct) {
+            self.accepted.len()
+        } else {
+            self.accepts + 1
+        };
+        if self.accepts < cell.quorum() || self.phase == Phase::Renewed {
+            return Step::Wait;
+        }
+        if now >= self.ends_at && cell.rules().on(Rule::LateMajorityCountsForNothing) {
+            return Step::Lost;
+        }
+        if self.phase == Phase::Renewing {
+            self.phase = Phase::Renewed;
+        }
+        Step::Won
+    }
+
+    /// Counts an acceptor that refused. The acceptors in `silent` cannot be reached.
+    pub(crate) fn on_refusal(&mut self, cell: &Cell, silent: MemberSet, member: MemberSet) -> Step {
+        self.refused = self.refused.with(member);
+        self.verdict(cell, silent)
+    }
+
+    /// A fresh round is lost once an acceptor refused, a majority is impossible, and the answers
+    /// suffice to tell a holder from a split vote. Giving up early is always safe (P4). A renewal
+    /// also waits for silent acceptors, because they may store its tenure.
+    pub(crate) fn verdict(&self, cell: &Cell, silent: MemberSet) -> Step {
+        let (everyone, quorum) = (cell.everyone(), cell.quorum());
+        let answered = self.refused.with(self.accepted).with(self.open);
+        let silent = match self.phase {
+            Phase::Preparing | Phase::Proposing => silent.without(answered),
+            Phase::Renewing | Phase::Renewed => MemberSet::EMPTY,
+        };
+        let is_impossible = everyone.without(self.refused).without(silent).len() < quorum;
+        let is_conclusive =
+            self.refused.len() >= quorum || answered.with(silent).contains(everyone);
+        let lost = match self.phase {
+            Phase::Preparing | Phase::Proposing => is_impossible && is_conclusive,
+            Phase::Renewing => is_impossible,
+            Phase::Renewed => false,
+        };
+        if lost && !self.refused.is_empty() { Step::Lost } else { Step::Wait }
+    }
+
+    /// Whether this is a renewal that won and that every acceptor has answered.
+    pub(crate) fn is_done(&self, cell: &Cell) -> bool {
+        let answered = self.accepted.with(self.refused);
+        self.phase == Phase::Renewed && answered.contains(cell.everyone())
+    }
+
+    /// Acceptors that have not answered in this phase.
+    pub(crate) fn unanswered(&self, cell: &Cell) -> MemberSet {
+        let answered = self.accepted.with(self.refused);
+        let answered = match self.phase {
+            Phase::Preparing => answered.with(self.open),
+            Phase::Proposing | Phase::Renewing | Phase::Renewed => answered,
+        };
+        cell.everyone().without(answered)
+    }
+
+    /// How long each round trip of a decided round took. A prepared round has two.
+    pub(crate) fn round_trip(&self, now: Instant) -> Duration {
+        let round_trips = if self.open.is_empty() { 1 } else { 2 };
+        now.since(self.started_at) / round_trips
+    }
+
+    /// Notes the lease that an acceptor reported, unless it is of this round's tenure.
+    pub(crate) fn note_foreign(&mut self, member: MemberSet, tenure: Tenure, free_at: Instant) {
+        if tenure != self.tenure && !self.reports.iter().any(|report| report.member == member) {
+            self.reports.push(Report { member, tenure, free_at });
+        }
+    }
+
+    /// P4: the holder, if a majority reported one and the same tenure.
+    pub(crate) fn held_by(&self, cell: &Cell) -> Option<HeldBy> {
+        let quorum = cell.quorum() as usize;
+        self.reports.iter().find_map(|Report { tenure, .. }| {
+            let same = self.reports.iter().filter(|report| report.tenure == *tenure);
+            let free_at = same.clone().map(|report| report.free_at).max()?;
+            (same.count() >= quorum).then_some(HeldBy { tenure: *tenure, free_at })
+        })
+    }
+
+    /// The acceptors at which a void round has to be undone: all that did not refuse its Propose.
+    /// A renewal is not undone, because its tenure may be held (P5).
+    pub(crate) fn traces(&self, cell: &Cell) -> MemberSet {
+        match self.phase {
+            Phase::Proposing if self.repeated => cell.everyone(),
+            Phase::Proposing => cell.everyone().without(self.refused),
+            Phase::Preparing | Phase::Renewing | Phase::Renewed => MemberSet::EMPTY,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Drift, NodeId};
+
+    fn cell(count: u16) -> Cell {
+        let members: Vec<NodeId> = (1..=count).filter_map(NodeId::new).collect();
+        Cell::new(&members, Ttl::from_millis(1000).expect("not zero"), Drift::NONE).expect("valid")
+    }
+    fn member(cell: &Cell, id: u16) -> MemberSet {
+        cell.member(NodeId::new(id).expect("an id")).expect("a member")
+    }
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+    fn tenure(counter: u64, id: u16) -> Tenure {
+        Tenure::of(Ballot::new(counter, NodeId::new(id).expect("an id"))).expect("a tenure")
+    }
+    /// A round that began at 0 ms, for 100 ms.
+    fn round(cell: &Cell, phase: Phase) -> Round {
+        let tenure = tenure(5, 1);
+        let ttl = Ttl::from_millis(100).expect("not zero");
+        Round::new(cell, at(0), tenure.ballot(), tenure, ttl, phase)
+    }
+
+    #[test]
+    fn a_majority_of_distinct_accepts_wins_once() {
+        let cell = cell(5);
+        let mut round = round(&cell, Phase::Proposing);
+        for (id, expected) in
+            [(1, Step::Wait), (1, Step::Wait), (2, Step::Wait), (2, Step::Wait), (3, Step::Won)]
+        {
+            assert_eq!(round.on_accept(&cell, at(99), member(&cell, id)), expected);
+        }
+        let mut renewal = self::round(&cell, Phase::Renewing);
+        for (id, expected) in [(1, Step::Wait), (2, Step::Wait), (3, Step::Won), (4, Step::Wait)] {
+            assert_eq!(renewal.on_accept(&cell, at(0), member(&cell, id)), expected);
+        }
+        assert_eq!(renewal.phase, Phase::Renewed);
+    }
+
+    #[test]
+    fn a_majority_at_the_end_of_the_timer_is_late() {
+        let cell = cell(3);
+        for phase in [Phase::Proposing, Phase::Renewing] {
+            let mut round = round(&cell, phase);
+            assert_eq!(round.on_accept(&cell, at(0), member(&cell, 1)), Step::Wait);
+            assert_eq!(round.on_accept(&cell, at(100), member(&cell, 2)), Step::Lost);
+        }
+        let mut round = round(&cell, Phase::Preparing);
+        assert_eq!(round.on_promise(&cell, at(0), member(&cell, 1)), Step::Wait);
+        assert_eq!(round.on_promise(&cell, at(100), member(&cell, 2)), Step::Wait);
+        assert_eq!(round.phase, Phase::Preparing, "a late promise proposes nothing");
+    }
+
+    #[test]
+    fn a_majority_of_promises_proposes_once_and_keeps_the_timer() {
+        let cell = cell(3);
+        let mut round = round(&cell, Phase::Preparing);
+        let ends_at = round.ends_at;
+        assert_eq!(round.on_promise(&cell, at(1), member(&cell, 1)), Step::Wait);
+        assert_eq!(round.on_promise(&cell, at(2), member(&cell, 2)), Step::Propose);
+        assert_eq!(round.on_promise(&cell, at(3), member(&cell, 3)), Step::Wait);
+        assert_eq!((round.phase, round.ends_at), (Phase::Proposing, ends_at));
+    }
+
+    #[test]
+    fn an_accept_before_the_propose_does_not_count() {
+        let cell = cell(1);
+        let mut round = round(&cell, Phase::Preparing);
+        assert_eq!(round.on_accept(&cell, at(0), member(&cell, 1)), Step::Wait);
+        assert!(round.accepted.is_empty());
+    }
+
+    #[test]
+    fn a_round_is_lost_when_refusals_rule_out_a_majority() {
+        let cell = cell(4);
+        let mut round = round(&cell, Phase::Proposing);
+        assert_eq!(
+            round.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 2)),
+            Step::Wait,
+            "3 may still accept"
+        );
+        assert_eq!(
+            round.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 3)),
+            Step::Wait,
+            "a split vote, or a holder?"
+        );
+        assert_eq!(round.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 4)), Step::Lost);
+        let mut renewal = self::round(&cell, Phase::Renewing);
+        renewal.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 2));
+        let lost = renewal.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 3));
+        assert_eq!(lost, Step::Lost, "a renewal need not find the holder");
+    }
+
+    #[test]
+    fn a_fresh_round_does_not_wait_for_silent_acceptors() {
+        let cell = cell(3);
+        let [one, two, three] = [1, 2, 3].map(|id| member(&cell, id));
+        let mut round = round(&cell, Phase::Proposing);
+        assert_eq!(round.verdict(&cell, two.with(three)), Step::Wait, "no acceptor refused");
+        assert_eq!(round.on_accept(&cell, at(0), one), Step::Wait);
+        assert_eq!(round.clone().on_refusal(&cell, MemberSet::EMPTY, two), Step::Wait);
+        assert_eq!(round.on_refusal(&cell, three, two), Step::Lost);
+        let mut renewal = self::round(&cell, Phase::Renewing);
+        renewal.on_accept(&cell, at(0), one);
+        assert_eq!(renewal.on_refusal(&cell, three, two), Step::Wait, "three may store the tenure");
+    }
+
+    #[test]
+    fn a_renewal_that_won_cannot_be_lost() {
+        let cell = cell(3);
+        let mut renewal = round(&cell, Phase::Renewing);
+        renewal.on_accept(&cell, at(0), member(&cell, 1));
+        renewal.on_accept(&cell, at(0), member(&cell, 2));
+        for id in 1..=3 {
+            assert_eq!(renewal.on_refusal(&cell, MemberSet::EMPTY, member(&cell, id)), Step::Wait);
+        }
+    }
+
+    #[test]
+    fn a_holder_needs_a_majority_that_reports_one_tenure() {
+        let cell = cell(5);
+        let mut round = round(&cell, Phase::Proposing);
+        let (holder, other) = (tenure(3, 2), tenure(4, 3));
+        round.note_foreign(member(&cell, 1), holder, at(70));
+        round.note_foreign(member(&cell, 2), holder, at(90));
+        round.note_foreign(member(&cell, 3), other, at(99));
+        round.note_foreign(member(&cell, 1), holder, at(70));
+        assert_eq!(round.held_by(&cell), None, "two of five");
+        round.note_foreign(member(&cell, 4), round.tenure, at(99));
+        assert_eq!(round.held_by(&cell), None, "its own tenure does not count");
+        round.note_foreign(member(&cell, 5), holder, at(80));
+        assert_eq!(round.held_by(&cell), Some(HeldBy { tenure: holder, free_at: at(90) }));
+    }
+
+    #[test]
+    fn only_a_round_that_proposed_has_to_be_undone() {
+        let cell = cell(3);
+        let traces = [Phase::Preparing, Phase::Proposing, Phase::Renewing, Phase::Renewed]
+            .map(|phase| round(&cell, phase).traces(&cell).len());
+        assert_eq!(traces, [0, 3, 0, 0]);
+    }
+
+    #[test]
+    fn a_round_is_not_undone_at_acceptors_that_refused_it() {
+        let cell = cell(3);
+        let mut round = round(&cell, Phase::Proposing);
+        let members: Vec<MemberSet> =
+            cell.members().iter().filter_map(|node| cell.member(*node)).collect();
+        round.on_refusal(&cell, MemberSet::EMPTY, members[1]);
+        assert_eq!(round.traces(&cell), members[0].with(members[2]));
+    }
+}

@@ -1,0 +1,78 @@
+//! Why a shard drops a peer's message, and why it cannot begin a round.
+
+use core::fmt;
+
+/// Why a shard dropped a peer's message. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Refusal {
+    /// A0: this acceptor may have lost leases in a restart and answers nothing.
+    Quarantined,
+    /// A1: a ttl above M.
+    TtlTooLong,
+    /// A1: a counter above [`crate::Shard::counter_bound`]. No honest peer sends one: disconnect
+    /// the sender and tell the operator.
+    BallotExhausting,
+    /// A ballot with the id of another node than the sender.
+    BallotNotSenders,
+    /// This node is not an acceptor.
+    NotAcceptor,
+    /// A reply from a node that is not an acceptor of this cell.
+    NotMember,
+    /// The acceptor has no room for another name.
+    TableFull,
+    /// The request needs a higher ceiling in the stable record, and as many requests as the limit
+    /// allows wait for that already.
+    RecordBehind,
+}
+
+impl Refusal {
+    /// Every reason, in the order of their discriminants.
+    pub const ALL: [Self; 8] = [
+        Self::Quarantined,
+        Self::TtlTooLong,
+        Self::BallotExhausting,
+        Self::BallotNotSenders,
+        Self::NotAcceptor,
+        Self::NotMember,
+        Self::TableFull,
+        Self::RecordBehind,
+    ];
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Quarantined => "quarantined after a restart",
+            Self::TtlTooLong => "ttl above max_lease",
+            Self::BallotExhausting => "ballot that would use up the counter space",
+            Self::BallotNotSenders => "ballot of another node",
+            Self::NotAcceptor => "this node is not an acceptor",
+            Self::NotMember => "reply from a node that is not an acceptor of this cell",
+            Self::TableFull => "no room for another name",
+            Self::RecordBehind => "waiting for the stable record",
+        })
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+/// Why a shard cannot issue a ballot. No round can begin until that changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BallotProblem {
+    /// A1: the counter is at [`crate::Ballot::COUNTER_LIMIT`], which never changes.
+    Exhausted,
+    /// A1: the counter is at [`crate::Shard::counter_bound`], which moves with the clock.
+    AtBound,
+    /// R1: the stable record has no room for another ballot yet.
+    RecordBehind,
+}
+
+impl fmt::Display for BallotProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exhausted => "the ballot counter is used up",
+            Self::AtBound => "the ballot counter is at the bound that this node's clock sets",
+            Self::RecordBehind => "the stable record has no room for another ballot yet",
+        })
+    }
+}
