@@ -1,11 +1,11 @@
-//! The disk of a node, and what is left of the node after a crash or a clean stop (protocol
-//! section 6).
+//! The disk of a node, and what remains of a node after a crash or a clean stop (protocol section
+//! 6).
 
 use paxoslease_core::{Holder, Instant, Name, Rule, Shard, SnapshotLease, Start};
 
-use super::{Local, Locals, NAMES, name};
+use super::{NAMES, NodeState, NodeStates, name};
 
-impl Local {
+impl NodeState {
     pub(super) fn written(&mut self, now: Instant) {
         if let Some(record) = self.writing.take() {
             self.record = record;
@@ -20,49 +20,57 @@ impl Local {
     }
 }
 
-impl Locals {
-    pub(super) fn crash(&self, local: &mut Local, node: usize, now: Instant, tick: u8, nth: u8) {
+impl NodeStates {
+    pub(super) fn crash(
+        &self,
+        node_state: &mut NodeState,
+        node: usize,
+        now: Instant,
+        tick: u8,
+        nth: u8,
+    ) {
         let rules = self.bounds.rules;
-        local.is_stopped = false;
-        if !rules.on(Rule::SnapshotIsUsedOnce) && local.snapshot.is_some() {
-            return self.restart_from_disk(local, node, now);
+        node_state.is_stopped = false;
+        if !rules.on(Rule::SnapshotIsUsedOnce) && node_state.snapshot.is_some() {
+            return self.restart_from_disk(node_state, node, now);
         }
-        local.snapshot = None;
+        node_state.snapshot = None;
         let start = if self.bounds.disk {
-            Start::Crash(local.record)
+            Start::Crash(node_state.record)
         } else {
-            // The wall clock: above every ballot of the runs before, whatever they were.
+            // The wall clock: above every ballot of all runs before.
             let counter = (u64::from(tick) + 1) * 1000 + u64::from(nth) * 100;
             Start::NoRecord { counter, longest: self.cell.max_lease(), disk: false }
         };
-        local.shard = Shard::start(self.config(node), now, start);
+        node_state.shard = Shard::start(self.config(node), now, start);
     }
 
-    pub(super) fn stop(&self, local: &mut Local, node: usize, now: Instant) {
-        // What is not running has no state.
+    pub(super) fn stop(&self, node_state: &mut NodeState, node: usize, now: Instant) {
+        // A stopped node has no state.
         let start = Start::NewCell { counter: self.bounds.counter(node), disk: false };
         let nothing = Shard::start(self.config(node), Instant::ZERO, start);
-        let old = core::mem::replace(&mut local.shard, nothing);
-        local.snapshot = old.stop(now).map(|snapshot| {
+        let old = core::mem::replace(&mut node_state.shard, nothing);
+        node_state.snapshot = old.stop(now).map(|snapshot| {
             let leases = snapshot.leases();
             leases.map(|lease| (number_of(lease.name), lease.tenure, lease.remaining)).collect()
         });
-        local.is_stopped = true;
+        node_state.is_stopped = true;
     }
 
-    pub(super) fn restart(&self, local: &mut Local, node: usize, now: Instant) {
-        local.is_stopped = false;
-        if local.snapshot.is_none() {
-            local.shard = Shard::start(self.config(node), now, Start::Crash(local.record));
+    pub(super) fn restart(&self, node_state: &mut NodeState, node: usize, now: Instant) {
+        node_state.is_stopped = false;
+        if node_state.snapshot.is_none() {
+            node_state.shard =
+                Shard::start(self.config(node), now, Start::Crash(node_state.record));
         } else {
-            self.restart_from_disk(local, node, now);
+            self.restart_from_disk(node_state, node, now);
         }
     }
 
-    fn restart_from_disk(&self, local: &mut Local, node: usize, now: Instant) {
-        let leases = local.snapshot.clone().unwrap_or_default();
+    fn restart_from_disk(&self, node_state: &mut NodeState, node: usize, now: Instant) {
+        let leases = node_state.snapshot.clone().unwrap_or_default();
         if self.bounds.rules.on(Rule::SnapshotIsUsedOnce) {
-            local.snapshot = None;
+            node_state.snapshot = None;
         }
         let leases = leases.into_iter().map(|(number, tenure, remaining)| SnapshotLease {
             name: name(number),
@@ -70,7 +78,8 @@ impl Locals {
             tenure,
             remaining,
         });
-        local.shard = Shard::start_from_snapshot(self.config(node), now, local.record, leases);
+        node_state.shard =
+            Shard::start_from_snapshot(self.config(node), now, node_state.record, leases);
     }
 }
 
