@@ -216,10 +216,10 @@ const fn verdict(check: Check) -> &'static str {
 
 /// The picture that `paxoslease sim --scenario NAME --diagram` draws, after its path.
 fn draw(scenario: Scenario, (key, name): (&str, &str), report: &Report) -> (String, String) {
-    let options = diagram::Options {
+    let options = diagram::RenderOptions {
         title: format!("{scenario}: {name}"),
         caption: scenario.description().to_owned(),
-        ..diagram::Options::default()
+        ..diagram::RenderOptions::default()
     };
     let path = format!("diagrams/{scenario}-{key}.svg");
     (path, diagram::render(&report.trace, &options))
