@@ -3,7 +3,8 @@
 //!
 //! `CLOCK_MONOTONIC_RAW` is exempt from slewing but stands still during suspend. `CLOCK_BOOTTIME`
 //! counts suspend but is slewed by `adjtimex`, exactly like `CLOCK_MONOTONIC`. The two slewed
-//! clocks differ by exactly the suspended time, so RAW + (BOOTTIME - MONOTONIC) has both properties.
+//! clocks differ by exactly the suspended time, so RAW + (BOOTTIME - MONOTONIC) has both
+//! properties.
 //!
 //! The kernel shows one clock at a time, and a thread can be preempted or the machine suspended
 //! between two readings. Nevertheless, a value of [`Steady::now`] is never more than the time when

@@ -22,8 +22,8 @@ use crate::swarm::Report;
 use crate::trace::{Keep, TrueTime};
 use crate::world::{ClientId, Setup, World};
 
-/// Declares the scenarios: the variant, the script, the name on the command line and a sentence about
-/// what happens.
+/// Declares the scenarios: the variant, the script, the name on the command line, and a sentence
+/// about what happens.
 macro_rules! scenarios {
     ($($variant:ident, $script:ident, $name:literal, $description:literal;)*) => {
         /// A schedule.
