@@ -1,5 +1,7 @@
 //! Plain English: phrases that a reader has to read twice, and the words of our own.
 
+use std::collections::BTreeSet;
+
 use crate::tidy::Finding;
 use crate::tidy::markdown::{row, section, spans};
 use crate::tidy::repository::Repository;
@@ -71,24 +73,26 @@ fn words(line: &str) -> String {
 /// Every type in the last column of the glossary is defined somewhere.
 pub(super) fn glossary_exists(repository: &Repository) -> Vec<Finding> {
     let Some(file) = repository.file("CONTRIBUTING.md") else { return Vec::new() };
-    let is_defined = |name: &str| {
-        let is_definition = |line: &str| {
-            let line = words(line);
-            ["struct", "enum", "trait"]
-                .iter()
-                .any(|kind| line.contains(&format!(" {kind} {name} ")))
-        };
-        repository.rust().any(|file| file.text.lines().any(is_definition))
-    };
+    let lines = repository.rust().flat_map(|file| file.text.lines());
+    let defined: BTreeSet<&str> = lines.flat_map(defined_types).collect();
     let mut findings = Vec::new();
     for (number, line) in section(&file.text, "## Glossary") {
         let place = row(line).and_then(|cells| cells.last().copied()).unwrap_or_default();
-        for name in spans(place).filter(|name| !is_defined(name)) {
+        for name in spans(place).filter(|name| !defined.contains(name)) {
             let message = format!("no type is called `{name}`");
             findings.push(Finding::new(&file.path, number, message));
         }
     }
     findings
+}
+
+/// The names after `struct`, `enum` and `trait` in a line.
+fn defined_types(line: &str) -> impl Iterator<Item = &str> {
+    let mut is_next = false;
+    let words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| !word.is_empty()).filter(move |word| {
+        std::mem::replace(&mut is_next, ["struct", "enum", "trait"].contains(word))
+    })
 }
 
 #[cfg(test)]
