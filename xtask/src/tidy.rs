@@ -5,7 +5,9 @@
 //! or cargo-deny already hold is not repeated here.
 
 mod commands;
+mod commits;
 mod dependencies;
+mod english;
 mod layers;
 mod links;
 mod machine;
@@ -63,6 +65,9 @@ const CHECKS: &[(&str, Check)] = &[
     ("files and lines keep their size", shape::keeps_its_size),
     ("the protocol stays small", shape::keeps_the_protocol_small),
     ("no stubs, no ignored tests", shape::has_no_stubs),
+    ("plain English where a pass has been made", english::is_plain),
+    ("the glossary names what exists", english::glossary_exists),
+    ("subjects of commits say scope and verb", commits::have_subjects),
 ];
 
 /// Checks everything and shows every finding, not only the first.

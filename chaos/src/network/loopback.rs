@@ -106,7 +106,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> Result<()> {
 
 fn accept(listener: &TcpListener, target: SocketAddr, way: Way, sky: &Sky, mut rng: Rng) {
     for near in listener.incoming().flatten() {
-        let (sky, seed) = (Arc::clone(sky), rng.next());
+        let (sky, seed) = (Arc::clone(sky), rng.bits());
         // Without a thread the connection is closed, and whoever began it tries again.
         let _refused = spawn(move || {
             let back = (way.1, way.0);

@@ -1,7 +1,7 @@
-//! How large a world is searched: which nodes, which clients' wishes, how much may go wrong.
+//! How large a searched world is: its nodes, its clients, and how much may go wrong.
 //!
-//! Time is counted in ticks; every message that was ever sent may arrive any number of times, in
-//! any order, arbitrarily late, or never. Pauses lie between any two steps.
+//! Time is counted in ticks. Every message that was ever sent may arrive any number of times, in
+//! any order, at any later time, or never. A node may pause between any two steps.
 
 use core::time::Duration;
 
@@ -10,131 +10,132 @@ use paxoslease_core::{Rules, Ttl};
 /// One tick: the shortest ttl.
 pub const TICK: Duration = Ttl::MIN.as_duration();
 
-/// What a client will ask for, once, at some moment.
+/// A client that acquires once, at some moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wish {
-    /// Through which proposer, counted from zero.
+pub struct Client {
+    /// The proposer that it uses, counted from zero.
     pub proposer: u8,
-    /// The name, by number.
+    /// The index of the name that it acquires.
     pub name: u8,
-    /// For how many ticks.
+    /// The ttl, in ticks.
     pub ticks: u8,
-    /// Not before this tick.
+    /// The first tick at which it may acquire.
     pub not_before: u8,
-    /// Whether its holder may renew.
+    /// Whether it may renew.
     pub renews: bool,
-    /// Whether its holder may release.
+    /// Whether it may release.
     pub releases: bool,
 }
 
-impl Wish {
-    /// Name 0 through a proposer.
+impl Client {
+    /// A client that acquires name 0.
     #[must_use]
     pub const fn new(proposer: u8, ticks: u8) -> Self {
         Self { proposer, name: 0, ticks, not_before: 0, renews: true, releases: true }
     }
 
-    /// The same, asked for at this tick or later.
+    /// The same client, which acquires at this tick or later.
     #[must_use]
     pub const fn not_before(self, tick: u8) -> Self {
         Self { not_before: tick, ..self }
     }
 
-    /// The same, whose holder never renews.
+    /// The same client, but it never renews.
     #[must_use]
     pub const fn not_renewed(self) -> Self {
         Self { renews: false, ..self }
     }
 
-    /// The same, whose holder never releases.
+    /// The same client, but it never releases.
     #[must_use]
     pub const fn not_released(self) -> Self {
         Self { releases: false, ..self }
     }
 
-    /// The same for another name.
+    /// The same client, but it acquires another name.
     #[must_use]
     pub const fn named(self, name: u8) -> Self {
         Self { name, ..self }
     }
 }
 
-/// Which nodes may lose their memory.
+/// The nodes that may crash or be restarted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Crashing {
     /// Acceptors.
     Acceptors,
-    /// Proposers that are no acceptors.
+    /// Proposer-only nodes.
     Proposers,
     /// Any node.
-    Anyone,
+    Any,
 }
 
 /// What may happen, and how often.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// For reports.
+    /// The title in reports.
     pub title: &'static str,
-    /// Acceptors, 1 to 5.
+    /// The number of acceptors, 1 to 5.
     pub acceptors: u8,
-    /// Proposers that are no acceptors. None: every acceptor proposes too.
+    /// The number of proposer-only nodes. If it is 0, every acceptor proposes too.
     pub proposers: u8,
-    /// The fresh leases asked for, in this order.
-    pub wishes: Vec<Wish>,
-    /// How often a lease may be renewed, all together.
+    /// The clients, in the order in which they acquire.
+    pub clients: Vec<Client>,
+    /// The most renewals of all leases together.
     pub renewals: u8,
-    /// For how many ticks a renewal may be.
+    /// The possible ttls of a renewal, in ticks.
     pub renewal_ticks: Vec<u8>,
-    /// Whether a renewal or release may go through any proposer (P7), or only its own.
+    /// Whether a client may renew and release through any proposer (P7), or only through its own.
     pub any_proposer: bool,
-    /// How often a holder may release.
+    /// The most releases.
     pub releases: u8,
-    /// How often a client may leave before its answer.
+    /// How often a client may leave before its answer arrives.
     pub abandons: u8,
-    /// How often a node may lose its memory.
+    /// The most crashes.
     pub crashes: u8,
-    /// How often a node may be stopped and started cleanly.
+    /// The most clean stops, each followed by a start.
     pub clean_restarts: u8,
-    /// Who may crash or be restarted.
+    /// The nodes that may crash or be restarted.
     pub crashing: Crashing,
-    /// Where each proposer's counter starts; zero where none is given.
+    /// The first ballot counter of each proposer; 0 for those not listed.
     pub counters: Vec<u64>,
-    /// How often an acceptor may reclaim what is idle.
+    /// How often an acceptor may reclaim idle names.
     pub sweeps: u8,
-    /// When the world ends.
+    /// The last tick.
     pub ticks: u8,
-    /// M.
+    /// `max_lease`, in ticks.
     pub max_ticks: u8,
     /// Whether acquires begin with a direct round.
     pub direct: bool,
-    /// Whether a lost round is tried again (prepared), while ballots last.
+    /// Whether a proposer prepares a new round after a lost one, while ballots last.
     pub retries: bool,
-    /// Ballots a node may use beyond one per wish and renewal.
+    /// The ballots a node may use beyond one per client and renewal.
     pub spare_ballots: u8,
-    /// Whether there is a stable record.
+    /// Whether nodes have a stable record.
     pub disk: bool,
-    /// Whether a record becomes durable at some later step, in nodes that may crash. Elsewhere a
-    /// slow disk is like a slow network.
+    /// Whether a record becomes durable at some later step, in nodes that may crash. In other nodes
+    /// a slow disk has the same effects as a slow network.
     pub slow_disk: bool,
-    /// Whether confirmations of releases are delivered. Without them every release times out.
+    /// Whether confirmations of releases arrive. Without them every release times out.
     pub confirmations: bool,
-    /// Whether a client may renew a tenure that was never granted to it, once it saw the fence.
+    /// Whether a client may renew a tenure that was granted to another client, once it saw the
+    /// fence.
     pub adopters: bool,
     /// The rules in force.
     pub rules: Rules,
-    /// Give up beyond this many states.
+    /// The search stops at this number of states.
     pub states_max: usize,
 }
 
 impl Bounds {
-    /// Three acceptors, two proposers, two wishes, and nothing going wrong but the network.
+    /// Three acceptors, two proposers, two clients, and no faults except those of the network.
     #[must_use]
     pub fn new(title: &'static str) -> Self {
         Self {
             title,
             acceptors: 3,
             proposers: 2,
-            wishes: vec![Wish::new(0, 1), Wish::new(1, 1)],
+            clients: vec![Client::new(0, 1), Client::new(1, 1)],
             renewals: 0,
             renewal_ticks: vec![1],
             any_proposer: false,
@@ -159,13 +160,13 @@ impl Bounds {
         }
     }
 
-    /// Nodes in all.
+    /// The number of nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {
         usize::from(self.acceptors) + usize::from(self.proposers)
     }
 
-    /// The node of a proposer.
+    /// The index of a proposer's node.
     #[must_use]
     pub fn proposer_node(&self, proposer: u8) -> usize {
         if self.proposers == 0 {
@@ -175,7 +176,7 @@ impl Bounds {
         }
     }
 
-    /// How many nodes propose.
+    /// The number of nodes that propose.
     #[must_use]
     pub fn proposer_count(&self) -> u8 {
         if self.proposers == 0 { self.acceptors } else { self.proposers }
@@ -187,17 +188,17 @@ impl Bounds {
         match self.crashing {
             Crashing::Acceptors => self.is_acceptor(node),
             Crashing::Proposers => !self.is_acceptor(node),
-            Crashing::Anyone => true,
+            Crashing::Any => true,
         }
     }
 
-    /// Whether a node goes on while its record is being written.
+    /// Whether a node continues while its record is being written.
     #[must_use]
     pub fn writes_slowly(&self, node: usize) -> bool {
         self.slow_disk && self.may_crash(node)
     }
 
-    /// Where a node's counter starts.
+    /// The first ballot counter of a node.
     #[must_use]
     pub fn counter(&self, node: usize) -> u64 {
         let proposers = 0..self.proposer_count();
@@ -206,7 +207,7 @@ impl Bounds {
         counter.copied().unwrap_or(0)
     }
 
-    /// The nodes that are acceptors.
+    /// Whether a node is an acceptor.
     #[must_use]
     pub fn is_acceptor(&self, node: usize) -> bool {
         node < usize::from(self.acceptors)

@@ -1,18 +1,19 @@
 //! Exhaustive checker: every schedule of small cells, run on the core that ships.
 //!
-//! The protocol here is [`paxoslease_core::Shard`], not a model of it; what is modelled is the
-//! world around it: a network that keeps every message for ever and delivers it at will, clients,
-//! crashes, disks, time in ticks. [`search`] walks all of it within [`Bounds`]; [`profiles`] lists
-//! the bounds we search and, for every safety rule, the bounds within which its absence does harm.
+//! The protocol here is [`paxoslease_core::Shard`], not a model of it. The world around it is
+//! modelled: a network that keeps every message for ever and may deliver it at any time, clients,
+//! crashes, disks, time in ticks. [`search`] visits every state within [`Bounds`]. [`profiles`]
+//! lists the bounds that we search and, for every safety rule, bounds in which the protocol without
+//! that rule does harm.
 //!
-//! It lacks clock drift, waiting and liveness: the simulator has those.
+//! Clock drift, waiting and liveness are missing here: the simulator covers them.
 
 mod bounds;
-mod local;
+mod node;
 pub mod profiles;
 mod search;
 mod world;
 
-pub use bounds::{Bounds, Crashing, TICK, Wish};
-pub use search::{Look, Report, search};
+pub use bounds::{Bounds, Client, Crashing, TICK};
+pub use search::{Checks, Report, search};
 pub use world::Harm;

@@ -1,22 +1,22 @@
-//! The bounds we search, and for every rule the bounds within which its absence does harm.
+//! The bounds that we search, and for every rule bounds in which the core without it does harm.
 
 use paxoslease_core::{BALLOT_BLOCK, Rule, Rules};
 
-use crate::{Bounds, Crashing, Look, Wish};
+use crate::{Bounds, Checks, Client, Crashing};
 
-/// Bounds that together take a minute or two on two cores, each searched to the end.
+/// Bounds that together take a minute or two on two cores. Each is searched to the end.
 #[must_use]
 pub fn quick() -> Vec<Bounds> {
-    let w = Wish::new;
+    let w = Client::new;
     let mixed = vec![w(0, 2), w(1, 1)];
     let three = vec![w(0, 1), w(1, 1), w(0, 1)];
     let far = vec![0, 4 * BALLOT_BLOCK];
     let renewal = Bounds { renewals: 1, ..base() };
-    let crash = Bounds { crashes: 1, counters: far, wishes: mixed.clone(), ..base() };
+    let crash = Bounds { crashes: 1, counters: far, clients: mixed.clone(), ..base() };
     let members = Bounds { proposers: 0, ticks: 2, crashes: 1, ..base() };
     vec![
-        Bounds { title: "direct", wishes: three.clone(), ..base() },
-        Bounds { title: "prepared", direct: false, wishes: mixed.clone(), ..base() },
+        Bounds { title: "direct", clients: three.clone(), ..base() },
+        Bounds { title: "prepared", direct: false, clients: mixed.clone(), ..base() },
         Bounds { title: "retries", retries: true, spare_ballots: 1, ..base() },
         Bounds { title: "releases", releases: 2, any_proposer: true, ..base() },
         Bounds {
@@ -34,14 +34,14 @@ pub fn quick() -> Vec<Bounds> {
             releases: 1,
             any_proposer: true,
             ticks: 1,
-            wishes: mixed,
+            clients: mixed,
             ..renewal.clone()
         },
         Bounds {
             title: "renewal_from_behind",
             any_proposer: true,
             counters: vec![0, 10],
-            wishes: vec![w(1, 1), w(0, 1)],
+            clients: vec![w(1, 1), w(0, 1)],
             ticks: 1,
             ..renewal.clone()
         },
@@ -59,12 +59,12 @@ pub fn quick() -> Vec<Bounds> {
         Bounds { title: "two_crashes", crashes: 2, ticks: 1, ..crash.clone() },
         Bounds { title: "no_disk", disk: false, ..crash.clone() },
         Bounds { title: "snapshot_and_crash", clean_restarts: 1, ticks: 1, ..crash },
-        Bounds { title: "reclaiming", sweeps: 1, ticks: 2, wishes: three, ..base() },
+        Bounds { title: "reclaiming", sweeps: 1, ticks: 2, clients: three, ..base() },
         Bounds {
             title: "two_names",
             sweeps: 1,
             ticks: 1,
-            wishes: vec![w(0, 1).named(1), w(1, 1)],
+            clients: vec![w(0, 1).named(1), w(1, 1)],
             ..base()
         },
         Bounds { title: "members", ..members.clone() },
@@ -72,7 +72,7 @@ pub fn quick() -> Vec<Bounds> {
         Bounds {
             title: "three_proposers",
             proposers: 3,
-            wishes: vec![w(0, 1), w(1, 1), w(2, 1)],
+            clients: vec![w(0, 1), w(1, 1), w(2, 1)],
             ..base()
         },
         Bounds { title: "one_acceptor", acceptors: 1, crashes: 1, ..renewal.clone() },
@@ -82,7 +82,7 @@ pub fn quick() -> Vec<Bounds> {
             title: "five_acceptors",
             acceptors: 5,
             proposers: 1,
-            wishes: vec![w(0, 1), w(0, 1)],
+            clients: vec![w(0, 1), w(0, 1)],
             crashes: 1,
             ticks: 2,
             ..base()
@@ -90,15 +90,15 @@ pub fn quick() -> Vec<Bounds> {
     ]
 }
 
-/// Larger bounds, the smallest first: minutes and gigabytes each.
+/// Larger bounds, smallest first. Each takes minutes and gigabytes.
 #[must_use]
 pub fn deep() -> Vec<Bounds> {
-    let w = Wish::new;
+    let w = Client::new;
     let mixed = vec![w(0, 2), w(1, 1)];
     let three = vec![w(0, 1), w(1, 1), w(0, 1)];
     let far = vec![0, 4 * BALLOT_BLOCK];
     let renewal = Bounds { renewals: 1, renewal_ticks: vec![1, 2], ..base() };
-    let crash = Bounds { crashes: 1, counters: far.clone(), wishes: mixed.clone(), ..base() };
+    let crash = Bounds { crashes: 1, counters: far.clone(), clients: mixed.clone(), ..base() };
     let comeback = vec![w(0, 1).not_released(), w(1, 1).not_renewed().not_before(2)];
     let list = vec![
         Bounds {
@@ -160,7 +160,7 @@ pub fn deep() -> Vec<Bounds> {
             title: "five acceptors",
             acceptors: 5,
             proposers: 1,
-            wishes: vec![w(0, 1), w(0, 1)],
+            clients: vec![w(0, 1), w(0, 1)],
             crashes: 1,
             renewals: 1,
             ticks: 2,
@@ -170,7 +170,7 @@ pub fn deep() -> Vec<Bounds> {
             title: "prepared, three tenures",
             direct: false,
             ticks: 2,
-            wishes: three.clone(),
+            clients: three.clone(),
             ..base()
         },
         Bounds {
@@ -180,14 +180,14 @@ pub fn deep() -> Vec<Bounds> {
             ticks: 1,
             ..crash.clone()
         },
-        Bounds { title: "renewals of 1 and 2 ticks", wishes: mixed.clone(), ..renewal.clone() },
+        Bounds { title: "renewals of 1 and 2 ticks", clients: mixed.clone(), ..renewal.clone() },
         Bounds {
             title: "two renewals, through any node, and a release",
             renewals: 2,
             releases: 1,
             any_proposer: true,
             ticks: 1,
-            wishes: mixed.clone(),
+            clients: mixed.clone(),
             ..renewal.clone()
         },
         Bounds {
@@ -196,7 +196,7 @@ pub fn deep() -> Vec<Bounds> {
             renewal_ticks: vec![2],
             releases: 1,
             ticks: 2,
-            wishes: comeback,
+            clients: comeback,
             ..base()
         },
         Bounds {
@@ -219,7 +219,7 @@ pub fn deep() -> Vec<Bounds> {
             title: "two names, one floor",
             sweeps: 1,
             ticks: 1,
-            wishes: vec![w(0, 1).named(1), w(0, 2), w(1, 1)],
+            clients: vec![w(0, 1).named(1), w(0, 2), w(1, 1)],
             ..base()
         },
         Bounds {
@@ -229,13 +229,13 @@ pub fn deep() -> Vec<Bounds> {
             crashes: 1,
             releases: 1,
             ticks: 2,
-            wishes: three,
+            clients: three,
             ..base()
         },
         Bounds {
             title: "confirmed release and a renewal",
             proposers: 1,
-            wishes: vec![w(0, 1), w(0, 1)],
+            clients: vec![w(0, 1), w(0, 1)],
             renewals: 1,
             releases: 1,
             confirmations: true,
@@ -249,7 +249,7 @@ pub fn deep() -> Vec<Bounds> {
             any_proposer: true,
             confirmations: true,
             counters: vec![0, 10],
-            wishes: vec![w(1, 1), w(0, 1)],
+            clients: vec![w(1, 1), w(0, 1)],
             ticks: 1,
             ..base()
         },
@@ -261,19 +261,19 @@ fn base() -> Bounds {
     Bounds::new("")
 }
 
-/// A core with one rule switched off, and what to find in which bounds.
+/// A core with one rule switched off, and the harm to expect.
 #[derive(Clone, Debug)]
 pub struct Mutant {
-    /// The rule that is off.
+    /// The rule that is switched off.
     pub rule: Rule,
-    /// What is to be found: two holders, or at least fences out of order.
-    pub look: Look,
-    /// Where.
+    /// The harm to find: two holders, or at least fences out of order.
+    pub checks: Checks,
+    /// The bounds in which the harm occurs.
     pub bounds: Bounds,
 }
 
-/// The rules whose harm takes so long a schedule that the search needs minutes: scripted in
-/// `tests/comeback.rs`.
+/// The rules whose harm needs so long a schedule that the search takes minutes. `tests/comeback.rs`
+/// has scripts for them.
 pub const SCRIPTED: [Rule; 6] = [
     Rule::RenewRaisesPromised,
     Rule::HealObeysBallot,
@@ -283,137 +283,137 @@ pub const SCRIPTED: [Rule; 6] = [
     Rule::RecordlessFloorIsLearnt,
 ];
 
-/// The rules about clock drift: this world has none, the simulator's scripted schedules do.
+/// The rules about clock drift, which this world lacks. The simulator has scripts for them.
 pub const SIMULATED: [Rule; 2] = [Rule::BeliefKeepsDriftMargin, Rule::WaitedIsShrunkByDrift];
 
-/// For every other rule, bounds in which a core without it does harm.
+/// For every other rule, bounds in which a core without the rule does harm.
 #[must_use]
 pub fn mutants() -> Vec<Mutant> {
-    use Look::{ForHarm, ForTwoHolders};
+    use Checks::{Harm, TwoHolders};
     use Rule as R;
-    let w = Wish::new;
-    // The contender's ballots are above whatever the holder's renewals use.
+    let w = Client::new;
+    // The contender's ballots are above those of the holder's renewals.
     let ahead = vec![0, 10];
-    // Above every floor that a restart brings.
+    // Above every floor that a restart sets.
     let far_ahead = vec![0, 4 * BALLOT_BLOCK];
     let both_ahead = vec![4 * BALLOT_BLOCK, 8 * BALLOT_BLOCK];
     let long_then_short = vec![w(0, 2), w(1, 1).not_renewed()];
-    let slow_first = Bounds { wishes: vec![w(0, 2), w(1, 1)], ticks: 1, ..base() };
+    let slow_first = Bounds { clients: vec![w(0, 2), w(1, 1)], ticks: 1, ..base() };
     let renewal = Bounds {
         renewals: 1,
         renewal_ticks: vec![1],
-        wishes: long_then_short.clone(),
+        clients: long_then_short.clone(),
         counters: ahead.clone(),
         ticks: 2,
         ..base()
     };
     let crash = Bounds {
         crashes: 1,
-        wishes: long_then_short,
+        clients: long_then_short,
         counters: far_ahead.clone(),
         ticks: 1,
         ..base()
     };
     let list = [
-        (R::ProposeRefusesForeign, ForTwoHolders, base()),
-        (R::ProposeRaisesPromised, ForHarm, slow_first.clone()),
-        (R::RenewKeepsLater, ForTwoHolders, renewal.clone()),
-        (R::RenewOnlyLive, ForHarm, Bounds { wishes: vec![w(0, 1), w(1, 1)], ..renewal.clone() }),
-        (R::HealOnlyAfterMajority, ForHarm, Bounds { renewals: 1, ..base() }),
+        (R::ProposeRefusesForeign, TwoHolders, base()),
+        (R::ProposeRaisesPromised, Harm, slow_first.clone()),
+        (R::RenewKeepsLater, TwoHolders, renewal.clone()),
+        (R::RenewOnlyLive, Harm, Bounds { clients: vec![w(0, 1), w(1, 1)], ..renewal.clone() }),
+        (R::HealOnlyAfterMajority, Harm, Bounds { renewals: 1, ..base() }),
         (
             R::ReleaseMatchesTenure,
-            ForTwoHolders,
-            Bounds { wishes: vec![w(0, 1), w(1, 1), w(0, 1)], ..base() },
+            TwoHolders,
+            Bounds { clients: vec![w(0, 1), w(1, 1), w(0, 1)], ..base() },
         ),
-        (R::ReclaimFoldsIntoFloor, ForHarm, Bounds { sweeps: 2, ..slow_first.clone() }),
-        (R::FloorStartsAtCeiling, ForHarm, Bounds { crashes: 1, ..slow_first }),
+        (R::ReclaimFoldsIntoFloor, Harm, Bounds { sweeps: 2, ..slow_first.clone() }),
+        (R::FloorStartsAtCeiling, Harm, Bounds { crashes: 1, ..slow_first }),
         (
             R::CounterStartsAtCeiling,
-            ForTwoHolders,
+            TwoHolders,
             Bounds {
                 crashes: 1,
                 crashing: Crashing::Proposers,
-                wishes: vec![w(0, 1), w(0, 1), w(1, 1)],
+                clients: vec![w(0, 1), w(0, 1), w(1, 1)],
                 ..base()
             },
         ),
-        (R::LateMajorityCountsForNothing, ForHarm, base()),
-        (R::AcceptsAreDistinct, ForTwoHolders, base()),
-        (R::TimerIsArmedOnce, ForTwoHolders, Bounds { direct: false, ticks: 1, ..base() }),
-        (R::VoidBeforeUndo, ForTwoHolders, Bounds { abandons: 1, ..base() }),
-        (R::FailedRenewalIsNotUndone, ForTwoHolders, renewal.clone()),
-        (R::AbandonReleasesFreshOnly, ForTwoHolders, Bounds { abandons: 1, ..renewal.clone() }),
-        (R::RenewalHasFreshBallot, ForTwoHolders, renewal.clone()),
-        (R::ReleaseDropsBeliefFirst, ForTwoHolders, Bounds { releases: 1, ..base() }),
+        (R::LateMajorityCountsForNothing, Harm, base()),
+        (R::AcceptsAreDistinct, TwoHolders, base()),
+        (R::TimerIsArmedOnce, TwoHolders, Bounds { direct: false, ticks: 1, ..base() }),
+        (R::VoidBeforeUndo, TwoHolders, Bounds { abandons: 1, ..base() }),
+        (R::FailedRenewalIsNotUndone, TwoHolders, renewal.clone()),
+        (R::AbandonReleasesFreshOnly, TwoHolders, Bounds { abandons: 1, ..renewal.clone() }),
+        (R::RenewalHasFreshBallot, TwoHolders, renewal.clone()),
+        (R::ReleaseDropsBeliefFirst, TwoHolders, Bounds { releases: 1, ..base() }),
         (
             R::ReleasedTenureIsNeverUsed,
-            ForTwoHolders,
+            TwoHolders,
             Bounds { releases: 1, any_proposer: true, ticks: 1, ..renewal.clone() },
         ),
-        (R::OnlyOwnTenureIsRenewed, ForTwoHolders, Bounds { adopters: true, ..renewal.clone() }),
+        (R::OnlyOwnTenureIsRenewed, TwoHolders, Bounds { adopters: true, ..renewal.clone() }),
         (
             R::RenewTtlIsBounded,
-            ForTwoHolders,
+            TwoHolders,
             Bounds {
                 disk: false,
                 crashes: 1,
                 max_ticks: 1,
                 renewal_ticks: vec![2],
-                wishes: vec![w(0, 1), w(1, 1).not_renewed()],
+                clients: vec![w(0, 1), w(1, 1).not_renewed()],
                 counters: far_ahead.clone(),
                 ..renewal.clone()
             },
         ),
-        (R::QuarantineCoversLongestTtl, ForTwoHolders, crash.clone()),
+        (R::QuarantineCoversLongestTtl, TwoHolders, crash.clone()),
         (
             R::LeaseCeilingCountsRenewals,
-            ForTwoHolders,
+            TwoHolders,
             Bounds {
                 crashes: 1,
                 renewal_ticks: vec![2],
-                wishes: vec![w(0, 1), w(1, 1).not_renewed()],
+                clients: vec![w(0, 1), w(1, 1).not_renewed()],
                 counters: far_ahead,
                 ..renewal
             },
         ),
         (
             R::LeaseCeilingKeptInQuarantine,
-            ForTwoHolders,
+            TwoHolders,
             Bounds { crashes: 2, sweeps: 1, ..crash.clone() },
         ),
         (
             R::SnapshotIsUsedOnce,
-            ForTwoHolders,
+            TwoHolders,
             Bounds { clean_restarts: 1, counters: both_ahead, ..crash.clone() },
         ),
-        (R::NoSnapshotFromQuarantine, ForTwoHolders, Bounds { clean_restarts: 1, ..crash.clone() }),
-        (R::QuorumIsMajority, ForTwoHolders, base()),
+        (R::NoSnapshotFromQuarantine, TwoHolders, Bounds { clean_restarts: 1, ..crash.clone() }),
+        (R::QuorumIsMajority, TwoHolders, base()),
         (
             R::BallotWaitsForDisk,
-            ForHarm,
+            Harm,
             Bounds {
                 slow_disk: true,
                 crashes: 1,
                 acceptors: 1,
                 proposers: 3,
-                // The first makes the ttl durable, the second's ballot is lost in the crash, and
-                // the third's is above what is then the floor.
+                // The first client makes the ttl durable, the second client's ballot is lost in the
+                // crash, and the third client's ballot is above the new floor.
                 counters: vec![0, 4 * BALLOT_BLOCK, 2 * BALLOT_BLOCK],
-                wishes: vec![w(0, 1), w(1, 1).not_before(1), w(2, 1).not_before(2)],
+                clients: vec![w(0, 1), w(1, 1).not_before(1), w(2, 1).not_before(2)],
                 ticks: 2,
                 ..base()
             },
         ),
-        (R::TtlWaitsForDisk, ForTwoHolders, Bounds { slow_disk: true, ..crash.clone() }),
+        (R::TtlWaitsForDisk, TwoHolders, Bounds { slow_disk: true, ..crash.clone() }),
         (
             R::ReleaseNeedsMajority,
-            ForHarm,
+            Harm,
             Bounds { releases: 1, confirmations: true, ticks: 1, ..base() },
         ),
     ];
-    let mutant = |(rule, look, bounds): (Rule, Look, Bounds)| Mutant {
+    let mutant = |(rule, checks, bounds): (Rule, Checks, Bounds)| Mutant {
         rule,
-        look,
+        checks,
         bounds: Bounds { title: "mutant", rules: Rules::without(rule), ..bounds },
     };
     list.into_iter().map(mutant).collect()

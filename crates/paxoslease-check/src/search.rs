@@ -1,8 +1,8 @@
-//! Breadth-first search through every schedule within some bounds.
+//! Breadth-first search through every schedule within given bounds.
 //!
-//! Visited states are remembered by a 64-bit identity, so a run over n states may overlook one
-//! with a chance of about n² / 2^65: one in ten thousand for sixty million. How each state was
-//! reached is kept, so that harm comes with its shortest schedule.
+//! Visited states are identified by a 64-bit hash, so a search of n states may overlook one with a
+//! probability of about n² / 2^65: one in ten thousand for sixty million. The search keeps how it
+//! reached each state, so that it can report the shortest schedule that leads to harm.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use crate::bounds::Bounds;
 use crate::world::{Harm, State, Step, World};
 
-/// What a search found.
-#[derive(Clone, Debug)]
+/// The result of a search.
+#[derive(Clone, Default, Debug)]
 pub struct Report {
-    /// Distinct states, acceptors taken as interchangeable where they are.
+    /// Distinct states. States that differ only by a permutation of equal acceptors count once.
     pub states: usize,
     /// Steps tried.
     pub steps: usize,
@@ -22,35 +22,34 @@ pub struct Report {
     pub node_states: usize,
     /// Steps in which a Heal replaced a live lease of a lower tenure (A5).
     pub replacing: usize,
-    /// Length of the longest of the shortest schedules.
+    /// The steps to the farthest state, each state reached by its shortest schedule.
     pub depth: usize,
-    /// States that were reached and not searched from: none if the search went to the end.
+    /// States that were reached but not expanded: 0 if the search is complete.
     pub open: usize,
-    /// What went wrong, with the schedule that leads there.
+    /// The harm found, and the schedule that leads to it.
     pub harm: Option<(Harm, Vec<String>)>,
 }
 
-/// What to look for.
+/// The checks that a search makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Look {
-    /// Everything that must hold, single steps included.
-    Strictly,
-    /// Only harm a user could suffer: two holders, fences out of order, a release that is
-    /// confirmed and was not heard.
-    ForHarm,
+pub enum Checks {
+    /// Everything that must hold, including the rules for single steps.
+    All,
+    /// Only harm that a user could suffer: two holders, fences out of order, or a confirmed release
+    /// that no majority received.
+    Harm,
     /// Only two holders.
-    ForTwoHolders,
+    TwoHolders,
 }
 
-/// Searches everything within the bounds, up to the first harm.
+/// Searches all states within the bounds, up to the first harm.
 #[must_use]
-pub fn search(bounds: &Bounds, look: Look) -> Report {
-    let mut world = World::new(bounds, look);
+pub fn search(bounds: &Bounds, checks: Checks) -> Report {
+    let mut world = World::new(bounds, checks);
     let mut search = Search::default();
     let first = world.first();
-    search.meet(&world, &first, 0, Step::Tick);
-    let mut report =
-        Report { states: 0, steps: 0, node_states: 0, replacing: 0, depth: 0, open: 0, harm: None };
+    search.visit(&world, &first, 0, Step::Tick);
+    let mut report = Report::default();
     let mut steps = Vec::new();
     while let Some((index, state)) = search.frontier.pop_front() {
         if search.seen.len() >= bounds.states_max {
@@ -61,7 +60,7 @@ pub fn search(bounds: &Bounds, look: Look) -> Report {
         for step in &steps {
             report.steps += 1;
             match world.take(&state, *step) {
-                Ok(Some(next)) => search.meet(&world, &next, index, *step),
+                Ok(Some(next)) => search.visit(&world, &next, index, *step),
                 Ok(None) => {}
                 Err(harm) => {
                     report.harm = Some((harm, search.schedule(&mut world, index, *step)));
@@ -83,13 +82,13 @@ pub fn search(bounds: &Bounds, look: Look) -> Report {
 #[derive(Default)]
 struct Search {
     seen: HashSet<u64, FixedState>,
-    /// The state each state was first reached from, and by which step.
+    /// For each state: the state from which it was first reached, and by which step.
     reached: Vec<(u32, Step)>,
     frontier: VecDeque<(u32, State)>,
 }
 
 impl Report {
-    /// Whether everything within the bounds was searched.
+    /// Whether the search reached every state and found no harm.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.open == 0 && self.harm.is_none()
@@ -97,7 +96,7 @@ impl Report {
 }
 
 impl Search {
-    fn meet(&mut self, world: &World, state: &State, from: u32, by: Step) {
+    fn visit(&mut self, world: &World, state: &State, from: u32, by: Step) {
         if self.seen.insert(world.identity(state)) {
             let index = u32::try_from(self.reached.len()).expect("fewer states than that");
             self.reached.push((from, by));
@@ -124,12 +123,12 @@ impl Search {
         }
     }
 
-    /// Replays the way to a state in words.
+    /// Replays the schedule to a state, one line per step.
     fn schedule(&self, world: &mut World, index: u32, last: Step) -> Vec<String> {
         let mut state = world.first();
         let mut lines = Vec::new();
         for step in self.path(index).into_iter().chain([last]) {
-            lines.push(world.tell(&state, step));
+            lines.push(world.describe(&state, step));
             if let Ok(Some(next)) = world.take(&state, step) {
                 state = next;
             }

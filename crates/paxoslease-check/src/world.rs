@@ -1,7 +1,7 @@
-//! The whole cell at one moment, what can happen next, and what must never be.
+//! The state of the whole cell, the steps that may follow, and the harm that must never occur.
 //!
-//! A state is small and flat: node states by number, the set of messages ever sent as bits, what
-//! each client believes. Beliefs are the core's own [`Belief`].
+//! A state is small and flat: node states by index, the messages ever sent as bits, the belief of
+//! each client. Beliefs are the core's own [`Belief`].
 
 mod judge;
 
@@ -12,15 +12,15 @@ use hashbrown::HashMap;
 use paxoslease_core::{Ballot, Belief, MemberSet, Message, Phase, Reply, Rule, Tenure};
 
 use crate::bounds::Bounds;
-use crate::local::{Input, Locals, NAMES, View, at, node_id};
-use crate::search::Look;
+use crate::node::{Input, NAMES, NodeStates, NodeView, at, node_id};
+use crate::search::Checks;
 
 const NODES_MAX: usize = 6;
-const WISHES_MAX: usize = 3;
+const CLIENTS_MAX: usize = 3;
 const NET_WORDS: usize = 6;
 
-/// The cell at one moment.
-#[derive(Clone, Copy, Debug)]
+/// The state of the cell.
+#[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct State {
     tick: u8,
     acquired: u8,
@@ -30,23 +30,24 @@ pub(crate) struct State {
     crashes: u8,
     clean_restarts: u8,
     sweeps: u8,
-    locals: [u32; NODES_MAX],
+    nodes: [u32; NODES_MAX],
     net: [u64; NET_WORDS],
-    /// The messages to and from each acceptor, as a sum that does not name the acceptor.
+    /// A sum over the messages to and from each acceptor, which does not contain the acceptor's
+    /// index.
     net_sums: [u64; NODES_MAX],
-    beliefs: [Option<Belief>; WISHES_MAX],
-    /// The belief of a client in a tenure that was granted to another (P7 switched off).
+    beliefs: [Option<Belief>; CLIENTS_MAX],
+    /// The belief of a client in a tenure that was granted to another client (P7 switched off).
     adopted: Option<Belief>,
     fences: [u64; NAMES.len()],
     /// The highest ballot each node issued on request.
     issued: [u64; NODES_MAX],
 }
 
-/// One step of the world: something done to a node, or time passing.
+/// One step of the world: an input of a node, or the passing of time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Step {
     Tick,
-    /// `from` is the node's state after it counted some answers that had no effect as yet.
+    /// `from` is the node's state after it counted some answers that had no other effect yet.
     At {
         node: u8,
         from: u32,
@@ -55,18 +56,18 @@ pub(crate) enum Step {
 }
 
 #[derive(Clone, Copy)]
-struct Letter {
+struct Packet {
     to: u8,
     from: u8,
     content: u32,
-    /// The acceptor at one end, and the rest of the message's identity.
+    /// The acceptor at one end, and a hash of the rest of the message.
     acceptor: u8,
     identity: u64,
-    /// Of an answer, the round or release it belongs to.
+    /// The round or release that an answer belongs to.
     answers: Option<Subject>,
 }
 
-/// What an answer is about.
+/// The subject of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Subject {
     Round(Ballot),
@@ -75,26 +76,26 @@ enum Subject {
 
 pub(crate) struct World {
     bounds: Bounds,
-    locals: Locals,
-    letters: Vec<Letter>,
-    by_letter: HashMap<(u8, u8, u32), u16, FixedState>,
-    look: Look,
-    /// Whether an answer to a round that is over may be forgotten.
+    nodes: NodeStates,
+    packets: Vec<Packet>,
+    by_packet: HashMap<(u8, u8, u32), u16, FixedState>,
+    checks: Checks,
+    /// Whether an answer to a finished round can be forgotten.
     forgets_answers: bool,
-    /// How many steps replaced a live lease by a Heal.
+    /// The steps in which a Heal replaced a live lease.
     replacing: usize,
 }
 
 impl World {
-    pub(crate) fn new(bounds: &Bounds, look: Look) -> Self {
-        assert!(bounds.nodes() <= NODES_MAX && bounds.wishes.len() <= WISHES_MAX);
-        assert!(bounds.wishes.iter().all(|wish| wish.proposer < bounds.proposer_count()));
+    pub(crate) fn new(bounds: &Bounds, checks: Checks) -> Self {
+        assert!(bounds.nodes() <= NODES_MAX && bounds.clients.len() <= CLIENTS_MAX);
+        assert!(bounds.clients.iter().all(|client| client.proposer < bounds.proposer_count()));
         Self {
             bounds: bounds.clone(),
-            locals: Locals::new(bounds),
-            letters: Vec::new(),
-            by_letter: HashMap::default(),
-            look,
+            nodes: NodeStates::new(bounds),
+            packets: Vec::new(),
+            by_packet: HashMap::default(),
+            checks,
             forgets_answers: [
                 Rule::RenewalHasFreshBallot,
                 Rule::CounterStartsAtCeiling,
@@ -111,34 +112,19 @@ impl World {
     }
 
     pub(crate) fn node_states(&self) -> usize {
-        self.locals.len()
+        self.nodes.len()
     }
 
     pub(crate) fn first(&mut self) -> State {
-        let mut locals = [0; NODES_MAX];
-        for (node, local) in locals.iter_mut().enumerate().take(self.bounds.nodes()) {
-            *local = self.locals.first(node);
+        let mut nodes = [0; NODES_MAX];
+        for (node, node_state) in nodes.iter_mut().enumerate().take(self.bounds.nodes()) {
+            *node_state = self.nodes.first(node);
         }
-        State {
-            tick: 0,
-            acquired: 0,
-            renewals: 0,
-            releases: 0,
-            abandons: 0,
-            crashes: 0,
-            clean_restarts: 0,
-            sweeps: 0,
-            locals,
-            net: [0; NET_WORDS],
-            net_sums: [0; NODES_MAX],
-            beliefs: [None; WISHES_MAX],
-            adopted: None,
-            fences: [0; NAMES.len()],
-            issued: [0; NODES_MAX],
-        }
+        State { nodes, ..State::default() }
     }
 
-    /// The identity of a state; the same for states that differ only in which acceptor is which.
+    /// The identity of a state. States that differ only by a permutation of equal acceptors have
+    /// the same identity.
     pub(crate) fn identity(&self, state: &State) -> u64 {
         let acceptors = usize::from(self.bounds.acceptors);
         let symmetric = self.bounds.proposers > 0;
@@ -163,8 +149,8 @@ impl World {
         }
         if !symmetric {
             for node in 0..acceptors {
-                let local = self.view(state, node).digests[0];
-                common = mix(mix(common, local), state.net_sums[node]);
+                let node_state = self.view(state, node).digests[0];
+                common = mix(mix(common, node_state), state.net_sums[node]);
             }
             return common;
         }
@@ -181,35 +167,35 @@ impl World {
             let proposers = acceptors..self.bounds.nodes();
             proposers.fold(sum, |sum, node| mix(sum, self.view(state, node).digests[which]))
         };
-        let permutations = self.locals.permutations().iter().enumerate();
+        let permutations = self.nodes.permutations().iter().enumerate();
         permutations.map(permuted).min().expect("at least the identity")
     }
 
-    fn view(&self, state: &State, node: usize) -> &View {
-        &self.locals.views[state.locals[node] as usize]
+    fn view(&self, state: &State, node: usize) -> &NodeView {
+        &self.nodes.views[state.nodes[node] as usize]
     }
 
-    /// Everything that may happen next.
+    /// The steps that may follow.
     ///
-    /// Answers that a proposer only counts are not steps of their own: nobody can tell when they
-    /// arrived until one has an effect, so they are counted right before that one. Everything else
-    /// a proposer does is the same whatever it has counted, but for whom it heals, and then it
-    /// heals more. What it counted for one round or release has no effect on another. This loses
-    /// no schedule that matters and most of the states.
+    /// An answer that a proposer only counts is not a step: its time of arrival makes no difference
+    /// until an answer has an effect, so it is counted right before that answer. Apart from that, a
+    /// proposer acts the same whatever it has counted, except that it may heal more acceptors. What
+    /// it counted for one round or release has no effect on another. This reduction keeps every
+    /// schedule that matters and removes most of the states.
     pub(crate) fn choices(&mut self, state: &State, steps: &mut Vec<Step>) {
         steps.clear();
         let mut answers: [Vec<(Subject, Input)>; NODES_MAX] = Default::default();
         for (word, bits) in state.net.iter().enumerate() {
             let mut bits = *bits;
             while bits != 0 {
-                let letter = self.letters[word * 64 + bits.trailing_zeros() as usize];
+                let packet = self.packets[word * 64 + bits.trailing_zeros() as usize];
                 bits &= bits - 1;
-                let input = Input::Deliver { from: letter.from, content: letter.content };
-                let to = usize::from(letter.to);
-                if let Some(subject) = letter.answers {
+                let input = Input::Deliver { from: packet.from, content: packet.content };
+                let to = usize::from(packet.to);
+                if let Some(subject) = packet.answers {
                     answers[to].push((subject, input));
                 } else {
-                    steps.push(Step::At { node: letter.to, from: state.locals[to], input });
+                    steps.push(Step::At { node: packet.to, from: state.nodes[to], input });
                 }
             }
         }
@@ -225,10 +211,10 @@ impl World {
                     alike.iter().for_each(|(_, input)| push(*input));
                 }
             }
-            let from = state.locals[node];
+            let from = state.nodes[node];
             let mut push = |input| steps.push(Step::At { node: node as u8, from, input });
             inputs[node].iter().for_each(|input| push(*input));
-            if self.locals.views[from as usize].wake_at.is_some_and(|at| at <= now) {
+            if self.nodes.views[from as usize].wake_at.is_some_and(|at| at <= now) {
                 push(Input::Wake);
             }
         }
@@ -237,14 +223,14 @@ impl World {
         }
     }
 
-    /// The states a node can be in after counting some of the answers on their way to it.
+    /// The states that a node can reach by counting some of the answers under way to it.
     fn counted(&mut self, node: usize, state: &State, answers: &[(Subject, Input)]) -> Vec<u32> {
-        let mut reached = vec![state.locals[node]];
+        let mut reached = vec![state.nodes[node]];
         let mut next = 0;
         while let Some(from) = reached.get(next).copied() {
             next += 1;
             for (_, input) in answers {
-                if let Some(outcome) = self.locals.step(node, from, state.tick, *input)
+                if let Some(outcome) = self.nodes.step(node, from, state.tick, *input)
                     && outcome.is_silent()
                     && !reached.contains(&outcome.next)
                 {
@@ -284,29 +270,30 @@ impl World {
                 inputs.push(Input::Sweep);
             }
         }
-        if let Some(wish) = bounds.wishes.get(usize::from(state.acquired))
-            && state.tick >= wish.not_before
+        if let Some(client) = bounds.clients.get(usize::from(state.acquired))
+            && state.tick >= client.not_before
         {
-            let node = bounds.proposer_node(wish.proposer);
-            inputs[node].push(Input::Acquire { wish: state.acquired });
+            let node = bounds.proposer_node(client.proposer);
+            inputs[node].push(Input::Acquire { client: state.acquired });
         }
     }
 
     fn client_choices(&self, state: &State, push: &mut impl FnMut(usize, Input)) {
         let bounds = &self.bounds;
-        for wish in 0..state.acquired {
-            let spec = bounds.wishes[usize::from(wish)];
+        for client in 0..state.acquired {
+            let spec = bounds.clients[usize::from(client)];
             let own = bounds.proposer_node(spec.proposer);
-            let belief = state.beliefs[usize::from(wish)];
+            let belief = state.beliefs[usize::from(client)];
             if belief.is_none() && state.abandons < bounds.abandons {
-                push(own, Input::Abandon { wish });
+                push(own, Input::Abandon { client });
             }
             if state.abandons < bounds.abandons && state.renewals > 0 {
-                push(own, Input::AbandonRenewal { wish });
+                push(own, Input::AbandonRenewal { client });
             }
             let Some(belief) = belief else { continue };
             let tenure = belief.tenure();
-            // A naive client renews after its lease has lapsed; after a release nobody does (P6).
+            // A careless client renews after its lease has ended. After a release no client renews
+            // (P6).
             let released = belief.is_released();
             let via: Vec<usize> = if bounds.any_proposer {
                 (0..bounds.proposer_count()).map(|other| bounds.proposer_node(other)).collect()
@@ -316,15 +303,15 @@ impl World {
             for node in via {
                 if spec.renews && !released && state.renewals < bounds.renewals {
                     for ticks in &bounds.renewal_ticks {
-                        push(node, Input::Renew { wish, tenure, ticks: *ticks, adopted: false });
+                        push(node, Input::Renew { client, tenure, ticks: *ticks, adopted: false });
                         if bounds.adopters && !bounds.rules.on(Rule::OnlyOwnTenureIsRenewed) {
                             let ticks = *ticks;
-                            push(node, Input::Renew { wish, tenure, ticks, adopted: true });
+                            push(node, Input::Renew { client, tenure, ticks, adopted: true });
                         }
                     }
                 }
                 if spec.releases && !released && state.releases < bounds.releases {
-                    push(node, Input::Release { wish, tenure });
+                    push(node, Input::Release { client, tenure });
                 }
             }
         }
@@ -344,10 +331,10 @@ impl World {
             Input::Crash { .. } => next.crashes += 1,
             Input::Stop { .. } => next.clean_restarts += 1,
             Input::Sweep => next.sweeps += 1,
-            Input::Release { wish, .. } => {
+            Input::Release { client, .. } => {
                 next.releases += 1;
-                // P6: the holder drops its belief before anything is sent.
-                if let Some(belief) = &mut next.beliefs[usize::from(wish)] {
+                // The holder ends its belief before it sends a Release (P6).
+                if let Some(belief) = &mut next.beliefs[usize::from(client)] {
                     belief.release();
                 }
             }
@@ -358,21 +345,21 @@ impl World {
         if is_down && !matches!(input, Input::Start | Input::Crash { .. }) {
             return Ok(None);
         }
-        let Some(outcome) = self.locals.step(at_node, from, state.tick, input) else {
+        let Some(outcome) = self.nodes.step(at_node, from, state.tick, input) else {
             return Ok(matches!(input, Input::Release { .. }).then_some(next));
         };
         if outcome.is_silent() && matches!(input, Input::Deliver { .. }) {
             return Ok(None);
         }
-        next.locals[at_node] = outcome.next;
+        next.nodes[at_node] = outcome.next;
         let (sent, events) = (outcome.sent.clone(), outcome.events.clone());
         let (issued, broken) = (outcome.issued, outcome.broken.clone());
         self.replacing += usize::from(outcome.replaced);
         if self.forgets_answers {
-            self.forget_answers(&mut next, at_node, state.locals[at_node]);
+            self.forget_answers(&mut next, at_node, state.nodes[at_node]);
         }
-        if let Some(broken) = broken.filter(|_| self.look == Look::Strictly) {
-            return Err(Harm::Misstep(broken));
+        if let Some(broken) = broken.filter(|_| self.checks == Checks::All) {
+            return Err(Harm::RuleBroken(broken));
         }
         if self.out_of_ballots(&next, at_node) {
             return Ok(None);
@@ -385,7 +372,7 @@ impl World {
         let fresh = matches!(input, Input::Acquire { .. } | Input::Renew { .. });
         if let Some(ballot) = issued.filter(|_| fresh) {
             let last = &mut next.issued[at_node];
-            if self.look == Look::Strictly && ballot.as_u64() <= *last {
+            if self.checks == Checks::All && ballot.as_u64() <= *last {
                 return Err(Harm::BallotReused(format!("{ballot:?} again")));
             }
             *last = ballot.as_u64().max(*last);
@@ -397,19 +384,19 @@ impl World {
         Ok(Some(next))
     }
 
-    /// Retries are bounded by the ballots they use, within one run of a node.
+    /// Retries are limited by the ballots that they use, within one run of a node.
     fn out_of_ballots(&self, state: &State, node: usize) -> bool {
-        let budget = self.bounds.wishes.len() as u64
+        let budget = self.bounds.clients.len() as u64
             + u64::from(self.bounds.renewals)
             + u64::from(self.bounds.spare_ballots);
         let counter = self.view(state, node).counter - self.bounds.counter(node);
         self.bounds.retries && state.crashes == 0 && counter > budget
     }
 
-    /// Whether a message can ever have an effect: hints do nothing where nobody waits, and see
-    /// [`Self::counts`].
+    /// Whether a message can ever have an effect. Hints have none, because no client waits; for
+    /// replies see [`Self::counts`].
     fn matters(&self, state: &State, from: u8, to: u8, content: u32) -> bool {
-        let message = self.locals.content(content);
+        let message = self.nodes.content(content);
         match message {
             Message::Hint(_) => false,
             Message::Request(_) => true,
@@ -417,14 +404,13 @@ impl World {
         }
     }
 
-    /// Whether an answer can still do something to a proposer. What belongs to a round that is
-    /// over, or to a phase that is, is stale for ever, since no ballot is used twice. Where
-    /// nothing is tried again a Reject only teaches a counter: its round may end at any time
-    /// anyway. A tenure is released once by each node, so what confirms a release that is over
-    /// is stale as well.
-    fn counts(&self, proposer: &View, from: u8, reply: Reply<'_>) -> bool {
+    /// Whether an answer can still affect a proposer. An answer to a finished round or phase is
+    /// stale for ever, because no ballot is used twice. Without retries, a Reject only raises a
+    /// counter: its round may end at any time anyway. Each node releases a tenure once, so a
+    /// confirmation of a finished release is stale too.
+    fn counts(&self, proposer: &NodeView, from: u8, reply: Reply<'_>) -> bool {
         if let Reply::Released { tenure, .. } = reply {
-            let member = self.locals.member(usize::from(from));
+            let member = self.nodes.member(usize::from(from));
             let lacks = |confirmed: MemberSet| !confirmed.contains(member);
             let mut releases = proposer.releases.iter();
             return self.bounds.confirmations
@@ -452,9 +438,9 @@ impl World {
         }
     }
 
-    /// Drops the answers that a step of this node made stale.
+    /// Removes the answers that a step of this node made stale.
     fn forget_answers(&self, state: &mut State, node: usize, before: u32) {
-        let (before, after) = (&self.locals.views[before as usize], self.view(state, node));
+        let (before, after) = (&self.nodes.views[before as usize], self.view(state, node));
         if before.rounds == after.rounds
             && before.counter == after.counter
             && before.releases == after.releases
@@ -466,16 +452,16 @@ impl World {
             while bits != 0 {
                 let bit = bits & bits.wrapping_neg();
                 bits &= bits - 1;
-                let letter = self.letters[word * 64 + bit.trailing_zeros() as usize];
-                if usize::from(letter.to) != node || letter.answers.is_none() {
+                let packet = self.packets[word * 64 + bit.trailing_zeros() as usize];
+                if usize::from(packet.to) != node || packet.answers.is_none() {
                     continue;
                 }
-                if let Message::Reply(reply) = self.locals.content(letter.content)
-                    && !self.counts(after, letter.from, reply)
+                if let Message::Reply(reply) = self.nodes.content(packet.content)
+                    && !self.counts(after, packet.from, reply)
                 {
                     state.net[word] &= !bit;
-                    let sum = &mut state.net_sums[usize::from(letter.acceptor)];
-                    *sum = sum.wrapping_sub(letter.identity);
+                    let sum = &mut state.net_sums[usize::from(packet.acceptor)];
+                    *sum = sum.wrapping_sub(packet.identity);
                 }
             }
         }
@@ -483,10 +469,10 @@ impl World {
 
     fn post(&mut self, state: &mut State, from: u8, to: u8, content: u32) {
         let key = (from, to, content);
-        let id = match self.by_letter.get(&key) {
+        let id = match self.by_packet.get(&key) {
             Some(known) => *known,
             None => {
-                let id = u16::try_from(self.letters.len()).expect("fewer messages than that");
+                let id = u16::try_from(self.packets.len()).expect("at most 65,536 messages");
                 assert!(usize::from(id) < NET_WORDS * 64, "more messages than the network holds");
                 let (acceptor, rest) = if self.bounds.proposers == 0 {
                     (to, u64::from(from) << 32)
@@ -496,32 +482,32 @@ impl World {
                     (from, u64::from(to) << 32 | 2 << 48)
                 };
                 let identity = mix(u64::from(content) | rest, 7);
-                let answers = match self.locals.content(content) {
+                let answers = match self.nodes.content(content) {
                     Message::Reply(reply) => subject(&reply),
                     Message::Request(_) | Message::Hint(_) => None,
                 };
-                self.letters.push(Letter { to, from, content, acceptor, identity, answers });
-                self.by_letter.insert(key, id);
+                self.packets.push(Packet { to, from, content, acceptor, identity, answers });
+                self.by_packet.insert(key, id);
                 id
             }
         };
         let (word, bit) = (usize::from(id) / 64, 1 << (id % 64));
         if state.net[word] & bit == 0 {
             state.net[word] |= bit;
-            let letter = self.letters[usize::from(id)];
-            let sum = &mut state.net_sums[usize::from(letter.acceptor)];
-            *sum = sum.wrapping_add(letter.identity);
+            let packet = self.packets[usize::from(id)];
+            let sum = &mut state.net_sums[usize::from(packet.acceptor)];
+            *sum = sum.wrapping_add(packet.identity);
         }
     }
 
-    /// A step in words.
-    pub(crate) fn tell(&self, state: &State, step: Step) -> String {
+    /// Describes a step for people.
+    pub(crate) fn describe(&self, state: &State, step: Step) -> String {
         let tick = state.tick;
         match step {
             Step::Tick => format!("tick {}", tick + 1),
             Step::At { node, input: Input::Deliver { from, content }, .. } => {
                 let (from, to) = (node_id(usize::from(from)), node_id(usize::from(node)));
-                format!("[{tick}] {from:?} -> {to:?} {:?}", self.locals.content(content))
+                format!("[{tick}] {from:?} -> {to:?} {:?}", self.nodes.content(content))
             }
             Step::At { node, input, .. } => {
                 format!("[{tick}] at {:?} {input:?}", node_id(usize::from(node)))
@@ -546,7 +532,7 @@ fn identity_of(belief: &Belief) -> u64 {
     mix(mix(belief.tenure().fence(), belief.ends_at().as_nanos()), held)
 }
 
-/// Folds two words into one, well mixed.
+/// Mixes two words into one.
 const fn mix(a: u64, b: u64) -> u64 {
     let product = (a ^ 0x9e37_79b9_7f4a_7c15) as u128 * (b ^ 0xd1b5_4a32_d192_ed03) as u128;
     ((product as u64) ^ (product >> 64) as u64).wrapping_add(a.rotate_left(23))

@@ -1,8 +1,9 @@
-//! Scripted schedules for the rules whose harm takes many steps: a tenure that is healed after
-//! another was granted and released, and then renewed; and a Heal that arrives after its tenure
-//! was released, where a later tenure lives. The search finds the first too, in minutes.
+//! Scripts for the rules whose harm takes many steps. In one, a tenure is healed after another
+//! tenure was granted and released, and is then renewed. In another, a Heal arrives after the
+//! release of its tenure, at an acceptor with a later tenure. The search finds the first too, in
+//! minutes.
 //!
-//! Acceptors A, B, C are nodes 1 to 3; the holder x works through node 4, its rival y through 5.
+//! Acceptors A, B, C are nodes 1 to 3. The holder x uses node 4, its rival y uses node 5.
 
 use core::time::Duration;
 
@@ -20,9 +21,16 @@ const Y: u16 = 5;
 
 struct Script {
     shards: Vec<Shard>,
-    letters: Vec<(u16, u16, Transmit)>,
+    packets: Vec<Packet>,
     events: Vec<Event>,
     now: Instant,
+}
+
+#[derive(Clone)]
+struct Packet {
+    from: u16,
+    to: u16,
+    transmit: Transmit,
 }
 
 fn node(id: u16) -> NodeId {
@@ -34,7 +42,7 @@ fn name() -> Name<'static> {
 }
 
 impl Script {
-    /// `rival_counter` is where the rival's ballots begin.
+    /// `rival_counter` is the first ballot counter of the rival.
     fn new(rules: Rules, rival_counter: u64) -> Self {
         let max_lease = Ttl::from_millis(1000).expect("positive");
         let cell = Cell::new(&[node(A), node(B), node(C)], max_lease, Drift::NONE).expect("valid");
@@ -47,7 +55,7 @@ impl Script {
             Shard::start(config, Instant::ZERO, Start::NewCell { counter, disk: false })
         };
         let shards = [A, B, C, X, Y].into_iter().map(shard).collect();
-        Self { shards, letters: Vec::new(), events: Vec::new(), now: Instant::ZERO }
+        Self { shards, packets: Vec::new(), events: Vec::new(), now: Instant::ZERO }
     }
 
     fn at(&mut self, id: u16, act: impl FnOnce(&mut Shard, Instant)) {
@@ -59,8 +67,8 @@ impl Script {
                 To::Members(set) => cell.nodes(set).collect(),
                 To::Node(node) => vec![node],
             };
-            let sent = to.into_iter().map(|to| (id, to.get(), transmit.clone()));
-            self.letters.extend(sent);
+            let packet = |to: NodeId| Packet { from: id, to: to.get(), transmit: transmit.clone() };
+            self.packets.extend(to.into_iter().map(packet));
         }
         while let Some(event) = shard.poll_event() {
             self.events.push(event);
@@ -83,25 +91,22 @@ impl Script {
         self.at(id, |shard, now| shard.renew(now, renew).expect("in bounds"));
     }
 
-    /// Delivers every letter so far of this kind from one node to another, and the answers.
+    /// Delivers every message of this kind sent so far from one node to another, and the answers.
     fn deliver(&mut self, kind: &str, from: u16, to: u16) {
-        let matching = |letter: &(u16, u16, Transmit)| {
-            (letter.0, letter.1) == (from, to) && letter.2.message().kind() == kind
-        };
-        let letters: Vec<_> = self.letters.iter().filter(|l| matching(l)).cloned().collect();
-        assert!(!letters.is_empty(), "no {kind} from {from} to {to}");
-        for (_, _, transmit) in letters {
-            // What a rule refuses is refused; the test looks at the events.
+        let sent = |packet: &Packet, from, to| (packet.from, packet.to) == (from, to);
+        let is_due =
+            |packet: &&Packet| sent(packet, from, to) && packet.transmit.message().kind() == kind;
+        let due: Vec<Packet> = self.packets.iter().filter(is_due).cloned().collect();
+        assert!(!due.is_empty(), "no {kind} from {from} to {to}");
+        for Packet { transmit, .. } in due {
+            // A rule may refuse the message; the test looks at the events.
             self.at(to, |shard, now| {
                 let _ = shard.handle_message(now, node(from), transmit.message());
             });
         }
-        let (answers, rest) = std::mem::take(&mut self.letters)
-            .into_iter()
-            .partition(|letter| (letter.0, letter.1) == (to, from));
-        self.letters = rest;
-        let answers: Vec<(u16, u16, Transmit)> = answers;
-        for (_, _, transmit) in answers {
+        let answers: Vec<Packet> =
+            self.packets.extract_if(.., |packet| sent(packet, to, from)).collect();
+        for Packet { transmit, .. } in answers {
             self.at(from, |shard, now| {
                 let _ = shard.handle_message(now, node(to), transmit.message());
             });
@@ -129,7 +134,7 @@ impl Script {
 /// Whether x is renewed after y was granted, which would set the fence back.
 fn comes_back(rules: Rules, rival_counter: u64) -> bool {
     let mut script = Script::new(rules, rival_counter);
-    // Tick 0: x is granted and renewed for two ticks by A and B; C hears nothing.
+    // Tick 0: A and B grant x, and renew it for two ticks. C receives nothing.
     script.acquire(X);
     script.deliver("Propose", X, A);
     script.deliver("Propose", X, B);
@@ -137,12 +142,12 @@ fn comes_back(rules: Rules, rival_counter: u64) -> bool {
     script.renew(X, x);
     script.deliver("Renew", X, A);
     script.deliver("Renew", X, B);
-    // Tick 1: a second renewal reaches A alone; the first one heals C, but that is slow.
+    // Tick 1: a second renewal reaches only A. The first renewal heals C, but the Heal is slow.
     script.tick();
     script.renew(X, x);
     script.deliver("Renew", X, A);
     script.at(X, Shard::handle_timeout);
-    // Tick 2: B has let go of x, C never had it: y may be granted, and is released again.
+    // Tick 2: x has ended at B, and C never had it: y may be granted, and is released again.
     script.tick();
     script.acquire(Y);
     script.deliver("Propose", Y, B);
@@ -153,15 +158,15 @@ fn comes_back(rules: Rules, rival_counter: u64) -> bool {
     let y = script.last_granted().expect("y is granted");
     script.release(Y, y);
     script.deliver("Release", Y, C);
-    // The slow Heal arrives, and then the second renewal at C: with A that is a majority.
+    // The slow Heal arrives at C, then the second renewal: together with A that is a majority.
     script.events.clear();
     script.deliver("Heal", X, C);
     script.deliver("Renew", X, C);
     script.events.iter().any(|event| matches!(event, Event::Renewed { .. }))
 }
 
-/// Whether a ballot that is held is granted again to a node that lost its memory, and whose wall
-/// clock is not ahead of it.
+/// Whether a node that lost its memory, and whose wall clock is not ahead, is granted again a
+/// ballot that is held.
 fn is_issued_twice(rules: Rules) -> bool {
     let mut script = Script::new(rules, 0);
     script.acquire(A);
@@ -170,9 +175,9 @@ fn is_issued_twice(rules: Rules) -> bool {
     let config = script.shards[0].config().clone();
     let start = Start::NoRecord { counter: 0, longest: config.cell.max_lease(), disk: false };
     script.shards[0] = Shard::start(config, script.now, start);
-    (script.letters, script.events) = (Vec::new(), Vec::new());
+    (script.packets, script.events) = (Vec::new(), Vec::new());
     script.acquire(A);
-    if script.letters.is_empty() {
+    if script.packets.is_empty() {
         return false;
     }
     script.deliver("Propose", A, B);
@@ -238,7 +243,7 @@ fn a_member_that_lost_its_promises_learns_them_before_it_votes() {
 }
 
 #[test]
-fn a_node_without_a_record_issues_no_ballot_twice_unless_it_asks_nobody() {
+fn a_node_without_a_record_asks_before_it_issues_a_ballot() {
     assert!(!is_issued_twice(Rules::ALL));
     assert!(is_issued_twice(Rules::without(Rule::RecordlessNodeAsksFirst)));
 }
@@ -251,25 +256,25 @@ fn a_tenure_does_not_come_back_after_a_later_one() {
 }
 
 #[test]
-fn without_renewals_raising_promised_it_does() {
+fn without_renewals_raising_promised_a_tenure_comes_back() {
     assert!(comes_back(Rules::without(Rule::RenewRaisesPromised), 0));
 }
 
 #[test]
-fn without_heals_obeying_the_ballot_it_does() {
+fn without_heals_obeying_the_ballot_a_tenure_comes_back() {
     assert!(comes_back(Rules::without(Rule::HealObeysBallot), 10));
 }
 
 #[test]
-fn without_heals_carrying_the_renewals_ballot_it_does() {
+fn without_heals_carrying_its_ballot_a_tenure_comes_back() {
     assert!(comes_back(Rules::without(Rule::HealCarriesRenewalBallot), 2));
 }
 
-/// Whether w is granted while the belief in z, which is above x, still lasts.
+/// Whether w is granted while the belief in z, a tenure above x, still lasts.
 fn displaces(rules: Rules) -> bool {
     let mut script = Script::new(rules, 10);
-    // Tick 0: x is granted on A and B and renewed through Y, whose ballots are far above. The
-    // Heal for C is slow. X releases x; the Release for C is slow, too.
+    // Tick 0: A and B grant x. It is renewed through Y, whose ballots are far above. The Heal for C
+    // is slow. X releases x; the Release for C is slow too.
     script.acquire(X);
     script.deliver("Propose", X, A);
     script.deliver("Propose", X, B);
@@ -281,8 +286,8 @@ fn displaces(rules: Rules) -> bool {
     script.release(X, x);
     script.deliver("Release", X, A);
     script.deliver("Release", X, B);
-    // z is granted to Y, and renewed through X, whose ballots are far below: so is what C
-    // promises when it is healed.
+    // Y is granted z and renews it through X, whose ballots are far below. So is the promise of C
+    // after it is healed.
     script.acquire(Y);
     script.deliver("Propose", Y, A);
     script.deliver("Propose", Y, B);
@@ -299,11 +304,11 @@ fn displaces(rules: Rules) -> bool {
     script.deliver("Renew", X, B);
     script.deliver("Renew", X, C);
     assert!(script.events.iter().any(|event| matches!(event, Event::Renewed { .. })));
-    // Tick 2: A has let go of z. The slow Heal of x arrives at C, and then the Release of x.
+    // Tick 2: z has ended at A. The slow Heal of x arrives at C, then the Release of x.
     script.tick();
     script.deliver("Heal", Y, C);
     script.deliver("Release", X, C);
-    script.letters.clear();
+    script.packets.clear();
     script.acquire(Y);
     script.deliver("Propose", Y, A);
     script.deliver("Propose", Y, C);
@@ -316,6 +321,6 @@ fn a_late_heal_does_not_displace_a_higher_tenure() {
 }
 
 #[test]
-fn without_heals_replacing_only_lower_tenures_it_does() {
+fn without_its_rule_a_late_heal_displaces_a_higher_tenure() {
     assert!(displaces(Rules::without(Rule::HealReplacesOnlyLower)));
 }

@@ -1,35 +1,35 @@
-//! A core with one safety rule switched off does harm, and the search finds it: a check that
-//! cannot fail is no check.
+//! The search finds the harm of a core with one safety rule switched off: a check that cannot fail
+//! is worthless.
 
 use std::collections::BTreeSet;
 
-use paxoslease_check::{Bounds, Harm, Look, profiles, search};
+use paxoslease_check::{Bounds, Checks, Harm, profiles, search};
 use paxoslease_core::{Rule, Rules};
 
 #[test]
 fn every_rule_switched_off_does_the_harm_it_prevents() {
     for mutant in profiles::mutants() {
-        let report = search(&mutant.bounds, mutant.look);
+        let report = search(&mutant.bounds, mutant.checks);
         let (harm, _) = report.harm.unwrap_or_else(|| panic!("{:?} not caught", mutant.rule));
-        match mutant.look {
-            Look::ForTwoHolders => assert!(matches!(harm, Harm::TwoHolders(_)), "{harm}"),
-            Look::ForHarm if mutant.rule == Rule::ReleaseNeedsMajority => {
-                assert!(matches!(harm, Harm::ReleaseUnheard(_)), "{harm}");
+        match mutant.checks {
+            Checks::TwoHolders => assert!(matches!(harm, Harm::TwoHolders(_)), "{harm}"),
+            Checks::Harm if mutant.rule == Rule::ReleaseNeedsMajority => {
+                assert!(matches!(harm, Harm::ReleaseUnconfirmed(_)), "{harm}");
             }
-            Look::ForHarm => assert!(matches!(harm, Harm::FencesOutOfOrder(_)), "{harm}"),
-            Look::Strictly => unreachable!("mutants are judged by their harm"),
+            Checks::Harm => assert!(matches!(harm, Harm::FencesOutOfOrder(_)), "{harm}"),
+            Checks::All => unreachable!("mutants are judged by their harm"),
         }
     }
 }
 
-/// The same bounds with the rule in force are searched without harm: it is the rule that helps.
-/// (Those that are too large to be searched to the end in a test are left out.)
+/// With the rule in force, the same bounds are searched without harm: so the rule makes the
+/// difference. Bounds that are too large for a test are left out.
 #[test]
 fn the_same_bounds_are_safe_with_the_rule_in_force() {
     let mut searched = 0;
     for mutant in profiles::mutants() {
         let bounds = Bounds { rules: Rules::ALL, states_max: 100_000, ..mutant.bounds };
-        let report = search(&bounds, mutant.look);
+        let report = search(&bounds, mutant.checks);
         assert!(report.harm.is_none(), "{:?}: {:?}", mutant.rule, report.harm);
         searched += usize::from(report.is_complete());
     }

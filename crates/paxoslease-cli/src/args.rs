@@ -1,4 +1,4 @@
-//! What the command line accepts. Parsing only: nothing runs here.
+//! The command line. This module only parses: nothing runs here.
 
 mod bench;
 mod client;
@@ -16,9 +16,9 @@ use paxoslease_sim::scenario::{Scenario, UnknownScenario};
 
 pub(crate) use bench::{BenchArgs, WorkloadKind};
 pub(crate) use client::{
-    AcquireArgs, CellArgs, Command as ClientCommand, ElectArgs, GetArgs, LaunchArgs, ListArgs,
+    AcquireArgs, CellArgs, ClientCommand, ElectArgs, GetArgs, LaunchArgs, LeaseArgs, ListArgs,
     LockArgs, LossArgs, OnLost, PrefixArgs, ReleaseArgs, RenewArgs, StatusArgs, WaitArgs,
-    WatchArgs, WatchdogArgs, WishArgs,
+    WatchArgs, WatchdogArgs,
 };
 pub(crate) use node::{CELL_DEFAULT, DevArgs, LogArgs, LogFormat, ServeArgs};
 pub(crate) use trust::{CertsArgs, Host, TokenArgs, TrustArgs};
@@ -35,8 +35,8 @@ What to try:
   paxoslease status                                the cell, and why one might have to wait
   paxoslease serve --help                          one node of a cell, from options or a file
   paxoslease sim                                   a hundred simulated cells under random faults
-  paxoslease sim --faults hostile --runs 1000      more of them, and nastier
-  paxoslease sim --scenario list                   schedules written to hurt
+  paxoslease sim --faults hostile --runs 1000      more of them, with more faults
+  paxoslease sim --scenario list                   schedules that break weaker algorithms
   paxoslease sim --scenario late-propose-after-restart --algorithm paper --diagram paper.svg
                                                    the published algorithm, with two holders
   paxoslease sim --scenario late-propose-after-restart --diagram ours.svg
@@ -47,28 +47,28 @@ What to try:
 #[command(name = "paxoslease", version, about, styles = STYLES, after_help = EXAMPLES)]
 #[command(max_term_width = 100, disable_help_subcommand = true)]
 pub(crate) struct Args {
-    /// What to do; without it, this help.
+    /// The command; without one, this help is printed.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
 
-/// What the binary can do.
+/// The commands of the binary.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Run a whole cell in this process, on loopback, to try things out
     Dev(DevArgs),
     /// Run a node of a cell, from options or a file
     Serve(Box<ServeArgs>),
-    /// What talks to a cell.
+    /// The commands that talk to a cell.
     #[command(flatten)]
     Client(Box<ClientCommand>),
-    /// Simulate cells: a whole world from a seed, every event checked
+    /// Simulate cells: a seed generates a whole world, and every event is checked
     Sim(SimArgs),
-    /// Put a cell under load, and say how it fares
+    /// Put a cell under load and report throughput and latency
     Bench(Box<BenchArgs>),
     /// Make certificates for a small cell and its clients
     Certs(CertsArgs),
-    /// Make a token for a client, and what to write into the nodes' configuration
+    /// Make a token for a client, and its entry for the nodes' configuration
     Token(TokenArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
@@ -83,7 +83,7 @@ pub(crate) enum Command {
 1 for anything else.\nThe same options give the same output and the same trace hash on every machine."
 )]
 pub(crate) struct SimArgs {
-    /// The first seed; each draws a whole world
+    /// The first seed; each seed generates a whole world
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
@@ -92,37 +92,37 @@ pub(crate) struct SimArgs {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) runs: u64,
 
-    /// How many acceptors, 1 to 9 [default: the seed draws]
+    /// How many acceptors, 1 to 9 [default: the seed decides]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=9))]
     pub(crate) nodes: Option<u16>,
 
-    /// How many clients, 1 to 1000 [default: the seed draws]
+    /// How many clients, 1 to 1000 [default: the seed decides]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) clients: Option<u32>,
 
-    /// Which algorithm the nodes run
+    /// The algorithm of the nodes
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Algorithm::Paxoslease)]
     pub(crate) algorithm: Algorithm,
 
-    /// What goes wrong: none, lossy, partitions, crashes, pauses, hostile, or swarm: the seed draws
+    /// The faults: none, lossy, partitions, crashes, pauses, hostile, or swarm: the seed chooses
     #[arg(long, value_name = "PROFILE", default_value_t = Faults::Swarm)]
     pub(crate) faults: Faults,
 
-    /// Play a schedule instead, or `list` them
+    /// Run a scripted schedule instead, or `list` the schedules
     #[arg(long, value_name = "NAME|list")]
     #[arg(conflicts_with_all = ["seed", "runs", "nodes", "clients", "faults"])]
-    pub(crate) scenario: Option<Schedule>,
+    pub(crate) scenario: Option<ScenarioArg>,
 
-    /// End with one line of JSON on stdout, and nothing else there
+    /// Print one line of JSON on stdout, and nothing else there
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Draw the run: the first that broke, else the first
+    /// Draw a run as SVG: the first with a violation, else the first
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) diagram: Option<PathBuf>,
 }
 
-/// The algorithms a cell can run.
+/// The algorithms that a cell can run.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Algorithm {
     /// The protocol of this repository
@@ -145,12 +145,12 @@ impl Algorithm {
 
 /// The value of `--scenario`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Schedule {
+pub(crate) enum ScenarioArg {
     List,
     Play(Scenario),
 }
 
-impl FromStr for Schedule {
+impl FromStr for ScenarioArg {
     type Err = UnknownScenario;
 
     fn from_str(text: &str) -> Result<Self, UnknownScenario> {
@@ -161,6 +161,6 @@ impl FromStr for Schedule {
 /// Options of `completions`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// The shell
     pub(crate) shell: Shell,
 }

@@ -1,5 +1,5 @@
-//! `paxoslease bench`: a load on a cell, and what it took. The load itself is
-//! [`paxoslease_load`]'s; here are the options, the progress bar and the table.
+//! `paxoslease bench`: a load on a cell, and its results. The load itself is in
+//! [`paxoslease_load`]; this module has the options, the progress bar and the table.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, stderr};
@@ -12,10 +12,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use paxoslease_load::{Extent, Latency, LoadError, Plan, Progress, Report, Secret, Workload};
 
 use crate::args::{Args, BenchArgs, WorkloadKind};
+use crate::output::grouped;
 use crate::trust::Trust;
 use crate::{Verdict, output};
 
-/// Nothing at all succeeded.
+/// No operation succeeded.
 #[derive(Debug)]
 struct NothingDone(String);
 
@@ -38,13 +39,13 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Verdict> {
     output::to_stdout(&text)?;
     match &report.last_error {
         Some(error) if report.operations == 0 => {
-            Err(NothingDone(format!("nothing succeeded: {error}")).into())
+            Err(NothingDone(format!("no operation succeeded: {error}")).into())
         }
         _ => Ok(Verdict::Well),
     }
 }
 
-/// `None` for errors of others.
+/// `None` for errors of other modules.
 pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
     if error.is::<NothingDone>() {
         return Some(69);
@@ -88,7 +89,7 @@ fn plan(args: &BenchArgs) -> anyhow::Result<Plan> {
     plan.names = match &args.names {
         Some(names) => names.clone(),
         None => {
-            // So that a load finds no names held by one before it.
+            // A new prefix, so that no name is still held by an earlier load.
             let random = getrandom::u32().map_err(|error| anyhow!("no randomness: {error}"))?;
             format!("bench/{random:08x}/")
         }
@@ -118,13 +119,13 @@ fn workload(args: &BenchArgs) -> Workload {
     }
 }
 
-/// On a terminal only.
+/// Shown on a terminal only.
 fn bar() -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{msg:32} {bar:40} {percent:>3} %");
-    ProgressBar::new(1000).with_style(style.expect("a template of ours"))
+    ProgressBar::new(1000).with_style(style.expect("a valid template"))
 }
 
 fn show(bar: &ProgressBar, plan: &Plan, progress: Progress) {
@@ -138,7 +139,7 @@ fn show(bar: &ProgressBar, plan: &Plan, progress: Progress) {
     }
 }
 
-/// For people.
+/// The table for people.
 fn table(plan: &Plan, report: &Report) -> String {
     let mut text = String::new();
     let unit = plan.workload.unit();
@@ -181,10 +182,10 @@ fn table(plan: &Plan, report: &Report) -> String {
     }
     if report.behind > 0 {
         let behind = grouped(report.behind);
-        line("behind", format!("{behind} were due and never begun: the rate was too high"));
+        line("behind", format!("{behind} were due but never sent: the rate was too high"));
     }
     if report.unanswered > 0 {
-        line("unanswered", format!("{} in the end", grouped(report.unanswered)));
+        line("unanswered", format!("{} at the end", grouped(report.unanswered)));
     }
     text
 }
@@ -194,7 +195,7 @@ fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{plural}", grouped(count))
 }
 
-/// Three digits, as people read them.
+/// Three significant digits and a unit.
 fn span(micros: f64) -> String {
     let (value, unit) = match micros {
         micros if micros >= 1e6 => (micros / 1e6, "s"),
@@ -209,26 +210,12 @@ fn span(micros: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// Digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_spans_are_for_people() {
-        assert_eq!([0, 12, 1234, 1_234_567].map(grouped), ["0", "12", "1 234", "1 234 567"]);
+    fn a_span_has_three_digits_and_a_unit() {
         assert_eq!([0.5, 61.183, 254.2].map(span), ["0.50 us", "61.2 us", "254 us"]);
         assert_eq!([2881.5, 1_200_000.0].map(span), ["2.88 ms", "1.20 s"]);
     }

@@ -1,7 +1,7 @@
-//! The commands that talk to a cell as its clients do: `lock`, `elect` and the like.
+//! The commands that talk to a cell, such as `lock` and `elect`.
 //!
-//! Here is what they share: how to connect, and what an error of the library means for somebody
-//! at a shell: one line with what to do next, and an exit code. Owns no lease and no protocol.
+//! This module has what they share: the connection, and how an error of the library becomes one
+//! line for the user and an exit code. It owns no lease and no protocol.
 
 mod alarm;
 mod campaign;
@@ -43,7 +43,7 @@ pub(crate) fn run(command: ClientCommand) -> anyhow::Result<Verdict> {
     }
 }
 
-/// Nothing is sent before the first question.
+/// Sends nothing before the first request.
 fn connect(args: &CellArgs) -> Result<Client, Failure> {
     let builder = Client::builder().endpoints(&args.endpoints.join(","));
     let builder = Trust::load(&args.trust)?.apply(builder);

@@ -1,7 +1,7 @@
-//! `paxoslease dev`: a whole cell on this machine, for trying out.
+//! `paxoslease dev`: a whole cell on this machine, to try things out.
 //!
-//! Its name is drawn anew at every start, so nobody can hold a lease of it and no quarantine is
-//! needed. All nodes live in this process, or each in one of its own that can be killed.
+//! Its name is random at every start, so no client can hold a lease of it and no quarantine is
+//! needed. All nodes run in this process, or each in a process of its own that can be killed.
 
 mod processes;
 
@@ -19,26 +19,26 @@ use self::processes::Processes;
 use crate::args::DevArgs;
 use crate::{Verdict, log, output, signals};
 
-/// How often to look whether the cell is ready.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// The interval of checks whether the cell is ready.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 pub(crate) fn run(args: DevArgs) -> anyhow::Result<Verdict> {
     log::begin(&args.log, LevelFilter::ERROR)?;
     let stop = signals::stop()?;
-    let cell = Cell::draw(&args)?;
+    let cell = DevCell::draw(&args)?;
     if args.processes {
         let mut processes = Processes::start(&cell)?;
         if !wait_until(&stop, || processes.are_ready())? {
             return Ok(Verdict::Well);
         }
         let pids = processes.pids();
-        introduce(&args, &cell, Some(&pids))?;
+        print_summary(&args, &cell, Some(&pids))?;
         processes.until_stopped(&cell, &stop)?;
         return Ok(Verdict::Well);
     }
     let servers = cell.start()?;
     if wait_until(&stop, || are_ready(&servers))? {
-        introduce(&args, &cell, None)?;
+        print_summary(&args, &cell, None)?;
         let stopped_by = stop.recv()?;
         output::to_stderr(&format!("{stopped_by}: stopping\n"));
     }
@@ -46,13 +46,13 @@ pub(crate) fn run(args: DevArgs) -> anyhow::Result<Verdict> {
     Ok(Verdict::Well)
 }
 
-/// Waits for something, `false` if a signal came first.
+/// Waits for a condition; `false` if a signal came first.
 fn wait_until(
     stop: &Receiver<&'static str>,
     mut is_so: impl FnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<bool> {
     loop {
-        match stop.recv_timeout(LOOK_EVERY) {
+        match stop.recv_timeout(POLL_INTERVAL) {
             Err(RecvTimeoutError::Timeout) if is_so()? => return Ok(true),
             Err(RecvTimeoutError::Timeout) => {}
             asked => {
@@ -63,8 +63,8 @@ fn wait_until(
     }
 }
 
-/// Whether every node reaches every other: a majority would do, but then the death of one node
-/// might be one too many for the first lease.
+/// Whether every node is connected to every other. A majority would be enough to serve, but then
+/// the cell might not survive the death of one node.
 fn are_ready(servers: &[Server]) -> anyhow::Result<bool> {
     for server in servers {
         let status = pollster::block_on(server.node().status())?;
@@ -75,22 +75,22 @@ fn are_ready(servers: &[Server]) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-fn introduce(args: &DevArgs, cell: &Cell, pids: Option<&[u32]>) -> anyhow::Result<()> {
-    output::to_stderr(&cell.introduction(pids));
+fn print_summary(args: &DevArgs, cell: &DevCell, pids: Option<&[u32]>) -> anyhow::Result<()> {
+    output::to_stderr(&cell.summary(pids));
     if args.json {
         output::to_stdout(&cell.json(pids))?;
     }
     Ok(())
 }
 
-/// What is going to run.
-struct Cell {
+/// The cell to run.
+struct DevCell {
     name: String,
     max_lease: Duration,
     nodes: Vec<Addresses>,
 }
 
-/// Where one node listens.
+/// The addresses of one node.
 struct Addresses {
     id: u16,
     clients: String,
@@ -98,7 +98,7 @@ struct Addresses {
     http: String,
 }
 
-impl Cell {
+impl DevCell {
     fn draw(args: &DevArgs) -> anyhow::Result<Self> {
         let random = getrandom::u32().map_err(|error| anyhow!("no randomness: {error}"))?;
         let addresses = |index| {
@@ -125,12 +125,12 @@ impl Cell {
         self.nodes.iter().map(start).collect()
     }
 
-    /// For people: what runs, and what to try.
-    fn introduction(&self, pids: Option<&[u32]>) -> String {
+    /// What runs and what to try, for people.
+    fn summary(&self, pids: Option<&[u32]>) -> String {
         let first = &self.nodes[0];
         let nodes = if self.nodes.len() == 1 { "node" } else { "nodes" };
         let mut text = format!(
-            "Cell {} of {} {nodes} runs: leases of up to {:?}, nothing on disk to keep\n\n",
+            "Cell {} of {} {nodes} runs: leases of up to {:?}, nothing is kept on disk\n\n",
             self.name,
             self.nodes.len(),
             self.max_lease,
@@ -144,8 +144,8 @@ impl Cell {
         let clients: Vec<&str> = self.nodes.iter().map(|node| node.clients.as_str()).collect();
         let (clients, port) = (clients.join(","), port_of(&first.clients));
         let kill = match pids {
-            Some(pids) => format!("# a node dies, the leases live on\n  kill -9 {}", pids[0]),
-            None => format!("# the same as processes to kill -9\n  {program} dev --processes"),
+            Some(pids) => format!("# a node dies, the leases survive\n  kill -9 {}", pids[0]),
+            None => format!("# the same with processes, to kill -9\n  {program} dev --processes"),
         };
         let _ = write!(
             text,
@@ -171,7 +171,7 @@ Ctrl-C stops the cell.
         text
     }
 
-    /// For programs: the same.
+    /// The same for programs.
     fn json(&self, pids: Option<&[u32]>) -> String {
         let node = |(index, node): (usize, &Addresses)| {
             let Addresses { id, clients, peers, http } = node;
@@ -194,7 +194,7 @@ fn port_of(address: &str) -> &str {
     address.rsplit(':').next().unwrap_or(address)
 }
 
-/// This program, as it was called.
+/// The path with which this program was called.
 fn program() -> String {
     std::env::args().next().unwrap_or_else(|| "paxoslease".to_owned())
 }

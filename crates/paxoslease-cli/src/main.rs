@@ -1,9 +1,9 @@
-//! The binary `paxoslease`: parses, runs, and maps what came of it to an exit code.
+//! The binary `paxoslease`: parses the command line, runs the command, and turns its result into an
+//! exit code.
 //!
-//! 0: all well. 1: something outside failed, such as a disk. 2: bad usage (clap's own code) or a
-//! bad configuration. 3: an invariant broke in a simulation. 69: no cell that could serve. 75: a
-//! lease was lost. 77: access denied, or no trust. `lock` and `elect` exit with the code of what
-//! they ran.
+//! 0: success. 1: something outside failed, such as a disk. 2: bad usage (clap's own code) or a bad
+//! configuration. 3: a violation in a simulation. 69: no cell could serve. 75: a lease was lost.
+//! 77: access denied. `lock` and `elect` exit with the code of their command.
 
 mod args;
 mod bench;
@@ -25,11 +25,11 @@ use signal_hook::consts::SIGINT;
 
 use crate::args::{Args, Command};
 
-/// What a command came to, when nothing outside failed.
+/// The result of a command, when nothing outside failed.
 enum Verdict {
     Well,
     InvariantBroke,
-    /// Of the command that was run.
+    /// The exit code of the command that was run.
     Code(u8),
 }
 
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A shell leaves its loop on Ctrl-C only if that is what ended the command in it.
+/// A shell leaves its loop on Ctrl-C only if SIGINT ended the command in it.
 fn by_itself_or_interrupted(code: u8) -> ExitCode {
     if i32::from(code) == 128 + SIGINT {
         let _goes_on = signal_hook::low_level::emulate_default_handler(SIGINT);
@@ -57,7 +57,7 @@ fn by_itself_or_interrupted(code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// In one line, with the exit code. The library's messages are whole, ours need their causes.
+/// One line and the exit code. The library's messages are complete; our own need their causes.
 fn explain(error: &anyhow::Error) -> (String, u8) {
     let start = error.downcast_ref();
     let is_configuration = matches!(start, Some(Server(Node::Config(_) | Node::Tls(_))))

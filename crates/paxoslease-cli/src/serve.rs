@@ -1,7 +1,7 @@
-//! `paxoslease serve`: one node of a cell, until it is told to stop.
+//! `paxoslease serve`: runs one node of a cell until it is stopped.
 //!
-//! What it does with peers, clock, disk and clients is the libraries'. Here it is told what to be,
-//! says how it stands, and stops when it is asked to.
+//! The libraries handle peers, clock, disk and clients. This module resolves the configuration,
+//! reports the status, and stops the node.
 
 mod files;
 mod plan;
@@ -15,7 +15,7 @@ use sd_notify::NotifyState;
 use tracing::{error, info, warn};
 use tracing_subscriber::filter::LevelFilter;
 
-use self::report::{LOOK_EVERY, Report};
+use self::report::{POLL_INTERVAL, StatusLog};
 use crate::args::ServeArgs;
 use crate::signals::{self, Asked};
 use crate::{Verdict, log, output};
@@ -46,16 +46,16 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
         }
     }
     notify(&[NotifyState::Ready]);
-    let mut report = Report::default();
+    let mut report = StatusLog::default();
     let stopped_by = loop {
         let status = pollster::block_on(server.node().status())?;
-        if report.look(&status) {
+        if report.poll(&status) {
             notify(&[NotifyState::Status(&report::summary(&status))]);
             if args.json {
                 output::to_stdout(&format!("{}\n", serde_json::to_string(&status)?))?;
             }
         }
-        match asked.recv_timeout(LOOK_EVERY) {
+        match asked.recv_timeout(POLL_INTERVAL) {
             Err(RecvTimeoutError::Timeout) => {}
             asked => match asked? {
                 Asked::Stop(by) => break by,
@@ -70,7 +70,7 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
     Ok(Verdict::Well)
 }
 
-/// Certificates and tokens anew. What cannot be used leaves everything as it was.
+/// Reads certificates and tokens again. If any cannot be used, nothing changes.
 fn reload(server: &Server, args: &ServeArgs) {
     let read = || {
         let mut config = plan::config(args)?;
@@ -81,21 +81,21 @@ fn reload(server: &Server, args: &ServeArgs) {
         Ok(reloaded) => {
             info!(access = reloaded.access, "SIGHUP: certificates and tokens were read again");
             if reloaded.needs_restart {
-                warn!("the configuration has other changes too, which take a restart");
+                warn!("the configuration has other changes too, which require a restart");
             }
         }
         Err(error) => error!("SIGHUP: nothing was changed: {error}"),
     }
 }
 
-/// Tells systemd, if it started this.
+/// Notifies systemd, if it started this process.
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        warn!(%error, "systemd cannot be told");
+        warn!(%error, "cannot notify systemd");
     }
 }
 
-/// Logs what is about to run.
+/// Logs the configuration.
 fn announce(config: &Config) {
     info!(
         node = config.node,
@@ -115,9 +115,8 @@ fn announce(config: &Config) {
     );
     if plan::trusts_peers(config) {
         warn!(
-            "tokens protect nothing from anybody who reaches a peer port, because peers speak in \
-             clear; give the nodes certificates by [tls], or keep strangers away from the peer \
-             ports (peers_out_of_reach says that they are)"
+            "peers use no TLS, so a program that reaches a peer port needs no token; set [tls], or \
+             block access to the peer ports (peers_out_of_reach confirms that)"
         );
     }
 }

@@ -1,6 +1,6 @@
-//! `paxoslease sim`: runs seeds or a schedule, sums up, explains what broke, draws it.
+//! `paxoslease sim`: runs seeds or a schedule, summarizes them, explains a violation and draws it.
 //!
-//! What is written to stdout depends on the options alone: not on threads, not on time.
+//! The output on stdout depends only on the options, not on threads or time.
 
 mod runs;
 mod summary;
@@ -14,19 +14,19 @@ use clap::CommandFactory as _;
 use paxoslease_sim::baseline::{Naive, Paper};
 use paxoslease_sim::diagram;
 use paxoslease_sim::scenario::Scenario;
-use paxoslease_sim::trace::{Entry, TrueTime, What};
+use paxoslease_sim::trace::{Entry, TraceEvent, TrueTime};
 use paxoslease_sim::{Keep, Options, PaxosLease, Report, run_with};
 
 use self::runs::Totals;
 use self::summary::Summary;
 use crate::Verdict;
-use crate::args::{Algorithm, Args, Schedule, SimArgs};
+use crate::args::{Algorithm, Args, ScenarioArg, SimArgs};
 use crate::output;
 
 pub(crate) fn run(args: SimArgs) -> anyhow::Result<Verdict> {
     let scenario = match args.scenario {
-        Some(Schedule::List) => return list(&args),
-        Some(Schedule::Play(scenario)) => Some(scenario),
+        Some(ScenarioArg::List) => return list(&args),
+        Some(ScenarioArg::Play(scenario)) => Some(scenario),
         None => None,
     };
     if let Some(path) = &args.diagram {
@@ -59,7 +59,7 @@ pub(crate) fn run(args: SimArgs) -> anyhow::Result<Verdict> {
     Ok(if totals.violations == 0 { Verdict::Well } else { Verdict::InvariantBroke })
 }
 
-/// Names and descriptions of every schedule.
+/// Lists the names and descriptions of all schedules.
 fn list(args: &SimArgs) -> anyhow::Result<Verdict> {
     if args.diagram.is_some() {
         let kind = clap::error::ErrorKind::ArgumentConflict;
@@ -85,7 +85,7 @@ fn options(args: &SimArgs, keep: Keep) -> Options {
     Options { faults, nodes, clients, keep, ..Options::default() }
 }
 
-/// One seed again, with its whole trace.
+/// Runs one seed again, and keeps its whole trace.
 fn run_seed(algorithm: Algorithm, seed: u64, args: &SimArgs) -> Report {
     run_one(algorithm, seed, &options(args, Keep::All))
 }
@@ -106,7 +106,7 @@ fn play(algorithm: Algorithm, scenario: Scenario) -> Report {
     }
 }
 
-/// Says so before a long run, not after it.
+/// Fails before a long run, not after it.
 fn check_writable(path: &Path) -> anyhow::Result<()> {
     OpenOptions::new()
         .write(true)
@@ -117,7 +117,7 @@ fn check_writable(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many entries of a drawn world's trace fit into a picture, before and after what broke.
+/// How many entries of a trace a diagram shows before and after the violation.
 const DRAWN: (usize, usize) = (64, 12);
 
 fn draw(
@@ -132,19 +132,19 @@ fn draw(
         Algorithm::Naive => "the naive majority vote",
     };
     let options = match scenario {
-        Some(scenario) => diagram::Options {
+        Some(scenario) => diagram::RenderOptions {
             title: format!("{scenario}: {algorithm}"),
             caption: scenario.description().to_owned(),
-            ..diagram::Options::default()
+            ..diagram::RenderOptions::default()
         },
-        None => diagram::Options {
+        None => diagram::RenderOptions {
             title: format!("seed {}: {algorithm}", report.seed),
             caption: format!(
-                "{} acceptors, {} nodes that only propose, {} clients, {} faults",
+                "{} acceptors, {} proposer-only nodes, {} clients, {} faults",
                 report.nodes, report.proposers, report.clients, args.faults
             ),
             window: Some(window(&report.trace)),
-            ..diagram::Options::default()
+            ..diagram::RenderOptions::default()
         },
     };
     let svg = diagram::render(&report.trace, &options);
@@ -152,14 +152,14 @@ fn draw(
         .with_context(|| format!("cannot write the diagram to {}", path.display()))
 }
 
-/// The time around what broke first and a bit of what follows, or the beginning.
+/// The time around the first violation, or the beginning of the trace.
 fn window(trace: &[Entry]) -> (TrueTime, TrueTime) {
-    let broken = trace.iter().position(|entry| matches!(entry.what, What::Violation { .. }));
+    let broken = trace.iter().position(|entry| matches!(entry.event, TraceEvent::Violation { .. }));
     let (before, after) = DRAWN;
     let from = broken.map_or(0, |broken| broken.saturating_sub(before));
     let to = broken.map_or(before + after, |broken| broken + after);
     let at = |index: usize| trace.get(index).or(trace.last()).map_or(0, |entry| entry.at.0);
-    // Beliefs reach beyond the last thing that happened.
+    // Beliefs extend beyond the last event.
     let beyond = if broken.is_some() { (at(to) - at(from)) / 4 } else { 0 };
     (TrueTime(at(from)), TrueTime(at(to) + beyond))
 }

@@ -1,6 +1,6 @@
-//! Whom a client trusts, and who it is: what options, files and the environment say of it.
+//! The trusted authority and the identity of a client, from options, files and the environment.
 //!
-//! Secrets are read here and nowhere else, never from an argument, and are shown by nothing.
+//! Secrets are read only here, never from an argument, and are never printed.
 
 pub(crate) mod certs;
 mod files;
@@ -16,14 +16,14 @@ use paxoslease_client::{Builder, Tls, TlsError};
 use crate::args::TrustArgs;
 use crate::client::Failure;
 
-/// Where a token may be, for whoever has no file for it.
+/// The variable with the token, for use without a file.
 pub(crate) const TOKEN_VARIABLE: &str = "PAXOSLEASE_TOKEN";
 pub(crate) const TOKEN_FILE_VARIABLE: &str = "PAXOSLEASE_TOKEN_FILE";
 
-/// No token is longer.
+/// The longest token, in bytes.
 const TOKEN_LEN_MAX: usize = 1024;
 
-/// Whom to trust, and who one is.
+/// The trusted authority and the identity of a client.
 pub(crate) struct Trust {
     pub(crate) tls: Option<Tls>,
     pub(crate) token: Option<String>,
@@ -32,7 +32,7 @@ pub(crate) struct Trust {
 
 impl Trust {
     /// # Errors
-    /// Says which file or variable is no good. What it contains is not repeated.
+    /// Names the file or variable that cannot be used, without its content.
     pub(crate) fn load(args: &TrustArgs) -> Result<Self, Failure> {
         let tls = tls(args).map_err(|error| Failure::usage(error.to_string()))?;
         let token = match (&args.token_file, std::env::var_os(TOKEN_VARIABLE)) {
@@ -46,7 +46,7 @@ impl Trust {
         Ok(Self { tls, token, token_in_clear: args.insecure_plaintext })
     }
 
-    /// Sets a client up with it.
+    /// Configures a client.
     pub(crate) fn apply(self, mut builder: Builder) -> Builder {
         if let Some(tls) = self.tls {
             builder = builder.tls(tls);
@@ -83,13 +83,13 @@ fn token_in(path: &Path) -> Result<String, Failure> {
     checked(bytes).map_err(|problem| refuse(problem.to_owned()))
 }
 
-/// A token, perhaps with the end of a line behind it.
+/// A token, perhaps followed by a line break.
 fn checked(mut bytes: Vec<u8>) -> Result<String, &'static str> {
     while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
         bytes.pop();
     }
     if bytes.is_empty() {
-        return Err("there is no token; make one with `paxoslease token`");
+        return Err("it contains no token; make one with `paxoslease token`");
     }
     if bytes.len() > TOKEN_LEN_MAX || !bytes.iter().all(u8::is_ascii_graphic) {
         return Err("a token is one line of up to 1024 letters, digits and signs");
@@ -97,8 +97,8 @@ fn checked(mut bytes: Vec<u8>) -> Result<String, &'static str> {
     Ok(String::from_utf8(bytes).expect("ASCII"))
 }
 
-/// What a command that is run for a lease finds in its environment, to talk to the same cell.
-/// `None` for what it must not find there.
+/// The environment for the command of a lock, so that it can talk to the same cell. `None` removes
+/// a variable.
 pub(crate) fn environment(
     args: &TrustArgs,
     pass_token: bool,

@@ -1,4 +1,4 @@
-//! `bench` as people run it: exit codes, and what is on stdout and stderr.
+//! `bench` with the real binary: exit codes, stdout and stderr.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ fn bench(args: &[&str]) -> (i32, String, String) {
 
 const GREETING: &str = "%1\r\n$6\r\nserver\r\n$10\r\npaxoslease\r\n";
 
-/// A node that greets and answers everything else with these, in turn.
+/// A server that greets like a node and answers further requests with these, in turn.
 fn node(answers: &'static [&'static str]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound").to_string();
@@ -35,7 +35,7 @@ fn serve(mut stream: TcpStream, answers: &[&str]) {
     let mut answers = std::iter::once(GREETING).chain(answers.iter().copied().cycle());
     let mut input = [0; 4096];
     while let Ok(len @ 1..) = stream.read(&mut input) {
-        // Every request opens with the only star in it.
+        // Every request begins with its only star.
         let requests = input[..len].iter().filter(|byte| **byte == b'*').count();
         let said: String = answers.by_ref().take(requests).collect();
         if stream.write_all(said.as_bytes()).is_err() {
@@ -48,7 +48,7 @@ const GRANTED: &str = "*3\r\n:42\r\n:15000\r\n:0\r\n";
 const RELEASED: &str = ":1\r\n";
 
 #[test]
-fn a_load_ends_with_a_table_for_people_and_a_line_for_programs() {
+fn a_load_prints_a_table_or_a_line_of_json() {
     let node = node(&[GRANTED, RELEASED]);
     let few = ["--endpoint", &node, "--count", "100", "--inflight", "1"];
     let (code, stdout, stderr) = bench(&few);
@@ -66,7 +66,7 @@ fn a_load_ends_with_a_table_for_people_and_a_line_for_programs() {
 }
 
 #[test]
-fn errors_are_counted_by_kind_and_a_load_without_any_success_is_a_failure() {
+fn a_load_without_any_success_fails_with_its_last_error() {
     let sometimes = node(&[GRANTED, RELEASED, "-BUSY too many\r\n"]);
     let few = ["--count", "90", "--inflight", "1", "--json", "--endpoint"];
     let (code, stdout, _) = bench(&[few.as_slice(), &[&sometimes]].concat());
@@ -78,7 +78,7 @@ fn errors_are_counted_by_kind_and_a_load_without_any_success_is_a_failure() {
     let never = node(&["-NOQUORUM one of three answers\r\n"]);
     let (code, _, stderr) = bench(&["--count", "90", "--endpoint", &never]);
     assert_eq!(code, 69);
-    assert_eq!(stderr, "error: nothing succeeded: NOQUORUM one of three answers\n");
+    assert_eq!(stderr, "error: no operation succeeded: NOQUORUM one of three answers\n");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_dead_cell_and_a_wrong_port_are_unavailable() {
 }
 
 #[test]
-fn what_the_cell_refuses_ends_the_load_at_once() {
+fn a_refusal_of_the_cell_ends_the_load_at_once() {
     let refusing = |answer| bench(&["--endpoint", &node(answer)]);
     let (code, _, stderr) = refusing(&["-TTL at most 10s\r\n"]);
     assert_eq!(code, 2);
@@ -106,7 +106,7 @@ fn what_the_cell_refuses_ends_the_load_at_once() {
 }
 
 #[test]
-fn bad_usage_is_said_in_a_line_before_anything_is_sent() {
+fn bad_usage_is_reported_before_anything_is_sent() {
     for args in [
         &["--inflight", "0"][..],
         &["--connections", "65"],

@@ -1,4 +1,4 @@
-//! The real binary: exit codes, what is on stdout, what is in files.
+//! `sim` with the real binary: exit codes, stdout and files.
 
 use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
@@ -28,7 +28,7 @@ fn json(args: &[&str]) -> (i32, Value) {
     (code, serde_json::from_str(line).expect("JSON"))
 }
 
-/// A path of this test's own, with nothing there.
+/// A path of this test, where nothing exists.
 fn scratch(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_file(&path);
@@ -36,7 +36,7 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 #[test]
-fn without_arguments_it_says_what_to_try() {
+fn without_arguments_it_prints_what_to_try() {
     let (code, stdout, _) = outcome(&[]);
     assert_eq!(code, 0);
     assert!(stdout.contains("What to try:") && stdout.contains("paxoslease sim"), "{stdout}");
@@ -195,7 +195,7 @@ fn a_diagram_that_cannot_be_written_is_a_clear_error() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_closed_stdout_is_not_an_error() {
     let mut child = Process::new(BINARY)
         .args(["sim", "--scenario", "stale-release", "--algorithm", "paper"])
         .stdout(Stdio::piped())

@@ -34,7 +34,7 @@ impl ByHand {
     #[must_use]
     pub fn new(endpoints: usize) -> Self {
         let nanos = Arc::new(AtomicU64::new(1_000_000_000));
-        let clock = Clock::by_hand(Arc::clone(&nanos));
+        let clock = Clock::manual(Arc::clone(&nanos));
         let endpoints: Vec<String> = (1..=endpoints).map(|node| format!("n{node}:1")).collect();
         let (sender, commands) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(clock.clone(), endpoints.clone(), sender));

@@ -1,35 +1,35 @@
-//! Time that nobody slews and that goes on while the machine is suspended, from the three clocks of
-//! the Linux kernel that have one half of that each.
+//! Time that is never slewed and that goes on while the machine is suspended, computed from three
+//! clocks of the Linux kernel that each lack one of the two properties.
 //!
 //! `CLOCK_MONOTONIC_RAW` is exempt from slewing but stands still during suspend. `CLOCK_BOOTTIME`
 //! counts suspend but is slewed by `adjtimex`, exactly like `CLOCK_MONOTONIC`. The two slewed
-//! clocks differ by the suspended time and by nothing else, so RAW + (BOOTTIME - MONOTONIC) is
-//! both.
+//! clocks differ by exactly the suspended time, so RAW + (BOOTTIME - MONOTONIC) has both
+//! properties.
 //!
 //! The kernel shows one clock at a time, and a thread can be preempted or the machine suspended
 //! between two readings. Nevertheless, a value of [`Steady::now`] is never more than the time when
 //! the call returned, and not less than the time when it began, except for [`TOLERANCE`]:
-//! - The suspended time changes at a resume only, so it is remembered. What is remembered is never
-//!   too long, as BOOTTIME is read *before* the MONOTONIC that is subtracted.
-//! - Every call compares it with a reading that is never too short, as there MONOTONIC is read
-//!   first. A resume before that reading is noticed. After a later one the value is still a time
-//!   between the beginning and the end of the call.
+//! - The suspended time changes only at a resume, so it is stored. The stored value is never too
+//!   long, because BOOTTIME is read *before* the MONOTONIC that is subtracted.
+//! - Every call compares the stored value with a reading that is never too short, because there
+//!   MONOTONIC is read first. The call notices a resume before that reading. After a later resume
+//!   the result is still a time between the beginning and the end of the call.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use rustix::time::ClockId;
 
-/// How much suspended time may go unnoticed: more than the time between two readings, less than any
-/// real suspend.
+/// How much suspended time may go unnoticed, in nanoseconds: more than the time between two
+/// readings, less than any real suspend.
 const TOLERANCE: i64 = 100_000;
-/// Two readings this near to each other give the suspended time exactly enough.
+/// Two readings at most this many nanoseconds apart give the suspended time precisely enough.
 const NEAR: i64 = 10_000;
-/// How often it is tried to read two clocks that near to each other.
+/// How often to try to read two clocks that close together.
 const TRIES: usize = 100;
 
 #[derive(Debug)]
 pub(crate) struct Steady {
-    /// What BOOTTIME is ahead of MONOTONIC, as far as it is known; never more than it is.
+    /// How far BOOTTIME is known to be ahead of MONOTONIC: at most the true suspended time.
     suspended: AtomicI64,
 }
 
@@ -74,22 +74,28 @@ mod tests {
 
     const MS: i64 = 1_000_000;
     const HOUR: i64 = 3_600_000 * MS;
-    /// Of chrony's `maxslewrate`, the fastest there is by default.
+    /// The rate of chrony's `maxslewrate`, its fastest by default.
     const SLEW_PPM: i64 = 83_333;
 
-    /// A kernel: reading a clock takes a moment, and before some readings the thread is preempted
-    /// or the machine suspended.
+    /// A kernel in which reading a clock takes a moment. Before some readings the thread is
+    /// preempted or the machine suspended.
     #[derive(Default)]
     struct Kernel {
-        /// Real time awake, by which RAW counts, and asleep.
+        /// Real time awake, which RAW counts, and asleep.
         awake: Cell<i64>,
         asleep: Cell<i64>,
-        /// By how much slewing has set MONOTONIC and BOOTTIME forward.
+        /// How far slewing has set MONOTONIC and BOOTTIME forward.
         slewed: Cell<i64>,
         slew_ppm: Cell<i64>,
         readings: Cell<usize>,
-        /// By the number of the reading it comes before: for how long awake, and asleep.
-        pauses: RefCell<Vec<(usize, i64, i64)>>,
+        pauses: RefCell<Vec<Pause>>,
+    }
+
+    /// Before the reading of this number, time passes awake and then asleep.
+    struct Pause {
+        before: usize,
+        awake: i64,
+        asleep: i64,
     }
 
     impl Kernel {
@@ -99,17 +105,15 @@ mod tests {
             self.slewed.set(self.slewed.get() + awake * self.slew_ppm.get() / 1_000_000);
         }
 
-        /// What a clock ought to show that leases are counted by.
+        /// The time that a clock for leases should show.
         fn truth(&self) -> i64 {
             self.awake.get() + self.asleep.get()
         }
 
         fn read(&self, clock: ClockId) -> i64 {
             let number = self.readings.replace(self.readings.get() + 1);
-            for (_, awake, asleep) in
-                self.pauses.borrow().iter().filter(|(before, ..)| *before == number)
-            {
-                self.pass(*awake, *asleep);
+            for pause in self.pauses.borrow().iter().filter(|pause| pause.before == number) {
+                self.pass(pause.awake, pause.asleep);
             }
             self.pass(60, 0);
             match clock {
@@ -120,8 +124,8 @@ mod tests {
             }
         }
 
-        /// A call of a clock, which must show a time between its beginning and its end.
-        fn ask(&self, steady: &Steady) -> i64 {
+        /// Reads the clock, which must show a time between the beginning and the end of the call.
+        fn read_steady(&self, steady: &Steady) -> i64 {
             let begun_at = self.truth();
             let shown = steady.now(|clock| self.read(clock)) as i64;
             let ended_at = self.truth();
@@ -136,21 +140,21 @@ mod tests {
         let (kernel, steady) = (Kernel::default(), Steady::new());
         for ppm in [SLEW_PPM, -SLEW_PPM, 0] {
             kernel.slew_ppm.set(ppm);
-            let (shown, truth) = (kernel.ask(&steady), kernel.truth());
+            let (shown, truth) = (kernel.read_steady(&steady), kernel.truth());
             kernel.pass(12_000 * MS, 0);
-            let (passed, real) = (kernel.ask(&steady) - shown, kernel.truth() - truth);
+            let (passed, real) = (kernel.read_steady(&steady) - shown, kernel.truth() - truth);
             assert!((passed - real).abs() < 1000, "{ppm} ppm: {passed} for {real}");
         }
     }
 
     #[test]
-    fn the_time_a_machine_sleeps_counts_from_the_first_reading_after_it() {
+    fn suspended_time_counts_from_the_first_reading_after_it() {
         for asleep in [1, 500 * MS, HOUR, 1000 * HOUR] {
             let (kernel, steady) = (Kernel::default(), Steady::new());
             kernel.pass(HOUR, HOUR);
-            let before = kernel.ask(&steady);
+            let before = kernel.read_steady(&steady);
             kernel.pass(MS, asleep);
-            let passed = kernel.ask(&steady) - before;
+            let passed = kernel.read_steady(&steady) - before;
             assert!((passed - MS - asleep).abs() <= TOLERANCE, "{passed} for {asleep}");
         }
     }
@@ -165,9 +169,11 @@ mod tests {
                     let (kernel, steady) = (Kernel::default(), Steady::new());
                     kernel.slew_ppm.set(ppm);
                     kernel.pass(HOUR, MS);
-                    *kernel.pauses.borrow_mut() =
-                        vec![(first, awake, asleep), (second, asleep, awake)];
-                    let shown: Vec<i64> = (0..8).map(|_| kernel.ask(&steady)).collect();
+                    *kernel.pauses.borrow_mut() = vec![
+                        Pause { before: first, awake, asleep },
+                        Pause { before: second, awake: asleep, asleep: awake },
+                    ];
+                    let shown: Vec<i64> = (0..8).map(|_| kernel.read_steady(&steady)).collect();
                     assert!(shown.is_sorted(), "it went back: {shown:?}");
                 }
             }
@@ -175,18 +181,19 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_preempted_at_every_reading_waits_for_nothing() {
+    fn a_thread_preempted_at_every_reading_still_returns() {
         let (kernel, steady) = (Kernel::default(), Steady::new());
-        *kernel.pauses.borrow_mut() = (0..4 * TRIES).map(|number| (number, MS, 0)).collect();
+        *kernel.pauses.borrow_mut() =
+            (0..4 * TRIES).map(|before| Pause { before, awake: MS, asleep: 0 }).collect();
         let shown = steady.now(|clock| kernel.read(clock)) as i64;
         assert!(shown <= kernel.truth());
         assert!(kernel.readings.get() <= 3 * TRIES + 3);
         kernel.pauses.borrow_mut().clear();
-        kernel.ask(&steady);
+        kernel.read_steady(&steady);
     }
 
     #[test]
-    fn boottime_may_be_behind_monotonic_as_in_a_time_namespace() {
+    fn boottime_may_be_behind_monotonic() {
         let (kernel, steady) = (Kernel::default(), Steady::new());
         let read = |clock| match clock {
             ClockId::Boottime => kernel.read(clock) - HOUR,

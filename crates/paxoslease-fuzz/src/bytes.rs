@@ -1,5 +1,5 @@
-//! What only decodes: frames, greetings, RESP, files. Nothing panics, and whatever decodes has
-//! exactly that encoding or survives another round trip.
+//! Targets that only decode: frames, greetings, RESP, files. Decoding never panics. What decodes
+//! encodes to the same bytes, or survives another round trip.
 
 use paxoslease_core::{Cell, Config, Drift, Instant, Message, NodeId, Record, Shard, Ttl};
 use paxoslease_wire::resp::{Request, Value, put_command};
@@ -12,8 +12,8 @@ const NODE: NodeId = NodeId::MAX;
 
 /// A stream of frames between nodes.
 ///
-/// The input is tried as a stream, and as the messages of one frame whose envelope and header are
-/// sound, so that the fuzzer need not guess those first.
+/// The input is used as a stream, and as the messages of one frame with a valid envelope and
+/// header, so that the fuzzer need not guess those first.
 pub fn frame(bytes: &[u8]) {
     let mut stream = bytes;
     while let Ok(Some((frame, rest))) = split_frame(stream) {
@@ -40,7 +40,7 @@ fn check_frame(frame: &[u8]) {
     assert_eq!(writer.finish(header.counter), frame);
 }
 
-/// Makes the length at the beginning of a frame right, if a frame may be that long.
+/// Sets the length at the beginning of a frame. `false` if the frame would be too long.
 pub(crate) fn set_len(frame: &mut [u8]) -> bool {
     if frame.len() > FRAME_LEN_MAX {
         return false;
@@ -50,10 +50,10 @@ pub(crate) fn set_len(frame: &mut [u8]) -> bool {
     true
 }
 
-/// Greetings, farewells and heartbeats. A greeting gets along with itself in all but the node id.
+/// Greetings, farewells and heartbeats. A greeting matches itself in everything except the node id.
 ///
-/// The input is tried as a frame, and as the body of a frame whose envelope is sound; its first
-/// byte then chooses the version.
+/// The input is used as a frame, and as the body of a frame with a valid envelope. Its first byte
+/// is then the version.
 pub fn hello(bytes: &[u8]) {
     check_hello(bytes);
     let Some((version, body)) = bytes.split_first() else { return };
@@ -86,8 +86,8 @@ fn check_hello(frame: &[u8]) {
     }
 }
 
-/// RESP as a server and as a client read it: every value says where it ends, bytes that are still
-/// to come change nothing about those that have, and a request written anew is read as the same.
+/// RESP as a server and as a client read it. Every value has an end, bytes after it make no
+/// difference, and a request that is encoded again reads the same.
 pub fn resp(bytes: &[u8]) {
     let mut stream = bytes;
     while let Ok(Some((request, consumed))) = Request::parse(stream) {
@@ -110,7 +110,7 @@ pub fn resp(bytes: &[u8]) {
 fn check_request(request: &Request<'_>) {
     let mut out = Vec::new();
     put_command(&mut out, request.args());
-    // What came with short lengths may have longer ones now, but by no more than the bound allows.
+    // Encoding may lengthen the lengths of arguments, which may exceed the bound.
     if let Ok(read) = Request::parse(&out) {
         let (second, consumed) = read.expect("written whole");
         assert_eq!((second.args(), consumed), (request.args(), out.len()));
@@ -126,8 +126,8 @@ pub(crate) fn walk(value: Value<'_>) {
 
 /// The two files of a node.
 ///
-/// The input is tried as it is, and as the body of a file whose preamble and checksum are right,
-/// so that the fuzzer need not forge those first.
+/// The input is used as it is, and as the body of a file with a valid preamble and checksum, so
+/// that the fuzzer need not forge those first.
 pub fn stable(bytes: &[u8]) {
     check_file(bytes);
     for magic in [b"PLrc", b"PLsn"] {
@@ -148,8 +148,8 @@ fn check_file(file: &[u8]) {
     }
 }
 
-/// A snapshot that is whole, of whatever: a shard comes up with it, and stops with no lease that
-/// it was not given, each for no longer.
+/// A valid snapshot with arbitrary leases. A shard starts with it, and its next snapshot contains
+/// only leases of the first, none with more time.
 pub fn snapshot(bytes: &[u8]) {
     let file = sealed(*b"PLsn", bytes);
     let Ok(leases) = SnapshotReader::new(NODE, &file) else { return };
@@ -166,7 +166,7 @@ pub fn snapshot(bytes: &[u8]) {
             (lease.name, lease.tenure) == (kept.name, kept.tenure)
                 && lease.remaining >= kept.remaining
         });
-        assert!(given, "{kept:?} came from nowhere");
+        assert!(given, "{kept:?} is not in the first snapshot");
     }
 }
 

@@ -1,9 +1,9 @@
-//! A whole cell of honest nodes in a world that the fuzzer runs: it delivers, repeats, loses and
-//! reorders messages, moves time, writes to disks, crashes, stops and starts nodes, and has clients
-//! ask, believe, renew, release and leave. The simulator's checkers watch all of it.
+//! A whole cell of correct nodes in a world that the fuzzer controls. The fuzzer delivers, repeats,
+//! loses and reorders messages, moves time, writes to disks, crashes, stops and starts nodes, and
+//! has clients acquire, renew, release and leave. The simulator's checker watches all of it.
 //!
-//! Unlike the simulator, nothing is drawn from a seed: every single step is the input's, so that
-//! coverage can lead to schedules that chance does not find.
+//! Unlike in the simulator, no step comes from a seed. Every step comes from the input, so that
+//! coverage leads to schedules that chance does not find.
 
 mod world;
 
@@ -15,39 +15,38 @@ use world::World;
 
 const STEPS_MAX: usize = 512;
 
-/// What kind of world it is.
+/// The properties of the world.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 struct Setup {
-    /// Nodes that only propose, beside three members: none or one.
+    /// Whether there is a proposer-only node beside the three members.
     proposer: bool,
     disks: bool,
-    /// Two bits for each clock: too slow, right, too fast.
+    /// Two bits for each clock: right, too slow, too fast.
     rates: u32,
     prepared_only: bool,
 }
 
-/// What happens next. Nodes, clients and letters are whatever the number comes to among those that
-/// there are.
+/// The next step. Numbers select nodes, clients and packets modulo their count.
 #[derive(Arbitrary, Clone, Copy, Debug)]
-enum Step {
+enum CellStep {
     Pass {
         millis: u8,
     },
     Deliver {
-        letter: u8,
+        packet: u8,
     },
-    /// And it stays on its way, to come again.
+    /// Delivers a packet that remains in flight, to arrive again.
     Repeat {
-        letter: u8,
+        packet: u8,
     },
     Lose {
-        letter: u8,
+        packet: u8,
     },
-    /// Delivers what is on its way to one node, in order.
+    /// Delivers all packets to one node, in order.
     DeliverTo {
         node: u8,
     },
-    /// Everything between everybody, until nothing is left, and the disks too.
+    /// Delivers all packets and completes all disk writes, until nothing is left.
     Settle,
     Wake {
         node: u8,
@@ -55,7 +54,7 @@ enum Step {
     Sweep {
         node: u8,
     },
-    /// A record reaches the disk; the node does not know yet.
+    /// A record becomes durable; the node does not know yet.
     Write {
         node: u8,
     },
@@ -87,7 +86,7 @@ enum Step {
         client: u8,
         node: u8,
     },
-    /// A client waits for its acquires no more; the node is told, or not.
+    /// A client abandons its acquires; the node learns of it, or not.
     Leave {
         client: u8,
         told: bool,
@@ -99,19 +98,19 @@ enum Step {
     },
 }
 
-/// What happens in a cell, with every rule in force.
+/// Runs a cell with every rule in force.
 ///
 /// # Panics
-/// When a checker finds that something is not true.
+/// When a check fails.
 pub fn cell(bytes: &[u8]) {
-    if let Some(violation) = cell_by(Rules::ALL, bytes) {
+    if let Some(violation) = cell_with_rules(Rules::ALL, bytes) {
         panic!("{violation}");
     }
 }
 
-/// As [`cell`], for tests of the checks: by these rules, and with what broke first.
+/// Like [`cell`], but with these rules, and returns the first violation. For tests of the checks.
 #[must_use]
-pub fn cell_by(rules: Rules, bytes: &[u8]) -> Option<Violation> {
+pub fn cell_with_rules(rules: Rules, bytes: &[u8]) -> Option<Violation> {
     let mut input = Unstructured::new(bytes);
     let setup = Setup::arbitrary(&mut input).ok()?;
     let mut world = World::new(rules, setup);
@@ -119,7 +118,7 @@ pub fn cell_by(rules: Rules, bytes: &[u8]) -> Option<Violation> {
         if input.is_empty() || world.violation().is_some() {
             break;
         }
-        let Ok(step) = Step::arbitrary(&mut input) else { break };
+        let Ok(step) = CellStep::arbitrary(&mut input) else { break };
         world.step(step);
     }
     world.violation()

@@ -1,5 +1,6 @@
-//! A client whose server is the fuzzer: anything may come back, at any time, and the connection
-//! may break. No lease is believed for longer than it was asked for (T2), and nothing panics.
+//! A client whose server is the fuzzer: any bytes may arrive at any time, and the connection may
+//! break. The client never believes in a lease for longer than the ttl it asked for (T2), and never
+//! panics.
 
 use std::future::{Future, IntoFuture as _};
 use std::pin::Pin;
@@ -16,14 +17,14 @@ const NAMES: [&str; 3] = ["x", "y", "z"];
 const TTL: Duration = Duration::from_secs(1);
 
 #[derive(Arbitrary, Debug)]
-enum Step<'a> {
+enum ClientStep<'a> {
     Pass {
         millis: u8,
     },
-    Hear(&'a [u8]),
-    /// A grant that is well formed, with numbers that need not make sense.
+    Receive(&'a [u8]),
+    /// A well-formed grant with arbitrary numbers.
     Grant(Granted),
-    /// The same without a question, for a wish that was queued or for none.
+    /// The same as a push, for a queued acquire or for none.
     Push {
         id: u8,
         granted: Granted,
@@ -43,7 +44,7 @@ enum Step<'a> {
     Release {
         name: u8,
     },
-    Look {
+    Read {
         what: u8,
     },
 }
@@ -64,73 +65,73 @@ impl Granted {
 
 type Acquiring = Pin<Box<dyn Future<Output = Result<LeaseGuard, AcquireError>>>>;
 
-/// What is wished for, held or over.
+/// The client's acquire and its lease for one name.
 #[derive(Default)]
-struct Seat {
+struct Slot {
     acquiring: Option<Acquiring>,
     lease: Option<LeaseGuard>,
 }
 
-/// What a server says, and what a client does meanwhile.
+/// The bytes of a server, and the actions of a client in between.
 pub fn client(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let mut scene = ByHand::new(2);
     scene.connected_to(drift());
-    let mut seats: [Seat; NAMES.len()] = Default::default();
-    // Whoever looked has left; the answers come all the same.
-    let mut lookers: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+    let mut slots: [Slot; NAMES.len()] = Default::default();
+    // Reads whose results are ignored; their answers arrive all the same.
+    let mut reads: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
             break;
         }
-        let Ok(step) = Step::arbitrary(&mut input) else { break };
+        let Ok(step) = ClientStep::arbitrary(&mut input) else { break };
         let place = |name: u8| usize::from(name) % NAMES.len();
         match step {
-            Step::Pass { millis } => scene.pass(Duration::from_millis(u64::from(millis) * 8)),
-            Step::Hear(bytes) => hear(&mut scene, bytes),
-            Step::Grant(granted) => {
-                hear(&mut scene, format!("*3\r\n{}", granted.text()).as_bytes());
+            ClientStep::Pass { millis } => scene.pass(Duration::from_millis(u64::from(millis) * 8)),
+            ClientStep::Receive(bytes) => receive(&mut scene, bytes),
+            ClientStep::Grant(granted) => {
+                receive(&mut scene, format!("*3\r\n{}", granted.text()).as_bytes());
             }
-            Step::Push { id, granted } => {
+            ClientStep::Push { id, granted } => {
                 let (id, text) = (id.to_string(), granted.text());
                 let kind = "$13\r\nlease.granted";
                 let push = format!(">5\r\n{kind}\r\n${}\r\n{id}\r\n{text}", id.len());
-                hear(&mut scene, push.as_bytes());
+                receive(&mut scene, push.as_bytes());
             }
-            Step::Number(number) => hear(&mut scene, format!(":{number}\r\n").as_bytes()),
-            Step::Queued => hear(&mut scene, b"+QUEUED\r\n"),
-            Step::Break => scene.disconnect(),
-            Step::Connect => {
+            ClientStep::Number(number) => receive(&mut scene, format!(":{number}\r\n").as_bytes()),
+            ClientStep::Queued => receive(&mut scene, b"+QUEUED\r\n"),
+            ClientStep::Break => scene.disconnect(),
+            ClientStep::Connect => {
                 scene.disconnect();
                 scene.connected_to(drift());
             }
-            Step::Greet(bytes) => {
+            ClientStep::Greet(bytes) => {
                 scene.disconnect();
                 scene.greet(bytes);
             }
-            Step::Acquire { name, wait } => {
+            ClientStep::Acquire { name, wait } => {
                 let wait = Duration::from_millis(u64::from(wait) * 16);
                 let client = scene.client().clone();
                 let name = place(name);
-                seats[name].acquiring = Some(Box::pin(async move {
+                slots[name].acquiring = Some(Box::pin(async move {
                     client.acquire(NAMES[name], TTL).wait(wait).into_future().await
                 }));
             }
-            Step::Abandon { name } => seats[place(name)].acquiring = None,
-            Step::Release { name } => seats[place(name)].lease = None,
-            Step::Look { what } => {
-                lookers.truncate(8);
-                lookers.push(look(&scene, what));
+            ClientStep::Abandon { name } => slots[place(name)].acquiring = None,
+            ClientStep::Release { name } => slots[place(name)].lease = None,
+            ClientStep::Read { what } => {
+                reads.truncate(8);
+                reads.push(read(&scene, what));
             }
         }
-        lookers.retain_mut(|looker| poll(looker).is_none());
-        for seat in &mut seats {
-            if let Some(answer) = seat.acquiring.as_mut().and_then(poll) {
-                seat.acquiring = None;
-                seat.lease = answer.ok();
+        reads.retain_mut(|read| poll(read).is_none());
+        for slot in &mut slots {
+            if let Some(answer) = slot.acquiring.as_mut().and_then(poll) {
+                slot.acquiring = None;
+                slot.lease = answer.ok();
             }
-            let remaining = seat.lease.as_ref().map_or(Duration::ZERO, LeaseGuard::remaining);
-            assert!(remaining <= TTL, "T2: asked for {TTL:?}, and believed for {remaining:?}");
+            let remaining = slot.lease.as_ref().map_or(Duration::ZERO, LeaseGuard::remaining);
+            assert!(remaining <= TTL, "T2: asked for {TTL:?}, and believes for {remaining:?}");
         }
         scene.turn();
         let said = scene.take_said();
@@ -138,16 +139,16 @@ pub fn client(bytes: &[u8]) {
     }
 }
 
-fn hear(scene: &mut ByHand, bytes: &[u8]) {
+fn receive(scene: &mut ByHand, bytes: &[u8]) {
     if scene.heard(bytes).is_err() {
         scene.disconnect();
     }
 }
 
-fn look(scene: &ByHand, what: u8) -> Pin<Box<dyn Future<Output = ()>>> {
+fn read(scene: &ByHand, what: u8) -> Pin<Box<dyn Future<Output = ()>>> {
     let client = scene.client().clone();
     let name = NAMES[usize::from(what) % NAMES.len()];
-    // Whatever was seen is for nobody here.
+    // The results are ignored.
     Box::pin(async move {
         match what % 4 {
             0 => drop(client.get(name).await),

@@ -1,9 +1,9 @@
-//! Configurations of arbitrary text: whatever is wrong is said with a line that exists, and what
-//! is read is checked or refused with a reason. Nothing panics.
+//! Configurations of arbitrary text. An error has a line that exists and a reason; a configuration
+//! that parses is checked. Nothing panics.
 
 use paxoslease::{Config, Limits, parse_duration};
 
-/// Whatever somebody may have written into a file, or into a flag.
+/// Arbitrary text as a configuration file and as values of options.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Config::from_toml(text) {

@@ -1,41 +1,41 @@
-//! HTTP of arbitrary bytes as real daemons hear it, with tokens and without: paths, parameters and
-//! bodies, or anything.
+//! Arbitrary HTTP requests to real daemons, with tokens and without.
 //!
-//! The first line of the input is the method and the target, the rest is the body, with the
-//! headers that belong to it; so the fuzzer need not forge a head. An input that begins with a zero
-//! is sent as it is.
+//! The first line of the input is the method and the target, the rest is the body. The target adds
+//! the headers, so that the fuzzer need not forge them. An input that begins with a zero byte is
+//! sent as it is.
 
 use std::time::Duration;
 
-use crate::rig::{End, PATIENCE, Rig, converse, guarded, rig};
+use crate::daemon::{Daemon, End, REPLY_TIMEOUT, exchange, open_daemon, token_daemon};
 
-/// As long as it takes, but for a daemon that will never answer.
-const FOR_EVER: Duration = Duration::from_secs(60);
-/// What a daemon may say. A status of 500 would be our own mistake.
+/// For an answer that must come: only a daemon that never answers exceeds it.
+const LONG_TIMEOUT: Duration = Duration::from_secs(60);
+/// The valid statuses. A status of 500 would be a bug.
 const STATUSES: [&str; 14] = [
     "200", "400", "401", "403", "404", "405", "408", "409", "410", "413", "415", "421", "429",
     "503",
 ];
-/// What hyper says of heads that are none, or too long.
+/// What hyper answers to malformed or too long heads.
 const HEAD_STATUSES: [&str; 2] = ["414", "431"];
 
-/// How HTTP/2 begins. hyper hangs up without a word where this follows a head that is none.
+/// The beginning of HTTP/2. hyper closes the connection without an answer when this follows a
+/// malformed head.
 const OF_HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// One request. One that is sent as it is need not be whole, and then nothing is due; every other
-/// is answered, be it with what is wrong with it.
+/// Sends one request. A request that is sent as it is may be incomplete and then gets no answer;
+/// every other request gets an answer.
 pub fn http(bytes: &[u8]) {
-    ask(rig(), bytes, "");
-    // By its length, so that nothing but the bytes says which.
+    ask(open_daemon(), bytes, "");
+    // Chosen by the length, so that the same bytes give the same token.
     let token = if bytes.len().is_multiple_of(2) { "all" } else { "few" };
-    ask(guarded(), bytes, &format!("authorization: Bearer {token}\r\n"));
+    ask(token_daemon(), bytes, &format!("authorization: Bearer {token}\r\n"));
 }
 
-fn ask(rig: &Rig, bytes: &[u8], authorization: &str) {
+fn ask(daemon: &Daemon, bytes: &[u8], authorization: &str) {
     if let Some((0, raw)) = bytes.split_first() {
-        let heard = converse(rig.http, raw, true, PATIENCE);
-        if !heard.bytes.is_empty() {
-            check(&heard.bytes);
+        let reply = exchange(daemon.http, raw, true, REPLY_TIMEOUT);
+        if !reply.bytes.is_empty() {
+            check(&reply.bytes);
         }
         return;
     }
@@ -51,28 +51,28 @@ fn ask(rig: &Rig, bytes: &[u8], authorization: &str) {
         b"\r\n\r\n",
         body,
     ];
-    let patience = if may_take_long(line) { PATIENCE } else { FOR_EVER };
-    let heard = converse(rig.http, &request.concat(), false, patience);
-    if heard.end == End::Impatience && patience == PATIENCE && heard.bytes.is_empty() {
+    let timeout = if may_take_long(line) { REPLY_TIMEOUT } else { LONG_TIMEOUT };
+    let reply = exchange(daemon.http, &request.concat(), false, timeout);
+    if reply.end == End::Timeout && timeout == REPLY_TIMEOUT && reply.bytes.is_empty() {
         return;
     }
-    if heard.bytes.is_empty() && body.starts_with(OF_HTTP_2) {
+    if reply.bytes.is_empty() && body.starts_with(OF_HTTP_2) {
         return;
     }
-    check(&heard.bytes);
-    assert!(heard.end != End::Impatience || patience == PATIENCE, "the answer never ends");
+    check(&reply.bytes);
+    assert!(reply.end != End::Timeout || timeout == REPLY_TIMEOUT, "the answer never ends");
 }
 
-/// Whether it may be about a lease that somebody else has, or to watch until one has enough.
+/// Whether the answer may take long: an acquire of a held lease, or a watch.
 fn may_take_long(line: &[u8]) -> bool {
     let line = String::from_utf8_lossy(line);
     line.contains("/acquire") || line.contains("/v1/watch")
 }
 
-/// An answer begins with a status that we know.
+/// An answer begins with a known status.
 fn check(answer: &[u8]) {
     let text = String::from_utf8_lossy(answer);
     let status = text.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)).unwrap_or_default();
     let known = STATUSES.contains(&status) || HEAD_STATUSES.contains(&status);
-    assert!(known, "{text:?} is no answer");
+    assert!(known, "{text:?} is not a valid answer");
 }

@@ -1,35 +1,35 @@
-//! What the fuzz targets do with the bytes they are given: everything that reads bytes from
-//! outside, and two that read bytes as what happens to a shard and to a cell.
+//! The fuzz targets: every decoder of bytes from outside, and two targets that read the input as a
+//! sequence of steps for a shard and for a cell.
 //!
-//! Each is a function that panics where something is wrong, so that libFuzzer (`fuzz/`) and an
-//! ordinary test over the kept corpora run the same. Nothing here knows of either.
+//! Each target is a function that panics when something is wrong, so that libFuzzer (`fuzz/`) and
+//! an ordinary test over the kept corpora run the same code.
 
 mod bytes;
 mod cell;
 mod client;
 mod config;
+mod daemon;
 mod http;
-mod liars;
 mod panics;
 mod peer;
-mod rig;
 mod session;
+mod shard;
 
 pub use bytes::{frame, hello, resp, snapshot, stable};
-pub use cell::{cell, cell_by};
+pub use cell::{cell, cell_with_rules};
 pub use client::client;
 pub use config::config;
+pub use daemon::daemons_answer;
 pub use http::http;
-pub use liars::shard;
 pub use peer::peer;
-pub use rig::is_served;
 pub use session::session;
+pub use shard::shard;
 
-/// Something that takes bytes from outside.
-pub type Body = fn(&[u8]);
+/// A fuzz target.
+pub type Target = fn(&[u8]);
 
-/// Every target by the name of its corpus.
-pub const TARGETS: [(&str, Body); 12] = [
+/// Every target with the name of its corpus.
+pub const TARGETS: [(&str, Target); 12] = [
     ("cell", cell),
     ("client", client),
     ("config", config),

@@ -1,5 +1,5 @@
-//! Panics of the whole process. A thread's ends that thread and a task's ends that task; whoever
-//! gave them their bytes would see a connection close, and nothing else.
+//! Detects panics anywhere in the process. A panic ends only its thread or task, so the sender of
+//! the bytes would only see a closed connection.
 
 use std::panic;
 use std::sync::Once;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// From now on none is missed.
-pub(crate) fn listen() {
-    static LISTENING: Once = Once::new();
-    LISTENING.call_once(|| {
+/// Installs a panic hook, once.
+pub(crate) fn install_hook() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             PANICKED.store(true, Ordering::SeqCst);
@@ -20,7 +20,7 @@ pub(crate) fn listen() {
 }
 
 /// # Panics
-/// When anything else did.
+/// When any thread or task of the process panicked.
 pub(crate) fn check() {
-    assert!(!PANICKED.load(Ordering::SeqCst), "another thread or a task panicked, as said above");
+    assert!(!PANICKED.load(Ordering::SeqCst), "another thread or task panicked, see above");
 }

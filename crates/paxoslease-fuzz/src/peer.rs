@@ -1,8 +1,8 @@
-//! A peer that is let in and then says anything: a real daemon greets a node that only proposes,
-//! which goes on with arbitrary bytes.
+//! A peer that sends arbitrary bytes: a proposer-only node greets a real daemon and continues with
+//! the input.
 //!
-//! An input whose first byte is even is what it says; else it is the messages of one frame whose
-//! envelope and header are sound.
+//! If the first byte of the input is even, the rest is sent as it is. Otherwise the rest is the
+//! messages of one frame with a valid envelope and header.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,9 +11,9 @@ use paxoslease_core::{Cell, Drift, NodeId, Ttl};
 use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
 
 use crate::bytes::set_len;
-use crate::rig::{CELL, MAX_LEASE, PATIENCE, converse, rig};
+use crate::daemon::{CELL, MAX_LEASE, REPLY_TIMEOUT, exchange, open_daemon};
 
-/// What a node that belongs to the cell says to another, and then says no more.
+/// Sends a greeting and the input, then closes its side.
 pub fn peer(bytes: &[u8]) {
     let Some((kind, said)) = bytes.split_first() else { return };
     let mut out = Vec::new();
@@ -27,12 +27,12 @@ pub fn peer(bytes: &[u8]) {
             out.extend_from_slice(&frame);
         }
     }
-    let heard = converse(rig().peers, &out, true, PATIENCE);
-    assert!(!heard.is_whole() || !heard.bytes.is_empty(), "it was not even greeted");
+    let reply = exchange(open_daemon().peers, &out, true, REPLY_TIMEOUT);
+    assert!(!reply.is_whole() || !reply.bytes.is_empty(), "no greeting came back");
 }
 
 fn hello() -> Hello<'static> {
-    /// Each conversation is another boot: one that is over is not listened to again.
+    /// Each connection has another boot: a daemon ignores an older one.
     static BOOTS: AtomicU64 = AtomicU64::new(1);
     let config = Config::new(CELL, 2);
     let drift = Drift::new(config.clock_drift_ppm, config.clock_granularity).expect("in bounds");

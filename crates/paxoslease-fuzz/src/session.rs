@@ -1,20 +1,19 @@
-//! RESP of arbitrary bytes as real daemons hear it, with tokens and without: whatever they answer
-//! is RESP.
+//! Arbitrary RESP requests to real daemons, with tokens and without: every answer is valid RESP.
 
 use paxoslease_wire::resp::Value;
 
 use crate::bytes::walk;
-use crate::rig::{PATIENCE, converse, guarded, rig};
+use crate::daemon::{REPLY_TIMEOUT, exchange, open_daemon, token_daemon};
 
-/// What a client says, all at once; then it says no more.
+/// Sends the input at once, then closes its side.
 pub fn session(bytes: &[u8]) {
-    for rig in [rig(), guarded()] {
-        let heard = converse(rig.clients, bytes, true, PATIENCE);
-        let mut rest = &heard.bytes[..];
-        while let Some((value, consumed)) = Value::parse(rest).expect("it answers in RESP") {
+    for daemon in [open_daemon(), token_daemon()] {
+        let reply = exchange(daemon.clients, bytes, true, REPLY_TIMEOUT);
+        let mut rest = &reply.bytes[..];
+        while let Some((value, consumed)) = Value::parse(rest).expect("an answer in RESP") {
             walk(value);
             rest = &rest[consumed..];
         }
-        assert!(!heard.is_whole() || rest.is_empty(), "it ends in the middle of a reply: {rest:?}");
+        assert!(!reply.is_whole() || rest.is_empty(), "an incomplete reply: {rest:?}");
     }
 }

@@ -1,12 +1,12 @@
-//! Every input that was kept, without the fuzzer: what broke once, or stands at a bound, or led
-//! somewhere new, does not break now.
+//! Runs every kept input without the fuzzer: inputs that once failed, are at a bound, or reached
+//! new code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use paxoslease_fuzz::{TARGETS, is_served};
+use paxoslease_fuzz::{TARGETS, daemons_answer};
 
-/// What leads somewhere new, what is as long as can be, and what once broke.
+/// Inputs that reached new code, of the greatest length, and that once failed.
 const KINDS: [&str; 3] = ["corpus", "bounds", "regressions"];
 
 fn inputs_of(kind: &str) -> PathBuf {
@@ -25,7 +25,7 @@ fn every_kept_input_still_does_no_harm() {
             for entry in folder {
                 let path = entry.expect("readable").path();
                 let bytes = fs::read(&path).expect("readable");
-                // So that what panics can be told from what did not.
+                // The last path printed is that of the input that panics.
                 println!("{}", path.display());
                 body(&bytes);
                 count += 1;
@@ -33,7 +33,7 @@ fn every_kept_input_still_does_no_harm() {
             assert!(count > 0, "fuzz/{kind}/{name} is empty");
         }
     }
-    assert!(is_served(), "the daemon survived all of that");
+    assert!(daemons_answer(), "the daemon survived all of that");
 }
 
 #[test]

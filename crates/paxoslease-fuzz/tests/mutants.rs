@@ -1,19 +1,19 @@
-//! Tests of the checks: a cell without one of its rules is caught by inputs that are mere noise.
+//! Tests of the checks: random inputs find the harm of a cell without one of its rules.
 
 use paxoslease_core::{Rng, Rule, Rules};
-use paxoslease_fuzz::cell_by;
+use paxoslease_fuzz::cell_with_rules;
 
-/// The first harm that noise does.
+/// The first violation that random inputs cause.
 fn harm(rules: Rules, inputs: u64) -> Option<String> {
     (0..inputs).find_map(|seed| {
         let mut rng = Rng::seeded(seed);
         let input: Vec<u8> = (0..1024).map(|_| rng.bits() as u8).collect();
-        cell_by(rules, &input).map(|violation| violation.to_string())
+        cell_with_rules(rules, &input).map(|violation| violation.to_string())
     })
 }
 
 #[test]
-fn a_cell_without_a_rule_is_caught() {
+fn a_cell_without_a_rule_has_a_violation() {
     for rule in [
         Rule::ProposeRefusesForeign,
         Rule::ReleaseMatchesTenure,
@@ -26,6 +26,6 @@ fn a_cell_without_a_rule_is_caught() {
 }
 
 #[test]
-fn a_cell_with_all_rules_is_not() {
+fn a_cell_with_all_rules_has_no_violation() {
     assert_eq!(harm(Rules::ALL, 2_000), None);
 }

@@ -1,8 +1,8 @@
-//! What the world needs of a lease algorithm, so that several run on the same network, clocks,
-//! disks, clients and checkers.
+//! The interface between the world and a lease algorithm, so that several algorithms run with the
+//! same network, clocks, disks, clients and checker.
 //!
-//! An [`Algorithm`] makes a [`Process`] per node and start. A process is pure: everything that
-//! happens is a call, everything it does is an [`Output`]. It sends bytes, not messages.
+//! An [`Algorithm`] creates a [`Process`] for each start of a node. A process is pure: every input
+//! is a call, every effect is an [`Output`]. It sends bytes, not messages.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,56 +16,56 @@ pub trait Algorithm {
     /// One run of one node.
     type Process: Process;
 
-    /// Starts a node, with whatever its disk says.
+    /// Starts a node from the content of its disk.
     fn start(&self, boot: Boot<'_>) -> Self::Process;
 
-    /// A message in words, short enough to stand beside an arrow: `Propose 7.1`.
+    /// Describes a message in a few words, as a label for an arrow: `Propose 7.1`.
     fn describe(&self, bytes: &[u8]) -> String;
 
-    /// What is to be checked: all of it, unless the algorithm does not even claim it.
+    /// The checks that apply: all of them, except those that the algorithm does not claim.
     fn checks(&self) -> Checks {
         Checks::ALL
     }
 
-    /// The rules clients count their beliefs by.
+    /// The rules by which clients compute their beliefs.
     fn rules(&self) -> Rules {
         Rules::ALL
     }
 }
 
-/// What a node knows when it starts.
+/// The input of a start.
 #[derive(Debug)]
 pub struct Boot<'a> {
-    /// Which it is. An acceptor if the cell lists it.
+    /// The node's id. The node is an acceptor if the cell lists it.
     pub node: NodeId,
-    /// Its cell.
+    /// The node's cell.
     pub cell: &'a Cell,
-    /// Delays and bounds.
+    /// The delays and bounds of the node.
     pub tuning: &'a Tuning,
-    /// For what it draws.
+    /// The seed of the node's random numbers.
     pub seed: u64,
-    /// Its clock.
+    /// The current time on the node's clock.
     pub now: Instant,
     /// Whether the whole cell starts for the first time.
     pub new_cell: bool,
-    /// Its wall clock, in milliseconds; does not go back across restarts.
+    /// The node's wall clock, in milliseconds. It does not go back across restarts.
     pub wall_millis: u64,
-    /// Its disk, if it has one.
+    /// The node's disk, if it has one.
     pub disk: Option<&'a mut Disk>,
 }
 
 /// Delays and bounds of every node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tuning {
-    /// After this long without a majority a round is given up at the latest.
+    /// The longest time that a round waits for a majority.
     pub attempt_timeout: Duration,
-    /// And not before this, however fast the network is.
+    /// The shortest time that a round waits for a majority, however fast the network is.
     pub attempt_timeout_min: Duration,
-    /// How long an acquire goes on trying without a majority for or against it.
+    /// How long an acquire retries without a majority for or against it.
     pub request_timeout: Duration,
-    /// How long an idle entry is kept at least.
+    /// The shortest time for which an acceptor keeps an idle entry.
     pub reclaim_after: Duration,
-    /// How much nodes spread out when a lease is freed.
+    /// The longest random delay before a node asks for a freed lease.
     pub stagger_max: Duration,
 }
 
@@ -81,12 +81,12 @@ impl Default for Tuning {
     }
 }
 
-/// What survives a crash: two files.
+/// The two files that survive a crash.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Disk {
     /// The last [`Output::Persist`] that reached the disk.
     pub record: Option<Vec<u8>>,
-    /// What a clean stop left.
+    /// The snapshot of a clean stop.
     pub snapshot: Option<Vec<u8>>,
 }
 
@@ -95,73 +95,73 @@ pub trait Process {
     /// A peer's message arrived.
     fn handle_message(&mut self, now: Instant, from: NodeId, bytes: &[u8]);
 
-    /// The time of [`Self::next_timeout`] has come, or is past.
+    /// The time of [`Self::next_timeout`] has come.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// Housekeeping, now and then.
+    /// Housekeeping, at regular intervals.
     fn handle_tick(&mut self, now: Instant);
 
-    /// What [`Output::Persist`] asked for is on disk.
+    /// The record of [`Output::Persist`] is durable.
     fn handle_persisted(&mut self, now: Instant, record: &[u8]);
 
-    /// A client asks for something. Answered by [`Output::Answer`], or never.
+    /// A client sent a command. The answer is [`Output::Answer`], or there is none.
     fn handle_command(&mut self, now: Instant, token: Token, command: Command<'_>);
 
-    /// P8: the client that sent this is gone.
+    /// The client that sent this command has disconnected (P8).
     fn handle_gone(&mut self, now: Instant, token: Token, name: Name<'_>);
 
-    /// What it does next.
+    /// The next effect of the calls so far.
     fn poll_output(&mut self) -> Option<Output>;
 
-    /// When it wants to be woken.
+    /// When the process needs its next [`Self::handle_timeout`].
     fn next_timeout(&self) -> Option<Instant>;
 
-    /// What its acceptor stores for a name; `None` in a node that is none.
+    /// What the node's acceptor stores for a name; `None` if the node is not an acceptor.
     fn view(&self, name: Name<'_>) -> Option<View>;
 
-    /// Whether its acceptor is silent because it may have forgotten leases, and until when.
+    /// The end of the acceptor's quarantine, if it is in quarantine.
     fn quarantine_until(&self, now: Instant) -> Option<Instant>;
 
     /// A clean stop.
     fn stop(self, now: Instant, disk: Option<&mut Disk>);
 
-    /// Requests and rounds it still keeps something for.
+    /// The number of requests and rounds for which it keeps state.
     fn in_flight(&self) -> usize;
 }
 
-/// What a client asks of a node.
+/// A command of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command<'a> {
-    /// A lease.
+    /// Acquires a lease.
     Acquire {
-        /// Of what.
+        /// The name of the lease.
         name: Name<'a>,
-        /// How long.
+        /// The time to live.
         ttl: Duration,
-        /// How long to wait while somebody else holds it.
+        /// How long to wait while another client holds the lease.
         wait: Duration,
     },
-    /// More of a lease it was granted.
+    /// Renews a lease that was granted to the client.
     Renew {
-        /// Of what.
+        /// The name of the lease.
         name: Name<'a>,
-        /// Which.
+        /// The tenure to renew.
         tenure: Tenure,
-        /// How long.
+        /// The new time to live.
         ttl: Duration,
     },
-    /// An end of a lease it was granted.
+    /// Releases a lease that was granted to the client.
     Release {
-        /// Of what.
+        /// The name of the lease.
         name: Name<'a>,
-        /// Which.
+        /// The tenure to release.
         tenure: Tenure,
-        /// After this long it is over anyway.
+        /// How long to repeat the release: the lease has ended after that.
         patience: Duration,
     },
 }
 
-/// What a process does.
+/// An effect of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
     /// Sends a message.
@@ -172,60 +172,60 @@ pub enum Output {
     Answer(Token, Answer),
 }
 
-/// A message, and as much about it as the world may know.
+/// A message, and what the world may know about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// Whom to.
+    /// The receiver.
     pub to: NodeId,
-    /// What kind, for scripts: `Propose`.
+    /// The kind of message, for scripts: `Propose`.
     pub kind: &'static str,
-    /// Whether it is an acceptor's answer, which a quarantined one must not give.
+    /// Whether an acceptor sent it as an answer. A quarantined acceptor must not.
     pub is_reply: bool,
-    /// The sender's own round it belongs to.
+    /// The sender's round to which the message belongs.
     pub round: Option<Ballot>,
-    /// The message itself.
+    /// The encoded message.
     pub bytes: Rc<[u8]>,
 }
 
-/// What a client is told.
+/// The answer to a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The lease is the client's.
+    /// The client holds the lease.
     Granted {
-        /// Which; its number is the fence.
+        /// The granted tenure; its number is the fence.
         tenure: Tenure,
-        /// How long others are excluded.
+        /// For how long acceptors exclude other holders.
         ttl: Ttl,
         /// How long the request waited at the node before the round that won (T2).
         waited: Duration,
     },
-    /// Somebody else holds it.
+    /// Another client holds the lease.
     Denied,
-    /// No majority.
+    /// No majority of acceptors answered.
     NoQuorum,
-    /// The lease goes on.
+    /// The lease was renewed.
     Renewed {
-        /// Which.
+        /// The renewed tenure.
         tenure: Tenure,
-        /// How long others are excluded.
+        /// For how long acceptors exclude other holders.
         ttl: Ttl,
-        /// When the round that renewed it began on the node's clock, which a holder beside the
-        /// node counts from; `None` where the algorithm has no such holders.
+        /// When the round that renewed it began, on the node's clock. A holder embedded in the node
+        /// counts from then. `None` if the algorithm has no such holders.
         started_at: Option<Instant>,
     },
-    /// The lease is over.
+    /// The client does not hold the lease any more.
     NotHeld,
-    /// The release is done.
+    /// The lease was released.
     Released,
-    /// The node did not take the request.
+    /// The node refused the command.
     Refused,
 }
 
 /// What an acceptor stores for a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct View {
-    /// What no round for this name may be below.
+    /// The lowest ballot that a round for this name may have.
     pub promised: Ballot,
-    /// The lease accepted last, and when it expires on this acceptor's clock.
+    /// The last accepted lease: its tenure, and its end on the acceptor's clock.
     pub accepted: Option<(Tenure, Instant)>,
 }

@@ -1,8 +1,9 @@
-//! What PaxosLease is measured against: the naive majority vote of the paper's introduction, and
-//! the paper's algorithm taken literally. Both run in the same world, with the same messages.
+//! The algorithms to compare PaxosLease with: the naive majority vote of the paper's introduction,
+//! and the paper's algorithm taken literally. Both run in the same world, with the same messages.
 //!
-//! They are written to be compared with the paper, not to be used. What the paper leaves open
-//! (many clients at one node, when to try again) is filled in the plainest way, and said.
+//! They are written for comparison with the paper, not for use. Where the paper leaves something
+//! open (many clients at one node, when to retry), they do the simplest thing, and a comment says
+//! so.
 
 mod naive;
 mod paper;
@@ -17,7 +18,7 @@ use crate::algorithm::{Answer, Output, Packet};
 pub use naive::{Naive, NaiveNode};
 pub use paper::{Paper, PaperNode};
 
-/// What a baseline's node sends and answers.
+/// The messages and answers of a node.
 #[derive(Clone, Debug)]
 struct Outbox {
     writer: FrameWriter,
@@ -47,11 +48,11 @@ impl Outbox {
     }
 }
 
-/// The one message of a frame.
+/// The only message of a frame.
 fn decoded(bytes: &[u8]) -> Message<'_> {
-    let mut frame = FrameReader::new(bytes).expect("the network garbles nothing");
+    let mut frame = FrameReader::new(bytes).expect("the network corrupts nothing");
     frame
         .next()
         .expect("every message has a frame of its own")
-        .expect("the network garbles nothing")
+        .expect("the network corrupts nothing")
 }

@@ -1,50 +1,51 @@
-//! What must be true in every world, checked on every event, in true time.
+//! The checks that must hold in every world, made on every event, in true time.
 //!
-//! The checker is independent of the algorithms: it sees beliefs, what acceptors store, answers
-//! and message kinds, and shares no code with the core. Liveness is demanded by the swarm, once
-//! everything has healed.
+//! The checker is independent of the algorithms: it sees beliefs, what acceptors store, answers and
+//! message kinds, and shares no code with the core. The swarm checks liveness, after all faults
+//! have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use paxoslease_core::{Ballot, Tenure};
 
-use crate::algorithm::Packet;
+use crate::algorithm::{Packet, View};
+use crate::clock::Clock;
 use crate::trace::TrueTime;
 
-/// One thing that must be true.
+/// A property that must hold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u16)]
 pub enum Check {
-    /// At most one believed holder per name at any true instant.
+    /// At most one client holds a name at any true instant.
     OneHolder = 1,
-    /// Every belief is backed by a majority of records that outlive it, unless restarted since.
+    /// A majority of acceptors stores every belief until its end, not counting restarts since.
     BeliefIsBacked = 1 << 1,
-    /// What an acceptor promised never falls while it runs.
+    /// An acceptor's promise never falls while the acceptor runs.
     PromisesKept = 1 << 2,
-    /// Nor across restarts.
+    /// An acceptor's promise never falls across restarts.
     PromisesSurvive = 1 << 3,
     /// No acceptor replaces another tenure's live lease, unless a higher tenure was granted.
     ForeignLeaseKept = 1 << 4,
-    /// A fresh grant's fence is above all before; a renewal's is not below.
+    /// The fence of a grant is above all earlier fences; that of a renewal is not below them.
     FencesRise = 1 << 5,
     /// No node issues a ballot again after a restart.
     BallotsAreFresh = 1 << 6,
-    /// No acceptor answers while a lease it forgot could be live.
+    /// No acceptor answers while a lease that it forgot could be live.
     SilentAfterCrash = 1 << 7,
     /// A grant was accepted by a majority.
     GrantHasMajority = 1 << 8,
-    /// Once everything has healed, every client gets on.
+    /// After all faults have ended, every client makes progress.
     Progress = 1 << 9,
-    /// Nothing is kept for requests that are over.
+    /// Nodes keep no state for requests that are over.
     NothingLeaks = 1 << 10,
-    /// After a clean stop an acceptor has every lease it had, for no shorter.
+    /// After a clean stop an acceptor has every lease that it had, with at least the same end.
     LeasesHandedOn = 1 << 11,
-    /// Nobody is denied because of a tenure whose release was confirmed before it asked.
+    /// No client is denied because of a tenure whose release was confirmed before the client asked.
     ReleaseFrees = 1 << 12,
-    /// While one member is away, free names are granted and leases renewed.
+    /// While one member is down, free names are granted and leases are renewed.
     MinorityStopsNothing = 1 << 13,
-    /// Nobody waits through more than a few hand-overs for each contender.
+    /// No waiter waits through more than a few hand-overs for each contender.
     TurnsAreTaken = 1 << 14,
 }
 
@@ -56,33 +57,33 @@ impl Checks {
     /// All of them.
     pub const ALL: Self = Self(u16::MAX);
 
-    /// All of these but one.
+    /// All of these checks, except one.
     #[must_use]
     pub const fn without(self, check: Check) -> Self {
         Self(self.0 & !(check as u16))
     }
 
-    /// Only these.
+    /// Only these checks.
     #[must_use]
     pub fn only(checks: &[Check]) -> Self {
         Self(checks.iter().fold(0, |set, check| set | *check as u16))
     }
 
-    /// Whether this is to be checked.
+    /// Whether this check is in the set.
     #[must_use]
     pub const fn has(self, check: Check) -> bool {
         self.0 & check as u16 != 0
     }
 }
 
-/// Something that must be true was not.
+/// A check that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// When.
+    /// When the check failed, in true time.
     pub at: TrueTime,
-    /// What.
+    /// The check that failed.
     pub check: Check,
-    /// In words.
+    /// What was found, for people.
     pub text: String,
 }
 
@@ -95,54 +96,67 @@ impl fmt::Display for Violation {
 /// A client's belief, in true time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// Whose.
+    /// The number of the client.
     pub client: u32,
-    /// In which tenure.
+    /// The tenure that it holds.
     pub tenure: Tenure,
-    /// When the request that led to it was sent: acceptors that restarted since are excused.
+    /// When the client sent the request. Acceptors that restarted since then need not store it.
     pub since: TrueTime,
-    /// When it ends unless it is renewed.
+    /// When the belief ends, unless it is renewed.
     pub until: TrueTime,
 }
 
 /// What an acceptor stores, in true time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stored {
-    /// What no round for this name may be below.
+    /// The lowest ballot that a round for this name may have.
     pub promised: Ballot,
-    /// The lease accepted last, and when it expires.
+    /// The last accepted lease: its tenure and its end.
     pub lease: Option<(Tenure, TrueTime)>,
+}
+
+impl Stored {
+    /// What a process stores, converted to true time by its clock. An expired lease does not count,
+    /// and the acceptor may keep or drop it: it stays as it was `before`.
+    #[must_use]
+    pub fn seen(view: Option<View>, clock: &Clock, now: TrueTime, before: Self) -> Self {
+        let Some(view) = view else { return Self::default() };
+        let lease = view.accepted.map(|(tenure, until)| (tenure, clock.first_shows(until)));
+        let lease = lease.filter(|(_, until)| *until > now || lease == before.lease);
+        Self { promised: view.promised, lease }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
 struct NameFacts {
     claims: Vec<Claim>,
     highest_fence: u64,
-    /// Which acceptors stored a tenure, as bit sets, and until when any of them does.
+    /// For each tenure: the acceptors that stored it, as a bit set, and the latest end at any of
+    /// them.
     stored_by: BTreeMap<u64, (u64, TrueTime)>,
-    /// Tenures whose holders gave them up.
+    /// Tenures that their holders released.
     released: BTreeSet<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct NodeFacts {
     stored: Vec<Stored>,
-    /// When it last lost or regained its memory.
+    /// When the node last lost or regained its memory.
     fresh_since: TrueTime,
-    /// Leases it forgot may be live until then.
+    /// Leases that the node forgot may be live until then.
     silent_until: TrueTime,
-    /// By name, the leases that a clean stop left to the next start.
+    /// For each name, the lease that a clean stop left to the next start.
     handed_on: Vec<Option<(Tenure, TrueTime)>>,
     ballot_max: u64,
     ballot_max_before: u64,
 }
 
-/// How many tenures per name are remembered before what is over is dropped.
+/// The number of tenures per name after which ended ones are dropped.
 const TENURES_MAX: usize = 256;
-/// More violations than this say nothing new.
+/// The most violations kept: more say nothing new.
 const VIOLATIONS_MAX: usize = 64;
 
-/// Watches a world: this crate's own, or any other that tells it what happens in order of true
+/// Checks a world: the one of this crate, or any other that reports its events in order of true
 /// time.
 #[derive(Clone, Debug)]
 pub struct Checker {
@@ -151,11 +165,11 @@ pub struct Checker {
     names: Vec<NameFacts>,
     nodes: Vec<NodeFacts>,
     violations: Vec<Violation>,
-    told: usize,
+    reported: usize,
 }
 
 impl Checker {
-    /// Members have the places 0 to `members - 1` among the nodes.
+    /// A checker for nodes of which the first `members` are acceptors.
     #[must_use]
     pub fn new(checks: Checks, members: u16, nodes: usize, names: usize) -> Self {
         let stored = vec![Stored::default(); names];
@@ -165,23 +179,23 @@ impl Checker {
             names: vec![NameFacts::default(); names],
             nodes: vec![NodeFacts { stored, ..NodeFacts::default() }; nodes],
             violations: Vec::new(),
-            told: 0,
+            reported: 0,
         }
     }
 
-    /// What broke so far.
+    /// The violations so far.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// What broke since this was asked last.
-    pub(crate) fn untold(&mut self) -> &[Violation] {
-        let told = std::mem::replace(&mut self.told, self.violations.len());
-        &self.violations[told..]
+    /// The violations since the last call.
+    pub(crate) fn unreported(&mut self) -> &[Violation] {
+        let reported = std::mem::replace(&mut self.reported, self.violations.len());
+        &self.violations[reported..]
     }
 
-    /// Somebody else found that something is not true.
+    /// Reports a violation that the caller found.
     pub fn broken(&mut self, at: TrueTime, check: Check, text: impl FnOnce() -> String) {
         if self.checks.has(check) && self.violations.len() < VIOLATIONS_MAX {
             self.violations.push(Violation { at, check, text: text() });
@@ -192,12 +206,12 @@ impl Checker {
         u32::from(self.members) / 2 + 1
     }
 
-    /// A client believes, or believes for longer.
+    /// A client begins or prolongs a belief.
     pub fn believes(&mut self, now: TrueTime, name: usize, mut claim: Claim) {
         let claims = &mut self.names[name].claims;
         let own = claims.iter().find(|c| c.client == claim.client && c.tenure == claim.tenure);
         if let Some(longer) = own.filter(|own| own.until >= claim.until) {
-            // A short renewal adds nothing: what backs the belief is what backed it before.
+            // A shorter renewal changes nothing: the belief rests on the same leases as before.
             claim = *longer;
         }
         claims.retain(|other| other.until > now && other.client != claim.client);
@@ -216,12 +230,12 @@ impl Checker {
         self.check_backing(now, name);
     }
 
-    /// A client believes no longer.
+    /// A client ended its belief.
     pub fn yields(&mut self, name: usize, client: u32) {
         self.names[name].claims.retain(|claim| claim.client != client);
     }
 
-    /// A client gave up a tenure: from now on acceptors may let go of it.
+    /// A client released a tenure: from now on acceptors may drop it.
     pub fn released(&mut self, name: usize, tenure: Tenure) {
         let released = &mut self.names[name].released;
         released.insert(tenure.fence());
@@ -230,8 +244,8 @@ impl Checker {
         }
     }
 
-    /// A holder beside the node that renewed a lease may believe this. Clients elsewhere count from
-    /// before they asked, so they would not notice a node that counts from too late.
+    /// A holder embedded in the node that renewed a lease may believe this. A remote client counts
+    /// from before its request, so its belief would not reveal a node that counts from too late.
     pub fn may_believe(&mut self, now: TrueTime, name: usize, claim: Claim) {
         if !self.names[name].released.contains(&claim.tenure.fence()) {
             self.check_claim(now, name, claim);
@@ -264,7 +278,7 @@ impl Checker {
         }
     }
 
-    /// An acceptor stores something else than before.
+    /// An acceptor changed what it stores.
     pub fn stores(&mut self, now: TrueTime, node: usize, name: usize, stored: Stored) {
         let before = std::mem::replace(&mut self.nodes[node].stored[name], stored);
         if stored.promised < before.promised {
@@ -281,7 +295,7 @@ impl Checker {
             let (nodes, longest) = stored_by.entry(tenure.fence()).or_default();
             *nodes |= 1 << node;
             *longest = until.max(*longest);
-            // What has expired everywhere can no longer be granted.
+            // A tenure that has expired at every acceptor can no longer be granted.
             if stored_by.len().is_multiple_of(TENURES_MAX) {
                 stored_by.retain(|_, (_, until)| *until > now);
             }
@@ -304,8 +318,8 @@ impl Checker {
         replaced < by && by.fence() <= self.names[name].highest_fence
     }
 
-    /// Whether a live lease may have ended within one event, so that what was stored in between
-    /// was never seen: its holder released it, or the node itself had proposed it and gave it up.
+    /// Whether a live lease may have ended within one event, so that the checker never saw the
+    /// state in between: its holder released it, or the node itself had proposed it and gave it up.
     fn may_be_over(&self, node: usize, name: usize, tenure: Tenure) -> bool {
         let own = tenure.ballot().node().is_some_and(|id| usize::from(id.get()) == node + 1);
         let facts = &self.names[name];
@@ -313,13 +327,13 @@ impl Checker {
         facts.released.contains(&tenure.fence()) || own && !believed
     }
 
-    /// What an acceptor had when it was last looked at.
+    /// What an acceptor stored at the last event.
     #[must_use]
     pub fn stored(&self, node: usize, name: usize) -> Stored {
         self.nodes[node].stored[name]
     }
 
-    /// A node's memory is gone; `forgotten` says whether nothing hands its leases on.
+    /// A node lost its memory. `forgotten`: no snapshot preserves its leases.
     pub fn ended(&mut self, now: TrueTime, node: usize, forgotten: bool) {
         let node = &mut self.nodes[node];
         node.fresh_since = now;
@@ -334,7 +348,7 @@ impl Checker {
         }
     }
 
-    /// A node starts. What it stores for each name is told anew.
+    /// A node starts; `stored` has an entry for each name.
     pub fn started(&mut self, now: TrueTime, node: usize, stored: &[Stored]) {
         self.nodes[node].fresh_since = now;
         let handed_on = std::mem::take(&mut self.nodes[node].handed_on);
@@ -362,7 +376,7 @@ impl Checker {
         }
     }
 
-    /// A node sent something.
+    /// A node sent a message.
     pub fn sent(&mut self, now: TrueTime, node: usize, packet: &Packet) {
         let facts = &mut self.nodes[node];
         if packet.is_reply && now < facts.silent_until {
@@ -381,12 +395,12 @@ impl Checker {
         }
     }
 
-    /// A node's acquire or renewal is complete.
+    /// A node granted or renewed a tenure.
     pub fn granted(&mut self, now: TrueTime, name: usize, tenure: Tenure, is_fresh: bool) {
         let majority = self.majority();
         let facts = &mut self.names[name];
         let (fence, before) = (tenure.fence(), facts.highest_fence);
-        // Told late: its holder gave it up since, and will not believe it (P6).
+        // A late answer: the holder has released the tenure since and ignores the answer (P6).
         if !is_fresh && facts.released.contains(&fence) {
             return;
         }
@@ -409,7 +423,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_lost_or_shortened_by_a_clean_restart_is_noticed() {
+    fn a_clean_restart_that_loses_or_shortens_a_lease_is_found() {
         let tenure = Tenure::from_fence(5 << 10 | 1).expect("a tenure");
         let stored = |until| Stored { promised: tenure.ballot(), lease: Some((tenure, until)) };
         let lost = Stored { promised: tenure.ballot(), lease: None };
@@ -431,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_lease_is_replaced_only_by_a_higher_tenure_that_was_granted() {
+    fn only_a_higher_granted_tenure_replaces_a_live_lease() {
         let tenure = |counter: u64| Tenure::from_fence(counter << 10 | 1).expect("a tenure");
         for (by, granted, expected) in [(7, None, 1), (7, Some(7), 0), (4, Some(4), 1)] {
             let checks = Checks::only(&[Check::ForeignLeaseKept]);

@@ -1,51 +1,53 @@
-//! One client: what it asked, what it believes, and what it does next.
+//! One client: its requests, its belief, and its next action.
 //!
-//! Beliefs are the core's own [`Belief`] and [`Drift::remote_belief_ends_at`] (T2), on the
-//! client's own clock. With [`Habits`] a client acts by itself; without, a script moves it.
+//! Beliefs are the core's own [`Belief`] and [`Drift::remote_belief_ends_at`] (T2), on the client's
+//! clock. A client with [`Habits`] acts by itself; a client without acts only when a script says
+//! so.
 
 use std::time::Duration;
 
 use paxoslease_core::{Belief, Instant, Tenure, Token};
 
 use crate::clock::Clock;
-use crate::rng::Rng;
+use crate::rng::SpanRange;
 use crate::trace::TrueTime;
 
-/// How a client lives that acts by itself.
+/// The behaviour of a client that acts by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Habits {
-    /// The shortest and the longest ttl it asks for.
-    pub ttl: (Duration, Duration),
-    /// How long it wants to hold a lease, at least and at most.
-    pub hold: (Duration, Duration),
-    /// How long it does something else, at least and at most.
-    pub think: (Duration, Duration),
-    /// How long it waits for another holder.
+    /// The range of its ttls.
+    pub ttl: SpanRange,
+    /// The range of the time for which it holds a lease.
+    pub hold: SpanRange,
+    /// The range of the time between a release and the next acquire.
+    pub think: SpanRange,
+    /// How long it waits while another client holds the lease.
     pub wait: Duration,
-    /// After this long without an answer, beyond its `wait`, it turns to another node.
+    /// How long it waits for an answer, beyond `wait`, before it turns to another node.
     pub patience: Duration,
     /// How many renewals in a thousand go through another node.
     pub wander_permille: u32,
-    /// How many acquires in a thousand it does not live to see answered.
+    /// How many acquires in a thousand it abandons before their answer.
     pub vanish_permille: u32,
-    /// How many leases in a thousand it lets lapse instead of releasing them.
+    /// How many leases in a thousand it lets expire instead of releasing them.
     pub lapse_permille: u32,
-    /// How many answers in a thousand it is slow to act on.
+    /// How many answers in a thousand it acts on late.
     pub slow_permille: u32,
-    /// How slow at most.
+    /// How late at most.
     pub slow_max: Duration,
-    /// Renews even after its lease lapsed, asks everything twice, and sometimes for too much.
+    /// A careless client: it renews after the end of its lease, sends every request twice, and
+    /// sometimes asks for too long a ttl.
     pub naive: bool,
 }
 
 impl Habits {
-    /// Does nothing wrong and is quick about it.
+    /// Makes no mistakes and acts at once.
     #[must_use]
     pub const fn calm(ttl: Duration) -> Self {
         Self {
-            ttl: (ttl, ttl),
-            hold: (Duration::from_millis(1), Duration::from_millis(10)),
-            think: (Duration::from_millis(1), Duration::from_millis(10)),
+            ttl: SpanRange::new(ttl, ttl),
+            hold: SpanRange::new(Duration::from_millis(1), Duration::from_millis(10)),
+            think: SpanRange::new(Duration::from_millis(1), Duration::from_millis(10)),
             wait: Duration::from_secs(60),
             patience: Duration::from_secs(5),
             wander_permille: 0,
@@ -60,19 +62,19 @@ impl Habits {
 
 /// What a request was for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum RequestKind {
     Acquire,
     Renew,
     Release,
 }
 
-/// A request whose answer still counts.
+/// A request that waits for its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) token: Token,
-    pub(crate) asked: Asked,
+    pub(crate) kind: RequestKind,
     pub(crate) node: u16,
-    /// T2: noted before it was sent.
+    /// Read before the request was sent (T2).
     pub(crate) sent_at: Instant,
     pub(crate) sent_at_true: TrueTime,
 }
@@ -97,16 +99,16 @@ pub(crate) struct Client {
     pub(crate) belief: Option<Belief>,
     pub(crate) state: State,
     pub(crate) habits: Option<Habits>,
-    /// The ttl of the lease it has or wants.
+    /// The ttl of the lease that it holds or acquires.
     pub(crate) ttl: Duration,
     pub(crate) hold_until: Instant,
-    /// When its next wake-up is due; others are stale.
+    /// When its next wake-up is due. Wake-ups at other times are stale.
     pub(crate) wake_at: TrueTime,
     pub(crate) grants: u64,
     pub(crate) answers: u64,
 }
 
-/// How many answers a client can be waiting for.
+/// The most requests that wait for an answer.
 const PENDING_MAX: usize = 8;
 
 impl Client {
@@ -135,13 +137,13 @@ impl Client {
         self.pending.push(pending);
     }
 
-    /// The request an answer is for, if it still counts.
+    /// The request to which an answer belongs, if it still waits for one.
     pub(crate) fn take(&mut self, token: Token) -> Option<Pending> {
         let place = self.pending.iter().position(|pending| pending.token == token)?;
         Some(self.pending.remove(place))
     }
 
-    /// The tenure it was granted last, if it may still ask about it.
+    /// The last tenure granted to the client.
     pub(crate) fn tenure(&self) -> Option<Tenure> {
         self.belief.as_ref().map(Belief::tenure)
     }
@@ -149,8 +151,4 @@ impl Client {
     pub(crate) fn is_held(&self, now: Instant) -> bool {
         self.belief.as_ref().is_some_and(|belief| belief.is_held(now))
     }
-}
-
-pub(crate) fn span(rng: &mut Rng, (min, max): (Duration, Duration)) -> Duration {
-    Duration::from_nanos(rng.between(min.as_nanos() as u64, max.as_nanos() as u64))
 }

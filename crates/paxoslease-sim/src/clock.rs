@@ -1,7 +1,7 @@
-//! Clocks as nodes and clients have them: off by an offset, too fast or too slow, coarse.
+//! The clocks of nodes and clients: with an offset, too fast or too slow, coarse.
 //!
-//! A clock is laid out in full when a world begins, so what it will show is known: an instant on
-//! it can be turned into true time exactly, which is what checkers and diagrams compare.
+//! A clock is planned in full when a world begins. So an instant on it can be converted to true
+//! time exactly, and checkers and diagrams compare true times.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use crate::trace::TrueTime;
 
 const MILLION: i64 = 1_000_000;
 
-/// A clock. It never goes back; between two steps of its granularity it stands still.
+/// A clock. It never goes back. Between two steps of its granularity it stands still.
 #[derive(Clone, Debug)]
 pub struct Clock {
     pieces: Vec<Piece>,
     granularity: u64,
 }
 
-/// From a true instant on, the clock runs at a rate.
+/// From this true instant on, the clock runs at this rate.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     from: u64,
     local: u64,
-    /// Millionths of a true nanosecond per nanosecond.
+    /// Nanoseconds of this clock per millisecond of true time.
     rate: u64,
 }
 
@@ -42,8 +42,8 @@ impl Clock {
         Self { pieces: vec![Piece { from: 0, local, rate: rate(ppm) }], granularity }
     }
 
-    /// From `at` on, later than every change before, it runs at another rate. At -1,000,000 ppm it
-    /// stands still, as a clock that does not count while its machine is suspended.
+    /// Changes the rate from `at` on, which must be after all earlier changes. At -1,000,000 ppm
+    /// the clock stands still, like one that does not count while its machine is suspended.
     #[must_use]
     pub fn then(mut self, at: TrueTime, ppm: i32) -> Self {
         let last = self.pieces.last().expect("a clock has a first piece");
@@ -53,7 +53,7 @@ impl Clock {
         self
     }
 
-    /// What it shows.
+    /// The reading at this time.
     #[must_use]
     pub fn read(&self, at: TrueTime) -> Instant {
         let later = |piece: &&Piece| piece.from <= at.0;
@@ -65,7 +65,7 @@ impl Clock {
         })
     }
 
-    /// When it first shows `instant` or later; the end of time if never.
+    /// When the clock first shows `instant` or later; `u64::MAX` if never.
     #[must_use]
     pub fn first_shows(&self, instant: Instant) -> TrueTime {
         let mut local = instant.as_nanos();
@@ -91,7 +91,7 @@ impl Piece {
         self.local + scaled(at - self.from, self.rate, MILLION as u64)
     }
 
-    /// The first instant at which it shows at least `local`.
+    /// The first true instant at which it shows at least `local`.
     fn reaches(&self, local: u64) -> u64 {
         let Some(span) = local.checked_sub(self.local).filter(|span| *span > 0) else {
             return self.from;
@@ -109,7 +109,7 @@ fn rate(ppm: i32) -> u64 {
     u64::try_from(MILLION + i64::from(ppm)).expect("clocks do not go back")
 }
 
-/// `span * numerator / denominator`, in 64 bits where that suffices: 128-bit division is slow.
+/// `span * numerator / denominator`, in 64 bits where possible: 128-bit division is slow.
 fn scaled(span: u64, numerator: u64, denominator: u64) -> u64 {
     match span.checked_mul(numerator) {
         Some(product) => product / denominator,
@@ -124,7 +124,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn a_reading_is_never_late_and_at_most_a_granule_old() {
+    fn a_reading_is_never_ahead_and_at_most_a_granule_behind() {
         let clock = Clock::new(Duration::from_secs(7), -300, Duration::from_millis(4));
         let exact = Clock::new(Duration::from_secs(7), -300, Duration::ZERO);
         for at in (0..10 * SECOND).step_by(1_234_567) {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_shows_the_same() {
+    fn a_stopped_clock_always_shows_the_same() {
         let clock = Clock::perfect().then(TrueTime(SECOND), -MILLION as i32);
         assert_eq!(clock.read(TrueTime(SECOND)), clock.read(TrueTime(9 * SECOND)));
         assert_eq!(clock.first_shows(Instant::from_nanos(2 * SECOND)), TrueTime(u64::MAX));

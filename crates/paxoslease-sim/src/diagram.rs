@@ -1,10 +1,10 @@
-//! A trace as a space-time diagram in SVG, after the paper's second figure: time runs to the
-//! right, each node has a line, messages are arrows between the lines. What an acceptor stores is
-//! a bar on its line; what a client believes is a bar on the client's line below, so that two
-//! holders at once are two bars above each other.
+//! Renders a trace as a space-time diagram in SVG, after the paper's second figure: time runs to
+//! the right, each node has a line, and messages are arrows between the lines. A bar on an
+//! acceptor's line is a stored lease. A bar on a client's line below is a belief, so two holders at
+//! once are two bars above each other.
 //!
-//! Same trace, same picture. Nothing is told by colour alone, and there is no interaction but a
-//! text on hovering.
+//! The same trace gives the same picture. Nothing is shown by colour alone, and the only
+//! interaction is a text on hovering.
 
 mod labels;
 mod scene;
@@ -30,22 +30,22 @@ const TEXT_SMALL: f64 = 12.5;
 /// Where the lines of the picture begin, below the heading.
 const TOP: f64 = 84.0;
 
-/// What to draw of a trace, and what to write above it.
+/// The part of a trace to render, and its heading.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Options {
+pub struct RenderOptions {
     /// The heading.
     pub title: String,
     /// A sentence below it.
     pub caption: String,
-    /// The resource to show; by default where an invariant broke, else the first.
+    /// The name to show; by default that of the first violation, else the first name.
     pub name: Option<String>,
-    /// The stretch of time to show; by default all of it.
+    /// The period to show; by default the whole trace.
     pub window: Option<(TrueTime, TrueTime)>,
 }
 
-/// Draws a trace.
+/// Renders a trace.
 #[must_use]
-pub fn render(entries: &[Entry], options: &Options) -> String {
+pub fn render(entries: &[Entry], options: &RenderOptions) -> String {
     let name = options.name.clone().unwrap_or_else(|| scene::subject(entries));
     let scene = Scene::read(entries, &name, options.window);
     let timeline = Timeline::new(LEFT + 16.0, scene.instants(), scene.flight());
@@ -76,14 +76,14 @@ struct Painter<'a> {
     client_y: BTreeMap<u32, f64>,
     /// The axis.
     axis_y: f64,
-    /// Which colour a tenure has.
+    /// The index of each tenure's colour.
     colours: BTreeMap<u64, usize>,
-    /// Texts for bars, written once all bars are drawn.
+    /// Texts for bars, written after all bars.
     in_bars: Vec<(Point, String)>,
 }
 
 impl<'a> Painter<'a> {
-    fn new(scene: &'a Scene, timeline: Timeline, options: &Options) -> Self {
+    fn new(scene: &'a Scene, timeline: Timeline, options: &RenderOptions) -> Self {
         let header_width = width_of(&options.title, 23.0).max(width_of(&options.caption, 15.0));
         let width = (timeline.right() + RIGHT_MARGIN).max(header_width + 40.0).max(980.0);
         let mut y = TOP + 46.0;
@@ -127,7 +127,7 @@ impl<'a> Painter<'a> {
         self.timeline.x(instant)
     }
 
-    /// Broken stretches, the axis, and the lines of nodes and clients.
+    /// Breaks of the axis, the axis itself, and the lines of nodes and clients.
     fn background(&mut self) {
         let (top, axis_y, right) = (TOP, self.axis_y, self.timeline.right());
         for gap in self.timeline.breaks() {
@@ -199,34 +199,34 @@ impl<'a> Painter<'a> {
         self.svg.line("line down", at(from, y), at(until, y));
     }
 
-    /// What acceptors store.
+    /// The leases stored by acceptors.
     fn leases(&mut self) {
         for span in &self.scene.leases {
             let key = span.key;
-            let Some(&y) = self.node_y.get(&key.node) else { continue };
+            let Some(&y) = self.node_y.get(&key.line) else { continue };
             let (from, until) = (self.x(span.from), self.x(span.until));
             let class = format!("bar t{}", self.colours[&key.fence]);
             let fence = ballot(key.fence);
             let verb = if key.again { "renewed" } else { "stored" };
             let until_text = millis(span.stated);
-            let hover = format!("node {} stores {fence} until {until_text} ms", key.node);
+            let hover = format!("node {} stores {fence} until {until_text} ms", key.line);
             self.svg.rect(&class, at(from, y - BAR), at(until, y + BAR), &hover);
             let long = format!("{fence} {verb} until {until_text}");
             self.in_bar(at(from, y), at(until, y), &[&long, &format!("{fence} {verb}"), &fence]);
         }
     }
 
-    /// What clients believe.
+    /// The beliefs of clients.
     fn holdings(&mut self) {
         for span in &self.scene.holdings {
             let key = span.key;
-            let Some(&y) = self.client_y.get(&key.client) else { continue };
+            let Some(&y) = self.client_y.get(&key.line) else { continue };
             let (from, until) = (self.x(span.from), self.x(span.until));
             let class = format!("bar t{}", self.colours[&key.fence]);
             let fence = ballot(key.fence);
             let verb = if key.again { "still holds" } else { "holds" };
             let until_text = millis(span.stated);
-            let long = format!("client {} {verb}, fence {fence}, until {until_text}", key.client);
+            let long = format!("client {} {verb}, fence {fence}, until {until_text}", key.line);
             self.svg.rect(&class, at(from, y - BAR - 2.0), at(until, y + BAR + 2.0), &long);
             let short =
                 [&*long, &format!("{verb}, fence {fence}"), &format!("fence {fence}"), &fence];
@@ -234,7 +234,7 @@ impl<'a> Painter<'a> {
         }
     }
 
-    /// Where two clients believe at once.
+    /// Where two clients hold the lease at once.
     fn overlaps(&mut self) {
         for overlap in self.scene.overlaps() {
             let (one, other) = overlap.key;
@@ -252,7 +252,7 @@ impl<'a> Painter<'a> {
         }
     }
 
-    /// The longest of the texts that fits into a bar between two points of its middle line.
+    /// Puts the longest text that fits into a bar.
     fn in_bar(&mut self, from: Point, until: Point, texts: &[&str]) {
         let room = until.x - from.x - 8.0;
         let Some(text) = texts.iter().find(|text| width_of(text, TEXT) * 1.06 <= room) else {
@@ -269,7 +269,7 @@ impl<'a> Painter<'a> {
         }
     }
 
-    /// What clients asked of nodes.
+    /// The requests of clients.
     fn asks(&mut self) {
         for ask in &self.scene.asks {
             let (client, node) = ask.key;
@@ -290,7 +290,7 @@ impl<'a> Painter<'a> {
         }
     }
 
-    /// The two ends of an arrow on paper, off the bars.
+    /// The two ends of an arrow, clear of the bars.
     fn ends(&self, arrow: &Arrow) -> Option<(Point, Point)> {
         let (from_y, to_y) = (*self.node_y.get(&arrow.from)?, *self.node_y.get(&arrow.to)?);
         let x = self.x(arrow.sent_at);
@@ -300,7 +300,7 @@ impl<'a> Painter<'a> {
         let to = at(x, to_y - toward * BAR);
         Some(match arrow.end {
             End::Delivered(when) => (from, at(self.x(when), to.y)),
-            // As if it had flown like the others until shortly before the end.
+            // The slope of the other arrows, up to shortly before its end.
             End::Lost(_) | End::OnItsWay => {
                 let share = 1.0 - 0.28 * NODE_APART / (to_y - from_y).abs().max(NODE_APART);
                 (from, at(x + flight * share, from.y + (to.y - from.y) * share))
@@ -308,7 +308,7 @@ impl<'a> Painter<'a> {
         })
     }
 
-    /// The arrows to draw, with their ends.
+    /// The arrows to render, with their ends.
     fn drawn(&self) -> Vec<(&'a Arrow, Point, Point)> {
         let arrows = self.scene.arrows.iter().filter(|arrow| arrow.from != arrow.to);
         arrows.filter_map(|arrow| self.ends(arrow).map(|(from, to)| (arrow, from, to))).collect()
@@ -332,7 +332,7 @@ impl<'a> Painter<'a> {
         }
     }
 
-    /// Their texts, where there is room.
+    /// The texts of arrows, where there is room.
     fn label_arrows(&mut self) {
         let mut told: Vec<(TrueTime, u16, String)> = Vec::new();
         for (arrow, from, to) in &self.drawn() {
@@ -347,11 +347,11 @@ impl<'a> Painter<'a> {
                 End::Delivered(_) if arrow.duplicate => " (again)",
                 End::Delivered(_) => "",
             };
-            // A broadcast says the same on each arrow; once will do where there is no room.
+            // A broadcast has the same text on each arrow. One is enough where there is no room.
             let key = (arrow.sent_at, arrow.from, text.clone() + &ending);
             let told_already = told.contains(&key);
-            // Without the details rather than across another text, and rather not at all, unless
-            // something befell it.
+            // Prefers a short text to one across another text, and no text to that, unless the
+            // message was lost or late.
             let most = if ending.is_empty() { 1 } else { ANY };
             let brief = text.split([',', '<']).next().unwrap_or(&text).trim_end();
             for (text, covered_max) in [(text.as_str(), 0), (brief, 0), (brief, most)] {
@@ -408,7 +408,7 @@ impl<'a> Painter<'a> {
         }
     }
 
-    /// Where an invariant broke: a numbered flag, and its text below the axis.
+    /// Violations: a numbered flag, and its text below the axis.
     fn violations(&mut self) {
         let axis_y = self.axis_y;
         let mut flags: Vec<(f64, String)> = Vec::new();
@@ -446,11 +446,12 @@ impl<'a> Painter<'a> {
     }
 }
 
-/// Places for a text along an arrow, the middle first, above it and below it.
+/// Places for a text along an arrow: the middle first, above and below it.
 fn beside(from: Point, to: Point, width: f64) -> impl Iterator<Item = Place> {
     let (dx, dy) = (to.x - from.x, to.y - from.y);
     let length = dx.hypot(dy).max(1.0);
-    // A steep arrow would turn its text almost upright: let it lean less and stand beside.
+    // A steep arrow would turn its text almost upright: turn the text less and put it beside the
+    // arrow.
     let angle = dy.atan2(dx.max(1.0)).to_degrees();
     let (sin, cos) = angle.to_radians().sin_cos();
     // Keep the text within the arrow where it is long enough.
@@ -464,12 +465,12 @@ fn beside(from: Point, to: Point, width: f64) -> impl Iterator<Item = Place> {
     })
 }
 
-/// A tenure as ballots are written: counter, dot, node.
+/// A tenure in the notation of ballots: counter, dot, node.
 fn ballot(fence: u64) -> String {
     format!("{}.{}", short(fence >> 10), fence & 0x3ff)
 }
 
-/// A counter as people can read it: after a restart it is beyond a block of 2^20 ballots.
+/// A counter for people: after a restart it is beyond a block of 2^20 ballots.
 fn short(counter: u64) -> String {
     match (counter >> 20, counter & 0xf_ffff) {
         (0, small) => small.to_string(),
@@ -477,7 +478,7 @@ fn short(counter: u64) -> String {
     }
 }
 
-/// A text with every long number in it shortened.
+/// A text with all long numbers shortened.
 fn shortened(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -494,7 +495,7 @@ fn shortened(text: &str) -> String {
     out + rest
 }
 
-/// Milliseconds with as many decimals as they need.
+/// Milliseconds with as many decimals as necessary.
 fn millis(instant: TrueTime) -> String {
     let text = format!("{:.2}", instant.0 as f64 / 1e6);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

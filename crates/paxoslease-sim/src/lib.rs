@@ -1,9 +1,9 @@
 //! A deterministic world around the real core and codec: true time, bad clocks, a bad network,
-//! crashes and disks, clients of every kind, and checkers that look at everything.
+//! crashes and disks, clients of every kind, and a checker of every event.
 //!
-//! [`run`] draws a whole world from a seed and reports what became of it; [`World`] is for
-//! schedules written by hand. Any [`Algorithm`] runs in it. Same seed, same trace, on every
-//! machine: nothing here reads a clock, draws ambient randomness or depends on an address.
+//! [`run`] generates a whole world from a seed and reports the result. [`World`] is for scripted
+//! schedules. Any [`Algorithm`] runs in it. The same seed gives the same trace on every machine:
+//! nothing here reads a clock, uses ambient randomness or depends on an address.
 
 pub mod algorithm;
 pub mod baseline;
@@ -25,7 +25,7 @@ pub use client::Habits;
 pub use clock::Clock;
 pub use network::{Action, FilterId, Link, Network, Pattern};
 pub use paxoslease::{Node, PaxosLease};
-pub use rng::Rng;
+pub use rng::{Rng, SpanRange};
 pub use swarm::{Faults, Options, Report, UnknownFaults, run, run_with};
 pub use trace::Keep;
 pub use world::{ClientId, Counts, Setup, World};

@@ -1,26 +1,26 @@
-//! What becomes of a message: delayed, lost, repeated, cut off, or held back by a script.
+//! The network: it delays, loses, repeats, blocks or holds messages.
 //!
-//! It knows numbers and kinds, not contents. Delays are drawn one by one, so messages overtake
-//! each other. Time and the messages themselves are the world's.
+//! It knows the sender, the receiver and the kind of a message, not its content. Each message has
+//! its own random delay, so messages overtake each other. The world owns the time and the messages.
 
 use std::time::Duration;
 
 use crate::rng::Rng;
 
-/// How messages travel.
+/// The properties of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link {
     /// The shortest delay.
     pub delay_min: Duration,
     /// The longest ordinary delay.
     pub delay_max: Duration,
-    /// How many in a thousand take up to `straggle_max` more.
+    /// How many messages in a thousand take up to `straggle_max` longer.
     pub straggle_permille: u32,
-    /// How much longer these take at most.
+    /// The longest extra delay of those messages.
     pub straggle_max: Duration,
-    /// How many in a thousand are lost.
+    /// How many messages in a thousand are lost.
     pub loss_permille: u32,
-    /// How many in a thousand arrive twice.
+    /// How many messages in a thousand arrive twice.
     pub duplicate_permille: u32,
 }
 
@@ -38,7 +38,7 @@ impl Link {
         }
     }
 
-    /// How long a message takes.
+    /// A random delay, in nanoseconds.
     pub(crate) fn delay(&self, rng: &mut Rng) -> u64 {
         let (min, max) = (self.delay_min.as_nanos() as u64, self.delay_max.as_nanos() as u64);
         let mut delay = rng.between(min, max);
@@ -48,7 +48,7 @@ impl Link {
         delay
     }
 
-    /// The delays of a message's copies: none when it is lost.
+    /// The delays of a message's copies: two `None` if it is lost.
     pub(crate) fn copies(&self, rng: &mut Rng) -> [Option<u64>; 2] {
         if self.loss_permille > 0 && rng.chance(self.loss_permille) {
             return [None, None];
@@ -59,12 +59,12 @@ impl Link {
     }
 }
 
-/// Which messages a script means; `None` is any.
+/// A pattern that selects messages for a script; `None` matches everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pattern {
     /// The sender's id.
     pub from: Option<u16>,
-    /// The addressee's id.
+    /// The receiver's id.
     pub to: Option<u16>,
     /// The kind by name, for example `Propose`.
     pub kind: Option<&'static str>,
@@ -80,19 +80,19 @@ impl Pattern {
         Self { kind: Some(kind), ..Self::ANY }
     }
 
-    /// Only those from this node.
+    /// The same pattern, for messages from this node.
     #[must_use]
     pub const fn from(self, node: u16) -> Self {
         Self { from: Some(node), ..self }
     }
 
-    /// Only those to this node.
+    /// The same pattern, for messages to this node.
     #[must_use]
     pub const fn to(self, node: u16) -> Self {
         Self { to: Some(node), ..self }
     }
 
-    /// Whether a message is meant.
+    /// Whether a message matches.
     #[must_use]
     pub fn matches(&self, from: u16, to: u16, kind: &str) -> bool {
         self.from.is_none_or(|node| node == from)
@@ -101,20 +101,20 @@ impl Pattern {
     }
 }
 
-/// What a script does to the messages it means.
+/// What a script does with the messages that match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Keeps them until the script lets go of them.
+    /// Keeps them until the script releases them.
     Hold,
     /// Loses them.
     Drop,
-    /// Lets them arrive this often.
+    /// Delivers them this many times.
     Repeat(u32),
-    /// Lets them take exactly this long.
+    /// Delivers them after exactly this time.
     Delay(Duration),
 }
 
-/// A script's filter, to lift it again.
+/// The id of a script's filter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FilterId(pub(crate) u32);
 
@@ -129,13 +129,13 @@ pub(crate) enum Fate {
 /// The network between nodes.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// How messages travel now.
+    /// The current properties of the connections.
     pub link: Link,
-    /// For each sender the nodes it cannot reach, as a bit set of ids.
+    /// For each sender, the nodes that it cannot reach, as a bit set of ids.
     cut: Vec<u128>,
     filters: Vec<(FilterId, Pattern, Action)>,
     filters_made: u32,
-    /// Messages sent, delivered or not.
+    /// The number of messages sent, delivered or not.
     pub sent: u64,
 }
 
@@ -146,17 +146,17 @@ impl Network {
         Self { link, cut, filters: Vec::new(), filters_made: 0, sent: 0 }
     }
 
-    /// Cuts the way from one node to another. The way back stays as it is.
+    /// Blocks messages from one node to another. The other direction is not affected.
     pub fn cut(&mut self, from: u16, to: u16) {
         self.cut[usize::from(from)] |= 1 << to;
     }
 
-    /// Mends the way from one node to another.
+    /// Unblocks messages from one node to another.
     pub fn mend(&mut self, from: u16, to: u16) {
         self.cut[usize::from(from)] &= !(1 << to);
     }
 
-    /// Mends every way.
+    /// Unblocks all messages.
     pub fn mend_all(&mut self) {
         self.cut.fill(0);
     }

@@ -1,7 +1,7 @@
 //! PaxosLease itself: the shipping [`Shard`] and codec behind [`Process`].
 //!
-//! Adds what an embedding would: frames, the two files, and what is started how. Every message
-//! travels in a frame of its own, so that each can be lost alone.
+//! Adds what an embedding adds: frames, the two files, and the kind of start. Every message travels
+//! in a frame of its own, so that each can be lost alone.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,15 +18,15 @@ use crate::algorithm::{
     Algorithm, Answer, Boot, Command, Disk, Output, Packet, Process, Tuning, View,
 };
 
-/// How many slots one tick of housekeeping looks at.
+/// How many slots one tick of housekeeping visits.
 const SWEEP_SLOTS: u32 = 64;
 
 /// The protocol of this workspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PaxosLease {
-    /// All of them; tests of the tests switch one off.
+    /// All rules, except in tests of mutants.
     pub rules: Rules,
-    /// Prepares every round, as the paper does, instead of beginning with a direct one (P1).
+    /// Prepares every round, as the paper does, instead of beginning with a direct round (P1).
     pub prepared_only: bool,
 }
 
@@ -53,7 +53,7 @@ impl Algorithm for PaxosLease {
             None if new_cell => Shard::start(config, now, Start::NewCell { counter, disk: false }),
             None => Shard::start(config, now, Start::NoRecord { counter, longest, disk: false }),
             Some(disk) => {
-                // R4: gone from the disk before anything else happens.
+                // The snapshot is deleted before anything else happens (R4).
                 let snapshot = if self.rules.on(Rule::SnapshotIsUsedOnce) {
                     disk.snapshot.take()
                 } else {
@@ -62,7 +62,7 @@ impl Algorithm for PaxosLease {
                 let record = disk
                     .record
                     .as_ref()
-                    .map(|bytes| decode_record(node, bytes).expect("the disk keeps what it has"));
+                    .map(|bytes| decode_record(node, bytes).expect("the disk corrupts nothing"));
                 match (record, snapshot) {
                     (Some(record), Some(bytes)) => {
                         let leases = SnapshotReader::new(node, &bytes).expect("it is whole");
@@ -174,7 +174,7 @@ impl Process for Node {
         within.expect("no simulated node lies about its counter");
         for message in frame {
             let message = message.expect("the network garbles nothing");
-            // A message dropped for a good reason is counted by the shard, and normal.
+            // The shard counts a message that it refuses. A refusal is normal.
             let _ = self.shard.handle_message(now, from, message);
         }
     }
@@ -188,7 +188,7 @@ impl Process for Node {
     }
 
     fn handle_persisted(&mut self, now: Instant, record: &[u8]) {
-        let record = decode_record(self.node, record).expect("the disk keeps what it has");
+        let record = decode_record(self.node, record).expect("the disk corrupts nothing");
         self.shard.record_written(now, record);
     }
 
@@ -211,8 +211,8 @@ impl Process for Node {
     }
 
     fn handle_gone(&mut self, now: Instant, token: Token, name: Name<'_>) {
-        // Answers are taken as soon as they are there, so a request that is not open any more was
-        // answered before: what it was granted was sent, and is the client's to release.
+        // The node takes answers at once. So a request that is not open any more was answered
+        // before: the node sent the grant, and the client must release it.
         self.shard.abandon(now, name, token);
     }
 

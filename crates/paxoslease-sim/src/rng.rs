@@ -1,31 +1,28 @@
-//! The seeded generator behind everything a world draws. Same seed, same draws, on every machine:
-//! whole numbers only.
+//! The seeded random numbers of a world: the core's generator with more distributions. The same
+//! seed gives the same numbers on every machine, because all are integers.
 
 use std::time::Duration;
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
+/// Deterministic random numbers.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct Rng(paxoslease_core::Rng);
 
 impl Rng {
-    /// A generator of its own for one purpose, so that drawing more for one leaves the others.
+    /// A generator for one purpose, so that more numbers for one purpose do not change the others.
     #[must_use]
     pub const fn new(seed: u64, purpose: u64) -> Self {
-        Self(seed ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93))
+        let seed = seed ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        Self(paxoslease_core::Rng::seeded(seed))
     }
 
-    /// Any number.
-    pub const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0.bits()
     }
 
-    /// A number below `bound`; zero when that is zero.
+    /// A number below `bound`, or 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number from `min` to `max`, both included.
@@ -38,16 +35,37 @@ impl Rng {
         Duration::from_millis(self.between(min, max))
     }
 
-    /// True so many times in a thousand.
+    /// True with a probability of `permille` in a thousand.
     pub fn chance(&mut self, permille: u32) -> bool {
         self.below(1000) < u64::from(permille)
     }
 
-    /// One of these.
+    /// A random element.
     ///
     /// # Panics
-    /// When there is none.
+    /// When `from` is empty.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// A range of spans, both ends included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpanRange {
+    min: Duration,
+    max: Duration,
+}
+
+impl SpanRange {
+    /// From `min` to `max`.
+    #[must_use]
+    pub const fn new(min: Duration, max: Duration) -> Self {
+        Self { min, max }
+    }
+
+    /// A random span of the range, in nanoseconds.
+    pub fn draw(self, rng: &mut Rng) -> Duration {
+        let (min, max) = (self.min.as_nanos() as u64, self.max.as_nanos() as u64);
+        Duration::from_nanos(rng.between(min, max))
     }
 }

@@ -1,8 +1,8 @@
-//! Swarm runs: one seed draws a whole world and everything that goes wrong in it.
+//! Swarm runs: one seed generates a whole world and all faults in it.
 //!
-//! First a safety phase, in which faults come and go and the checkers look at every event. Then
-//! everything heals, and progress is demanded: every client must be granted its lease within a
-//! bound, and once all have stopped asking, no node may keep anything for them.
+//! First comes a safety phase, in which faults come and go and the checker sees every event. Then
+//! all faults end and the run demands progress: every name must be granted within a bound, every
+//! client must get an answer, and once all clients have stopped, no node may keep state for them.
 
 mod faults;
 mod plan;
@@ -17,24 +17,24 @@ use crate::paxoslease::PaxosLease;
 use crate::trace::{Entry, Keep, TrueTime};
 use crate::world::{Counts, World};
 
-use faults::Nemesis;
+use faults::FaultInjector;
 pub use faults::{Faults, UnknownFaults};
 use plan::Plan;
 
-/// What a run is to be like; what is `None` the seed draws.
+/// The options of a run. The seed decides what is `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// What goes wrong.
+    /// The faults that occur.
     pub faults: Faults,
-    /// How many acceptors, 1 to 9.
+    /// The number of acceptors, 1 to 9.
     pub nodes: Option<u16>,
-    /// How many nodes that only propose.
+    /// The number of proposer-only nodes.
     pub proposers: Option<u16>,
-    /// How many clients.
+    /// The number of clients.
     pub clients: Option<u32>,
-    /// How many names.
+    /// The number of names.
     pub names: Option<usize>,
-    /// How many events the safety phase has at most.
+    /// The most events in the safety phase.
     pub events_max: u64,
     /// How much of the trace is kept.
     pub keep: Keep,
@@ -54,74 +54,60 @@ impl Default for Options {
     }
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The seed, to run it again.
+    /// The seed, to repeat the run.
     pub seed: u64,
-    /// Acceptors.
+    /// The number of acceptors.
     pub nodes: u16,
-    /// Nodes that only proposed.
+    /// The number of proposer-only nodes.
     pub proposers: u16,
-    /// Clients.
+    /// The number of clients.
     pub clients: u32,
-    /// Names.
+    /// The number of names.
     pub names: usize,
-    /// What happened how often.
+    /// How often things happened.
     pub counts: Counts,
-    /// How long it took in true time.
+    /// The duration in true time.
     pub lasted: Duration,
-    /// What broke.
+    /// The checks that failed.
     pub violations: Vec<Violation>,
-    /// Same seed and options, same hash, on every machine.
+    /// The same seed and options give the same hash on every machine.
     pub trace_hash: u64,
-    /// What was kept of the trace.
+    /// The part of the trace that was kept.
     pub trace: Vec<Entry>,
 }
 
-/// Runs PaxosLease in the world a seed draws.
+/// Runs PaxosLease in the world of a seed.
 #[must_use]
 pub fn run(seed: u64, options: &Options) -> Report {
     run_with(PaxosLease::default(), seed, options)
 }
 
-/// Runs any algorithm in the world a seed draws.
+/// Runs any algorithm in the world of a seed.
 #[must_use]
 pub fn run_with<A: Algorithm>(algorithm: A, seed: u64, options: &Options) -> Report {
-    let Plan { setup, clients, troubles } = Plan::draw(seed, options);
-    let (cell, names) = (setup.cell, setup.names.len());
-    let (nodes, proposers) = (cell.members().len() as u16, setup.proposers);
-    let client_count = clients.len() as u32;
+    let Plan { setup, clients, faults } = Plan::draw(seed, options);
+    let max_lease = setup.cell.max_lease().as_duration();
     let mut world = World::new(algorithm, setup);
     for (clock, name, habits) in clients {
         world.add_client(clock, name, Some(habits));
     }
-    let mut nemesis = Nemesis::new(seed, troubles, cell.max_lease().as_duration());
-    nemesis.run(&mut world, options.events_max);
+    let mut injector = FaultInjector::new(seed, faults, max_lease);
+    injector.run(&mut world, options.events_max);
     if world.violations().is_empty() {
-        nemesis.heal(&mut world);
-        demand_progress(&mut world, cell.max_lease().as_duration());
+        injector.heal(&mut world);
+        demand_progress(&mut world, max_lease);
     }
-    let lasted = Duration::from_nanos(world.now().0);
-    Report {
-        seed,
-        nodes,
-        proposers,
-        clients: client_count,
-        names,
-        counts: world.counts(),
-        lasted,
-        violations: world.violations().to_vec(),
-        trace_hash: world.tracer().value(),
-        trace: world.into_trace(),
-    }
+    world.into_report()
 }
 
-/// How long a calm client waits for its turn before it asks again.
+/// How long a calm client waits in the queue before it asks again.
 const CALM_WAIT: Duration = Duration::from_secs(3);
 
-/// Liveness: nothing is in the way any more. Somebody must hold every name within a bound, and
-/// every client's loop must get answers. Who of several wins is chance, and so not demanded.
+/// Liveness, without faults: within a bound some client must hold each name, and every client must
+/// get answers. The winner among several clients is random.
 fn demand_progress<A: Algorithm>(world: &mut World<A>, max_lease: Duration) {
     let link =
         Link { delay_max: Duration::from_millis(1), ..Link::steady(Duration::from_micros(100)) };
@@ -129,7 +115,7 @@ fn demand_progress<A: Algorithm>(world: &mut World<A>, max_lease: Duration) {
     world.set_client_link(link);
     let habits = Habits { wait: CALM_WAIT, ..Habits::calm(max_lease) };
     world.calm_clients(|_| Some(habits));
-    // Pauses, quarantines, leases of those who died, and requests from before still out.
+    // Time for pauses, quarantines, leases of dead clients, and earlier requests.
     let bound = max_lease * 6 + Duration::from_secs(3);
     demand(world, bound, World::without_grant, "no client was granted it");
     let bound = CALM_WAIT * 2 + habits.patience;
@@ -142,7 +128,7 @@ fn demand_progress<A: Algorithm>(world: &mut World<A>, max_lease: Duration) {
     }
 }
 
-/// Runs until no name is `lacking` something any more.
+/// Runs until no name is `lacking` any more.
 fn demand<A: Algorithm>(
     world: &mut World<A>,
     bound: Duration,
@@ -156,5 +142,5 @@ fn demand<A: Algorithm>(
     }
 }
 
-/// The end of time, as far as a run is concerned.
+/// Later than any event of a run.
 const NEVER: TrueTime = TrueTime(u64::MAX);

@@ -1,12 +1,12 @@
-//! What happened in a simulated world, in order of true time: the raw material of diagrams, of
-//! the lines printed around a broken invariant, and of the trace hash.
+//! The trace of a simulated world, in order of true time: the input of diagrams, of the lines
+//! printed around a violation, and of the trace hash.
 //!
-//! It records; it decides nothing. Any algorithm that runs in the world can be traced.
+//! It only records. Any algorithm can be traced.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-/// A point in true time, in nanoseconds since the world began. No node ever sees it.
+/// True time, in nanoseconds since the world began. No node ever sees it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TrueTime(pub u64);
 
@@ -22,94 +22,94 @@ impl fmt::Display for TrueTime {
     }
 }
 
-/// One thing that happened.
+/// One line of a trace.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Entry {
-    /// When.
+    /// When it happened.
     pub at: TrueTime,
-    /// What.
-    pub what: What,
+    /// What happened.
+    pub event: TraceEvent,
 }
 
-/// The kinds of things that happen. Nodes are given by id, clients by number, messages by a
-/// number that is unique in the world.
+/// The kinds of events. Nodes appear by id, clients by number, messages by a number that is unique
+/// in the world.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum What {
-    /// A node sent a message to another; `text` is short enough to stand beside an arrow.
+pub enum TraceEvent {
+    /// A node sent a message; `text` is a label for an arrow.
     Sent {
-        /// Its number.
+        /// The message's number.
         message: u64,
-        /// Sender.
+        /// The sender.
         from: u16,
-        /// Addressee.
+        /// The receiver.
         to: u16,
         /// For example `Propose 7.1`.
         text: String,
     },
-    /// A message arrived (a duplicate has its own number).
+    /// A message arrived. A duplicate has its own number.
     Delivered {
-        /// Its number.
+        /// The message's number.
         message: u64,
     },
     /// A message was lost.
     Lost {
-        /// Its number.
+        /// The message's number.
         message: u64,
     },
-    /// A client asked a node for something.
+    /// A client sent a command to a node.
     Asked {
-        /// Who.
+        /// The client.
         client: u32,
-        /// Whom.
+        /// The node.
         node: u16,
         /// For example `acquire jobs/1`.
         text: String,
     },
-    /// An acceptor raised what it promised.
+    /// An acceptor raised its promise.
     Promised {
         /// The acceptor.
         node: u16,
-        /// The resource.
+        /// The name of the lease.
         name: String,
-        /// The ballot, as text.
+        /// The promised ballot.
         ballot: String,
     },
-    /// An acceptor stores a lease until then (replaces what it stored for the name).
+    /// An acceptor stores a lease, in place of what it stored for the name.
     Stored {
         /// The acceptor.
         node: u16,
-        /// The resource.
+        /// The name of the lease.
         name: String,
         /// The tenure's fence.
         fence: u64,
         /// When it expires, in true time.
         until: TrueTime,
     },
-    /// An acceptor's lease of this name is gone (released or lost, not expired).
+    /// An acceptor dropped a live lease, because of a release or a crash.
     Cleared {
         /// The acceptor.
         node: u16,
-        /// The resource.
+        /// The name of the lease.
         name: String,
     },
-    /// A client believes it holds a lease until then, unless it says otherwise.
+    /// A client believes that it holds a lease.
     Believes {
         /// The client.
         client: u32,
-        /// The node it was granted or renewed through.
+        /// The node that granted or renewed it.
         node: u16,
-        /// The resource.
+        /// The name of the lease.
         name: String,
         /// The tenure's fence.
         fence: u64,
         /// When the belief ends, in true time.
         until: TrueTime,
     },
-    /// A client gave its belief up before its end.
+    /// A client ended its belief early.
     Yielded {
         /// The client.
         client: u32,
-        /// The resource.
+        /// The name of the lease.
         name: String,
     },
     /// A node lost its memory.
@@ -122,41 +122,41 @@ pub enum What {
         /// The node.
         node: u16,
     },
-    /// A node started; with a quarantine its acceptor is silent until then.
+    /// A node started, perhaps with a quarantine.
     Started {
         /// The node.
         node: u16,
-        /// End of the quarantine, in true time.
+        /// The end of the quarantine, in true time.
         quarantine_until: Option<TrueTime>,
     },
-    /// A node or client stood still until then.
+    /// A node paused.
     Paused {
         /// The node.
         node: u16,
-        /// When it went on.
+        /// The end of the pause.
         until: TrueTime,
     },
-    /// An invariant broke.
+    /// A check failed.
     Violation {
-        /// Which, and how.
+        /// The check, and what was found.
         text: String,
     },
-    /// Something worth saying in a diagram or a transcript.
+    /// A note for a diagram or a transcript.
     Note {
-        /// At which node's line.
+        /// The node on whose line it appears.
         node: u16,
-        /// What.
+        /// The note.
         text: String,
     },
 }
 
-/// How much of a trace is kept. The hash covers everything either way.
+/// How much of a trace is kept. The hash always covers everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Keep {
-    /// Nothing: the fastest. The same seed again gives the same trace when it is wanted.
+    /// Nothing: the fastest. The same seed gives the same trace again.
     #[default]
     Nothing,
-    /// The last so many entries.
+    /// The last entries, at most this many.
     Last(usize),
     /// Everything.
     All,
@@ -175,14 +175,14 @@ impl Tracer {
         Self { keep, entries: VecDeque::new(), hash: 0xcbf2_9ce4_8422_2325 }
     }
 
-    /// Whether entries are kept, so that texts are worth making.
+    /// Whether entries are kept, so that it is worth making texts.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.keep != Keep::Nothing
     }
 
     /// Keeps an entry, if any are kept.
-    pub(crate) fn record(&mut self, at: TrueTime, what: impl FnOnce() -> What) {
+    pub(crate) fn record(&mut self, at: TrueTime, event: impl FnOnce() -> TraceEvent) {
         match self.keep {
             Keep::Nothing => return,
             Keep::Last(max) if self.entries.len() >= max => {
@@ -190,7 +190,7 @@ impl Tracer {
             }
             Keep::Last(_) | Keep::All => {}
         }
-        self.entries.push_back(Entry { at, what: what() });
+        self.entries.push_back(Entry { at, event: event() });
     }
 
     /// Hashes an event: FNV-1a over words instead of bytes, with a shift to use the high bits.
@@ -212,13 +212,13 @@ impl Tracer {
         self.hash(&[u64::from_le_bytes(last), bytes.len() as u64]);
     }
 
-    /// The hash of everything that happened so far: same seed, same hash, on every machine.
+    /// The hash of all events so far: the same seed gives the same hash on every machine.
     #[must_use]
     pub const fn value(&self) -> u64 {
         self.hash
     }
 
-    /// What was kept, in order.
+    /// The entries kept, in order.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }

@@ -1,58 +1,57 @@
-//! The world: a queue of events in order of true time, and what each does to nodes, disks, the
+//! The world: a queue of events in order of true time, and their effects on nodes, disks, the
 //! network and clients.
 //!
-//! It decides nothing by itself but what its seed draws; faults come from the swarm or a script
-//! (`world/script.rs`), nodes come and go in `world/nodes.rs`, clients act in `world/clients.rs`.
-//! After every event the checker sees what changed.
+//! Its decisions come from its seed only. Faults come from the swarm or a script
+//! (`world/script.rs`), nodes start and stop in `world/nodes.rs`, clients act in
+//! `world/clients.rs`. After every event the checker sees what changed.
 
 mod clients;
 mod nodes;
 mod script;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::AddAssign;
 use std::rc::Rc;
 use std::time::Duration;
 
-use paxoslease_core::{Cell, Name, NodeId, Tenure, Token};
+use paxoslease_core::{Cell, NodeId, Tenure, Token};
 
 use crate::algorithm::{Algorithm, Answer, Disk, Output, Packet, Process, Tuning};
 use crate::checker::{Checker, Claim, Stored, Violation};
-use crate::client::{Asked, Client};
+use crate::client::{Client, RequestKind};
 use crate::clock::Clock;
 use crate::network::{Fate, FilterId, Link, Network};
 use crate::rng::Rng;
-use crate::trace::{Keep, Tracer, TrueTime, What};
+use crate::trace::{Keep, TraceEvent, Tracer, TrueTime};
 
-/// A client's number.
+/// The number of a client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u32);
 
-/// What a world is made of.
+/// The parts of a world.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The cell; its members must have the ids 1 to n.
     pub cell: Cell,
-    /// Nodes that only propose; their ids follow the members'.
+    /// The number of proposer-only nodes; their ids follow the members'.
     pub proposers: u16,
-    /// One clock per node, members first; perfect where there is none.
+    /// One clock per node, members first. Missing clocks are perfect.
     pub clocks: Vec<Clock>,
-    /// What can be leased.
+    /// The names of leases.
     pub names: Vec<String>,
     /// Delays and bounds of the nodes.
     pub tuning: Tuning,
-    /// Between nodes.
+    /// The links between nodes.
     pub link: Link,
-    /// Between clients and nodes.
+    /// The links between clients and nodes.
     pub client_link: Link,
-    /// How long a write takes, at least and at most; `None` where nodes have no disk.
+    /// The range of the duration of a write; `None` if nodes have no disk.
     pub disk: Option<(Duration, Duration)>,
-    /// How late a timer fires at most.
+    /// The longest delay of a timer.
     pub timer_late_max: Duration,
-    /// How often housekeeping runs.
+    /// The interval of housekeeping.
     pub tick: Duration,
-    /// Seeds everything drawn.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// How much of the trace is kept.
     pub keep: Keep,
@@ -79,7 +78,7 @@ impl Setup {
     }
 }
 
-/// What happened how often.
+/// How often things happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Deliveries, timeouts, disk writes, client actions and faults.
@@ -92,7 +91,7 @@ pub struct Counts {
     pub renewals: u64,
     /// Releases answered.
     pub releases: u64,
-    /// Acquires turned down because of a holder.
+    /// Acquires denied because of a holder.
     pub denials: u64,
     /// Requests that found no majority.
     pub no_quorums: u64,
@@ -104,7 +103,7 @@ pub struct Counts {
 
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
-        // Names every field, so that none is left out.
+        // Names every field, so that none can be forgotten.
         let Self {
             events,
             messages,
@@ -128,18 +127,19 @@ impl AddAssign for Counts {
     }
 }
 
-/// Nodes, clients and all that is between them.
+/// Nodes, clients, and everything between them.
 #[derive(Debug)]
 pub struct World<A: Algorithm> {
     algorithm: A,
     setup: Setup,
     now: TrueTime,
-    queue: BinaryHeap<Reverse<Scheduled>>,
+    /// By time and number: the node at which it happens, unused for events of clients.
+    queue: BTreeMap<(TrueTime, u64), (u16, WorldEvent)>,
     scheduled: u64,
     nodes: Vec<NodeState<A::Process>>,
     clients: Vec<Client>,
     network: Network,
-    held: BTreeMap<FilterId, Vec<Letter>>,
+    held: BTreeMap<FilterId, Vec<Delivery>>,
     rng: Rng,
     client_rng: Rng,
     tracer: Tracer,
@@ -155,16 +155,16 @@ struct NodeState<P> {
     process: Option<P>,
     run: u32,
     has_run: bool,
-    /// A write that is under way and may or may not survive a crash.
+    /// A write under way, which may or may not survive a crash.
     writing: Option<Vec<u8>>,
     timer_at: Option<TrueTime>,
     paused_until: Option<TrueTime>,
-    backlog: VecDeque<Happening>,
+    backlog: VecDeque<WorldEvent>,
 }
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Clone, Debug)]
-struct Letter {
+struct Delivery {
     number: u64,
     from: u16,
     to: u16,
@@ -172,9 +172,9 @@ struct Letter {
     bytes: Rc<[u8]>,
 }
 
-/// A client's request on its way, owning what it says.
+/// A client's request in flight.
 #[derive(Clone, Copy, Debug)]
-enum Wish {
+enum ClientRequest {
     Acquire { ttl: Duration, wait: Duration },
     Renew { tenure: Tenure, ttl: Duration },
     Release { tenure: Tenure, patience: Duration },
@@ -182,45 +182,19 @@ enum Wish {
 }
 
 #[derive(Clone, Debug)]
-enum Happening {
-    Delivery(Letter),
+enum WorldEvent {
+    Delivery(Delivery),
     Timer,
     Tick,
     Resumed,
     Written { run: u32, bytes: Vec<u8> },
     Confirmed { run: u32, bytes: Vec<u8> },
-    Wished { client: u32, token: Token, wish: Wish },
+    Requested { client: u32, token: Token, request: ClientRequest },
     Answered { client: u32, token: Token, answer: Answer },
     Woken { client: u32 },
 }
 
-#[derive(Clone, Debug)]
-struct Scheduled {
-    at: TrueTime,
-    order: u64,
-    /// The node it happens to; meaningless for clients.
-    node: u16,
-    what: Happening,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-impl Eq for Scheduled {}
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
-/// Wall clocks show this when a world begins, in milliseconds.
+/// What wall clocks show when a world begins, in milliseconds.
 const WALL_MILLIS: u64 = 1_700_000_000_000;
 
 impl<A: Algorithm> World<A> {
@@ -252,7 +226,7 @@ impl<A: Algorithm> World<A> {
         let mut world = Self {
             algorithm,
             now: TrueTime(0),
-            queue: BinaryHeap::new(),
+            queue: BTreeMap::new(),
             scheduled: 0,
             network: Network::new(setup.link, count),
             held: BTreeMap::new(),
@@ -282,89 +256,85 @@ impl<A: Algorithm> World<A> {
         &mut self.nodes[usize::from(id) - 1]
     }
 
-    fn schedule(&mut self, at: TrueTime, node: u16, what: Happening) {
-        self.scheduled += 1;
-        let order = self.scheduled;
-        self.queue.push(Reverse(Scheduled { at, order, node, what }));
+    fn schedule(&mut self, at: TrueTime, node: u16, event: WorldEvent) {
+        let order = self.number();
+        self.queue.insert((at, order), (node, event));
     }
 
-    fn schedule_in(&mut self, nanos: u64, node: u16, what: Happening) {
-        self.schedule(TrueTime(self.now.0.saturating_add(nanos)), node, what);
+    fn schedule_in(&mut self, nanos: u64, node: u16, event: WorldEvent) {
+        self.schedule(TrueTime(self.now.0.saturating_add(nanos)), node, event);
     }
 
-    /// Lets the next thing happen, if it happens before `end`.
+    /// Runs the next event, unless it is after `end`. Returns whether it ran one.
     pub(crate) fn step(&mut self, end: TrueTime) -> bool {
-        match self.queue.peek() {
-            Some(Reverse(next)) if next.at <= end => {}
-            _ => {
-                self.now = self.now.max(end);
-                return false;
-            }
-        }
-        let Some(Reverse(Scheduled { at, node, what, .. })) = self.queue.pop() else {
+        let Some(next) = self.queue.first_entry().filter(|next| next.key().0 <= end) else {
+            self.now = self.now.max(end);
             return false;
         };
+        let ((at, _), (node, event)) = next.remove_entry();
         self.now = at;
-        self.happens(node, what);
+        self.dispatch(node, event);
         true
     }
 
-    fn happens(&mut self, node: u16, what: Happening) {
-        match what {
-            Happening::Answered { client, token, answer } => {
+    fn dispatch(&mut self, node: u16, event: WorldEvent) {
+        match event {
+            WorldEvent::Answered { client, token, answer } => {
                 self.counts.events += 1;
                 self.answered(client, token, answer);
             }
-            Happening::Woken { client } => self.woken(client),
-            Happening::Resumed => self.resume(node),
-            Happening::Written { run, bytes } => self.written(node, run, bytes),
-            what if self.state(node).paused_until.is_some() => {
-                self.state(node).backlog.push_back(what);
+            WorldEvent::Woken { client } => self.woken(client),
+            WorldEvent::Resumed => self.resume(node),
+            WorldEvent::Written { run, bytes } => self.written(node, run, bytes),
+            event if self.state(node).paused_until.is_some() => {
+                self.state(node).backlog.push_back(event);
             }
-            what => self.happens_to_running(node, what),
+            event => self.dispatch_running(node, event),
         }
     }
 
-    fn happens_to_running(&mut self, id: u16, what: Happening) {
+    fn dispatch_running(&mut self, id: u16, event: WorldEvent) {
         let now_true = self.now;
-        match what {
-            Happening::Delivery(letter) => {
-                let Letter { number, from, bytes, .. } = letter;
+        match event {
+            WorldEvent::Delivery(delivery) => {
+                let Delivery { number, from, bytes, .. } = delivery;
                 self.tracer.hash(&[self.now.0, 1, number]);
                 if self.state(id).process.is_none() {
-                    self.tracer.record(self.now, || What::Lost { message: number });
+                    self.tracer.record(self.now, || TraceEvent::Lost { message: number });
                     return;
                 }
-                self.tracer.record(self.now, || What::Delivered { message: number });
+                self.tracer.record(self.now, || TraceEvent::Delivered { message: number });
                 let from = NodeId::new(from).expect("nodes' ids are in bounds");
                 self.with(id, |process, now| process.handle_message(now, from, &bytes));
             }
-            Happening::Timer => {
+            WorldEvent::Timer => {
                 let state = self.state(id);
                 if state.timer_at.is_some_and(|at| at <= now_true) {
                     state.timer_at = None;
                     self.with(id, Process::handle_timeout);
                 }
             }
-            Happening::Tick => {
+            WorldEvent::Tick => {
                 self.with(id, Process::handle_tick);
                 let tick = self.setup.tick.as_nanos() as u64;
-                self.schedule_in(tick, id, Happening::Tick);
+                self.schedule_in(tick, id, WorldEvent::Tick);
             }
-            Happening::Confirmed { run, bytes } => {
+            WorldEvent::Confirmed { run, bytes } => {
                 if self.state(id).run == run {
                     self.with(id, |process, now| process.handle_persisted(now, &bytes));
                 }
             }
-            Happening::Wished { client, token, wish } => self.wished(id, client, token, wish),
-            Happening::Answered { .. }
-            | Happening::Woken { .. }
-            | Happening::Resumed
-            | Happening::Written { .. } => unreachable!("handled before pauses"),
+            WorldEvent::Requested { client, token, request } => {
+                self.requested(id, client, token, request);
+            }
+            WorldEvent::Answered { .. }
+            | WorldEvent::Woken { .. }
+            | WorldEvent::Resumed
+            | WorldEvent::Written { .. } => unreachable!("handled before pauses"),
         }
     }
 
-    /// Calls a running node, then carries out what it wants.
+    /// Calls a running process, then carries out its outputs.
     fn with(&mut self, id: u16, call: impl FnOnce(&mut A::Process, paxoslease_core::Instant)) {
         let now_true = self.now;
         let state = self.state(id);
@@ -380,7 +350,7 @@ impl<A: Algorithm> World<A> {
         if let Some(process) = &mut state.process {
             outputs.extend(std::iter::from_fn(|| process.poll_output()));
         }
-        self.look_at(id);
+        self.check_stored(id);
         for output in outputs.drain(..) {
             match output {
                 Output::Send(packet) => self.send(id, packet),
@@ -393,7 +363,7 @@ impl<A: Algorithm> World<A> {
     }
 
     /// Shows the checker what the acceptor stores now.
-    fn look_at(&mut self, id: u16) {
+    fn check_stored(&mut self, id: u16) {
         if id > self.setup.cell.members().len() as u16 {
             return;
         }
@@ -410,17 +380,9 @@ impl<A: Algorithm> World<A> {
     }
 
     fn stored(&self, id: u16, name: usize) -> Stored {
-        let state = &self.nodes[usize::from(id) - 1];
-        let text = Name::new(&self.setup.names[name]).expect("worlds have valid names");
-        let Some(view) = state.process.as_ref().and_then(|process| process.view(text)) else {
-            return Stored::default();
-        };
-        let before = self.checker.stored(usize::from(id) - 1, name).lease;
-        let lease =
-            view.accepted.map(|(tenure, expires_at)| (tenure, state.clock.first_shows(expires_at)));
-        // A lease that expired is no lease; the record of it may stay or go.
-        let lease = lease.filter(|(_, until)| *until > self.now || lease == before);
-        Stored { promised: view.promised, lease }
+        let before = self.checker.stored(usize::from(id) - 1, name);
+        let clock = &self.nodes[usize::from(id) - 1].clock;
+        Stored::seen(self.view(id, name), clock, self.now, before)
     }
 
     fn trace_stored(&mut self, id: u16, name: usize, before: Stored, stored: Stored) {
@@ -432,7 +394,7 @@ impl<A: Algorithm> World<A> {
         let text = &self.setup.names[name];
         if stored.promised > before.promised {
             let ballot = stored.promised.to_string();
-            self.tracer.record(self.now, || What::Promised {
+            self.tracer.record(self.now, || TraceEvent::Promised {
                 node: id,
                 name: text.clone(),
                 ballot,
@@ -441,7 +403,7 @@ impl<A: Algorithm> World<A> {
         match stored.lease {
             Some((tenure, until)) if stored.lease != before.lease => {
                 let fence = tenure.fence();
-                self.tracer.record(self.now, || What::Stored {
+                self.tracer.record(self.now, || TraceEvent::Stored {
                     node: id,
                     name: text.clone(),
                     fence,
@@ -449,7 +411,8 @@ impl<A: Algorithm> World<A> {
                 });
             }
             None if before.lease.is_some_and(|(_, until)| until > self.now) => {
-                self.tracer.record(self.now, || What::Cleared { node: id, name: text.clone() });
+                self.tracer
+                    .record(self.now, || TraceEvent::Cleared { node: id, name: text.clone() });
             }
             _ => {}
         }
@@ -457,9 +420,9 @@ impl<A: Algorithm> World<A> {
 
     fn trace_violations(&mut self) {
         if self.tracer.is_kept() {
-            for violation in self.checker.untold() {
+            for violation in self.checker.unreported() {
                 let text = format!("{:?}: {}", violation.check, violation.text);
-                self.tracer.record(violation.at, || What::Violation { text });
+                self.tracer.record(violation.at, || TraceEvent::Violation { text });
             }
         }
     }
@@ -475,30 +438,30 @@ impl<A: Algorithm> World<A> {
         self.tracer.hash(&[self.now.0, 3, u64::from(from) << 16 | u64::from(to)]);
         self.tracer.hash_bytes(&bytes);
         self.trace_sent(number, from, to, &bytes);
-        let letter = Letter { number, from, to, kind, bytes };
+        let delivery = Delivery { number, from, to, kind, bytes };
         match fate {
-            Fate::Lost => self.tracer.record(self.now, || What::Lost { message: number }),
-            Fate::Held(filter) => self.held.entry(filter).or_default().push(letter),
+            Fate::Lost => self.tracer.record(self.now, || TraceEvent::Lost { message: number }),
+            Fate::Held(filter) => self.held.entry(filter).or_default().push(delivery),
             Fate::Arrives([first, second]) => {
                 if let Some(delay) = second {
-                    self.post_copy(&letter, delay);
+                    self.post_copy(&delivery, delay);
                 }
-                self.schedule_in(first.unwrap_or(0), to, Happening::Delivery(letter));
+                self.schedule_in(first.unwrap_or(0), to, WorldEvent::Delivery(delivery));
             }
             Fate::Repeats(times) => {
                 for _ in 0..times {
                     let delay = self.network.link.delay(&mut self.rng);
-                    self.post_copy(&letter, delay);
+                    self.post_copy(&delivery, delay);
                 }
             }
         }
     }
 
-    fn post_copy(&mut self, letter: &Letter, delay: u64) {
+    fn post_copy(&mut self, delivery: &Delivery, delay: u64) {
         let number = self.number();
-        self.trace_sent(number, letter.from, letter.to, &letter.bytes);
-        let copy = Letter { number, ..letter.clone() };
-        self.schedule_in(delay, letter.to, Happening::Delivery(copy));
+        self.trace_sent(number, delivery.from, delivery.to, &delivery.bytes);
+        let copy = Delivery { number, ..delivery.clone() };
+        self.schedule_in(delay, delivery.to, WorldEvent::Delivery(copy));
     }
 
     fn number(&mut self) -> u64 {
@@ -510,7 +473,7 @@ impl<A: Algorithm> World<A> {
         let algorithm = &self.algorithm;
         self.tracer.record(self.now, || {
             let text = algorithm.describe(bytes);
-            What::Sent { message, from, to, text }
+            TraceEvent::Sent { message, from, to, text }
         });
     }
 
@@ -520,10 +483,10 @@ impl<A: Algorithm> World<A> {
         let state = self.state(id);
         let run = state.run;
         state.writing = Some(bytes.clone());
-        self.schedule_in(delay, id, Happening::Written { run, bytes });
+        self.schedule_in(delay, id, WorldEvent::Written { run, bytes });
     }
 
-    /// A write reached the disk. The node hears of it a little later, if it lives.
+    /// A write reached the disk. The node learns of it a little later, if it still runs.
     fn written(&mut self, id: u16, run: u32, bytes: Vec<u8>) {
         let state = self.state(id);
         if state.run != run {
@@ -537,7 +500,7 @@ impl<A: Algorithm> World<A> {
         self.tracer.hash_bytes(&bytes);
         let (min, _) = self.setup.disk.unwrap_or_default();
         let delay = self.rng.below(min.as_nanos() as u64 + 1);
-        self.schedule_in(delay, id, Happening::Confirmed { run, bytes });
+        self.schedule_in(delay, id, WorldEvent::Confirmed { run, bytes });
     }
 
     fn answer(&mut self, id: u16, token: Token, answer: Answer) {
@@ -582,11 +545,11 @@ impl<A: Algorithm> World<A> {
         let fence = tenure.map_or(0, Tenure::fence);
         self.tracer.hash(&[self.now.0, 5, u64::from(id), token.0, tag, fence]);
         for delay in self.setup.client_link.copies(&mut self.rng).into_iter().flatten() {
-            self.schedule_in(delay, id, Happening::Answered { client, token, answer });
+            self.schedule_in(delay, id, WorldEvent::Answered { client, token, answer });
         }
     }
 
-    /// Wakes a node when it wants to be woken, or a little later.
+    /// Schedules a node's next timeout, or a little later.
     fn arm(&mut self, id: u16) {
         let state = &self.nodes[usize::from(id) - 1];
         let Some(at) = state.process.as_ref().and_then(Process::next_timeout) else { return };
@@ -599,26 +562,26 @@ impl<A: Algorithm> World<A> {
             at.0 += self.rng.below(late_max);
         }
         self.state(id).timer_at = Some(at);
-        self.schedule(at, id, Happening::Timer);
+        self.schedule(at, id, WorldEvent::Timer);
     }
 
-    /// What broke so far.
+    /// The violations so far.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         self.checker.violations()
     }
 
-    /// What happened how often.
+    /// How often things happened.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 }
 
-fn asked(wish: Wish) -> Asked {
-    match wish {
-        Wish::Acquire { .. } => Asked::Acquire,
-        Wish::Renew { .. } => Asked::Renew,
-        Wish::Release { .. } | Wish::Gone => Asked::Release,
+fn kind_of(request: ClientRequest) -> RequestKind {
+    match request {
+        ClientRequest::Acquire { .. } => RequestKind::Acquire,
+        ClientRequest::Renew { .. } => RequestKind::Renew,
+        ClientRequest::Release { .. } | ClientRequest::Gone => RequestKind::Release,
     }
 }

@@ -1,4 +1,4 @@
-//! What an operation costs between nodes, counted.
+//! The cost of operations between nodes, in messages and time.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn quiet(members: u16) -> World<PaxosLease> {
     let max_lease = Ttl::from_millis(60_000).expect("not zero");
     let cell = Cell::new(&nodes, max_lease, Drift::NONE).expect("valid");
     let mut world = World::new(PaxosLease::default(), Setup::quiet(cell));
-    // The first acquire of a ttl waits for the disks; measure the others.
+    // The first acquire of a ttl waits for the disks; measure later ones.
     let client = world.add_client(Clock::perfect(), 0, None);
     world.acquire(client, 1, TTL, Duration::ZERO);
     world.run_for(Duration::from_secs(1));
@@ -22,7 +22,7 @@ fn quiet(members: u16) -> World<PaxosLease> {
     world
 }
 
-/// The messages and the true time something takes until the client knows.
+/// The messages and the true time until the client has its answer.
 fn cost(
     world: &mut World<PaxosLease>,
     act: impl FnOnce(&mut World<PaxosLease>),
@@ -37,7 +37,7 @@ fn cost(
 }
 
 #[test]
-fn an_uncontended_acquire_is_one_round_trip_and_two_messages_per_peer() {
+fn an_uncontended_acquire_takes_one_round_trip() {
     for members in 1..=9 {
         let mut world = quiet(members);
         let client = world.add_client(Clock::perfect(), 0, None);
@@ -53,7 +53,7 @@ fn an_uncontended_acquire_is_one_round_trip_and_two_messages_per_peer() {
 }
 
 #[test]
-fn a_renewal_is_one_round_trip_and_two_messages_per_peer() {
+fn a_renewal_takes_one_round_trip() {
     for members in 1..=9 {
         let mut world = quiet(members);
         let client = world.add_client(Clock::perfect(), 0, None);

@@ -1,9 +1,9 @@
-//! Same seed, same world.
+//! The same seed gives the same world.
 
 use paxoslease_sim::{Faults, Keep, Options, run};
 
 #[test]
-fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
+fn equal_seeds_give_equal_traces_and_other_seeds_others() {
     let options = Options { faults: Faults::Hostile, events_max: 5000, ..Options::default() };
     let hashes: Vec<u64> = (0..20).map(|seed| run(seed, &options).trace_hash).collect();
     let again: Vec<u64> = (0..20).map(|seed| run(seed, &options).trace_hash).collect();
@@ -29,7 +29,7 @@ fn keeping_the_trace_changes_nothing_in_it() {
 }
 
 #[test]
-fn what_is_asked_for_is_not_drawn() {
+fn given_options_override_the_seed() {
     for nodes in 1..=9 {
         let options = Options {
             nodes: Some(nodes),

@@ -1,7 +1,7 @@
 //! Tests of the checks: with one rule of the protocol switched off, the simulator must find harm.
 //!
-//! The rules that only long conversations of three acceptors break are the exhaustive checker's;
-//! clocks, disks and clients are here.
+//! The exhaustive checker covers the rules that only long exchanges among three acceptors break.
+//! Clocks, disks and clients are covered here.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use paxoslease_sim::{
     Check, ClientId, Clock, Faults, Options, PaxosLease, Setup, Violation, World, run_with,
 };
 
-/// The first harm found among some seeds.
+/// The first violation found with one of the seeds.
 fn harm(rule: Rule) -> Option<Violation> {
     let algorithm = PaxosLease { rules: Rules::without(rule), ..PaxosLease::default() };
     let profiles = [Faults::Hostile, Faults::Swarm, Faults::Crashes];
@@ -78,7 +78,7 @@ fn restarts_without_a_rule_are_caught() {
 const PPM: i32 = 20_000;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Three nodes on clocks that run too fast, as far as the cell allows.
+/// Three nodes whose clocks run as fast as the cell allows.
 fn fast_cell(rules: Rules) -> World<PaxosLease> {
     let nodes = [1, 2, 3].map(|id| NodeId::new(id).expect("an id"));
     let granule = Duration::from_nanos(1);
@@ -89,12 +89,12 @@ fn fast_cell(rules: Rules) -> World<PaxosLease> {
     World::new(PaxosLease { rules, ..PaxosLease::default() }, setup)
 }
 
-/// A client on a clock that runs too slowly, as far as the cell allows.
+/// A client whose clock runs as slowly as the cell allows.
 fn slow_client(world: &mut World<PaxosLease>) -> ClientId {
     world.add_client(Clock::new(SECOND, -PPM, Duration::from_nanos(1)), 0, None)
 }
 
-/// A slow holder and fast acceptors; another client waits for the lease to expire.
+/// A slow holder and fast acceptors; another client waits until the lease expires.
 fn expiry(rules: Rules) -> World<PaxosLease> {
     let mut world = fast_cell(rules);
     let (holder, waiter) = (slow_client(&mut world), slow_client(&mut world));
@@ -107,7 +107,8 @@ fn expiry(rules: Rules) -> World<PaxosLease> {
     world
 }
 
-/// A slow client waits long at a fast node, is granted a short lease, and another waits for that.
+/// A slow client waits long at a fast node and is granted a short lease; another client waits for
+/// its end.
 fn long_wait(rules: Rules) -> World<PaxosLease> {
     let mut world = fast_cell(rules);
     let first = slow_client(&mut world);
@@ -142,8 +143,8 @@ fn without_shrinking_the_wait_two_hold_after_a_long_one() {
 }
 
 #[test]
-fn clocks_beyond_the_bound_break_what_rests_on_it() {
-    // The checks can fail for clocks too: three times the drift the cell was told of.
+fn clocks_beyond_the_drift_bound_cause_violations() {
+    // The checks can fail for clocks too: these drift three times as much as the cell allows.
     let mut world = fast_cell(Rules::ALL);
     let clock = Clock::new(SECOND, -3 * PPM, Duration::from_nanos(1));
     let holder = world.add_client(clock, 0, None);

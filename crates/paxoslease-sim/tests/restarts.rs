@@ -1,4 +1,4 @@
-//! What a restarted node may do, message by message.
+//! TraceEvent a restarted node may do.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use paxoslease_sim::{ClientId, Clock, PaxosLease, Process, Setup, World};
 const SECOND: Duration = Duration::from_secs(1);
 const MAX_LEASE: Duration = Duration::from_secs(60);
 
-/// Three nodes, a client that holds a lease of ten seconds.
+/// Three nodes, and a client that holds a lease of ten seconds.
 fn held() -> (World<PaxosLease>, ClientId) {
     let nodes = [1, 2, 3].map(|id| NodeId::new(id).expect("an id"));
     let max_lease = Ttl::from_duration(MAX_LEASE).expect("in bounds");
@@ -32,7 +32,7 @@ fn has_lease(world: &World<PaxosLease>, node: u16) -> bool {
 }
 
 #[test]
-fn a_crashed_node_is_silent_for_the_longest_lease_it_may_have_accepted() {
+fn a_crashed_node_is_silent_for_its_longest_accepted_ttl() {
     let (mut world, _) = held();
     world.crash(3);
     world.start(3);
@@ -41,7 +41,7 @@ fn a_crashed_node_is_silent_for_the_longest_lease_it_may_have_accepted() {
 }
 
 #[test]
-fn a_node_that_stopped_cleanly_joins_at_once_with_its_leases_and_only_once() {
+fn a_snapshot_restores_leases_at_once_and_only_once() {
     let (mut world, _) = held();
     world.stop(3);
     assert!(world.disk(3).is_some_and(|disk| disk.snapshot.is_some()));
@@ -55,7 +55,7 @@ fn a_node_that_stopped_cleanly_joins_at_once_with_its_leases_and_only_once() {
 }
 
 #[test]
-fn a_node_that_stopped_in_quarantine_is_quarantined_anew() {
+fn a_node_stopped_in_quarantine_is_quarantined_again() {
     let (mut world, _) = held();
     world.crash(3);
     world.start(3);
@@ -67,7 +67,7 @@ fn a_node_that_stopped_in_quarantine_is_quarantined_anew() {
 }
 
 #[test]
-fn a_node_that_lost_its_disk_is_silent_for_the_longest_lease_there_can_be() {
+fn a_node_that_lost_its_disk_is_silent_for_max_lease() {
     let (mut world, holder) = held();
     world.crash(3);
     world.lose_disk(3);
@@ -82,7 +82,7 @@ fn a_node_that_lost_its_disk_is_silent_for_the_longest_lease_there_can_be() {
 }
 
 #[test]
-fn a_lease_outlives_the_restart_of_every_node_one_after_another() {
+fn a_lease_survives_a_rolling_restart() {
     let (mut world, holder) = held();
     for node in 1..=3 {
         world.crash(node);

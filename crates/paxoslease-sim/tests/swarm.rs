@@ -1,15 +1,15 @@
-//! A thousand worlds and more: nothing that must be true is ever false.
+//! More than a thousand worlds: no check ever fails.
 
 use std::fmt::Write as _;
 
 use paxoslease_sim::{Counts, Faults, Keep, Options, Report, run};
 
-/// The last lines before it broke, and how to see it again.
+/// The last lines before the violation, and how to repeat the run.
 fn explain(report: &Report, options: &Options) -> String {
     let again = run(report.seed, &Options { keep: Keep::Last(60), ..*options });
     let mut text = format!("seed {} ({}), {} nodes\n", report.seed, options.faults, report.nodes);
     for entry in &again.trace {
-        let _ = writeln!(text, "{} {:?}", entry.at, entry.what);
+        let _ = writeln!(text, "{} {:?}", entry.at, entry.event);
     }
     text
 }
@@ -54,12 +54,12 @@ fn nothing_breaks_when_nodes_crash() {
 }
 
 #[test]
-fn nothing_breaks_when_ways_are_cut() {
+fn nothing_breaks_in_partitions() {
     hold(Faults::Partitions, 0..100);
 }
 
 #[test]
-fn nothing_breaks_when_nodes_stand_still() {
+fn nothing_breaks_when_nodes_pause() {
     hold(Faults::Pauses, 0..100);
 }
 
@@ -68,10 +68,11 @@ fn nothing_breaks_without_faults() {
     hold(Faults::None, 0..100);
 }
 
-/// Hundreds of denied rounds with higher ballots come before a grant, or a paused acceptor answers
-/// hundreds of old ones in between: a checker that kept only some forgot who had stored the winner.
+/// Hundreds of denied rounds with higher ballots precede a grant, or a paused acceptor answers
+/// hundreds of old rounds in between. A checker with a bounded memory forgot which acceptors had
+/// stored the winner.
 #[test]
-fn a_grant_among_many_wasted_ballots_is_seen_to_have_its_majority() {
+fn a_grant_after_many_denied_rounds_has_its_majority() {
     hold(Faults::Pauses, 201_156..201_157);
     hold(Faults::Pauses, 200_955..200_956);
 }

@@ -1,20 +1,19 @@
-//! The judge of all traces of a cell: the rules that concern several starts of a node, or several
-//! nodes.
+//! Judges all traces of a cell: the rules that concern several starts of a node, or several nodes.
 //!
-//! Shards of different numbers have nothing to do with each other. Nodes of one test read the same
-//! clock, at rates that their traces tell, so their instants can be put on one line (section 5).
+//! Shards with different indices are independent. The nodes of one test read the same clock, at
+//! rates that their traces record, so their instants can be compared (section 5).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
 
-use crate::line::{Beginning, Line};
+use crate::line::{Line, StartState};
 use crate::report::{Clocks, Report};
 use crate::run::{Completion, End, Run};
 
-/// What two readings of scaled clocks may be off by, in nanoseconds, from rounding alone.
+/// The rounding error between two readings of scaled clocks, in nanoseconds.
 const ROUNDING: u64 = 10;
 
-/// Takes one trace after another, then judges them together.
+/// Collects traces, then judges them together.
 pub struct Judge {
     clocks: Clocks,
     report: Report,
@@ -22,17 +21,17 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// One that has seen nothing.
+    /// A judge without traces.
     #[must_use]
     pub fn new(clocks: Clocks) -> Self {
         Self { clocks, report: Report::default(), runs: Vec::new() }
     }
 
-    /// Replays a trace. `label` is what violations call it. A last line that is torn is what a
-    /// killed process leaves; nothing of it was sent.
+    /// Replays a trace. Violations mention it as `label`. A killed process leaves a torn last line;
+    /// it had sent nothing of that step.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the trace cannot be read.
     pub fn add(&mut self, label: &str, mut trace: impl BufRead) -> io::Result<()> {
         let report = &mut self.report;
         report.traces += 1;
@@ -51,8 +50,8 @@ impl Judge {
             report.cut_short += usize::from(line == Some(Line::Full));
             let goes_on = match (&mut run, line) {
                 (Some(run), Some(line)) => run.line(line, report),
-                (None, Some(Line::Begin(begin))) => {
-                    run = Run::new(label.to_owned(), *begin, report);
+                (None, Some(Line::Begin(header))) => {
+                    run = Run::new(label.to_owned(), *header, report);
                     run.is_some()
                 }
                 (_, None | Some(_)) => false,
@@ -72,25 +71,25 @@ impl Judge {
             None => report.check(
                 "every line is whole",
                 bytes.is_empty() || bytes.last() != Some(&b'\n'),
-                || format!("{label}: its beginning cannot be replayed by this build"),
+                || format!("{label}: this build cannot replay its first line"),
             ),
         }
         Ok(())
     }
 
-    /// Judges them together.
+    /// Judges the collected traces together.
     #[must_use]
     pub fn verdict(mut self) -> Report {
-        let shards: BTreeSet<u16> = self.runs.iter().map(|run| run.begin.shard).collect();
+        let shards: BTreeSet<u16> = self.runs.iter().map(|run| run.header.shard).collect();
         for shard in shards {
             let mut runs: Vec<&Run> =
-                self.runs.iter().filter(|run| run.begin.shard == shard).collect();
-            runs.sort_by_key(|run| run.time.shared(run.begin.now));
+                self.runs.iter().filter(|run| run.header.shard == shard).collect();
+            runs.sort_by_key(|run| run.time.shared(run.header.now));
             self.report.messages(&runs);
-            let nodes: BTreeSet<u16> = runs.iter().map(|run| run.begin.node).collect();
+            let nodes: BTreeSet<u16> = runs.iter().map(|run| run.header.node).collect();
             for node in nodes {
                 let own: Vec<&Run> =
-                    runs.iter().copied().filter(|run| run.begin.node == node).collect();
+                    runs.iter().copied().filter(|run| run.header.node == node).collect();
                 for at in 1..own.len() {
                     self.report.restart(&own[..at], own[at], self.clocks);
                 }
@@ -104,11 +103,11 @@ impl Judge {
 }
 
 impl Report {
-    /// Whatever was received was sent by the node it came from.
+    /// Every received message was sent by the node that it came from.
     fn messages(&mut self, runs: &[&Run]) {
         let sent: BTreeSet<u64> = runs.iter().flat_map(|run| &run.sent).copied().collect();
         let unknown = |node: u16| {
-            let mut of_node = runs.iter().filter(|run| run.begin.node == node).peekable();
+            let mut of_node = runs.iter().filter(|run| run.header.node == node).peekable();
             of_node.peek().is_none() || of_node.any(|run| run.end == End::Unknown)
         };
         let unknown: BTreeSet<u16> = (1..=1023).filter(|node| unknown(*node)).collect();
@@ -123,17 +122,17 @@ impl Report {
         }
     }
 
-    /// Section 6, and what it is for: from the starts of a node so far to its next.
+    /// Section 6: the starts of a node so far, and its next start.
     fn restart(&mut self, before: &[&Run], run: &Run, clocks: Clocks) {
         let label = &run.label;
         let last = before[before.len() - 1];
-        let counter = run.begin.beginning.counter();
+        let counter = run.header.start_state.counter();
         let issued = before.iter().map(|run| run.issued_max).max().unwrap_or(0);
         self.check("R1 no ballot is issued twice", counter >= issued, || {
             format!("{label}: counts from {counter}, {issued} was issued before")
         });
         let is_kept = |run: &Run| {
-            matches!(run.begin.beginning, Beginning::Crash { .. } | Beginning::Snapshot { .. })
+            matches!(run.header.start_state, StartState::Crash { .. } | StartState::Snapshot { .. })
         };
         if is_kept(run) {
             let promised = before.iter().map(|run| run.promised_max).max().unwrap_or(0);
@@ -148,8 +147,8 @@ impl Report {
         if before.iter().any(|run| run.end == End::Unknown) {
             return;
         }
-        let restored = match (&run.begin.beginning, last.end) {
-            (Beginning::Snapshot { leases, .. }, End::Stopped { now, snapshot: true }) => {
+        let restored = match (&run.header.start_state, last.end) {
+            (StartState::Snapshot { leases, .. }, End::Stopped { now, snapshot: true }) => {
                 for (name, entry) in &last.entries {
                     let Some(tenure) = entry.live(now) else { continue };
                     let left = entry.accepted.map_or(0, |(_, expires_at)| expires_at - now);
@@ -163,9 +162,9 @@ impl Report {
                 }
                 true
             }
-            (Beginning::Snapshot { .. }, end) => {
+            (StartState::Snapshot { .. }, end) => {
                 self.check("R4 a snapshot is of the stop just before", false, || {
-                    format!("{label}: the run before ended so: {end:?}")
+                    format!("{label}: the run before it ended with {end:?}")
                 });
                 true
             }
@@ -189,7 +188,7 @@ impl Report {
 
     /// Invariants 1 and 3: one holder at a time, and fences grow.
     fn holders(&mut self, runs: &[&Run]) {
-        // What a node did after its trace ended may have been a release.
+        // After the end of its trace, a node may have released something.
         let unknown = runs.iter().filter(|run| run.end == End::Unknown);
         let known_until = unknown.map(|run| run.time.shared(run.now)).min().unwrap_or(u64::MAX);
         let mut released: BTreeMap<u64, u64> = BTreeMap::new();
@@ -209,7 +208,7 @@ impl Report {
                 let Completion { tenure, is_fresh, at, ends_at, .. } = *completion;
                 let over_at = released.get(&tenure).copied().unwrap_or(u64::MAX);
                 if over_at <= at {
-                    // P6: it arrives too late, and nobody heeds it.
+                    // P6: the answer arrives after the release, so the client ignores it.
                     continue;
                 }
                 let grows = if is_fresh { tenure > highest } else { tenure >= highest };

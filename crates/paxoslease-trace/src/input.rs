@@ -1,4 +1,4 @@
-//! Every way into the core's [`Shard`], as a value that can be written down and done again.
+//! Every call that changes the core's [`Shard`], as a value that can be recorded and replayed.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub(crate) enum Input {
     Watched(bool),
     Learners(Vec<u16>),
     Reachable(Vec<u16>),
-    /// The members that are back.
+    /// The members whose connections are up again.
     Reconnect(Vec<u16>),
     RoundTrip(Duration),
     TurnTrip(Duration),
@@ -81,22 +81,22 @@ pub(crate) enum Returned {
     Handled(Result<(), Refusal>),
 }
 
-/// Everything one input led to.
+/// Everything that one input caused.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Done {
+pub(crate) struct Outputs {
     pub(crate) returned: Returned,
     pub(crate) transmits: Vec<Transmit>,
     pub(crate) events: Vec<Event>,
 }
 
-impl Done {
+impl Outputs {
     pub(crate) fn drain(shard: &mut Shard, returned: Returned) -> Self {
         let transmits = std::iter::from_fn(|| shard.poll_transmit()).collect();
         let events = std::iter::from_fn(|| shard.poll_event()).collect();
         Self { returned, transmits, events }
     }
 
-    /// As it stands in a trace. An input that led to nothing has nothing to say.
+    /// The text in a trace. Empty if the input caused nothing.
     pub(crate) fn texts(&self) -> Vec<String> {
         let returned = match self.returned {
             Returned::Nothing | Returned::Asked(Ok(())) | Returned::Handled(Ok(())) => None,
@@ -123,7 +123,7 @@ impl Input {
         }
     }
 
-    /// The frame of a message, as bytes; `None` for other inputs and digits that are none.
+    /// The sender and the bytes of a message; `None` for other inputs and for invalid digits.
     pub(crate) fn frame(&self) -> Option<(NodeId, Vec<u8>)> {
         let Self::Message { from, frame } = self else { return None };
         let digit = |at: usize| u8::from_str_radix(frame.get(at..at + 2)?, 16).ok();
@@ -131,11 +131,11 @@ impl Input {
         Some((NodeId::new(*from)?, bytes))
     }
 
-    /// Gives it to a shard and takes everything that comes out. `None` when it makes no sense: a
-    /// trace that was damaged, or written by another version.
-    pub(crate) fn apply(&self, shard: &mut Shard, now: Instant) -> Option<Done> {
+    /// Passes the input to a shard and collects the outputs. `None` when the input is invalid,
+    /// because the trace is damaged or from another version.
+    pub(crate) fn apply(&self, shard: &mut Shard, now: Instant) -> Option<Outputs> {
         let returned = self.call(shard, now)?;
-        Some(Done::drain(shard, returned))
+        Some(Outputs::drain(shard, returned))
     }
 
     fn call(&self, shard: &mut Shard, now: Instant) -> Option<Returned> {
@@ -170,7 +170,7 @@ impl Input {
                 return Some(Returned::Handled(shard.observe_counter(*counter)));
             }
             other => {
-                other.tell(shard, now)?;
+                other.call_unanswered(shard, now)?;
                 return Some(Returned::Nothing);
             }
         };
@@ -178,7 +178,7 @@ impl Input {
     }
 
     /// The inputs that return nothing.
-    fn tell(&self, shard: &mut Shard, now: Instant) -> Option<()> {
+    fn call_unanswered(&self, shard: &mut Shard, now: Instant) -> Option<()> {
         let nodes = |ids: &[u16]| ids.iter().map(|id| NodeId::new(*id)).collect::<Option<Vec<_>>>();
         let members = |shard: &Shard, ids: &[u16]| {
             let cell = shard.config().cell;

@@ -1,10 +1,10 @@
-//! Traces: what one shard of a node was told and what it did, one line of JSON per step, and the
-//! judge of the traces of a whole cell.
+//! Traces: the inputs and outputs of one shard of a node, one line of JSON per step, and the judge
+//! of the traces of a whole cell.
 //!
-//! [`Shard`] stands in for the core's own and writes down every input with the outputs that it led
-//! to, before these leave. [`Judge`] replays the inputs through a fresh core, which must do the
-//! same again, and holds what it did against the rules of docs/protocol.md. The rules are written
-//! here a second time on purpose: a mistake in the core must not be repeated by its judge.
+//! [`TracedShard`] replaces the core's shard. It records every input with its outputs before it
+//! hands the outputs out. [`Judge`] replays the inputs in a fresh core, which must produce the same
+//! outputs, and checks the outputs against the rules of docs/protocol.md. This crate states the
+//! rules a second time on purpose: the judge must not repeat a mistake of the core.
 //!
 //! A node writes traces only if it was built with the feature `trace`, which no release has.
 
@@ -17,8 +17,8 @@ mod report;
 mod run;
 
 pub use cell::Judge;
-pub use line::{Begin, Beginning, Line, Step};
-pub use recorder::{Shard, Sink};
+pub use line::{Header, Line, StartState, Step};
+pub use recorder::{Sink, TracedShard};
 pub use report::{Clocks, Report};
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The lines of a trace: how a shard began, its steps, how it ended.
+//! The lines of a trace: how a shard started, its steps, how it ended.
 
 use std::time::Duration;
 
@@ -13,52 +13,52 @@ use crate::input::Input;
 /// One line.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Line {
-    /// The first.
-    Begin(Box<Begin>),
-    /// One input and what it led to.
+    /// The first line.
+    Begin(Box<Header>),
+    /// One input and its outputs.
     Step(Step),
-    /// The node stopped cleanly; `leases` is how many it left in a snapshot, if it may leave one.
+    /// The node stopped cleanly.
     Stop {
-        /// When.
+        /// The shard's clock, in nanoseconds.
         now: u64,
-        /// How many leases.
+        /// The number of leases in its snapshot; `None` if it left no snapshot.
         leases: Option<usize>,
     },
-    /// The trace reached its bound. The node ran on.
+    /// The trace reached its bound. The node continued.
     Full,
 }
 
-/// One input and what it led to.
+/// One input and its outputs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Step {
-    /// The shard's own clock, in nanoseconds.
+    /// The shard's clock, in nanoseconds.
     pub now: u64,
     pub(crate) input: Input,
-    /// What came out, as the core's types show themselves.
+    /// The outputs, in the `Debug` format of the core's types.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub out: Vec<String>,
 }
 
-/// How a shard began.
+/// How a shard started.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Begin {
-    /// The node.
+pub struct Header {
+    /// The node's id.
     pub node: u16,
-    /// Which of its shards.
+    /// The index of the shard.
     pub shard: u16,
-    /// The shard's own clock, in nanoseconds.
+    /// The shard's clock, in nanoseconds.
     pub now: u64,
-    /// How many parts per million the own clock runs too fast, as far as the test knows.
+    /// How many parts per million the shard's clock runs too fast, as set by the test.
     pub clock_ppm: i64,
-    /// From what it began.
-    pub beginning: Beginning,
+    /// What the shard started from.
+    pub start_state: StartState,
     settings: Settings,
 }
 
-/// From what a shard began: the core's [`Start`], or a snapshot.
+/// What a shard starts from: the core's [`Start`], or a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "these are the fields of the core's `Start`")]
-pub enum Beginning {
+pub enum StartState {
     NewCell { counter: u64, disk: bool },
     Crash { ballot_ceiling: u64, lease_ceiling: Option<u32> },
     NoRecord { counter: u64, longest: u32, disk: bool },
@@ -91,7 +91,7 @@ struct Settings {
     rule_off: Option<String>,
 }
 
-impl From<Start> for Beginning {
+impl From<Start> for StartState {
     fn from(start: Start) -> Self {
         match start {
             Start::NewCell { counter, disk } => Self::NewCell { counter, disk },
@@ -105,8 +105,8 @@ impl From<Start> for Beginning {
     }
 }
 
-impl Beginning {
-    /// R4, with the leases that a shard began with.
+impl StartState {
+    /// A start from a snapshot (R4), with the leases that the shard restored.
     #[must_use]
     pub fn snapshot(record: Record, shard: &Shard, now: Instant) -> Self {
         let slots = 0..shard.slot_count();
@@ -124,7 +124,7 @@ impl Beginning {
         }
     }
 
-    /// The record that the shard began with; `None` without a disk.
+    /// The record that the shard started with; `None` without a disk.
     pub(crate) fn record(&self) -> Option<Record> {
         let record = |ballot_ceiling, lease: Option<u32>| {
             Some(Record { ballot_ceiling, lease_ceiling: lease.and_then(Ttl::from_millis) })
@@ -140,7 +140,7 @@ impl Beginning {
         }
     }
 
-    /// Where ballots begin.
+    /// The counter of the shard's first ballot.
     pub(crate) fn counter(&self) -> u64 {
         match *self {
             Self::NewCell { counter, .. } | Self::NoRecord { counter, .. } => counter,
@@ -150,7 +150,7 @@ impl Beginning {
         }
     }
 
-    /// R3: the longest lease that may be out and is not known any more.
+    /// R3: the longest lease that may still be held and was forgotten in a crash.
     pub(crate) fn longest_lost(&self) -> Duration {
         let millis = match *self {
             Self::NewCell { .. } | Self::Snapshot { .. } => 0,
@@ -161,17 +161,17 @@ impl Beginning {
     }
 }
 
-impl Begin {
-    /// How a shard with these settings began.
+impl Header {
+    /// The header of a shard that starts with these settings.
     #[must_use]
     pub fn new(
         config: &Config,
         shard: u16,
         now: Instant,
         clock_ppm: i64,
-        beginning: Beginning,
+        start_state: StartState,
     ) -> Self {
-        // Without `..`: a setting that is not written down would not be replayed.
+        // Without `..`: a setting that is not recorded would not be replayed.
         let &Config {
             node,
             cell,
@@ -203,7 +203,7 @@ impl Begin {
             limits: [entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max],
             rule_off: off.map(|rule| format!("{rule:?}")),
         };
-        Self { node: node.get(), shard, now: now.as_nanos(), clock_ppm, beginning, settings }
+        Self { node: node.get(), shard, now: now.as_nanos(), clock_ppm, start_state, settings }
     }
 
     fn config(&self) -> Option<Config> {
@@ -232,17 +232,17 @@ impl Begin {
         })
     }
 
-    /// A fresh shard that begins the same way. `None` when that cannot be: the trace is damaged, or
-    /// a rule was off and this build has no mutants.
+    /// A fresh shard that starts the same way. `None` when the trace is damaged, or when a rule was
+    /// off and this build has no mutants.
     pub(crate) fn start(&self) -> Option<Shard> {
         let (config, now) = (self.config()?, Instant::from_nanos(self.now));
-        let start = match self.beginning {
-            Beginning::NewCell { counter, disk } => Start::NewCell { counter, disk },
-            Beginning::Crash { .. } => Start::Crash(self.beginning.record()?),
-            Beginning::NoRecord { counter, longest, disk } => {
+        let start = match self.start_state {
+            StartState::NewCell { counter, disk } => Start::NewCell { counter, disk },
+            StartState::Crash { .. } => Start::Crash(self.start_state.record()?),
+            StartState::NoRecord { counter, longest, disk } => {
                 Start::NoRecord { counter, longest: Ttl::from_millis(longest)?, disk }
             }
-            Beginning::Snapshot { ref leases, .. } => {
+            StartState::Snapshot { ref leases, .. } => {
                 let restored = |lease: &'_ Lease| -> Option<(Tenure, Ttl)> {
                     Some((Tenure::from_fence(lease.tenure)?, Ttl::from_millis(lease.remaining)?))
                 };
@@ -253,7 +253,7 @@ impl Begin {
                     let holder = paxoslease_core::Holder::new(&lease.holder).ok()?;
                     given.push(SnapshotLease { name, holder, tenure, remaining });
                 }
-                let record = self.beginning.record()?;
+                let record = self.start_state.record()?;
                 return Some(Shard::start_from_snapshot(config, now, record, given));
             }
         };

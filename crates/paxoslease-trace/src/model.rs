@@ -1,10 +1,10 @@
 //! Sections 3 and 5 of docs/protocol.md, written from the page and not from the core.
 //!
-//! Ballots, tenures, instants and spans are plain numbers here; spans are nanoseconds.
+//! Ballots, tenures, instants and spans are plain numbers; spans are in nanoseconds.
 
 use paxoslease_core::{Reply, Request, Ttl};
 
-/// What an acceptor keeps of one name.
+/// An acceptor's entry for one name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) promised: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Entry {
     pub(crate) accepted: Option<(u64, u64)>,
 }
 
-/// What an acceptor is asked about one name.
+/// A request to an acceptor about one name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ask {
     Prepare { ballot: u64 },
@@ -23,9 +23,9 @@ pub(crate) enum Ask {
     Inspect,
 }
 
-/// What it answers.
+/// The acceptor's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Said {
+pub(crate) enum Answer {
     Promise {
         accepted: Option<u64>,
     },
@@ -92,7 +92,7 @@ impl Ask {
     }
 }
 
-impl Said {
+impl Answer {
     pub(crate) fn of(reply: &Reply<'_>) -> Self {
         let tenure = |seen: &paxoslease_core::Seen<'_>| seen.tenure.fence();
         match reply {
@@ -114,37 +114,37 @@ impl Said {
 }
 
 impl Entry {
-    /// A1.
+    /// The tenure of the lease that has not expired (A1).
     pub(crate) fn live(&self, now: u64) -> Option<u64> {
         self.accepted.filter(|(_, expires_at)| now < *expires_at).map(|(tenure, _)| tenure)
     }
 
-    /// A2 to A6: answers, and changes accordingly.
-    pub(crate) fn asked(&mut self, floor: u64, now: u64, ask: &Ask) -> Said {
+    /// A2 to A6: the answer to a request. Changes the entry accordingly.
+    pub(crate) fn asked(&mut self, floor: u64, now: u64, ask: &Ask) -> Answer {
         let bar = self.promised.max(floor);
         let live = self.live(now);
         match *ask {
             Ask::Prepare { ballot } if ballot < bar => {
-                Said::Reject { promised: bar, accepted: live }
+                Answer::Reject { promised: bar, accepted: live }
             }
             Ask::Prepare { ballot } => {
                 self.promised = ballot;
-                Said::Promise { accepted: live }
+                Answer::Promise { accepted: live }
             }
-            Ask::Propose { ballot, .. } if live == Some(ballot) => Said::Accept,
+            Ask::Propose { ballot, .. } if live == Some(ballot) => Answer::Accept,
             Ask::Propose { ballot, .. } if ballot < bar || live.is_some() => {
-                Said::Reject { promised: bar, accepted: live }
+                Answer::Reject { promised: bar, accepted: live }
             }
             Ask::Propose { ballot, ttl } => {
                 *self = Self { promised: ballot, accepted: Some((ballot, now + ttl)) };
-                Said::Accept
+                Answer::Accept
             }
             Ask::Renew { tenure, ballot, ttl } => {
                 if live != Some(tenure) {
-                    return Said::NotHeld { promised: bar };
+                    return Answer::NotHeld { promised: bar };
                 }
                 self.prolong(now + ttl, ballot);
-                Said::Accept
+                Answer::Accept
             }
             Ask::Heal { tenure, ballot, ttl } => {
                 match live {
@@ -153,24 +153,25 @@ impl Entry {
                     _ if ballot < bar => {}
                     _ => *self = Self { promised: ballot, accepted: Some((tenure, now + ttl)) },
                 }
-                Said::Nothing
+                Answer::Nothing
             }
             Ask::Release { tenure } => {
                 if self.accepted.is_some_and(|(stored, _)| stored == tenure) {
                     self.accepted = None;
                     self.promised = self.promised.max(tenure + 1);
                 }
-                Said::Released { held: live == Some(tenure) }
+                Answer::Released { held: live == Some(tenure) }
             }
-            Ask::Inspect => Said::Inspected { accepted: live },
+            Ask::Inspect => Answer::Inspected { accepted: live },
         }
     }
 
-    /// Section 7: a free name may be kept for nodes that waited for it. Nothing changes then.
-    pub(crate) fn may_turn_away(&self, floor: u64, now: u64, ask: &Ask, said: Said) -> bool {
-        let turned_away = Said::Reject { promised: self.promised.max(floor), accepted: None };
+    /// Section 7: the acceptor may keep a free name for nodes that waited for it, and refuse
+    /// others. The entry does not change then.
+    pub(crate) fn may_turn_away(&self, floor: u64, now: u64, ask: &Ask, answer: Answer) -> bool {
+        let turned_away = Answer::Reject { promised: self.promised.max(floor), accepted: None };
         let is_round = matches!(ask, Ask::Prepare { .. } | Ask::Propose { .. });
-        is_round && self.live(now).is_none() && said == turned_away
+        is_round && self.live(now).is_none() && answer == turned_away
     }
 
     fn prolong(&mut self, until: u64, ballot: u64) {
@@ -179,18 +180,18 @@ impl Entry {
     }
 }
 
-/// Section 5, for a cell with this drift.
+/// The times of section 5, for a cell with this drift.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Time {
+pub(crate) struct ClockModel {
     pub(crate) drift_ppm: u64,
     pub(crate) granularity: u64,
-    /// How many parts per million one clock of the cell runs too fast.
+    /// How many parts per million the clock of this node runs too fast.
     pub(crate) clock_ppm: i64,
 }
 
 const MILLION: u64 = 1_000_000;
 
-impl Time {
+impl ClockModel {
     /// T1: `ttl / r - 2g`.
     pub(crate) fn belief(&self, ttl: u64) -> u64 {
         let (slow, fast) = (MILLION - self.drift_ppm, MILLION + self.drift_ppm);
@@ -203,7 +204,7 @@ impl Time {
         scaled(longest, fast, slow, slow - 1)
     }
 
-    /// The instant of this clock on one that all nodes of a test share.
+    /// Converts an instant of this clock to the clock that all nodes of a test share.
     pub(crate) fn shared(&self, at: u64) -> u64 {
         scaled(at, MILLION, MILLION.saturating_add_signed(self.clock_ppm), 0)
     }

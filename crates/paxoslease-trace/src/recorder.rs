@@ -1,7 +1,7 @@
-//! The shard that writes down what it is told and what it does.
+//! A shard that records its inputs and outputs.
 //!
-//! Each step is written before anything of it leaves the process, so a process that is killed has
-//! never sent what its trace does not tell.
+//! It records each step before any output of it leaves the process. So a killed process has never
+//! sent a message that its trace lacks.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -13,13 +13,13 @@ use paxoslease_core::{
     Renew, Shard as Core, Snapshot, Tenure, Token, Transmit,
 };
 
-use crate::input::{Done, Input, Returned};
-use crate::line::{Begin, Line, Step};
+use crate::input::{Input, Outputs, Returned};
+use crate::line::{Header, Line, Step};
 
-/// How many bytes a trace may have: hours of a chaos run, and never a full disk.
+/// The longest trace, in bytes: enough for hours of a chaos run, and no risk of a full disk.
 const LEN_MAX: u64 = 100 * 1024 * 1024;
 
-/// Where a trace goes.
+/// The destination of a trace.
 pub struct Sink {
     out: Option<Box<dyn Write + Send>>,
     len: u64,
@@ -33,7 +33,7 @@ impl Sink {
         Self { out: Some(out), len: 0, len_max: LEN_MAX }
     }
 
-    /// The same with another bound.
+    /// The same sink, with another bound in bytes.
     #[must_use]
     pub const fn with_len_max(mut self, len_max: u64) -> Self {
         self.len_max = len_max;
@@ -46,8 +46,8 @@ impl Sink {
         Self { out: None, len: 0, len_max: 0 }
     }
 
-    /// One line in one write. A trace with a hole would accuse a node that did nothing wrong, so
-    /// one that cannot be written ends the process.
+    /// Writes one line in one call. The process ends if that fails, because a trace with a gap
+    /// would accuse a correct node.
     pub(crate) fn write(&mut self, line: &Line) {
         let Some(out) = &mut self.out else { return };
         let mut text = serde_json::to_string(line).expect("lines are plain data");
@@ -70,10 +70,10 @@ impl std::fmt::Debug for Sink {
     }
 }
 
-/// The core's shard, with a trace. Everything that changes it goes through here; everything else
-/// is seen through the reference.
+/// The core's shard, with a trace. Every call that changes the shard goes through this type. Calls
+/// that only read go through `Deref`.
 #[derive(Debug)]
-pub struct Shard {
+pub struct TracedShard {
     core: Core,
     sink: Sink,
     transmits: VecDeque<Transmit>,
@@ -81,7 +81,7 @@ pub struct Shard {
     now: Instant,
 }
 
-impl Deref for Shard {
+impl Deref for TracedShard {
     type Target = Core;
 
     fn deref(&self) -> &Core {
@@ -89,33 +89,38 @@ impl Deref for Shard {
     }
 }
 
-#[expect(missing_docs, reason = "each does what the core's own of the same name does")]
+#[expect(missing_docs, reason = "each method does what the core's method of the same name does")]
 #[expect(clippy::missing_errors_doc, reason = "the same")]
-impl Shard {
-    /// Takes over a shard that has just started.
+impl TracedShard {
+    /// Wraps a shard that has just started.
     #[must_use]
-    pub fn begin(mut core: Core, begin: Begin, sink: Sink) -> Self {
-        let now = Instant::from_nanos(begin.now);
-        // What the core had to say when it started; a replay hears the same.
-        let Done { transmits, events, .. } = Done::drain(&mut core, Returned::Nothing);
+    pub fn new(mut core: Core, header: Header, sink: Sink) -> Self {
+        let now = Instant::from_nanos(header.now);
+        // The outputs of the start itself. A replay has the same.
+        let Outputs { transmits, events, .. } = Outputs::drain(&mut core, Returned::Nothing);
         let mut shard =
             Self { core, sink, transmits: transmits.into(), events: events.into(), now };
-        shard.sink.write(&Line::Begin(Box::new(begin)));
+        shard.sink.write(&Line::Begin(Box::new(header)));
         shard
     }
 
     fn step(&mut self, now: Instant, input: Input) -> Returned {
         self.now = now;
-        let done = input.apply(&mut self.core, now).expect("made from what the core takes");
-        self.sink.write(&Line::Step(Step { now: now.as_nanos(), input, out: done.texts() }));
-        self.transmits.extend(done.transmits);
-        self.events.extend(done.events);
-        done.returned
+        let outputs = input.apply(&mut self.core, now).expect("a recorded input is valid");
+        self.sink.write(&Line::Step(Step { now: now.as_nanos(), input, out: outputs.texts() }));
+        self.transmits.extend(outputs.transmits);
+        self.events.extend(outputs.events);
+        outputs.returned
     }
 
     fn ask(&mut self, now: Instant, input: Input) -> Result<(), CommandError> {
         let Returned::Asked(asked) = self.step(now, input) else { unreachable!("a command") };
         asked
+    }
+
+    fn handle(&mut self, now: Instant, input: Input) -> Result<(), Refusal> {
+        let Returned::Handled(handled) = self.step(now, input) else { unreachable!("a message") };
+        handled
     }
 
     pub fn acquire(&mut self, now: Instant, acquire: Acquire<'_>) -> Result<(), CommandError> {
@@ -163,13 +168,10 @@ impl Shard {
         from: NodeId,
         message: Message<'_>,
     ) -> Result<(), Refusal> {
-        match self.step(now, Input::message(from, &message)) {
-            Returned::Handled(handled) => handled,
-            _ => unreachable!("a message"),
-        }
+        self.handle(now, Input::message(from, &message))
     }
 
-    /// A wake-up before its time changes nothing and is not written down.
+    /// A wake-up before its time changes nothing and is not recorded.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.core.poll_timeout().is_some_and(|at| at <= now) {
             self.step(now, Input::Timeout);
@@ -231,15 +233,12 @@ impl Shard {
         self.step(self.now, Input::Heard { from: from.get(), remembers });
     }
 
-    /// A counter that is no news changes nothing and is not written down.
+    /// A counter that is not higher changes nothing and is not recorded.
     pub fn observe_counter(&mut self, counter: u64) -> Result<(), Refusal> {
         if counter <= self.core.counter() {
             return Ok(());
         }
-        match self.step(self.now, Input::Counter(counter)) {
-            Returned::Handled(handled) => handled,
-            _ => unreachable!("a counter"),
-        }
+        self.handle(self.now, Input::Counter(counter))
     }
 
     pub fn set_counter_bound(&mut self, bound: u64) {

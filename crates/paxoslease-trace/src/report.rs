@@ -1,33 +1,33 @@
-//! What a judge found.
+//! The result of a judge.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How many violations are kept; one mistake is often seen again and again.
+/// The most violations kept: one mistake often shows many times.
 const VIOLATIONS_MAX: usize = 100;
 
-/// Whether the clocks of the cell stayed within its drift, so that instants of different nodes can
-/// be compared.
+/// Whether the clocks of the cell stayed within its drift. Only then can instants of different
+/// nodes be compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clocks {
-    /// They did.
+    /// Every clock stayed within the drift.
     WithinDrift,
-    /// They did not: rules that rest on it are not judged.
+    /// Some clock did not: rules that depend on the drift are not judged.
     Outside,
 }
 
-/// What a judge looked at and found.
+/// What a judge checked and found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// Traces: one for each shard of each start of a node.
+    /// The number of traces: one for each shard of each start of a node.
     pub traces: usize,
-    /// Steps replayed.
+    /// The number of steps replayed.
     pub steps: u64,
-    /// Traces whose last line is torn or whose bound was reached.
+    /// The number of traces whose last line is torn or that reached their bound.
     pub cut_short: usize,
-    /// How often each rule was looked at.
+    /// How often each rule was checked.
     pub checks: BTreeMap<&'static str, u64>,
-    /// The rules that were broken, each with what was seen; the first hundred.
+    /// The broken rules, each with what was seen; at most the first hundred.
     pub violations: Vec<(&'static str, String)>,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Report {
         let checks: u64 = self.checks.values().sum();
         write!(
             f,
-            "{} traces ({} cut short), {} steps replayed, {} rules looked at {checks} times, {} \
+            "{} traces ({} cut short), {} steps replayed, {} rules checked {checks} times, {} \
              violations",
             self.traces,
             self.cut_short,

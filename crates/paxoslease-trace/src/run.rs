@@ -1,5 +1,5 @@
-//! One trace: replayed through a fresh core, and every step held against the rules that concern
-//! one node alone.
+//! Replays one trace in a fresh core, and checks every step against the rules that concern one
+//! node.
 
 mod acceptor;
 mod proposer;
@@ -10,22 +10,22 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use paxoslease_core::{Ballot, Instant, Message, Record, Reply, Request, Shard, Ttl};
 use paxoslease_wire::FrameReader;
 
-use crate::input::{Done, Input, Returned};
-use crate::line::{Begin, Beginning, Line, Step};
-use crate::model::{Ask, Entry, Time, nanos};
+use crate::input::{Input, Outputs, Returned};
+use crate::line::{Header, Line, StartState, Step};
+use crate::model::{Ask, ClockModel, Entry, nanos};
 use crate::report::Report;
 
-/// Rounds that may be under way; what is older is over.
-const RECENT: usize = 64;
+/// The most rounds that may be under way; older ones are over.
+const RECENT_MAX: usize = 64;
 
 /// How a trace ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// In the middle: the process was killed, or runs still.
+    /// The process was killed, or still runs.
     Killed,
-    /// Cleanly, at this instant, with a snapshot or without.
+    /// The node stopped cleanly at this instant, with a snapshot or without.
     Stopped { now: u64, snapshot: bool },
-    /// The node went on, and nobody knows how.
+    /// The node continued after the end of its trace.
     Unknown,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Completion {
     pub(crate) name: String,
     pub(crate) tenure: u64,
     pub(crate) is_fresh: bool,
-    /// On the shared clock: when, and until when it may be believed in.
+    /// On the shared clock: when the round completed, and when the belief ends.
     pub(crate) at: u64,
     pub(crate) ends_at: u64,
 }
@@ -44,45 +44,45 @@ pub(crate) struct Completion {
 #[derive(Clone, Debug)]
 struct Round {
     name: String,
-    /// The tenure that it renews; `None` for a fresh one.
+    /// The tenure that the round renews; `None` for a fresh round.
     renews: Option<u64>,
     ttl: Option<u64>,
     began_at: u64,
     accepts: BTreeSet<u16>,
 }
 
-/// One trace so far, and what the judge of the whole cell wants to know of it.
+/// The state of one replayed trace, and what the judge of the cell needs from it.
 pub(crate) struct Run {
     pub(crate) label: String,
-    pub(crate) begin: Begin,
+    pub(crate) header: Header,
     pub(crate) end: End,
-    pub(crate) time: Time,
+    pub(crate) time: ClockModel,
     pub(crate) now: u64,
     pub(crate) entries: BTreeMap<String, Entry>,
     pub(crate) durable: Option<Record>,
     pub(crate) quarantine_until: u64,
-    /// The highest counter issued, and the highest promised.
+    /// The highest ballot counter issued, and the highest promised.
     pub(crate) issued_max: u64,
     pub(crate) promised_max: u64,
     pub(crate) sent: BTreeSet<u64>,
     pub(crate) received: Vec<(u16, u64, u64)>,
     pub(crate) completions: Vec<Completion>,
-    /// Tenures, and when on the shared clock somebody asked here for their release.
+    /// Tenures, and when on the shared clock a client asked this node to release them.
     pub(crate) releases: Vec<(u64, u64)>,
     core: Shard,
     members: usize,
     max_lease: u64,
     floor: u64,
-    /// R5: it began without a record, and has not learnt its floor yet.
+    /// R5: the node started without a record, and has not learnt its floor yet.
     has_forgotten: bool,
     writing: Option<Record>,
-    /// Requests that may wait for the record under way.
+    /// Requests that may wait until the current record is durable.
     waiting: Vec<(String, Ask)>,
     rounds: BTreeMap<u64, Round>,
     granted: BTreeSet<u64>,
-    /// Tenures whose release was asked for here, and those of void rounds.
+    /// Tenures that a client asked this node to release, and those of void rounds.
     released: BTreeMap<u64, u64>,
-    /// Tenures whose release another node sent.
+    /// Tenures whose Release came from another node.
     released_elsewhere: BTreeSet<u64>,
     undone: BTreeSet<u64>,
     steps: u64,
@@ -90,16 +90,16 @@ pub(crate) struct Run {
 
 impl Run {
     /// `None` when the trace cannot be replayed.
-    pub(crate) fn new(label: String, begin: Begin, report: &mut Report) -> Option<Self> {
-        let mut core = begin.start()?;
+    pub(crate) fn new(label: String, header: Header, report: &mut Report) -> Option<Self> {
+        let mut core = header.start()?;
         let cell = core.config().cell;
-        let time = Time {
+        let time = ClockModel {
             drift_ppm: cell.drift().ppm().into(),
             granularity: cell.drift().granularity().as_nanos() as u64,
-            clock_ppm: begin.clock_ppm,
+            clock_ppm: header.clock_ppm,
         };
-        let now = begin.now;
-        let longest = begin.beginning.longest_lost().as_nanos() as u64;
+        let now = header.now;
+        let longest = header.start_state.longest_lost().as_nanos() as u64;
         let quarantine_until = now + time.quarantine(longest);
         let remaining = core.quarantine_remaining(Instant::from_nanos(now)).as_nanos() as u64;
         let is_member = core.floor().is_some();
@@ -109,16 +109,16 @@ impl Run {
             now + remaining >= quarantine_until,
             || format!("{label}: {remaining} ns for leases of up to {longest} ns"),
         );
-        let begin_done = Done::drain(&mut core, Returned::Nothing);
+        let start_outputs = Outputs::drain(&mut core, Returned::Nothing);
         let mut run = Self {
             members: cell.members().len(),
             max_lease: nanos(cell.max_lease()),
-            durable: begin.beginning.record(),
+            durable: header.start_state.record(),
             floor: core.floor().map_or(0, Ballot::as_u64),
-            has_forgotten: matches!(begin.beginning, Beginning::NoRecord { .. }),
-            issued_max: begin.beginning.counter(),
+            has_forgotten: matches!(header.start_state, StartState::NoRecord { .. }),
+            issued_max: header.start_state.counter(),
             label,
-            begin,
+            header,
             end: End::Killed,
             time,
             now,
@@ -139,13 +139,13 @@ impl Run {
             undone: BTreeSet::new(),
             steps: 0,
         };
-        let counter = run.begin.beginning.counter();
+        let counter = run.header.start_state.counter();
         report.check(
             "R1 the floor starts at the ceiling",
             !is_member || run.floor > (counter << 10 | 0x3ff),
             || format!("{}: floor {} with a ceiling of {counter}", run.label, run.floor),
         );
-        if let Beginning::Snapshot { leases, .. } = run.begin.beginning.clone() {
+        if let StartState::Snapshot { leases, .. } = run.header.start_state.clone() {
             for lease in leases {
                 let expires_at = now + u64::from(lease.remaining) * 1_000_000;
                 let entry = Entry { promised: 0, accepted: Some((lease.tenure, expires_at)) };
@@ -160,11 +160,11 @@ impl Run {
                 }
             }
         }
-        run.events(&begin_done, report);
+        run.events(&start_outputs, report);
         Some(run)
     }
 
-    /// `false` when nothing more can be learnt from this trace.
+    /// Takes the next line. `false` when the rest of the trace cannot be judged.
     pub(crate) fn line(&mut self, line: Line, report: &mut Report) -> bool {
         match line {
             Line::Step(step) => return self.step(&step, report),
@@ -189,7 +189,7 @@ impl Run {
                 self.end = End::Stopped { now, snapshot: leases.is_some() };
             }
             Line::Full => self.end = End::Unknown,
-            Line::Begin(_) => self.diverged(report, "it begins twice"),
+            Line::Begin(_) => self.diverged(report, "the trace has two headers"),
         }
         false
     }
@@ -208,34 +208,34 @@ impl Run {
         report.steps += 1;
         report.check("T4 a clock never goes back", step.now >= self.now, || self.at(step.now));
         self.now = step.now;
-        let Some(done) = step.input.apply(&mut self.core, Instant::from_nanos(step.now)) else {
-            self.diverged(report, "it makes no sense");
+        let Some(outputs) = step.input.apply(&mut self.core, Instant::from_nanos(step.now)) else {
+            self.diverged(report, "the input is invalid");
             return false;
         };
-        let texts = done.texts();
+        let texts = outputs.texts();
         report.check("the core does the same again", texts == step.out, || {
-            self.at(format!("{:?} led to {:?}, and now to {texts:?}", step.input, step.out))
+            self.at(format!("{:?} caused {:?}, and {texts:?} in the replay", step.input, step.out))
         });
         if texts != step.out {
             self.end = End::Unknown;
             return false;
         }
-        self.note_input(&step.input, &done);
-        let issued = self.rounds_begun(&done, report);
-        self.acceptor((&step.input, &done), &issued, report);
+        self.note_input(&step.input, &outputs);
+        let issued = self.rounds_begun(&outputs, report);
+        self.acceptor(&step.input, &outputs, &issued, report);
         self.own_accepts();
-        self.transmits(&done, report);
-        self.events(&done, report);
+        self.transmits(&outputs, report);
+        self.events(&outputs, report);
         if self.writing.is_none() {
             self.waiting.clear();
         }
         true
     }
 
-    fn note_input(&mut self, input: &Input, done: &Done) {
+    fn note_input(&mut self, input: &Input, outputs: &Outputs) {
         let shared = self.time.shared(self.now);
         match input {
-            Input::Release { tenure, .. } if done.returned == Returned::Asked(Ok(())) => {
+            Input::Release { tenure, .. } if outputs.returned == Returned::Asked(Ok(())) => {
                 self.released.entry(*tenure).or_insert(self.now);
                 self.releases.push((*tenure, shared));
             }
@@ -249,7 +249,7 @@ impl Run {
             Input::Message { from, .. } => {
                 let Some((_, frame)) = input.frame() else { return };
                 let Some(message) = message_in(&frame) else { return };
-                self.received.push((*from, self.steps, digest(*from, self.begin.node, &message)));
+                self.received.push((*from, self.steps, digest(*from, self.header.node, &message)));
                 match message {
                     Message::Reply(Reply::Accept { ballot }) => {
                         if let Some(round) = self.rounds.get_mut(&ballot.as_u64()) {
@@ -271,22 +271,22 @@ fn message_in(frame: &[u8]) -> Option<Message<'_>> {
     FrameReader::new(frame).ok()?.next()?.ok()
 }
 
-/// What this node asked of others, and of itself.
-fn requests(done: &Done) -> impl Iterator<Item = Request<'_>> {
-    done.transmits.iter().filter_map(|transmit| match transmit.message() {
+/// The requests that this node sent, to other nodes or to itself.
+fn requests(outputs: &Outputs) -> impl Iterator<Item = Request<'_>> {
+    outputs.transmits.iter().filter_map(|transmit| match transmit.message() {
         Message::Request(request) => Some(request),
         Message::Reply(_) | Message::Hint(_) => None,
     })
 }
 
-fn replies(done: &Done) -> impl Iterator<Item = Reply<'_>> {
-    done.transmits.iter().filter_map(|transmit| match transmit.message() {
+fn replies(outputs: &Outputs) -> impl Iterator<Item = Reply<'_>> {
+    outputs.transmits.iter().filter_map(|transmit| match transmit.message() {
         Message::Reply(reply) => Some(reply),
         Message::Request(_) | Message::Hint(_) => None,
     })
 }
 
-/// A message on its way, as a number.
+/// A hash of a message in flight.
 fn digest(from: u16, to: u16, message: &Message<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (from, to, message).hash(&mut hasher);
@@ -295,12 +295,12 @@ fn digest(from: u16, to: u16, message: &Message<'_>) -> u64 {
 
 #[cfg(test)]
 impl Run {
-    /// Makes the judge believe that the release of every tenure begun here was asked for.
+    /// Makes the judge assume that a client asked for the release of every tenure begun here.
     pub(crate) fn release_everything(&mut self) {
         self.released.extend(self.rounds.keys().map(|tenure| (*tenure, u64::MAX)));
     }
 
-    /// Makes the judge believe in higher promises than were given.
+    /// Makes the judge assume higher promises than were given.
     pub(crate) fn raise_everything(&mut self) {
         self.floor = u64::MAX;
         self.now = u64::MAX;

@@ -1,4 +1,4 @@
-//! The judge objects to what breaks a rule, and to nothing else. Every rule can be broken.
+//! The judge reports every broken rule and nothing else. Every check can fail.
 
 mod cell;
 
@@ -11,12 +11,12 @@ use crate::{Clocks, Judge, Line, Report, Sink};
 use cell::{Fault, Memory, World, played};
 
 const STEPS: u32 = 2000;
-/// Worlds drawn before a rule counts as one that nothing breaks; most need one or two.
+/// How many worlds are tried before a rule counts as unbreakable; most rules need one or two.
 const SEEDS: u64 = 100;
-/// What holders and clients owe, of whom a node's trace tells nothing; what is the harness's to
-/// break; and what the exhaustive checker looks at instead: nodes without a record, which these
-/// worlds do not have, and confirmations of releases.
-const NOT_THE_CORES: [Rule; 8] = [
+/// Rules that this judge cannot check: those of holders and clients, of whom a node's trace says
+/// nothing; those that the harness breaks; and those of the exhaustive checker, which are nodes
+/// without a record, missing in these worlds, and confirmations of releases.
+const NOT_JUDGED_HERE: [Rule; 8] = [
     Rule::ReleaseDropsBeliefFirst,
     Rule::ReleasedTenureIsNeverUsed,
     Rule::OnlyOwnTenureIsRenewed,
@@ -46,14 +46,14 @@ fn sound(seed: u64) -> World {
     played(seed, 3, Rules::ALL, Fault::None, STEPS)
 }
 
-/// Replays every trace under a judge whose memory was changed half-way.
+/// Replays every trace with a judge whose state `tamper` changes half-way.
 fn tampered(traces: &Traces, tamper: impl Fn(&mut Run)) -> BTreeSet<&'static str> {
     let mut report = Report::default();
     for (label, lines) in traces {
         let mut lines = lines.iter().map(|line| serde_json::from_str(line).expect("whole"));
-        let Some(Line::Begin(begin)) = lines.next() else { panic!("{label} begins") };
+        let Some(Line::Begin(header)) = lines.next() else { panic!("{label} begins") };
         let half = lines.len() / 2;
-        let mut run = Run::new(label.clone(), *begin, &mut report).expect("it can be replayed");
+        let mut run = Run::new(label.clone(), *header, &mut report).expect("it can be replayed");
         for (at, line) in lines.enumerate() {
             if at == half {
                 tamper(&mut run);
@@ -64,7 +64,7 @@ fn tampered(traces: &Traces, tamper: impl Fn(&mut Run)) -> BTreeSet<&'static str
     broken(&report)
 }
 
-/// One line of one trace is changed; `None` where it has nothing to change.
+/// Changes one line of one trace: the first for which `edit` returns something.
 fn edited(traces: &Traces, edit: impl Fn(&str) -> Option<String>) -> Traces {
     let mut traces = traces.clone();
     let line = traces.iter_mut().flat_map(|(_, lines)| lines).find_map(|line| {
@@ -87,8 +87,8 @@ fn a_sound_cell_breaks_no_rule() {
 }
 
 #[test]
-fn every_rule_of_the_core_is_missed_when_it_is_off() {
-    for rule in Rule::ALL.into_iter().filter(|rule| !NOT_THE_CORES.contains(rule)) {
+fn the_judge_notices_every_core_rule_that_is_off() {
+    for rule in Rule::ALL.into_iter().filter(|rule| !NOT_JUDGED_HERE.contains(rule)) {
         let members = if rule == Rule::QuorumIsMajority { 4 } else { 3 };
         let is_missed = |seed| {
             let world = played(seed, members, Rules::without(rule), Fault::None, STEPS);
@@ -98,7 +98,7 @@ fn every_rule_of_the_core_is_missed_when_it_is_off() {
     }
 }
 
-/// Whatever the judge looks at, some trace or some change of its memory makes it object.
+/// For every check, some trace or some tampering makes the judge report it.
 #[test]
 fn every_check_can_fail() {
     // Each of these has a test below.
@@ -117,7 +117,8 @@ fn every_check_can_fail() {
             [Fault::SnapshotStays, Fault::RecordIsLost]
                 .map(|fault| played(seed, 3, Rules::ALL, fault, STEPS)),
         );
-        // A world without each rule; from then on only what takes a late answer or a lost record.
+        // For two seeds a world without each rule; after that only the rule that takes a late
+        // answer or a lost record.
         let rules = if seed < 2 { &Rule::ALL[..] } else { &[Rule::LateMajorityCountsForNothing] };
         let mutant = |rule: &Rule| played(seed, 3, Rules::without(*rule), Fault::None, STEPS);
         worlds.extend(rules.iter().map(mutant));
@@ -139,7 +140,7 @@ fn every_check_can_fail() {
 }
 
 #[test]
-fn a_torn_last_line_is_what_a_killed_process_leaves() {
+fn a_torn_last_line_is_not_a_violation() {
     let mut traces = sound(1).lines();
     let whole = judge(&traces);
     let (label, lines) = traces.pop().expect("a trace");
@@ -155,7 +156,7 @@ fn a_torn_last_line_is_what_a_killed_process_leaves() {
 }
 
 #[test]
-fn a_damaged_line_is_found_and_one_that_is_missing() {
+fn a_damaged_or_missing_line_is_found() {
     let traces = sound(1).lines();
     let damaged = edited(&traces, |line| line.strip_prefix("{\"Step\"").map(str::to_owned));
     assert!(broken(&judge(&damaged)).contains("every line is whole"));
@@ -166,13 +167,13 @@ fn a_damaged_line_is_found_and_one_that_is_missing() {
             let at = lines.iter().position(|line| line.contains("Granted"))?;
             Some((lines, at))
         })
-        .expect("somebody is granted something");
+        .expect("some client is granted a lease");
     lines.remove(at);
     assert!(broken(&judge(&shorter)).contains("the core does the same again"));
 }
 
 #[test]
-fn an_answer_that_nobody_sent_is_found_unless_a_trace_reached_its_bound() {
+fn a_message_that_no_node_sent_is_found() {
     let mut traces = sound(1).lines();
     let longest = (0..traces.len()).max_by_key(|at| traces[*at].1.len()).expect("a trace");
     let half = traces[longest].1.len() / 2;

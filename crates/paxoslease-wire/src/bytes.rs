@@ -1,11 +1,12 @@
-//! Numbers and texts to bytes and back. Reading checks every step and never trusts a length; it
-//! deliberately knows no message.
+//! Encodes and decodes numbers and texts. Decoding checks every step and never trusts a length.
+//! This module knows nothing about messages.
 
 use alloc::vec::Vec;
+use core::fmt::{self, Write};
 
 use crate::DecodeError;
 
-/// What is left to read.
+/// The bytes that have not been read yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 
@@ -40,8 +41,9 @@ impl<'a> Cursor<'a> {
         self.array(field).map(u64::from_le_bytes)
     }
 
-    /// A length and that many bytes. One byte holds a length below 128; otherwise the first holds
-    /// the low seven bits under a set top bit and the second the eight above, which are not zero.
+    /// A length and that many bytes. A length below 128 takes one byte. A longer one takes two: the
+    /// first holds the low seven bits and a set top bit, the second holds the upper eight bits,
+    /// which are never zero.
     #[inline]
     pub(crate) fn text(&mut self, field: &'static str) -> Result<&'a [u8], DecodeError> {
         let low = self.u8(field)?;
@@ -58,7 +60,7 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// That nothing is left.
+    /// Fails if bytes are left.
     pub(crate) fn end(self) -> Result<(), DecodeError> {
         match self.0.len() {
             0 => Ok(()),
@@ -82,7 +84,7 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// The inverse of [`Cursor::text`]. Every text type is bounded far below the 15 bits there are.
+/// The inverse of [`Cursor::text`]. Every text type is bounded far below the 15 bits available.
 #[inline]
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     let len = text.len();
@@ -93,4 +95,26 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
         out.extend_from_slice(&[len as u8 | 0x80, (len >> 7) as u8]);
     }
     out.extend_from_slice(text);
+}
+
+/// Appends a text of at most `len_max` bytes. A longer one is cut between two characters.
+pub(crate) fn put_bounded(out: &mut Vec<u8>, text: &dyn fmt::Display, len_max: usize) {
+    let mut bounded = Bounded { out, room: len_max };
+    // The writer fails only when it is full, and then it holds as much as fits.
+    let _cut_short = write!(bounded, "{text}");
+}
+
+struct Bounded<'a> {
+    out: &'a mut Vec<u8>,
+    room: usize,
+}
+
+impl Write for Bounded<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let fits = text.floor_char_boundary(self.room);
+        self.out.extend_from_slice(&text.as_bytes()[..fits]);
+        // After a cut, no later piece may follow.
+        self.room = if fits == text.len() { self.room - fits } else { 0 };
+        if fits == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
 }

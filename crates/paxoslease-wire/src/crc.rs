@@ -1,4 +1,4 @@
-//! CRC-32 (IEEE 802.3, reflected), a byte at a time: bytes on disk are few and rarely read.
+//! CRC-32 (IEEE 802.3, reflected), one byte at a time: files are small and rarely read.
 
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
@@ -16,7 +16,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// A checksum in the making.
+/// The checksum of the bytes so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crc(u32);
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_the_well_known_one() {
+    fn the_checksum_matches_the_published_test_value() {
         assert_eq!(Crc::of(b"123456789"), 0xcbf4_3926);
         assert_eq!(Crc::of(b""), 0);
     }

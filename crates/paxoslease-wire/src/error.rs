@@ -1,4 +1,4 @@
-//! Why bytes from a peer are no frame, message, hello or farewell.
+//! Why bytes from a peer do not decode as a frame, message, hello or farewell.
 
 use core::fmt;
 
@@ -6,97 +6,97 @@ use paxoslease_core::{Ballot, CellError, Drift, TextError};
 
 use crate::{FRAME_LEN_MAX, FrameKind, VERSION};
 
-/// What was wrong with the bytes. Nothing was changed; the stream they came from is out of step
-/// and not worth reading on.
+/// Why decoding failed. Decoding changed nothing. The stream has lost its frame boundaries, so the
+/// caller must close the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecodeError {
-    /// A length prefix above the bound.
+    /// The length prefix is above [`FRAME_LEN_MAX`] - 4.
     FrameTooLong {
-        /// The length it gave.
+        /// The length prefix.
         len: u32,
     },
-    /// A length prefix too small for an envelope.
+    /// The length prefix is too small for an envelope.
     FrameTooShort {
-        /// The length it gave.
+        /// The length prefix.
         len: u32,
     },
-    /// Not our protocol.
+    /// The frame does not begin with our magic bytes.
     Magic {
         /// The bytes in place of the magic.
         found: [u8; 2],
     },
-    /// A protocol version we do not speak.
+    /// The frame has an unsupported protocol version.
     Version {
-        /// The version.
+        /// The frame's version.
         found: u8,
     },
-    /// No known kind of frame.
+    /// The kind of frame is unknown.
     UnknownKind {
         /// The number in place of a kind.
         found: u8,
     },
-    /// Another kind of frame than expected here.
+    /// The frame is of another kind than the caller expected.
     UnexpectedKind {
-        /// What was expected.
+        /// The kind the caller expected.
         expected: FrameKind,
-        /// What came.
+        /// The frame's kind.
         found: FrameKind,
     },
-    /// The bytes end inside this field.
+    /// The bytes end inside a field.
     Truncated {
-        /// The field.
+        /// The name of that field.
         field: &'static str,
     },
-    /// Bytes are left over.
+    /// Bytes are left over after the last field.
     Trailing {
-        /// How many.
+        /// The number of bytes left over.
         extra: usize,
     },
-    /// A length below 128 written in two bytes.
+    /// A length below 128 is written in two bytes.
     LengthNotMinimal {
-        /// The text it belongs to.
+        /// The name of the text field.
         field: &'static str,
     },
-    /// The sender is no node id.
+    /// The sender is not a valid node id.
     Sender(u16),
     /// The sender's counter is in the refused last tenth of the space (A1).
     Counter(u64),
-    /// No known message.
+    /// The message tag is unknown.
     UnknownMessage(u8),
-    /// The name is none.
+    /// The name is not a valid lease name.
     Name(TextError),
-    /// The holder text is none.
+    /// The holder is not a valid holder text.
     Holder(TextError),
-    /// A ttl of zero.
+    /// The ttl is zero.
     TtlZero,
-    /// A live lease with no time remaining.
+    /// A live lease has no time remaining.
     RemainingZero,
     /// The ballot has more than 63 bits.
     Ballot(u64),
     /// The promised ballot has more than 63 bits.
     Promised(u64),
-    /// The number names no tenure.
+    /// The number is not a valid fence.
     Tenure(u64),
-    /// The cell's name is none.
+    /// The cell's name is not valid.
     CellName(TextError),
-    /// The greeting node's id is none.
+    /// The id of the greeting node is not valid.
     Node(u16),
-    /// A listed member is no node id.
+    /// The id of a listed member is not valid.
     Member(u16),
-    /// M is zero.
+    /// `max_lease` is zero.
     MaxLeaseZero,
-    /// The drift is above what a cell may assume.
+    /// The drift is above [`Drift::PPM_MAX`].
     DriftPpm(u32),
-    /// No cell can be configured so.
+    /// The cell's configuration is not valid.
     Cell(CellError),
-    /// No such shard.
+    /// The shard's index is not below the number of shards.
     Shard {
-        /// Which.
+        /// The shard's index.
         index: u16,
-        /// Of how many.
+        /// The number of shards.
         count: u16,
     },
-    /// The farewell's text is none.
+    /// The farewell's text is not valid.
     Farewell(TextError),
 }
 
@@ -116,32 +116,34 @@ impl fmt::Display for DecodeError {
                 write!(f, "a {found:?} frame where {expected:?} was expected")
             }
             Self::Truncated { field } => write!(f, "the bytes end inside the {field}"),
-            Self::Trailing { extra } => write!(f, "{extra} bytes are left over"),
+            Self::Trailing { extra } => {
+                write!(f, "{extra} bytes are left over after the last field")
+            }
             Self::LengthNotMinimal { field } => {
                 write!(f, "the {field}'s length takes two bytes where one will do")
             }
-            Self::Sender(id) => write!(f, "sender {id} is no node id"),
+            Self::Sender(id) => write!(f, "sender {id} is not a valid node id"),
             Self::Counter(counter) => {
                 write!(f, "counter {counter} is above the limit of {}", Ballot::COUNTER_LIMIT)
             }
             Self::UnknownMessage(tag) => write!(f, "unknown message {tag:#04x}"),
-            Self::Name(error) => write!(f, "bad name: {error}"),
-            Self::Holder(error) => write!(f, "bad holder: {error}"),
+            Self::Name(error) => write!(f, "invalid name: {error}"),
+            Self::Holder(error) => write!(f, "invalid holder: {error}"),
             Self::TtlZero => write!(f, "a ttl of zero"),
             Self::RemainingZero => write!(f, "a live lease with no time remaining"),
             Self::Ballot(number) => write!(f, "ballot {number} has more than 63 bits"),
             Self::Promised(number) => write!(f, "promised ballot {number} has more than 63 bits"),
-            Self::Tenure(number) => write!(f, "{number} names no tenure"),
-            Self::CellName(error) => write!(f, "bad cell name: {error}"),
-            Self::Node(id) => write!(f, "{id} is no node id"),
-            Self::Member(id) => write!(f, "member {id} is no node id"),
+            Self::Tenure(number) => write!(f, "{number} is not a valid fence"),
+            Self::CellName(error) => write!(f, "invalid cell name: {error}"),
+            Self::Node(id) => write!(f, "{id} is not a valid node id"),
+            Self::Member(id) => write!(f, "member {id} is not a valid node id"),
             Self::MaxLeaseZero => write!(f, "a max_lease of zero"),
             Self::DriftPpm(ppm) => {
                 write!(f, "a drift of {ppm} ppm, at most {} allowed", Drift::PPM_MAX)
             }
-            Self::Cell(error) => write!(f, "impossible cell: {error}"),
-            Self::Shard { index, count } => write!(f, "no shard {index} of {count}"),
-            Self::Farewell(error) => write!(f, "bad farewell: {error}"),
+            Self::Cell(error) => write!(f, "invalid cell: {error}"),
+            Self::Shard { index, count } => write!(f, "shard {index} is not one of {count} shards"),
+            Self::Farewell(error) => write!(f, "invalid farewell: {error}"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Frames: cut from a stream, written without a second copy, read without allocating.
+//! Frames: splitting a stream, writing without a second copy, reading without allocating.
 //!
-//! Owns the envelope and the header. Deliberately lacks sockets, queues and the decision when a
-//! frame is sent.
+//! Owns the envelope and the header. Deliberately lacks sockets, queues and the decision when to
+//! send a frame.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ use crate::{DecodeError, DecodeError as E};
 pub const VERSION: u8 = 1;
 /// The longest frame in bytes, its length prefix included.
 pub const FRAME_LEN_MAX: usize = 256 * 1024;
-/// What a frame of messages costs before its first message.
+/// The bytes of a frame of messages before its first message.
 pub const HEADER_LEN: usize = COUNTER_AT + 8;
 
 const MAGIC: [u8; 2] = *b"PL";
@@ -23,7 +23,7 @@ const PREFIX_LEN: usize = 4;
 const ENVELOPE_LEN: usize = PREFIX_LEN + 4;
 const COUNTER_AT: usize = ENVELOPE_LEN + 2;
 
-/// What a frame carries.
+/// The content of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -31,16 +31,16 @@ pub enum FrameKind {
     Messages = 1,
     /// The greeting: [`crate::Hello`].
     Hello = 2,
-    /// The answer to a greeting that will not do: [`crate::Farewell`].
+    /// The reply to a greeting that does not match: [`crate::Farewell`].
     Farewell = 3,
-    /// A sign of life that wants an answer: [`crate::Heartbeat`].
+    /// Asks the peer for a Pong: [`crate::Heartbeat`].
     Ping = 4,
-    /// That answer: [`crate::Heartbeat`].
+    /// Answers a Ping: [`crate::Heartbeat`].
     Pong = 5,
 }
 
 impl FrameKind {
-    /// What one whole frame carries, so that the right decoder can be asked.
+    /// The kind of one whole frame, so that the caller can choose a decoder.
     ///
     /// # Errors
     /// When the bytes are not exactly one frame of a known kind.
@@ -60,14 +60,14 @@ impl FrameKind {
     }
 }
 
-/// One frame with its length prefix, and the bytes behind it.
+/// One frame with its length prefix, and the bytes after it.
 pub type FrameAndRest<'a> = (&'a [u8], &'a [u8]);
 
-/// Cuts the first frame off what a read brought; `None` when it is not all there yet.
+/// Splits the first frame off a stream. Returns `None` while the frame is incomplete.
 ///
 /// # Errors
-/// As soon as the length is out of bounds or the magic is wrong, so that nobody buffers for a
-/// stream that is no stream of ours.
+/// As soon as the length is out of bounds or the magic is wrong, so that the caller does not buffer
+/// bytes of another protocol.
 pub fn split_frame(bytes: &[u8]) -> Result<Option<FrameAndRest<'_>>, DecodeError> {
     let Some((prefix, after)) = bytes.split_first_chunk::<PREFIX_LEN>() else { return Ok(None) };
     let len_u32 = u32::from_le_bytes(*prefix);
@@ -84,7 +84,7 @@ pub fn split_frame(bytes: &[u8]) -> Result<Option<FrameAndRest<'_>>, DecodeError
     Ok(bytes.split_at_checked(PREFIX_LEN + len))
 }
 
-/// What every frame opens with.
+/// The first bytes of every frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Envelope {
     pub(crate) version: u8,
@@ -92,7 +92,7 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// Of exactly one frame, with what follows.
+    /// Reads exactly one frame. The cursor stands behind the envelope.
     fn read(frame: &[u8]) -> Result<(Self, Cursor<'_>), DecodeError> {
         let (frame, rest) = split_frame(frame)?.ok_or(E::Truncated { field: "frame" })?;
         Cursor(rest).end()?;
@@ -104,7 +104,8 @@ impl Envelope {
         Ok((Self { version, kind }, cursor))
     }
 
-    /// Of exactly one frame of the expected kind: its version, and what follows.
+    /// Reads exactly one frame of the expected kind. Returns its version and a cursor behind the
+    /// envelope.
     pub(crate) fn expect(
         expected: FrameKind,
         frame: &[u8],
@@ -116,7 +117,7 @@ impl Envelope {
         Ok((envelope.version, cursor))
     }
 
-    /// Appends one whole frame, its body written by `body`.
+    /// Appends one whole frame. `body` writes what follows the envelope.
     pub(crate) fn write(self, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
         let start = out.len();
         self.open(out);
@@ -124,7 +125,7 @@ impl Envelope {
         seal(&mut out[start..]);
     }
 
-    /// Appends an envelope whose length is still unknown.
+    /// Appends an envelope whose length is not known yet.
     fn open(self, out: &mut Vec<u8>) {
         put_u32(out, 0);
         out.extend_from_slice(&MAGIC);
@@ -132,14 +133,14 @@ impl Envelope {
     }
 }
 
-/// Fills in the length of a frame that is complete.
+/// Fills in the length of a complete frame.
 fn seal(frame: &mut [u8]) {
     assert!(frame.len() <= FRAME_LEN_MAX, "writers keep to the bound");
     let len = (frame.len() - PREFIX_LEN) as u32;
     frame[..PREFIX_LEN].copy_from_slice(&len.to_le_bytes());
 }
 
-/// Packs messages into frames, one after another in one buffer: what a peer is still to be sent.
+/// Packs messages into frames, one after another in one buffer: the outgoing bytes of one peer.
 ///
 /// ```
 /// # use paxoslease_core::{Hint, Message, Name, NodeId};
@@ -156,20 +157,20 @@ fn seal(frame: &mut [u8]) {
 pub struct FrameWriter {
     sender: NodeId,
     bytes: Vec<u8>,
-    /// Where the open frame begins; the buffer's end when none is open.
+    /// Where the open frame begins, or the buffer's length when no frame is open.
     open_at: usize,
 }
 
 impl FrameWriter {
-    /// A writer for what this node sends one peer.
+    /// A writer for the frames that this node sends to one peer.
     #[must_use]
     pub const fn new(sender: NodeId) -> Self {
         Self { sender, bytes: Vec::new(), open_at: 0 }
     }
 
-    /// Appends a message to the open frame, opening one if need be. `false` when the frame has no
-    /// room left for the longest message: nothing was changed; finish the frame and push again,
-    /// which then succeeds.
+    /// Appends a message to the open frame, and opens a frame if necessary. Returns `false`, and
+    /// changes nothing, when the frame has no room left for the longest message. The caller then
+    /// finishes the frame and pushes again, which succeeds.
     #[must_use]
     #[inline]
     pub fn push(&mut self, message: &Message<'_>) -> bool {
@@ -191,16 +192,17 @@ impl FrameWriter {
         self.open_at = self.bytes.len();
     }
 
-    /// Whether messages wait for [`Self::finish`].
+    /// Whether [`Self::finish`] has messages to complete.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.open_at < self.bytes.len()
     }
 
-    /// Completes the open frame and shows it. With no message pushed it carries the counter alone.
+    /// Completes the open frame and returns it. A frame without messages carries only the counter.
     ///
-    /// The counter is the sender's, for the receiver to raise its own to: it saves Rejects, and
-    /// nothing depends on it. So one above [`Ballot::COUNTER_LIMIT`] is sent as the limit.
+    /// `counter` is the sender's ballot counter. The receiver raises its own counter to it, which
+    /// saves Rejects; nothing depends on it. A counter above [`Ballot::COUNTER_LIMIT`] is sent as
+    /// the limit.
     pub fn finish(&mut self, counter: u64) -> &[u8] {
         self.open();
         let frame = &mut self.bytes[self.open_at..];
@@ -211,23 +213,23 @@ impl FrameWriter {
         &self.bytes[start..]
     }
 
-    /// Every finished frame that was not consumed yet, the oldest first.
+    /// Every finished frame that was not consumed yet, oldest first.
     #[must_use]
     pub fn finished(&self) -> &[u8] {
         &self.bytes[..self.open_at]
     }
 
-    /// Forgets finished bytes that were sent.
+    /// Removes the first `sent` bytes of [`Self::finished`].
     ///
     /// # Panics
-    /// When told of more than [`Self::finished`] had.
+    /// When `sent` is more than the length of [`Self::finished`].
     pub fn consume(&mut self, sent: usize) {
         assert!(sent <= self.open_at, "only finished bytes are sent");
         self.bytes.drain(..sent);
         self.open_at -= sent;
     }
 
-    /// Forgets every finished frame, sent or not, and keeps the memory.
+    /// Removes every finished frame, sent or not, and keeps the memory.
     pub fn clear(&mut self) {
         self.consume(self.open_at);
     }
@@ -242,19 +244,19 @@ impl FrameWriter {
     }
 }
 
-/// Who sent a frame of messages, and how far it has counted.
+/// The sender of a frame of messages, and its ballot counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The sender.
     pub sender: NodeId,
-    /// Its ballot counter, at most [`Ballot::COUNTER_LIMIT`].
+    /// The sender's ballot counter, at most [`Ballot::COUNTER_LIMIT`].
     pub counter: u64,
 }
 
-/// The messages of one frame, in order, borrowing their texts from it.
+/// The messages of one frame, in order. They borrow their texts from the frame.
 ///
-/// A malformed message ends the iteration with its error. The messages before it were whole, and
-/// acting on them is no different from losing the rest.
+/// A malformed message ends the iteration with its error. The messages before it are valid: acting
+/// on them is the same as losing the rest of the frame.
 #[derive(Clone, Debug)]
 pub struct FrameReader<'a> {
     header: Header,
@@ -280,7 +282,7 @@ impl<'a> FrameReader<'a> {
         Ok(Self { header: Header { sender, counter }, messages: cursor })
     }
 
-    /// Who sent it.
+    /// The frame's sender and its counter.
     #[must_use]
     pub const fn header(&self) -> Header {
         self.header

@@ -1,7 +1,8 @@
-//! Signs of life on a connection with nothing to say: a question and its echo. The question also
-//! says how long its sender will not vote, which nobody could tell from its silence, and its
-//! counter, so that those who just met are in step before their first round. What silence means
-//! is left to who keeps the connections.
+//! Heartbeats on an idle connection: a Ping and its Pong.
+//!
+//! A Ping also carries the sender's quarantine, so that the receiver can tell a quarantined
+//! acceptor from a silent one, and the sender's ballot counter, so that two nodes have the same
+//! counter before their first round. The caller decides what a missing Pong means.
 
 use alloc::vec::Vec;
 
@@ -9,25 +10,25 @@ use crate::DecodeError;
 use crate::bytes::{put_u32, put_u64};
 use crate::frame::{Envelope, FrameKind, VERSION};
 
-/// A number to be sent back as it came; the sender learns how long the way there and back took.
+/// A number that the receiver sends back unchanged. The sender measures the round trip with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heartbeat {
-    /// Asks for the number back.
+    /// Asks for a Pong with the same number.
     Ping {
-        /// That number.
+        /// The number to send back.
         number: u64,
-        /// The sender's quarantine: for how many milliseconds still it answers no request. A hint.
+        /// The milliseconds for which the sender, in quarantine, still answers no request. A hint.
         quarantine_ms: u32,
         /// The highest ballot counter the sender has seen, as in the header of every frame of
         /// messages.
         counter: u64,
     },
-    /// Sends it back.
+    /// Answers a Ping, with the Ping's number.
     Pong(u64),
 }
 
 impl Heartbeat {
-    /// Appends it as one frame.
+    /// Appends the heartbeat as one frame.
     pub fn encode(self, out: &mut Vec<u8>) {
         let kind = match self {
             Self::Ping { .. } => FrameKind::Ping,
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_heartbeat_survives_the_way_there_and_back() {
+    fn a_heartbeat_decodes_to_itself() {
         let ping = Heartbeat::Ping { number: 7, quarantine_ms: 60_000, counter: 1 << 40 };
         for beat in [ping, Heartbeat::Pong(u64::MAX)] {
             let mut frame = Vec::new();
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn another_frame_is_no_heartbeat() {
+    fn a_farewell_does_not_decode_as_a_heartbeat() {
         let mut frame = Vec::new();
         crate::Farewell::encode(&"12345678", &mut frame);
         assert!(matches!(

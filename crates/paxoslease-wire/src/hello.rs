@@ -1,9 +1,8 @@
-//! The greeting that opens a connection, and what is wrong with a peer's.
+//! The greeting that opens a connection, and the check of a peer's greeting.
 //!
-//! Both sides greet first and check what they hear: nodes that disagree about the cell must never
-//! count each other's answers (invariant 5), nor believe for longer than others exclude
-//! (invariant 2). Telling older boots of a node from newer ones is left to who keeps the
-//! connections.
+//! Each side sends its greeting first and then checks the peer's. Nodes that disagree about the
+//! cell must never count each other's answers (invariant 5), nor hold a belief for longer than
+//! other nodes exclude (invariant 2). The caller tells older boots of a node from newer ones.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -15,7 +14,7 @@ use crate::bytes::{Cursor, put_text, put_u16, put_u32, put_u64};
 use crate::frame::{Envelope, FrameKind, VERSION};
 use crate::{DecodeError, DecodeError as E, ShardId};
 
-/// What a cell is called: 1 to 64 bytes of UTF-8, so that two cells are not mixed up.
+/// The name of a cell: 1 to 64 bytes of UTF-8, so that nodes of two cells do not mix.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CellName<'a>(&'a str);
 
@@ -46,35 +45,35 @@ impl<'a> CellName<'a> {
     }
 }
 
-/// What a node does in the cell.
+/// The part that a node plays in the cell.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// It is an acceptor, and proposes for its clients.
+    /// An acceptor, which also proposes for its clients.
     Member,
-    /// It only proposes.
+    /// A proposer-only node: it proposes and never votes.
     Proposer,
 }
 
-/// A node's greeting: who it is and what it takes for granted.
+/// A node's greeting: its identity and its configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello<'a> {
-    /// The protocol version it speaks.
+    /// The protocol version of the node.
     pub version: u8,
-    /// Which cell it belongs to.
+    /// The name of the node's cell.
     pub cell_name: CellName<'a>,
-    /// Members, M and drift of that cell.
+    /// Members, `max_lease` and drift of that cell.
     pub cell: Cell,
-    /// Who it is.
+    /// The node's id.
     pub node: NodeId,
-    /// Numbers the starts of a node: the ballot counter it began with, which grows from start to
-    /// start, so that peers drop traffic of older ones (R5).
+    /// The ballot counter with which this start of the node began. It grows from start to start, so
+    /// that peers drop the traffic of older starts (R5).
     pub boot: u64,
-    /// Which of its shards speaks.
+    /// The shard of the node that opened the connection.
     pub shard: ShardId,
 }
 
 impl<'a> Hello<'a> {
-    /// What the node is in its own view of the cell.
+    /// The node's role, according to its own configuration.
     #[must_use]
     pub fn role(&self) -> Role {
         if self.cell.member(self.node).is_some() { Role::Member } else { Role::Proposer }
@@ -101,8 +100,8 @@ impl<'a> Hello<'a> {
         });
     }
 
-    /// Reads exactly one frame. Any version decodes, so that [`Self::check`] can name both; what a
-    /// later one appends is skipped.
+    /// Reads exactly one frame. Every version decodes, so that [`Self::check`] can report both
+    /// versions. Fields that a later version appended are skipped.
     ///
     /// # Errors
     /// When the bytes are not one whole greeting.
@@ -125,10 +124,10 @@ impl<'a> Hello<'a> {
         Ok(Self { version, cell_name, cell, node, boot, shard })
     }
 
-    /// Whether a node that greets like this may speak to the node that greets like `ours`.
+    /// Whether the node that sent this greeting may talk to the node that sent `ours`.
     ///
     /// # Errors
-    /// Says what differs, the most telling difference first.
+    /// The first difference, in order of importance.
     pub fn check(&self, ours: &Hello<'a>) -> Result<(), Refused<'a>> {
         let theirs = self;
         if theirs.version != ours.version {
@@ -170,48 +169,48 @@ fn decode_cell(cursor: &mut Cursor<'_>, max_lease: Ttl, drift: Drift) -> Result<
     Cell::new(members, max_lease, drift).map_err(E::Cell)
 }
 
-/// Why a peer is not spoken to. Sent back as the text of a [`crate::Farewell`].
+/// Why a node refuses a peer's greeting: the text of a [`crate::Farewell`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused<'a> {
-    /// It speaks another version of the protocol.
+    /// The peer has another version of the protocol.
     Version {
         /// The version here.
         ours: u8,
         /// The version there.
         theirs: u8,
     },
-    /// It belongs to another cell.
+    /// The peer belongs to another cell.
     CellName {
         /// The cell here.
         ours: CellName<'a>,
         /// The cell there.
         theirs: CellName<'a>,
     },
-    /// It has our own id: a node met itself, or an id was given out twice.
+    /// The peer has our own id: a node connected to itself, or two nodes share an id.
     SameNode(NodeId),
-    /// It counts other acceptors.
+    /// The peer's cell has other members.
     Members {
         /// The cell here.
         ours: Cell,
         /// The cell there.
         theirs: Cell,
     },
-    /// It has another M.
+    /// The peer's cell has another `max_lease`.
     MaxLease {
-        /// M here.
+        /// `max_lease` here.
         ours: Ttl,
-        /// M there.
+        /// `max_lease` there.
         theirs: Ttl,
     },
-    /// It assumes something else of clocks.
+    /// The peer has another bound on the drift or granularity of clocks.
     Drift {
-        /// The assumption here.
+        /// The bounds here.
         ours: Drift,
-        /// The assumption there.
+        /// The bounds there.
         theirs: Drift,
     },
-    /// It divides names otherwise, or another part of it speaks: it would ask us about names that
-    /// we do not keep.
+    /// The peer has another number of shards, or another of its shards connected. It would ask us
+    /// about names that this shard does not keep.
     Shard {
         /// The shard here.
         ours: ShardId,
@@ -229,7 +228,7 @@ impl fmt::Display for Refused<'_> {
             Self::CellName { ours, theirs } => {
                 write!(f, "cell {:?} here, {:?} there", ours.as_str(), theirs.as_str())
             }
-            Self::SameNode(node) => write!(f, "node {node} here and there"),
+            Self::SameNode(node) => write!(f, "node id {node} both here and there"),
             Self::Members { ours, theirs } => {
                 write!(f, "members {:?} here, {:?} there", ours.members(), theirs.members())
             }

@@ -1,5 +1,5 @@
-//! PaxosLease's bytes: what nodes say to each other and to clients, and what a node keeps on disk.
-//! Nothing about how it gets there.
+//! The encodings of PaxosLease: between nodes, between nodes and clients, and on disk. Deliberately
+//! lacks sockets and files.
 //!
 //! # Frames
 //! Every frame opens with the same envelope; all numbers are little-endian:
@@ -33,14 +33,14 @@
 //! The envelope, Hello and Farewell keep their layout in every version (a later one may append to
 //! Hello), so that nodes of different versions can tell each other what is wrong.
 //!
-//! There is no checksum on frames: TCP has one, TLS a better one, and whoever runs a cell over a
-//! network that garbles bytes needs TLS anyway. The magic, the single encoding and the rule that
-//! messages fill a frame exactly turn a stream out of step into an error at once.
+//! Frames have no checksum: TCP has one and TLS has a better one, and a network that corrupts bytes
+//! requires TLS anyway. The magic, the single encoding and the rule that messages fill a frame
+//! exactly make a stream that lost its frame boundaries fail at once.
 //!
 //! # Files
 //! The stable record ([`encode_record`]) and the one-use snapshot of a clean stop
-//! ([`SnapshotWriter`]) do have a checksum: a disk may return anything, years later, and a record
-//! misread is a fence reissued.
+//! ([`SnapshotWriter`]) have a checksum: a disk may return wrong bytes years later, and a node
+//! that misreads its record issues a fence twice.
 //!
 //! # Clients
 //! Clients speak RESP, the protocol of Redis: [`resp`].

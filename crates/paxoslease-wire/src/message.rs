@@ -1,8 +1,8 @@
-//! One message to bytes and back: a tag, numbers, then texts.
+//! Encodes and decodes one message: a tag, numbers, then texts.
 //!
-//! Numbers and texts go through the core's checked constructors, so that a decoded message is as
-//! good as one of our own. What the protocol thinks of it (ttls above M, ballots near exhaustion,
-//! replies nobody asked for) is the core's business.
+//! Numbers and texts go through the core's checked constructors, so a decoded message is as valid
+//! as one of our own. The core judges its content: ttls above `max_lease`, ballots near exhaustion,
+//! replies to no request.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use crate::{DecodeError, DecodeError as E};
 /// The longest message in bytes: a Heal with the longest name and holder.
 pub const MESSAGE_LEN_MAX: usize = 1 + 8 + 8 + 4 + (2 + Name::LEN_MAX) + (2 + Holder::LEN_MAX);
 
-/// First bytes of messages. Numbers are never used again for something else.
+/// First bytes of messages. A number is never reused for another message.
 mod tag {
     pub(super) const PREPARE: u8 = 0x01;
     pub(super) const PROPOSE: u8 = 0x02;
@@ -29,8 +29,8 @@ mod tag {
     pub(super) const NOT_HELD: u8 = 0x14;
     pub(super) const RELEASED: u8 = 0x15;
     pub(super) const INSPECTED: u8 = 0x16;
-    /// Set in a reply's tag when it tells of a live lease. A [`super::Seen`] then follows, except
-    /// after a Released.
+    /// Set in the tag of a reply that reports a live lease. A [`super::Seen`] follows, except in a
+    /// Released.
     pub(super) const LIVE: u8 = 0x80;
 
     pub(super) const PROMISE_LIVE: u8 = PROMISE | LIVE;
@@ -54,30 +54,30 @@ pub(crate) fn encode_message(message: &Message<'_>, out: &mut Vec<u8>) {
 fn encode_request(request: &Request<'_>, out: &mut Vec<u8>) {
     match *request {
         Request::Prepare { name, ballot } => {
-            put_round(out, tag::PREPARE, ballot);
+            put_tagged(out, tag::PREPARE, ballot.as_u64());
             put_text(out, name.as_bytes());
         }
         Request::Propose { name, ballot, ttl, holder } => {
-            put_round(out, tag::PROPOSE, ballot);
+            put_tagged(out, tag::PROPOSE, ballot.as_u64());
             put_u32(out, ttl.as_millis());
             put_text(out, name.as_bytes());
             put_text(out, holder.as_bytes());
         }
         Request::Renew { name, tenure, ballot, ttl } => {
-            put_round(out, tag::RENEW, ballot);
+            put_tagged(out, tag::RENEW, ballot.as_u64());
             put_u64(out, tenure.fence());
             put_u32(out, ttl.as_millis());
             put_text(out, name.as_bytes());
         }
         Request::Heal { name, tenure, ballot, ttl, holder } => {
-            put_round(out, tag::HEAL, ballot);
+            put_tagged(out, tag::HEAL, ballot.as_u64());
             put_u64(out, tenure.fence());
             put_u32(out, ttl.as_millis());
             put_text(out, name.as_bytes());
             put_text(out, holder.as_bytes());
         }
         Request::Release { name, tenure } => {
-            put_round(out, tag::RELEASE, tenure.ballot());
+            put_tagged(out, tag::RELEASE, tenure.fence());
             put_text(out, name.as_bytes());
         }
         Request::Inspect { name, query } => {
@@ -90,21 +90,21 @@ fn encode_request(request: &Request<'_>, out: &mut Vec<u8>) {
 fn encode_reply(reply: &Reply<'_>, out: &mut Vec<u8>) {
     match *reply {
         Reply::Promise { ballot, accepted } => {
-            put_round(out, tag::PROMISE | live(accepted.is_some()), ballot);
+            put_tagged(out, tag::PROMISE | live(accepted.is_some()), ballot.as_u64());
             put_accepted(out, accepted);
         }
-        Reply::Accept { ballot } => put_round(out, tag::ACCEPT, ballot),
+        Reply::Accept { ballot } => put_tagged(out, tag::ACCEPT, ballot.as_u64()),
         Reply::Reject { ballot, promised, accepted } => {
-            put_round(out, tag::REJECT | live(accepted.is_some()), ballot);
+            put_tagged(out, tag::REJECT | live(accepted.is_some()), ballot.as_u64());
             put_u64(out, promised.as_u64());
             put_accepted(out, accepted);
         }
         Reply::NotHeld { ballot, promised } => {
-            put_round(out, tag::NOT_HELD, ballot);
+            put_tagged(out, tag::NOT_HELD, ballot.as_u64());
             put_u64(out, promised.as_u64());
         }
         Reply::Released { tenure, held } => {
-            put_round(out, tag::RELEASED | live(held), tenure.ballot());
+            put_tagged(out, tag::RELEASED | live(held), tenure.fence());
         }
         Reply::Inspected { query, accepted } => {
             put_tagged(out, tag::INSPECTED | live(accepted.is_some()), query);
@@ -133,11 +133,6 @@ const fn live(is_live: bool) -> u8 {
 }
 
 #[inline]
-fn put_round(out: &mut Vec<u8>, tag: u8, ballot: Ballot) {
-    put_tagged(out, tag, ballot.as_u64());
-}
-
-#[inline]
 fn put_tagged(out: &mut Vec<u8>, tag: u8, number: u64) {
     out.push(tag);
     put_u64(out, number);
@@ -155,11 +150,11 @@ pub(crate) fn put_seen(out: &mut Vec<u8>, seen: Seen<'_>) {
     put_text(out, seen.holder.as_bytes());
 }
 
-/// Reads one message and leaves the cursor behind it; after an error it may be anywhere.
+/// Reads one message and leaves the cursor behind it. After an error the cursor may stand anywhere.
 #[inline]
 pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>, DecodeError> {
     let tag = cursor.u8("message")?;
-    // Fields are evaluated in the order they are written here, which is the order on the wire.
+    // Rust evaluates fields in the order written here, which is the order on the wire.
     Ok(match tag {
         tag::PREPARE => {
             Message::Request(Request::Prepare { ballot: ballot(cursor)?, name: name(cursor)? })

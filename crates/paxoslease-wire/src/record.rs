@@ -1,7 +1,7 @@
-//! The stable record as bytes (R1, R2), and what is wrong with bytes from disk (R6).
+//! Encodes and decodes the stable record (R1, R2), and says why bytes from disk are refused (R6).
 //!
-//! A record names the node it belongs to: a node that took up another's would issue ballots
-//! twice. Replacing the file atomically and syncing it is left to who has a disk.
+//! A record contains the id of its node: a node that used another node's record would issue ballots
+//! twice. The caller replaces the file atomically and syncs it.
 
 use core::fmt;
 
@@ -11,63 +11,63 @@ use crate::DecodeError;
 use crate::bytes::Cursor;
 use crate::crc::Crc;
 
-/// The length of an encoded record.
+/// The length of an encoded record, in bytes.
 pub const RECORD_LEN: usize = PREAMBLE_LEN + 8 + 4 + CRC_LEN;
 
-/// Magic, version and node open both files of a node.
+/// Both files of a node begin with magic, version and node id.
 pub(crate) const PREAMBLE_LEN: usize = 4 + 1 + 2;
 pub(crate) const CRC_LEN: usize = 4;
 
 const MAGIC: [u8; 4] = *b"PLrc";
 const VERSION: u8 = 1;
 
-/// Why bytes from disk are refused. Nothing was changed; a node must not start as if they said
-/// nothing (R6).
+/// Why bytes from disk are refused. Decoding changed nothing. The node must not start as if the
+/// file were empty (R6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StableError {
-    /// There are fewer bytes than there must be.
+    /// The file is too short.
     Truncated {
-        /// How many there are.
+        /// The length of the file, in bytes.
         len: usize,
     },
-    /// There are more bytes than there may be.
+    /// The file is too long.
     Trailing {
-        /// How many are left over.
+        /// The number of bytes left over.
         extra: usize,
     },
-    /// Another kind of file.
+    /// The file does not begin with the expected magic bytes.
     Magic {
         /// The bytes in place of the magic.
         found: [u8; 4],
     },
-    /// Written by another version of the program.
+    /// Another version of the program wrote the file.
     Version {
-        /// The version of the file.
+        /// The format version of the file.
         found: u8,
     },
-    /// The bytes are not those that were written.
+    /// The file is corrupt.
     Checksum {
-        /// What was written.
+        /// The checksum in the file.
         stored: u32,
-        /// What the bytes amount to.
+        /// The checksum of the bytes in the file.
         computed: u32,
     },
-    /// It belongs to another node.
+    /// The file belongs to another node.
     Node {
-        /// The node that starts.
+        /// The node that reads the file.
         expected: NodeId,
-        /// The node it belongs to.
+        /// The node that wrote the file.
         found: u16,
     },
-    /// No counter is that large.
+    /// The ballot ceiling is above [`Ballot::COUNTER_MAX`].
     BallotCeiling(u64),
-    /// A lease in a snapshot is none.
+    /// A lease in a snapshot does not decode.
     Lease(DecodeError),
-    /// A snapshot has not as many leases as were written.
+    /// A snapshot contains another number of leases than it says.
     LeaseCount {
-        /// How many were written.
+        /// The number that the snapshot says.
         stored: u64,
-        /// How many there are.
+        /// The number of leases found.
         found: u64,
     },
 }
@@ -77,7 +77,7 @@ impl fmt::Display for StableError {
         match self {
             Self::Truncated { len } => write!(f, "cut short after {len} bytes"),
             Self::Trailing { extra } => write!(f, "{extra} bytes too long"),
-            Self::Magic { found } => write!(f, "not a file of ours (magic {found:02x?})"),
+            Self::Magic { found } => write!(f, "not a file of PaxosLease (magic {found:02x?})"),
             Self::Version { found } => write!(f, "written in format version {found}"),
             Self::Checksum { stored, computed } => {
                 write!(f, "corrupt: checksum {computed:08x}, {stored:08x} expected")
@@ -86,9 +86,9 @@ impl fmt::Display for StableError {
                 write!(f, "belongs to node {found}, this is node {expected}")
             }
             Self::BallotCeiling(counter) => write!(f, "ballot ceiling {counter} is out of range"),
-            Self::Lease(error) => write!(f, "bad lease: {error}"),
+            Self::Lease(error) => write!(f, "invalid lease: {error}"),
             Self::LeaseCount { stored, found } => {
-                write!(f, "{found} leases where {stored} were written")
+                write!(f, "contains {found} leases, {stored} expected")
             }
         }
     }
@@ -103,7 +103,7 @@ impl core::error::Error for StableError {
     }
 }
 
-/// The record of a node, as it goes to disk.
+/// The record of a node, as written to disk.
 #[must_use]
 pub fn encode_record(node: NodeId, record: &Record) -> [u8; RECORD_LEN] {
     let mut bytes = [0; RECORD_LEN];
@@ -116,7 +116,7 @@ pub fn encode_record(node: NodeId, record: &Record) -> [u8; RECORD_LEN] {
     bytes
 }
 
-/// What [`encode_record`] wrote for the same node.
+/// Decodes what [`encode_record`] wrote for the same node.
 ///
 /// # Errors
 /// When the bytes are anything else.
@@ -134,14 +134,14 @@ pub fn decode_record(node: NodeId, bytes: &[u8]) -> Result<Record, StableError> 
     Ok(Record { ballot_ceiling, lease_ceiling: Ttl::from_millis(lease_ceiling) })
 }
 
-/// What every file of a node opens with.
+/// The first bytes of every file of a node.
 pub(crate) fn preamble(magic: [u8; 4], node: NodeId) -> [u8; PREAMBLE_LEN] {
     let [m0, m1, m2, m3] = magic;
     let [low, high] = node.get().to_le_bytes();
     [m0, m1, m2, m3, VERSION, low, high]
 }
 
-/// What lies between the preamble and the checksum, both found to be right.
+/// Checks preamble and checksum, and returns the bytes between them.
 pub(crate) fn checked_body(
     magic: [u8; 4],
     node: NodeId,

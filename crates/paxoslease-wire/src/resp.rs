@@ -1,9 +1,9 @@
-//! RESP, the protocol of Redis, in both its versions: what clients say to a node and what they
-//! hear. Requests and replies are read in place, from whatever bytes have come so far; nothing is
-//! copied or allocated, and nothing is believed that the bytes themselves do not show.
+//! RESP2 and RESP3, the protocols of Redis, between a client and a node. Requests and replies are
+//! read in place from the bytes received so far. Reading copies nothing, allocates nothing and
+//! trusts no length that the bytes do not bear out.
 //!
-//! Knows no command and no lease. Left out, because no node says them: attributes, and strings and
-//! aggregates that are streamed without a length.
+//! Knows nothing about commands and leases. Omitted, because a node never sends them: attributes,
+//! and strings and aggregates that are streamed without a length.
 
 mod encode;
 mod reply;
@@ -19,13 +19,13 @@ pub use encode::{
 pub use reply::{Items, Value};
 pub use request::Request;
 
-/// The longest request, in bytes; a buffer of this size always holds one whole.
+/// The longest request, in bytes. A buffer of this size holds any whole request.
 pub const REQUEST_LEN_MAX: usize = 64 * 1024;
 
-/// The most arguments of a request, the command's own name included.
+/// The most arguments of a request, the command's name included.
 pub const ARGUMENTS_MAX: usize = 1024;
 
-/// The longest line: an inline command, a simple string or an error.
+/// The longest line in bytes: an inline command, a simple string or an error.
 pub const LINE_LEN_MAX: usize = 4096;
 
 /// The longest reply, in bytes.
@@ -34,24 +34,24 @@ pub const REPLY_LEN_MAX: usize = 4 * 1024 * 1024;
 /// How deep aggregates of a reply may nest.
 pub const DEPTH_MAX: usize = 8;
 
-/// What was wrong with the bytes. Nothing was changed; the stream they came from is out of step
-/// and not worth reading on.
+/// Why reading failed. Reading changed nothing. The stream has lost its boundaries, so the caller
+/// must close the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RespError {
-    /// Another type than must stand here.
+    /// A value of another type than required.
     UnexpectedType {
-        /// What must stand here.
+        /// The first byte of the required type.
         expected: u8,
-        /// What does.
+        /// The first byte of the value.
         found: u8,
     },
-    /// No known type of value.
+    /// A value of an unknown type.
     UnknownType(u8),
-    /// Not a number, or none that fits.
+    /// Not a decimal number of at most 64 bits.
     Number,
-    /// A length or count that cannot be, such as -2.
+    /// An impossible length or count, such as -2.
     Length(i64),
-    /// Neither `t` nor `f`.
+    /// A boolean that is neither `t` nor `f`.
     Boolean,
     /// A verbatim string without its format.
     Verbatim,
@@ -61,10 +61,10 @@ pub enum RespError {
     LineTooLong,
     /// A request above [`REQUEST_LEN_MAX`], or a reply above [`REPLY_LEN_MAX`].
     TooLong {
-        /// The bound.
+        /// The bound, in bytes.
         max: usize,
     },
-    /// A request of more than [`ARGUMENTS_MAX`].
+    /// A request of more than [`ARGUMENTS_MAX`] arguments.
     TooManyArguments,
     /// A reply nested deeper than [`DEPTH_MAX`].
     TooDeep,

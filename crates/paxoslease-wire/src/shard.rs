@@ -1,9 +1,10 @@
-//! How a node's names are divided into shards. Part of the protocol: all nodes of a cell divide
-//! alike, or they would ask each other about names the other keeps elsewhere.
+//! How names are divided into shards. Part of the protocol: all nodes of a cell must divide names
+//! alike, or a shard would ask its peer about names that another shard keeps.
 
 use paxoslease_core::Name;
 
-/// One of the equal parts a node's names are divided into. Shards speak to their likes only.
+/// One of the equal parts into which a node divides its names. A shard talks only to the shards of
+/// other nodes with the same index.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ShardId {
     index: u16,
@@ -11,7 +12,7 @@ pub struct ShardId {
 }
 
 impl ShardId {
-    /// The only shard of a node that is not divided.
+    /// The only shard of a node that does not divide its names.
     pub const WHOLE: Self = Self { index: 0, count: 1 };
 
     /// `None` unless `index` is below `count`.
@@ -20,7 +21,7 @@ impl ShardId {
         if index < count { Some(Self { index, count }) } else { None }
     }
 
-    /// The shard a name belongs to, of `count`: FNV-1a over its bytes, its bits mixed, scaled.
+    /// The shard, of `count`, to which a name belongs: FNV-1a over its bytes, mixed and scaled.
     ///
     /// # Panics
     /// When `count` is zero.
@@ -40,13 +41,13 @@ impl ShardId {
         Self { index: index as u16, count }
     }
 
-    /// Which.
+    /// The shard's index, below [`Self::count`].
     #[must_use]
     pub const fn index(self) -> u16 {
         self.index
     }
 
-    /// Of how many.
+    /// The number of shards of the node, at least 1.
     #[must_use]
     pub const fn count(self) -> u16 {
         self.count
@@ -65,7 +66,7 @@ mod tests {
 
     /// A change here is a change of the protocol.
     #[test]
-    fn names_stay_where_they_are() {
+    fn a_name_always_belongs_to_the_same_shard() {
         let names = ["a", "b", "master", "jobs/nightly", "shard/17"];
         assert_eq!(names.map(|name| index_of(name, 2)), [1, 0, 1, 0, 1]);
         assert_eq!(names.map(|name| index_of(name, 16)), [8, 4, 13, 4, 8]);

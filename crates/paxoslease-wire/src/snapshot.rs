@@ -1,10 +1,12 @@
-//! The one-use snapshot of a clean stop as bytes (R4).
+//! Encodes and decodes the one-use snapshot of a clean stop (R4).
 //!
-//! A snapshot counts whole or not at all: an acceptor that came up without one of its leases would
-//! let go of it early (invariant 4). So reading checks everything before it gives anything away.
-//! It names the ballot ceiling of the run that wrote it, and every start raises that ceiling. So a
-//! snapshot that reappears after a start is known by its number. Comparing that, and never writing
-//! a snapshot in quarantine, is left to who has the disk.
+//! A snapshot is valid as a whole or not at all: an acceptor that started without one of its leases
+//! would let go of that lease early (invariant 4). So the reader checks every lease before it
+//! returns the first one.
+//!
+//! A snapshot contains the ballot ceiling of the run that wrote it. Every start raises that
+//! ceiling, so the ceiling identifies a snapshot that reappears after a later start. The caller
+//! compares the ceilings, and never writes a snapshot in quarantine.
 
 use alloc::vec::Vec;
 
@@ -20,8 +22,8 @@ const MAGIC: [u8; 4] = *b"PLsn";
 const CEILING_LEN: usize = 8;
 const COUNT_LEN: usize = 8;
 
-/// Turns leases into the bytes of a snapshot, one by one. Between calls the caller may write out
-/// what is in the buffer and clear it, so that millions of leases need no second copy.
+/// Encodes the leases of a snapshot, one by one. Between calls the caller may write the buffer to a
+/// file and clear it, so that millions of leases need no second copy.
 #[derive(Debug)]
 pub struct SnapshotWriter {
     crc: Crc,
@@ -29,7 +31,7 @@ pub struct SnapshotWriter {
 }
 
 impl SnapshotWriter {
-    /// Begins a node's snapshot, at the end of a run whose record has this ballot ceiling.
+    /// Begins the snapshot of a node whose record has this ballot ceiling.
     #[must_use]
     pub fn begin(node: NodeId, ballot_ceiling: u64, out: &mut Vec<u8>) -> Self {
         let mut writer = Self { crc: Crc::new(), count: 0 };
@@ -50,7 +52,7 @@ impl SnapshotWriter {
         self.count += 1;
     }
 
-    /// Appends what makes it whole.
+    /// Appends the number of leases and the checksum.
     pub fn finish(mut self, out: &mut Vec<u8>) {
         let count = self.count;
         self.append(out, |out| put_u64(out, count));
@@ -64,7 +66,7 @@ impl SnapshotWriter {
     }
 }
 
-/// The leases of a snapshot that was found to be whole, in the order they were written.
+/// The leases of a valid snapshot, in the order in which they were written.
 #[derive(Clone, Debug)]
 pub struct SnapshotReader<'a> {
     ballot_ceiling: u64,
@@ -72,11 +74,11 @@ pub struct SnapshotReader<'a> {
 }
 
 impl<'a> SnapshotReader<'a> {
-    /// Checks a node's snapshot from end to end.
+    /// Checks the whole snapshot.
     ///
     /// # Errors
-    /// When the bytes are not one whole snapshot of this node. It then counts for nothing: the
-    /// start is one after a crash (R3).
+    /// When the bytes are not one whole snapshot of this node. The node then starts as after a
+    /// crash (R3).
     pub fn new(node: NodeId, bytes: &'a [u8]) -> Result<Self, StableError> {
         let body = checked_body(MAGIC, node, bytes)?;
         let truncated = StableError::Truncated { len: bytes.len() };
@@ -96,7 +98,7 @@ impl<'a> SnapshotReader<'a> {
         Ok(Self { ballot_ceiling, leases: Cursor(leases) })
     }
 
-    /// The ballot ceiling in the record of the run that wrote it.
+    /// The ballot ceiling of the run that wrote the snapshot.
     #[must_use]
     pub const fn ballot_ceiling(&self) -> u64 {
         self.ballot_ceiling

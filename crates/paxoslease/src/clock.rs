@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) use paxoslease_clock::Clock;
 #[cfg(test)]
-pub(crate) use paxoslease_clock::Hands;
+pub(crate) use paxoslease_clock::TimeSource;
 use paxoslease_core::{Ballot, Instant};
 
 /// R5: where ballots begin when no record says how far they went: the wall clock in ms << 10.

@@ -27,7 +27,7 @@ use paxoslease_core::{
     WaitedName,
 };
 #[cfg(feature = "trace")]
-use paxoslease_trace::Shard;
+use paxoslease_trace::TracedShard as Shard;
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
 use counters::{Counters, DropReason};

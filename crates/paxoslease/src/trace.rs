@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use paxoslease_core::{Instant, Shard as Core, Start};
-use paxoslease_trace::{Begin, Beginning, Shard, Sink};
+use paxoslease_trace::{Header, Sink, StartState, TracedShard};
 
 use crate::stable::Startup;
 
@@ -17,14 +17,14 @@ const FOLDER: &str = "PAXOSLEASE_TRACE_DIR";
 ///
 /// # Panics
 /// When the trace cannot be begun: a test that asks for one must not go without.
-pub(crate) fn begin(core: Core, startup: &Startup, index: u16, now: Instant) -> Shard {
-    let beginning = match *startup {
+pub(crate) fn begin(core: Core, startup: &Startup, index: u16, now: Instant) -> TracedShard {
+    let start_state = match *startup {
         Startup::NewCell { counter, disk } => Start::NewCell { counter, disk }.into(),
         Startup::Crash(record) => Start::Crash(record).into(),
         Startup::NoRecord { counter, longest, disk, .. } => {
             Start::NoRecord { counter, longest, disk }.into()
         }
-        Startup::Snapshot(record, _) => Beginning::snapshot(record, &core, now),
+        Startup::Snapshot(record, _) => StartState::snapshot(record, &core, now),
     };
     let sink = match std::env::var_os(FOLDER) {
         None => Sink::none(),
@@ -37,6 +37,6 @@ pub(crate) fn begin(core: Core, startup: &Startup, index: u16, now: Instant) -> 
             Sink::new(Box::new(file))
         }
     };
-    let begin = Begin::new(core.config(), index, now, paxoslease_clock::rate_ppm(), beginning);
-    Shard::begin(core, begin, sink)
+    let header = Header::new(core.config(), index, now, paxoslease_clock::rate_ppm(), start_state);
+    TracedShard::new(core, header, sink)
 }

@@ -80,11 +80,16 @@ fn xtask_refuses(args: &[&str]) -> Option<String> {
     }
 }
 
-/// The variants of the command line's `enum Command`, spelt as clap spells them.
+/// The enums of the command line whose variants are subcommands.
+const ENUMS: [&str; 2] = ["Command", "ClientCommand"];
+
+/// The variants of [`ENUMS`], spelt as clap spells them.
 fn subcommands(repository: &Repository) -> Vec<String> {
     let files = repository.rust().filter(|file| file.path.starts_with(CLI));
-    let variants = files.flat_map(|file| variants(&code(&file.text), "Command"));
-    variants.map(|(_, variant)| kebab(&variant)).chain(["help".to_owned()]).collect()
+    let texts: Vec<String> = files.map(|file| code(&file.text)).collect();
+    let found =
+        texts.iter().flat_map(|text| ENUMS.into_iter().flat_map(move |name| variants(text, name)));
+    found.map(|(_, variant)| kebab(&variant)).chain(["help".to_owned()]).collect()
 }
 
 fn kebab(variant: &str) -> String {

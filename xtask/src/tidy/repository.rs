@@ -8,7 +8,17 @@ use crate::tidy::manifest::Manifest;
 /// What the checks look at.
 pub(super) struct Repository {
     files: Vec<File>,
+    commits: Vec<Commit>,
 }
+
+/// A commit since subjects are checked.
+pub(super) struct Commit {
+    pub(super) id: String,
+    pub(super) subject: String,
+}
+
+/// The check of subjects begins with the commit that added this file.
+const CHECK_OF_SUBJECTS: &str = "xtask/src/tidy/commits.rs";
 
 /// One text file; `path` is relative to the root, with `/` between its parts.
 pub(super) struct File {
@@ -30,14 +40,24 @@ impl Repository {
             })
             .collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self { files })
+        Ok(Self { files, commits: commits().unwrap_or_default() })
     }
 
     /// A made-up one.
     #[cfg(test)]
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
         let file = |&(path, text): &(&str, &str)| File { path: path.into(), text: text.into() };
-        Self { files: files.iter().map(file).collect() }
+        Self { files: files.iter().map(file).collect(), commits: Vec::new() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_commit(mut self, id: &str, subject: &str) -> Self {
+        self.commits.push(Commit { id: id.into(), subject: subject.into() });
+        self
+    }
+
+    pub(super) fn commits(&self) -> &[Commit] {
+        &self.commits
     }
 
     pub(super) fn files(&self) -> impl Iterator<Item = &File> {
@@ -76,6 +96,19 @@ impl Repository {
     pub(super) fn workspace(&self) -> Option<Manifest<'_>> {
         self.file("Cargo.toml").and_then(Manifest::of)
     }
+}
+
+/// The commits after the one that added the check of subjects; fails where there is no history.
+fn commits() -> anyhow::Result<Vec<Commit>> {
+    let added = ["log", "--diff-filter=A", "--format=%H", "--", CHECK_OF_SUBJECTS];
+    let added = Invocation::new("git", added).stdout()?;
+    let Some(base) = added.lines().last() else { return Ok(Vec::new()) };
+    let since = ["log", "--no-merges", "--format=%h %s", &format!("{base}..HEAD")];
+    let commit = |line: &str| {
+        let (id, subject) = line.split_once(' ')?;
+        Some(Commit { id: id.into(), subject: subject.into() })
+    };
+    Ok(Invocation::new("git", since).stdout()?.lines().filter_map(commit).collect())
 }
 
 impl File {

@@ -56,10 +56,10 @@ const fn verdict(check: Check) -> &'static str {
 
 /// The picture that `paxoslease sim --scenario NAME --diagram` draws.
 fn draw(page: &mut Page, scenario: Scenario, (key, name): (&str, &str), report: &Report) {
-    let options = diagram::Options {
+    let options = diagram::RenderOptions {
         title: format!("{scenario}: {name}"),
         caption: scenario.description().to_owned(),
-        ..diagram::Options::default()
+        ..diagram::RenderOptions::default()
     };
     let svg = diagram::render(&report.trace, &options);
     page.keep(&format!("diagrams/{scenario}-{key}.svg"), svg);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use paxoslease_bench::page::Page;
 use paxoslease_bench::plot::{Axis, Chart, Series, panels};
-use paxoslease_sim::trace::What;
+use paxoslease_sim::trace::TraceEvent;
 use paxoslease_sim::{Algorithm, Keep, Setup};
 
 use crate::contention::AtOnce;
@@ -30,13 +30,13 @@ impl Experiment for Asked {
         let (world, took) = self.0.play(algorithm, setup);
         assert!(took.is_some(), "seed {seed}: nobody ever held the lease");
         let trace = world.into_trace();
-        let winner = trace.iter().find_map(|entry| match entry.what {
-            What::Believes { node, .. } => Some(node),
+        let winner = trace.iter().find_map(|entry| match entry.event {
+            TraceEvent::Believes { node, .. } => Some(node),
             _ => None,
         });
         assert!(winner.is_some(), "seed {seed}: the holder knows nothing of it");
-        let questions = trace.iter().filter_map(|entry| match &entry.what {
-            What::Sent { from, text, .. } if Some(*from) == winner => Some(text.as_str()),
+        let questions = trace.iter().filter_map(|entry| match &entry.event {
+            TraceEvent::Sent { from, text, .. } if Some(*from) == winner => Some(text.as_str()),
             _ => None,
         });
         // A question has its ballot in its text: the copies for each acceptor count once.

@@ -1,27 +1,28 @@
-//! What clients make of answers, and what must hold after every step: the lease invariant, fences
-//! in order, and, looked at strictly, every belief backed by a majority of records.
+//! How clients act on events, and what must hold after every step: the lease invariant, the order
+//! of fences and, under [`Checks::All`], a majority of acceptors behind every belief.
 
 use std::fmt;
 
 use paxoslease_core::{Belief, Event, Instant, Tenure};
 
-use super::{State, WISHES_MAX, World};
-use crate::local::{ADOPTED_TOKEN, NAMES, RELEASE_TOKEN, RENEWAL_TOKEN, at};
-use crate::search::Look;
+use super::{CLIENTS_MAX, State, World};
+use crate::node::{ADOPTED_TOKEN, NAMES, RELEASE_TOKEN, RENEWAL_TOKEN, at};
+use crate::search::Checks;
 
-/// What went wrong.
+/// Harm that the search found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Harm {
-    /// Two clients believe that they hold the same name.
+    /// Two clients hold the same name.
     TwoHolders(String),
-    /// A grant completed with a fence not above those before it.
+    /// A fence of a grant is not above the fences granted before it.
     FencesOutOfOrder(String),
-    /// A client was told that its release is confirmed, and a majority has not heard of it.
-    ReleaseUnheard(String),
+    /// A client learned that its release is confirmed, but no majority of acceptors received the
+    /// Release.
+    ReleaseUnconfirmed(String),
     /// A node issued a ballot that is not above those it had issued.
     BallotReused(String),
-    /// Something an acceptor or proposer must never do, harmless as yet.
-    Misstep(String),
+    /// An acceptor or proposer broke a rule; no client has suffered from it yet.
+    RuleBroken(String),
 }
 
 impl fmt::Display for Harm {
@@ -29,15 +30,15 @@ impl fmt::Display for Harm {
         match self {
             Self::TwoHolders(text) => write!(f, "two holders: {text}"),
             Self::FencesOutOfOrder(text) => write!(f, "fences out of order: {text}"),
-            Self::ReleaseUnheard(text) => write!(f, "a release unheard: {text}"),
+            Self::ReleaseUnconfirmed(text) => write!(f, "a release confirmed too early: {text}"),
             Self::BallotReused(text) => write!(f, "a ballot reused: {text}"),
-            Self::Misstep(text) => write!(f, "a misstep: {text}"),
+            Self::RuleBroken(text) => write!(f, "a rule broken: {text}"),
         }
     }
 }
 
 impl World {
-    /// What a client makes of an answer.
+    /// Updates the beliefs of clients after an event of a node.
     pub(super) fn believe(&self, state: &mut State, event: Event) -> Result<(), Harm> {
         let rules = self.bounds.rules;
         let granted = |tenure, ends_at| Belief::granted(tenure, ends_at).with_rules(rules);
@@ -46,23 +47,23 @@ impl World {
         };
         match event {
             Event::Granted { token, tenure, ttl, started_at, .. } => {
-                let wish = token.0 as usize;
-                let name = usize::from(self.bounds.wishes[wish].name);
+                let client = token.0 as usize;
+                let name = usize::from(self.bounds.clients[client].name);
                 let fence = tenure.fence();
-                if fence <= state.fences[name] && self.look != Look::ForTwoHolders {
+                if fence <= state.fences[name] && self.checks != Checks::TwoHolders {
                     return Err(out_of_order("granted", tenure, state.fences[name]));
                 }
                 state.fences[name] = fence.max(state.fences[name]);
-                state.beliefs[wish] = Some(granted(tenure, ends_at(started_at, ttl)));
+                state.beliefs[client] = Some(granted(tenure, ends_at(started_at, ttl)));
             }
             Event::Renewed { token, tenure, ttl, started_at } if token.0 < ADOPTED_TOKEN => {
-                let wish = (token.0 - RENEWAL_TOKEN) as usize;
-                let name = usize::from(self.bounds.wishes[wish].name);
+                let client = (token.0 - RENEWAL_TOKEN) as usize;
+                let name = usize::from(self.bounds.clients[client].name);
                 let now = at(state.tick);
-                if let Some(belief) = &mut state.beliefs[wish] {
+                if let Some(belief) = &mut state.beliefs[client] {
                     belief.renewed(tenure, ends_at(started_at, ttl));
                     let behind = tenure.fence() < state.fences[name];
-                    if behind && belief.is_held(now) && self.look != Look::ForTwoHolders {
+                    if behind && belief.is_held(now) && self.checks != Checks::TwoHolders {
                         return Err(out_of_order("renewed", tenure, state.fences[name]));
                     }
                 }
@@ -71,8 +72,8 @@ impl World {
                 state.adopted = Some(granted(tenure, ends_at(started_at, ttl)));
             }
             Event::Released { token, confirmed: true, .. } if self.bounds.proposers > 0 => {
-                let wish = (token.0 - RELEASE_TOKEN) as usize;
-                let belief = state.beliefs[wish].expect("only what was granted is released");
+                let client = (token.0 - RELEASE_TOKEN) as usize;
+                let belief = state.beliefs[client].expect("only what was granted is released");
                 self.released_by_majority(state, belief.tenure())?;
             }
             _ => {}
@@ -80,7 +81,7 @@ impl World {
         Ok(())
     }
 
-    /// P6: the word that a release is confirmed is true.
+    /// A confirmed release has reached a majority of acceptors (P6).
     fn released_by_majority(&self, state: &State, tenure: Tenure) -> Result<(), Harm> {
         let acceptors = usize::from(self.bounds.acceptors);
         let heard = |node: &usize| self.view(state, *node).released.contains(&tenure);
@@ -88,18 +89,18 @@ impl World {
         if count * 2 > acceptors {
             return Ok(());
         }
-        Err(Harm::ReleaseUnheard(format!("{tenure} by {count} acceptors")))
+        Err(Harm::ReleaseUnconfirmed(format!("{tenure} by {count} acceptors only")))
     }
 
-    /// The lease invariant, and that every belief is backed (invariants 1 and 2).
+    /// The lease invariant, and that a majority backs every belief (invariants 1 and 2).
     pub(super) fn judge(&self, state: &State) -> Result<(), Harm> {
         let now = at(state.tick);
         for name in 0..NAMES.len() {
             let believers = state.beliefs.iter().chain([&state.adopted]).enumerate().filter(
                 |(number, belief)| {
-                    // The adopter comes after them all and wants what the first wants.
-                    let wish = self.bounds.wishes.get(number % WISHES_MAX);
-                    wish.is_some_and(|wish| usize::from(wish.name) == name)
+                    // The adopter has the last index and acquires the name of client 0.
+                    let client = self.bounds.clients.get(number % CLIENTS_MAX);
+                    client.is_some_and(|client| usize::from(client.name) == name)
                         && belief.is_some_and(|belief| belief.is_held(now))
                 },
             );
@@ -109,7 +110,7 @@ impl World {
                 let tenures: Vec<Tenure> = held.iter().map(Belief::tenure).collect();
                 return Err(Harm::TwoHolders(format!("{tenures:?} at tick {}", state.tick)));
             }
-            if self.look == Look::Strictly
+            if self.checks == Checks::All
                 && let Some(belief) = held.first()
                 && state.crashes == 0
                 && state.clean_restarts == 0
@@ -130,7 +131,7 @@ impl World {
             return Ok(());
         }
         let text = format!("{:?} is believed, backed by {backing} acceptors", belief.tenure());
-        Err(Harm::Misstep(text))
+        Err(Harm::RuleBroken(text))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Options of `bench`. Whether they fit together is for [`paxoslease_load::Plan::check`].
+//! Options of `bench`. [`paxoslease_load::Plan::check`] checks whether they fit together.
 
 use std::time::Duration;
 
@@ -12,84 +12,84 @@ const HELP: &str = "\
 A cell under load:
   paxoslease bench                                 64 requests in flight, for ten seconds
   paxoslease bench --inflight 512 --duration 3s    more of them
-  paxoslease bench --rate 20000                    so many per second, whatever became of those
-                                                   before; latency counts from when each was due
+  paxoslease bench --rate 20000                    that many per second, even if earlier ones are
+                                                   slow; latency counts from when each was due
   paxoslease bench renew --leases 100000           leases held and renewed
-  paxoslease bench handover --inflight 100         a hundred clients that want one name
+  paxoslease bench handover --inflight 100         a hundred clients for one name
   paxoslease bench mixed --hot-share 0.5           half of the requests for four names
   paxoslease bench --dialect redis --endpoint 127.0.0.1:6379
-                                                   the same of a Redis server, to compare
+                                                   the same with a Redis server, to compare
 
-The load comes from one thread; on the machine of the cell it takes its share of that.
+The load comes from one thread. On a machine of the cell it takes CPU time from the node.
 Exit code: 0 when it ran to its end;
-  2   bad usage, such as a ttl above the cell's longest
-  69  no node could be reached, or nothing at all succeeded
-  77  access denied, or no trust: TLS or the token failed";
+  2   bad usage, such as a ttl above the cell's max_lease
+  69  no node could be reached, or no operation succeeded
+  77  access denied: TLS or the token failed";
 
 /// Options of `bench`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = HELP)]
 pub(crate) struct BenchArgs {
-    /// What to ask for
+    /// The workload
     #[arg(value_name = "WORKLOAD", value_enum, default_value_t = WorkloadKind::Pairs)]
     pub(crate) workload: WorkloadKind,
 
-    /// Where to connect; several are used in turn
+    /// A node to connect to; several are used in turn
     #[arg(long = "endpoint", value_name = "HOST:PORT", env = "PAXOSLEASE_ENDPOINTS")]
     #[arg(value_delimiter = ',', default_value = "127.0.0.1:7400")]
     pub(crate) endpoints: Vec<String>,
 
-    /// What is spoken there: paxoslease, or redis with SET NX PX and scripts that compare
+    /// The protocol of the server: paxoslease, or redis with SET NX PX and scripts that compare
     #[arg(long, value_name = "NAME", default_value = "paxoslease", value_parser = parse_dialect)]
     pub(crate) dialect: Dialect,
 
-    /// The token is the password of a Redis server
+    /// The password of a Redis server is the token
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
 
-    /// How many requests are under way at once; of `handover`, how many clients there are
-    /// [default: 64; of `handover`: 16]
+    /// How many requests are in flight; for `handover`, how many clients there are [default: 64;
+    /// for `handover`: 16]
     #[arg(long, value_name = "N")]
     pub(crate) inflight: Option<u32>,
 
-    /// How many connections they share [default: 4; of `handover`: one for each client, and with
-    /// fewer they wait by NOTIFY]
+    /// How many connections they share [default: 4; for `handover`: one for each client; with
+    /// fewer, clients wait by NOTIFY]
     #[arg(long, value_name = "N")]
     pub(crate) connections: Option<u32>,
 
-    /// For how long [default: 10s]
+    /// How long to run [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "count")]
     pub(crate) duration: Option<Duration>,
 
-    /// How many operations instead, whether they succeed or not
+    /// Run this many operations instead, successful or not
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
 
-    /// Operations per second; without it, one begins when another ends
+    /// Operations per second; without it, an operation begins when another ends
     #[arg(long, value_name = "N")]
     pub(crate) rate: Option<f64>,
 
-    /// How long leases are to last
+    /// The ttl of the leases
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
 
-    /// What every name begins with [default: bench/ and a random number]
+    /// The prefix of every name [default: bench/ and a random number]
     #[arg(long, value_name = "PREFIX")]
     pub(crate) names: Option<String>,
 
-    /// How long to run before anything counts [default: 1s; with `--count`: 0s]
+    /// How long to run before the measurement begins [default: 1s; with `--count`: 0s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) warmup: Option<Duration>,
 
-    /// Of `renew`: how many leases [default: 10000]
+    /// For `renew`: how many leases [default: 10000]
     #[arg(long, value_name = "N")]
     pub(crate) leases: Option<u32>,
 
-    /// Of `mixed`: how many names are hot [default: 4]
+    /// For `mixed`: how many names are hot [default: 4]
     #[arg(long, value_name = "N")]
     pub(crate) hot_names: Option<u32>,
 
-    /// Of `mixed`: which share of the requests is for them, 0 to 1 [default: 0.1]
+    /// For `mixed`: the share of requests for hot names, 0 to 1 [default: 0.1]
     #[arg(long, value_name = "SHARE")]
     pub(crate) hot_share: Option<f64>,
 
@@ -98,16 +98,16 @@ pub(crate) struct BenchArgs {
     pub(crate) json: bool,
 }
 
-/// What to ask for.
+/// The workloads.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WorkloadKind {
-    /// Acquire and release, every name of its own
+    /// Acquire and release, each operation with a name of its own
     Pairs,
     /// Renew leases that are held
     Renew,
-    /// Many clients that wait for one name and release it at once
+    /// Many clients wait for one name and release it at once
     Handover,
-    /// Pairs, of which a share goes to few names
+    /// Pairs of acquire and release, a share of them for few names
     Mixed,
 }
 

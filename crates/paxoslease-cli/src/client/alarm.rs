@@ -1,6 +1,6 @@
-//! Waiting for files or an instant of the clock that counts sleep, whichever is first.
+//! Waits for files or for an instant of the clock that counts suspended time, whichever is first.
 //!
-//! Timeouts of the system's calls stand still while a machine is suspended; a lease does not.
+//! The timeouts of system calls stop while a machine is suspended, but leases do not.
 
 use std::os::fd::BorrowedFd;
 #[cfg(target_os = "linux")]
@@ -15,7 +15,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// The time now, the same for all processes of this machine.
+/// The current time of the clock for leases, the same for all processes of this machine.
 pub(crate) fn since_boot() -> Duration {
     Duration::from_nanos(Clock::system().now().as_nanos())
 }
@@ -25,8 +25,8 @@ fn timespec(span: Duration) -> Timespec {
     Timespec { tv_sec, tv_nsec: span.subsec_nanos().into() }
 }
 
-/// Waits until one of `files` can be read, `at` has come or comes soon, or something interrupts.
-/// Says which can be read; the caller looks at the clock and waits again.
+/// Waits until one of `files` is readable, `at` has come or is near, or a signal interrupts.
+/// Returns which files are readable. The caller then reads the clock and waits again.
 pub(crate) fn wait_until(files: &[BorrowedFd<'_>], at: Option<Duration>) -> io::Result<Vec<bool>> {
     let timer = at.map(Timer::at).transpose()?;
     let watched = files.iter().copied().chain(timer.as_ref().and_then(Timer::file));
@@ -40,19 +40,19 @@ pub(crate) fn wait_until(files: &[BorrowedFd<'_>], at: Option<Duration>) -> io::
     Ok(watched.iter().take(files.len()).map(|file| !file.revents().is_empty()).collect())
 }
 
-/// Waits until then, in a thread of its own; for the rare cases.
-pub(crate) async fn moment(at: Duration) {
+/// Waits until this instant, in a thread of its own; for rare cases.
+pub(crate) async fn sleep_until(at: Duration) {
     let (done, waits) = async_channel::bounded::<()>(1);
     let wait = move || {
         while since_boot() < at && wait_until(&[], Some(at)).is_ok() {}
         drop(done);
     };
-    if std::thread::Builder::new().name("moment".to_owned()).spawn(wait).is_ok() {
+    if std::thread::Builder::new().name("sleep_until".to_owned()).spawn(wait).is_ok() {
         let _done = waits.recv().await;
     }
 }
 
-/// Becomes readable at an instant or before, also if the machine slept through it.
+/// A file that becomes readable at this instant or before, even if the machine was suspended then.
 #[cfg(target_os = "linux")]
 struct Timer(OwnedFd);
 
@@ -60,7 +60,7 @@ struct Timer(OwnedFd);
 impl Timer {
     fn at(at: Duration) -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
-        // All zeros would never ring.
+        // A timer of zero would never fire.
         let at = timespec(paxoslease_clock::timer_for(at).max(Duration::from_nanos(1)));
         let times = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: at };
         timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &times)?;
@@ -76,7 +76,7 @@ impl Timer {
     }
 }
 
-/// A timeout, short enough to notice soon that the clock went on without it.
+/// A timeout that is short enough to notice soon that the clock went on during a suspend.
 #[cfg(not(target_os = "linux"))]
 struct Timer(Duration);
 
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instant_that_has_come_wakes_and_so_does_a_byte() {
+    fn an_instant_in_the_past_or_a_byte_ends_the_wait() {
         let (mut ours, theirs) = UnixStream::pair().expect("a pair");
         let files = [theirs.as_fd()];
         let begun_at = since_boot();

@@ -1,4 +1,4 @@
-//! Getting a lease that somebody else may hold: ask, say who holds it, wait.
+//! Acquires a lease that another client may hold: tries, reports the holder, and waits.
 
 use std::io::{IsTerminal as _, stderr};
 use std::pin::pin;
@@ -10,25 +10,25 @@ use paxoslease_client::{Acquire, AcquireError, Acquiring, Client};
 
 use super::events::Events;
 use super::failure::{Failure, held};
-use crate::args::{WaitArgs, WishArgs};
+use crate::args::{LeaseArgs, WaitArgs};
 use crate::output;
 
-/// How often the spinner turns.
+/// The interval of the spinner.
 const TURN: Duration = Duration::from_millis(120);
 
-/// How long to wait, and what it exits with when that was in vain.
+/// How long to wait, and the exit code when the lease is still held then.
 #[derive(Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct WaitPolicy {
     wait: Duration,
     conflict_exit_code: u8,
 }
 
-impl Patience {
-    /// As flock and its likes do unless told otherwise.
+impl WaitPolicy {
+    /// The default, as for `flock`.
     pub(crate) const FOR_EVER: Self = Self { wait: Duration::MAX, conflict_exit_code: 1 };
 }
 
-impl From<&WaitArgs> for Patience {
+impl From<&WaitArgs> for WaitPolicy {
     fn from(args: &WaitArgs) -> Self {
         let WaitArgs { wait, no_wait, conflict_exit_code } = *args;
         let wait = if no_wait { Duration::ZERO } else { wait.unwrap_or(Duration::MAX) };
@@ -36,28 +36,30 @@ impl From<&WaitArgs> for Patience {
     }
 }
 
-/// Asks for a lease, in the way `ask` turns a wish into; says so when that takes time.
+/// Acquires a lease; `ask` turns the request into a future. Prints a line if it has to wait.
 ///
 /// # Errors
-/// Also when a signal asks this process to end: silently, with the code a shell would show.
+/// When the lease cannot be acquired, or when a signal ends the wait: silently, with the exit code
+/// that a shell would show.
 pub(crate) async fn win<T>(
-    (client, events): (&Client, &Events),
-    args: &WishArgs,
-    patience: Patience,
+    client: &Client,
+    events: &Events,
+    args: &LeaseArgs,
+    wait_policy: WaitPolicy,
     ask: impl Fn(Acquire<'_>) -> Acquiring<T>,
 ) -> Result<T, Failure> {
-    let wish = || {
-        let wish = client.try_acquire(&args.name, args.ttl);
-        args.holder.iter().fold(wish, |wish, holder| wish.holder(holder))
+    let acquire = || {
+        let acquire = client.try_acquire(&args.name, args.ttl);
+        args.holder.iter().fold(acquire, |acquire, holder| acquire.holder(holder))
     };
-    let Patience { wait, conflict_exit_code } = patience;
+    let WaitPolicy { wait, conflict_exit_code } = wait_policy;
     let failure = |error, has_waited| Failure::to_acquire(error, conflict_exit_code, has_waited);
-    let seen = match or_signal(events, client, ask(wish())).await? {
+    let seen = match or_signal(events, client, ask(acquire())).await? {
         Err(AcquireError::Held { seen, .. }) if !wait.is_zero() => seen,
         answer => return answer.map_err(|error| failure(error, false)),
     };
     let waiting = Waiting::begin(&held(&args.name, seen.as_ref()));
-    let answer = or_signal(events, client, ask(wish().wait(wait))).await;
+    let answer = or_signal(events, client, ask(acquire().wait(wait))).await;
     drop(waiting);
     answer?.map_err(|error| failure(error, true))
 }
@@ -70,18 +72,18 @@ async fn or_signal<T>(
 ) -> Result<Result<T, AcquireError>, Failure> {
     let signal = match select(ask, pin!(events.signal())).await {
         Either::Left((answer, _)) => return Ok(answer),
-        // Dropping the wish takes it back, and whatever was granted meanwhile.
-        Either::Right((signal, wish)) => {
-            drop(wish);
+        // Dropping the request withdraws it, and releases a lease that was granted meanwhile.
+        Either::Right((signal, acquiring)) => {
+            drop(acquiring);
             signal
         }
     };
-    // That takes a moment, or longer if nobody answers; a second signal ends it.
+    // The withdrawal takes a moment, or longer if no node answers. A second signal ends it.
     select(pin!(client.shutdown()), pin!(events.signal())).await;
     Err(Failure::by_signal(signal))
 }
 
-/// Says that this takes time: a line, and on a terminal a spinner.
+/// Shows that the command waits: a line, and on a terminal a spinner.
 struct Waiting(Option<ProgressBar>);
 
 impl Waiting {
@@ -92,7 +94,7 @@ impl Waiting {
         }
         let spinner = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{spinner} {elapsed}, Ctrl-C gives up");
-        spinner.set_style(style.expect("a template that was tried"));
+        spinner.set_style(style.expect("a valid template"));
         spinner.enable_steady_tick(TURN);
         Self(Some(spinner))
     }

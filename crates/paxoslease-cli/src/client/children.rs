@@ -1,12 +1,12 @@
 //! The children of this process, its own and adopted ones.
 //!
-//! *Why no stranger is ever hit.* The id of a child is given to nobody else before its parent has
-//! taken note of its end, and nobody but the thread that asks here does that. Ids of grandchildren
-//! are not safe in that way; they become children when their parents end.
+//! *Why no other process is ever signalled.* The system does not reuse the id of a child before its
+//! parent has waited for it, and only the thread that calls this function waits. Ids of
+//! grandchildren are not safe in that way; they become children when their parents end.
 
 use rustix::process::{Pid, getpid};
 
-/// All there are, as `/proc` knows them; none where there is no `/proc`.
+/// All children, according to `/proc`; none where there is no `/proc`.
 pub(crate) fn children() -> Vec<Pid> {
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let child = |process: std::fs::DirEntry| {
@@ -19,7 +19,7 @@ pub(crate) fn children() -> Vec<Pid> {
 
 /// Whether this is the `stat` of a child of `parent`.
 fn is_parent(parent: Pid, stat: &str) -> bool {
-    // The name in parentheses may have parentheses, spaces and whatever else in it.
+    // The name in parentheses may contain parentheses and spaces.
     let after_name = stat.rsplit_once(')').map(|(_, rest)| rest);
     let ppid = after_name.and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
     ppid == Some(parent.as_raw_nonzero().get())
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_pretend_to_be_a_child() {
+    fn a_process_name_cannot_fake_its_parent() {
         let parent = Pid::from_raw(7).expect("not zero");
         assert!(is_parent(parent, "12 (sh) S 7 12 1 0"));
         assert!(is_parent(parent, "12 (a) S 1 (b) S 7 12 1 0"));

@@ -1,4 +1,5 @@
-//! `paxoslease elect`: campaigns, leads while alive, hands over when asked to stop; or looks on.
+//! `paxoslease elect`: becomes a candidate, leads until stopped and then resigns; or shows the
+//! leaders.
 
 use std::future::IntoFuture as _;
 use std::pin::pin;
@@ -7,26 +8,27 @@ use futures_util::future::{Either, select};
 use paxoslease_client::{Client, Election, LeaseGuard};
 use serde_json::json;
 
-use super::campaign::{Patience, win};
+use super::campaign::{WaitPolicy, win};
 use super::connect;
 use super::events::Events;
 use super::failure::{Failure, LOST};
-use super::lock::give_back;
+use super::lock::release;
 use super::supervise::{self, Job, policy};
 use super::text::{plain, quoted};
 use crate::args::ElectArgs;
 use crate::{Verdict, output, trust};
 
 pub(crate) fn run(args: ElectArgs) -> anyhow::Result<Verdict> {
-    let policy = policy(&args.loss, args.wish.ttl)?;
+    let policy = policy(&args.loss, args.lease.ttl)?;
     let client = connect(&args.cell)?;
     let events = Events::begin()?;
     if args.listen {
         return pollster::block_on(listen(&args, &client, &events));
     }
-    let won = win((&client, &events), &args.wish, Patience::FOR_EVER, |wish| wish.into_future());
+    let won =
+        win(&client, &events, &args.lease, WaitPolicy::FOR_EVER, |acquire| acquire.into_future());
     let lease = match pollster::block_on(won) {
-        // Nothing was won, and nothing is left undone.
+        // It never led, so there is nothing to release.
         Err(failure) if failure.is_by_signal() => return Ok(Verdict::Well),
         won => won?,
     };
@@ -39,12 +41,12 @@ pub(crate) fn run(args: ElectArgs) -> anyhow::Result<Verdict> {
         let job = Job { command: &args.command, policy, endpoints, environment };
         supervise::run(&job, &lease, &events).map(Verdict::Code)
     };
-    give_back(lease, &events, ended.is_ok());
+    release(lease, &events, ended.is_ok());
     ended
 }
 
 fn line(args: &ElectArgs, holder: &str, fence: u64) -> String {
-    let name = &args.wish.name;
+    let name = &args.lease.name;
     if args.json {
         let fence = fence.to_string();
         format!("{}\n", json!({"name": name, "fence": fence, "holder": holder}))
@@ -53,22 +55,23 @@ fn line(args: &ElectArgs, holder: &str, fence: u64) -> String {
     }
 }
 
-/// Until a signal asks for the end.
+/// Leads until a signal asks it to stop.
 async fn lead(lease: &LeaseGuard, events: &Events) -> anyhow::Result<()> {
     match select(pin!(lease.lost()), pin!(events.signal())).await {
         Either::Right(_) => Ok(()),
         Either::Left(_) => {
             let (name, fence) = (quoted(lease.name()), lease.fence());
-            let problem = "is lost, and somebody else may lead; start again to be a candidate";
+            let problem =
+                "is lost, and another candidate may lead; run the command again to be a candidate";
             Err(Failure::new(LOST, format!("{name} (fence {fence}) {problem}")).into())
         }
     }
 }
 
-/// A line per leader.
+/// Prints a line per leader.
 async fn listen(args: &ElectArgs, client: &Client, events: &Events) -> anyhow::Result<Verdict> {
-    let election = Election::new(client, args.wish.name.as_str());
-    // An observer waits for ever; somebody at a shell wants to know that nobody is there.
+    let election = Election::new(client, args.lease.name.as_str());
+    // An observer waits for ever, but a user wants to know at once that no node answers.
     let mut known = election.leader().await.map_err(Failure::from)?;
     let mut observer = election.observe();
     let mut shown = None;

@@ -1,7 +1,7 @@
-//! What a command that holds or wants a lease has to react to: signals, and its watchdog.
+//! The events of a command that holds or acquires a lease: signals, and reports of its watchdog.
 //!
-//! Signals that were ignored when this process began stay ignored, as `nohup` and `&` in a script
-//! want it, also for the command that is run. Deliberately lacks what to do about any of them.
+//! Signals that were ignored when this process began stay ignored, for the command too, as `nohup`
+//! and `&` in a script require. Deliberately lacks the reactions to events.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,29 +16,29 @@ use signal_hook::iterator::{Handle, Signals};
 
 use super::watchdog::orders::Report;
 
-/// Those that ask a process to end.
+/// Signals that ask a process to end.
 pub(crate) const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
-/// Those a command also wants to hear of.
+/// Other signals that are forwarded to the command.
 const OTHERS: [i32; 5] = [SIGCONT, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH];
 
-/// How many events may wait. Whoever has more to say waits too.
+/// The most queued events. A sender waits while the queue is full.
 const QUEUED_MAX: usize = 64;
 
-/// Something happened outside.
+/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
-    /// This process got a signal.
+    /// This process received a signal.
     Signal(i32),
-    /// The watchdog says something.
+    /// A report of the watchdog.
     Report(Report),
-    /// The watchdog is gone.
+    /// The watchdog has ended.
     Gone,
-    /// It should have said that the command has ended.
+    /// The watchdog has not reported the end of the command in time.
     Overdue,
 }
 
-/// What happens outside, in turn.
+/// The queue of events.
 pub(crate) struct Events {
     pub(crate) sender: Sender<Event>,
     receiver: Receiver<Event>,
@@ -46,10 +46,10 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// From here on, signals that ask this process to end are events.
+    /// From now on, signals that ask this process to end are events.
     pub(crate) fn begin() -> anyhow::Result<Self> {
         let mut signals =
-            Signals::new(ENDING.into_iter().filter(is_heeded)).context("cannot handle signals")?;
+            Signals::new(ENDING.into_iter().filter(is_handled)).context("cannot handle signals")?;
         let (sender, receiver) = bounded(QUEUED_MAX);
         let (handle, to) = (signals.handle(), sender.clone());
         let wait = move || {
@@ -66,9 +66,9 @@ impl Events {
         Ok(Self { sender, receiver, signals: handle })
     }
 
-    /// From here on, so are those that are to be passed on.
-    pub(crate) fn heed_all(&self) -> anyhow::Result<()> {
-        for signal in OTHERS.into_iter().filter(is_heeded) {
+    /// From now on, signals that are forwarded to the command are events too.
+    pub(crate) fn add_forwarded(&self) -> anyhow::Result<()> {
+        for signal in OTHERS.into_iter().filter(is_handled) {
             self.signals.add_signal(signal).context("cannot handle signals")?;
         }
         Ok(())
@@ -76,10 +76,10 @@ impl Events {
 
     /// Cancel-safe.
     pub(crate) async fn next(&self) -> Event {
-        self.receiver.recv().await.expect("a sender is kept")
+        self.receiver.recv().await.expect("this struct keeps a sender")
     }
 
-    /// The next signal that asks for the end, whatever else happens.
+    /// The next signal that asks this process to end; other events are dropped.
     pub(crate) async fn signal(&self) -> i32 {
         loop {
             if let Event::Signal(signal) = self.next().await
@@ -91,18 +91,18 @@ impl Events {
     }
 }
 
-/// Lets this process go on when somebody asks it to end. Whatever it starts is asked as usual.
-pub(crate) fn refuse_to_end() -> anyhow::Result<()> {
-    for signal in ENDING.into_iter().filter(is_heeded) {
+/// Makes this process ignore signals that ask it to end. Its children handle them as usual.
+pub(crate) fn ignore_end_signals() -> anyhow::Result<()> {
+    for signal in ENDING.into_iter().filter(is_handled) {
         signal_hook::flag::register(signal, Arc::<AtomicBool>::default())
             .context("cannot handle signals")?;
     }
     Ok(())
 }
 
-/// Whether whoever started this process left the signal alone. `/proc` tells without `unsafe`;
-/// where there is none, nobody is taken to have ignored anything.
-fn is_heeded(signal: &i32) -> bool {
+/// Whether the signal was not ignored when this process started. `/proc` tells without `unsafe`;
+/// without `/proc`, no signal counts as ignored.
+fn is_handled(signal: &i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -1,8 +1,8 @@
-//! Why a command failed: one line for people, and an exit code for programs.
+//! Why a command failed: one line for the user, and an exit code for programs.
 //!
-//! The codes are pinned: 1 for a lease that is somebody else's or over, 2 for bad usage, and those
-//! of `sysexits.h` for the rest. The library's errors say what happened; what to type next is said
-//! here.
+//! The exit codes are stable: 1 for a lease that another client holds or that is over, 2 for bad
+//! usage, and those of `sysexits.h` for the rest. The library's errors say what happened; this
+//! module adds what to do next.
 
 use std::error::Error;
 use std::fmt;
@@ -11,16 +11,16 @@ use paxoslease_client::{AcquireError, AskError, ReleaseError, RenewError, Sighti
 
 use super::text::{plain, quoted, span};
 
-/// Bad usage, as clap has it.
+/// Bad usage, the same code as clap's.
 const USAGE: u8 = 2;
-/// EX_UNAVAILABLE: nobody answers, or no majority.
+/// EX_UNAVAILABLE: no node answers, or no majority.
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// EX_TEMPFAIL: the lease was lost.
 pub(crate) const LOST: u8 = 75;
-/// EX_NOPERM: one side does not trust the other.
+/// EX_NOPERM: TLS or the token failed.
 const DENIED: u8 = 77;
 
-/// What went wrong, in one line, and the exit code.
+/// One line for the user, and the exit code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -48,7 +48,7 @@ impl Failure {
         Self::new(DENIED, message)
     }
 
-    /// Somebody asked this process to end. Nothing to say, and the code a shell would show.
+    /// A signal ended this process: no message, and the exit code that a shell would show.
     pub(crate) fn by_signal(signal: i32) -> Self {
         Self::new(u8::try_from(128 + signal).unwrap_or(u8::MAX), "")
     }
@@ -57,7 +57,7 @@ impl Failure {
         self.message.is_empty()
     }
 
-    /// Of an acquire whose conflicts exit with `conflict`, after waiting or without.
+    /// The failure of an acquire; `conflict` is the exit code when another client holds the lease.
     pub(crate) fn to_acquire(error: AcquireError, conflict: u8, waited: bool) -> Self {
         match error {
             AcquireError::Held { name, seen } => {
@@ -72,11 +72,11 @@ impl Failure {
     }
 }
 
-/// Who holds a name, as far as anybody knows.
+/// Who holds a name, as far as the cell knows.
 pub(crate) fn held(name: &str, seen: Option<&Sighting>) -> String {
     let name = quoted(name);
     match seen {
-        None => format!("{name} is held by somebody else, or was a moment ago"),
+        None => format!("{name} is held by another client, or was a moment ago"),
         Some(Sighting { holder, fence, remaining, .. }) => {
             let (holder, left) = (quoted(holder), span(*remaining));
             format!("{name} is held by {holder} (fence {fence}) for {left} more unless renewed")
@@ -84,7 +84,8 @@ pub(crate) fn held(name: &str, seen: Option<&Sighting>) -> String {
     }
 }
 
-/// A problem without what was said already, and without the system's number for it.
+/// A problem without the endpoints, which the message names already, and without the OS error
+/// number.
 pub(crate) fn concise(endpoints: &[String], problem: &str) -> String {
     let problem = match endpoints {
         [only] => problem.strip_prefix(&format!("{only}: ")).unwrap_or(problem),
@@ -106,7 +107,7 @@ impl From<AskError> for Failure {
                     concise(&endpoints, &problem)
                 ),
             ),
-            // Nodes say themselves what to do.
+            // The nodes' messages say what to do.
             AskError::NoQuorum(problem) => {
                 Self::new(UNAVAILABLE, problem.replace("CELL.STATUS", "`paxoslease status`"))
             }
@@ -119,13 +120,13 @@ impl From<AskError> for Failure {
             AskError::Denied(problem) => Self::new(DENIED, problem),
             AskError::Tls { endpoint, problem } => Self::new(
                 DENIED,
-                format!("no trust between here and {endpoint}: {}; see --tls-ca", plain(&problem)),
+                format!("TLS with {endpoint} failed: {}; see --tls-ca", plain(&problem)),
             ),
             AskError::Name(problem) => Self::usage(problem),
             AskError::Protocol(problem) => Self::new(
                 UNAVAILABLE,
                 format!(
-                    "that is not what a PaxosLease node says on its port for clients: {problem}; \
+                    "not the client port of a PaxosLease node: {problem}; \
                      the port is 7400 unless configured otherwise, see --endpoint"
                 ),
             ),
@@ -137,13 +138,10 @@ impl From<AskError> for Failure {
 impl From<RenewError> for Failure {
     fn from(error: RenewError) -> Self {
         match error {
-            RenewError::NotHeld { name, fence } => Self::new(
-                1,
-                format!(
-                    "{} is not held with fence {fence} any more; acquire it anew, for a new fence",
-                    quoted(&name)
-                ),
-            ),
+            RenewError::NotHeld { name, fence } => {
+                let then = "any more; acquire it again, for a new fence";
+                Self::new(1, format!("{} is not held with fence {fence} {then}", quoted(&name)))
+            }
             RenewError::Ttl(problem) => Self::usage(format!("--ttl: {problem}")),
             RenewError::Ask(error) => error.into(),
             error => Self::new(1, error.to_string()),
@@ -154,17 +152,13 @@ impl From<RenewError> for Failure {
 impl From<ReleaseError> for Failure {
     fn from(error: ReleaseError) -> Self {
         match error {
-            ReleaseError::NotHeld { name, fence } => Self::new(
-                1,
-                format!(
-                    "{} is not held with fence {fence}: it ran out, was given back before, or \
-                     never was; see `paxoslease get`",
-                    quoted(&name)
-                ),
-            ),
+            ReleaseError::NotHeld { name, fence } => {
+                let why = "it expired, was released before, or never was; see `paxoslease get`";
+                Self::new(1, format!("{} is not held with fence {fence}: {why}", quoted(&name)))
+            }
             ReleaseError::Unconfirmed(error) => {
                 let Self { code, message } = error.into();
-                Self::new(code, format!("{message}. The lease is free when its ttl is over"))
+                Self::new(code, format!("{message}. The lease ends after its ttl"))
             }
             error => Self::new(1, error.to_string()),
         }

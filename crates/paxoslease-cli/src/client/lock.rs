@@ -1,4 +1,4 @@
-//! `paxoslease lock`: a command that runs while a lease is held.
+//! `paxoslease lock`: runs a command while it holds a lease.
 
 use std::future::IntoFuture as _;
 use std::pin::pin;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use paxoslease_client::LeaseGuard;
 
-use super::alarm::{moment, since_boot};
-use super::campaign::{Patience, win};
+use super::alarm::{since_boot, sleep_until};
+use super::campaign::{WaitPolicy, win};
 use super::connect;
 use super::events::Events;
 use super::failure::Failure;
@@ -17,36 +17,36 @@ use crate::args::LockArgs;
 use crate::{Verdict, output, trust};
 
 pub(crate) fn run(args: LockArgs) -> anyhow::Result<Verdict> {
-    let policy = policy(&args.loss, args.wish.ttl)?;
+    let policy = policy(&args.loss, args.lease.ttl)?;
     let client = connect(&args.cell)?;
     let events = Events::begin()?;
-    let patience = Patience::from(&args.wait);
-    let won = win((&client, &events), &args.wish, patience, |wish| wish.into_future());
+    let wait = WaitPolicy::from(&args.wait);
+    let won = win(&client, &events, &args.lease, wait, |acquire| acquire.into_future());
     let lease = pollster::block_on(won)?;
     let environment = trust::environment(&args.cell.trust, args.pass_token);
     let endpoints = client.endpoints();
     let job = Job { command: &args.command, policy, endpoints, environment };
     let ended = supervise::run(&job, &lease, &events);
-    give_back(lease, &events, ended.is_ok());
+    release(lease, &events, ended.is_ok());
     ended.map(Verdict::Code)
 }
 
-/// How long a cell may take to confirm when somebody is impatient.
+/// How long to wait for the confirmation of a release after a signal.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Gives a lease back once its work has ended. Who asks for the end meanwhile does not have to wait
-/// for long: the lease is over in time anyhow.
-pub(super) fn give_back(lease: LeaseGuard, events: &Events, is_well: bool) {
+/// Releases a lease after its work has ended. A signal shortens the wait for the confirmation: the
+/// lease ends in time anyway.
+pub(super) fn release(lease: LeaseGuard, events: &Events, is_well: bool) {
     if !lease.is_held() {
         return;
     }
     let released = pollster::block_on(async {
-        let impatient = async {
+        let interrupted = async {
             events.signal().await;
-            // It may have come before a byte of the release was sent.
-            moment(since_boot() + FLUSH).await;
+            // The signal may have come before the release was sent.
+            sleep_until(since_boot() + FLUSH).await;
         };
-        match select(pin!(lease.release()), pin!(impatient)).await {
+        match select(pin!(lease.release()), pin!(interrupted)).await {
             Either::Left((released, _)) => released,
             Either::Right(_) => Ok(()),
         }

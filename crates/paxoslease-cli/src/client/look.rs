@@ -1,7 +1,6 @@
-//! `paxoslease get` and `list`: who holds what. Hints, all of it.
+//! `paxoslease get` and `list`: who holds which lease. All of it is hints.
 //!
-//! A list is printed as it comes, a page at a time, so a million leases take no more memory than
-//! one page.
+//! A list is printed page by page, so a million leases take no more memory than one page.
 
 use paxoslease_client::Sighting;
 use serde_json::{Value, json};
@@ -14,7 +13,7 @@ use super::text::{plain, quoted, short};
 use crate::args::{GetArgs, ListArgs, PrefixArgs};
 use crate::{Verdict, output};
 
-/// How many leases are asked for, and lined up, at a time.
+/// How many leases are requested, and aligned in columns, at a time.
 const PAGE_LEN: u32 = 500;
 
 const TITLES: [&str; 4] = ["NAME", "HOLDER", "FENCE", "LEFT"];
@@ -57,13 +56,13 @@ pub(crate) fn list(args: ListArgs) -> anyhow::Result<Verdict> {
     }
 }
 
-/// For programs. Fences exceed what a number of JSON is good for.
+/// The JSON object. A fence is a string, because it exceeds the precision of JSON numbers.
 pub(super) fn object(seen: &Sighting) -> Value {
     let Sighting { name, holder, fence, remaining } = seen;
     json!({"name": name, "holder": holder, "fence": fence.to_string(), "ttl_ms": millis(*remaining)})
 }
 
-/// For people.
+/// The columns of the table.
 fn row(seen: &Sighting) -> [String; 4] {
     let Sighting { name, holder, fence, remaining } = seen;
     [plain(name).into(), plain(holder).into(), fence.to_string(), short(*remaining)]

@@ -1,6 +1,6 @@
-//! `paxoslease status`: the cell as its nodes see it, and why one cannot acquire. Hints.
+//! `paxoslease status`: the cell as its nodes see it, and why a lease cannot be acquired. Hints.
 //!
-//! Asks every endpoint at once. What a node says of itself counts before what others say of it.
+//! Asks every endpoint at once. What a node says about itself overrides what other nodes say.
 
 mod members;
 
@@ -21,11 +21,11 @@ use super::text::{plain, quoted, short, span};
 use crate::args::StatusArgs;
 use crate::{Verdict, output};
 
-/// What came of asking an endpoint.
+/// The answer of an endpoint.
 struct Answer {
     endpoint: String,
     said: Result<Status, AskError>,
-    /// Until the answer, with the time to connect.
+    /// The time until the answer, including the connection.
     took: Duration,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn run(args: StatusArgs) -> anyhow::Result<Verdict> {
     let statuses: Vec<&Status> =
         answers.iter().filter_map(|answer| answer.said.as_ref().ok()).collect();
     let is_ready = statuses.iter().any(|status| status.ready);
-    // Without a majority there is no answer, and asking would only take time.
+    // Without a majority there is no answer to `get`, and waiting for it would only take time.
     let lease = args.name.as_ref().filter(|_| is_ready).map(|name| client.get_blocking(name));
     let (lease, problem) = match lease.transpose() {
         Ok(lease) => (lease.flatten(), None),
@@ -79,7 +79,7 @@ fn ask_all(client: &Client) -> Vec<Answer> {
             })
         };
         let asked: Vec<_> = client.endpoints().iter().map(ask).collect();
-        asked.into_iter().map(|answer| answer.join().expect("asking does not panic")).collect()
+        asked.into_iter().map(|answer| answer.join().expect("the thread does not panic")).collect()
     })
 }
 
@@ -104,7 +104,7 @@ fn json(answers: &[Answer], is_ready: bool, name: Option<&str>, lease: Option<&S
     all
 }
 
-/// For people: the nodes, and what is waited for.
+/// The table for people: the nodes, and the leases that clients wait for.
 fn text(answers: &[Answer], statuses: &[&Status]) -> String {
     let mut text = String::new();
     let mut cells: Vec<&str> = statuses.iter().map(|status| status.cell.as_str()).collect();
@@ -129,7 +129,7 @@ fn text(answers: &[Answer], statuses: &[&Status]) -> String {
         "RENEWED/S",
         "RELEASED/S",
     ]);
-    // Below the table, so that it fits a terminal.
+    // Below the table, so that the table fits a terminal.
     let mut reasons = String::new();
     for member in members(answers) {
         table.push(row(&member));
@@ -163,7 +163,7 @@ fn text(answers: &[Answer], statuses: &[&Status]) -> String {
                 (Some(holder), Some(fence)) => {
                     format!("held by {} (fence {fence})", quoted(holder))
                 }
-                _ => "who holds it is not known there".to_owned(),
+                _ => "the holder is not known there".to_owned(),
             };
             let _ = writeln!(text, "{} at node {node} for {name}: {by}", waiting(wanted.waiters));
         }
@@ -175,7 +175,7 @@ fn row(member: &Member<'_>) -> [String; 9] {
     let Member { id, place, state, rtt, status } = member;
     let state = match (state, status) {
         (State::Votes, Some(status)) => match &status.disk_problem {
-            Some(problem) => format!("votes, but its disk: {}", plain(problem)),
+            Some(problem) => format!("votes, but its disk failed: {}", plain(problem)),
             None if !status.ready => "votes, but reaches no majority".to_owned(),
             None => "votes".to_owned(),
         },
@@ -200,7 +200,7 @@ fn waiting(count: u64) -> String {
     if count == 1 { "1 waits".to_owned() } else { format!("{count} wait") }
 }
 
-/// How many vote, and how many have to.
+/// How many members vote, and how many must.
 fn votes(members: &[Member<'_>]) -> String {
     let all = members.iter().filter(|member| member.state != State::Proposes);
     let (all, voting) =
@@ -217,13 +217,13 @@ fn unready(members: &[Member<'_>], status: &Status) -> String {
         }
     }
     if members.iter().all(|member| member.state == State::Votes) {
-        // They all are up, and yet the node that was asked does not reach them.
+        // All members are up, but the node that was asked does not reach them.
         let _ = write!(text, "; node {} reaches too few of them", status.node);
     }
     text
 }
 
-/// Why one name can or cannot be acquired.
+/// Why a name can or cannot be acquired.
 fn explain(name: &str, lease: Option<&Sighting>, statuses: &[&Status]) -> String {
     let wanted = statuses.iter().flat_map(|status| &status.waiting);
     let waiters = wanted.filter(|wanted| wanted.name == name).map(|wanted| wanted.waiters).sum();

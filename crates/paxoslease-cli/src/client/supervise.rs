@@ -1,9 +1,9 @@
-//! Running a command for as long as a lease is held: `lock`'s and `elect`'s side of it.
+//! Runs a command while a lease is held: the part of `lock` and `elect` that holds the lease.
 //!
-//! The watchdog starts the command and ends it in time; here is what only the holder of the lease
-//! can do: tell the watchdog of every renewal, pass signals on, lend the terminal, and say how it
-//! ended. What has to happen in time is the watchdog's; a watchdog that does not get it done,
-//! because somebody stopped it, is killed, and its children with it.
+//! The watchdog starts the command and ends it in time. This module does what only the holder can
+//! do: it reports every renewal to the watchdog, forwards signals, lends the terminal to the
+//! command, and reports the end. If the watchdog does not end the command in time, because it was
+//! stopped, this module kills the watchdog, and its children with it.
 
 use std::ffi::OsString;
 use std::future::pending;
@@ -30,19 +30,19 @@ use super::events::{Event, Events};
 use super::failure::{Failure, LOST, concise};
 use super::terminal::Terminal;
 use super::text::quoted;
-use super::watchdog::orders::{Order, Report, hear, say, say_with};
+use super::watchdog::orders::{Order, Report, receive, send, send_with_file};
 use super::watchdog::schedule::Policy;
 use super::watchdog::{adopt_orphans, exit_code};
 use crate::args::{LossArgs, OnLost};
 use crate::output;
 
-/// What to run, and how it ends when the lease is lost.
+/// The command, and how it ends when the lease is lost.
 pub(crate) struct Job<'a> {
     pub(crate) command: &'a [OsString],
     pub(crate) policy: Policy,
-    /// For the command's environment.
+    /// For the environment of the command.
     pub(crate) endpoints: &'a [String],
-    /// And what else is to be there, or not.
+    /// Further variables to set, or to remove.
     pub(crate) environment: Vec<(&'static str, Option<OsString>)>,
 }
 
@@ -57,11 +57,11 @@ pub(crate) fn policy(args: &LossArgs, ttl: Duration) -> Result<Policy, Failure> 
     })
 }
 
-/// Runs the command to its end; its exit code, unless the lease was lost.
+/// Runs the command to its end. Returns its exit code, unless the lease was lost.
 pub(crate) fn run(job: &Job<'_>, lease: &LeaseGuard, events: &Events) -> anyhow::Result<u8> {
     // If the watchdog is killed, the command becomes a child of this process.
     adopt_orphans()?;
-    events.heed_all()?;
+    events.add_forwarded()?;
     let own = children();
     let (watchdog, channel) = start(job, lease).context("cannot start the watchdog")?;
     listen(channel.try_clone()?, events)?;
@@ -82,12 +82,12 @@ pub(crate) fn run(job: &Job<'_>, lease: &LeaseGuard, events: &Events) -> anyhow:
         is_overdue: false,
     };
     supervisor.expect_end();
-    let ended = pollster::block_on(supervisor.attend());
+    let ended = pollster::block_on(supervisor.handle_events());
     if let Some(group) = supervisor.group {
         supervisor.terminal.take_back(group);
     }
-    // The watchdog ends once nobody is left to talk to, if it has not yet. Dropping our end would
-    // not do: the thread that listens has a copy.
+    // The watchdog ends when the channel closes, if it has not ended before. Dropping this end is
+    // not enough: the thread that listens has a copy.
     let _gone = supervisor.channel.shutdown(Shutdown::Both);
     supervisor.watchdog.wait().context("cannot wait for the watchdog")?;
     ended
@@ -115,27 +115,27 @@ fn start(job: &Job<'_>, lease: &LeaseGuard) -> io::Result<(Child, UnixStream)> {
         .stdin(OwnedFd::from(theirs))
         .process_group(0)
         .spawn()?;
-    say_with(&ours, until(lease), stdin().as_fd())?;
+    send_with_file(&ours, until(lease), stdin().as_fd())?;
     Ok((watchdog, ours))
 }
 
-/// This very binary, also if the file was replaced meanwhile.
+/// The running binary, even if its file was replaced meanwhile.
 pub(super) fn this_program() -> io::Result<PathBuf> {
     let running = Path::new("/proc/self/exe");
     if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
 
-/// Until when the lease is held. The clock is read first, so it is never later than the truth.
+/// When the lease ends. The clock is read first, so the result is never too late.
 fn until(lease: &LeaseGuard) -> Order {
     let now = since_boot();
     Order::Until(now.saturating_add(lease.remaining()))
 }
 
-/// Makes events of what the watchdog says.
+/// Turns the reports of the watchdog into events.
 fn listen(channel: UnixStream, events: &Events) -> anyhow::Result<()> {
     let to = events.sender.clone();
     let wait = move || {
-        while let Ok(Some(report)) = hear(&channel) {
+        while let Ok(Some(report)) = receive(&channel) {
             if to.send_blocking(Event::Report(report)).is_err() {
                 return;
             }
@@ -146,7 +146,7 @@ fn listen(channel: UnixStream, events: &Events) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes an event of a watchdog that is not done by the last instant that was said.
+/// Starts a thread that sends an event when the watchdog misses its last deadline.
 fn check(events: &Events) -> anyhow::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     let to = events.sender.clone();
@@ -154,7 +154,7 @@ fn check(events: &Events) -> anyhow::Result<UnixStream> {
         let mut due_at = None;
         while let Ok(readable) = wait_until(&[theirs.as_fd()], due_at) {
             if readable == [true] {
-                let Ok(Some(Order::Until(at))) = hear(&theirs) else { return };
+                let Ok(Some(Order::Until(at))) = receive(&theirs) else { return };
                 due_at = Some(at);
             } else if due_at.is_some_and(|at| at <= since_boot()) {
                 let _nobody = to.send_blocking(Event::Overdue);
@@ -169,28 +169,28 @@ fn check(events: &Events) -> anyhow::Result<UnixStream> {
 struct Supervisor<'a> {
     job: &'a Job<'a>,
     lease: &'a LeaseGuard,
-    /// Children this process had before, as after a shell's `exec`.
+    /// The children that this process had before, for example after a shell's `exec`.
     own: Vec<Pid>,
     watchdog: Child,
     channel: UnixStream,
-    /// To whom checks on the watchdog.
+    /// The channel to the thread that checks the watchdog's deadline.
     deadline: UnixStream,
     events: &'a Events,
     terminal: Terminal,
-    /// The command's, once it runs.
+    /// The command's process group, once it runs.
     group: Option<Pid>,
-    /// Whether the command asked for the terminal.
+    /// Whether the command has the terminal.
     is_lent: bool,
-    /// Whether the lease is over and the watchdog knows.
+    /// Whether the lease is over and the watchdog knows it.
     is_over: bool,
-    /// Whether the watchdog has told the command to end.
+    /// Whether the watchdog has asked the command to end.
     is_ending: bool,
-    /// Whether it did not get that done in time.
+    /// Whether the watchdog missed its deadline.
     is_overdue: bool,
 }
 
 impl Supervisor<'_> {
-    async fn attend(&mut self) -> anyhow::Result<u8> {
+    async fn handle_events(&mut self) -> anyhow::Result<u8> {
         let mut renewals = self.lease.renewals();
         loop {
             let happened = {
@@ -203,17 +203,17 @@ impl Supervisor<'_> {
             match happened {
                 Either::Right(count) => {
                     renewals = count;
-                    self.tell();
+                    self.report_lease();
                 }
-                Either::Left(Event::Signal(signal)) => self.pass_on(signal),
+                Either::Left(Event::Signal(signal)) => self.forward(signal),
                 Either::Left(Event::Report(report)) => {
-                    if let Some(code) = self.hear(report)? {
+                    if let Some(code) = self.handle_report(report)? {
                         return if self.is_ending { Err(self.lost().into()) } else { Ok(code) };
                     }
                 }
-                Either::Left(Event::Gone) => return self.bury(),
+                Either::Left(Event::Gone) => return self.reap_after_watchdog(),
                 Either::Left(Event::Overdue) => {
-                    // What it has said before is heard first, and then that it is gone.
+                    // Its earlier reports come first, then the event that it has ended.
                     self.is_overdue = true;
                     self.watchdog.kill().context("cannot end the watchdog")?;
                 }
@@ -221,33 +221,33 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Waits for a renewal or the loss.
+    /// Waits for a renewal or the loss of the lease.
     async fn change(&self, renewals: u64) -> u64 {
         if self.is_over { pending().await } else { self.lease.renewals_other(renewals).await }
     }
 
-    /// Tells the watchdog how the lease stands.
-    fn tell(&mut self) {
+    /// Tells the watchdog the state of the lease.
+    fn report_lease(&mut self) {
         self.is_over = !self.lease.is_held();
         self.order(if self.is_over { Order::Lost } else { until(self.lease) });
         self.expect_end();
         if self.is_over && self.job.policy.on_lost == OnLost::Ignore {
             let (name, fence) = (quoted(self.lease.name()), self.lease.fence());
             output::to_stderr(&format!(
-                "warning: {name} (fence {fence}) is lost and may be somebody else's; the command \
+                "warning: {name} (fence {fence}) is lost, and another client may hold it; the command \
                  runs on, as --on-lost ignore asks\n"
             ));
         }
     }
 
     fn order(&self, order: Order) {
-        // Whether it is gone is an event of its own.
-        let _gone = say(&self.channel, order);
-        // Nobody else has a reason to stop it.
+        // If the watchdog has ended, there is an event for that.
+        let _gone = send(&self.channel, order);
+        // A SIGCONT, in case the watchdog was stopped: it should never be.
         let _gone = kill_process(Pid::from_child(&self.watchdog), Signal::CONT);
     }
 
-    /// Says by when the watchdog has to be done, as things stand: half the margin is its own.
+    /// Sets the deadline of the watchdog: it may use half of the margin.
     fn expect_end(&self) {
         let Policy { on_lost, grace, margin } = self.job.policy;
         let now = since_boot();
@@ -259,19 +259,19 @@ impl Supervisor<'_> {
                 (now + self.lease.remaining()).saturating_sub(margin / 2)
             }
         };
-        let _ended = say(&self.deadline, Order::Until(at));
+        let _ended = send(&self.deadline, Order::Until(at));
     }
 
-    fn pass_on(&mut self, signal: i32) {
-        // Back from the background, or from being stopped along with the command.
+    fn forward(&mut self, signal: i32) {
+        // This process is in the foreground again, or was stopped together with the command.
         if signal == SIGCONT && self.is_lent {
             self.group.map(|group| self.terminal.lend(group));
         }
         self.order(Order::Pass(signal));
     }
 
-    /// The exit code, once the command has ended.
-    fn hear(&mut self, report: Report) -> anyhow::Result<Option<u8>> {
+    /// Handles a report. Returns the exit code, once the command has ended.
+    fn handle_report(&mut self, report: Report) -> anyhow::Result<Option<u8>> {
         match report {
             Report::Started(id) => self.group = Pid::from_raw(id),
             Report::NotStarted(code) => {
@@ -291,7 +291,7 @@ impl Supervisor<'_> {
         Ok(None)
     }
 
-    /// The command was stopped: by Ctrl-Z, or because it wants the terminal.
+    /// The command was stopped: by Ctrl-Z, or because it reads from the terminal.
     fn stopped(&mut self, signal: i32) {
         let Some(group) = self.group else { return };
         match signal {
@@ -303,10 +303,10 @@ impl Supervisor<'_> {
                 }
             }
             SIGTSTP => {}
-            // Somebody did that on purpose, and to the command alone.
+            // Another process stopped only the command, on purpose.
             _ => return,
         }
-        // The shell has to see that its job stopped. SIGCONT, an event, undoes all of it.
+        // Stops this process too, so that the shell notices. SIGCONT, an event, undoes both.
         self.terminal.take_back(group);
         let _stopped = kill_current_process_group(Signal::STOP);
     }
@@ -314,7 +314,7 @@ impl Supervisor<'_> {
     fn lost(&self) -> Failure {
         let (name, fence) = (quoted(self.lease.name()), self.lease.fence());
         let why = if self.is_over {
-            "is not held any more: it ran out, was given back by somebody else, or the cell lost it"
+            "is not held any more: it expired, another client released it, or the cell lost it"
         } else {
             "could not be renewed in time"
         };
@@ -324,10 +324,10 @@ impl Supervisor<'_> {
         )
     }
 
-    /// The watchdog is gone without a word. Whoever it looked after becomes a child of this
-    /// process, also if it was killed after it had started the command and before it said so.
-    fn bury(&mut self) -> anyhow::Result<u8> {
-        // Its end of the channel is closed before its children have another parent.
+    /// The watchdog has ended without a report. Its children are children of this process now, even
+    /// if it was killed between starting the command and reporting that.
+    fn reap_after_watchdog(&mut self) -> anyhow::Result<u8> {
+        // Its end of the channel closes before its children have another parent.
         self.watchdog.wait().context("cannot wait for the watchdog")?;
         let is_to_end = self.job.policy.on_lost != OnLost::Ignore;
         loop {
@@ -341,7 +341,7 @@ impl Supervisor<'_> {
                     let _ended = kill_process(*orphan, Signal::KILL);
                 }
             }
-            // Whoever ends leaves its own children to us.
+            // A process that ends leaves its own children to us.
             let Ok(Some((child, status))) = wait(WaitOptions::empty()) else { break };
             self.own.retain(|own| *own != child);
             if !is_to_end
@@ -354,7 +354,8 @@ impl Supervisor<'_> {
         if self.is_overdue {
             return Err(self.lost().into());
         }
-        let problem = "somebody killed the watchdog of this lock, so the command was ended too";
+        let problem =
+            "another process killed the watchdog of this lock, so the command was ended too";
         Err(Failure::new(LOST, problem).into())
     }
 }

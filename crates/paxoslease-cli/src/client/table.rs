@@ -1,8 +1,8 @@
-//! Rows for people: lined up under titles on a terminal, tab-separated and bare elsewhere.
+//! Tables: columns under titles on a terminal, tab-separated without titles elsewhere.
 
 use std::io::{IsTerminal as _, stdout};
 
-/// Rows that are printed in portions. Columns grow with what was seen and never shrink.
+/// A table that is printed in portions. Columns grow with their content and never shrink.
 pub(crate) struct Table<const N: usize> {
     titles: Option<[&'static str; N]>,
     is_lined_up: bool,
@@ -28,7 +28,7 @@ impl<const N: usize> Table<N> {
         self.rows.push(row);
     }
 
-    /// The rows since the last time; nothing if there are none.
+    /// The rows since the last call; empty if there are none.
     pub(crate) fn take(&mut self) -> String {
         let mut text = String::new();
         if self.rows.is_empty() {

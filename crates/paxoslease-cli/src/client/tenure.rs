@@ -1,5 +1,5 @@
-//! `paxoslease acquire`, `renew` and `release`: a lease that is left to whoever asked, usually a
-//! script. Nothing renews it, and nothing gives it back, but these commands.
+//! `paxoslease acquire`, `renew` and `release`: a lease that outlives the command, usually for a
+//! script. Only these commands renew and release it.
 
 use std::future::IntoFuture as _;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use serde_json::json;
 
-use super::campaign::{Patience, win};
+use super::campaign::{WaitPolicy, win};
 use super::connect;
 use super::events::Events;
 use super::failure::Failure;
@@ -17,14 +17,14 @@ use crate::{Verdict, output};
 pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
     let client = connect(&args.cell)?;
     let events = Events::begin()?;
-    let ask = |wish: paxoslease_client::Acquire<'_>| wish.detached().into_future();
-    let won = win((&client, &events), &args.wish, Patience::from(&args.wait), ask);
+    let ask = |acquire: paxoslease_client::Acquire<'_>| acquire.detached().into_future();
+    let won = win(&client, &events, &args.lease, WaitPolicy::from(&args.wait), ask);
     let grant = pollster::block_on(won)?;
     let fence = grant.fence().to_string();
     let text = if args.json {
         let (name, ttl_ms, waited_ms) =
-            (&args.wish.name, millis(grant.ttl()), millis(grant.waited()));
-        let holder = args.wish.holder.as_deref().unwrap_or(client.default_holder());
+            (&args.lease.name, millis(grant.ttl()), millis(grant.waited()));
+        let holder = args.lease.holder.as_deref().unwrap_or(client.default_holder());
         let all = json!({"name": name, "fence": fence, "ttl_ms": ttl_ms, "waited_ms": waited_ms,
             "holder": holder});
         all.to_string()
@@ -34,12 +34,12 @@ pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
     match output::more_to_stdout((text + "\n").as_bytes()) {
         Ok(true) => return Ok(Verdict::Well),
         unread => {
-            // Nobody could renew it or give it back without its fence.
-            let _over_in_time = client.release_blocking(&args.wish.name, grant.fence());
+            // Without its fence the lease could not be renewed or released.
+            let _over_in_time = client.release_blocking(&args.lease.name, grant.fence());
             unread?;
         }
     }
-    bail!("nobody reads the fence from stdout, so the lease was given back")
+    bail!("stdout was closed before the fence was written, so the lease was released")
 }
 
 pub(crate) fn renew(args: RenewArgs) -> anyhow::Result<Verdict> {
@@ -65,7 +65,7 @@ pub(crate) fn release(args: ReleaseArgs) -> anyhow::Result<Verdict> {
     Ok(Verdict::Well)
 }
 
-/// For JSON.
+/// The number of milliseconds, for JSON.
 pub(super) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

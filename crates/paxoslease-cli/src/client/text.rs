@@ -1,7 +1,7 @@
-//! Names, holders and spans of time as people read them.
+//! Names, holders and spans of time for people.
 //!
-//! Names and holders are other people's bytes: whatever could move a cursor or fake a line is
-//! shown escaped.
+//! Names and holders come from other clients: characters that could move the cursor or fake a line
+//! are escaped.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", plain(text).replace('"', "\\\""))
 }
 
-/// Without anything a terminal would obey.
+/// Without characters that a terminal would obey.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
@@ -23,14 +23,14 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Control characters, and those that change the direction of what follows or take no place.
+/// Control characters, and those that change the direction of text or have no width.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
             | '\u{feff}')
 }
 
-/// Three digits or so: `850 ms`, `12.3 s`, `4 m 10 s`, `3 h 5 m`.
+/// About three significant digits: `850 ms`, `12.3 s`, `4 m 10 s`, `3 h 5 m`.
 pub(crate) fn span(span: Duration) -> String {
     let (secs, millis) = (span.as_secs(), span.as_millis());
     match secs {

@@ -1,4 +1,4 @@
-//! `paxoslease watch`: a line per change, for as long as somebody reads. Hints, all of it.
+//! `paxoslease watch`: a line per change, until stdout is closed. All of it is hints.
 
 use std::pin::pin;
 
@@ -18,13 +18,13 @@ pub(crate) fn run(args: WatchArgs) -> anyhow::Result<Verdict> {
     let PrefixArgs { prefix, cell, json } = args.what;
     let client = connect(&cell)?;
     let events = Events::begin()?;
-    // A watch tries for ever; somebody at a shell wants to know that nobody is there.
+    // A watch retries for ever, but a user wants to know at once that no node answers.
     check(&client)?;
     let mut watch = client.watch(&prefix);
     let mut refusal = None;
     while let Either::Left(change) = next(&mut watch, &events) {
         let Some(change) = change else {
-            // It does so only if nobody trusts us any more.
+            // The watch ends only if the cell denies access.
             check(&client)?;
             let problem = refusal.unwrap_or_else(|| "the watch is over".to_owned());
             return Err(Failure::denied(problem).into());
@@ -44,7 +44,7 @@ pub(crate) fn run(args: WatchArgs) -> anyhow::Result<Verdict> {
     Ok(Verdict::Well)
 }
 
-/// Whether somebody answers, be it only that this is not for everybody to ask.
+/// Whether a node answers, even if it denies the request.
 fn check(client: &Client) -> Result<(), Failure> {
     match client.status_blocking() {
         Ok(_) | Err(AskError::Denied(_)) => Ok(()),
@@ -62,7 +62,7 @@ fn next(watch: &mut Watch, events: &Events) -> Either<Option<Change>, i32> {
     })
 }
 
-/// For people: leases on stdout, what is said about the watch itself on stderr.
+/// Prints a change for people: leases on stdout, the state of the watch on stderr.
 fn show(change: &Change) -> anyhow::Result<bool> {
     let line = match change {
         Change::Held(Sighting { name, holder, fence, remaining }) => {
@@ -91,7 +91,7 @@ fn show(change: &Change) -> anyhow::Result<bool> {
     output::more_to_stdout(line.as_bytes())
 }
 
-/// For programs.
+/// The JSON object of a change.
 fn event(change: &Change) -> Value {
     match change {
         Change::Held(seen) => {

@@ -1,20 +1,22 @@
-//! The process between `lock` and its command: it starts the command, and ends it in time even if
-//! `lock` itself is stopped or killed.
+//! The process between `lock` and its command. It starts the command, and ends it in time even if
+//! `lock` is stopped or killed.
 //!
-//! It knows no cell and no lease, only until when the command may run. `lock` says so after every
-//! renewal. If it does not hear of one in time, or hears that `lock` is gone, it ends the
-//! command's group, and whoever left the group as soon as it is an orphan.
+//! It knows no cell and no lease, only the time until which the command may run. `lock` reports
+//! that time after every renewal. If no report comes in time, or if `lock` has ended, the watchdog
+//! ends the command's group, and each process that left the group as soon as it is an orphan.
 //!
-//! *Why no stranger is ever hit.* A group's number is given to nobody else while a process of the
-//! group exists, an ended one included until its parent has taken note of it. This process is the
-//! command's parent and adopts what the command leaves behind (it is a subreaper), so note is
-//! taken here and nowhere else. It signals the group only as long as the command, or somebody of
-//! the same group that it adopted, is a child of its own, and others only as its own children.
+//! *Why no other process is ever signalled.* The system does not reuse the id of a group while a
+//! process of the group exists, including one that has ended and for which its parent has not
+//! waited. The watchdog is the parent of the command and adopts the orphans of the command (it is a
+//! subreaper), so only the watchdog waits for them. It signals the group only while the command, or
+//! an adopted process of the same group, is its child. It signals other processes only if they are
+//! its children.
 //!
-//! *Why it is not hit itself.* It has a group of its own, so nothing typed at the terminal reaches
-//! it; it refuses signals that ask it to end; and it is not called `paxoslease`, so
-//! `pkill -STOP paxoslease` stops one of the two only. Should it be killed, `lock` adopts the
-//! command in turn and ends it; should both be, the command itself has asked to end with it.
+//! *Why it is not signalled itself.* It has a group of its own, so keys typed at the terminal do
+//! not reach it. It ignores signals that ask it to end. It is not called `paxoslease`, so `pkill
+//! -STOP paxoslease` stops only `lock`. If the watchdog is killed, `lock` adopts the command and
+//! ends it. If both are killed, the command is killed with the watchdog, because it asked the
+//! system for that.
 
 pub(crate) mod launch;
 pub(crate) mod orders;
@@ -31,11 +33,11 @@ use rustix::process::{
 };
 use signal_hook::consts::SIGCHLD;
 
-use self::orders::{Order, Report, hear, hear_with, say};
-use self::schedule::{Deed, Policy, Schedule};
+use self::orders::{Order, Report, receive, receive_with_file, send};
+use self::schedule::{KillSignal, Policy, Schedule};
 use super::alarm::{since_boot, wait_until};
 use super::children::children;
-use super::events::{ENDING, refuse_to_end};
+use super::events::{ENDING, ignore_end_signals};
 use crate::Verdict;
 use crate::args::WatchdogArgs;
 
@@ -43,26 +45,26 @@ pub(crate) fn run(args: WatchdogArgs) -> anyhow::Result<Verdict> {
     let WatchdogArgs { on_lost, grace, margin, command } = args;
     rename();
     adopt_orphans()?;
-    refuse_to_end()?;
+    ignore_end_signals()?;
     let ended = ended_children().context("cannot handle signals")?;
     let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let first = hear_with(&channel).context("`paxoslease lock` runs this, nobody else")?;
+    let first = receive_with_file(&channel).context("only `paxoslease lock` runs this")?;
     let (Order::Until(ends_at), stdin) = first else { bail!("the lease came without its end") };
     let mut schedule = Schedule::new(Policy { on_lost, grace, margin }, ends_at);
     if schedule.due(since_boot()).is_some() {
-        // Somebody was paused for so long that there is no time left to run anything.
-        say(&channel, Report::Ending)?;
-        say(&channel, Report::Ended(0))?;
+        // This process or `lock` was paused for so long that no time is left to run anything.
+        send(&channel, Report::Ending)?;
+        send(&channel, Report::Ended(0))?;
         return Ok(Verdict::Well);
     }
     let leader = match launch::launch(&command, &stdin, on_lost).context("cannot start CMD")? {
         Ok(leader) => leader,
         Err(code) => {
-            say(&channel, Report::NotStarted(code))?;
+            send(&channel, Report::NotStarted(code))?;
             return Ok(Verdict::Well);
         }
     };
-    // The command has it.
+    // The command has the file now.
     drop(stdin);
     let mut watchdog = Watchdog {
         channel,
@@ -73,7 +75,7 @@ pub(crate) fn run(args: WatchdogArgs) -> anyhow::Result<Verdict> {
         told: Vec::new(),
         is_asked: false,
         is_winding_up: false,
-        is_heard: true,
+        has_lock: true,
         is_untouchable: false,
     };
     let watched = watchdog.watch();
@@ -83,13 +85,13 @@ pub(crate) fn run(args: WatchdogArgs) -> anyhow::Result<Verdict> {
     watched.map(|()| Verdict::Well)
 }
 
-/// For `ps` and `pkill`.
+/// The name that `ps` and `pkill` see.
 fn rename() {
     #[cfg(target_os = "linux")]
     let _as_before = rustix::thread::set_name(c"lease-watchdog");
 }
 
-/// Makes this process the parent of whatever its descendants leave behind.
+/// Makes this process the parent of orphans among its descendants.
 pub(crate) fn adopt_orphans() -> anyhow::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
@@ -97,7 +99,7 @@ pub(crate) fn adopt_orphans() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Readable whenever a child has ended or stopped.
+/// A file that becomes readable whenever a child has ended or stopped.
 fn ended_children() -> io::Result<UnixStream> {
     let (read, write) = UnixStream::pair()?;
     read.set_nonblocking(true)?;
@@ -105,7 +107,8 @@ fn ended_children() -> io::Result<UnixStream> {
     Ok(read)
 }
 
-/// As shells count: the exit code, or 128 and the signal. `None` for who is only stopped.
+/// The exit code as shells count: the process's own, or 128 plus the signal. `None` for a stopped
+/// process.
 pub(crate) fn exit_code(status: WaitStatus) -> Option<u8> {
     let code = status.exit_status().or_else(|| Some(128 + status.terminating_signal()?))?;
     Some(u8::try_from(code).unwrap_or(u8::MAX))
@@ -114,67 +117,67 @@ pub(crate) fn exit_code(status: WaitStatus) -> Option<u8> {
 struct Watchdog {
     channel: UnixStream,
     ended: UnixStream,
-    /// The command; its group has the same number.
+    /// The command's process. Its group has the same id.
     leader: Pid,
     schedule: Schedule,
-    /// Of the command, once it has ended and note was taken of it.
+    /// The exit code of the command, once it has ended.
     code: Option<u8>,
-    /// Those outside the group that have been asked to go.
+    /// Processes outside the group that were asked to end.
     told: Vec<Pid>,
-    /// Whether somebody asked the command to end, or ended it.
+    /// Whether the command was asked to end, or killed.
     is_asked: bool,
-    /// Whether it did, and what is left of it has the grace to go too.
+    /// Whether the command has ended, and the rest of its group has the grace to end too.
     is_winding_up: bool,
-    /// Whether `lock` is there.
-    is_heard: bool,
-    /// Whether somebody could not be signalled, and `lock` was told.
+    /// Whether `lock` still runs.
+    has_lock: bool,
+    /// Whether a process could not be signalled, and `lock` knows it.
     is_untouchable: bool,
 }
 
 impl Watchdog {
-    /// Until the command has ended and `lock` knows or is gone.
+    /// Runs until the command has ended and `lock` knows it or has ended.
     fn watch(&mut self) -> anyhow::Result<()> {
         self.report(Report::Started(self.leader.as_raw_nonzero().get()));
         let code = loop {
-            let is_alone = self.take_note();
+            let is_alone = self.reap();
             if let Some(code) = self.code {
-                // What a command leaves behind that ended by itself is not for us to end.
+                // A command that ends by itself may leave processes behind; they are not ended.
                 if is_alone || !(self.schedule.is_ending() || self.is_asked) {
                     break code;
                 }
-                // A shell ends at once when it is asked to. The work may be its children's, who
-                // still clean up, so the lease is not handed over yet.
+                // A shell ends at once when it is asked to. Its children may do the work and still
+                // clean up, so the lease is not released yet.
                 self.is_winding_up |= self.schedule.wind_up(since_boot());
             }
-            self.chase();
-            if let Some(deed) = self.schedule.due(since_boot()) {
-                self.act(deed);
+            self.signal_escaped();
+            if let Some(signal) = self.schedule.due(since_boot()) {
+                self.act(signal);
                 continue;
             }
             if self.wait()? {
-                self.obey()?;
+                self.handle_order()?;
             }
         };
         self.report(Report::Ended(code));
-        while self.is_heard {
-            self.is_heard = hear::<Order>(&self.channel)?.is_some();
+        while self.has_lock {
+            self.has_lock = receive::<Order>(&self.channel)?.is_some();
         }
         Ok(())
     }
 
-    /// Waits for something to happen; says whether there is an order.
+    /// Waits for an event. Returns whether there is an order.
     fn wait(&self) -> anyhow::Result<bool> {
         let files = [self.ended.as_fd(), self.channel.as_fd()];
-        let files = if self.is_heard { &files[..] } else { &files[..1] };
+        let files = if self.has_lock { &files[..] } else { &files[..1] };
         let readable = wait_until(files, self.schedule.alarm_at()).context("cannot wait")?;
         let is_order = readable.get(1) == Some(&true);
-        // Whether and how anybody ended is for `take_note` to find out.
+        // `reap` finds out which process ended, and how.
         let _nothing = (&self.ended).read(&mut [0; 64]);
         Ok(is_order)
     }
 
-    fn obey(&mut self) -> anyhow::Result<()> {
-        match hear(&self.channel).context("cannot hear from `paxoslease lock`")? {
+    fn handle_order(&mut self) -> anyhow::Result<()> {
+        match receive(&self.channel).context("cannot read from `paxoslease lock`")? {
             Some(Order::Until(ends_at)) => self.schedule.extend(ends_at),
             Some(Order::Pass(signal)) => {
                 self.is_asked |= ENDING.contains(&signal);
@@ -184,7 +187,7 @@ impl Watchdog {
             }
             Some(Order::Lost) => self.lose(),
             None => {
-                self.is_heard = false;
+                self.has_lock = false;
                 self.lose();
             }
         }
@@ -192,43 +195,43 @@ impl Watchdog {
     }
 
     fn lose(&mut self) {
-        if let Some(deed) = self.schedule.lose(since_boot()) {
-            self.act(deed);
+        if let Some(signal) = self.schedule.lose(since_boot()) {
+            self.act(signal);
         }
     }
 
-    fn act(&mut self, deed: Deed) {
+    fn act(&mut self, signal: KillSignal) {
         if !self.is_winding_up {
             self.report(Report::Ending);
         }
-        match deed {
-            Deed::Terminate => {
+        match signal {
+            KillSignal::Terminate => {
                 self.signal(Signal::TERM);
-                // Whoever is stopped could not use the grace.
+                // A stopped process could not use the grace.
                 self.signal(Signal::CONT);
             }
-            Deed::Kill => self.signal(Signal::KILL),
+            KillSignal::Kill => self.signal(Signal::KILL),
         }
     }
 
-    /// Signals the group, as long as its number is its own.
+    /// Signals the group, as long as the id is still that of the group.
     fn signal(&mut self, signal: Signal) {
         if self.code.is_none() || !self.is_group_gone() {
             self.signalled(kill_process_group(self.leader, signal));
         }
     }
 
-    /// Ends those who left the group, once it is time to. They are children of ours when their
-    /// parents have ended, which wakes us up, so in the end nobody is left out.
-    fn chase(&mut self) {
-        let Some(deed) = self.schedule.last() else { return };
+    /// Ends processes that left the group, once the command must end. They become children of this
+    /// process when their parents end, which wakes it up, so that it misses none.
+    fn signal_escaped(&mut self) {
+        let Some(signal) = self.schedule.last() else { return };
         for child in children() {
-            match deed {
-                Deed::Kill => self.signalled(kill_process(child, Signal::KILL)),
-                // The group has been asked, and once is enough.
-                Deed::Terminate if getpgid(Some(child)) == Ok(self.leader) => {}
-                Deed::Terminate if self.told.contains(&child) => {}
-                Deed::Terminate => {
+            match signal {
+                KillSignal::Kill => self.signalled(kill_process(child, Signal::KILL)),
+                // The group was asked already, and once is enough.
+                KillSignal::Terminate if getpgid(Some(child)) == Ok(self.leader) => {}
+                KillSignal::Terminate if self.told.contains(&child) => {}
+                KillSignal::Terminate => {
                     self.told.push(child);
                     self.signalled(kill_process(child, Signal::TERM));
                     self.signalled(kill_process(child, Signal::CONT));
@@ -238,24 +241,24 @@ impl Watchdog {
     }
 
     fn signalled(&mut self, outcome: rustix::io::Result<()>) {
-        // Another error means that they have ended, and only we have yet to take note of it.
+        // Other errors mean that the process has ended, and this process has not waited for it yet.
         if outcome == Err(Errno::PERM) && !std::mem::replace(&mut self.is_untouchable, true) {
             self.report(Report::Untouchable);
         }
     }
 
-    /// Takes note of children that have ended, our own and adopted ones; says whether none is left.
-    fn take_note(&mut self) -> bool {
+    /// Waits for children that have ended, its own and adopted ones. Returns whether none is left.
+    fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-                Ok(Some((child, status))) => self.note(child, status),
+                Ok(Some((child, status))) => self.reaped(child, status),
                 Ok(None) => return false,
                 Err(_no_child) => return true,
             }
         }
     }
 
-    fn note(&mut self, child: Pid, status: WaitStatus) {
+    fn reaped(&mut self, child: Pid, status: WaitStatus) {
         if !status.stopped() {
             self.told.retain(|told| *told != child);
         }
@@ -271,11 +274,11 @@ impl Watchdog {
         }
     }
 
-    /// Whether no child of ours is left in the group.
+    /// Whether no child in the group is left.
     fn is_group_gone(&mut self) -> bool {
         loop {
             match waitpgid(self.leader, WaitOptions::NOHANG) {
-                Ok(Some((child, status))) => self.note(child, status),
+                Ok(Some((child, status))) => self.reaped(child, status),
                 Ok(None) => return false,
                 Err(_no_child) => return true,
             }
@@ -283,7 +286,7 @@ impl Watchdog {
     }
 
     fn report(&self, report: Report) {
-        // Whether `lock` is gone is seen when it is listened to.
-        let _gone = say(&self.channel, report);
+        // If `lock` has ended, the next read from the channel shows it.
+        let _gone = send(&self.channel, report);
     }
 }

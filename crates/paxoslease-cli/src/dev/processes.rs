@@ -1,5 +1,5 @@
-//! The nodes of `dev --processes`: each is a `serve` of this very binary, with a folder of its own
-//! that goes away with the cell. One that dies stays dead until it is started again by hand.
+//! The nodes of `dev --processes`: each is a `serve` process of this binary, with a folder of its
+//! own that is removed with the cell. A node that dies is not restarted.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,18 +14,18 @@ use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{Addresses, Cell, program};
+use super::{Addresses, DevCell, program};
 use crate::output;
 
-/// How often to look whether all are still there.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The interval of checks whether all nodes still run.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) struct Processes {
-    nodes: Vec<Process>,
+    nodes: Vec<NodeProcess>,
     folder: PathBuf,
 }
 
-struct Process {
+struct NodeProcess {
     id: u16,
     child: Child,
     http: String,
@@ -34,7 +34,7 @@ struct Process {
 }
 
 impl Processes {
-    pub(super) fn start(cell: &Cell) -> anyhow::Result<Self> {
+    pub(super) fn start(cell: &DevCell) -> anyhow::Result<Self> {
         let folder = env::temp_dir().join(format!("paxoslease-{}", cell.name));
         let mut processes = Self { nodes: Vec::new(), folder };
         for node in &cell.nodes {
@@ -44,7 +44,7 @@ impl Processes {
         Ok(processes)
     }
 
-    fn start_node(&self, cell: &Cell, node: &Addresses) -> anyhow::Result<Process> {
+    fn start_node(&self, cell: &DevCell, node: &Addresses) -> anyhow::Result<NodeProcess> {
         let id = node.id.to_string();
         let data_dir = self.folder.join(&id).display().to_string();
         let max_lease = format!("{}ms", cell.max_lease.as_millis());
@@ -68,25 +68,25 @@ impl Processes {
             .arg("serve")
             .args(&options)
             .args(["--new-cell", "--log", "error", "--with-parent"])
-            // Held open until this process ends, however it does.
+            // Open until this process ends, in whatever way.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            // Ctrl-C is for this process, which stops them in turn.
+            // Ctrl-C is for this process, which then stops the nodes.
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start node {id}"))?;
         let http = node.http.clone();
-        Ok(Process { id: node.id, child, http, command_line, gone: false })
+        Ok(NodeProcess { id: node.id, child, http, command_line, gone: false })
     }
 
     pub(super) fn pids(&self) -> Vec<u32> {
         self.nodes.iter().map(|node| node.child.id()).collect()
     }
 
-    /// Whether all nodes say so. One that ended instead has said why on stderr.
+    /// Whether all nodes are ready. A node that ended instead has logged why on stderr.
     pub(super) fn are_ready(&mut self) -> anyhow::Result<bool> {
         for node in &mut self.nodes {
-            if let Some(status) = node.child.try_wait().context("cannot look after a node")? {
+            if let Some(status) = node.child.try_wait().context("cannot check a node")? {
                 bail!("node {} did not start: {status}", node.id);
             }
             if !is_ready(&node.http) {
@@ -96,15 +96,15 @@ impl Processes {
         Ok(true)
     }
 
-    /// Says who is gone, until a signal asks to stop.
+    /// Reports nodes that have ended, until a signal asks to stop.
     pub(super) fn until_stopped(
         &mut self,
-        cell: &Cell,
+        cell: &DevCell,
         stop: &Receiver<&'static str>,
     ) -> anyhow::Result<()> {
         loop {
-            match stop.recv_timeout(LOOK_EVERY) {
-                Err(RecvTimeoutError::Timeout) => self.look(cell)?,
+            match stop.recv_timeout(POLL_INTERVAL) {
+                Err(RecvTimeoutError::Timeout) => self.check_nodes(cell)?,
                 asked => {
                     output::to_stderr(&format!("{}: stopping\n", asked?));
                     return Ok(());
@@ -113,10 +113,10 @@ impl Processes {
         }
     }
 
-    fn look(&mut self, cell: &Cell) -> anyhow::Result<()> {
+    fn check_nodes(&mut self, cell: &DevCell) -> anyhow::Result<()> {
         let mut news = Vec::new();
         for node in &mut self.nodes {
-            if let Some(status) = node.child.try_wait().context("cannot look after a node")?
+            if let Some(status) = node.child.try_wait().context("cannot check a node")?
                 && !std::mem::replace(&mut node.gone, true)
             {
                 news.push((node.id, status, node.command_line.clone()));
@@ -127,10 +127,10 @@ impl Processes {
             let outlook = if alive > cell.nodes.len() / 2 {
                 "a majority is left, so leases are granted and renewed as before"
             } else {
-                "no majority is left: nothing is granted, and what is held runs out"
+                "no majority is left: nothing is granted, and leases expire"
             };
             output::to_stderr(&format!(
-                "node {id} ended ({status}); {outlook}. Bring it back, and it is silent for as \
+                "node {id} ended ({status}); {outlook}. To restart it, run the command below; it is then silent for as \
                  long as the longest lease it may have forgotten:\n  {command_line}\n",
             ));
         }
@@ -138,25 +138,25 @@ impl Processes {
     }
 }
 
-/// Clean stops, then the folder goes.
+/// Stops the nodes cleanly, then removes the folder.
 impl Drop for Processes {
     fn drop(&mut self) {
         for node in self.nodes.iter().filter(|node| !node.gone) {
-            // It may just have ended.
+            // The node may just have ended.
             let _ended = kill_process(Pid::from_child(&node.child), Signal::TERM);
         }
         for node in &mut self.nodes {
-            // Takes its stdin along.
+            // Also closes its stdin.
             let _ended = node.child.wait();
         }
         if let Err(error) = fs::remove_dir_all(&self.folder) {
-            tracing::debug!(%error, "the folder of the cell is left");
+            tracing::debug!(%error, "cannot remove the folder of the cell");
         }
     }
 }
 
-/// Whether a node reaches all others. Asked over HTTP without a library for that: the reply ends
-/// where the connection does.
+/// Whether a node is connected to all others. A plain HTTP/1.0 request: the reply ends with the
+/// connection.
 fn is_ready(http: &str) -> bool {
     let ask = || -> anyhow::Result<bool> {
         let mut stream = TcpStream::connect(http)?;

@@ -1,18 +1,18 @@
-//! How many files this process may have open, and how many of them clients may take.
+//! How many files this process may open, and how many of them clients may use.
 //!
-//! A node that is out of them cannot reach its peers or write its record. So clients get what is
-//! left, not the other way round.
+//! A node without free files cannot reach its peers or write its record. So clients get what the
+//! node does not need.
 
 use paxoslease::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
-/// For peers and strangers at their door, records, logs, the process itself.
+/// For connections of peers and of unknown nodes, records, logs, and the process itself.
 const RESERVE: u64 = 512;
-/// Clients are let in by twos at least, or nobody could look what is wrong.
+/// At least two clients may connect, so that an operator can find the problem.
 const CLIENTS_MIN: u64 = 2;
 
-/// Asks the system for as many as the configuration could take, and makes do with fewer.
+/// Raises the limit to what the configuration could use, and accepts less.
 pub(super) fn fit(config: &mut Config) {
     let most = config.limits.connections;
     let ports = ports(config);
@@ -24,14 +24,14 @@ pub(super) fn fit(config: &mut Config) {
             allowed,
             wanted,
             connections,
-            "few open files are allowed, so fewer clients are; raise the limit (`ulimit -n`, \
+            "the limit of open files is low, so fewer clients may connect; raise it (`ulimit -n`, \
              LimitNOFILE) or lower limits.connections"
         );
         config.limits.connections = connections;
     }
 }
 
-/// How many ports clients come through, with as many connections each.
+/// The number of ports for clients; each has the same number of connections.
 fn ports(config: &Config) -> u64 {
     [config.listen.for_clients(), config.listen.for_http()].iter().flatten().count() as u64
 }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_get_what_is_left_and_never_nothing() {
+    fn clients_get_the_remaining_files_and_at_least_two() {
         assert_eq!(connections(10_000, 2, None), 10_000);
         assert_eq!(connections(10_000, 2, Some(1_048_576)), 10_000);
         assert_eq!(connections(10_000, 2, Some(20_512)), 10_000);

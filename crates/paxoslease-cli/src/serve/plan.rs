@@ -1,4 +1,4 @@
-//! What a node is going to be: the file, with what options and variables say instead.
+//! The configuration of a node: the file, overridden by environment variables and options.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::args::{Args, CELL_DEFAULT, ServeArgs};
 
-/// Resolves and checks it. What contradicts itself among the options is an error of usage.
+/// Resolves and checks the configuration. Contradicting options are a usage error.
 pub(super) fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     let mut config = match &args.config {
         Some(path) => Config::load(path)?,
@@ -71,7 +71,7 @@ fn tls(args: &ServeArgs, file: Option<Tls>) -> anyhow::Result<Option<Tls>> {
     }
 }
 
-/// In the words of any other bad usage.
+/// The same format as clap's usage errors.
 fn misused(why: &str) -> anyhow::Error {
     let mut definition = Args::command();
     definition.build();
@@ -85,12 +85,13 @@ pub(super) fn members(config: &Config) -> String {
     members.collect::<Vec<_>>().join(", ")
 }
 
-/// Whether tokens protect leases only as long as no stranger reaches a peer port.
+/// Whether tokens protect leases only as long as peer ports cannot be reached from outside the
+/// cell.
 pub(super) const fn trusts_peers(config: &Config) -> bool {
     config.listen.peers_out_of_reach && config.tls.is_none() && !config.access.is_empty()
 }
 
-/// For people.
+/// The configuration for people.
 pub(super) fn text(config: &Config) -> String {
     let Config { cell, node, role, max_lease, clock_drift_ppm, .. } = config;
     let mut text = "The configuration makes sense. It would run\n".to_owned();
@@ -99,14 +100,14 @@ pub(super) fn text(config: &Config) -> String {
     };
     line("node", &format!("{node} of cell {cell}, a {role}"));
     line("members", &members(config));
-    let encrypted = if config.tls.is_some() { "mutual TLS" } else { "in clear" };
+    let encrypted = if config.tls.is_some() { "mutual TLS" } else { "unencrypted" };
     match (config.listen_for_peers(), role) {
         (Some(address), _) => line("peers", &format!("on {address}, {encrypted}")),
         (None, Role::Member) => line("peers", "off"),
         (None, Role::Proposer) => line("peers", &format!("connects to the members, {encrypted}")),
     }
     let way = match config.tls.as_ref().map_or(ClientTls::Off, |tls| tls.clients) {
-        ClientTls::Off => "in clear",
+        ClientTls::Off => "unencrypted",
         ClientTls::Server => "TLS",
         ClientTls::Mutual => "mutual TLS",
     };
@@ -114,11 +115,11 @@ pub(super) fn text(config: &Config) -> String {
     line("clients", &on(config.listen.for_clients()));
     line("http", &on(config.listen.for_http()));
     match config.access.len() {
-        0 => line("access", "whoever can connect may do everything"),
+        0 => line("access", "any client that can connect may do everything"),
         entries => line("access", &format!("by token, {entries} in [[access]]")),
     }
     if trusts_peers(config) {
-        line("", "but without a token for anybody who reaches a peer port");
+        line("", "but a node that reaches a peer port needs no token");
     }
     line("max lease", &format!("{max_lease:?}, clocks off by up to {clock_drift_ppm} ppm"));
     match (&config.data_dir, config.role) {
@@ -149,7 +150,7 @@ pub(super) fn text(config: &Config) -> String {
     text
 }
 
-/// For programs.
+/// The configuration for programs.
 pub(super) fn json(config: &Config) -> String {
     let plan = json!({
         "cell": config.cell,

@@ -1,37 +1,37 @@
-//! A node's status as lines of a log: at every change of what matters, and every minute.
+//! Logs a node's status: at every important change, and every minute.
 //!
-//! Counts its looks instead of reading a clock.
+//! Counts its polls instead of reading a clock.
 
 use std::time::Duration;
 
 use paxoslease::Status;
 use tracing::{info, warn};
 
-/// How often to look. A change that is over before the next look goes unnoticed here; the node
-/// logs for itself who connects and leaves.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// After this many looks without a change, the status is logged all the same: a minute.
-const LOOKS_WITHOUT_CHANGE_MAX: u32 = 120;
-/// How many looks between two lines that count a quarantine down: ten seconds.
-const LOOKS_PER_COUNTDOWN: u32 = 20;
+/// The interval of polls. A change that is over before the next poll is not logged here; the node
+/// itself logs connections.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Polls without a change after which the status is logged anyway: a minute.
+const POLLS_WITHOUT_CHANGE_MAX: u32 = 120;
+/// Polls between two lines that count a quarantine down: ten seconds.
+const POLLS_PER_COUNTDOWN: u32 = 20;
 
-/// What was logged last, and how long ago.
+/// The last logged status, and the polls since then.
 #[derive(Default)]
-pub(super) struct Report {
-    last: Option<Essence>,
-    looks: u32,
+pub(super) struct StatusLog {
+    last: Option<LoggedState>,
+    polls: u32,
 }
 
-/// What is worth a line when it changes.
+/// The parts of a status whose changes are logged.
 #[derive(PartialEq, Eq)]
-struct Essence {
+struct LoggedState {
     ready: bool,
     quarantined: bool,
     up: Vec<(u16, bool)>,
     disk_problem: bool,
 }
 
-impl Essence {
+impl LoggedState {
     fn of(status: &Status) -> Self {
         Self {
             ready: status.ready,
@@ -42,21 +42,21 @@ impl Essence {
     }
 }
 
-impl Report {
-    /// Logs what there is to say. Returns whether the status was worth a line.
-    pub(super) fn look(&mut self, status: &Status) -> bool {
-        let essence = Essence::of(status);
-        self.looks += 1;
+impl StatusLog {
+    /// Logs the changes. Returns whether there was one.
+    pub(super) fn poll(&mut self, status: &Status) -> bool {
+        let essence = LoggedState::of(status);
+        self.polls += 1;
         let was_quarantined = self.last.as_ref().is_some_and(|last| last.quarantined);
         if was_quarantined && !essence.quarantined {
             info!("votes now");
         }
         let changed = self.last.as_ref() != Some(&essence);
-        let due = changed || self.looks >= LOOKS_WITHOUT_CHANGE_MAX;
+        let due = changed || self.polls >= POLLS_WITHOUT_CHANGE_MAX;
         if due {
-            self.looks = 0;
+            self.polls = 0;
             log(status);
-        } else if essence.quarantined && self.looks.is_multiple_of(LOOKS_PER_COUNTDOWN) {
+        } else if essence.quarantined && self.polls.is_multiple_of(POLLS_PER_COUNTDOWN) {
             info!("quarantined: votes in {:.1?}", status.quarantine_remaining);
         }
         self.last = Some(essence);
@@ -87,7 +87,7 @@ fn log(status: &Status) {
     }
 }
 
-/// In a few words, for systemd.
+/// A short status for systemd.
 pub(super) fn summary(status: &Status) -> String {
     let up = status.peers.iter().filter(|peer| peer.up).count();
     let (peers, leases) = (status.peers.len(), status.leases);
@@ -100,7 +100,7 @@ pub(super) fn summary(status: &Status) -> String {
     }
 }
 
-/// Nothing at all if there are none.
+/// `None` for an empty list.
 fn list(parts: impl Iterator<Item = String>) -> Option<String> {
     let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| parts.join(", "))

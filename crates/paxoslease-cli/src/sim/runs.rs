@@ -1,4 +1,4 @@
-//! Many seeds on every core. What is summed up does not depend on who ran what when.
+//! Runs many seeds on all cores. The totals do not depend on the order of the runs.
 
 use std::io::{IsTerminal as _, stderr};
 use std::num::NonZero;
@@ -13,19 +13,19 @@ use super::run_one;
 use crate::args::SimArgs;
 use crate::output;
 
-/// What became of many runs.
+/// The totals of many runs.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Totals {
     pub(super) runs: u64,
     pub(super) counts: Counts,
     pub(super) lasted: Duration,
-    /// Invariants that broke.
+    /// The number of violations.
     pub(super) violations: u64,
-    /// Runs in which one did.
+    /// The number of runs with violations.
     pub(super) broken_runs: u64,
-    /// The lowest seed of those.
+    /// The lowest seed with a violation.
     pub(super) first_broken: Option<u64>,
-    /// A sum, so that order does not matter; of one run, that run's own hash.
+    /// A sum, so that the order does not matter; for one run, the hash of that run.
     pub(super) trace_hash: u64,
 }
 
@@ -54,7 +54,7 @@ impl Totals {
     }
 }
 
-/// Runs every seed the options ask for. How long it took goes to stderr.
+/// Runs every requested seed. The duration goes to stderr.
 #[expect(clippy::disallowed_methods, reason = "how long it took is for people to read")]
 pub(super) fn run_all(args: &SimArgs, options: &Options) -> Totals {
     let began_at = Instant::now();
@@ -90,7 +90,7 @@ pub(super) fn run_all(args: &SimArgs, options: &Options) -> Totals {
     totals
 }
 
-/// On a terminal only.
+/// Shown on a terminal only.
 fn progress(runs: u64) -> ProgressBar {
     if !stderr().is_terminal() || runs < 2 {
         return ProgressBar::hidden();

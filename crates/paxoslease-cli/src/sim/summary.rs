@@ -1,4 +1,4 @@
-//! What came of it, for people and for programs.
+//! The results of a simulation, for people and for programs.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::runs::Totals;
 use super::transcript;
 use crate::args::{Algorithm, SimArgs};
+use crate::output::grouped;
 
 /// The machine-readable summary; the table shows the same.
 #[derive(Serialize)]
@@ -37,7 +38,7 @@ pub(super) struct Summary {
     broken: Option<Broken>,
 }
 
-/// The first run that broke.
+/// The first run with a violation.
 #[derive(Serialize)]
 struct Broken {
     seed: Option<u64>,
@@ -94,7 +95,7 @@ impl Summary {
         }
     }
 
-    /// One line.
+    /// One line of JSON.
     pub(super) fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self).map(|line| line + "\n")
     }
@@ -139,7 +140,7 @@ impl Summary {
         text
     }
 
-    /// What broke, the trace around it, and how to see it again.
+    /// The violation, the trace around it, and how to repeat the run.
     pub(super) fn explanation(&self, report: &Report) -> String {
         let mut text = String::from("\nAn invariant broke");
         let Some(broken) = &self.broken else { return String::new() };
@@ -165,7 +166,7 @@ fn line(text: &mut String, name: &str, value: &str) {
     writeln!(text, "  {name:<12} {value:>20}").expect("a String takes every text");
 }
 
-/// The command that runs this seed or schedule, and nothing else, again.
+/// The command that repeats this seed or schedule alone.
 fn replay(args: &SimArgs, scenario: Option<Scenario>, seed: u64) -> String {
     let mut command = String::from("paxoslease sim");
     match scenario {
@@ -191,30 +192,4 @@ fn replay(args: &SimArgs, scenario: Option<Scenario>, seed: u64) -> String {
 
 fn hex(hash: u64) -> String {
     format!("{hash:016x}")
-}
-
-/// Thousands apart, as people read them.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_stand_apart() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_000), "1,000");
-        assert_eq!(grouped(12_345_678), "12,345,678");
-    }
 }

@@ -1,9 +1,8 @@
 //! `paxoslease certs`: an authority for a small cell, and certificates that it signs.
 //!
-//! What is made, or was there before, is judged by the same library that nodes and clients use
-//! before anybody is told to use it. Deliberately lacks what a large site wants of an authority:
-//! intermediates, revocation, somebody else's authority. Its name follows from its key, so nothing
-//! needs to be read from its certificate.
+//! New and existing certificates are checked by the same library that nodes and clients use.
+//! Deliberately lacks what a large site needs: intermediates, revocation, another authority. The
+//! authority's name follows from its key, so nothing is read from its certificate.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -36,7 +35,7 @@ const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 24 * 3600);
 /// For machines whose clocks are a little behind.
 const HEAD_START: Duration = Duration::from_secs(3600);
 
-/// Where clients reach nodes that are tried out.
+/// Hosts at which clients reach the nodes of a test.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 pub(crate) fn run(args: CertsArgs) -> anyhow::Result<Verdict> {
@@ -55,21 +54,21 @@ pub(crate) fn run(args: CertsArgs) -> anyhow::Result<Verdict> {
     }
     output::to_stdout(&text(&authority, &made))?;
     output::to_stderr(&format!(
-        "for development and small cells: keep {} off the nodes, and nobody else can join\n",
+        "for development and small cells: keep {} off the nodes, or a node could impersonate others\n",
         authority.key_path.display()
     ));
     Ok(Verdict::Well)
 }
 
-/// Who is to have a certificate.
+/// The subject of a certificate.
 struct Subject {
-    /// Of its files.
+    /// The prefix of its file names.
     name: String,
     kind: Kind,
 }
 
 enum Kind {
-    /// Its number, and what it is called by clients.
+    /// The node's id, and the hosts at which clients reach it.
     Node(u16, Vec<String>),
     Client,
 }
@@ -90,7 +89,7 @@ impl Subject {
 
     fn params(&self, days: u16) -> anyhow::Result<CertificateParams> {
         let (names, purposes) = match &self.kind {
-            // Nodes call each other.
+            // Nodes connect to each other, so each is both a client and a server.
             Kind::Node(_, names) => (names.clone(), vec![Purpose::ServerAuth, Purpose::ClientAuth]),
             Kind::Client => (Vec::new(), vec![Purpose::ClientAuth]),
         };
@@ -126,14 +125,14 @@ fn subjects(args: &CertsArgs) -> Result<Vec<Subject>, Failure> {
     nodes.chain(clients.map(Ok)).collect()
 }
 
-/// From a little before now on, for so long.
+/// Valid from a little before now, for this long.
 fn limit(params: &mut CertificateParams, life: Duration) {
     let now = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(UnixTime::now().as_secs());
     params.not_before = now - HEAD_START;
     params.not_after = now + life;
 }
 
-/// Who signs.
+/// The authority that signs certificates.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     path: PathBuf,
@@ -142,7 +141,7 @@ struct Authority {
     is_new: bool,
 }
 
-/// A pair of files, and whose they are.
+/// A certificate and its key, and their subject.
 struct Made<'a> {
     subject: &'a Subject,
     cert: PathBuf,
@@ -151,7 +150,7 @@ struct Made<'a> {
 }
 
 impl Authority {
-    /// The one in this folder; a new one if there is none.
+    /// The authority in this folder; a new one if there is none.
     fn open(folder: &Path) -> anyhow::Result<Self> {
         let (path, key_path) = (folder.join("ca.pem"), folder.join("ca-key.pem"));
         let is_new = match (path.exists(), key_path.exists()) {
@@ -160,7 +159,7 @@ impl Authority {
             (has_cert, _) => {
                 let (one, other) = if has_cert { (&path, &key_path) } else { (&key_path, &path) };
                 return Err(anyhow!(
-                    "{} is there without {}: bring both, or begin in another folder",
+                    "{} exists without {}: restore it, or use another folder",
                     one.display(),
                     other.display()
                 ));
@@ -172,7 +171,7 @@ impl Authority {
             files::check_owner(&path)?;
             files::check_owner(&key_path)?;
             KeyPair::from_pem(&read(&key_path)?)
-                .map_err(|_| anyhow!("{} is no key that can sign", key_path.display()))?
+                .map_err(|_| anyhow!("{} is not a key that can sign", key_path.display()))?
         };
         let params = authority_params(&key);
         if is_new {
@@ -182,13 +181,13 @@ impl Authority {
         }
         let mut roots = RootCertStore::empty();
         let certificate = CertificateDer::from_pem_slice(read(&path)?.as_bytes());
-        let root = certificate.map_err(|_| anyhow!("{} is no certificate", path.display()))?;
+        let root = certificate.map_err(|_| anyhow!("{} is not a certificate", path.display()))?;
         roots.add(root).with_context(|| format!("{} cannot be used", path.display()))?;
         let (issuer, roots) = (Issuer::new(params, key), Arc::new(roots));
         Ok(Self { issuer, path, key_path, roots, is_new })
     }
 
-    /// Makes what is missing, or all if `args` say so, and makes sure that it can be used.
+    /// Makes what is missing, or everything with `--force`, and checks that it can be used.
     fn certify<'a>(
         &self,
         folder: &Path,
@@ -209,18 +208,18 @@ impl Authority {
         self.judge(&args.cell, subject, (&cert, &key)).map_err(|problem| {
             let remedy = if is_new {
                 format!(
-                    "was {} made by `paxoslease certs`? Else begin in another folder",
+                    "was {} made by `paxoslease certs`? If not, use another folder",
                     self.path.display()
                 )
             } else {
-                "make it anew with --force".to_owned()
+                "replace it with --force".to_owned()
             };
             anyhow!("{} cannot be used: {problem}; {remedy}", cert.display())
         })?;
         Ok(Made { subject, cert, key, is_new })
     }
 
-    /// As nodes and clients will.
+    /// Checks a certificate as nodes and clients do.
     fn judge(
         &self,
         cell: &str,
@@ -228,7 +227,7 @@ impl Authority {
         (cert, key): (&Path, &Path),
     ) -> anyhow::Result<()> {
         let certificate = CertificateDer::from_pem_slice(read(cert)?.as_bytes())
-            .map_err(|_| anyhow!("it is no certificate"))?;
+            .map_err(|_| anyhow!("it is not a certificate"))?;
         match &subject.kind {
             Kind::Node(id, names) => {
                 paxoslease::Tls::new(cert, key, &self.path).check(cell, *id)?;
@@ -249,7 +248,7 @@ impl Authority {
     }
 }
 
-/// The same for the same key, so an authority is known by its key.
+/// The parameters depend only on the key, so the key identifies the authority.
 fn authority_params(key: &KeyPair) -> CertificateParams {
     let digits: String =
         key.public_key_raw().iter().skip(1).take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -275,7 +274,7 @@ fn write(path: &Path, mode: u32, text: &str, is_replaced: bool) -> anyhow::Resul
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// For programs.
+/// The result for programs.
 fn json(authority: &Authority, made: &[Made<'_>]) -> Value {
     let of = |is_meant: fn(&Kind) -> bool| -> Vec<Value> {
         let entry = |Made { subject, cert, key, is_new }: &Made<'_>| {
@@ -294,7 +293,7 @@ fn json(authority: &Authority, made: &[Made<'_>]) -> Value {
     })
 }
 
-/// For people: what goes into each node's configuration, and how clients use theirs.
+/// The result for people: the configuration of each node, and the options of clients.
 fn text(authority: &Authority, made: &[Made<'_>]) -> String {
     let done = |is_new| if is_new { "made" } else { "kept" };
     let ca = authority.path.display();

@@ -1,4 +1,5 @@
-//! Files that must not be read or made by others, lost, or seen half-written.
+//! Writes files that other users must not read or create, and that readers must never see
+//! incomplete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,23 +9,22 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use rustix::process::geteuid;
 
-/// For the owner alone.
+/// Only the owner may read and write.
 pub(super) const SECRET: u32 = 0o600;
 pub(super) const PUBLIC: u32 = 0o644;
 
-/// A folder for secrets, unless there is one.
+/// Creates a folder for secrets, if it does not exist.
 pub(super) fn create_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Refuses what another user made: they could know the key of an authority that was found there, or
-/// exchange its files.
+/// Refuses a file of another user, who could know the key of the authority, or replace its files.
 pub(super) fn check_owner(path: &Path) -> anyhow::Result<()> {
     let found = fs::metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
     let (owner, own) = (found.uid(), geteuid().as_raw());
     ensure!(
         is_trusted(owner, own),
-        "{} belongs to user {owner}, and you are user {own}: begin in a folder of your own, with --out",
+        "{} belongs to user {owner}, and you are user {own}: use a folder of your own, with --out",
         path.display()
     );
     Ok(())
@@ -41,13 +41,12 @@ pub(super) fn create(path: &Path, mode: u32, text: &str) -> io::Result<()> {
     fill(file, text)
 }
 
-/// Writes a file whether it exists or not; whoever reads it meanwhile sees all of the old or all
-/// of the new one.
+/// Writes a file that may exist. A reader sees either the whole old or the whole new file.
 pub(super) fn replace(path: &Path, mode: u32, text: &str) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let draft = PathBuf::from(name);
-    // Left behind by somebody who was interrupted.
+    // Left by an interrupted command.
     let _none = fs::remove_file(&draft);
     create(&draft, mode, text)?;
     fs::rename(&draft, path)

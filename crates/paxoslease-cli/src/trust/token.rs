@@ -1,4 +1,4 @@
-//! `paxoslease token`: a token that nobody can guess, and the entry by which nodes know it.
+//! `paxoslease token`: makes a random token, and its entry for the nodes' configuration.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, stdin};
@@ -13,7 +13,7 @@ use crate::args::TokenArgs;
 use crate::client::Failure;
 use crate::{Verdict, output};
 
-/// For people and for programs that look for secrets where none belong.
+/// For people, and for programs that scan for leaked secrets.
 const PREFIX: &str = "plt_";
 
 pub(crate) fn run(args: TokenArgs) -> anyhow::Result<Verdict> {
@@ -22,9 +22,9 @@ pub(crate) fn run(args: TokenArgs) -> anyhow::Result<Verdict> {
     let digest = hex(&Sha256::digest(token.as_bytes()));
     if let Some(path) = &out {
         files::create(path, SECRET, &format!("{token}\n"))
-            .with_context(|| format!("cannot write {}; nothing was made", path.display()))?;
+            .with_context(|| format!("cannot write {}; no token was made", path.display()))?;
     }
-    // Whoever has it, or a file with it, need not see it.
+    // An existing token, or one in a file, need not be printed.
     let shown = (!hash && out.is_none()).then_some(&token);
     if json {
         let mut all = json!({"token_sha256": digest, "names": names, "may": may});
@@ -37,7 +37,7 @@ pub(crate) fn run(args: TokenArgs) -> anyhow::Result<Verdict> {
     if let Some(token) = shown {
         let _ = writeln!(
             text,
-            "# For the client, as PAXOSLEASE_TOKEN or in a file. Nobody can tell it later:"
+            "# For the client, as PAXOSLEASE_TOKEN or in a file. It cannot be recovered later:"
         );
         let _ = writeln!(text, "# {token}\n");
     }
@@ -46,9 +46,7 @@ pub(crate) fn run(args: TokenArgs) -> anyhow::Result<Verdict> {
     let _ = writeln!(text, "names = {}", list(&names));
     let _ = writeln!(text, "may = {}", list(&may));
     output::to_stdout(&text)?;
-    output::to_stderr(
-        "this entry goes into the configuration of every node; SIGHUP makes them read it\n",
-    );
+    output::to_stderr("add this entry to the configuration of every node, then send SIGHUP\n");
     Ok(Verdict::Well)
 }
 
@@ -58,14 +56,14 @@ fn given() -> anyhow::Result<String> {
     checked(bytes).map_err(|problem| Failure::usage(format!("stdin: {problem}")).into())
 }
 
-/// 256 bits, as letters and digits.
+/// 256 random bits, as letters and digits.
 fn made() -> anyhow::Result<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| anyhow!("no randomness: {error}"))?;
     Ok(format!("{PREFIX}{}", hex(&bytes)))
 }
 
-/// JSON writes texts as TOML reads them.
+/// JSON writes texts in a form that TOML reads.
 fn list(texts: &[String]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| json!(text).to_string()).collect();
     format!("[{}]", texts.join(", "))

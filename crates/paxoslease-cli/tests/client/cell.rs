@@ -1,4 +1,4 @@
-//! A cell of its own for a test, and commands that talk to it.
+//! A cell for a test, and commands that talk to it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,9 +18,9 @@ pub(crate) const MAX_LEASE: &str = "20s";
 /// Three nodes, in one process or in several.
 pub(crate) struct Cell {
     process: Process,
-    /// Of every node, for clients.
+    /// The address of every node for clients.
     pub(crate) endpoints: Vec<String>,
-    /// As `dev` describes itself.
+    /// The description that `dev` printed.
     pub(crate) described: Value,
 }
 
@@ -29,7 +29,7 @@ impl Cell {
         Self::of(&[])
     }
 
-    /// Whose nodes can be killed.
+    /// A cell whose nodes can be killed.
     pub(crate) fn of_processes() -> Self {
         Self::of(&["--processes"])
     }
@@ -46,19 +46,19 @@ impl Cell {
         Self { process, endpoints, described }
     }
 
-    /// Where node `id` listens for `what`.
+    /// The address of node `id` for `what`.
     pub(crate) fn port(&self, id: usize, what: &str) -> String {
         self.described["nodes"][id - 1]["listen"][what].as_str().expect("text").to_owned()
     }
 
-    /// As if the machine of node `id` lost its power.
+    /// Kills node `id`, as a power loss would.
     pub(crate) fn kill(&self, id: usize) {
         let pid = self.described["nodes"][id - 1]["pid"].as_i64().expect("a number");
         let pid = Pid::from_raw(i32::try_from(pid).expect("a pid")).expect("a pid");
         kill_process(pid, Signal::KILL).expect("it runs");
     }
 
-    /// All of it at once.
+    /// Kills all nodes at once.
     pub(crate) fn kill_all(&self) {
         self.process.signal(Signal::KILL);
     }
@@ -69,30 +69,30 @@ impl Cell {
         command
     }
 
-    /// Runs it to its end: exit code, stdout, stderr.
+    /// Runs a command to its end: exit code, stdout, stderr.
     pub(crate) fn run(&self, args: &[&str]) -> (i32, String, String) {
         outcome(self.command(args))
     }
 
-    /// What it prints, when all is well.
+    /// Runs a command that must succeed, and returns its stdout.
     pub(crate) fn say(&self, args: &[&str]) -> String {
         let (code, stdout, stderr) = self.run(args);
         assert_eq!((code, stderr.as_str()), (0, ""), "{args:?}");
         stdout
     }
 
-    /// A line of JSON, when all is well.
+    /// Runs a command that must succeed, and parses its line of JSON.
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         serde_json::from_str(&self.say(args)).expect("a line of JSON")
     }
 
-    /// Starts it and lets it run.
+    /// Starts a command in the background.
     pub(crate) fn start_command(&self, args: &[&str]) -> Process {
         Process::run(self.command(args))
     }
 }
 
-/// Stopped, and not killed, a cell leaves no folders behind.
+/// Stops the cell cleanly, so that it leaves no folders behind.
 impl Drop for Cell {
     fn drop(&mut self) {
         self.process.signal(Signal::TERM);
@@ -102,11 +102,11 @@ impl Drop for Cell {
     }
 }
 
-/// Something a script can wait for: `read line < $gate`, with [`Self::path`] for `$gate`.
+/// A gate for a script: `read line < $gate`, with [`Self::path`] for `$gate`.
 pub(crate) struct Gate(PathBuf);
 
 impl Gate {
-    /// A test has one at most of each name.
+    /// The name must be unique within a test.
     pub(crate) fn new(name: &str) -> Self {
         let path = scratch(name).join("gate");
         let made = Command::new("mkfifo").arg(&path).status().expect("runs");
@@ -118,17 +118,17 @@ impl Gate {
         self.0.to_str().expect("UTF-8")
     }
 
-    /// Waits for the script to wait, and lets it go on.
+    /// Waits until the script waits at the gate, and lets it continue.
     pub(crate) fn open(&self) {
-        std::fs::write(&self.0, "\n").expect("somebody waits there");
+        std::fs::write(&self.0, "\n").expect("a script waits there");
     }
 }
 
-/// Some process, ours or not, that may end.
-pub(crate) struct Onlooker(OwnedFd);
+/// A process, a child of the test or not, that may end.
+pub(crate) struct WatchedProcess(OwnedFd);
 
-impl Onlooker {
-    /// Of the process whose id is `line`.
+impl WatchedProcess {
+    /// The process whose id is `line`.
     pub(crate) fn new(line: &str) -> Self {
         let pid = Pid::from_raw(line.trim().parse().expect("a pid")).expect("a pid");
         Self(pidfd_open(pid, PidfdFlags::empty()).expect("it runs"))
@@ -145,12 +145,12 @@ impl Onlooker {
     }
 }
 
-/// Whether there is something to read, after so long at most.
-pub(crate) fn is_readable(file: &impl AsFd, patience: Duration) -> bool {
-    let timeout = Timespec::try_from(patience).expect("short");
+/// Whether the file is readable, after this timeout at most.
+pub(crate) fn is_readable(file: &impl AsFd, timeout: Duration) -> bool {
+    let timeout = Timespec::try_from(timeout).expect("short");
     loop {
         match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&timeout)) {
-            // Some child of this process ended.
+            // A child of this process ended.
             Err(Errno::INTR) => {}
             ready => return ready.expect("can be waited for") > 0,
         }

@@ -1,12 +1,12 @@
-//! Elections: one leads, the next takes over, others look on.
+//! Elections: one candidate leads, the next takes over, observers see it.
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::cell::{Cell, Onlooker};
+use crate::cell::{Cell, WatchedProcess};
 
 #[test]
-fn a_leader_that_is_asked_to_stop_hands_over_at_once() {
+fn a_stopped_leader_hands_over_at_once() {
     let cell = Cell::start();
     let first = cell.start_command(&["elect", "e", "--holder", "one"]);
     let line = first.stdout.until(|_| true).concat();
@@ -25,7 +25,7 @@ fn a_leader_that_is_asked_to_stop_hands_over_at_once() {
 }
 
 #[test]
-fn a_candidate_that_is_asked_to_stop_withdraws() {
+fn a_stopped_candidate_withdraws() {
     let cell = Cell::start();
     cell.say(&["acquire", "e", "--holder", "one"]);
     let candidate = cell.start_command(&["elect", "e"]);
@@ -35,7 +35,7 @@ fn a_candidate_that_is_asked_to_stop_withdraws() {
 }
 
 #[test]
-fn onlookers_see_every_leader() {
+fn observers_see_every_leader() {
     let cell = Cell::start();
     let first = cell.start_command(&["elect", "e", "--holder", "one"]);
     first.stdout.until(|_| true);
@@ -50,13 +50,13 @@ fn onlookers_see_every_leader() {
 }
 
 #[test]
-fn a_command_runs_while_its_candidate_leads_and_ends_with_the_leadership() {
+fn a_command_runs_only_while_its_candidate_leads() {
     let cell = Cell::start();
     let script = "echo $PAXOSLEASE_NAME $$; exec sleep 600";
     let leader = cell.start_command(&["elect", "e", "--", "sh", "-c", script]);
     leader.stdout.until(|line| line.starts_with("e  fence "));
     let line = leader.stdout.until(|line| line.starts_with("e ")).concat();
-    let child = Onlooker::new(line.trim_start_matches("e "));
+    let child = WatchedProcess::new(line.trim_start_matches("e "));
     leader.signal(Signal::TERM);
     child.wait();
     assert_eq!(leader.end(), Some(128 + 15));

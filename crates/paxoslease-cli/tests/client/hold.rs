@@ -1,4 +1,4 @@
-//! `lock` while all goes well: the command runs as if it had been run alone, one at a time.
+//! `lock` without failures: the command runs as it would alone, one at a time.
 
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -6,24 +6,24 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::cell::{Cell, Gate, Onlooker};
+use crate::cell::{Cell, Gate, WatchedProcess};
 use crate::support::Process;
 
-/// Says its own id, and stays.
+/// Prints its own id, and keeps running.
 const STAY: &[&str] = &["sh", "-c", "echo $$; exec sleep 600"];
 
 fn lock<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
     [&["lock", "x"], options, &["--"], command].concat()
 }
 
-/// Somebody who holds the lease and runs a command that stays.
-fn holder(cell: &Cell, options: &[&str]) -> (Process, Onlooker) {
+/// A `lock` that holds the lease, with a command that keeps running.
+fn holder(cell: &Cell, options: &[&str]) -> (Process, WatchedProcess) {
     let holder = cell.start_command(&lock(options, STAY));
-    let child = Onlooker::new(&holder.stdout.until(|_| true).concat());
+    let child = WatchedProcess::new(&holder.stdout.until(|_| true).concat());
     (holder, child)
 }
 
-/// Somebody who waits for it, and says for whom.
+/// A `lock` that waits for the lease, and has reported the holder.
 fn waiter(cell: &Cell, holder: &Process) -> Process {
     let waiter = cell.start_command(&lock(&[], &["echo", "my turn"]));
     let line = waiter.stderr.until(|line| line.starts_with("waiting: \"x\" is held by ")).concat();
@@ -48,13 +48,13 @@ fn a_command_ends_as_it_would_alone() {
     ] {
         let (actual, stdout, stderr) = cell.run(&lock(&[], command));
         assert_eq!((actual, stdout.as_str(), stderr.as_str()), (code, "", ""), "{command:?}");
-        assert_eq!(cell.run(&["get", "x"]).0, 1, "it was given back after {command:?}");
+        assert_eq!(cell.run(&["get", "x"]).0, 1, "it was released after {command:?}");
     }
     for (command, code) in [("/nowhere/to/be/found", 127), ("/", 126), ("/dev/null", 126)] {
         let (actual, _, stderr) = cell.run(&lock(&[], &[command]));
         assert_eq!(actual, code, "{command}: {stderr}");
         assert!(stderr.starts_with(&format!("error: cannot run \"{command}\": ")), "{stderr}");
-        assert_eq!(cell.run(&["get", "x"]).0, 1, "it was given back after {command:?}");
+        assert_eq!(cell.run(&["get", "x"]).0, 1, "it was released after {command:?}");
     }
 }
 
@@ -94,7 +94,7 @@ fn a_lease_is_held_for_as_long_as_its_command_runs() {
 }
 
 #[test]
-fn a_lock_that_is_asked_to_stop_hands_over_at_once() {
+fn a_stopped_lock_hands_over_at_once() {
     let cell = Cell::start();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let (first, child) = holder(&cell, &[]);
@@ -107,7 +107,7 @@ fn a_lock_that_is_asked_to_stop_hands_over_at_once() {
 }
 
 #[test]
-fn a_lease_is_not_handed_over_while_somebody_still_cleans_up() {
+fn a_lease_is_held_while_a_child_still_cleans_up() {
     let cell = Cell::start();
     let gate = Gate::new("clean-up");
     // The shell ends at once, as shells do; only its child cleans up.
@@ -119,7 +119,7 @@ fn a_lease_is_not_handed_over_while_somebody_still_cleans_up() {
         &["--ttl", "20s", "--grace", "9s"],
         &["sh", "-c", "sh -c \"$0\"; :", &child],
     ));
-    let child = Onlooker::new(&first.stdout.until(|_| true).concat());
+    let child = WatchedProcess::new(&first.stdout.until(|_| true).concat());
     let second = waiter(&cell, &first);
     first.signal(Signal::TERM);
     gate.open();
@@ -130,22 +130,22 @@ fn a_lease_is_not_handed_over_while_somebody_still_cleans_up() {
 }
 
 #[test]
-fn what_does_not_want_to_go_is_killed_before_a_lease_is_handed_over() {
+fn a_stubborn_child_is_killed_before_the_lease_is_released() {
     let cell = Cell::start();
     let script = "(trap '' TERM; exec sleep 600) & echo $!; wait";
     let first = cell.start_command(&lock(&["--grace", "100ms"], &["sh", "-c", script]));
-    let child = Onlooker::new(&first.stdout.until(|_| true).concat());
+    let child = WatchedProcess::new(&first.stdout.until(|_| true).concat());
     let second = waiter(&cell, &first);
     first.signal(Signal::TERM);
     has_its_turn(second);
-    assert!(child.has_ended(), "before anybody else could hold it");
+    assert!(child.has_ended(), "before another client could hold it");
     assert_eq!(first.end(), Some(128 + 15));
 }
 
 #[test]
-fn signals_reach_the_whole_group_and_may_be_refused() {
+fn signals_reach_the_whole_group_and_may_be_ignored() {
     let cell = Cell::start();
-    // Only `wait` is interrupted by every signal that is trapped.
+    // Only `wait` is interrupted by every trapped signal.
     let script = "(trap '' USR1; exec sleep 600 >/dev/null 2>&1) & \
                   trap 'echo int' INT; trap 'echo usr1' USR1; trap 'kill $!; echo bye; exit 3' QUIT; \
                   echo ready; while :; do wait; done";
@@ -161,16 +161,16 @@ fn signals_reach_the_whole_group_and_may_be_refused() {
 #[test]
 fn an_interrupted_lock_ends_the_loop_of_a_shell() {
     let cell = Cell::start();
-    // That is what shells look at, and not at the code.
+    // Shells look at the signal, not at the exit code.
     let status = cell.command(&["lock", "x", "--", "sh", "-c", "kill -INT $$"]).status();
     assert_eq!(status.expect("runs").signal(), Some(2));
 }
 
 #[test]
-fn impatience_does_not_keep_a_lease_from_being_given_back() {
+fn a_second_signal_does_not_prevent_the_release() {
     let cell = Cell::start();
     let (lock, _child) = holder(&cell, &[]);
-    let end = Onlooker::new(&lock.id().to_string());
+    let end = WatchedProcess::new(&lock.id().to_string());
     while !end.has_ended() {
         lock.signal(Signal::INT);
         lock.signal(Signal::WINCH);
@@ -180,7 +180,7 @@ fn impatience_does_not_keep_a_lease_from_being_given_back() {
 }
 
 #[test]
-fn a_waiter_that_is_asked_to_stop_leaves_the_queue() {
+fn a_stopped_waiter_leaves_the_queue() {
     let cell = Cell::start();
     let (first, _child) = holder(&cell, &[]);
     let second = waiter(&cell, &first);
@@ -192,23 +192,23 @@ fn a_waiter_that_is_asked_to_stop_leaves_the_queue() {
 }
 
 #[test]
-fn a_killed_lock_leaves_no_command_behind_and_the_next_runs_when_the_ttl_is_over() {
+fn a_command_ends_with_its_killed_lock() {
     let cell = Cell::start();
     let (first, child) = holder(&cell, &["--ttl", "2s"]);
     let second = waiter(&cell, &first);
     first.signal(Signal::KILL);
     has_its_turn(second);
-    assert!(child.has_ended(), "before anybody else could hold it");
+    assert!(child.has_ended(), "before another client could hold it");
 }
 
 #[test]
-fn a_stopped_lock_loses_its_command_before_anybody_else_can_hold_and_then_exits_75() {
+fn a_paused_lock_loses_its_command_and_exits_75() {
     let cell = Cell::start();
     let (first, child) = holder(&cell, &["--ttl", "2s"]);
     let second = waiter(&cell, &first);
     first.signal(Signal::STOP);
     assert_eq!(second.stdout.until(|_| true), ["my turn"]);
-    assert!(child.has_ended(), "before anybody else could hold it");
+    assert!(child.has_ended(), "before another client could hold it");
     first.signal(Signal::CONT);
     let line = first.stderr.until(|line| line.starts_with("error: ")).concat();
     assert!(line.contains("; the command was ended"), "{line}");

@@ -1,4 +1,4 @@
-//! Looking at leases: `get`, `list` and `watch`.
+//! `get`, `list` and `watch`.
 
 use std::process::Stdio;
 
@@ -48,7 +48,7 @@ fn a_list_has_every_lease_under_its_prefix() {
 }
 
 #[test]
-fn a_watch_tells_of_what_comes_and_goes() {
+fn a_watch_prints_grants_and_releases() {
     let cell = Cell::start();
     let people = cell.start_command(&["watch", "w/"]);
     people.stderr.until(|line| line.starts_with("watching at "));
@@ -71,12 +71,12 @@ fn a_watch_tells_of_what_comes_and_goes() {
 }
 
 #[test]
-fn nobody_reading_any_more_is_no_error() {
+fn a_closed_stdout_is_not_an_error() {
     let cell = Cell::start();
     let mut command = cell.command(&["watch", "--json"]);
     let mut watch = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("runs");
     drop(watch.stdout.take());
-    // Each change is an attempt to write: whoever ends after some of them noticed.
+    // Each change is written, so `watch` notices after some of them.
     while watch.try_wait().expect("it is ours").is_none() {
         let fence = cell.say(&["acquire", "x"]);
         cell.say(&["release", "x", "--fence", fence.trim()]);

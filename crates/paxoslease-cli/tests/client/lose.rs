@@ -1,16 +1,31 @@
-//! `lock` when the lease is lost: the command is ended in time, in the way that was asked for.
+//! `lock` when the lease is lost: the command is ended in time, in the requested way.
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cell::{Cell, Gate, Onlooker};
+use crate::cell::{Cell, Gate, WatchedProcess};
 use crate::support::Process;
 
-/// Starts a command under a lease of two seconds that says its id.
-fn lock(cell: &Cell, options: &[&str], script: &str) -> (Process, Onlooker) {
+/// Starts a command under a lease of two seconds; the command prints its id.
+fn lock(cell: &Cell, options: &[&str], script: &str) -> (Process, WatchedProcess) {
     let args = [&["lock", "x", "--ttl", "2s"], options, &["--", "sh", "-c", script]].concat();
     let lock = cell.start_command(&args);
-    let child = Onlooker::new(&lock.stdout.until(|_| true).concat());
+    let child = WatchedProcess::new(&lock.stdout.until(|_| true).concat());
     (lock, child)
+}
+
+/// The id of the watchdog, which the command prints as its second line.
+fn watchdog(lock: &Process) -> Pid {
+    let line = lock.stdout.until(|_| true).concat();
+    Pid::from_raw(line.parse().expect("a pid")).expect("a pid")
+}
+
+/// The command ends, and `lock` exits with 75 for this reason.
+#[track_caller]
+fn has_lost(lock: Process, child: &WatchedProcess, reason: &str) {
+    child.wait();
+    let line = lock.stderr.until(|line| line.starts_with("error: ")).concat();
+    assert!(line.contains(reason), "{line}");
+    assert_eq!(lock.end(), Some(75));
 }
 
 #[test]
@@ -27,7 +42,7 @@ fn a_command_may_clean_up_when_its_lease_cannot_be_renewed() {
 }
 
 #[test]
-fn a_command_that_does_not_want_to_go_is_killed_with_all_its_children() {
+fn a_stubborn_command_is_killed_with_all_its_children() {
     let cell = Cell::start();
     let script = "trap '' TERM; sleep 600 & echo $!; wait";
     let (lock, grandchild) = lock(&cell, &["--grace", "100ms"], script);
@@ -37,7 +52,7 @@ fn a_command_that_does_not_want_to_go_is_killed_with_all_its_children() {
 }
 
 #[test]
-fn whoever_leaves_the_group_is_ended_too() {
+fn a_process_that_leaves_the_group_is_ended_too() {
     let cell = Cell::start();
     for (options, stray) in [
         (&[][..], "setsid sh -c 'echo $$; exec sleep 600' & wait"),
@@ -49,7 +64,7 @@ fn whoever_leaves_the_group_is_ended_too() {
     ] {
         let args = [&["lock", "x", "--ttl", "2s"], options, &["--", "sh", "-c", stray]].concat();
         let lock = cell.start_command(&args);
-        let stray = Onlooker::new(&lock.stdout.until(|_| true).concat());
+        let stray = WatchedProcess::new(&lock.stdout.until(|_| true).concat());
         let seen = cell.json(&["get", "x", "--json"]);
         cell.say(&["release", "x", "--fence", seen["fence"].as_str().expect("text")]);
         assert_eq!(lock.end(), Some(75));
@@ -58,7 +73,7 @@ fn whoever_leaves_the_group_is_ended_too() {
 }
 
 #[test]
-fn kill_does_not_ask() {
+fn kill_sends_no_sigterm() {
     let cell = Cell::start();
     let script = "trap 'echo asked' TERM; echo $$; while :; do sleep 600; done";
     let (lock, child) = lock(&cell, &["--on-lost", "kill"], script);
@@ -69,7 +84,7 @@ fn kill_does_not_ask() {
 }
 
 #[test]
-fn ignore_lets_the_command_run_on_and_says_so() {
+fn ignore_lets_the_command_continue_with_a_warning() {
     let cell = Cell::start();
     let gate = Gate::new("ignore");
     let script = format!("echo $$; read line < {}; exit 4", gate.path());
@@ -82,28 +97,24 @@ fn ignore_lets_the_command_run_on_and_says_so() {
 }
 
 #[test]
-fn a_lease_somebody_else_gave_back_ends_the_command_at_once() {
+fn a_release_by_another_client_ends_the_command_at_once() {
     let cell = Cell::start();
     let script = "echo $$; exec sleep 600";
     let args = ["lock", "x", "--ttl", "20s", "--", "sh", "-c", script];
     let lock = cell.start_command(&args);
-    let child = Onlooker::new(&lock.stdout.until(|_| true).concat());
+    let child = WatchedProcess::new(&lock.stdout.until(|_| true).concat());
     let seen = cell.json(&["get", "x", "--json"]);
     cell.say(&["release", "x", "--fence", seen["fence"].as_str().expect("text")]);
-    child.wait();
-    let line = lock.stderr.until(|line| line.starts_with("error: ")).concat();
-    assert!(line.contains("is not held any more"), "{line}");
-    assert_eq!(lock.end(), Some(75));
+    has_lost(lock, &child, "is not held any more");
 }
 
 #[test]
-fn a_stopped_watchdog_is_no_excuse() {
+fn a_stopped_watchdog_does_not_save_the_command() {
     let cell = Cell::start();
     let script = "trap '' TERM; echo $$; echo $PPID; while :; do sleep 600; done";
     for is_given_back in [true, false] {
         let (lock, child) = lock(&cell, &["--grace", "100ms"], script);
-        let watchdog = lock.stdout.until(|_| true).concat().parse().expect("a pid");
-        let watchdog = Pid::from_raw(watchdog).expect("a pid");
+        let watchdog = watchdog(&lock);
         let seen = cell.json(&["get", "x", "--json"]);
         kill_process(watchdog, Signal::STOP).expect("it runs");
         if is_given_back {
@@ -111,10 +122,7 @@ fn a_stopped_watchdog_is_no_excuse() {
         } else {
             cell.kill_all();
         }
-        child.wait();
-        let line = lock.stderr.until(|line| line.starts_with("error: ")).concat();
-        assert!(line.contains("the command was ended"), "{line}");
-        assert_eq!(lock.end(), Some(75));
+        has_lost(lock, &child, "the command was ended");
     }
 }
 
@@ -122,9 +130,8 @@ fn a_stopped_watchdog_is_no_excuse() {
 fn a_command_does_not_outlive_both_its_watchdog_and_its_lock() {
     let cell = Cell::start();
     let (lock, child) = lock(&cell, &[], "echo $$; echo $PPID; exec sleep 600");
-    let watchdog = lock.stdout.until(|_| true).concat().parse().expect("a pid");
-    let watchdog = Pid::from_raw(watchdog).expect("a pid");
-    // Stopped, neither can do anything about the end of the other.
+    let watchdog = watchdog(&lock);
+    // While both are stopped, neither can react to the end of the other.
     lock.signal(Signal::STOP);
     kill_process(watchdog, Signal::STOP).expect("it runs");
     kill_process(watchdog, Signal::KILL).expect("it runs");
@@ -138,7 +145,7 @@ fn a_command_that_kills_its_watchdog_at_once_ends_too() {
     for script in ["kill -9 $PPID; sleep 600", "setsid sleep 600 & kill -9 $PPID; wait"] {
         let (code, stdout, stderr) = cell.run(&["lock", "x", "--", "sh", "-c", script]);
         assert_eq!((code, stdout.as_str()), (75, ""), "{stderr}");
-        assert_eq!(cell.run(&["get", "x"]).0, 1, "it was given back");
+        assert_eq!(cell.run(&["get", "x"]).0, 1, "it was released");
     }
 }
 
@@ -147,14 +154,10 @@ fn a_command_does_not_outlive_a_watchdog_that_was_killed() {
     let cell = Cell::start();
     let script = "echo $$; echo $PPID; exec sleep 600";
     let (lock, child) = lock(&cell, &[], script);
-    let watchdog = lock.stdout.until(|_| true).concat().parse().expect("a pid");
-    let watchdog = Pid::from_raw(watchdog).expect("a pid");
+    let watchdog = watchdog(&lock);
     kill_process(watchdog, Signal::TERM).expect("it runs");
     kill_process(watchdog, Signal::INT).expect("it runs");
     assert!(!child.has_ended(), "it refuses to end");
     kill_process(watchdog, Signal::KILL).expect("it runs");
-    child.wait();
-    let line = lock.stderr.until(|line| line.starts_with("error: ")).concat();
-    assert!(line.contains("killed the watchdog"), "{line}");
-    assert_eq!(lock.end(), Some(75));
+    has_lost(lock, &child, "killed the watchdog");
 }

@@ -1,4 +1,4 @@
-//! The commands that talk to a cell, as people type them: the real binary against real cells.
+//! The commands that talk to a cell: the real binary against real cells.
 
 mod cell;
 mod elect;

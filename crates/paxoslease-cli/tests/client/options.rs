@@ -1,11 +1,11 @@
-//! What is refused before any cell is asked, and what is said when none answers.
+//! What is refused before a cell is asked, and the errors when no node answers.
 
 use std::net::TcpListener;
 
 use crate::cell::Cell;
 use crate::support::{outcome, paxoslease};
 
-/// Every command that talks to a cell, complete.
+/// Every command that talks to a cell, with all required arguments.
 const COMMANDS: &[&[&str]] = &[
     &["lock", "x", "--", "true"],
     &["elect", "x"],
@@ -79,7 +79,7 @@ fn names_and_holders_have_bounds() {
 }
 
 #[test]
-fn where_nobody_listens_is_said_with_what_to_try() {
+fn an_unreachable_endpoint_is_reported_with_advice() {
     let port = TcpListener::bind("127.0.0.1:0").expect("free").local_addr().expect("bound").port();
     let nowhere = format!("127.0.0.1:{port}");
     for command in COMMANDS {
@@ -105,7 +105,7 @@ fn a_wrong_port_is_recognised() {
             assert_eq!(code, 69, "{what}, {command:?}: {stderr}");
             assert_eq!(stderr.lines().count(), 1, "{what}, {command:?}: {stderr}");
             let hint = if what == "http" {
-                "not what a PaxosLease node says on its port for clients"
+                "not the client port of a PaxosLease node"
             } else {
                 "as a port for peers does"
             };
@@ -115,7 +115,7 @@ fn a_wrong_port_is_recognised() {
 }
 
 #[test]
-fn a_dead_endpoint_beside_a_live_one_is_no_error() {
+fn a_dead_endpoint_beside_a_live_one_is_not_an_error() {
     let cell = Cell::start();
     let dead = TcpListener::bind("127.0.0.1:0").expect("free").local_addr().expect("bound");
     let endpoints = format!("--endpoint={dead},{}", cell.endpoints[1]);
@@ -125,7 +125,7 @@ fn a_dead_endpoint_beside_a_live_one_is_no_error() {
 }
 
 #[test]
-fn the_manual_and_completions_cover_the_commands_but_not_the_watchdog() {
+fn the_manual_and_completions_hide_the_watchdog() {
     let (_, page, _) = outcome(paxoslease(&["man"]));
     let (_, script, _) = outcome(paxoslease(&["completions", "bash"]));
     let (_, help, _) = outcome(paxoslease(&["--help"]));

@@ -1,11 +1,11 @@
-//! Why one cannot acquire.
+//! `status`: why a lease cannot be acquired.
 
 use serde_json::{Value, json};
 
 use crate::cell::Cell;
 
 #[test]
-fn a_cell_that_is_well_says_so() {
+fn a_healthy_cell_is_reported_as_ready() {
     let cell = Cell::start();
     let text = cell.say(&["status"]);
     let name = cell.described["cell"].as_str().expect("text");
@@ -40,7 +40,7 @@ fn a_name_is_explained() {
     let fence = fence.trim();
     let waiter = cell.start_command(&["lock", "x", "--", "true"]);
     waiter.stderr.until(|line| line.starts_with("waiting: "));
-    // The waiter has said that it is going to wait; a moment later the node knows too.
+    // The waiter has printed that it waits; a moment later the node knows too.
     let waits = format!("1 waits at node 1 for \"x\": held by \"bob\" (fence {fence})\n");
     let text = loop {
         let text = cell.say(&["status", "x"]);
@@ -57,7 +57,7 @@ fn a_name_is_explained() {
 }
 
 #[test]
-fn without_a_majority_it_is_said_who_is_missing_and_every_command_exits_69() {
+fn without_a_majority_every_command_exits_69_and_says_why() {
     let cell = Cell::of_processes();
     let fence = cell.say(&["acquire", "y"]);
     let other_fence = cell.say(&["acquire", "z"]);
@@ -94,7 +94,7 @@ fn without_a_majority_it_is_said_who_is_missing_and_every_command_exits_69() {
         &["release", "z", "--fence", other_fence.trim()],
         &["get", "x"],
     ];
-    // All at once: each takes the time it gives the nodes to answer.
+    // In parallel: each command waits for its request timeout.
     let started = commands.map(|args| (args, cell.start_command(args)));
     for (args, process) in started {
         assert_eq!(process.stdout.rest(), [""; 0], "{args:?}");

@@ -1,4 +1,4 @@
-//! Leases taken, renewed and given back one command at a time.
+//! Leases acquired, renewed and released one command at a time.
 
 use std::process::Stdio;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cell::Cell;
 
 #[test]
-fn a_lease_is_taken_renewed_and_given_back_by_its_fence() {
+fn a_lease_is_acquired_renewed_and_released_by_its_fence() {
     let cell = Cell::start();
     let fence = cell.say(&["acquire", "x"]);
     let fence = fence.trim();
@@ -18,7 +18,7 @@ fn a_lease_is_taken_renewed_and_given_back_by_its_fence() {
 }
 
 #[test]
-fn a_lease_whose_fence_nobody_learns_is_given_back() {
+fn a_lease_whose_fence_cannot_be_printed_is_released() {
     let cell = Cell::start();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it exists");
     let mut acquire = cell.command(&["acquire", "x"]);
@@ -44,7 +44,7 @@ fn programs_get_objects_with_fences_as_text() {
 }
 
 #[test]
-fn a_tenure_that_is_over_is_neither_renewed_nor_given_back() {
+fn an_ended_tenure_is_neither_renewed_nor_released() {
     let cell = Cell::start();
     let fence = cell.say(&["acquire", "x"]);
     let fence = fence.trim();
@@ -60,7 +60,7 @@ fn a_tenure_that_is_over_is_neither_renewed_nor_given_back() {
 }
 
 #[test]
-fn a_held_name_is_said_to_be_held_by_whom() {
+fn the_error_for_a_held_name_shows_its_holder() {
     let cell = Cell::start();
     let fence = cell.say(&["acquire", "jobs/nightly", "--holder", "bob@web1:4242"]);
     let begin = format!(
@@ -84,7 +84,7 @@ fn a_held_name_is_said_to_be_held_by_whom() {
 }
 
 #[test]
-fn who_waits_says_for_whom_and_gets_it_when_it_is_given_back() {
+fn a_waiter_shows_the_holder_and_gets_the_released_lease() {
     let cell = Cell::start();
     let fence = cell.say(&["acquire", "x", "--holder", "bob"]);
     let waiter = cell.start_command(&["acquire", "x", "--json"]);
@@ -98,7 +98,7 @@ fn who_waits_says_for_whom_and_gets_it_when_it_is_given_back() {
 }
 
 #[test]
-fn a_ttl_beyond_the_longest_is_refused_with_the_longest() {
+fn a_ttl_above_max_lease_is_refused_with_max_lease() {
     let cell = Cell::start();
     let fence = cell.say(&["acquire", "y"]);
     for args in [

@@ -1,4 +1,4 @@
-//! A command at a terminal: it gets the keyboard when it wants it, and Ctrl-C.
+//! A command at a terminal: it gets the keyboard when it reads, and Ctrl-C.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -12,14 +12,14 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::cell::{Cell, Gate, is_readable};
 use crate::support::PATIENCE;
 
-/// Our end of a terminal, and the session at its other end.
-struct Terminal {
+/// The controlling end of a terminal, and the session at its other end.
+struct TestTerminal {
     keyboard: File,
     session: Child,
 }
 
-impl Terminal {
-    /// Runs `lock` as the first process of a session. Without `unsafe`, that takes `setsid`.
+impl TestTerminal {
+    /// Runs `lock` as the first process of a session. Without `unsafe`, that requires `setsid`.
     fn lock(cell: &Cell, script: &str) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&master).expect("ours");
@@ -41,7 +41,7 @@ impl Terminal {
         Self { keyboard: File::from(master), session }
     }
 
-    /// What is shown until `text` is.
+    /// The output up to `text`.
     fn until(&mut self, text: &str) -> String {
         let mut shown = String::new();
         let mut byte = [0];
@@ -54,7 +54,7 @@ impl Terminal {
         shown
     }
 
-    /// Waits until the first process is stopped, and lets it go on.
+    /// Waits until the first process is stopped, and continues it.
     fn go_on_when_stopped(&self) {
         let session = Pid::from_child(&self.session);
         let (_, status) = waitpid(Some(session), WaitOptions::UNTRACED)
@@ -77,7 +77,7 @@ impl Terminal {
 #[test]
 fn a_command_that_reads_gets_the_keyboard() {
     let cell = Cell::start();
-    let mut terminal = Terminal::lock(&cell, "echo name?; read name; echo hello $name; exit 3");
+    let mut terminal = TestTerminal::lock(&cell, "echo name?; read name; echo hello $name; exit 3");
     terminal.until("name?");
     terminal.press("anna\r");
     terminal.until("hello anna");
@@ -88,7 +88,7 @@ fn a_command_that_reads_gets_the_keyboard() {
 fn ctrl_z_stops_the_lock_with_its_command_and_both_go_on() {
     let cell = Cell::start();
     let reads = "echo ready; read a; echo got $a; read b; echo then $b";
-    let mut terminal = Terminal::lock(&cell, reads);
+    let mut terminal = TestTerminal::lock(&cell, reads);
     terminal.until("ready");
     terminal.press("A\r");
     terminal.until("got A");
@@ -99,7 +99,7 @@ fn ctrl_z_stops_the_lock_with_its_command_and_both_go_on() {
     assert_eq!(terminal.end(), Some(0));
     let gate = Gate::new("ctrl-z");
     let does_not_read = format!("echo ready; read line < {}; echo done; exit 5", gate.path());
-    let mut terminal = Terminal::lock(&cell, &does_not_read);
+    let mut terminal = TestTerminal::lock(&cell, &does_not_read);
     terminal.until("ready");
     terminal.press("\u{1a}");
     terminal.go_on_when_stopped();
@@ -111,11 +111,11 @@ fn ctrl_z_stops_the_lock_with_its_command_and_both_go_on() {
 #[test]
 fn ctrl_c_ends_a_command_that_reads_and_one_that_does_not() {
     let cell = Cell::start();
-    let mut terminal = Terminal::lock(&cell, "echo ready; exec sleep 600");
+    let mut terminal = TestTerminal::lock(&cell, "echo ready; exec sleep 600");
     terminal.until("ready");
     terminal.press("\u{3}");
     assert_eq!(terminal.end(), Some(128 + 2));
-    let mut terminal = Terminal::lock(&cell, "echo ready; read line; echo got; read line");
+    let mut terminal = TestTerminal::lock(&cell, "echo ready; read line; echo got; read line");
     terminal.until("ready");
     terminal.press("a\r");
     terminal.until("got");

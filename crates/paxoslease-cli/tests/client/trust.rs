@@ -1,4 +1,4 @@
-//! Tokens and TLS of commands: where secrets come from, where they do not go, and what is said.
+//! Tokens and TLS of commands: where secrets come from, where they must not go, and the errors.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::cell::Cell;
 use crate::support::{outcome, paxoslease, scratch};
 
-/// Prints what a command finds of the token.
+/// Prints the token variables that a command finds.
 const SHOW: [&str; 3] = ["sh", "-c", "echo [$PAXOSLEASE_TOKEN] [$PAXOSLEASE_TOKEN_FILE]"];
 
 fn file(folder: &str, text: &str) -> PathBuf {
@@ -16,14 +16,14 @@ fn file(folder: &str, text: &str) -> PathBuf {
 }
 
 #[test]
-fn no_option_takes_a_token_for_others_to_see() {
+fn no_option_takes_a_token() {
     let (code, _, stderr) = outcome(paxoslease(&["get", "x", "--token", "hush"]));
     assert_eq!(code, 2);
     assert!(stderr.contains("--token-file"), "{stderr}");
 }
 
 #[test]
-fn a_token_that_is_none_is_refused_without_being_shown() {
+fn an_invalid_token_is_refused_without_being_shown() {
     let missing = scratch("token-missing").join("none");
     let (empty, two) = (file("token-empty", "\n"), file("token-two", "hush hush\n"));
     let long = file("token-long", &"h".repeat(5000));
@@ -47,7 +47,7 @@ fn a_token_that_is_none_is_refused_without_being_shown() {
 }
 
 #[test]
-fn a_command_finds_no_token_unless_told_so() {
+fn a_command_gets_no_token_without_pass_token() {
     let cell = Cell::start();
     let path = file("token-lock", "hush\n");
     let path = path.to_str().expect("UTF-8");
@@ -69,7 +69,7 @@ fn a_command_finds_no_token_unless_told_so() {
 }
 
 #[test]
-fn a_node_without_tls_is_not_trusted_by_whoever_wants_it() {
+fn a_client_with_tls_refuses_a_node_without_tls() {
     let cell = Cell::start();
     let folder = scratch("tls-plain");
     let mut certs = paxoslease(&["certs", "--client", "alice"]);

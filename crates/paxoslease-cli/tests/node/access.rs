@@ -1,5 +1,5 @@
-//! What `serve` demands before it speaks in clear, and certificates and tokens that change while it
-//! runs.
+//! When `serve` accepts unencrypted connections, and certificates and tokens that change at run
+//! time.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,7 +14,7 @@ use crate::support::{PATIENCE, Process, free_port, outcome, paxoslease, scratch}
 const LOOPBACK: [&str; 4] = ["serve", "--check", "--node=1", "--peer=1=127.0.0.1:7401"];
 
 #[test]
-fn beyond_loopback_a_node_speaks_in_clear_only_if_it_is_told_to() {
+fn unencrypted_connections_to_other_machines_need_an_option() {
     for (option, key) in [
         ("--peer=2=10.0.0.2:7401", "`peers.2` is \"10.0.0.2:7401\""),
         ("--listen-peers=0.0.0.0:7401", "`listen.peers` is \"0.0.0.0:7401\""),
@@ -32,7 +32,7 @@ fn beyond_loopback_a_node_speaks_in_clear_only_if_it_is_told_to() {
 }
 
 #[test]
-fn a_check_says_how_clients_are_spoken_to_and_who_may_do_what() {
+fn a_check_prints_the_tls_and_the_access_of_clients() {
     let folder = scratch("access-check");
     let config = folder.join("node.toml");
     write(&config, &["a", "b"]);
@@ -68,13 +68,13 @@ fn a_check_says_how_clients_are_spoken_to_and_who_may_do_what() {
     assert!(stderr.contains("TLS needs --tls-cert, --tls-key and --tls-ca"), "{stderr}");
 }
 
-/// A node that knows these tokens.
+/// The configuration of a node with these tokens.
 fn write(path: &Path, tokens: &[&str]) {
     let peers = "[peers]\n1 = \"127.0.0.1:7401\"\n[listen]\npeers = \"off\"\n";
     write_with(path, peers, tokens);
 }
 
-/// As [`write`], with tables for its peers, of which the last is `[listen]`.
+/// Like [`write`], with tables for its peers, of which the last is `[listen]`.
 fn write_with(path: &Path, peers: &str, tokens: &[&str]) {
     let entries = tokens.iter().map(|token| {
         let hash = Sha256::digest(token);
@@ -89,7 +89,7 @@ fn write_with(path: &Path, peers: &str, tokens: &[&str]) {
     fs::write(path, text).expect("can be written");
 }
 
-/// A client that says a line and hears one.
+/// A client that sends and receives lines.
 struct Client(BufReader<TcpStream>);
 
 impl Client {
@@ -99,7 +99,7 @@ impl Client {
         Self(BufReader::new(socket))
     }
 
-    /// Of a node that is starting, and its log until then.
+    /// A client of a node that is starting, and the node's log until then.
     fn of(process: &Process) -> (Self, Vec<String>) {
         let log = process.stderr.until(|line| line.contains("listening for clients"));
         let line = log.last().expect("a line");
@@ -118,7 +118,7 @@ impl Client {
         reply.trim_end().to_owned()
     }
 
-    /// The fence of a lease that is free.
+    /// Acquires a free lease, and returns its fence.
     fn acquire(&mut self, name: &str) -> String {
         assert_eq!(self.ask(&format!("LEASE.ACQUIRE {name} 10000 HOLDER owner")), "*3");
         let fence = self.hear();
@@ -128,7 +128,7 @@ impl Client {
 }
 
 #[test]
-fn tokens_are_refused_while_peers_speak_in_clear_unless_the_peer_port_is_out_of_reach() {
+fn tokens_need_peer_tls_or_an_unreachable_peer_port() {
     let config = scratch("access-clear").join("node.toml");
     let path = config.to_str().expect("UTF-8");
     write_with(&config, "[peers]\n1 = \"127.0.0.1:7401\"\n[listen]\n", &["a"]);
@@ -141,11 +141,11 @@ fn tokens_are_refused_while_peers_speak_in_clear_unless_the_peer_port_is_out_of_
     let vouched = ["serve", "--check", "--config", path, "--peers-out-of-reach"];
     let (code, stdout, stderr) = outcome(paxoslease(&vouched));
     assert_eq!(code, 0, "{stderr}");
-    assert!(stdout.contains("anybody who reaches a peer port"), "{stdout}");
+    assert!(stdout.contains("a node that reaches a peer port needs no token"), "{stdout}");
 }
 
 #[test]
-fn a_stranger_without_a_certificate_gets_nothing_that_tokens_protect() {
+fn a_peer_without_a_certificate_cannot_bypass_tokens() {
     let (folder, port) = (scratch("access-stranger"), free_port(1));
     let config = folder.join("node.toml");
     let mut certs = paxoslease(&["certs", "--cell=test", "--node=1", "--node=9", "--out"]);
@@ -185,7 +185,7 @@ fn a_stranger_without_a_certificate_gets_nothing_that_tokens_protect() {
         assert!(reply.starts_with("-NOQUORUM"), "{command}: {reply}");
     }
     assert_eq!(owner.ask(&format!("LEASE.RENEW secret/plan {fence} 10000")), ":10000");
-    // A node of the cell gets through, so it was the certificate that the stranger lacked.
+    // A node of the cell gets through, so the missing certificate made the difference.
     let (_node, mut node) = proposer(&show(9));
     assert_eq!(node.ask(&asked[1]), ":1");
 }

@@ -1,4 +1,4 @@
-//! Certificates and tokens as `certs` and `token` make them.
+//! Certificates and tokens of `certs` and `token`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::support::{Process, free_port, outcome, paxoslease, scratch};
 
-/// The command, with the folder it is to use.
+/// The command with this folder.
 fn certs(folder: &Path, args: &[&str]) -> Command {
     let mut command = paxoslease(&["certs"]);
     command.args(args).arg("--out").arg(folder);
     command
 }
 
-/// What it printed, when all is well.
+/// Runs a command that must succeed, and parses its line of JSON.
 fn made(folder: &Path, args: &[&str]) -> Value {
     let (code, stdout, stderr) = outcome(certs(folder, &[args, &["--json"]].concat()));
     assert_eq!((code, stderr.as_str()), (0, ""), "{args:?}");
@@ -61,7 +61,7 @@ fn nodes_with_these_certificates_form_a_cell() {
 }
 
 #[test]
-fn keys_are_for_their_owner_alone_and_nothing_is_replaced_unasked() {
+fn keys_are_private_and_nothing_is_replaced_without_force() {
     let folder = scratch("certs-kept").join("new");
     let first = made(&folder, &["--nodes", "1", "--client", "alice", "--host", "10.0.0.1"]);
     assert_eq!((&first["ca"]["made"], &first["nodes"][0]["made"]), (&true.into(), &true.into()));
@@ -88,7 +88,7 @@ fn keys_are_for_their_owner_alone_and_nothing_is_replaced_unasked() {
 }
 
 #[test]
-fn what_nodes_and_clients_would_refuse_is_refused_here() {
+fn a_certificate_that_nodes_would_refuse_is_refused() {
     let folder = scratch("certs-refused");
     made(&folder, &["--nodes", "2"]);
     let stderr = refused(&folder, &["--node", "1", "--host", "db1.example"]);
@@ -97,7 +97,7 @@ fn what_nodes_and_clients_would_refuse_is_refused_here() {
     assert!(stderr.contains("node-1.other.paxoslease") && stderr.contains("--force"), "{stderr}");
     fs::copy(folder.join("node-2-key.pem"), folder.join("node-1-key.pem")).expect("copied");
     let stderr = refused(&folder, &["--node", "1"]);
-    assert!(stderr.contains("use the pair made together; make it anew with --force"), "{stderr}");
+    assert!(stderr.contains("use the pair made together; replace it with --force"), "{stderr}");
 
     let other = scratch("certs-other");
     made(&other, &["--nodes", "1"]);
@@ -108,13 +108,13 @@ fn what_nodes_and_clients_would_refuse_is_refused_here() {
     assert!(stderr.contains("made by `paxoslease certs`"), "{stderr}");
     fs::remove_file(folder.join("ca-key.pem")).expect("removed");
     let stderr = refused(&folder, &["--node", "4"]);
-    assert!(stderr.contains("ca.pem is there without"), "{stderr}");
+    assert!(stderr.contains("ca.pem exists without"), "{stderr}");
     assert!(!folder.join("node-4.pem").exists());
 }
 
 #[test]
-fn an_authority_that_somebody_else_made_is_not_used() {
-    // Only root can give a file away.
+fn an_authority_of_another_user_is_refused() {
+    // Only root can change the owner of a file.
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -131,7 +131,7 @@ fn an_authority_that_somebody_else_made_is_not_used() {
 }
 
 #[test]
-fn people_see_what_to_write_and_that_the_authority_stays_here() {
+fn the_text_shows_the_configuration_and_a_warning() {
     let folder = scratch("certs-shown");
     let (code, stdout, stderr) = outcome(certs(&folder, &["--nodes", "1", "--client", "alice"]));
     assert_eq!(code, 0, "{stderr}");
@@ -171,7 +171,7 @@ fn bad_options_are_refused_before_anything_is_made() {
 }
 
 #[test]
-fn a_token_is_new_each_time_and_nodes_know_it_by_its_hash() {
+fn a_token_is_random_and_its_entry_has_the_hash() {
     let token = || {
         let (code, stdout, stderr) = outcome(paxoslease(&["token", "--json"]));
         assert_eq!((code, stderr.as_str()), (0, ""));
@@ -187,13 +187,13 @@ fn a_token_is_new_each_time_and_nodes_know_it_by_its_hash() {
         serde_json::from_slice::<Value>(&output.stdout).expect("a line of JSON")
     };
     assert_eq!(hash(format!("{first}\n"))["token_sha256"], digest.as_str());
-    assert_eq!(hash(first)["token"], Value::Null, "whoever has it need not see it");
+    assert_eq!(hash(first)["token"], Value::Null, "an existing token is not printed");
     let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     assert_eq!(hash("abc".to_owned())["token_sha256"], abc);
 }
 
 #[test]
-fn a_token_in_a_file_is_for_its_owner_alone_and_replaces_none() {
+fn a_token_file_is_private_and_never_replaced() {
     let file = scratch("token").join("token");
     let path = file.to_str().expect("UTF-8");
     let args = ["token", "--out", path, "--names", "jobs/*", "--may", "acquire"];

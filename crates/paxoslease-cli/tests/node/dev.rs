@@ -18,7 +18,7 @@ fn begin(args: &[&str], port: u16) -> (Process, Value) {
 }
 
 #[test]
-fn a_cell_comes_up_says_where_and_ends_well_on_a_signal() {
+fn a_cell_prints_its_addresses_and_stops_on_a_signal() {
     for signal in [Signal::TERM, Signal::INT] {
         let port = free_port(3);
         let (process, cell) = begin(&[], port);
@@ -45,7 +45,7 @@ fn a_cell_comes_up_says_where_and_ends_well_on_a_signal() {
 }
 
 #[test]
-fn a_proposer_that_is_told_the_same_takes_leases_from_it() {
+fn a_proposer_only_node_acquires_leases_of_the_cell() {
     let port = free_port(5);
     let (process, cell) = begin(&["--nodes", "5", "--max-lease", "1m30s"], port);
     assert_eq!(cell["max_lease_ms"], 90_000);
@@ -92,7 +92,7 @@ fn a_taken_port_is_one_clear_line() {
 }
 
 #[test]
-fn a_node_that_is_a_process_can_be_killed_and_the_others_go_on() {
+fn the_cell_continues_after_a_node_process_is_killed() {
     let port = free_port(3);
     let (process, cell) = begin(&["--processes"], port);
     let pid = |index: usize| cell["nodes"][index]["pid"].as_i64().expect("a number") as i32;
@@ -113,7 +113,7 @@ fn a_node_that_is_a_process_can_be_killed_and_the_others_go_on() {
     assert!(TcpStream::connect(("127.0.0.1", port + 20)).is_err(), "none outlives the cell");
 }
 
-/// Sends one command and reads what a client would see of its reply.
+/// Sends one command and returns the first line of the reply.
 fn ask(port: u16, command: &[&str]) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.write_all(format!("{}\r\nQUIT\r\n", command.join(" ")).as_bytes()).expect("it reads");

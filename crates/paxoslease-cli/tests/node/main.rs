@@ -1,4 +1,4 @@
-//! Real processes that run nodes: `dev` and `serve`.
+//! The real binary running nodes: `dev` and `serve`.
 
 mod access;
 mod certs;

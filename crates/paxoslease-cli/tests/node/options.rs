@@ -1,4 +1,4 @@
-//! What `serve` is told by options, variables and a file, and what it refuses.
+//! The options, variables and file of `serve`, and what it refuses.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ fn utf8(path: &Path) -> &str {
 }
 
 #[test]
-fn an_option_counts_before_a_variable_and_that_before_the_file() {
+fn options_override_variables_which_override_the_file() {
     let path = file(
         "precedence",
         "cell = \"of-file\"\nnode = 1\nmax_lease = \"1s\"\nclock_drift_ppm = 1\nshards = 1\n\
@@ -44,19 +44,19 @@ fn an_option_counts_before_a_variable_and_that_before_the_file() {
 }
 
 #[test]
-fn a_check_says_what_would_run_and_starts_nothing() {
+fn a_check_prints_what_would_run_and_starts_nothing() {
     let data_dir = scratch("check").join("data");
     let mut command = paxoslease(NODE);
     command.arg("--data-dir").arg(&data_dir);
     let (code, stdout, stderr) = outcome(command);
     assert_eq!((code, stderr.as_str()), (0, ""));
     assert!(stdout.contains("1 of cell default, a member"), "{stdout}");
-    assert!(stdout.contains("1 at a:1, 2 at b:1") && stdout.contains("in clear"), "{stdout}");
+    assert!(stdout.contains("1 at a:1, 2 at b:1") && stdout.contains("unencrypted"), "{stdout}");
     assert!(!data_dir.exists());
 }
 
 #[test]
-fn a_check_says_which_bounds_are_in_force() {
+fn a_check_prints_the_bounds_in_force() {
     let mut command = paxoslease(NODE);
     command.args(["--limit=leases=1000", "--limit=names_bytes=912000"]);
     let (_, stdout, _) = outcome(command);
@@ -133,7 +133,7 @@ fn a_bad_file_exits_2_and_names_the_line() {
 }
 
 #[test]
-fn what_the_file_leaves_out_is_asked_for() {
+fn a_missing_required_setting_is_named() {
     for (name, text, reason) in [
         ("cell", "node = 1", "no cell; set `cell`"),
         ("node", "cell = \"c\"", "no node id"),

@@ -1,4 +1,4 @@
-//! A node per process.
+//! One node per process.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
@@ -11,17 +11,17 @@ use serde_json::Value;
 
 use crate::support::{Process, free_port, outcome, paxoslease, scratch};
 
-/// Long enough for the first look at the status to find a node in quarantine.
+/// Long enough for the first poll of the status to find a node in quarantine.
 const MAX_LEASE: &str = "3s";
 
 const NO_CLIENTS: [&str; 2] = ["--listen-clients=off", "--listen-http=off"];
 
-/// What to tell the nodes of one cell of three.
-struct Cell {
+/// The options of the nodes of one cell of three.
+struct CellOfThree {
     port: u16,
 }
 
-impl Cell {
+impl CellOfThree {
     fn new() -> Self {
         Self { port: free_port(3) }
     }
@@ -83,8 +83,8 @@ fn stop_all(processes: Vec<Process>) {
 }
 
 #[test]
-fn a_first_start_shows_its_quarantine_and_a_restart_after_a_clean_stop_has_none() {
-    let (cell, data_dir) = (Cell::new(), scratch("restart"));
+fn only_a_start_without_a_snapshot_has_a_quarantine() {
+    let (cell, data_dir) = (CellOfThree::new(), scratch("restart"));
     let processes = cell.start_all(&data_dir);
     for process in &processes {
         let log = log_until_voting(process);
@@ -108,7 +108,7 @@ fn a_first_start_shows_its_quarantine_and_a_restart_after_a_clean_stop_has_none(
 
 #[test]
 fn the_status_is_on_stdout_at_every_change() {
-    let (cell, data_dir) = (Cell::new(), scratch("changes"));
+    let (cell, data_dir) = (CellOfThree::new(), scratch("changes"));
     let mut processes = cell.start_all(&data_dir);
     let parse = |line: &str| -> Value { serde_json::from_str(line).expect("a line of JSON") };
     let ups = |line: &str| {
@@ -128,7 +128,7 @@ fn the_status_is_on_stdout_at_every_change() {
 }
 
 #[test]
-fn a_second_node_on_one_data_folder_is_refused_and_told_whose_it_is() {
+fn a_data_folder_of_another_node_is_refused() {
     let data_dir = scratch("shared");
     let port = free_port(2);
     let address = format!("127.0.0.1:{port}");
@@ -137,7 +137,7 @@ fn a_second_node_on_one_data_folder_is_refused_and_told_whose_it_is() {
     let options = [&options[..], &NO_CLIENTS].concat();
     let first = Process::start(&options);
     first.stderr.until(|line| line.contains("quarantine is over"));
-    // A lease is granted once the record is durable, and the folder then says whose it is.
+    // A lease is granted once the record is durable, and the folder then names its node.
     let ttl = Duration::from_secs(1);
     let config = Config::new("default", 2).role(Role::Proposer).peer(1, address);
     pollster::block_on(async {
@@ -157,7 +157,7 @@ fn a_second_node_on_one_data_folder_is_refused_and_told_whose_it_is() {
 
 #[test]
 fn a_taken_port_is_one_clear_line() {
-    let (cell, data_dir) = (Cell::new(), scratch("port"));
+    let (cell, data_dir) = (CellOfThree::new(), scratch("port"));
     let _other = TcpListener::bind(cell.address(1)).expect("free");
     let options = cell.options(1, &data_dir);
     let (code, stdout, stderr) = outcome(paxoslease(&borrowed(&options)));
@@ -191,7 +191,7 @@ fn a_corrupt_record_is_refused_until_it_is_reset() {
 }
 
 #[test]
-fn systemd_is_told_when_it_is_ready_how_it_stands_and_that_it_stops() {
+fn systemd_gets_ready_status_and_stopping_notifications() {
     let folder = scratch("systemd");
     let socket = UnixDatagram::bind(folder.join("notify")).expect("can be made");
     let told = || {
@@ -230,7 +230,7 @@ fn a_new_cell_votes_at_once() {
 }
 
 #[test]
-fn a_node_stops_when_whoever_started_it_is_gone() {
+fn a_node_stops_with_the_process_that_started_it() {
     let peer = format!("--peer=1=127.0.0.1:{}", free_port(1));
     let mut command = paxoslease(&["serve", "--node=1", &peer, "--with-parent"]);
     command.args(NO_CLIENTS);

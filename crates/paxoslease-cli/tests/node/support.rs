@@ -1,4 +1,4 @@
-//! The real binary as a process that runs on: its lines as they come, and its end.
+//! The real binary as a background process: its lines as they come, and its end.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::net::TcpListener;
@@ -13,10 +13,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_paxoslease");
-/// For what takes a moment: only a failure waits for so long.
+/// The timeout of every wait; only a failing test waits this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The binary, with nothing of the tester's own settings.
+/// The binary, without the environment variables of the tester.
 pub(crate) fn paxoslease(args: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
     command.args(args);
@@ -28,7 +28,7 @@ pub(crate) fn paxoslease(args: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end: exit code, stdout, stderr.
+/// Runs a command to its end: exit code, stdout, stderr.
 pub(crate) fn outcome(command: Command) -> (i32, String, String) {
     let mut command = assert_cmd::Command::from(command);
     let output = command.timeout(PATIENCE).output().expect("the binary runs");
@@ -36,14 +36,14 @@ pub(crate) fn outcome(command: Command) -> (i32, String, String) {
     (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
 }
 
-/// A process that runs on. Killed when dropped, should a test fail.
+/// A background process. Killed when dropped, if a test fails.
 pub(crate) struct Process {
     child: Child,
     pub(crate) stdout: Lines,
     pub(crate) stderr: Lines,
 }
 
-/// What a process writes, by lines.
+/// The output of a process, by lines.
 pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
@@ -60,7 +60,7 @@ impl Lines {
         Self(lines)
     }
 
-    /// All lines up to the first that is meant, which is the last of them.
+    /// All lines up to the first that matches, which is the last of them.
     pub(crate) fn until(&self, is_meant: impl Fn(&str) -> bool) -> Vec<String> {
         let mut seen = Vec::new();
         loop {
@@ -73,7 +73,7 @@ impl Lines {
         }
     }
 
-    /// Whatever comes until the process has closed its end.
+    /// All lines until the process closes its output.
     pub(crate) fn rest(&self) -> Vec<String> {
         let mut seen = Vec::new();
         loop {
@@ -107,7 +107,7 @@ impl Process {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
-    /// Its exit code, after a signal or by itself, as shells count.
+    /// Its exit code, as shells count.
     pub(crate) fn end(mut self) -> Option<i32> {
         self.stderr.rest();
         let status = self.child.wait().expect("it has closed its end");
@@ -123,9 +123,9 @@ impl Drop for Process {
     }
 }
 
-/// The first of `count` ports that are free, each ten after the one before. Below those that the
-/// system gives to outgoing connections, so that none of these takes one meanwhile; each process
-/// begins elsewhere.
+/// The first of `count` free ports, each ten after the one before. They are below the range that
+/// the system uses for outgoing connections, so that no connection takes one. Each process begins
+/// at another port.
 pub(crate) fn free_port(count: u16) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let begin = (std::process::id() % 200) as u16;
@@ -140,7 +140,7 @@ pub(crate) fn free_port(count: u16) -> u16 {
     }
 }
 
-/// A folder of this test's own, empty.
+/// A new empty folder of this test.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _none = std::fs::remove_dir_all(&path);

@@ -1,4 +1,4 @@
-//! The world that a sequence of steps makes, and what the checkers are told of it.
+//! The world that a sequence of steps creates, and its reports to the checker.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -11,19 +11,19 @@ use paxoslease_sim::{
     Algorithm as _, Checker, Checks, Claim, Clock, Node, PaxosLease, Process, Stored, Violation,
 };
 
-use super::{Setup, Step};
+use super::{CellStep, Setup};
 
 const MEMBERS: usize = 3;
 const NAMES: [&str; 2] = ["jobs/1", "jobs/2"];
 const CLIENTS: usize = 4;
 const MAX_LEASE: u32 = 1000;
 const DRIFT_PPM: u32 = 1000;
-/// What is on its way beyond this is lost, the eldest first.
-const LETTERS_MAX: usize = 128;
-/// Answers that a client has not read.
+/// The most packets in flight; beyond that the oldest are lost.
+const PACKETS_MAX: usize = 128;
+/// The most answers that a client has not read.
 const ANSWERS_MAX: usize = 16;
 const SETTLED_MAX: usize = 512;
-/// Wall clocks show this when the world begins, in milliseconds.
+/// What wall clocks show when the world begins, in milliseconds.
 const WALL_MILLIS: u64 = 1_700_000_000_000;
 
 pub(super) struct World {
@@ -31,25 +31,25 @@ pub(super) struct World {
     cell: Cell,
     tuning: Tuning,
     now: TrueTime,
-    members: Vec<Member>,
-    letters: VecDeque<Letter>,
+    members: Vec<NodeState>,
+    packets: VecDeque<Packet>,
     clients: Vec<Client>,
     tokens: u64,
     checker: Checker,
 }
 
-/// A node, whether it runs or not.
-struct Member {
+/// A node, running or not.
+struct NodeState {
     clock: Clock,
     disk: Option<Disk>,
     process: Option<Node>,
     has_run: bool,
-    /// What is on its way to the disk, and what is there without the node's knowing.
+    /// The record that is being written, and the durable one that the node has not been told of.
     writing: Option<Vec<u8>>,
     written: Option<Vec<u8>>,
 }
 
-struct Letter {
+struct Packet {
     from: usize,
     to: usize,
     bytes: Rc<[u8]>,
@@ -63,7 +63,7 @@ struct Client {
     answers: VecDeque<(Token, Answer)>,
 }
 
-/// What a client has asked and not heard of.
+/// A request without an answer yet.
 #[derive(Clone, Copy)]
 struct Asked {
     token: Token,
@@ -84,7 +84,7 @@ impl World {
             let ppm = [0, -(DRIFT_PPM as i32), DRIFT_PPM as i32, 0][rate(setup.rates, place)];
             Clock::new(Duration::from_secs(1000 + place as u64), ppm, Duration::ZERO)
         };
-        let members = (0..nodes).map(|place| Member {
+        let members = (0..nodes).map(|place| NodeState {
             clock: clock(place),
             disk: setup.disks.then(Disk::default),
             process: None,
@@ -105,7 +105,7 @@ impl World {
             tuning: Tuning { reclaim_after: Duration::from_millis(50), ..Tuning::default() },
             now: TrueTime(0),
             members: members.collect(),
-            letters: VecDeque::new(),
+            packets: VecDeque::new(),
             clients: clients.collect(),
             tokens: 0,
             checker: Checker::new(Checks::ALL, MEMBERS as u16, nodes, NAMES.len()),
@@ -119,51 +119,51 @@ impl World {
         self.checker.violations().first().cloned()
     }
 
-    pub(super) fn step(&mut self, step: Step) {
-        // No two things happen at the same instant.
+    pub(super) fn step(&mut self, step: CellStep) {
+        // Every step has an instant of its own.
         self.now.0 += 1000;
         let node_of = |number: u8| usize::from(number) % self.members.len();
         let client_of = |number: u8| usize::from(number) % CLIENTS;
         match step {
-            Step::Pass { millis } => self.pass(u64::from(millis) * 4),
-            Step::Deliver { letter } => {
-                if let Some(place) = self.place(letter)
-                    && let Some(letter) = self.letters.remove(place)
+            CellStep::Pass { millis } => self.pass(u64::from(millis) * 4),
+            CellStep::Deliver { packet } => {
+                if let Some(place) = self.place(packet)
+                    && let Some(packet) = self.packets.remove(place)
                 {
-                    self.deliver(letter.from, letter.to, &letter.bytes);
+                    self.deliver(packet.from, packet.to, &packet.bytes);
                 }
             }
-            Step::Repeat { letter } => {
-                if let Some(place) = self.place(letter) {
-                    let Letter { from, to, ref bytes } = self.letters[place];
+            CellStep::Repeat { packet } => {
+                if let Some(place) = self.place(packet) {
+                    let Packet { from, to, ref bytes } = self.packets[place];
                     let bytes = Rc::clone(bytes);
                     self.deliver(from, to, &bytes);
                 }
             }
-            Step::Lose { letter } => {
-                if let Some(place) = self.place(letter) {
-                    self.letters.remove(place);
+            CellStep::Lose { packet } => {
+                if let Some(place) = self.place(packet) {
+                    self.packets.remove(place);
                 }
             }
-            Step::DeliverTo { node } => self.deliver_to(node_of(node)),
-            Step::Settle => self.settle(),
-            Step::Wake { node } => self.with(node_of(node), Process::handle_timeout),
-            Step::Sweep { node } => self.with(node_of(node), Process::handle_tick),
-            Step::Write { node } => self.write(node_of(node)),
-            Step::Confirm { node } => self.confirm(node_of(node)),
-            Step::Crash { node, written } => self.crash(node_of(node), written),
-            Step::Stop { node } => self.stop(node_of(node)),
-            Step::Start { node } => self.start(node_of(node)),
-            Step::Acquire { client, node, ttl, wait } => {
+            CellStep::DeliverTo { node } => self.deliver_to(node_of(node)),
+            CellStep::Settle => self.settle(),
+            CellStep::Wake { node } => self.with(node_of(node), Process::handle_timeout),
+            CellStep::Sweep { node } => self.with(node_of(node), Process::handle_tick),
+            CellStep::Write { node } => self.write(node_of(node)),
+            CellStep::Confirm { node } => self.confirm(node_of(node)),
+            CellStep::Crash { node, written } => self.crash(node_of(node), written),
+            CellStep::Stop { node } => self.stop(node_of(node)),
+            CellStep::Start { node } => self.start(node_of(node)),
+            CellStep::Acquire { client, node, ttl, wait } => {
                 let wait = Duration::from_millis(u64::from(wait) * 8);
                 self.acquire(client_of(client), node_of(node), ttl_of(ttl), wait);
             }
-            Step::Renew { client, node, ttl } => {
+            CellStep::Renew { client, node, ttl } => {
                 self.renew(client_of(client), node_of(node), ttl_of(ttl));
             }
-            Step::Release { client, node } => self.release(client_of(client), node_of(node)),
-            Step::Leave { client, told } => self.leave(client_of(client), told),
-            Step::Read { client, answer } => self.read(client_of(client), answer),
+            CellStep::Release { client, node } => self.release(client_of(client), node_of(node)),
+            CellStep::Leave { client, told } => self.leave(client_of(client), told),
+            CellStep::Read { client, answer } => self.read(client_of(client), answer),
         }
     }
 
@@ -171,9 +171,9 @@ impl World {
         self.now.0 += millis * 1_000_000;
     }
 
-    fn place(&self, letter: u8) -> Option<usize> {
-        let count = self.letters.len();
-        (count > 0).then(|| usize::from(letter) % count)
+    fn place(&self, packet: u8) -> Option<usize> {
+        let count = self.packets.len();
+        (count > 0).then(|| usize::from(packet) % count)
     }
 
     fn deliver(&mut self, from: usize, to: usize, bytes: &[u8]) {
@@ -181,10 +181,10 @@ impl World {
     }
 
     fn deliver_to(&mut self, node: usize) {
-        let (theirs, others) = self.letters.drain(..).partition(|letter| letter.to == node);
-        self.letters = others;
-        let theirs: VecDeque<Letter> = theirs;
-        for Letter { from, to, bytes } in theirs {
+        let (theirs, others) = self.packets.drain(..).partition(|packet| packet.to == node);
+        self.packets = others;
+        let theirs: VecDeque<Packet> = theirs;
+        for Packet { from, to, bytes } in theirs {
             self.deliver(from, to, &bytes);
         }
     }
@@ -195,24 +195,24 @@ impl World {
                 self.write(node);
                 self.confirm(node);
             }
-            let Some(Letter { from, to, bytes }) = self.letters.pop_front() else { break };
+            let Some(Packet { from, to, bytes }) = self.packets.pop_front() else { break };
             self.deliver(from, to, &bytes);
         }
     }
 
-    /// Calls a node that runs, then carries out what it wants.
+    /// Calls a running node, then carries out its outputs.
     fn with(&mut self, place: usize, call: impl FnOnce(&mut Node, Instant)) {
         let member = &mut self.members[place];
         let Some(process) = &mut member.process else { return };
         call(process, member.clock.read(self.now));
         let outputs: Vec<Output> = std::iter::from_fn(|| process.poll_output()).collect();
-        self.look_at(place);
+        self.check_stored(place);
         for output in outputs {
             match output {
                 Output::Send(packet) => {
                     self.checker.sent(self.now, place, &packet);
                     let to = usize::from(packet.to.get()) - 1;
-                    self.letters.push_back(Letter { from: place, to, bytes: packet.bytes });
+                    self.packets.push_back(Packet { from: place, to, bytes: packet.bytes });
                 }
                 Output::Persist(bytes) => {
                     self.members[place].writing = Some(bytes);
@@ -220,11 +220,11 @@ impl World {
                 Output::Answer(token, answer) => self.answer(token, answer),
             }
         }
-        let lost = self.letters.len().saturating_sub(LETTERS_MAX);
-        self.letters.drain(..lost);
+        let lost = self.packets.len().saturating_sub(PACKETS_MAX);
+        self.packets.drain(..lost);
     }
 
-    fn look_at(&mut self, place: usize) {
+    fn check_stored(&mut self, place: usize) {
         if place >= MEMBERS {
             return;
         }
@@ -237,15 +237,9 @@ impl World {
     }
 
     fn stored(&self, place: usize, name: usize) -> Stored {
-        let member = &self.members[place];
-        let view = member.process.as_ref().and_then(|process| process.view(name_of(name)));
-        let Some(view) = view else { return Stored::default() };
-        let before = self.checker.stored(place, name).lease;
-        let shown = |(tenure, until)| (tenure, member.clock.first_shows(until));
-        let lease = view.accepted.map(shown);
-        // A lease that expired is no lease; the record of it may stay or go.
-        let lease = lease.filter(|(_, until)| *until > self.now || lease == before);
-        Stored { promised: view.promised, lease }
+        let node = &self.members[place];
+        let view = node.process.as_ref().and_then(|process| process.view(name_of(name)));
+        Stored::seen(view, &node.clock, self.now, self.checker.stored(place, name))
     }
 
     fn write(&mut self, place: usize) {
@@ -266,7 +260,7 @@ impl World {
         if self.members[place].process.is_some() {
             return;
         }
-        // R5 counts by the wall clock: no process comes up within the millisecond of another.
+        // R5 counts by the wall clock: no two starts fall into the same millisecond.
         self.pass(1);
         let now_true = self.now;
         let member = &mut self.members[place];
@@ -326,7 +320,7 @@ impl World {
     }
 
     fn acquire(&mut self, client: usize, node: usize, ttl: Duration, wait: Duration) {
-        // Whatever it wished for before, it looks out for this one only.
+        // The client ignores answers to its earlier acquires.
         self.clients[client].asked.retain(|asked| !asked.is_acquire);
         let token = self.ask(client, node, true);
         let name = name_of(self.clients[client].name);
@@ -334,7 +328,7 @@ impl World {
         self.with(node, |node, now| node.handle_command(now, token, command));
     }
 
-    /// Also a tenure that is over, as naive clients do (P5).
+    /// Renews even a tenure that is over, as careless clients do (P5).
     fn renew(&mut self, client: usize, node: usize, ttl: Duration) {
         let belief = self.clients[client].belief.filter(|belief| !belief.is_released());
         let Some(tenure) = belief.map(|belief| belief.tenure()) else { return };
@@ -344,7 +338,7 @@ impl World {
         self.with(node, |node, now| node.handle_command(now, token, command));
     }
 
-    /// P6: drops the belief, then asks.
+    /// P6: ends the belief, then sends the Release.
     fn release(&mut self, client: usize, node: usize) {
         let leaver = &mut self.clients[client];
         let (name, now) = (leaver.name, leaver.clock.read(self.now));
@@ -446,7 +440,7 @@ fn name_of(name: usize) -> Name<'static> {
     Name::new(NAMES[name]).expect("in bounds")
 }
 
-/// 50 ms to M, and a little more, which is refused.
+/// 50 ms up to a little more than `max_lease`, which is refused.
 fn ttl_of(number: u8) -> Duration {
     Duration::from_millis(50 + u64::from(number) * 4)
 }

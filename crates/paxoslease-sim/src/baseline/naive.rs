@@ -1,8 +1,9 @@
-//! The naive majority vote (paper, section 1). Correct, and apt to block: there is no way to take
-//! a vote back, so contenders that split the acceptors wait until their votes expire.
+//! The naive majority vote (paper, section 1). It is correct but tends to block: a vote cannot be
+//! withdrawn, so contenders that split the acceptors wait until their votes expire.
 //!
-//! No prepare, no reject that helps, no renewal, no early release. A restarted node waits M, as in
-//! the paper's own algorithm, since the introduction is silent on restarts.
+//! It has no Prepare, no useful Reject, no renewal and no early release. The paper's introduction
+//! says nothing about restarts, so a restarted node waits for `max_lease`, as in the paper's own
+//! algorithm.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,7 +31,7 @@ impl Algorithm for Naive {
         NaiveNode {
             node: boot.node,
             cell: *boot.cell,
-            // Only tells requests apart; the wall clock keeps runs of one node apart.
+            // Only identifies requests; the wall clock distinguishes the runs of a node.
             counter: if boot.new_cell { 0 } else { boot.wall_millis },
             request_timeout: boot.tuning.request_timeout,
             votes: BTreeMap::new(),
@@ -42,13 +43,13 @@ impl Algorithm for Naive {
     }
 
     fn describe(&self, bytes: &[u8]) -> String {
-        // A vote has no promise, though the message has room for one.
+        // A vote has no promise, although the message has a field for one.
         let text = PaxosLease::default().describe(bytes);
         text.split(", promised").next().unwrap_or_default().to_owned()
     }
 
-    /// "Correct meaning that the lease is held by no more than one node at any time." It claims
-    /// no fences, and its liveness is what the paper doubts.
+    /// "Correct meaning that the lease is held by no more than one node at any time." It claims no
+    /// fences, and the paper itself doubts its liveness.
     fn checks(&self) -> Checks {
         Checks::only(&[Check::OneHolder, Check::BeliefIsBacked])
     }
@@ -61,9 +62,9 @@ pub struct NaiveNode {
     cell: Cell,
     counter: u64,
     request_timeout: Duration,
-    /// Acceptor: the request each name's vote went to, and when its timer ends.
+    /// Acceptor: for each name the request with its vote, and the end of the vote's timer.
     votes: BTreeMap<String, (Ballot, Instant)>,
-    requests: BTreeMap<Token, Pending>,
+    requests: BTreeMap<Token, NaiveRequest>,
     silent_until: Instant,
     rng: Rng,
     out: Outbox,
@@ -71,7 +72,7 @@ pub struct NaiveNode {
 
 /// Proposer: a client's request.
 #[derive(Clone, Debug)]
-struct Pending {
+struct NaiveRequest {
     name: String,
     ttl: Ttl,
     asked_at: Instant,
@@ -80,7 +81,7 @@ struct Pending {
     /// "Proposers start local timeouts for T seconds."
     started_at: Instant,
     accepted: BTreeSet<NodeId>,
-    /// When to try again.
+    /// When to retry.
     again_at: Instant,
 }
 
@@ -94,14 +95,14 @@ impl NaiveNode {
         self.counter += 1;
         let ballot = Ballot::new(self.counter, self.node);
         let Some(pending) = self.requests.get_mut(&token) else { return };
-        // After the timeout everybody tries again; a little jitter is all the help there is.
+        // After the timeout every proposer retries; only a little jitter separates them.
         let jitter =
             Duration::from_nanos(self.rng.below(pending.ttl.as_duration().as_nanos() as u64 / 10));
         (pending.ballot, pending.started_at) = (ballot, now);
         pending.again_at = now.after(pending.ttl.as_duration()).after(jitter);
         pending.accepted.clear();
         let (name, ttl) = (pending.name.clone(), pending.ttl);
-        let name = Name::new(&name).expect("it was one");
+        let name = Name::new(&name).expect("it came from a Name");
         let request = Request::Propose { name, ballot, ttl, holder: Holder::NONE };
         for to in self.cell.members().to_vec() {
             if to == self.node {
@@ -193,7 +194,7 @@ impl Process for NaiveNode {
                     return self.out.answer(token, Answer::Refused);
                 }
                 let trying = self.request_timeout.min(ttl.as_duration());
-                let pending = Pending {
+                let pending = NaiveRequest {
                     name: name.as_str().to_owned(),
                     ttl,
                     asked_at: now,
@@ -206,9 +207,9 @@ impl Process for NaiveNode {
                 self.requests.insert(token, pending);
                 self.request(now, token);
             }
-            // "If its state is not empty": the holder's own vote is in the way of a second one.
+            // "If its state is not empty": the holder's own vote prevents a second one.
             Command::Renew { .. } => self.out.answer(token, Answer::NoQuorum),
-            // The holder forgets; the acceptors' timers run on.
+            // Only the holder forgets; the acceptors' timers continue.
             Command::Release { .. } => self.out.answer(token, Answer::Released),
         }
     }

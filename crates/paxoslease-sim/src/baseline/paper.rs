@@ -1,10 +1,10 @@
-//! The paper's algorithm, word for word: its acceptor and proposer are in the folder beside, each
-//! difference from ours marked with the rule that differs (docs/protocol.md).
+//! The paper's algorithm, word for word. Its acceptor and proposer are in submodules; comments mark
+//! each difference from our protocol with the rule that differs (docs/protocol.md).
 //!
-//! Here is what surrounds them: ballot numbers with a restart counter, the wait of M after a
-//! restart, several resources, and clients at a node, which the paper does not have. A proposer
-//! that "has the lease" has it for one client at a time; who comes when it has it for nobody is
-//! told so.
+//! This module adds what surrounds them: ballot numbers with a restart counter, the wait of
+//! `max_lease` after a restart, several resources, and clients at a node, which the paper does not
+//! have. A proposer that "has the lease" has it for one client at a time. A client that comes while
+//! it has the lease for no client is told so.
 
 mod acceptor;
 mod process;
@@ -52,7 +52,7 @@ impl Algorithm for Paper {
             node: boot.node,
             cell: *boot.cell,
             tuning: *boot.tuning,
-            // What does not fit into the restart counter's field goes above the run counter.
+            // The part of the restart counter that exceeds its field goes above the run counter.
             run: restarts / RESTARTS_MAX % RUNS_MAX * RUNS_MAX,
             restarts: restarts % RESTARTS_MAX,
             rejoins_at: boot.now.after(wait),
@@ -68,8 +68,8 @@ impl Algorithm for Paper {
     }
 
     /// "At any given time, there is no more than one proposer which holds the lease", and ballot
-    /// numbers are "monotonously increasing": who takes one for a fence expects the next owner's
-    /// to be higher. The rest of our invariants the paper does not claim.
+    /// numbers are "monotonously increasing": a client that uses one as a fence expects the next
+    /// owner's to be higher. The paper does not claim the rest of our invariants.
     fn checks(&self) -> Checks {
         Checks::only(&[Check::OneHolder, Check::FencesRise])
     }
@@ -97,13 +97,13 @@ pub struct PaperNode {
 struct Resource {
     acceptor: Acceptor,
     proposer: Proposer,
-    /// The proposal the lease was acquired or extended with.
+    /// The proposal with which the lease was acquired or extended.
     owned: Option<Ballot>,
-    /// The client that has it, by the ballot it was acquired with.
+    /// The client that has the lease, by the ballot with which it was acquired.
     client: Option<Tenure>,
-    request: Option<Pending>,
-    waiting: VecDeque<Pending>,
-    /// When the round counts as failed, or when the next begins.
+    request: Option<PaperRequest>,
+    waiting: VecDeque<PaperRequest>,
+    /// When the round counts as failed, or when the next one begins.
     wake_at: Option<Instant>,
 }
 
@@ -123,15 +123,15 @@ impl Resource {
 
 /// A client's request.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct PaperRequest {
     token: Token,
     ttl: Ttl,
     asked_at: Instant,
     deadline: Instant,
     /// Set for an extension.
     extends: Option<Tenure>,
-    /// How often its rounds failed.
-    naps: u32,
+    /// How many of its rounds failed.
+    failures: u32,
     /// Between two rounds. The ballot number stays until step 1, so late responses still count.
     asleep: bool,
 }
@@ -144,13 +144,13 @@ enum Response {
     Reject { ballot: Ballot, promised: Ballot },
 }
 
-/// The width of the restart counter's field: a round number, so that ballots can be read.
+/// The size of the restart counter's field: a round number, so that ballots are readable.
 const RESTARTS_MAX: u64 = 100;
-/// How far a run counts, where runs without a disk have to be told apart.
+/// The size of the run counter, where runs without a disk must be distinguished.
 const RUNS_MAX: u64 = 1 << 22;
 /// "A small but random time" between two attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// How many clients can wait for one resource at one node.
+/// The most clients that wait for one resource at one node.
 const WAITING_MAX: usize = 1024;
 
 impl PaperNode {
@@ -167,7 +167,7 @@ impl PaperNode {
         Ballot::new(self.run * RESTARTS_MAX + self.restarts, self.node)
     }
 
-    /// Sends to every acceptor; the one in this node answers at once.
+    /// Sends to every acceptor. This node's own acceptor answers at once.
     fn broadcast(&mut self, now: Instant, request: Request<'_>) {
         for to in self.cell.members().to_vec() {
             if to == self.node {
@@ -179,7 +179,7 @@ impl PaperNode {
         }
     }
 
-    /// Hands a request to the acceptor.
+    /// Passes a request to this node's acceptor.
     fn ask(&mut self, now: Instant, request: Request<'_>) -> Option<Response> {
         let (Request::Prepare { name, .. }
         | Request::Propose { name, .. }
@@ -228,7 +228,7 @@ impl PaperNode {
         self.out.send(to, None, &Message::Reply(reply));
     }
 
-    /// Step 1, for the request at hand.
+    /// Step 1, for the current request.
     fn begin(&mut self, now: Instant, name: &str) {
         let ballot = self.next_ballot();
         let attempt_timeout = self.tuning.attempt_timeout;
@@ -237,11 +237,11 @@ impl PaperNode {
         pending.asleep = false;
         resource.proposer.propose(ballot, pending.ttl);
         resource.wake_at = Some(now.after(attempt_timeout).min(pending.deadline));
-        let name = Name::new(name).expect("it was one");
+        let name = Name::new(name).expect("it came from a Name");
         self.broadcast(now, Request::Prepare { name, ballot });
     }
 
-    /// Steps 3 and 5. "Some other proposal" is left alone.
+    /// Steps 3 and 5. "Some other proposal" has no effect.
     fn on_response(&mut self, now: Instant, from: NodeId, response: Response) {
         let (Response::Prepare { ballot, .. }
         | Response::Propose { ballot }
@@ -257,7 +257,7 @@ impl PaperNode {
             Response::Prepare { accepted, .. } => {
                 if resource.proposer.on_prepare_response(now, me, from, accepted, majority) {
                     let ttl = resource.proposer.timeout;
-                    let name = Name::new(&name).expect("it was one");
+                    let name = Name::new(&name).expect("it came from a Name");
                     let holder = Holder::NONE;
                     return self.broadcast(now, Request::Propose { name, ballot, ttl, holder });
                 }
@@ -281,7 +281,7 @@ impl PaperNode {
         }
     }
 
-    /// "I am the lease owner": tells the client that asked, if one still does.
+    /// "I am the lease owner": tells the client that asked, if one still waits.
     fn own_lease(&mut self, name: &str, ballot: Ballot) {
         let Some(tenure) = Tenure::of(ballot) else { return };
         let resource = self.resource(name);
@@ -307,9 +307,9 @@ impl PaperNode {
         if let Some(pending) = &mut resource.request
             && !pending.asleep
         {
-            // Longer each time, so that a long lease is not asked about all the time.
-            let pause = Duration::from_nanos(drawn << pending.naps.min(3));
-            pending.naps += 1;
+            // Longer each time, so that a long lease causes few requests.
+            let pause = Duration::from_nanos(drawn << pending.failures.min(3));
+            pending.failures += 1;
             pending.asleep = true;
             resource.wake_at = Some(now.after(pause).min(pending.deadline));
         }
@@ -354,7 +354,7 @@ impl PaperNode {
         }
     }
 
-    /// Turns to the next client, if the proposer has time for one.
+    /// Serves the next client, if the proposer is idle.
     fn serve(&mut self, now: Instant, name: &str) {
         loop {
             let resource = self.resource(name);
@@ -382,7 +382,7 @@ impl PaperNode {
         }
     }
 
-    /// Section 7: the state is switched before the release is sent; and nothing else is.
+    /// Section 7: the state changes before the release is sent, and nothing else changes.
     fn release(&mut self, now: Instant, name: Name<'_>, tenure: Tenure) {
         let resource = self.resource(name.as_str());
         let mut ballot = tenure;
@@ -395,7 +395,7 @@ impl PaperNode {
         self.broadcast(now, Request::Release { name, tenure: ballot });
     }
 
-    /// What every call ends with: this node's own responses, then whoever waits.
+    /// Ends every call: handles the responses of this node's acceptor, then serves waiting clients.
     fn settle(&mut self, now: Instant, name: Option<&str>) {
         while let Some(response) = self.own.pop_front() {
             self.on_response(now, self.node, response);

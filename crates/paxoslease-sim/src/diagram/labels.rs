@@ -1,18 +1,18 @@
-//! Finding room for texts. Each text is a string of beads; of several places the one with the
-//! fewest beads on other texts and arrows wins. Greedy, deterministic, good enough.
+//! Finds room for texts. A text is approximated by a row of discs. The place with the fewest discs
+//! on other texts and arrows wins. Greedy and deterministic.
 
 use super::svg::{Point, at, width_of};
 
-/// The radius of a bead: half a line of text.
-const BEAD: f64 = 6.5;
+/// The radius of a disc: half a line of text.
+const DISC: f64 = 6.5;
 
-/// For a text that is needed whatever it covers.
+/// For a text that must appear whatever it covers.
 pub(super) const ANY: usize = usize::MAX;
 
-/// Texts placed so far, and arrows to keep clear of.
+/// The texts placed so far, and the arrows to avoid.
 #[derive(Default)]
 pub(super) struct Labels {
-    beads: Vec<Point>,
+    discs: Vec<Point>,
     arrows: Vec<(Point, Point)>,
 }
 
@@ -24,23 +24,23 @@ pub(super) struct Place {
 }
 
 impl Labels {
-    /// Texts should not lie across this line.
+    /// Texts should not cross this line.
     pub(super) fn avoid(&mut self, from: Point, to: Point) {
         self.arrows.push((from, to));
     }
 
-    /// Something small is here.
+    /// Texts should not cover this point.
     pub(super) fn block(&mut self, point: Point) {
-        self.beads.push(point);
+        self.discs.push(point);
     }
 
-    /// A text stands here whatever happens.
+    /// A text that stands here in any case.
     pub(super) fn reserve(&mut self, place: Place, text: &str, size: f64) {
-        self.beads.extend(beads(place, text, size));
+        self.discs.extend(discs(place, text, size));
     }
 
-    /// Takes the best of the places, earlier ones first among equals. `None` when each would have
-    /// more than so many beads on another text.
+    /// Chooses the best of the places, earlier ones first among equals. `None` when each has more
+    /// than `covered_max` discs on another text.
     pub(super) fn place(
         &mut self,
         places: impl IntoIterator<Item = Place>,
@@ -49,11 +49,11 @@ impl Labels {
         covered_max: usize,
     ) -> Option<Place> {
         let cost = |place: Place| -> (usize, usize) {
-            let mine = beads(place, text, size);
-            let near = |a: &Point, b: &Point| (a.x - b.x).hypot(a.y - b.y) < 2.0 * BEAD - 1.0;
-            let covered = |bead: &&Point| self.beads.iter().any(|other| near(bead, other));
+            let mine = discs(place, text, size);
+            let near = |a: &Point, b: &Point| (a.x - b.x).hypot(a.y - b.y) < 2.0 * DISC - 1.0;
+            let covered = |bead: &&Point| self.discs.iter().any(|other| near(bead, other));
             let crossed = |bead: &&Point| {
-                self.arrows.iter().any(|(from, to)| distance(**bead, *from, *to) < BEAD - 1.0)
+                self.arrows.iter().any(|(from, to)| distance(**bead, *from, *to) < DISC - 1.0)
             };
             (mine.iter().filter(covered).count(), mine.iter().filter(crossed).count())
         };
@@ -69,9 +69,9 @@ impl Labels {
     }
 }
 
-fn beads(place: Place, text: &str, size: f64) -> Vec<Point> {
+fn discs(place: Place, text: &str, size: f64) -> Vec<Point> {
     let width = width_of(text, size);
-    let count = (width / (1.5 * BEAD)).ceil().max(1.0);
+    let count = (width / (1.5 * DISC)).ceil().max(1.0);
     let (sin, cos) = place.angle.to_radians().sin_cos();
     // The baseline is below the middle of the letters.
     let (up_x, up_y) = (sin * size * 0.35, -cos * size * 0.35);

@@ -1,10 +1,11 @@
-//! What a diagram shows, read from a trace: lines, arrows and bars in true time, no pixels yet.
+//! The content of a diagram, read from a trace: lines, arrows and bars in true time, without
+//! pixels.
 //!
-//! One resource at a time: promises, leases and beliefs of other names are left out.
+//! A scene shows one name and leaves out promises, leases and beliefs of other names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::trace::{Entry, TrueTime, What};
+use crate::trace::{Entry, TraceEvent, TrueTime};
 
 /// One arrow.
 pub(super) struct Arrow {
@@ -13,9 +14,9 @@ pub(super) struct Arrow {
     pub(super) text: String,
     pub(super) sent_at: TrueTime,
     pub(super) end: End,
-    /// The same was sent before, at the same instant.
+    /// The same message was sent before, at the same instant.
     pub(super) duplicate: bool,
-    /// How many such arrows lie on top of each other.
+    /// How many equal arrows this one stands for.
     pub(super) copies: u32,
 }
 
@@ -25,7 +26,7 @@ impl Arrow {
     }
 }
 
-/// How many arrows back copies of a message are looked for.
+/// How many arrows back to look for copies of a message.
 const NEAR: usize = 64;
 
 /// How an arrow ends.
@@ -36,12 +37,12 @@ pub(super) enum End {
     OnItsWay,
 }
 
-/// A bar from one instant to another, on the line of a node or of a client.
+/// A bar between two instants, on the line of a node or a client.
 pub(super) struct Span<K> {
     pub(super) key: K,
     pub(super) from: TrueTime,
     pub(super) until: TrueTime,
-    /// When it was to end, had nothing ended or prolonged it before.
+    /// When the bar would have ended, had nothing ended or prolonged it before.
     pub(super) stated: TrueTime,
 }
 
@@ -51,20 +52,13 @@ impl<K> Span<K> {
     }
 }
 
-/// A lease in an acceptor.
+/// A tenure on a line: a lease stored by an acceptor, or a client's belief.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Lease {
-    pub(super) node: u16,
+pub(super) struct Held<L> {
+    /// The id of the node, or the number of the client.
+    pub(super) line: L,
     pub(super) fence: u64,
-    /// The same tenure was there before: a renewal.
-    pub(super) again: bool,
-}
-
-/// What a client believes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Holding {
-    pub(super) client: u32,
-    pub(super) fence: u64,
+    /// A renewal: the line had the same tenure before.
     pub(super) again: bool,
 }
 
@@ -77,7 +71,7 @@ pub(super) enum Idle {
     Paused,
 }
 
-/// A text at a node's or client's line.
+/// A text on the line of a node or a client.
 pub(super) struct Mark<K> {
     pub(super) key: K,
     pub(super) at: TrueTime,
@@ -91,8 +85,8 @@ pub(super) struct Scene {
     pub(super) clients: BTreeSet<u32>,
     pub(super) arrows: Vec<Arrow>,
     pub(super) promises: Vec<Mark<u16>>,
-    pub(super) leases: Vec<Span<Lease>>,
-    pub(super) holdings: Vec<Span<Holding>>,
+    pub(super) leases: Vec<Span<Held<u16>>>,
+    pub(super) holdings: Vec<Span<Held<u32>>>,
     pub(super) idles: Vec<Span<(u16, Idle)>>,
     pub(super) asks: Vec<Mark<(u32, u16)>>,
     pub(super) notes: Vec<Mark<u16>>,
@@ -102,7 +96,8 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Reads a trace. Without a window it is shown whole, to the end of the last belief.
+    /// Reads a trace. Without a window the scene covers the whole trace, up to the end of the last
+    /// belief.
     pub(super) fn read(
         entries: &[Entry],
         name: &str,
@@ -122,16 +117,16 @@ impl Scene {
         scene
     }
 
-    /// Stretches in which two clients believe they hold the lease, with the two of them.
+    /// The periods in which two clients hold the lease, with the two clients.
     pub(super) fn overlaps(&self) -> Vec<Span<(u32, u32)>> {
         let mut overlaps: Vec<Span<(u32, u32)>> = Vec::new();
         for (index, a) in self.holdings.iter().enumerate() {
             for b in &self.holdings[..index] {
                 let (from, until) = (a.from.max(b.from), a.until.min(b.until));
-                if from >= until || (a.key.client, a.key.fence) == (b.key.client, b.key.fence) {
+                if from >= until || (a.key.line, a.key.fence) == (b.key.line, b.key.fence) {
                     continue;
                 }
-                let key = (a.key.client.min(b.key.client), a.key.client.max(b.key.client));
+                let key = (a.key.line.min(b.key.line), a.key.line.max(b.key.line));
                 match overlaps
                     .iter_mut()
                     .find(|o| o.key == key && o.until >= from && o.from <= until)
@@ -147,7 +142,7 @@ impl Scene {
         overlaps
     }
 
-    /// Every instant that deserves its place on the axis.
+    /// Every instant that needs a place on the axis.
     pub(super) fn instants(&self) -> Vec<TrueTime> {
         fn ends<K>(spans: &[Span<K>]) -> impl Iterator<Item = TrueTime> {
             spans.iter().flat_map(|span| [span.from, span.until])
@@ -168,7 +163,7 @@ impl Scene {
             .collect()
     }
 
-    /// The median flight of a message.
+    /// The median delay of a message.
     pub(super) fn flight(&self) -> Option<u64> {
         let flights = self.arrows.iter().filter_map(|arrow| match arrow.end {
             End::Delivered(at) => Some(at.0 - arrow.sent_at.0),
@@ -204,23 +199,22 @@ impl Scene {
         self.notes.retain(|mark| inside(mark.at));
         self.violations.retain(|violation| inside(violation.0));
         let asking = self.asks.iter().map(|ask| ask.key.0);
-        self.clients = asking.chain(self.holdings.iter().map(|span| span.key.client)).collect();
+        self.clients = asking.chain(self.holdings.iter().map(|span| span.key.line)).collect();
     }
 }
 
-/// The name a trace is mostly about: the one that was last touched when an invariant broke, else
-/// the first mentioned.
+/// The name to show: the one last mentioned when an invariant broke, else the first mentioned.
 pub(super) fn subject(entries: &[Entry]) -> String {
     let (mut first, mut latest) = (None, None);
     for entry in entries {
-        match &entry.what {
-            What::Promised { name, .. }
-            | What::Stored { name, .. }
-            | What::Believes { name, .. } => {
+        match &entry.event {
+            TraceEvent::Promised { name, .. }
+            | TraceEvent::Stored { name, .. }
+            | TraceEvent::Believes { name, .. } => {
                 first = first.or(Some(name));
                 latest = Some(name);
             }
-            What::Violation { .. } if latest.is_some() => {
+            TraceEvent::Violation { .. } if latest.is_some() => {
                 return latest.cloned().unwrap_or_default();
             }
             _ => {}
@@ -229,13 +223,13 @@ pub(super) fn subject(entries: &[Entry]) -> String {
     first.cloned().unwrap_or_default()
 }
 
-/// Turns entries into spans.
+/// Converts entries into spans.
 struct Reader<'a> {
     name: &'a str,
     scene: Scene,
-    /// Where each message is among the arrows.
+    /// The index of each message's arrow.
     arrows: BTreeMap<u64, usize>,
-    /// The open bar of each line, as an index.
+    /// The index of each line's open bar.
     leases: BTreeMap<u16, usize>,
     holdings: BTreeMap<u32, usize>,
     idles: BTreeMap<u16, usize>,
@@ -253,10 +247,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read(&mut self, Entry { at, what }: &Entry) {
+    fn read(&mut self, Entry { at, event }: &Entry) {
         let at = *at;
-        match what {
-            What::Sent { message, from, to, text } => {
+        match event {
+            TraceEvent::Sent { message, from, to, text } => {
                 self.scene.nodes.extend([*from, *to]);
                 let same = |arrow: &Arrow| arrow.says(at, *from, *to, text);
                 let duplicate = self.scene.arrows.iter().rev().take(NEAR).any(same);
@@ -265,52 +259,56 @@ impl<'a> Reader<'a> {
                 let (sent_at, copies) = (at, 1);
                 self.scene.arrows.push(Arrow { from, to, text, sent_at, end, duplicate, copies });
             }
-            What::Delivered { message } => self.end_arrow(*message, End::Delivered(at)),
-            What::Lost { message } => self.end_arrow(*message, End::Lost(at)),
-            What::Asked { client, node, text } => {
+            TraceEvent::Delivered { message } => self.end_arrow(*message, End::Delivered(at)),
+            TraceEvent::Lost { message } => self.end_arrow(*message, End::Lost(at)),
+            TraceEvent::Asked { client, node, text } => {
                 self.scene.clients.insert(*client);
                 let key = (*client, *node);
                 self.scene.asks.push(Mark { key, at, text: text.clone() });
             }
-            What::Promised { node, name, ballot } if name == self.name => {
+            TraceEvent::Promised { node, name, ballot } if name == self.name => {
                 self.scene.promises.push(Mark { key: *node, at, text: ballot.clone() });
             }
-            What::Stored { node, name, fence, until } if name == self.name => {
-                self.store(at, *node, *fence, *until);
+            TraceEvent::Stored { node, name, fence, until } if name == self.name => {
+                self.scene.nodes.insert(*node);
+                let open = &mut self.leases;
+                hold(&mut self.scene.leases, open, *node, *fence, at, *until);
             }
-            What::Cleared { node, name } if name == self.name => self.clear(at, *node),
-            What::Believes { client, name, fence, until, .. } if name == self.name => {
-                self.believe(at, *client, *fence, *until);
+            TraceEvent::Cleared { node, name } if name == self.name => self.clear(at, *node),
+            TraceEvent::Believes { client, name, fence, until, .. } if name == self.name => {
+                self.scene.clients.insert(*client);
+                let open = &mut self.holdings;
+                hold(&mut self.scene.holdings, open, *client, *fence, at, *until);
             }
-            What::Yielded { client, name } if name == self.name => {
-                self.close_holding(at, *client);
+            TraceEvent::Yielded { client, name } if name == self.name => {
+                end_open(&mut self.scene.holdings, &mut self.holdings, *client, at);
             }
-            What::Promised { .. }
-            | What::Stored { .. }
-            | What::Cleared { .. }
-            | What::Believes { .. }
-            | What::Yielded { .. } => {}
-            What::Crashed { node } => {
+            TraceEvent::Promised { .. }
+            | TraceEvent::Stored { .. }
+            | TraceEvent::Cleared { .. }
+            | TraceEvent::Believes { .. }
+            | TraceEvent::Yielded { .. } => {}
+            TraceEvent::Crashed { node } => {
                 self.clear(at, *node);
                 self.idle(at, *node, Idle::Crashed, TrueTime(u64::MAX));
             }
-            What::Stopped { node } => {
+            TraceEvent::Stopped { node } => {
                 self.clear(at, *node);
                 self.idle(at, *node, Idle::Stopped, TrueTime(u64::MAX));
             }
-            What::Started { node, quarantine_until } => {
+            TraceEvent::Started { node, quarantine_until } => {
                 self.scene.nodes.insert(*node);
-                self.end_idle(at, *node);
+                end_open(&mut self.scene.idles, &mut self.idles, *node, at);
                 if let Some(until) = quarantine_until {
                     self.idle(at, *node, Idle::Quarantined, *until);
                 }
             }
-            What::Paused { node, until } => {
+            TraceEvent::Paused { node, until } => {
                 let key = (*node, Idle::Paused);
                 self.scene.idles.push(Span::new(key, at, *until));
             }
-            What::Violation { text } => self.scene.violations.push((at, text.clone())),
-            What::Note { node, text } => {
+            TraceEvent::Violation { text } => self.scene.violations.push((at, text.clone())),
+            TraceEvent::Note { node, text } => {
                 self.scene.notes.push(Mark { key: *node, at, text: text.clone() });
             }
         }
@@ -322,56 +320,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn store(&mut self, at: TrueTime, node: u16, fence: u64, until: TrueTime) {
-        self.scene.nodes.insert(node);
-        let previous = self.leases.insert(node, self.scene.leases.len());
-        let previous = previous.map(|index| &mut self.scene.leases[index]);
-        let again = previous.is_some_and(|previous| {
-            let live = previous.until > at;
-            previous.until = previous.until.min(at);
-            live && previous.key.fence == fence
-        });
-        let key = Lease { node, fence, again };
-        self.scene.leases.push(Span::new(key, at, until));
-    }
-
     fn clear(&mut self, at: TrueTime, node: u16) {
-        if let Some(index) = self.leases.remove(&node) {
-            let lease = &mut self.scene.leases[index];
-            lease.until = lease.until.min(at);
-        }
-    }
-
-    fn believe(&mut self, at: TrueTime, client: u32, fence: u64, until: TrueTime) {
-        self.scene.clients.insert(client);
-        let previous = self.holdings.get(&client).map(|index| &self.scene.holdings[*index]);
-        let again =
-            previous.is_some_and(|previous| previous.until > at && previous.key.fence == fence);
-        self.close_holding(at, client);
-        self.holdings.insert(client, self.scene.holdings.len());
-        let key = Holding { client, fence, again };
-        self.scene.holdings.push(Span::new(key, at, until));
-    }
-
-    fn close_holding(&mut self, at: TrueTime, client: u32) {
-        if let Some(index) = self.holdings.remove(&client) {
-            let holding = &mut self.scene.holdings[index];
-            holding.until = holding.until.min(at);
-        }
+        end_open(&mut self.scene.leases, &mut self.leases, node, at);
     }
 
     fn idle(&mut self, at: TrueTime, node: u16, idle: Idle, until: TrueTime) {
         self.scene.nodes.insert(node);
-        self.end_idle(at, node);
+        end_open(&mut self.scene.idles, &mut self.idles, node, at);
         self.idles.insert(node, self.scene.idles.len());
         self.scene.idles.push(Span::new((node, idle), at, until));
-    }
-
-    fn end_idle(&mut self, at: TrueTime, node: u16) {
-        if let Some(index) = self.idles.remove(&node) {
-            let idle = &mut self.scene.idles[index];
-            idle.until = idle.until.min(at);
-        }
     }
 
     fn finish(mut self) -> Scene {
@@ -379,8 +336,8 @@ impl<'a> Reader<'a> {
         self.scene
     }
 
-    /// Where the network made several messages out of one, only these arrive: the first of them
-    /// stands for the one that was sent. And of those that arrive together one is enough.
+    /// Where the network duplicated a message, only the copies arrive: the first copy stands for
+    /// the message that was sent. Copies that arrive together become one arrow.
     fn merge_copies(&mut self) {
         let mut kept: Vec<Arrow> = Vec::new();
         for mut arrow in std::mem::take(&mut self.scene.arrows) {
@@ -399,4 +356,32 @@ impl<'a> Reader<'a> {
         }
         self.scene.arrows = kept;
     }
+}
+
+/// Ends the open bar of a line at this time, unless it ends before. Returns its index.
+fn end_open<K, L: Ord>(
+    spans: &mut [Span<K>],
+    open: &mut BTreeMap<L, usize>,
+    line: L,
+    at: TrueTime,
+) -> Option<usize> {
+    let index = open.remove(&line)?;
+    spans[index].until = spans[index].until.min(at);
+    Some(index)
+}
+
+/// Begins a bar for a tenure, in place of the open bar of the line.
+fn hold<L: Ord + Copy>(
+    spans: &mut Vec<Span<Held<L>>>,
+    open: &mut BTreeMap<L, usize>,
+    line: L,
+    fence: u64,
+    at: TrueTime,
+    until: TrueTime,
+) {
+    let is_live = open.get(&line).is_some_and(|index| spans[*index].until > at);
+    let last = end_open(spans, open, line, at);
+    let again = is_live && last.is_some_and(|index| spans[index].key.fence == fence);
+    open.insert(line, spans.len());
+    spans.push(Span::new(Held { line, fence, again }, at, until));
 }

@@ -1,6 +1,6 @@
-//! SVG as text: shapes with a class each, numbers with one decimal, every text escaped.
+//! Writes SVG as text: shapes with a class each, numbers with one decimal, every text escaped.
 //!
-//! It knows nothing of leases. What a class looks like is in `STYLE`, in one place.
+//! Knows nothing about leases. `STYLE` defines the look of every class.
 
 use std::fmt::Write as _;
 
@@ -34,15 +34,15 @@ orient=\"auto\"><path d=\"M0 1L10 5L0 9z\" fill=\"#3e4c59\"/></marker>\
 <path d=\"M-2 2L2 -2M0 9L9 0M7 11L11 7\" stroke=\"#b00020\" stroke-width=\"2\" \
 stroke-opacity=\"0.6\"/></pattern>";
 
-/// How many colours tenures have before they repeat; the label in the bar tells them apart.
+/// The number of tenure colours before they repeat. The text in the bar identifies the tenure.
 pub const TENURE_COLOURS: usize = 6;
 
 /// A point of the picture.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Point {
-    /// To the right.
+    /// Pixels from the left.
     pub x: f64,
-    /// Downwards.
+    /// Pixels from the top.
     pub y: f64,
 }
 
@@ -52,32 +52,32 @@ pub const fn at(x: f64, y: f64) -> Point {
     Point { x, y }
 }
 
-/// Where a text hangs from.
+/// The part of a text that is at its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Anchor {
-    /// From its begin.
+    /// The beginning.
     Start,
-    /// From its middle.
+    /// The middle.
     Middle,
-    /// From its end.
+    /// The end.
     End,
 }
 
-/// The width of a text in pixels, near enough to keep texts apart.
+/// The approximate width of a text in pixels.
 #[must_use]
 pub fn width_of(text: &str, size: f64) -> f64 {
     let narrow = |c: char| matches!(c, 'i' | 'j' | 'l' | 'f' | 't' | 'r' | '.' | ',' | ' ' | ':');
     text.chars().map(|c| if narrow(c) { 0.33 } else { 0.58 }).sum::<f64>() * size
 }
 
-/// A picture being drawn.
+/// A picture under construction.
 #[derive(Debug)]
 pub struct Svg {
     out: String,
 }
 
 impl Svg {
-    /// An empty picture, with what is read aloud instead of it.
+    /// An empty picture. Screen readers read the title and the description.
     #[must_use]
     pub fn new(width: f64, height: f64, title: &str, description: &str) -> Self {
         let mut svg = Self { out: String::with_capacity(1 << 14) };
@@ -89,12 +89,12 @@ impl Svg {
         svg.put(&format!("<desc>{}</desc>", escape(description)));
         svg.put(&format!("<style>{STYLE}</style>"));
         svg.put(&format!("<defs>{DEFS}</defs>"));
-        // A background of its own: the page around it may be dark.
+        // The picture has its own background, because the page around it may be dark.
         svg.put(&format!("<rect width=\"{width:.0}\" height=\"{height:.0}\" fill=\"#fff\"/>"));
         svg
     }
 
-    /// The text of the file.
+    /// The complete SVG document.
     #[must_use]
     pub fn finish(mut self) -> String {
         self.put("</svg>");
@@ -106,7 +106,7 @@ impl Svg {
         self.path(class, &format!("M{:.1} {:.1}L{:.1} {:.1}", from.x, from.y, to.x, to.y));
     }
 
-    /// A line with a head.
+    /// A line with an arrowhead.
     pub fn arrow(&mut self, class: &str, from: Point, to: Point) {
         let Point { x, y } = from;
         self.put(&format!(
@@ -115,7 +115,7 @@ impl Svg {
         ));
     }
 
-    /// Two strokes through a point.
+    /// A cross around a point.
     pub fn cross(&mut self, class: &str, Point { x, y }: Point, r: f64) {
         let (left, right, top, bottom) = (x - r, x + r, y - r, y + r);
         self.path(
@@ -126,7 +126,7 @@ impl Svg {
         );
     }
 
-    /// Any path, in SVG's own words.
+    /// A path in SVG's notation.
     pub fn path(&mut self, class: &str, d: &str) {
         self.put(&format!("<path class=\"{class}\" d=\"{d}\"/>"));
     }
@@ -141,7 +141,7 @@ impl Svg {
         self.put(&format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\"/>"));
     }
 
-    /// A rectangle between two corners, with a text that shows on hovering.
+    /// A rectangle between two corners, with a text that appears on hovering.
     pub fn rect(&mut self, class: &str, from: Point, to: Point, hover: &str) {
         let (width, height) = ((to.x - from.x).max(0.5), to.y - from.y);
         self.put(&format!(
@@ -153,7 +153,7 @@ impl Svg {
         ));
     }
 
-    /// A text that hangs from a point.
+    /// A text at a position.
     pub fn text(&mut self, class: &str, Point { x, y }: Point, anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "",
@@ -166,7 +166,7 @@ impl Svg {
         ));
     }
 
-    /// A text centred on a point and turned by an angle in degrees.
+    /// A text centred on a position and turned by an angle in degrees.
     pub fn turned(&mut self, class: &str, Point { x, y }: Point, angle: f64, text: &str) {
         self.put(&format!(
             "<text class=\"{class}\" text-anchor=\"middle\" \

@@ -1,60 +1,60 @@
-//! The picture is well-formed, says everything in words, and is the same every time.
+//! The picture is well-formed, explains everything in words, and is the same every time.
 
 use super::*;
-use crate::trace::What;
+use crate::trace::TraceEvent;
 
 const MS: u64 = 1_000_000;
 
-fn at_ms(ms: u64, what: What) -> Entry {
-    Entry { at: TrueTime(ms * MS), what }
+fn at_ms(ms: u64, event: TraceEvent) -> Entry {
+    Entry { at: TrueTime(ms * MS), event }
 }
 
-fn sent(message: u64, from: u16, to: u16, text: &str) -> What {
-    What::Sent { message, from, to, text: text.to_owned() }
+fn sent(message: u64, from: u16, to: u16, text: &str) -> TraceEvent {
+    TraceEvent::Sent { message, from, to, text: text.to_owned() }
 }
 
-fn stored(node: u16, counter: u64, until_ms: u64) -> What {
+fn stored(node: u16, counter: u64, until_ms: u64) -> TraceEvent {
     let (fence, until) = (counter << 10 | 1, TrueTime(until_ms * MS));
-    What::Stored { node, name: "x".to_owned(), fence, until }
+    TraceEvent::Stored { node, name: "x".to_owned(), fence, until }
 }
 
-fn believes(client: u32, counter: u64, until_ms: u64) -> What {
+fn believes(client: u32, counter: u64, until_ms: u64) -> TraceEvent {
     let (fence, until) = (counter << 10 | 1, TrueTime(until_ms * MS));
-    What::Believes { client, node: 1, name: "x".to_owned(), fence, until }
+    TraceEvent::Believes { client, node: 1, name: "x".to_owned(), fence, until }
 }
 
-/// A bit of everything, with texts that XML would trip over.
+/// A trace with every kind of event, and with texts that must be escaped.
 fn everything() -> Vec<Entry> {
     let name = || "x".to_owned();
     vec![
-        at_ms(0, What::Asked { client: 1, node: 1, text: "acquire <x> & \"y\"".to_owned() }),
+        at_ms(0, TraceEvent::Asked { client: 1, node: 1, text: "acquire <x> & \"y\"".to_owned() }),
         at_ms(0, sent(1, 1, 2, "Propose 1.1")),
         at_ms(0, sent(2, 1, 3, "Propose 1.1")),
         at_ms(0, sent(3, 1, 2, "Propose 1.1")),
         at_ms(0, stored(1, 1, 1000)),
-        at_ms(5, What::Lost { message: 2 }),
-        at_ms(10, What::Delivered { message: 1 }),
-        at_ms(10, What::Promised { node: 2, name: name(), ballot: "1.1".to_owned() }),
+        at_ms(5, TraceEvent::Lost { message: 2 }),
+        at_ms(10, TraceEvent::Delivered { message: 1 }),
+        at_ms(10, TraceEvent::Promised { node: 2, name: name(), ballot: "1.1".to_owned() }),
         at_ms(10, stored(2, 1, 1010)),
         at_ms(10, sent(4, 2, 1, "Accept 1.1")),
-        at_ms(12, What::Delivered { message: 3 }),
-        at_ms(20, What::Delivered { message: 4 }),
+        at_ms(12, TraceEvent::Delivered { message: 3 }),
+        at_ms(20, TraceEvent::Delivered { message: 4 }),
         at_ms(20, believes(1, 1, 990)),
-        at_ms(30, What::Crashed { node: 3 }),
-        at_ms(40, What::Started { node: 3, quarantine_until: Some(TrueTime(600 * MS)) }),
-        at_ms(50, What::Paused { node: 1, until: TrueTime(90 * MS) }),
+        at_ms(30, TraceEvent::Crashed { node: 3 }),
+        at_ms(40, TraceEvent::Started { node: 3, quarantine_until: Some(TrueTime(600 * MS)) }),
+        at_ms(50, TraceEvent::Paused { node: 1, until: TrueTime(90 * MS) }),
         at_ms(500, stored(2, 1, 1500)),
-        at_ms(510, What::Note { node: 2, text: "<overwrites> & forgets".to_owned() }),
+        at_ms(510, TraceEvent::Note { node: 2, text: "<overwrites> & forgets".to_owned() }),
         at_ms(600, sent(5, 2, 3, "Propose 2.2")),
-        at_ms(700, What::Cleared { node: 2, name: name() }),
+        at_ms(700, TraceEvent::Cleared { node: 2, name: name() }),
         at_ms(800, believes(2, 2, 1400)),
-        at_ms(800, What::Violation { text: "\"x\" has 2 holders".to_owned() }),
-        at_ms(900, What::Yielded { client: 1, name: name() }),
-        at_ms(950, What::Stopped { node: 2 }),
+        at_ms(800, TraceEvent::Violation { text: "\"x\" has 2 holders".to_owned() }),
+        at_ms(900, TraceEvent::Yielded { client: 1, name: name() }),
+        at_ms(950, TraceEvent::Stopped { node: 2 }),
     ]
 }
 
-/// Says what is wrong with a document, if anything: unbalanced tags, stray markup characters.
+/// The first error in a document: an unbalanced tag or a stray markup character.
 fn malformed(xml: &str) -> Option<String> {
     let mut open = Vec::new();
     let mut rest = xml;
@@ -86,11 +86,11 @@ fn malformed(xml: &str) -> Option<String> {
 }
 
 #[test]
-fn the_picture_is_well_formed_whatever_texts_say() {
-    let options = Options {
+fn the_picture_is_well_formed_whatever_the_texts() {
+    let options = RenderOptions {
         title: "a <b> & \"c\"\u{1}".to_owned(),
         caption: "]]> &amp; </svg>".to_owned(),
-        ..Options::default()
+        ..RenderOptions::default()
     };
     let svg = render(&everything(), &options);
     assert_eq!(malformed(&svg), None);
@@ -110,7 +110,7 @@ fn the_well_formedness_check_can_fail() {
 
 #[test]
 fn everything_is_told_in_words() {
-    let svg = render(&everything(), &Options::default());
+    let svg = render(&everything(), &RenderOptions::default());
     for text in [
         "node 3",
         "client 2",
@@ -132,14 +132,14 @@ fn everything_is_told_in_words() {
 
 #[test]
 fn the_same_trace_gives_the_same_picture() {
-    let options = Options::default();
+    let options = RenderOptions::default();
     assert_eq!(render(&everything(), &options), render(&everything(), &options));
 }
 
 #[test]
 fn a_window_leaves_out_what_is_outside() {
     let window = Some((TrueTime(0), TrueTime(100 * MS)));
-    let svg = render(&everything(), &Options { window, ..Options::default() });
+    let svg = render(&everything(), &RenderOptions { window, ..RenderOptions::default() });
     assert_eq!(malformed(&svg), None);
     assert!(!svg.contains("TWO HOLDERS") && !svg.contains("Propose 2.2"));
     assert!(svg.contains("Accept 1.1"));
@@ -147,13 +147,13 @@ fn a_window_leaves_out_what_is_outside() {
 
 #[test]
 fn an_empty_trace_is_a_picture_too() {
-    assert_eq!(malformed(&render(&[], &Options::default())), None);
+    assert_eq!(malformed(&render(&[], &RenderOptions::default())), None);
 }
 
 #[test]
-fn one_holder_after_another_is_no_alarm() {
+fn one_holder_after_another_is_not_a_violation() {
     let trace = [at_ms(0, believes(1, 1, 10)), at_ms(10, believes(2, 2, 20))];
-    assert!(!render(&trace, &Options::default()).contains("TWO HOLDERS"));
+    assert!(!render(&trace, &RenderOptions::default()).contains("TWO HOLDERS"));
 }
 
 #[test]
@@ -166,23 +166,23 @@ fn long_ballots_are_shortened_wherever_they_stand() {
 }
 
 #[test]
-fn a_bar_says_what_was_stated_even_if_it_ended_sooner() {
-    let cleared = What::Cleared { node: 2, name: "x".to_owned() };
+fn a_bar_shows_its_planned_end_even_if_it_ended_sooner() {
+    let cleared = TraceEvent::Cleared { node: 2, name: "x".to_owned() };
     let trace = [at_ms(0, stored(2, 1, 900)), at_ms(300, cleared), at_ms(310, stored(2, 2, 500))];
-    let svg = render(&trace, &Options::default());
+    let svg = render(&trace, &RenderOptions::default());
     assert!(svg.contains("stores 1.1 until 900 ms"), "{svg}");
 }
 
 #[test]
-fn copies_stand_for_a_message_that_never_arrives_itself() {
+fn a_copy_stands_for_a_message_that_never_arrives() {
     let trace = [
         at_ms(0, sent(1, 1, 2, "Accept 1.1")),
         at_ms(0, sent(2, 1, 2, "Accept 1.1")),
         at_ms(0, sent(3, 1, 2, "Accept 1.1")),
-        at_ms(10, What::Delivered { message: 2 }),
-        at_ms(12, What::Delivered { message: 3 }),
+        at_ms(10, TraceEvent::Delivered { message: 2 }),
+        at_ms(12, TraceEvent::Delivered { message: 3 }),
     ];
-    let svg = render(&trace, &Options::default());
+    let svg = render(&trace, &RenderOptions::default());
     assert_eq!(svg.matches("marker-end").count(), 2);
     assert_eq!(svg.matches("(again)").count(), 1);
     assert!(!svg.contains("(late)"));
@@ -194,10 +194,10 @@ fn copies_that_arrive_together_are_one_arrow() {
         at_ms(0, sent(1, 1, 2, "Accept 1.1")),
         at_ms(0, sent(2, 1, 2, "Accept 1.1")),
         at_ms(0, sent(3, 1, 2, "Accept 1.1")),
-        at_ms(10, What::Delivered { message: 2 }),
-        at_ms(10, What::Delivered { message: 3 }),
+        at_ms(10, TraceEvent::Delivered { message: 2 }),
+        at_ms(10, TraceEvent::Delivered { message: 3 }),
     ];
-    let svg = render(&trace, &Options::default());
+    let svg = render(&trace, &RenderOptions::default());
     assert_eq!(svg.matches("marker-end").count(), 1);
     assert!(svg.contains("Accept 1.1 ×2<"), "{svg}");
 }
@@ -206,9 +206,9 @@ fn copies_that_arrive_together_are_one_arrow() {
 fn the_name_that_broke_is_the_one_shown() {
     let stored = |name: &str| {
         let (name, until) = (name.to_owned(), TrueTime(900 * MS));
-        What::Stored { node: 1, name, fence: 1 << 10 | 1, until }
+        TraceEvent::Stored { node: 1, name, fence: 1 << 10 | 1, until }
     };
-    let broken = What::Violation { text: "broken".to_owned() };
+    let broken = TraceEvent::Violation { text: "broken".to_owned() };
     let trace = [at_ms(0, stored("a")), at_ms(1, stored("b"))];
     assert_eq!(scene::subject(&trace), "a");
     let trace = [&trace[..], &[at_ms(2, broken), at_ms(3, stored("c"))]].concat();

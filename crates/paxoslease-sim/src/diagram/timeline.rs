@@ -1,24 +1,24 @@
-//! From true time to pixels. Where things happen the scale is even, so that slopes of arrows can
-//! be compared; where nothing happens for long, the axis is broken and says so.
+//! Converts true time to pixels. Where events happen the scale is even, so that slopes of arrows
+//! can be compared. Long periods without events are cut short, and the axis shows that.
 
 use crate::trace::TrueTime;
 
-/// What the flight of a typical message should span.
+/// The width of a typical message's delay, in pixels.
 const FLIGHT_WIDTH: f64 = 80.0;
-/// Bounds of how wide a stretch without events is drawn; in between, it is a flight and a bit.
+/// The least and the greatest width of a period without events, in pixels.
 const QUIET_WIDTHS: (f64, f64) = (46.0, 150.0);
-/// Bounds of the whole axis.
+/// The least and the greatest width of the whole axis, in pixels.
 const WIDTH_MIN: f64 = 1150.0;
 const WIDTH_MAX: f64 = 1560.0;
 
-/// A map from instants to x, made for the instants that matter in one diagram.
+/// Maps instants to x, for the instants of one diagram.
 pub(super) struct Timeline {
     left: f64,
-    /// Every instant that matters with its place, in order.
+    /// Every instant with its x, in order.
     stops: Vec<(u64, f64)>,
     /// Pixels per nanosecond where the axis is not broken.
     scale: f64,
-    /// The widest stretch without events.
+    /// The greatest width of a period without events.
     quiet: f64,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Break {
 }
 
 impl Timeline {
-    /// `flight` is how long a typical message takes.
+    /// `flight` is the delay of a typical message.
     pub(super) fn new(left: f64, mut instants: Vec<TrueTime>, flight: Option<u64>) -> Self {
         instants.sort_unstable();
         instants.dedup();
@@ -40,7 +40,7 @@ impl Timeline {
         let width =
             |scale: f64| gaps.iter().map(|gap| (gap * scale).min(quiet(scale))).sum::<f64>();
         let mut scale = FLIGHT_WIDTH / flight;
-        // In steps of five per cent, as long as that changes anything.
+        // In steps of five per cent, until nothing changes.
         for _ in 0..200 {
             if width(scale) > WIDTH_MAX {
                 scale *= 0.95;
@@ -62,7 +62,7 @@ impl Timeline {
         Self { left, stops, scale, quiet }
     }
 
-    /// Where an instant is drawn; those outside are drawn at the ends.
+    /// The x of an instant. Instants outside are at the ends.
     pub(super) fn x(&self, instant: TrueTime) -> f64 {
         let next = self.stops.partition_point(|stop| stop.0 < instant.0);
         match (next.checked_sub(1).map(|i| self.stops[i]), self.stops.get(next)) {
@@ -75,17 +75,17 @@ impl Timeline {
         }
     }
 
-    /// How wide a span is where the axis is not broken.
+    /// The width of a span where the axis is not broken.
     pub(super) fn width_of(&self, nanos: u64) -> f64 {
         nanos as f64 * self.scale
     }
 
-    /// Where the axis ends.
+    /// The right end of the axis.
     pub(super) fn right(&self) -> f64 {
         self.stops.last().map_or(self.left, |stop| stop.1)
     }
 
-    /// The stretches that are shorter than their scale.
+    /// The periods that are cut short.
     pub(super) fn breaks(&self) -> Vec<Break> {
         let broken = |w: &&[(u64, f64)]| (w[1].0 - w[0].0) as f64 * self.scale > self.quiet * 1.5;
         self.stops
@@ -95,7 +95,7 @@ impl Timeline {
             .collect()
     }
 
-    /// Instants worth a label on the axis, at least `apart` pixels from each other.
+    /// Instants to label on the axis, at least `apart` pixels from each other.
     pub(super) fn ticks(&self, apart: f64) -> Vec<(TrueTime, f64)> {
         let mut ticks: Vec<(TrueTime, f64)> = Vec::new();
         for &(nanos, x) in &self.stops {

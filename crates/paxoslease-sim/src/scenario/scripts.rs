@@ -1,12 +1,12 @@
-//! The schedules, one function each. Times are in milliseconds; a message takes ten.
+//! The schedules, one function each. Times are in milliseconds. A message takes 10 ms.
 //!
-//! Comments say what the paper's algorithm makes of it, and which rule keeps ours safe.
+//! The comments say what the paper's algorithm does, and which rule protects ours.
 
-use super::{Stage, ms};
+use super::{ScriptedWorld, ms};
 use crate::algorithm::Algorithm;
 use crate::network::{Action, Pattern};
 
-pub(super) fn uncontended<A: Algorithm>(s: &mut Stage<A>) {
+pub(super) fn uncontended<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     s.acquire(1, 1, 600);
     s.at(200);
@@ -16,7 +16,7 @@ pub(super) fn uncontended<A: Algorithm>(s: &mut Stage<A>) {
     s.at(450);
 }
 
-pub(super) fn holder_dies<A: Algorithm>(s: &mut Stage<A>) {
+pub(super) fn holder_dies<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     s.acquire(1, 1, 400);
     s.at(100);
@@ -27,20 +27,20 @@ pub(super) fn holder_dies<A: Algorithm>(s: &mut Stage<A>) {
 }
 
 /// Footnote 1 and section 1 of the paper: the naive vote blocks until the votes expire.
-pub(super) fn split_vote<A: Algorithm>(s: &mut Stage<A>) {
+pub(super) fn split_vote<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     for client in [1, 2, 3] {
         s.acquire_patiently(client, client as u16, 400, 450);
     }
-    // Until somebody holds the lease, and until the others have heard of it.
+    // Until a client holds the lease, and until the other nodes know.
     s.world.run_while(ms(440), |world| world.counts().acquires == 0);
     s.world.run_for(ms(4));
 }
 
-/// The paper's node 2 forgets its promise to 3, lets 1 in with a lower ballot, and then lets 3's
-/// old Propose overwrite that lease (A3 refuses it). When the overwriting lease expires, nodes 2
-/// and 3 are free, though client 2's time is not over.
-pub(super) fn late_propose_after_restart<A: Algorithm>(s: &mut Stage<A>) {
+/// The paper's node 2 forgets its promise to node 3, accepts a lower ballot of node 1, and then
+/// lets the old Propose of node 3 overwrite that lease (A3 refuses it). When the overwriting lease
+/// expires, nodes 2 and 3 are free, but client 2 still holds its lease.
+pub(super) fn late_propose_after_restart<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     let away = s.lose(Pattern::ANY.from(3).to(1));
     let late = s.hold(Pattern::kind("Propose").from(3).to(2));
@@ -60,9 +60,9 @@ pub(super) fn late_propose_after_restart<A: Algorithm>(s: &mut Stage<A>) {
     s.at(1700);
 }
 
-/// The paper's node 2 accepts from 3 what it was never asked to prepare, and does not count that
-/// as a promise (A3 does); an older Propose then overwrites it, for less time.
-pub(super) fn promise_not_raised<A: Algorithm>(s: &mut Stage<A>) {
+/// The paper's node 2 accepts a Propose of node 3 whose Prepare it never saw, and does not count it
+/// as a promise (A3 does). An older Propose then overwrites it with an earlier end.
+pub(super) fn promise_not_raised<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     let away = s.lose(Pattern::ANY.from(1).to(3));
     let late = s.hold(Pattern::kind("Propose").from(1).to(2));
@@ -82,9 +82,9 @@ pub(super) fn promise_not_raised<A: Algorithm>(s: &mut Stage<A>) {
     s.at(800);
 }
 
-/// The paper's acceptors set their timers again, to less (A4 keeps the later). Its own proposer
-/// does too, but a client that was told 900 ms counts them.
-pub(super) fn shorter_renewal<A: Algorithm>(s: &mut Stage<A>) {
+/// The paper's acceptors set their timers to an earlier end (A4 keeps the later one). The paper's
+/// proposer does too, but a client that was told 900 ms counts 900 ms.
+pub(super) fn shorter_renewal<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     s.acquire(1, 1, 900);
     s.at(150);
@@ -94,8 +94,9 @@ pub(super) fn shorter_renewal<A: Algorithm>(s: &mut Stage<A>) {
     s.at(600);
 }
 
-/// The paper counts responses (P3 counts acceptors): its own and one other's, twice, are three.
-pub(super) fn duplicate_replies<A: Algorithm>(s: &mut Stage<A>) {
+/// The paper counts responses (P3 counts acceptors): its own, and another acceptor's twice, are
+/// three.
+pub(super) fn duplicate_replies<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     s.world.filter(Pattern::ANY.from(2).to(1), Action::Repeat(2));
     for node in [3, 4, 5] {
@@ -107,9 +108,9 @@ pub(super) fn duplicate_replies<A: Algorithm>(s: &mut Stage<A>) {
     s.at(400);
 }
 
-/// The paper sets its timer at every Promise beyond the majority (P3: once per round), though the
-/// acceptors' timers have been running since the first.
-pub(super) fn late_third_reply<A: Algorithm>(s: &mut Stage<A>) {
+/// The paper's proposer sets its timer at every Promise beyond the majority (P3: once per round),
+/// although the acceptors' timers have been running since the first one.
+pub(super) fn late_third_reply<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     let third = s.hold(Pattern::kind("Promise").from(3).to(1));
     let accepts = s.hold(Pattern::kind("Accept").from(2).to(1));
@@ -125,9 +126,9 @@ pub(super) fn late_third_reply<A: Algorithm>(s: &mut Stage<A>) {
     s.at(700);
 }
 
-/// The paper's proposer switches its state when it releases, and a third Accept switches it back
-/// (P6: the round is void). Whoever asks it next is told that it has the lease.
-pub(super) fn stale_release<A: Algorithm>(s: &mut Stage<A>) {
+/// The paper's proposer clears its state at a release, and a third Accept sets it again (P6: the
+/// round is void). It then tells the next client that it holds the lease.
+pub(super) fn stale_release<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     let third = s.hold(Pattern::kind("Accept").from(3).to(1));
     s.acquire(1, 1, 900);
@@ -143,9 +144,9 @@ pub(super) fn stale_release<A: Algorithm>(s: &mut Stage<A>) {
     s.at(400);
 }
 
-/// Node 2 has forgotten client 1's lease. A snapshot written now would say that there is none, and
-/// nodes 2 and 3 could be had by another (R4: no snapshot from a quarantined node).
-pub(super) fn snapshot_in_quarantine<A: Algorithm>(s: &mut Stage<A>) {
+/// Node 2 has forgotten client 1's lease. A snapshot written now would not contain it, and another
+/// client could win nodes 2 and 3 (R4: no snapshot from a quarantined node).
+pub(super) fn snapshot_in_quarantine<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     s.lose(Pattern::ANY.from(1).to(3));
     s.acquire(1, 1, 900);
@@ -162,9 +163,9 @@ pub(super) fn snapshot_in_quarantine<A: Algorithm>(s: &mut Stage<A>) {
     s.at(650);
 }
 
-/// The paper's acceptors forget what they promised (R1 keeps a ceiling on disk), and node 1 has
-/// not counted as far as node 3 had.
-pub(super) fn fence_after_restart<A: Algorithm>(s: &mut Stage<A>) {
+/// The paper's acceptors forget their promises (R1 keeps a ceiling on disk), and node 1 has a lower
+/// counter than node 3 had.
+pub(super) fn fence_after_restart<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     for turn in 0..2 {
         s.at(10 + turn * 100);
         s.acquire(1, 3, 500);
@@ -184,8 +185,8 @@ pub(super) fn fence_after_restart<A: Algorithm>(s: &mut Stage<A>) {
     s.at(1500);
 }
 
-/// Both count a round only while its timer runs (P1, `Proposer::OnTimeout`).
-pub(super) fn late_majority<A: Algorithm>(s: &mut Stage<A>) {
+/// Both algorithms count a round only while its timer runs (P1, `Proposer::OnTimeout`).
+pub(super) fn late_majority<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     s.lose(Pattern::ANY.from(1).to(3));
     let late = s.hold(Pattern::kind("Accept").from(2).to(1));
@@ -198,8 +199,8 @@ pub(super) fn late_majority<A: Algorithm>(s: &mut Stage<A>) {
     s.at(500);
 }
 
-/// A tenure that lapsed cannot come back (A4 renews only what is live).
-pub(super) fn renew_after_lapse<A: Algorithm>(s: &mut Stage<A>) {
+/// A tenure that has ended cannot come back (A4 renews only a live lease).
+pub(super) fn renew_after_lapse<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     s.acquire(1, 1, 200);
     s.at(300);

@@ -1,13 +1,13 @@
-//! What comes of every schedule under every algorithm.
+//! The result of every schedule with every algorithm.
 
 use super::*;
 use crate::baseline::{Naive, Paper};
 use crate::checker::Check;
 use crate::diagram;
 use crate::paxoslease::PaxosLease;
-use crate::trace::What;
+use crate::trace::TraceEvent;
 
-/// What the paper's algorithm breaks, where it does.
+/// The check that the paper's algorithm fails, if it fails one.
 const fn broken_by_the_paper(scenario: Scenario) -> Option<Check> {
     match scenario {
         Scenario::LateProposeAfterRestart
@@ -27,8 +27,8 @@ const fn broken_by_the_paper(scenario: Scenario) -> Option<Check> {
 }
 
 fn first_belief_at(report: &Report) -> Option<Duration> {
-    let believes = |what: &What| matches!(what, What::Believes { .. });
-    let first = report.trace.iter().find(|entry| believes(&entry.what))?;
+    let believes = |event: &TraceEvent| matches!(event, TraceEvent::Believes { .. });
+    let first = report.trace.iter().find(|entry| believes(&entry.event))?;
     Some(Duration::from_nanos(first.at.0))
 }
 
@@ -37,12 +37,12 @@ fn paxoslease_keeps_every_invariant_in_every_scenario() {
     for scenario in Scenario::ALL {
         let report = scenario.play(PaxosLease::default());
         assert_eq!(report.violations, [], "{scenario}");
-        assert!(report.counts.acquires > 0, "{scenario}: nobody held anything");
+        assert!(report.counts.acquires > 0, "{scenario}: no client held a lease");
     }
 }
 
 #[test]
-fn the_paper_breaks_where_its_rules_are_missing_and_nowhere_else() {
+fn the_paper_fails_exactly_where_its_rules_are_missing() {
     for scenario in Scenario::ALL {
         let violations = scenario.play(Paper).violations;
         match broken_by_the_paper(scenario) {
@@ -55,10 +55,11 @@ fn the_paper_breaks_where_its_rules_are_missing_and_nowhere_else() {
 }
 
 #[test]
-fn two_holders_are_seen_in_the_diagram() {
+fn the_diagram_shows_two_holders() {
     for scenario in Scenario::ALL {
         let seen = |report: &Report| {
-            diagram::render(&report.trace, &diagram::Options::default()).contains("TWO HOLDERS")
+            diagram::render(&report.trace, &diagram::RenderOptions::default())
+                .contains("TWO HOLDERS")
         };
         let expected = broken_by_the_paper(scenario) == Some(Check::OneHolder);
         assert_eq!(seen(&scenario.play(Paper)), expected, "{scenario}");
@@ -74,7 +75,7 @@ fn the_naive_vote_never_has_two_holders() {
 }
 
 #[test]
-fn a_split_vote_blocks_the_naive_until_the_votes_expire_and_nobody_else() {
+fn a_split_vote_blocks_only_the_naive_vote() {
     let expiry = ms(410);
     let naive = first_belief_at(&Scenario::SplitVote.play(Naive));
     assert!(naive.is_none_or(|at| at >= expiry), "{naive:?}");
@@ -101,7 +102,7 @@ fn a_scenario_is_the_same_every_time() {
 }
 
 #[test]
-fn names_are_found_and_near_misses_are_told() {
+fn an_unknown_name_gets_a_suggestion() {
     for scenario in Scenario::ALL {
         assert_eq!(scenario.name().parse(), Ok(scenario));
         assert!(!scenario.description().is_empty());

@@ -1,4 +1,4 @@
-//! What goes wrong, and when it is mended again.
+//! The faults of a run, and when each ends.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,22 +12,22 @@ use crate::rng::Rng;
 use crate::trace::TrueTime;
 use crate::world::World;
 
-/// A profile of faults.
+/// A set of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Faults {
-    /// Nothing but honest delays and drift.
+    /// Only ordinary delays and drift.
     None,
-    /// Messages are lost, repeated and late.
+    /// Messages are lost, duplicated and late.
     Lossy,
-    /// Ways between nodes are cut, one direction at a time.
+    /// Messages between nodes are blocked, one direction at a time.
     Partitions,
     /// Nodes crash, stop and start again.
     Crashes,
-    /// Nodes stand still for a while.
+    /// Nodes pause.
     Pauses,
     /// All of these, often.
     Hostile,
-    /// The seed draws which of these.
+    /// The seed chooses among these.
     Swarm,
 }
 
@@ -64,14 +64,14 @@ impl fmt::Display for Faults {
     }
 }
 
-/// No profile has that name.
+/// No set of faults has this name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownFaults(String);
 
 impl fmt::Display for UnknownFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = Faults::ALL.map(Faults::name).join(", ");
-        write!(f, "no profile of faults is called {:?}; choose from: {names}", self.0)
+        write!(f, "no set of faults is called {:?}; choose from: {names}", self.0)
     }
 }
 
@@ -86,18 +86,18 @@ impl FromStr for Faults {
     }
 }
 
-/// Which faults there are in a run, and how often.
+/// The faults of a run, and how often they occur.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Troubles {
+pub(super) struct FaultPlan {
     pub(super) lossy: bool,
     pub(super) partitions: bool,
     pub(super) crashes: bool,
     pub(super) pauses: bool,
-    /// The mean time between two of them.
+    /// The mean time between two faults.
     pub(super) every: Duration,
 }
 
-impl Troubles {
+impl FaultPlan {
     pub(super) fn draw(rng: &mut Rng, faults: Faults) -> Self {
         let every = rng.millis(20, 2000);
         let mut with = |profile| match faults {
@@ -123,48 +123,48 @@ enum Kind {
     Burst,
 }
 
-/// What ends by itself.
+/// The end of a fault.
 #[derive(Clone, Copy, Debug)]
-enum Mending {
+enum FaultEnd {
     Start(u16),
-    /// A node that just came back goes down again, perhaps inside its quarantine.
+    /// A node that just started goes down again, perhaps in its quarantine.
     Again(u16),
     Mend(u16, u16),
     EndBurst(Link),
 }
 
-/// Makes things go wrong.
+/// Injects faults into a world.
 #[derive(Debug)]
-pub(super) struct Nemesis {
+pub(super) struct FaultInjector {
     rng: Rng,
     kinds: Vec<Kind>,
     every: Duration,
     max_lease: Duration,
     next_at: TrueTime,
-    mendings: BTreeMap<(TrueTime, u64), Mending>,
+    ends: BTreeMap<(TrueTime, u64), FaultEnd>,
     begun: u64,
 }
 
-impl Nemesis {
-    pub(super) fn new(seed: u64, troubles: Troubles, max_lease: Duration) -> Self {
+impl FaultInjector {
+    pub(super) fn new(seed: u64, faults: FaultPlan, max_lease: Duration) -> Self {
         let all = [
-            (troubles.crashes, Kind::Crash),
-            (troubles.partitions, Kind::Cut),
-            (troubles.pauses, Kind::Pause),
-            (troubles.lossy, Kind::Burst),
+            (faults.crashes, Kind::Crash),
+            (faults.partitions, Kind::Cut),
+            (faults.pauses, Kind::Pause),
+            (faults.lossy, Kind::Burst),
         ];
         let kinds: Vec<Kind> = all.iter().filter(|(on, _)| *on).map(|(_, kind)| *kind).collect();
-        let mut nemesis = Self {
+        let mut injector = Self {
             rng: Rng::new(seed, 3),
             next_at: NEVER,
-            every: troubles.every,
+            every: faults.every,
             max_lease,
-            mendings: BTreeMap::new(),
+            ends: BTreeMap::new(),
             begun: 0,
             kinds,
         };
-        nemesis.plan_next(TrueTime(0));
-        nemesis
+        injector.plan_next(TrueTime(0));
+        injector
     }
 
     fn plan_next(&mut self, now: TrueTime) {
@@ -180,14 +180,14 @@ impl Nemesis {
     /// The safety phase.
     pub(super) fn run<A: Algorithm>(&mut self, world: &mut World<A>, events_max: u64) {
         while world.counts().events < events_max && world.violations().is_empty() {
-            let mending_at = self.mendings.first_key_value().map_or(NEVER, |((at, _), _)| *at);
-            let until = self.next_at.min(mending_at);
+            let end_at = self.ends.first_key_value().map_or(NEVER, |((at, _), _)| *at);
+            let until = self.next_at.min(end_at);
             if world.step(until) {
                 continue;
             }
-            if mending_at <= self.next_at {
-                if let Some(((at, _), mending)) = self.mendings.pop_first() {
-                    self.mend(world, at, mending);
+            if end_at <= self.next_at {
+                if let Some(((at, _), end)) = self.ends.pop_first() {
+                    self.mend(world, at, end);
                 }
             } else {
                 self.harm(world);
@@ -196,10 +196,10 @@ impl Nemesis {
         }
     }
 
-    fn later(&mut self, now: TrueTime, span: Duration, mending: Mending) {
+    fn later(&mut self, now: TrueTime, span: Duration, end: FaultEnd) {
         let at = self.within(now, span);
         self.begun += 1;
-        self.mendings.insert((at, self.begun), mending);
+        self.ends.insert((at, self.begun), end);
     }
 
     fn a_node<A: Algorithm>(&mut self, world: &World<A>) -> u16 {
@@ -211,14 +211,14 @@ impl Nemesis {
         match self.rng.pick(&self.kinds.clone()) {
             Kind::Crash => self.end(world, node),
             Kind::Cut => {
-                // From a node, to a node, or one way only.
+                // All messages of a node, or those of one peer, in one direction.
                 let (whole, inwards) = (self.rng.chance(500), self.rng.chance(500));
                 let other = self.a_node(world);
                 for peer in world.node_ids().filter(|peer| *peer != node) {
                     if whole || peer == other {
                         let (from, to) = if inwards { (peer, node) } else { (node, peer) };
                         world.network().cut(from, to);
-                        self.later(now, self.max_lease * 2, Mending::Mend(from, to));
+                        self.later(now, self.max_lease * 2, FaultEnd::Mend(from, to));
                     }
                 }
             }
@@ -231,7 +231,7 @@ impl Nemesis {
                 let link = world.network().link;
                 if link.loss_permille < 500 {
                     world.network().link = Link { loss_permille: 800, ..link };
-                    self.later(now, self.max_lease, Mending::EndBurst(link));
+                    self.later(now, self.max_lease, FaultEnd::EndBurst(link));
                 }
             }
         }
@@ -247,27 +247,27 @@ impl Nemesis {
             world.stop(node);
         }
         let down_max = self.rng.pick(&[Duration::ZERO, self.max_lease / 10, self.max_lease * 2]);
-        self.later(world.now(), down_max, Mending::Start(node));
+        self.later(world.now(), down_max, FaultEnd::Start(node));
     }
 
-    fn mend<A: Algorithm>(&mut self, world: &mut World<A>, at: TrueTime, mending: Mending) {
-        match mending {
-            Mending::Start(node) => {
+    fn mend<A: Algorithm>(&mut self, world: &mut World<A>, at: TrueTime, end: FaultEnd) {
+        match end {
+            FaultEnd::Start(node) => {
                 world.start(node);
                 if self.rng.chance(300) {
-                    self.later(at, self.max_lease, Mending::Again(node));
+                    self.later(at, self.max_lease, FaultEnd::Again(node));
                 }
             }
-            Mending::Again(node) => self.end(world, node),
-            Mending::Mend(from, to) => world.network().mend(from, to),
-            Mending::EndBurst(link) => world.network().link = link,
+            FaultEnd::Again(node) => self.end(world, node),
+            FaultEnd::Mend(from, to) => world.network().mend(from, to),
+            FaultEnd::EndBurst(link) => world.network().link = link,
         }
     }
 
-    /// Everything heals.
+    /// Ends all faults.
     pub(super) fn heal<A: Algorithm>(&mut self, world: &mut World<A>) {
         self.kinds.clear();
-        self.mendings.clear();
+        self.ends.clear();
         world.network().mend_all();
         for node in world.node_ids() {
             world.start(node);

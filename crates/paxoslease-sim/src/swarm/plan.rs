@@ -1,33 +1,33 @@
-//! Drawing a world: its cell, clocks, links, disks and clients.
+//! Generates a world: its cell, clocks, links, disks and clients.
 
 use std::time::Duration;
 
 use paxoslease_core::{Cell, Drift, NodeId, Ttl};
 
 use super::Options;
-use super::faults::{Faults, Troubles};
+use super::faults::{FaultPlan, Faults};
 use crate::algorithm::Tuning;
 use crate::client::Habits;
 use crate::clock::Clock;
 use crate::network::Link;
-use crate::rng::Rng;
+use crate::rng::{Rng, SpanRange};
 use crate::trace::TrueTime;
 use crate::world::Setup;
 
-/// Everything a seed draws before the world begins.
+/// Everything that a seed decides before the world begins.
 pub(super) struct Plan {
     pub(super) setup: Setup,
     pub(super) clients: Vec<(Clock, usize, Habits)>,
-    pub(super) troubles: Troubles,
+    pub(super) faults: FaultPlan,
 }
 
-/// Clocks change their rate within this much true time from the beginning.
+/// Clocks change their rates within this many nanoseconds of true time.
 const WANDER_NANOS: u64 = 60_000_000_000;
 
 impl Plan {
     pub(super) fn draw(seed: u64, options: &Options) -> Self {
         let mut rng = Rng::new(seed, 4);
-        let troubles = Troubles::draw(&mut rng, options.faults);
+        let faults = FaultPlan::draw(&mut rng, options.faults);
         let drawn_nodes = rng.pick(&[1, 2, 3, 3, 3, 3, 4, 5, 5, 6, 7, 8, 9]);
         let members = options.nodes.unwrap_or(drawn_nodes);
         let drawn_proposers = rng.pick(&[0, 0, 0, 1, 2]);
@@ -38,7 +38,7 @@ impl Plan {
         let clients = options.clients.unwrap_or(drawn_clients);
 
         let ppm = rng.pick(&[0, 100, 1000, 20_000, 100_000]);
-        // A clock that counts nanoseconds is that coarse.
+        // A clock that counts nanoseconds has a granularity of one.
         let granularity =
             Duration::from_nanos(rng.pick(&[1, 1000, 1_000_000, 4_000_000, 15_000_000]));
         let drift = Drift::new(ppm, granularity).expect("in bounds");
@@ -55,8 +55,8 @@ impl Plan {
             clocks: (0..members + proposers).map(|_| clock()).collect(),
             names: (1..=names).map(|name| format!("jobs/{name}")).collect(),
             tuning: draw_tuning(&mut rng),
-            link: draw_link(&mut rng, troubles.lossy),
-            client_link: draw_link(&mut rng, troubles.lossy),
+            link: draw_link(&mut rng, faults.lossy),
+            client_link: draw_link(&mut rng, faults.lossy),
             disk: rng.chance(850).then(|| {
                 let min = Duration::from_micros(rng.between(1, 500));
                 (min, min + rng.millis(0, 30))
@@ -73,11 +73,11 @@ impl Plan {
                 (clock(), name, draw_habits(&mut rng, max_lease.as_duration(), tame))
             })
             .collect();
-        Self { setup, clients, troubles }
+        Self { setup, clients, faults }
     }
 }
 
-/// Within the bound, often at its edge.
+/// A clock within the drift bound, often at its edge.
 fn draw_clock(rng: &mut Rng, drift: Drift) -> Clock {
     let ppm = drift.ppm() as i32;
     let rate = |rng: &mut Rng| match rng.below(4) {
@@ -122,12 +122,10 @@ fn draw_link(rng: &mut Rng, lossy: bool) -> Link {
 
 fn draw_habits(rng: &mut Rng, max_lease: Duration, tame: bool) -> Habits {
     let shortest = Ttl::MIN.as_duration();
-    let mut ttl = (shortest, max_lease);
+    let mut ttl = SpanRange::new(shortest, max_lease);
     if rng.chance(500) {
-        let fixed = Duration::from_nanos(
-            rng.between(shortest.as_nanos() as u64, max_lease.as_nanos() as u64),
-        );
-        ttl = (fixed, fixed);
+        let fixed = ttl.draw(rng);
+        ttl = SpanRange::new(fixed, fixed);
     }
     let mut permille = |often: u32, max: u64| {
         if !tame && rng.chance(often) { rng.below(max) as u32 } else { 0 }
@@ -137,8 +135,11 @@ fn draw_habits(rng: &mut Rng, max_lease: Duration, tame: bool) -> Habits {
     let naive = permille(200, 1000) > 0;
     Habits {
         ttl,
-        hold: (Duration::ZERO, rng.pick(&[Duration::from_millis(20), max_lease, max_lease * 4])),
-        think: (Duration::ZERO, rng.pick(&[Duration::from_millis(5), max_lease])),
+        hold: SpanRange::new(
+            Duration::ZERO,
+            rng.pick(&[Duration::from_millis(20), max_lease, max_lease * 4]),
+        ),
+        think: SpanRange::new(Duration::ZERO, rng.pick(&[Duration::from_millis(5), max_lease])),
         wait: rng.pick(&[Duration::ZERO, max_lease / 2, max_lease * 2]),
         patience: rng.millis(20, 1000),
         wander_permille,

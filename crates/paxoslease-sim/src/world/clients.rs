@@ -1,31 +1,31 @@
-//! What clients do: ask, believe, renew, release, vanish, turn to another node (P5 to P8, T2).
+//! The actions of clients: acquire, renew, release, leave, turn to another node (P5 to P8, T2).
 
 use std::time::Duration;
 
 use paxoslease_core::{Belief, Instant, Name, Token};
 
-use super::{Happening, Wish, World, asked};
+use super::{ClientRequest, World, WorldEvent, kind_of};
 use crate::algorithm::{Algorithm, Answer, Command, Process};
 use crate::checker::Claim;
-use crate::client::{Asked, Client, Habits, Pending, State, span};
+use crate::client::{Client, Habits, Pending, RequestKind, State};
 use crate::clock::Clock;
-use crate::trace::{TrueTime, What};
+use crate::trace::{TraceEvent, TrueTime};
 use crate::world::ClientId;
 
-/// How long it takes at most until a node hears that a connection was closed.
-const HANG_UP_NANOS_MAX: u64 = 20_000_000;
-/// How many of a naive client's renewals in a thousand ask for more than it ever was granted.
+/// The longest time until a node notices that a connection was closed.
+const CLOSE_NANOS_MAX: u64 = 20_000_000;
+/// How many renewals in a thousand of a careless client ask for too long a ttl.
 const NAIVE_TTL_PERMILLE: u32 = 100;
 
 impl<A: Algorithm> World<A> {
-    /// A client that wants one name. With habits it acts by itself, beginning now.
+    /// Adds a client for one name. With habits it acts by itself, beginning now.
     pub fn add_client(&mut self, clock: Clock, name: usize, habits: Option<Habits>) -> ClientId {
         let id = self.clients.len() as u32;
         let mut client = Client::new(clock, name, habits);
         client.node = self.client_rng.between(1, self.nodes.len() as u64) as u16;
         self.clients.push(client);
         if let Some(habits) = habits {
-            let think = span(&mut self.client_rng, habits.think);
+            let think = habits.think.draw(&mut self.client_rng);
             self.wake_in(id, think);
         }
         ClientId(id)
@@ -47,55 +47,63 @@ impl<A: Algorithm> World<A> {
     fn wake_at(&mut self, id: u32, at: Instant) {
         let at = self.clients[id as usize].clock.first_shows(at).max(self.now);
         self.client(id).wake_at = at;
-        self.schedule(at, 0, Happening::Woken { client: id });
+        self.schedule(at, 0, WorldEvent::Woken { client: id });
     }
 
-    /// Sends a request; its time is noted first (T2).
-    pub(super) fn ask(&mut self, id: u32, node: u16, wish: Wish) {
+    /// Sends a request; the time is read first (T2).
+    pub(super) fn ask(&mut self, id: u32, node: u16, request: ClientRequest) {
         let (sent_at, sent_at_true) = (self.client_now(id), self.now);
         let client = self.client(id);
         client.asked_count += 1;
         let token = Token(u64::from(id) << 32 | u64::from(client.asked_count));
         client.node = node;
-        client.note(Pending { token, asked: asked(wish), node, sent_at, sent_at_true });
+        client.note(Pending { token, kind: kind_of(request), node, sent_at, sent_at_true });
         let name = client.name;
         self.counts.events += 1;
         let names = &self.setup.names;
         self.tracer.record(self.now, || {
-            let what = match wish {
-                Wish::Acquire { .. } => "acquire",
-                Wish::Renew { .. } => "renew",
-                Wish::Release { .. } => "release",
-                Wish::Gone => "leave",
+            let what = match request {
+                ClientRequest::Acquire { .. } => "acquire",
+                ClientRequest::Renew { .. } => "renew",
+                ClientRequest::Release { .. } => "release",
+                ClientRequest::Gone => "leave",
             };
-            What::Asked { client: id, node, text: format!("{what} {}", names[name]) }
+            TraceEvent::Asked { client: id, node, text: format!("{what} {}", names[name]) }
         });
-        self.mail(id, node, token, wish);
+        self.send_request(id, node, token, request);
     }
 
-    fn mail(&mut self, client: u32, node: u16, token: Token, wish: Wish) {
+    fn send_request(&mut self, client: u32, node: u16, token: Token, request: ClientRequest) {
         self.tracer.hash(&[self.now.0, 9, u64::from(node), token.0]);
         for delay in self.setup.client_link.copies(&mut self.rng).into_iter().flatten() {
-            self.schedule_in(delay, node, Happening::Wished { client, token, wish });
+            self.schedule_in(delay, node, WorldEvent::Requested { client, token, request });
         }
     }
 
-    /// A node reads a client's request.
-    pub(super) fn wished(&mut self, node: u16, client: u32, token: Token, wish: Wish) {
+    /// A node receives a client's request.
+    pub(super) fn requested(
+        &mut self,
+        node: u16,
+        client: u32,
+        token: Token,
+        request: ClientRequest,
+    ) {
         let text = self.setup.names[self.clients[client as usize].name].clone();
         let name = Name::new(&text).expect("worlds have valid names");
         self.with(node, |process, now| {
-            let command = match wish {
-                Wish::Acquire { ttl, wait } => Command::Acquire { name, ttl, wait },
-                Wish::Renew { tenure, ttl } => Command::Renew { name, tenure, ttl },
-                Wish::Release { tenure, patience } => Command::Release { name, tenure, patience },
-                Wish::Gone => return process.handle_gone(now, token, name),
+            let command = match request {
+                ClientRequest::Acquire { ttl, wait } => Command::Acquire { name, ttl, wait },
+                ClientRequest::Renew { tenure, ttl } => Command::Renew { name, tenure, ttl },
+                ClientRequest::Release { tenure, patience } => {
+                    Command::Release { name, tenure, patience }
+                }
+                ClientRequest::Gone => return process.handle_gone(now, token, name),
             };
             process.handle_command(now, token, command);
         });
     }
 
-    /// A client reads an answer.
+    /// A client receives an answer.
     pub(super) fn answered(&mut self, id: u32, token: Token, answer: Answer) {
         if self.client(id).state == State::Gone || self.is_slow(id, token, answer) {
             return;
@@ -105,8 +113,8 @@ impl<A: Algorithm> World<A> {
         let rules = self.algorithm.rules();
         let drift = self.setup.cell.drift().with_rules(rules);
         let ends_at = |waited, ttl| drift.remote_belief_ends_at(pending.sent_at, waited, ttl);
-        match (pending.asked, answer) {
-            (Asked::Acquire, Answer::Granted { tenure, ttl, waited }) => {
+        match (pending.kind, answer) {
+            (RequestKind::Acquire, Answer::Granted { tenure, ttl, waited }) => {
                 let client = self.client(id);
                 client.grants += 1;
                 let belief = Belief::granted(tenure, ends_at(waited, ttl));
@@ -114,22 +122,22 @@ impl<A: Algorithm> World<A> {
                 self.believe(id, &pending);
                 self.begin_holding(id);
             }
-            (Asked::Acquire, _) if self.client(id).state == State::Acquiring => self.idle(id),
-            (Asked::Renew, Answer::Renewed { tenure, ttl, .. }) => {
+            (RequestKind::Acquire, _) if self.client(id).state == State::Acquiring => self.idle(id),
+            (RequestKind::Renew, Answer::Renewed { tenure, ttl, .. }) => {
                 if let Some(belief) = &mut self.client(id).belief {
                     belief.renewed(tenure, ends_at(Duration::ZERO, ttl));
                 }
                 self.believe(id, &pending);
                 self.plan_renewal(id);
             }
-            (Asked::Renew, Answer::NotHeld) if self.client(id).state == State::Holding => {
+            (RequestKind::Renew, Answer::NotHeld) if self.client(id).state == State::Holding => {
                 let now = self.client_now(id);
                 if !self.client(id).is_held(now) {
                     self.idle(id);
                 }
             }
-            (Asked::Release, _) if self.client(id).state == State::Releasing => self.idle(id),
-            (Asked::Acquire | Asked::Renew | Asked::Release, _) => {}
+            (RequestKind::Release, _) if self.client(id).state == State::Releasing => self.idle(id),
+            (RequestKind::Acquire | RequestKind::Renew | RequestKind::Release, _) => {}
         }
     }
 
@@ -140,11 +148,11 @@ impl<A: Algorithm> World<A> {
             return false;
         }
         let delay = self.client_rng.below(habits.slow_max.as_nanos() as u64);
-        self.schedule_in(delay, 0, Happening::Answered { client, token, answer });
+        self.schedule_in(delay, 0, WorldEvent::Answered { client, token, answer });
         true
     }
 
-    /// Tells the checker what a client believes now.
+    /// Shows the checker a client's belief.
     fn believe(&mut self, id: u32, pending: &Pending) {
         let now = self.client_now(id);
         let client = &self.clients[id as usize];
@@ -156,24 +164,24 @@ impl<A: Algorithm> World<A> {
         let (node, text) = (pending.node, &self.setup.names[name]);
         self.tracer.record(self.now, || {
             let (name, fence) = (text.clone(), tenure.fence());
-            What::Believes { client: id, node, name, fence, until }
+            TraceEvent::Believes { client: id, node, name, fence, until }
         });
         self.checker.believes(self.now, name, claim);
         self.trace_violations();
     }
 
-    /// A client believes no more, however that came.
+    /// A client ended its belief early.
     fn yield_belief(&mut self, id: u32) {
         let name = self.clients[id as usize].name;
         let text = &self.setup.names[name];
-        self.tracer.record(self.now, || What::Yielded { client: id, name: text.clone() });
+        self.tracer.record(self.now, || TraceEvent::Yielded { client: id, name: text.clone() });
         self.checker.yields(name, id);
     }
 
     fn idle(&mut self, id: u32) {
         self.client(id).state = State::Idle;
         if let Some(habits) = self.client(id).habits {
-            let think = span(&mut self.client_rng, habits.think);
+            let think = habits.think.draw(&mut self.client_rng);
             self.wake_in(id, think);
         }
     }
@@ -182,7 +190,7 @@ impl<A: Algorithm> World<A> {
         let now = self.client_now(id);
         self.client(id).state = State::Holding;
         if let Some(habits) = self.client(id).habits {
-            let hold = span(&mut self.client_rng, habits.hold);
+            let hold = habits.hold.draw(&mut self.client_rng);
             self.client(id).hold_until = now.after(hold);
             self.plan_renewal(id);
         }
@@ -197,7 +205,7 @@ impl<A: Algorithm> World<A> {
         }
     }
 
-    /// A client's time has come.
+    /// A client's wake-up is due.
     pub(super) fn woken(&mut self, id: u32) {
         let (now_true, now) = (self.now, self.client_now(id));
         let client = self.client(id);
@@ -209,14 +217,14 @@ impl<A: Algorithm> World<A> {
         self.counts.events += 1;
         self.tracer.hash(&[now_true.0, 11, u64::from(id)]);
         match self.client(id).state {
-            State::Idle => self.seek(id, habits),
+            State::Idle => self.begin_acquire(id, habits),
             State::Acquiring => {
-                // No answer: the node may be dead. Leave it and go to another (P7, P8).
+                // No answer: the node may be down. Leave it and turn to another one (P7, P8).
                 self.leave(id);
                 self.client(id).node = self.another_node(id);
                 self.idle(id);
             }
-            State::Holding => self.hold_on(id, habits, now),
+            State::Holding => self.continue_holding(id, habits, now),
             State::Releasing => {
                 self.client(id).node = self.another_node(id);
                 self.idle(id);
@@ -225,17 +233,17 @@ impl<A: Algorithm> World<A> {
         }
     }
 
-    fn seek(&mut self, id: u32, habits: Habits) {
-        let ttl = span(&mut self.client_rng, habits.ttl);
+    fn begin_acquire(&mut self, id: u32, habits: Habits) {
+        let ttl = habits.ttl.draw(&mut self.client_rng);
         let vanishes = self.client_rng.chance(habits.vanish_permille);
         let node = self.client(id).node;
         let client = self.client(id);
         client.ttl = ttl;
         client.state = State::Acquiring;
-        client.pending.retain(|pending| pending.asked != Asked::Acquire);
-        self.ask(id, node, Wish::Acquire { ttl, wait: habits.wait });
+        client.pending.retain(|pending| pending.kind != RequestKind::Acquire);
+        self.ask(id, node, ClientRequest::Acquire { ttl, wait: habits.wait });
         if habits.naive {
-            self.repeat(id, node, Wish::Acquire { ttl, wait: habits.wait });
+            self.repeat(id, node, ClientRequest::Acquire { ttl, wait: habits.wait });
         }
         if vanishes {
             let lives = self.client_rng.below(habits.patience.as_nanos() as u64 + 1);
@@ -245,13 +253,13 @@ impl<A: Algorithm> World<A> {
         }
     }
 
-    /// Says it twice under the same number, as a client does whose library retries.
-    fn repeat(&mut self, id: u32, node: u16, wish: Wish) {
+    /// Sends it again with the same token, as a client library does that retries.
+    fn repeat(&mut self, id: u32, node: u16, request: ClientRequest) {
         let token = self.client(id).pending.last().expect("just asked").token;
-        self.mail(id, node, token, wish);
+        self.send_request(id, node, token, request);
     }
 
-    /// Being gone is being unable to do anything; what it asked for is told to its node.
+    /// A client leaves: it does nothing more for this time, and its node learns that it left.
     fn vanish_later(&mut self, id: u32, span: Duration) {
         self.leave(id);
         let client = self.client(id);
@@ -261,23 +269,23 @@ impl<A: Algorithm> World<A> {
         self.wake_in(id, span);
     }
 
-    /// P8: the client waits for its acquires no more.
+    /// P8: the client abandons its acquires.
     fn leave(&mut self, id: u32) {
-        self.hang_up(id, Asked::Acquire);
-        self.client(id).pending.retain(|pending| pending.asked != Asked::Acquire);
+        self.close_connections(id, RequestKind::Acquire);
+        self.client(id).pending.retain(|pending| pending.kind != RequestKind::Acquire);
     }
 
-    /// Closes the connections on which such requests are open; their nodes hear of it.
-    fn hang_up(&mut self, client: u32, asked: Asked) {
+    /// Closes the connections with open requests of this kind; their nodes notice.
+    fn close_connections(&mut self, client: u32, kind: RequestKind) {
         let open: Vec<Pending> = self.client(client).pending.clone();
-        for Pending { token, node, .. } in open.into_iter().filter(|p| p.asked == asked) {
-            let delay = self.client_rng.below(HANG_UP_NANOS_MAX);
-            let wish = Wish::Gone;
-            self.schedule_in(delay, node, Happening::Wished { client, token, wish });
+        for Pending { token, node, .. } in open.into_iter().filter(|p| p.kind == kind) {
+            let delay = self.client_rng.below(CLOSE_NANOS_MAX);
+            let request = ClientRequest::Gone;
+            self.schedule_in(delay, node, WorldEvent::Requested { client, token, request });
         }
     }
 
-    fn hold_on(&mut self, id: u32, habits: Habits, now: Instant) {
+    fn continue_holding(&mut self, id: u32, habits: Habits, now: Instant) {
         let held = self.client(id).is_held(now);
         if now >= self.client(id).hold_until {
             if self.client_rng.chance(habits.lapse_permille) {
@@ -292,16 +300,16 @@ impl<A: Algorithm> World<A> {
         }
         let node = self.renewing_node(id, habits);
         if node != self.client(id).node {
-            self.hang_up(id, Asked::Renew);
+            self.close_connections(id, RequestKind::Renew);
         }
-        let mut ttl = span(&mut self.client_rng, habits.ttl);
+        let mut ttl = habits.ttl.draw(&mut self.client_rng);
         if habits.naive && self.client_rng.chance(NAIVE_TTL_PERMILLE) {
             ttl *= 3;
         }
         let Some(tenure) = self.client(id).tenure() else { return self.idle(id) };
-        self.ask(id, node, Wish::Renew { tenure, ttl });
+        self.ask(id, node, ClientRequest::Renew { tenure, ttl });
         if habits.naive {
-            self.repeat(id, node, Wish::Renew { tenure, ttl });
+            self.repeat(id, node, ClientRequest::Renew { tenure, ttl });
         }
         self.plan_renewal(id);
     }
@@ -320,7 +328,7 @@ impl<A: Algorithm> World<A> {
         if node == self.client(id).node { (u64::from(node) % count) as u16 + 1 } else { node }
     }
 
-    /// P6: drops the belief, then asks.
+    /// P6: ends the belief, then sends the Release.
     pub(super) fn release_held(&mut self, id: u32, node: u16) {
         let now = self.client_now(id);
         let client = self.client(id);
@@ -334,10 +342,10 @@ impl<A: Algorithm> World<A> {
         }
         self.checker.released(name, tenure);
         let patience = patience.max(Duration::from_millis(1));
-        self.ask(id, node, Wish::Release { tenure, patience });
+        self.ask(id, node, ClientRequest::Release { tenure, patience });
     }
 
-    /// Every client becomes calm: one that does nothing wrong.
+    /// Replaces the habits of every client, and resets its counts.
     pub(crate) fn calm_clients(&mut self, habits: impl Fn(usize) -> Option<Habits>) {
         for id in 0..self.clients.len() as u32 {
             let client = self.client(id);
@@ -347,7 +355,7 @@ impl<A: Algorithm> World<A> {
         }
     }
 
-    /// A name that clients want and none was granted since they were last calmed.
+    /// A name without a grant since the clients were last calmed.
     pub(crate) fn without_grant(&self) -> Option<usize> {
         let mut names = self.clients.iter().map(|client| client.name);
         names.find(|name| {
@@ -355,12 +363,12 @@ impl<A: Algorithm> World<A> {
         })
     }
 
-    /// A name that a client wants who got no answer since it was last calmed.
+    /// The name of a client without an answer since it was last calmed.
     pub(crate) fn without_answer(&self) -> Option<usize> {
         self.clients.iter().find(|client| client.answers == 0).map(|client| client.name)
     }
 
-    /// Requests and rounds that running nodes still keep something for.
+    /// The number of requests and rounds for which running nodes keep state.
     pub(crate) fn in_flight(&self) -> usize {
         self.nodes.iter().filter_map(|node| node.process.as_ref()).map(Process::in_flight).sum()
     }

@@ -1,18 +1,18 @@
-//! Nodes coming and going: starts, crashes, clean stops, pauses, and what that does to disks.
+//! Starts, crashes, clean stops and pauses of nodes, and their effects on disks.
 
 use std::time::Duration;
 
 use paxoslease_core::NodeId;
 
-use super::{Happening, WALL_MILLIS, World};
+use super::{WALL_MILLIS, World, WorldEvent};
 use crate::algorithm::{Algorithm, Boot, Process};
 use crate::checker::Stored;
-use crate::trace::{TrueTime, What};
+use crate::trace::{TraceEvent, TrueTime};
 
 impl<A: Algorithm> World<A> {
     /// Starts a node that does not run.
     pub fn start(&mut self, id: u16) {
-        let (now_true, seed) = (self.now, self.rng.next());
+        let (now_true, seed) = (self.now, self.rng.bits());
         let place = usize::from(id) - 1;
         let state = &mut self.nodes[place];
         if state.process.is_some() {
@@ -37,7 +37,7 @@ impl<A: Algorithm> World<A> {
         let quarantine_until = quarantine.map(|until| state.clock.first_shows(until));
         state.process = Some(process);
         self.tracer.hash(&[now_true.0, 6, u64::from(id), u64::from(quarantine.is_some())]);
-        self.tracer.record(now_true, || What::Started { node: id, quarantine_until });
+        self.tracer.record(now_true, || TraceEvent::Started { node: id, quarantine_until });
         if place < self.setup.cell.members().len() {
             let names = 0..self.setup.names.len();
             let stored: Vec<Stored> = names.map(|name| self.stored(id, name)).collect();
@@ -47,21 +47,21 @@ impl<A: Algorithm> World<A> {
         if first_run {
             let tick = self.setup.tick.as_nanos() as u64;
             let first = self.rng.below(tick + 1);
-            self.schedule_in(first, id, Happening::Tick);
+            self.schedule_in(first, id, WorldEvent::Tick);
         }
         self.settle(id);
     }
 
-    /// A node loses its memory. A write under way reaches the disk or not, as drawn.
+    /// Crashes a node. A write under way reaches the disk or not, at random.
     pub fn crash(&mut self, id: u16) {
         if self.state(id).process.take().is_some() {
             self.counts.crashes += 1;
-            self.tracer.record(self.now, || What::Crashed { node: id });
+            self.tracer.record(self.now, || TraceEvent::Crashed { node: id });
             self.end(id, true);
         }
     }
 
-    /// A node stops cleanly.
+    /// Stops a node cleanly.
     pub fn stop(&mut self, id: u16) {
         let now_true = self.now;
         let state = self.state(id);
@@ -70,7 +70,7 @@ impl<A: Algorithm> World<A> {
         process.stop(now, state.disk.as_mut());
         let forgotten = state.disk.as_ref().is_none_or(|disk| disk.snapshot.is_none());
         self.counts.stops += 1;
-        self.tracer.record(self.now, || What::Stopped { node: id });
+        self.tracer.record(self.now, || TraceEvent::Stopped { node: id });
         self.end(id, forgotten);
     }
 
@@ -80,7 +80,7 @@ impl<A: Algorithm> World<A> {
         state.run += 1;
         state.timer_at = None;
         state.paused_until = None;
-        let ticks = state.backlog.iter().filter(|w| matches!(w, Happening::Tick)).count();
+        let ticks = state.backlog.iter().filter(|w| matches!(w, WorldEvent::Tick)).count();
         state.backlog.clear();
         if let (Some(bytes), Some(disk)) = (state.writing.take(), &mut state.disk)
             && survives
@@ -90,13 +90,12 @@ impl<A: Algorithm> World<A> {
         self.counts.events += 1;
         self.tracer.hash(&[self.now.0, 7, u64::from(id), u64::from(forgotten)]);
         for _ in 0..ticks {
-            self.schedule_in(self.setup.tick.as_nanos() as u64, id, Happening::Tick);
+            self.schedule_in(self.setup.tick.as_nanos() as u64, id, WorldEvent::Tick);
         }
         self.checker.ended(self.now, usize::from(id) - 1, forgotten);
     }
 
-    /// A node stands still for a while; its clock goes on, and so does the world. What arrives
-    /// meanwhile waits.
+    /// Pauses a node; its clock and the world continue. What arrives meanwhile waits.
     pub fn pause(&mut self, id: u16, span: Duration) {
         let until = TrueTime(self.now.0 + span.as_nanos() as u64);
         let state = self.state(id);
@@ -105,8 +104,8 @@ impl<A: Algorithm> World<A> {
         }
         state.paused_until = Some(until);
         self.tracer.hash(&[self.now.0, 8, u64::from(id), until.0]);
-        self.tracer.record(self.now, || What::Paused { node: id, until });
-        self.schedule(until, id, Happening::Resumed);
+        self.tracer.record(self.now, || TraceEvent::Paused { node: id, until });
+        self.schedule(until, id, WorldEvent::Resumed);
     }
 
     pub(super) fn resume(&mut self, id: u16) {
@@ -116,8 +115,8 @@ impl<A: Algorithm> World<A> {
             return;
         }
         state.paused_until = None;
-        for what in std::mem::take(&mut state.backlog) {
-            self.happens_to_running(id, what);
+        for event in std::mem::take(&mut state.backlog) {
+            self.dispatch_running(id, event);
         }
     }
 }

@@ -1,38 +1,39 @@
-//! A world moved by hand: what scripted schedules call. Works for any algorithm.
+//! A world controlled by a script, for any algorithm.
 //!
-//! Clients made without habits do only what they are told. Messages are held, dropped, repeated
-//! or delayed by [`Pattern`], so that a schedule names kinds of messages, never their contents.
+//! Clients without habits act only when the script says so. Filters hold, drop, repeat or delay
+//! messages by [`Pattern`], so a script names kinds of messages, never their contents.
 
 use std::time::Duration;
 
 use paxoslease_core::{Name, Tenure};
 
-use super::{Happening, Letter, Wish, World};
+use super::{ClientRequest, Delivery, World, WorldEvent};
 use crate::algorithm::{Algorithm, Disk, Process, View};
 use crate::checker::{Check, Checks};
-use crate::client::{Asked, State};
+use crate::client::{RequestKind, State};
 use crate::network::{Action, FilterId, Link, Network, Pattern};
-use crate::trace::{Entry, Tracer, TrueTime, What};
+use crate::swarm::Report;
+use crate::trace::{Entry, TraceEvent, Tracer, TrueTime};
 use crate::world::ClientId;
 
 impl<A: Algorithm> World<A> {
-    /// True time.
+    /// The current true time.
     #[must_use]
     pub const fn now(&self) -> TrueTime {
         self.now
     }
 
-    /// Lets everything happen that happens until then.
+    /// Runs all events until then.
     pub fn run_until(&mut self, end: TrueTime) {
         while self.step(end) {}
     }
 
-    /// Lets everything happen that happens within this span of true time.
+    /// Runs all events within this span of true time.
     pub fn run_for(&mut self, span: Duration) {
         self.run_until(TrueTime(self.now.0 + span.as_nanos() as u64));
     }
 
-    /// Runs until `done` says so, at most this long; whether it did.
+    /// Runs while `busy` returns true, at most this long. Returns whether `busy` ended.
     pub fn run_while(&mut self, max: Duration, mut busy: impl FnMut(&Self) -> bool) -> bool {
         let end = TrueTime(self.now.0 + max.as_nanos() as u64);
         while busy(self) {
@@ -43,37 +44,37 @@ impl<A: Algorithm> World<A> {
         true
     }
 
-    /// A client asks a node for its name.
+    /// A client acquires its name through a node.
     pub fn acquire(&mut self, client: ClientId, node: u16, ttl: Duration, wait: Duration) {
         let state = &mut self.clients[client.0 as usize];
         state.state = State::Acquiring;
         state.ttl = ttl;
-        self.ask(client.0, node, Wish::Acquire { ttl, wait });
+        self.ask(client.0, node, ClientRequest::Acquire { ttl, wait });
     }
 
-    /// A client asks a node to prolong what it was granted last, held or not. Nothing happens if
-    /// it was granted nothing.
+    /// A client renews the last tenure that it was granted, held or not. Does nothing if there is
+    /// none.
     pub fn renew(&mut self, client: ClientId, node: u16, ttl: Duration) {
         if let Some(tenure) = self.clients[client.0 as usize].tenure() {
-            self.ask(client.0, node, Wish::Renew { tenure, ttl });
+            self.ask(client.0, node, ClientRequest::Renew { tenure, ttl });
         }
     }
 
-    /// A client gives up what it was granted last, and tells a node.
+    /// A client releases the last tenure that it was granted.
     pub fn release(&mut self, client: ClientId, node: u16) {
         self.release_held(client.0, node);
     }
 
-    /// A client is gone; its node hears of it at once (P8).
+    /// A client disconnects; its node notices at once (P8).
     pub fn vanish(&mut self, client: ClientId) {
         let state = &mut self.clients[client.0 as usize];
         state.belief = None;
         let name = state.name;
         let open = std::mem::take(&mut state.pending);
         self.checker.yields(name, client.0);
-        for pending in open.into_iter().filter(|pending| pending.asked == Asked::Acquire) {
-            let (token, wish) = (pending.token, Wish::Gone);
-            let gone = Happening::Wished { client: client.0, token, wish };
+        for pending in open.into_iter().filter(|pending| pending.kind == RequestKind::Acquire) {
+            let (token, request) = (pending.token, ClientRequest::Gone);
+            let gone = WorldEvent::Requested { client: client.0, token, request };
             self.schedule_in(0, pending.node, gone);
         }
     }
@@ -85,58 +86,61 @@ impl<A: Algorithm> World<A> {
         client.is_held(client.clock.read(self.now))
     }
 
-    /// What a client was granted last.
+    /// The last tenure granted to a client.
     #[must_use]
     pub fn tenure(&self, client: ClientId) -> Option<Tenure> {
         self.clients[client.0 as usize].tenure()
     }
 
-    /// How many acquires of a client were granted.
+    /// The number of acquires of a client that were granted.
     #[must_use]
     pub fn grants(&self, client: ClientId) -> u64 {
         self.clients[client.0 as usize].grants
     }
 
-    /// Does something to the messages sent from now on that match. The oldest filter wins.
+    /// Adds a filter for messages sent from now on. The oldest matching filter wins.
     pub fn filter(&mut self, pattern: Pattern, action: Action) -> FilterId {
         self.network.add_filter(pattern, action)
     }
 
-    /// Ends a filter. What it held arrives now, in the order it was sent.
+    /// Removes a filter. The messages that it held arrive now, in the order in which they were
+    /// sent.
     pub fn lift(&mut self, filter: FilterId) {
         self.network.remove_filter(filter);
-        for letter in self.held.remove(&filter).unwrap_or_default() {
-            self.schedule_in(0, letter.to, Happening::Delivery(letter));
+        for delivery in self.held.remove(&filter).unwrap_or_default() {
+            self.schedule_in(0, delivery.to, WorldEvent::Delivery(delivery));
         }
     }
 
-    /// Lets a filter's held messages that match arrive now; it goes on holding. How many.
+    /// Delivers the matching messages that a filter holds now; the filter stays. Returns their
+    /// number.
     pub fn deliver(&mut self, filter: FilterId, pattern: Pattern) -> usize {
         let held = self.held.remove(&filter).unwrap_or_default();
-        let matches = |l: &Letter| pattern.matches(l.from, l.to, l.kind);
+        let matches = |l: &Delivery| pattern.matches(l.from, l.to, l.kind);
         let (now, later): (Vec<_>, Vec<_>) = held.into_iter().partition(matches);
         self.held.insert(filter, later);
         let count = now.len();
-        for letter in now {
-            self.schedule_in(0, letter.to, Happening::Delivery(letter));
+        for delivery in now {
+            self.schedule_in(0, delivery.to, WorldEvent::Delivery(delivery));
         }
         count
     }
 
-    /// Loses what a filter holds; it goes on holding.
+    /// Loses the messages that a filter holds; the filter stays.
     pub fn discard(&mut self, filter: FilterId) {
-        for letter in self.held.remove(&filter).unwrap_or_default() {
-            self.tracer.record(self.now, || What::Lost { message: letter.number });
+        for delivery in self.held.remove(&filter).unwrap_or_default() {
+            self.tracer.record(self.now, || TraceEvent::Lost { message: delivery.number });
         }
     }
 
-    /// What a filter holds: sender, addressee and kind, in the order it was sent.
+    /// The messages that a filter holds: sender, receiver and kind, in the order in which they were
+    /// sent.
     pub fn held(&self, filter: FilterId) -> impl Iterator<Item = (u16, u16, &'static str)> {
-        let letters = self.held.get(&filter).into_iter().flatten();
-        letters.map(|letter| (letter.from, letter.to, letter.kind))
+        let deliveries = self.held.get(&filter).into_iter().flatten();
+        deliveries.map(|delivery| (delivery.from, delivery.to, delivery.kind))
     }
 
-    /// The network, to cut and mend it.
+    /// The network, for partitions.
     pub const fn network(&mut self) -> &mut Network {
         &mut self.network
     }
@@ -146,7 +150,7 @@ impl<A: Algorithm> World<A> {
         self.setup.client_link = link;
     }
 
-    /// A node that does not run loses what is on its disk.
+    /// Erases the disk of a node that does not run.
     pub fn lose_disk(&mut self, node: u16) {
         let state = &mut self.nodes[usize::from(node) - 1];
         if let (None, Some(disk)) = (&state.process, &mut state.disk) {
@@ -166,7 +170,7 @@ impl<A: Algorithm> World<A> {
         self.nodes[usize::from(node) - 1].process.is_some()
     }
 
-    /// A running node.
+    /// The process of a running node.
     #[must_use]
     pub fn process(&self, node: u16) -> Option<&A::Process> {
         self.nodes[usize::from(node) - 1].process.as_ref()
@@ -179,9 +183,9 @@ impl<A: Algorithm> World<A> {
         self.process(node)?.view(text)
     }
 
-    /// Says something at a node's line of the diagram.
+    /// Adds a note to a node's line in the diagram.
     pub fn note(&mut self, node: u16, text: &str) {
-        self.tracer.record(self.now, || What::Note { node, text: text.to_owned() });
+        self.tracer.record(self.now, || TraceEvent::Note { node, text: text.to_owned() });
     }
 
     /// The trace so far.
@@ -190,19 +194,35 @@ impl<A: Algorithm> World<A> {
         &self.tracer
     }
 
-    /// The trace, at the end.
+    /// The trace, at the end of a run.
     #[must_use]
     pub fn into_trace(self) -> Vec<Entry> {
         self.tracer.into_entries()
     }
 
-    /// Reports that something must be true and is not, for checks made from outside.
+    /// The report, at the end of a run.
+    pub(crate) fn into_report(self) -> Report {
+        Report {
+            seed: self.setup.seed,
+            nodes: self.setup.cell.members().len() as u16,
+            proposers: self.setup.proposers,
+            clients: self.clients.len() as u32,
+            names: self.setup.names.len(),
+            counts: self.counts,
+            lasted: Duration::from_nanos(self.now.0),
+            violations: self.violations().to_vec(),
+            trace_hash: self.tracer.value(),
+            trace: self.into_trace(),
+        }
+    }
+
+    /// Reports a violation that the caller found.
     pub fn report(&mut self, check: Check, text: impl FnOnce() -> String) {
         self.checker.broken(self.now, check, text);
         self.trace_violations();
     }
 
-    /// What is checked in this world.
+    /// The checks that apply in this world.
     #[must_use]
     pub fn checks(&self) -> Checks {
         self.algorithm.checks()

@@ -1,30 +1,39 @@
-//! The rules of the acceptor (protocol section 3), and of what it may keep only once it is durable
-//! (R1, R2).
+//! The rules of the acceptor (protocol section 3), and what must be durable before the acceptor
+//! keeps it (R1, R2).
 //!
-//! The own acceptor answers its proposer in place, so those requests are in no trace. They are what
-//! the node sent to the others, or a Release or Heal that the rules allow it at that moment. What
-//! the acceptor keeps afterwards must be what some of them, in order, make of what it kept before.
+//! A node's own acceptor answers its proposer directly, so the trace does not contain those
+//! requests. They are the requests that the node sent to other nodes, or a Release or Heal that the
+//! rules allow at that moment. The acceptor's new entry must be the result of some of them, in
+//! order, applied to its old entry.
 
 use std::collections::BTreeSet;
 
 use paxoslease_core::{Ballot, Message, Name, Register, Reply};
 
 use super::{Round, Run, message_in, replies, requests};
-use crate::input::{Done, Input};
-use crate::model::{Ask, Entry, Said, nanos};
+use crate::input::{Input, Outputs};
+use crate::model::{Answer, Ask, Entry, nanos};
 use crate::report::Report;
 
+/// A peer's request, and the answer if the node sent one.
+#[derive(Clone, Copy)]
+pub(super) struct Exchange {
+    ask: Ask,
+    answer: Option<Answer>,
+}
+
 impl Run {
-    /// A0 to A7, R1, R2: what the own acceptor said and what it keeps now.
+    /// A0 to A7, R1, R2: the answers of the node's acceptor and its new entries.
     pub(super) fn acceptor(
         &mut self,
-        (input, done): (&Input, &Done),
+        input: &Input,
+        outputs: &Outputs,
         issued: &[u64],
         report: &mut Report,
     ) {
         let Some(floor) = self.core.floor().map(Ballot::as_u64) else { return };
         if self.members == 1 {
-            // Nothing leaves the node, so what it asks itself is in no trace.
+            // A single node sends no messages, so the trace does not contain its requests.
             return;
         }
         let frame = input.frame();
@@ -36,14 +45,16 @@ impl Run {
         if matches!(input, Input::Written { .. }) {
             own.extend(self.waiting.iter().cloned());
         }
-        own.extend(requests(done).map(|request| (request.name().to_string(), Ask::of(&request))));
+        own.extend(
+            requests(outputs).map(|request| (request.name().to_string(), Ask::of(&request))),
+        );
         let mut names: BTreeSet<String> = self.entries.keys().cloned().collect();
         names.extend(own.iter().map(|(name, _)| name.clone()));
         names.extend(asked.iter().map(|(_, request)| request.name().to_string()));
-        // Names that it has lost are healed, without a word to anybody else.
-        // And requests that it has not answered are repeated to it.
+        // The acceptor is healed for names that it lost, and gets unanswered requests again,
+        // without a message to any other node.
         names.extend(self.recent().map(|(_, round)| round.name.clone()));
-        let replies: Vec<Reply<'_>> = replies(done).collect();
+        let replies: Vec<Reply<'_>> = replies(outputs).collect();
         let quarantined = self.now < self.quarantine_until;
         report.check(
             "A0 nothing is answered in quarantine",
@@ -54,27 +65,30 @@ impl Run {
             self.at(format!("floor from {} to {floor}", self.floor))
         });
         if self.has_forgotten && !quarantined && floor > self.floor {
-            // R5: it learns its floor before it answers.
+            // R5: the node learns its floor before it answers.
             (self.has_forgotten, self.floor) = (false, floor);
         }
         for name in names {
             let asked = asked.as_ref().filter(|(_, request)| request.name().as_str() == name);
-            let ask = asked.map(|(_, request)| Ask::of(request));
-            let said = ask.and_then(|_| replies.first().map(Said::of));
-            self.name(&name, (ask, said), (&own, issued), floor, report);
+            let exchange = asked.map(|(_, request)| Exchange {
+                ask: Ask::of(request),
+                answer: replies.first().map(Answer::of),
+            });
+            self.name(&name, exchange, &own, issued, floor, report);
         }
         self.floor = floor;
         let unanswered = asked.filter(|_| replies.is_empty());
         self.waiting.extend(unanswered.map(|(_, ask)| (ask.name().to_string(), Ask::of(&ask))));
-        self.waiting.extend(requests(done).map(|ask| (ask.name().to_string(), Ask::of(&ask))));
+        self.waiting.extend(requests(outputs).map(|ask| (ask.name().to_string(), Ask::of(&ask))));
     }
 
-    /// The same for one name: `ask` came from a peer, `own` from here.
+    /// Checks one name: `exchange` is with a peer, `own` from this node.
     pub(super) fn name(
         &mut self,
         name: &str,
-        (ask, said): (Option<Ask>, Option<Said>),
-        (own, issued): (&[(String, Ask)], &[u64]),
+        exchange: Option<Exchange>,
+        own: &[(String, Ask)],
+        issued: &[u64],
         floor: u64,
         report: &mut Report,
     ) {
@@ -92,24 +106,24 @@ impl Run {
             return;
         };
         let mut expected = BTreeSet::from([before]);
-        if let Some(ask) = ask {
+        if let Some(Exchange { ask, answer }) = exchange {
             let mut next = before;
             let mut right = next.asked(self.floor, self.now, &ask);
-            if let Some(said) = said
-                && before.may_turn_away(self.floor, self.now, &ask, said)
+            if let Some(answer) = answer
+                && before.may_turn_away(self.floor, self.now, &ask, answer)
             {
-                (next, right) = (before, said);
+                (next, right) = (before, answer);
             }
             let allowed = ask.ttl().is_none_or(|ttl| ttl <= self.max_lease);
             report.check(
                 "A1 no ttl above M",
-                allowed || (said.is_none() && after == before),
-                || self.at(format!("{ask:?} was answered {said:?}")),
+                allowed || (answer.is_none() && after == before),
+                || self.at(format!("{ask:?} was answered {answer:?}")),
             );
-            match said {
-                Some(said) => {
-                    report.check(ask.rule(), said == right, || {
-                        self.at(format!("{name}: {ask:?} of {before:?} was answered {said:?}"))
+            match answer {
+                Some(answer) => {
+                    report.check(ask.rule(), answer == right, || {
+                        self.at(format!("{name}: {ask:?} of {before:?} was answered {answer:?}"))
                     });
                     expected = BTreeSet::from([next]);
                 }
@@ -132,6 +146,7 @@ impl Run {
                 expected.extend(next);
             }
         }
+        let ask = exchange.map(|exchange| exchange.ask);
         let rule = ask.map_or("A2-A6 the own acceptor", |ask| ask.rule());
         report.check(rule, expected.contains(&after), || {
             let own: Vec<&Ask> =
@@ -178,13 +193,13 @@ impl Run {
         }
     }
 
-    /// A fresh round of this node that was not granted: P4 and P8 allow to undo it.
+    /// Whether a fresh round of this node has not been granted: P4 and P8 allow to undo it.
     pub(super) fn is_open(&self, tenure: u64) -> bool {
         self.rounds.get(&tenure).is_some_and(|round| round.renews.is_none())
             && !self.granted.contains(&tenure)
     }
 
-    /// Releases that the own acceptor may get while nobody else does.
+    /// Releases that this node's acceptor may get without any other acceptor.
     pub(super) fn may_take_back(&self, before: &Entry, issued: &[u64]) -> Vec<Ask> {
         let stored = before.accepted.map(|(tenure, _)| tenure);
         stored
@@ -195,8 +210,8 @@ impl Run {
             .collect()
     }
 
-    /// Requests of rounds that are not decided, which the own acceptor may get again while nobody
-    /// else does.
+    /// Requests of undecided rounds, which this node's acceptor may get again without any other
+    /// acceptor.
     pub(super) fn may_repeat(&self, name: &str) -> Vec<Ask> {
         let open = self.recent().filter(|(ballot, round)| {
             round.name == name && !self.undone.contains(ballot) && !self.granted.contains(ballot)
@@ -209,7 +224,7 @@ impl Run {
         open.map(ask).collect()
     }
 
-    /// Heals that the own acceptor may get while nobody else does.
+    /// Heals that this node's acceptor may get without any other acceptor.
     pub(super) fn may_heal(&self, name: &str) -> Vec<Ask> {
         self.recent()
             .filter(|(_, round)| round.name == name && self.is_majority(round))

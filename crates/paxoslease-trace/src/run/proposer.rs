@@ -1,20 +1,20 @@
-//! The rules of the proposer (protocol section 4), and the ballots it may issue (R1).
+//! The rules of the proposer (protocol section 4), and the ballots that it may issue (R1).
 
 use std::collections::BTreeSet;
 
 use paxoslease_core::{Event, NodeId, Record, Request, To};
 
-use super::{Completion, RECENT, Round, Run, digest, requests};
-use crate::input::Done;
+use super::{Completion, RECENT_MAX, Round, Run, digest, requests};
+use crate::input::Outputs;
 use crate::model::nanos;
 use crate::report::Report;
 
 impl Run {
-    /// Rounds that this step began, by ballot.
-    pub(super) fn rounds_begun(&mut self, done: &Done, report: &mut Report) -> Vec<u64> {
+    /// The ballots of the rounds that this step began or continued.
+    pub(super) fn rounds_begun(&mut self, outputs: &Outputs, report: &mut Report) -> Vec<u64> {
         let ceiling = self.durable.map_or(u64::MAX, |record| record.ballot_ceiling);
         let mut touched = Vec::new();
-        for request in requests(done) {
+        for request in requests(outputs) {
             let (ballot, renews, ttl) = match request {
                 Request::Prepare { ballot, .. } => (ballot, None, None),
                 Request::Propose { ballot, ttl, .. } => (ballot, None, Some(nanos(ttl))),
@@ -28,7 +28,7 @@ impl Run {
             let (number, name) = (ballot.as_u64(), request.name().to_string());
             touched.push(number);
             if let Some(known) = self.rounds.get_mut(&number) {
-                // The same request again is no other round.
+                // The same request again does not header another round.
                 let same = renews == known.renews && known.name == name;
                 known.ttl = known.ttl.or(ttl);
                 report.check("P5 no ballot is used for two rounds", same, || {
@@ -36,7 +36,7 @@ impl Run {
                 });
                 continue;
             }
-            let is_own = ballot.node().map(NodeId::get) == Some(self.begin.node);
+            let is_own = ballot.node().map(NodeId::get) == Some(self.header.node);
             let is_next = ballot.counter() > self.issued_max;
             report.check("R1 no ballot is issued twice", is_own && is_next, || {
                 self.at(format!("{request:?} after counter {}", self.issued_max))
@@ -53,10 +53,10 @@ impl Run {
         touched
     }
 
-    /// The own acceptor accepted if it keeps what was asked.
+    /// The node's own acceptor accepted if its entry contains the requested lease.
     pub(super) fn own_accepts(&mut self) {
         let is_own_vote = self.core.floor().is_some();
-        let (now, node) = (self.now, self.begin.node);
+        let (now, node) = (self.now, self.header.node);
         let recent: Vec<u64> = self.recent().map(|(ballot, _)| *ballot).collect();
         for ballot in recent.into_iter().filter(|_| is_own_vote) {
             let Some(round) = self.rounds.get_mut(&ballot) else { continue };
@@ -76,18 +76,18 @@ impl Run {
         }
     }
 
-    pub(super) fn transmits(&mut self, done: &Done, report: &mut Report) {
+    pub(super) fn transmits(&mut self, outputs: &Outputs, report: &mut Report) {
         let cell = self.core.config().cell;
-        for transmit in &done.transmits {
+        for transmit in &outputs.transmits {
             let to: Vec<NodeId> = match transmit.to {
                 To::Members(members) => cell.nodes(members).collect(),
                 To::Node(node) => vec![node],
             };
-            let from = self.begin.node;
+            let from = self.header.node;
             let message = transmit.message();
             self.sent.extend(to.iter().map(|to| digest(from, to.get(), &message)));
         }
-        for request in requests(done) {
+        for request in requests(outputs) {
             match request {
                 Request::Heal { tenure, ballot, ttl, .. } => {
                     let round = self.rounds.get(&ballot.as_u64());
@@ -116,7 +116,7 @@ impl Run {
         }
     }
 
-    /// P6: nothing that began before a release goes on after it.
+    /// P6: a round that began before a release has no effect after it.
     pub(super) fn not_released(&self, tenure: u64, ballot: u64, report: &mut Report) {
         let began_at = self.rounds.get(&ballot).map_or(0, |round| round.began_at);
         let released_at = self.released.get(&tenure);
@@ -127,8 +127,8 @@ impl Run {
         );
     }
 
-    pub(super) fn events(&mut self, done: &Done, report: &mut Report) {
-        for event in &done.events {
+    pub(super) fn events(&mut self, outputs: &Outputs, report: &mut Report) {
+        for event in &outputs.events {
             match *event {
                 Event::Granted { tenure, ttl, started_at, .. } => {
                     let ballot = tenure.fence();
@@ -137,7 +137,7 @@ impl Run {
                         !self.undone.contains(&ballot),
                         || self.at(format!("{event:?} after its undoing")),
                     );
-                    self.completed((ballot, ballot), nanos(ttl), started_at.as_nanos(), report);
+                    self.completed(ballot, ballot, nanos(ttl), started_at.as_nanos(), report);
                     self.granted.insert(ballot);
                 }
                 Event::Renewed { tenure, ttl, started_at, .. } => {
@@ -148,7 +148,7 @@ impl Run {
                     });
                     let won = rounds.clone().find(|(_, round)| self.is_majority(round));
                     let ballot = won.or_else(|| rounds.next()).map_or(0, |(ballot, _)| *ballot);
-                    self.completed((tenure, ballot), nanos(ttl), started_at, report);
+                    self.completed(tenure, ballot, nanos(ttl), started_at, report);
                 }
                 Event::Persist(record) => self.persisting(record, report),
                 _ => {}
@@ -156,10 +156,11 @@ impl Run {
         }
     }
 
-    /// P1, P2, P3, P5: a majority in time.
+    /// P1, P2, P3, P5: a majority accepted in time.
     pub(super) fn completed(
         &mut self,
-        (tenure, ballot): (u64, u64),
+        tenure: u64,
+        ballot: u64,
         ttl: u64,
         started_at: u64,
         report: &mut Report,
@@ -195,7 +196,7 @@ impl Run {
         self.writing = Some(record);
         let ceiling = record.lease_ceiling.map_or(0, nanos);
         let quarantined = self.now < self.quarantine_until;
-        let inherited = self.begin.beginning.longest_lost().as_nanos() as u64;
+        let inherited = self.header.start_state.longest_lost().as_nanos() as u64;
         report.check(
             "R2 the lease ceiling is kept in quarantine",
             !quarantined || ceiling >= inherited,
@@ -208,9 +209,9 @@ impl Run {
         });
     }
 
-    /// The rounds that may still be under way, the newest first.
+    /// The rounds that may still be under way, newest first.
     pub(super) fn recent(&self) -> impl Iterator<Item = (&u64, &Round)> {
-        self.rounds.iter().rev().take(RECENT)
+        self.rounds.iter().rev().take(RECENT_MAX)
     }
 
     pub(super) fn is_majority(&self, round: &Round) -> bool {

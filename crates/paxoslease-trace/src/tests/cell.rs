@@ -1,5 +1,5 @@
-//! A small cell of traced shards in one process: a network that delays, loses and repeats, disks,
-//! crashes, clean stops and careless clients, all drawn from a seed.
+//! A small cell of traced shards in one process, with a network that delays, loses and repeats
+//! messages, disks, crashes, clean stops and careless clients, all generated from a seed.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -12,27 +12,27 @@ use paxoslease_core::{
 
 use paxoslease_wire::{FrameReader, FrameWriter};
 
-use crate::{Begin, Beginning, Shard, Sink};
+use crate::{Header, Sink, StartState, TracedShard};
 
 const MS: u64 = 1_000_000;
 const NAMES: [&str; 3] = ["a", "b", "c"];
-/// M, in milliseconds.
+/// `max_lease`, in milliseconds.
 const MAX_LEASE: u64 = 300;
 
-/// A trace that stays in memory.
+/// A trace in memory.
 #[derive(Clone, Default)]
 pub(crate) struct Memory(Arc<Mutex<Vec<u8>>>);
 
 impl Memory {
     pub(crate) fn text(&self) -> String {
-        let bytes = self.0.lock().expect("nobody panicked").clone();
+        let bytes = self.0.lock().expect("no thread panicked").clone();
         String::from_utf8(bytes).expect("JSON is text")
     }
 }
 
 impl Write for Memory {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
+        self.0.lock().expect("no thread panicked").extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -41,19 +41,19 @@ impl Write for Memory {
     }
 }
 
-/// What the harness itself does wrong, where the core cannot.
+/// A fault of the harness that the core cannot commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     None,
-    /// A snapshot is there again at the next start.
+    /// A snapshot reappears at the next start.
     SnapshotStays,
-    /// A crash brings an older record back.
+    /// A crash restores an older record.
     RecordIsLost,
 }
 
 struct Machine {
     id: NodeId,
-    shard: Option<Shard>,
+    shard: Option<TracedShard>,
     ppm: i64,
     record: Option<Record>,
     old_record: Option<Record>,
@@ -62,11 +62,26 @@ struct Machine {
     starts: u64,
 }
 
-/// What a client believes it may do something with.
+/// A tenure that a client still uses.
 #[derive(Clone, Copy)]
 struct Held {
     name: usize,
     tenure: Tenure,
+}
+
+struct Packet {
+    due: u64,
+    from: usize,
+    to: usize,
+    frame: Vec<u8>,
+}
+
+/// An acquire that was sent: through which machine, for which name.
+#[derive(Clone, Copy)]
+struct Asked {
+    at: usize,
+    name: usize,
+    token: Token,
 }
 
 pub(crate) struct World {
@@ -77,9 +92,9 @@ pub(crate) struct World {
     is_patient: bool,
     now: u64,
     machines: Vec<Machine>,
-    network: Vec<(u64, usize, usize, Vec<u8>)>,
+    network: Vec<Packet>,
     held: Vec<Held>,
-    asked: Vec<(usize, usize, u64)>,
+    asked: Vec<Asked>,
     tokens: u64,
     traces: Vec<(String, Memory)>,
 }
@@ -132,7 +147,7 @@ impl World {
         let machine = &mut self.machines[at];
         let mut config = Config::new(machine.id, self.cell, 7 + machine.starts);
         config.rules = self.rules;
-        // Some give up soon and try again, others wait until it is too late.
+        // Some nodes give up soon and retry, others wait until it is too late.
         let patience = Duration::from_millis(if self.is_patient { 400 } else { 30 });
         (config.attempt_timeout, config.attempt_timeout_min) = (patience, patience / 3);
         config.reclaim_after = Duration::from_millis(20);
@@ -140,7 +155,7 @@ impl World {
             Fault::SnapshotStays => machine.snapshot.clone(),
             _ => machine.snapshot.take(),
         };
-        let (core, beginning) = match (machine.record, snapshot) {
+        let (core, start_state) = match (machine.record, snapshot) {
             (None, _) => {
                 let start = Start::NewCell { counter: 0, disk: true };
                 (Core::start(config.clone(), now, start), start.into())
@@ -157,15 +172,15 @@ impl World {
                     remaining: *remaining,
                 });
                 let core = Core::start_from_snapshot(config.clone(), now, record, leases);
-                let beginning = Beginning::snapshot(record, &core, now);
-                (core, beginning)
+                let start_state = StartState::snapshot(record, &core, now);
+                (core, start_state)
             }
         };
         machine.starts += 1;
         let memory = Memory::default();
         self.traces.push((format!("{}.{}", machine.id, machine.starts), memory.clone()));
-        let begin = Begin::new(&config, 0, now, machine.ppm, beginning);
-        machine.shard = Some(Shard::begin(core, begin, Sink::new(Box::new(memory))));
+        let header = Header::new(&config, 0, now, machine.ppm, start_state);
+        machine.shard = Some(TracedShard::new(core, header, Sink::new(Box::new(memory))));
         self.collect(at);
     }
 
@@ -189,7 +204,7 @@ impl World {
         }
     }
 
-    /// Takes what a shard has to say.
+    /// Collects the outputs of a shard.
     fn collect(&mut self, at: usize) {
         let own = self.machines[at].id;
         loop {
@@ -210,9 +225,9 @@ impl World {
                 let copies = [1, 1, 1, 1, 1, 1, 1, 2, 0, 2][self.draw(10) as usize];
                 for _ in 0..copies {
                     let late = [1, 2, 3, 8, 40, 250][self.draw(6) as usize] * MS;
-                    let place = usize::from(to.get()) - 1;
-                    let delay = 1 + self.draw(late);
-                    self.network.push((self.now + delay, at, place, frame.clone()));
+                    let due = self.now + 1 + self.draw(late);
+                    let (to, frame) = (usize::from(to.get()) - 1, frame.clone());
+                    self.network.push(Packet { due, from: at, to, frame });
                 }
             }
         }
@@ -221,8 +236,8 @@ impl World {
     fn happened(&mut self, at: usize, event: Event) {
         match event {
             Event::Granted { token, tenure, .. } => {
-                if let Some(found) = self.asked.iter().position(|(_, _, asked)| *asked == token.0) {
-                    let (_, name, _) = self.asked.remove(found);
+                if let Some(found) = self.asked.iter().position(|asked| asked.token == token) {
+                    let name = self.asked.remove(found).name;
                     self.held.push(Held { name, tenure });
                 }
             }
@@ -234,7 +249,7 @@ impl World {
         }
     }
 
-    /// Lets some time pass, and something happen.
+    /// Lets some time pass, then performs one random action.
     pub(crate) fn step(&mut self) {
         self.now += 1 + self.draw(3 * MS);
         for at in 0..self.machines.len() {
@@ -248,19 +263,19 @@ impl World {
                 (machine.record, machine.writing) = (Some(record), None);
                 shard.record_written(now, record);
             }
-            // A process that is slow to wake up hears late answers first.
+            // A process that wakes up late receives late answers first.
             let is_slow = self.is_patient && (self.now / (100 * MS) + at as u64).is_multiple_of(2);
             if !is_slow && let Some(shard) = &mut machine.shard {
                 shard.handle_timeout(now);
             }
             self.collect(at);
         }
-        while let Some(found) = self.network.iter().position(|(due, ..)| *due <= self.now) {
-            let (_, from, to, frame) = self.network.swap_remove(found);
+        while let Some(found) = self.network.iter().position(|packet| packet.due <= self.now) {
+            let Packet { from, to, frame, .. } = self.network.swap_remove(found);
             let (now, from) = (self.clock(to), self.machines[from].id);
             let Some(shard) = &mut self.machines[to].shard else { continue };
             for message in FrameReader::new(&frame).expect("written here") {
-                // What is refused is in the trace.
+                // The trace contains the refusal.
                 let _refused = shard.handle_message(now, from, message.expect("written here"));
             }
             self.collect(to);
@@ -292,13 +307,13 @@ impl World {
         let forgets = self.draw(2) == 0;
         let Some(shard) = &mut self.machines[at].shard else { return };
         let named = |name: usize| Name::new(NAMES[name]).expect("a name");
-        // A shard that is full, or a ttl that is too long, is refused and traced.
+        // A full shard or too long a ttl is refused, and the trace contains that.
         match (kind, held) {
             (0..=20, _) => {
                 let (holder, name_text) = (Holder::new("me").expect("short"), named(name));
                 let _refused =
                     shard.acquire(now, Acquire { token, name: name_text, holder, ttl, wait });
-                self.asked.push((at, name, token.0));
+                self.asked.push(Asked { at, name, token });
             }
             (21..=38, Some(held)) => {
                 let Held { name, tenure } = self.held[held];
@@ -307,7 +322,7 @@ impl World {
                 let renew = Renew { token, name: name_text, holder, tenure, ttl };
                 let _refused = shard.renew(now, renew);
                 if kind == 22 {
-                    // P8: whoever asked for a renewal leaves.
+                    // P8: the client abandons its renewal.
                     shard.abandon(now, named(name), token);
                 }
             }
@@ -317,10 +332,8 @@ impl World {
             }
             (43..=44, Some(held)) if forgets => drop(self.held.swap_remove(held)),
             (45..=47, _) => {
-                if let Some((_, name, token)) =
-                    self.asked.iter().copied().rev().find(|(of, ..)| *of == at)
-                {
-                    shard.abandon(now, named(name), Token(token));
+                if let Some(asked) = self.asked.iter().rev().find(|asked| asked.at == at) {
+                    shard.abandon(now, named(asked.name), asked.token);
                 }
             }
             (48..=50, _) => {
@@ -346,7 +359,7 @@ impl World {
     }
 }
 
-/// A world that ran for a while.
+/// A world that ran for `steps` steps.
 pub(crate) fn played(seed: u64, members: u16, rules: Rules, fault: Fault, steps: u32) -> World {
     let mut world = World::new(seed, members, rules, fault);
     for _ in 0..steps {

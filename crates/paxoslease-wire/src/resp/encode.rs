@@ -1,18 +1,19 @@
-//! Values and commands to bytes, appended to a buffer that is used again and again: nothing here
-//! allocates once the buffer has grown.
+//! Encodes values and commands into a buffer that the caller reuses: nothing here allocates once
+//! the buffer has grown.
 
 use alloc::vec::Vec;
-use core::fmt::{self, Write};
+use core::fmt;
 
 use super::LINE_LEN_MAX;
+use crate::bytes::put_bounded;
 
-/// Which version a connection speaks. Only the second knows null, maps and pushes as such.
+/// The version of RESP that a connection uses. Only RESP3 has nulls, booleans, maps and pushes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
-    /// What every connection speaks until it says otherwise.
+    /// Every connection begins with this version.
     #[default]
     Resp2,
-    /// What a connection speaks after `HELLO 3`.
+    /// A connection switches to this version with `HELLO 3`.
     Resp3,
 }
 
@@ -26,7 +27,7 @@ impl Protocol {
         }
     }
 
-    /// No value, where a string could stand.
+    /// A null in place of a string.
     pub fn put_null(self, out: &mut Vec<u8>) {
         out.extend_from_slice(match self {
             Self::Resp2 => b"$-1\r\n",
@@ -34,7 +35,7 @@ impl Protocol {
         });
     }
 
-    /// No value, where an array could stand: some clients of the first version care.
+    /// A null in place of an array. Some RESP2 clients tell the two nulls apart.
     pub fn put_null_array(self, out: &mut Vec<u8>) {
         out.extend_from_slice(match self {
             Self::Resp2 => b"*-1\r\n",
@@ -42,7 +43,7 @@ impl Protocol {
         });
     }
 
-    /// True or false; in the first version 1 or 0.
+    /// A boolean; in RESP2 the integer 1 or 0.
     pub fn put_boolean(self, out: &mut Vec<u8>, yes: bool) {
         out.extend_from_slice(match (self, yes) {
             (Self::Resp2, true) => b":1\r\n",
@@ -52,7 +53,7 @@ impl Protocol {
         });
     }
 
-    /// Opens a map: so many keys follow, each with its value. In the first version an array.
+    /// Opens a map of `pairs` keys, each followed by its value. In RESP2 an array.
     pub fn put_map(self, out: &mut Vec<u8>, pairs: usize) {
         match self {
             Self::Resp2 => put_array(out, pairs * 2),
@@ -60,8 +61,8 @@ impl Protocol {
         }
     }
 
-    /// Opens what answers no request: so many values follow. In the first version an array, which
-    /// only a client that subscribed to something will understand.
+    /// Opens a push, which answers no request, of `items` values. In RESP2 an array, which only a
+    /// client that subscribed to something understands.
     pub fn put_push(self, out: &mut Vec<u8>, items: usize) {
         match self {
             Self::Resp2 => put_array(out, items),
@@ -70,13 +71,13 @@ impl Protocol {
     }
 }
 
-/// Opens an array: so many values follow.
+/// Opens an array of `items` values.
 #[inline]
 pub fn put_array(out: &mut Vec<u8>, items: usize) {
     put_head(out, b'*', items as u64);
 }
 
-/// Any bytes.
+/// A string of any bytes.
 #[inline]
 pub fn put_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     put_head(out, b'$', bytes.len() as u64);
@@ -84,13 +85,13 @@ pub fn put_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A number as a string, as arguments of commands are.
+/// A number as a string, the form that arguments of commands take.
 #[inline]
 pub fn put_bulk_integer(out: &mut Vec<u8>, number: u64) {
     put_bulk(out, itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// A whole number.
+/// An integer.
 #[inline]
 pub fn put_integer(out: &mut Vec<u8>, number: i64) {
     out.push(b':');
@@ -103,8 +104,8 @@ pub fn put_simple(out: &mut Vec<u8>, text: &dyn fmt::Display) {
     put_line(out, b'+', text);
 }
 
-/// An error, whose first word tells a program which. A line break in it becomes a space, so that
-/// nothing a client sent and hears again can pass for another reply; what goes beyond
+/// An error. Its first word is the code for programs. A line break in it becomes a space, so that
+/// text from a client, echoed in an error, cannot pass for another reply. Text beyond
 /// [`LINE_LEN_MAX`] is cut off.
 pub fn put_error(out: &mut Vec<u8>, text: &dyn fmt::Display) {
     put_line(out, b'-', text);
@@ -127,27 +128,13 @@ fn put_head(out: &mut Vec<u8>, kind: u8, len: u64) {
 
 fn put_line(out: &mut Vec<u8>, kind: u8, text: &dyn fmt::Display) {
     out.push(kind);
-    // The end of the line has to fit too.
-    let mut line = Line { room: LINE_LEN_MAX - 2, out };
-    // The only error is "no room left", and then as much as there was room for is written.
-    let _cut_short = write!(line, "{text}");
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Takes whole characters as long as there is room, and keeps them on one line.
-struct Line<'a> {
-    out: &'a mut Vec<u8>,
-    room: usize,
-}
-
-impl Write for Line<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let fits = text.floor_char_boundary(self.room);
-        let printed = text.as_bytes()[..fits].iter();
-        self.out
-            .extend(printed.map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
-        // Once cut, no later piece may follow.
-        self.room = if fits == text.len() { self.room - fits } else { 0 };
-        if fits == text.len() { Ok(()) } else { Err(fmt::Error) }
+    let start = out.len();
+    // CR LF must fit within the bound too.
+    put_bounded(out, text, LINE_LEN_MAX - 2);
+    for byte in &mut out[start..] {
+        if matches!(byte, b'\r' | b'\n') {
+            *byte = b' ';
+        }
     }
+    out.extend_from_slice(b"\r\n");
 }

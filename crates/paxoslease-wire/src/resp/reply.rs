@@ -1,38 +1,38 @@
-//! What a node answers: a value, found whole before any of it is looked at, then walked without a
-//! copy. Aggregates are walked again at each level they are nested in, which [`DEPTH_MAX`] bounds.
+//! Reads the replies of a node. A value is checked as a whole before any of it is returned, then
+//! walked without a copy. Nested aggregates are walked once per level, which [`DEPTH_MAX`] bounds.
 
-use super::scan::{Scan, Stop, whole};
+use super::scan::{Scanner, Stop, whole};
 use super::{DEPTH_MAX, REPLY_LEN_MAX, RespError};
 
-/// One value of a reply, borrowed from the bytes it came in.
+/// One value of a reply, borrowed from the bytes received.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
     /// A short text without line breaks.
     Simple(&'a [u8]),
-    /// An error; its first word says which.
+    /// An error; its first word is the code.
     Error(&'a [u8]),
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// Any bytes.
+    /// A string of any bytes.
     Bulk(&'a [u8]),
-    /// No value, in any of its three spellings.
+    /// Null, in any of its three spellings.
     Null,
     /// True or false.
     Boolean(bool),
     /// A floating-point number.
     Double(f64),
-    /// A number too big for 64 bits, as it was written.
+    /// An integer of more than 64 bits, in decimal digits.
     BigNumber(&'a [u8]),
     /// A text with its format, such as `txt` or `mkd`.
     Verbatim {
-        /// The format.
+        /// Three bytes.
         format: [u8; 3],
-        /// The text.
+        /// The text without its format.
         text: &'a [u8],
     },
     /// Values in order.
     Array(Items<'a>),
-    /// Keys and values, in turn.
+    /// Keys and values, alternating.
     Map(Items<'a>),
     /// Values in no order.
     Set(Items<'a>),
@@ -41,24 +41,24 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Reads the first value of a stream and says how many bytes it took; `None` when it is not
-    /// whole yet.
+    /// Reads the first value of a stream. Returns the value and its length in bytes, or `None`
+    /// while the value is incomplete.
     ///
     /// # Errors
-    /// When the bytes are no value, or one above a bound.
+    /// When the bytes are not a valid value, or exceed a bound.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, RespError> {
-        let mut scan = Scan::new(bytes, REPLY_LEN_MAX);
+        let mut scan = Scanner::new(bytes, REPLY_LEN_MAX);
         whole(Self::scan(&mut scan, DEPTH_MAX).map(|value| (value, scan.at())))
     }
 
-    /// The number, if it is one.
+    /// The number, if the value is an integer.
     #[must_use]
     pub const fn integer(self) -> Option<i64> {
         if let Self::Integer(number) = self { Some(number) } else { None }
     }
 
-    /// The bytes, if it is a string of any kind; an error is none.
+    /// The bytes, if the value is a string of any kind. An error is not a string.
     #[must_use]
     pub const fn bytes(self) -> Option<&'a [u8]> {
         match self {
@@ -69,7 +69,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What is inside, if it is an aggregate; of a map, keys and values in turn.
+    /// The values inside an aggregate; keys and values of a map alternate.
     #[must_use]
     pub const fn items(self) -> Option<Items<'a>> {
         match self {
@@ -80,13 +80,13 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What stands under this key, in a map or in the array that RESP2 has in its place.
+    /// The value of a key, in a map or in the array that RESP2 sends for a map.
     #[must_use]
     pub fn field(self, key: &[u8]) -> Option<Self> {
         self.items()?.pairs().find(|(found, _)| found.bytes() == Some(key)).map(|(_, value)| value)
     }
 
-    fn scan(scan: &mut Scan<'a>, depth: usize) -> Result<Self, Stop> {
+    fn scan(scan: &mut Scanner<'a>, depth: usize) -> Result<Self, Stop> {
         let aggregate: fn(Items<'a>) -> Self = match scan.byte()? {
             b'+' => return Ok(Self::Simple(scan.line()?)),
             b'-' => return Ok(Self::Error(scan.line()?)),
@@ -131,7 +131,7 @@ impl<'a> Value<'a> {
     }
 }
 
-fn string<'a>(scan: &mut Scan<'a>) -> Result<Option<&'a [u8]>, Stop> {
+fn string<'a>(scan: &mut Scanner<'a>) -> Result<Option<&'a [u8]>, Stop> {
     scan.len()?.map(|len| scan.string(len)).transpose()
 }
 
@@ -145,8 +145,7 @@ fn big_number(line: &[u8]) -> Result<&[u8], RespError> {
     if is_number { Ok(line) } else { Err(RespError::Number) }
 }
 
-/// The values inside an aggregate, in order. They are whole and well formed: they were read
-/// before.
+/// The values inside an aggregate, in order. They are valid: `Value::parse` has checked them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Items<'a> {
     bytes: &'a [u8],
@@ -156,7 +155,7 @@ pub struct Items<'a> {
 impl<'a> Items<'a> {
     const NONE: Self = Self { bytes: &[], left: 0 };
 
-    /// Two at a time: the keys and values of a map.
+    /// The keys of a map, each with its value.
     pub fn pairs(mut self) -> impl Iterator<Item = (Value<'a>, Value<'a>)> {
         core::iter::from_fn(move || Some((self.next()?, self.next()?)))
     }
@@ -169,7 +168,7 @@ impl<'a> Iterator for Items<'a> {
         if self.left == 0 {
             return None;
         }
-        let mut scan = Scan::new(self.bytes, REPLY_LEN_MAX);
+        let mut scan = Scanner::new(self.bytes, REPLY_LEN_MAX);
         let value = Value::scan(&mut scan, DEPTH_MAX).expect("read whole before");
         self.bytes = &self.bytes[scan.at()..];
         self.left -= 1;

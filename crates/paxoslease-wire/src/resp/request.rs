@@ -1,11 +1,12 @@
-//! What a client asks: an array of strings, or a line of words for those who type.
+//! Reads the requests of a client: an array of strings, or an inline command, a line of words that
+//! a person types.
 
-use super::scan::{Scan, Stop, whole};
+use super::scan::{Scanner, Stop, whole};
 use super::{ARGUMENTS_MAX, LINE_LEN_MAX, REQUEST_LEN_MAX, RespError};
 
 const REACHABLE: usize = 16;
 
-/// One request, borrowed from the bytes it came in: the command's name and its arguments.
+/// One request, borrowed from the bytes received: the command's name and its arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     reachable: [&'a [u8]; REACHABLE],
@@ -13,32 +14,33 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// How many arguments of a request can be looked at, the command's name included. No command
-    /// has more; further ones are counted, so that a wrong number can be called wrong.
+    /// The number of arguments that a request keeps, the command's name included. No command has
+    /// more. Further arguments are counted only, so that a command can refuse a wrong number of
+    /// them.
     pub const REACHABLE: usize = REACHABLE;
 
-    /// One that asks nothing.
+    /// A request without arguments.
     pub const EMPTY: Self = Self { reachable: [&[]; REACHABLE], len: 0 };
 
-    /// Reads the first request of a stream and says how many bytes it took; `None` when it is not
-    /// whole yet. An empty one, which Redis clients may send, has no arguments and asks nothing.
+    /// Reads the first request of a stream. Returns the request and its length in bytes, or `None`
+    /// while the request is incomplete. A request may be empty: Redis clients may send that.
     ///
-    /// An inline command is words between spaces up to the end of the line. There is no quoting:
-    /// who needs a space in a word sends an array.
+    /// An inline command is words between spaces up to the end of the line. It has no quoting: a
+    /// client that needs a space in a word sends an array.
     ///
     /// # Errors
-    /// When the bytes are no request, or one above a bound.
+    /// When the bytes are not a valid request, or exceed a bound.
     pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, RespError> {
         let mut request = Self::EMPTY;
         let len = request.read(bytes)?;
         Ok(len.map(|len| (request, len)))
     }
 
-    /// As [`Self::parse`], over whatever this was before: a request is large to move. What it is
-    /// after `None` or an error says nothing.
+    /// Like [`Self::parse`], but overwrites this request, because a request is large to move. After
+    /// `None` or an error its content means nothing.
     ///
     /// # Errors
-    /// When the bytes are no request, or one above a bound.
+    /// When the bytes are not a valid request, or exceed a bound.
     #[inline]
     pub fn read(&mut self, bytes: &'a [u8]) -> Result<Option<usize>, RespError> {
         self.len = 0;
@@ -49,27 +51,27 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// How many arguments there are, the command's name included.
+    /// The number of arguments, the command's name included.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it asks nothing.
+    /// Whether the request has no arguments, not even a command's name.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// An argument, counted from the command's name at 0; `None` where there is none, or one out
-    /// of reach.
+    /// An argument; the command's name has index 0. `None` beyond the last argument and beyond
+    /// [`Self::REACHABLE`].
     #[must_use]
     #[inline]
     pub fn arg(&self, index: usize) -> Option<&'a [u8]> {
         self.args().get(index).copied()
     }
 
-    /// The arguments within reach, the command's name first.
+    /// The arguments up to [`Self::REACHABLE`], the command's name first.
     #[must_use]
     #[inline]
     pub fn args(&self) -> &[&'a [u8]] {
@@ -77,7 +79,7 @@ impl<'a> Request<'a> {
     }
 
     fn array(&mut self, bytes: &'a [u8]) -> Result<usize, Stop> {
-        let mut scan = Scan::new(bytes, REQUEST_LEN_MAX);
+        let mut scan = Scanner::new(bytes, REQUEST_LEN_MAX);
         scan.byte()?;
         let count = scan.number()?;
         if count > ARGUMENTS_MAX as i64 {
@@ -93,7 +95,7 @@ impl<'a> Request<'a> {
         Ok(scan.at())
     }
 
-    fn bulk(scan: &mut Scan<'a>) -> Result<usize, Stop> {
+    fn bulk(scan: &mut Scanner<'a>) -> Result<usize, Stop> {
         match scan.byte()? {
             b'$' => Ok(scan.len()?.ok_or(RespError::Length(-1))?),
             found => Err(RespError::UnexpectedType { expected: b'$', found }.into()),

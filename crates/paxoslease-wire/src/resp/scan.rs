@@ -1,14 +1,14 @@
-//! A place in a stream that may end anywhere: lines, numbers and strings of a given length. Knows
-//! the framing that requests and replies share, and neither of them.
+//! A position in a stream that may end anywhere: lines, numbers and strings of a given length.
+//! Knows the framing that requests and replies share, and nothing else about them.
 
 use super::{LINE_LEN_MAX, RespError};
 
 /// Why reading stopped.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The bytes end before the value does.
+    /// The value is incomplete.
     More,
-    /// No further byte can help.
+    /// The value is malformed: further bytes cannot help.
     Broken(RespError),
 }
 
@@ -18,7 +18,7 @@ impl From<RespError> for Stop {
     }
 }
 
-/// For callers outside: bytes that end too early are no error.
+/// Turns an incomplete value into `None`: to callers outside that is not an error.
 pub(super) fn whole<T>(read: Result<T, Stop>) -> Result<Option<T>, RespError> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -27,16 +27,16 @@ pub(super) fn whole<T>(read: Result<T, Stop>) -> Result<Option<T>, RespError> {
     }
 }
 
-/// The bytes, and how far they have been read.
+/// The bytes, and the position up to which they have been read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scan<'a> {
+pub(super) struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Nothing that is read may end beyond this.
+    /// No value may end beyond this position.
     len_max: usize,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> Scanner<'a> {
     pub(super) fn new(bytes: &'a [u8], len_max: usize) -> Self {
         Self { bytes, at: 0, len_max }
     }
@@ -45,7 +45,7 @@ impl<'a> Scan<'a> {
         self.at
     }
 
-    /// What was read since it stood there.
+    /// The bytes read since the position was `start`.
     pub(super) fn since(&self, start: usize) -> &'a [u8] {
         &self.bytes[start..self.at]
     }
@@ -72,7 +72,7 @@ impl<'a> Scan<'a> {
         if is_negative || byte == b'+' {
             byte = self.byte()?;
         }
-        // Counted down, because the least number has no positive counterpart.
+        // Counts down, because the least number has no positive counterpart.
         let mut number: i64 = 0;
         let mut digits = 0;
         while byte.is_ascii_digit() && digits < 20 {
@@ -104,8 +104,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The length of a string of less than a hundred bytes, as almost all are: read at a glance.
-    /// `None`, and nothing read, when it is anything else.
+    /// The length of a string of less than a hundred bytes, the common case, read in one step.
+    /// Returns `None`, and reads nothing, in all other cases.
     #[inline]
     pub(super) fn short_bulk(&mut self) -> Option<usize> {
         let digit = |byte: u8| byte.is_ascii_digit().then(|| usize::from(byte - b'0'));
@@ -121,7 +121,7 @@ impl<'a> Scan<'a> {
         Some(len)
     }
 
-    /// So many bytes and the end of their line.
+    /// `len` bytes and the end of their line.
     #[inline]
     pub(super) fn string(&mut self, len: usize) -> Result<&'a [u8], Stop> {
         let start = self.at;

@@ -1,4 +1,4 @@
-//! Frames carry every message there and back, in documented sizes and pinned bytes.
+//! Frames carry every message, in documented sizes and pinned bytes.
 
 use crate::samples::{Parts, SHAPES, frame_of, messages_of, node, parts};
 use paxoslease_core::{Ballot, Message};
@@ -92,7 +92,7 @@ fn the_bytes_of_version_1_are_these() {
 }
 
 #[test]
-fn a_full_frame_stays_within_the_bound_and_the_next_one_takes_over() {
+fn a_full_frame_keeps_the_bound_and_the_next_has_room() {
     let parts = Parts::typical(1);
     let mut writer = FrameWriter::new(node(3));
     let mut pushed = 0;
@@ -111,7 +111,7 @@ fn a_full_frame_stays_within_the_bound_and_the_next_one_takes_over() {
 }
 
 #[test]
-fn consuming_keeps_what_was_not_sent_and_what_is_still_open() {
+fn consuming_keeps_unsent_bytes_and_the_open_frame() {
     let parts = Parts::typical(8);
     let mut writer = FrameWriter::new(node(3));
     assert!(!writer.is_open());
@@ -137,7 +137,7 @@ fn an_empty_frame_carries_the_counter_alone() {
 }
 
 #[test]
-fn a_counter_that_would_exhaust_the_space_is_neither_sent_nor_taken() {
+fn a_counter_above_the_limit_is_neither_sent_nor_taken() {
     let mut writer = FrameWriter::new(node(9));
     let mut frame = writer.finish(u64::MAX).to_vec();
     let limit = Ballot::COUNTER_LIMIT;

@@ -1,4 +1,4 @@
-//! Greetings come back as they were sent, and a peer that differs is told in what.
+//! Greetings decode to what was sent, and a peer that differs learns the difference.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use paxoslease_core::{Drift, Ttl};
 use paxoslease_wire::{CellName, Farewell, FrameKind, Hello, Refused, Role, ShardId, VERSION};
 use proptest::prelude::*;
 
-/// Node 1, which gets along with [`hello`]'s node 2.
+/// Node 1, which accepts the greeting of node 2 ([`hello`]).
 fn ours() -> Hello<'static> {
     Hello { node: node(1), boot: 99, ..hello() }
 }
 
 #[test]
-fn nodes_of_one_cell_get_along() {
+fn nodes_of_one_cell_accept_each_other() {
     assert_eq!(hello().check(&ours()), Ok(()));
     assert_eq!(ours().check(&hello()), Ok(()));
     let proposer = Hello { node: node(100), ..hello() };
-    assert_eq!(proposer.check(&ours()), Ok(()), "a node that is no acceptor may propose");
+    assert_eq!(proposer.check(&ours()), Ok(()), "a proposer-only node may connect");
     assert_eq!((hello().role(), proposer.role()), (Role::Member, Role::Proposer));
 }
 
@@ -44,7 +44,7 @@ fn each_difference_is_refused_with_both_values() {
 
     let same = refused(Hello { node: node(1), ..hello() });
     assert_eq!(same, Refused::SameNode(node(1)));
-    assert_eq!(same.to_string(), "node 1 here and there");
+    assert_eq!(same.to_string(), "node id 1 both here and there");
 
     let grown = cell(&[1, 2, 3, 4], 60_000, 1000, tick);
     let members = refused(Hello { cell: grown, ..hello() });
@@ -78,7 +78,7 @@ fn each_difference_is_refused_with_both_values() {
 }
 
 #[test]
-fn a_greeting_of_a_later_version_is_understood_as_far_as_it_goes() {
+fn a_greeting_of_a_later_version_still_decodes() {
     let later = Hello { version: 7, ..hello() };
     let mut frame = encoded(&later);
     frame.extend_from_slice(b"more");
@@ -94,7 +94,7 @@ fn a_farewell_says_why_in_bounded_text() {
     let mut frame = Vec::new();
     Farewell::encode(&refused, &mut frame);
     assert_eq!(FrameKind::of(&frame), Ok(FrameKind::Farewell));
-    assert_eq!(Farewell::decode(&frame).expect("sound").as_str(), "node 1 here and there");
+    assert_eq!(Farewell::decode(&frame).expect("sound").as_str(), "node id 1 both here and there");
 
     let mut frame = Vec::new();
     Farewell::encode(&format_args!("{}{}", "é".repeat(300), "tail"), &mut frame);
@@ -107,7 +107,7 @@ fn a_farewell_says_why_in_bounded_text() {
 }
 
 #[test]
-fn a_farewell_shown_to_people_cannot_steer_their_terminal() {
+fn a_farewell_cannot_steer_a_terminal() {
     let mut frame = Vec::new();
     Farewell::encode(&"\u{1b}[2J it's \"fine\"\n", &mut frame);
     let shown = Farewell::decode(&frame).expect("sound").to_string();

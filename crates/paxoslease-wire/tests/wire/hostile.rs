@@ -1,4 +1,4 @@
-//! Bytes from outside never panic, and each thing that can be wrong has its own error.
+//! Bytes from outside never cause a panic, and every kind of malformed input has its own error.
 
 use crate::samples::{Parts, SHAPES, encoded, frame_of, hello, messages_of, parts};
 use paxoslease_core::{CellError, Message, TextError};
@@ -8,7 +8,7 @@ use paxoslease_wire::{
 };
 use proptest::prelude::*;
 
-/// Asks every decoder; what decodes must encode to the same bytes again.
+/// Calls every decoder. What decodes must encode to the same bytes again.
 fn decode_all(bytes: &[u8]) {
     if let Ok(Some((frame, rest))) = split_frame(bytes) {
         assert_eq!([frame, rest].concat(), bytes);
@@ -36,7 +36,7 @@ fn frame_with(body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A message of this shape with bytes overwritten at a place.
+/// A message of this shape, with the bytes at one place overwritten.
 fn spoiled(shape: u8, at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut frame = frame_of(&[Parts::typical(shape).message()]);
     frame[HEADER_LEN + at..HEADER_LEN + at + bytes.len()].copy_from_slice(bytes);
@@ -48,7 +48,7 @@ fn error_of(frame: &[u8]) -> E {
 }
 
 #[test]
-fn a_frame_cut_at_any_byte_is_incomplete_to_the_stream_and_an_error_to_the_reader() {
+fn a_cut_frame_is_incomplete_and_never_decodes() {
     let all: Vec<Parts> = (0..SHAPES).map(Parts::typical).collect();
     let messages: Vec<Message<'_>> = all.iter().map(Parts::message).collect();
     let frame = frame_of(&messages);
@@ -126,7 +126,7 @@ fn bytes_behind_a_frame_or_a_greeting_are_an_error() {
     greeting.push(0);
     assert_eq!(Hello::decode(&greeting), Err(E::Trailing { extra: 1 }));
     greeting[0] += 1;
-    assert_eq!(Hello::decode(&greeting), Err(E::Trailing { extra: 1 }), "counted in, too");
+    assert_eq!(Hello::decode(&greeting), Err(E::Trailing { extra: 1 }), "inside the frame");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn each_malformed_field_of_a_greeting_is_named() {
 }
 
 #[test]
-fn a_farewell_that_is_no_text_or_too_long_is_refused() {
+fn a_farewell_of_invalid_or_too_much_text_is_refused() {
     let farewell = |text: &[u8]| {
         let mut frame = vec![0, 0, 0, 0, b'P', b'L', 1, 3];
         frame.extend_from_slice(text);
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn flipped_bits_never_panic_and_what_still_decodes_has_that_one_encoding(
+    fn flipped_bits_never_panic_nor_decode_ambiguously(
         all in prop::collection::vec(parts(), 1..5),
         flips in prop::collection::vec(any::<prop::sample::Index>(), 1..4),
     ) {

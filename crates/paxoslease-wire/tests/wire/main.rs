@@ -1,4 +1,4 @@
-//! What the bytes promise: round trips, sizes, pinned encodings, and calm under garbage.
+//! Tests of the encodings: round trips, sizes, pinned bytes and hostile input.
 
 mod frames;
 mod hello;

@@ -1,4 +1,5 @@
-//! RESP: what is written is read again, a stream may be cut anywhere, and garbage is refused.
+//! RESP: requests and replies decode to what was written, from streams cut anywhere; malformed
+//! input is refused.
 
 use paxoslease_wire::resp::{
     ARGUMENTS_MAX, DEPTH_MAX, LINE_LEN_MAX, Protocol, REPLY_LEN_MAX, REQUEST_LEN_MAX, Request,
@@ -57,7 +58,7 @@ fn arguments_out_of_reach_are_counted() {
 }
 
 #[test]
-fn a_request_out_of_step_names_what_is_wrong() {
+fn the_error_says_what_is_wrong_with_a_request() {
     let error = |bytes: &[u8]| Request::parse(bytes).expect_err("broken");
     assert_eq!(error(b"*1\r\n:1\r\n"), E::UnexpectedType { expected: b'$', found: b':' });
     assert_eq!(error(b"*x"), E::Number);
@@ -71,7 +72,7 @@ fn a_request_out_of_step_names_what_is_wrong() {
 }
 
 #[test]
-fn what_is_over_a_bound_is_refused_before_it_has_come() {
+fn a_value_over_a_bound_is_refused_before_it_is_buffered() {
     let error = |bytes: &[u8]| Request::parse(bytes).expect_err("over a bound");
     let max = REQUEST_LEN_MAX;
     assert_eq!(error(b"*1\r\n$65536\r\n"), E::TooLong { max });
@@ -122,7 +123,7 @@ fn every_kind_of_value_is_read() {
 }
 
 #[test]
-fn aggregates_nest_and_what_follows_them_is_found() {
+fn aggregates_nest_and_the_next_value_is_found() {
     let value = reply(b"*3\r\n*2\r\n:1\r\n%1\r\n+k\r\n*0\r\n:2\r\n$1\r\nx\r\n");
     let items: Vec<Value<'_>> = value.items().expect("an array").collect();
     assert_eq!(items[1..], [Value::Integer(2), Value::Bulk(b"x")]);
@@ -136,7 +137,7 @@ fn aggregates_nest_and_what_follows_them_is_found() {
 }
 
 #[test]
-fn a_malformed_value_names_what_is_wrong() {
+fn the_error_says_what_is_wrong_with_a_value() {
     let error = |bytes: &[u8]| Value::parse(bytes).expect_err("broken");
     assert_eq!(error(b"?"), E::UnknownType(b'?'));
     assert_eq!(error(b"+a\nb\r\n"), E::Unterminated);
@@ -191,7 +192,7 @@ fn an_error_stays_on_one_line_and_within_the_bound() {
     assert!(text.len() > LINE_LEN_MAX - 8);
 }
 
-/// Any value and what it says in bytes, written with our own functions where we have them.
+/// Any value, encoded with our own functions where there is one.
 fn value(depth: u32) -> BoxedStrategy<Vec<u8>> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..12);
     let plain = prop_oneof![
@@ -225,7 +226,7 @@ fn value(depth: u32) -> BoxedStrategy<Vec<u8>> {
     prop_oneof![plain, aggregate].boxed()
 }
 
-/// Walks everything there is.
+/// Visits every nested value, and counts them.
 fn walk(value: Value<'_>) -> usize {
     1 + value.items().into_iter().flatten().map(walk).sum::<usize>()
 }
@@ -255,7 +256,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_ends_where_it_ends_and_is_incomplete_before(
+    fn a_value_is_incomplete_up_to_its_last_byte(
         values in prop::collection::vec(value(3), 1..4),
     ) {
         let mut stream = &values.concat()[..];

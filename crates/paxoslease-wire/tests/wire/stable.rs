@@ -1,4 +1,4 @@
-//! What a node keeps on disk comes back unchanged, or is refused with a reason.
+//! Records and snapshots decode to what was written, or are refused with a reason.
 
 use crate::samples::{Parts, node, parts};
 use paxoslease_core::{Ballot, Holder, Name, Record, SnapshotLease, Tenure, Ttl};
@@ -21,7 +21,7 @@ fn lease(parts: &Parts) -> SnapshotLease<'_> {
     }
 }
 
-/// What the record says when the snapshot is written.
+/// The ballot ceiling of the record when the snapshot is written.
 const CEILING: u64 = 77 << 40;
 
 fn snapshot(leases: &[SnapshotLease<'_>]) -> Vec<u8> {
@@ -38,7 +38,7 @@ fn snapshot_of(ballot_ceiling: u64, leases: &[SnapshotLease<'_>]) -> Vec<u8> {
     out
 }
 
-/// Puts the right checksum under bytes that were tampered with.
+/// Replaces the checksum by the right one.
 fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let sealed_len = bytes.len() - 4;
     let crc = bytes[..sealed_len].iter().fold(u32::MAX, |crc, byte| {
@@ -48,7 +48,7 @@ fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Version 1, byte by byte: files written by it must stay readable.
+/// Version 1, byte by byte: files of this version must stay readable.
 #[test]
 fn the_bytes_of_a_record_are_these() {
     let bytes = encode_record(node(2), &record());
@@ -111,11 +111,11 @@ fn each_thing_wrong_with_a_record_is_named() {
     assert_eq!(error_of(&resealed(spoil(5, 3))), E::Node { expected: node(2), found: 3 });
     let ceiling = 0xff00_0102_0304_0506;
     assert_eq!(error_of(&resealed(spoil(14, 0xff))), E::BallotCeiling(ceiling));
-    assert_eq!(error_of(&snapshot(&[])), E::Magic { found: *b"PLsn" }, "no record");
+    assert_eq!(error_of(&snapshot(&[])), E::Magic { found: *b"PLsn" }, "a snapshot");
 }
 
 #[test]
-fn a_snapshot_with_a_bit_flipped_or_cut_anywhere_counts_for_nothing() {
+fn a_snapshot_with_a_flipped_bit_or_cut_anywhere_is_refused() {
     let all = [Parts::typical(0), Parts { name: "other".into(), ..Parts::typical(0) }];
     let bytes = snapshot(&[lease(&all[0]), lease(&all[1])]);
     for cut in 0..bytes.len() {
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn snapshots_come_back_as_they_were_written_however_they_were_flushed(
+    fn snapshots_decode_to_what_was_written(
         all in prop::collection::vec(parts(), 0..40),
         flush_every in 1..10usize,
     ) {

@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn looking_in_vain_makes_it_pause_longer_and_finding_ends_that() {
         let nanos = Arc::new(AtomicU64::new(0));
-        let clock = Clock::by_hand(Arc::clone(&nanos));
+        let clock = Clock::manual(Arc::clone(&nanos));
         let mut spin = Spin::new(Duration::from_micros(50));
         let look = |spin: &mut Spin, finds: bool| {
             spin.find(&clock, clock.now(), Instant::MAX, &mut (), |()| {

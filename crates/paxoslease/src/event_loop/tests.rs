@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::clock::Hands;
+use crate::clock::TimeSource;
 use crate::driver::tests::alone;
 use crate::front::Waiting;
 use crate::tls::CurrentTls;
@@ -22,7 +22,7 @@ impl std::fmt::Debug for Witness {
     }
 }
 
-impl Hands for Witness {
+impl TimeSource for Witness {
     fn nanos(&self) -> u64 {
         let is_unread = self.socket.peek(&mut [0]).is_ok() || self.mailbox.is_filled();
         u64::from(!is_unread)
@@ -39,7 +39,7 @@ fn the_clock_is_read_after_the_sockets_and_the_mailbox() {
         let poll = Poll::new().expect("a poll");
         let mailbox = Arc::new(mailbox(&poll).expect("a waker"));
         let socket = ours.try_clone().expect("a file descriptor");
-        let clock = Clock::by_hand(Arc::new(Witness { socket, mailbox: Arc::clone(&mailbox) }));
+        let clock = Clock::manual(Arc::new(Witness { socket, mailbox: Arc::clone(&mailbox) }));
         let registry = poll.registry().try_clone().expect("a registry");
         let mailboxes = vec![Arc::clone(&mailbox)];
         let mut event_loop = EventLoop {

@@ -28,7 +28,7 @@ impl HostClock {
 
     /// As nodes and guards read it.
     pub(crate) fn handle(&self) -> Clock {
-        Clock::by_hand(Arc::clone(&self.shown))
+        Clock::manual(Arc::clone(&self.shown))
     }
 
     /// It is now that late.

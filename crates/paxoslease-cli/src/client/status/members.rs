@@ -1,4 +1,4 @@
-//! The members of a cell, put together from what several nodes say.
+//! The members of a cell, combined from the answers of several nodes.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,27 +8,26 @@ use paxoslease_client::{PeerStatus, Status};
 use super::Answer;
 use crate::client::text::{plain, span};
 
-/// One node, as far as is known.
+/// One node, as far as it is known.
 pub(super) struct Member<'a> {
     pub(super) id: u16,
-    /// Where it was asked, or where its peers reach it.
+    /// The endpoint that was asked, or the node's address for peers.
     pub(super) place: &'a str,
     pub(super) state: State<'a>,
-    /// From here, or from the node that told of it.
+    /// The round trip from here, or from the node that reported it.
     pub(super) rtt: Option<Duration>,
-    /// What it said itself.
+    /// The node's own status, if it answered.
     pub(super) status: Option<&'a Status>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State<'a> {
     Votes,
-    /// It votes on none by its role.
     Proposes,
-    /// It was restarted, and is silent for so long still.
+    /// The node is in quarantine for this time.
     Quarantined(Duration),
     Down(&'a str),
-    /// Nobody tells of it.
+    /// No other node reports it.
     Unknown,
 }
 
@@ -45,7 +44,7 @@ impl fmt::Display for State<'_> {
     }
 }
 
-/// All that are members or answered, by their ids.
+/// All nodes that are members or answered, ordered by id.
 pub(super) fn members(answers: &[Answer]) -> Vec<Member<'_>> {
     let said = || answers.iter().filter_map(|answer| Some((answer, answer.said.as_ref().ok()?)));
     let mut ids: Vec<u16> = said()
@@ -78,7 +77,7 @@ fn of_itself<'a>(answer: &'a Answer, status: &'a Status) -> Member<'a> {
     }
 }
 
-/// What its peers say of it; who reaches it knows best.
+/// What other nodes say about it; a node that is connected to it knows best.
 fn of_others<'a>(id: u16, said: impl Iterator<Item = &'a Status>) -> Option<Member<'a>> {
     let seen = said.flat_map(|status| &status.peers).filter(|peer| peer.node == id);
     let PeerStatus { address, up, rtt, quarantine_remaining, problem, .. } =

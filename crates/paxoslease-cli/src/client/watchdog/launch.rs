@@ -1,10 +1,10 @@
-//! Between the watchdog and its command: a process that asks to be killed when the watchdog is, and
-//! then becomes the command.
+//! The process between the watchdog and its command: it asks the system to be killed when the
+//! watchdog is, and then becomes the command.
 //!
 //! So a command ends even if `lock` and its watchdog are killed at once. The system forgets the
-//! wish for programs that run as another user, and it is for this process alone, not for those it
-//! starts. Why it could not become the command is said over its stdin, a socket that closes by
-//! itself otherwise; the command's own stdin comes over it first.
+//! request when a program runs as another user, and it holds for this process only, not for its
+//! children. If the process cannot become the command, it writes the reason to its stdin, a socket
+//! that otherwise closes by itself. It first receives the command's own stdin over that socket.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use rustix::process::{Pid, Signal, getpid, getppid};
 
-use super::orders::{Order, Report, hear, hear_with, say, say_with};
+use super::orders::{Order, Report, receive, receive_with_file, send, send_with_file};
 use crate::Verdict;
 use crate::args::{LaunchArgs, OnLost};
 use crate::client::supervise::this_program;
@@ -25,13 +25,13 @@ use crate::client::supervise::this_program;
 pub(crate) fn run(args: LaunchArgs) -> anyhow::Result<Verdict> {
     let LaunchArgs { with, command } = args;
     let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let (_, stdin) = hear_with(&channel).context("`paxoslease lock` runs this, nobody else")?;
+    let (_, stdin) = receive_with_file(&channel).context("only `paxoslease lock` runs this")?;
     if let Some(with) = with {
         end_with_parent()?;
         ensure!(getppid() == Pid::from_raw(with), "the watchdog is gone already");
     }
     let error = Command::new(&command[0]).args(&command[1..]).stdin(stdin).exec();
-    say(&channel, Report::NotStarted(error.raw_os_error().unwrap_or_default()))?;
+    send(&channel, Report::NotStarted(error.raw_os_error().unwrap_or_default()))?;
     Ok(Verdict::Well)
 }
 
@@ -42,8 +42,8 @@ fn end_with_parent() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a command from the watchdog's main thread, which is the one it ends with. Says why not
-/// in terms of the system's error codes.
+/// Starts a command from the watchdog's main thread: the command ends with that thread. Fails with
+/// the error code of the system.
 pub(super) fn launch(
     command: &[OsString],
     stdin: &OwnedFd,
@@ -57,10 +57,10 @@ pub(super) fn launch(
     }
     process.arg("--").args(command).stdin(OwnedFd::from(theirs)).process_group(0);
     let leader = Pid::from_child(&process.spawn()?);
-    // It has the other end, which nobody must keep open.
+    // The process has the other end, and no other process may keep it open.
     drop(process);
-    say_with(&ours, Order::Until(Duration::ZERO), stdin.as_fd())?;
-    match hear(&ours)? {
+    send_with_file(&ours, Order::Until(Duration::ZERO), stdin.as_fd())?;
+    match receive(&ours)? {
         Some(Report::NotStarted(code)) => Ok(Err(code)),
         _ => Ok(Ok(leader)),
     }

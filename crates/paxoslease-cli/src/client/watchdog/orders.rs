@@ -1,9 +1,9 @@
-//! What `lock` and its watchdog say to each other: frames of nine bytes over a pair of sockets.
+//! The messages between `lock` and its watchdog: frames of nine bytes over a pair of sockets.
 //!
-//! Nobody else speaks it, and both ends are the same binary; a frame that makes no sense is a bug
-//! and ends the conversation. There is no good-bye: before the command has ended, a channel that
-//! closes means the worst, and afterwards nothing. The first frame carries the stdin of the command
-//! along, since the watchdog's own is this very socket.
+//! Both ends are the same binary, so an invalid frame is a bug and ends the connection. There is no
+//! closing message: before the command has ended, a closed channel means that the other process
+//! died; afterwards it means nothing. The first frame carries the stdin of the command, because the
+//! watchdog's own stdin is this socket.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read as _};
 use std::mem::MaybeUninit;
@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, send, sendmsg,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
 const LEN: usize = 9;
 
-/// A frame: what it is, and a number.
+/// A frame: a kind and a number.
 pub(crate) trait Frame: Sized {
     fn encode(self) -> (u8, u64);
     fn decode(kind: u8, number: u64) -> Option<Self>;
@@ -27,28 +27,28 @@ pub(crate) trait Frame: Sized {
 /// From the holder of the lease to the watchdog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
-    /// The lease is held until then, by the clock that counts sleep.
+    /// The lease is held until then, on the clock for leases.
     Until(Duration),
     /// The group gets this signal.
     Pass(i32),
-    /// The lease is lost before its time.
+    /// The lease was lost early.
     Lost,
 }
 
 /// From the watchdog to the holder of the lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Report {
-    /// The command runs; its process and group have this id.
+    /// The command runs; its process and its group have this id.
     Started(i32),
-    /// It cannot be run: the system's error code.
+    /// The command cannot be run: the error code of the system.
     NotStarted(i32),
-    /// The terminal or somebody stopped it by this signal.
+    /// The command was stopped by this signal.
     Stopped(i32),
-    /// Its time is up: it has been told to end.
+    /// The time is up: the command was asked to end.
     Ending,
-    /// It runs as somebody else, and cannot be signalled.
+    /// The command runs as another user, and cannot be signalled.
     Untouchable,
-    /// It ended by itself or was ended, with this exit code as shells count them.
+    /// The command has ended with this exit code, as shells count.
     Ended(u8),
 }
 
@@ -109,15 +109,19 @@ fn frame<F: Frame>(bytes: [u8; LEN]) -> io::Result<F> {
     F::decode(kind, u64::from_le_bytes(number)).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
-/// Says something. An end that does not listen must not hold up the other: there is room for
-/// hundreds of frames, and who is that far behind has stopped.
-pub(crate) fn say(channel: &UnixStream, what: impl Frame) -> io::Result<()> {
-    let sent = send(channel, &bytes(what), SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+/// Sends a frame without blocking. The channel has room for hundreds of frames, so a process that
+/// is further behind was stopped.
+pub(crate) fn send(channel: &UnixStream, what: impl Frame) -> io::Result<()> {
+    let sent = rustix::net::send(channel, &bytes(what), SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
     if sent == LEN { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
 }
 
-/// Says the first thing, and hands a file over with it.
-pub(crate) fn say_with(channel: &UnixStream, what: Order, file: BorrowedFd<'_>) -> io::Result<()> {
+/// Sends the first frame, with a file.
+pub(crate) fn send_with_file(
+    channel: &UnixStream,
+    what: Order,
+    file: BorrowedFd<'_>,
+) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
     let files = [file];
@@ -127,8 +131,8 @@ pub(crate) fn say_with(channel: &UnixStream, what: Order, file: BorrowedFd<'_>) 
     Ok(())
 }
 
-/// Hears the first thing, and takes the file.
-pub(crate) fn hear_with(channel: &UnixStream) -> io::Result<(Order, OwnedFd)> {
+/// Receives the first frame, with the file.
+pub(crate) fn receive_with_file(channel: &UnixStream) -> io::Result<(Order, OwnedFd)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let mut buffer = [0; LEN];
@@ -148,13 +152,13 @@ pub(crate) fn hear_with(channel: &UnixStream) -> io::Result<(Order, OwnedFd)> {
     }
 }
 
-/// Hears the next thing; `None` once the other end is gone. Blocks within a frame at most for as
-/// long as the other end takes to send its nine bytes, which is in one go.
-pub(crate) fn hear<F: Frame>(mut channel: &UnixStream) -> io::Result<Option<F>> {
+/// Receives the next frame; `None` once the other process has ended. Blocks only for the rest of a
+/// frame, which the other process sends in one call.
+pub(crate) fn receive<F: Frame>(mut channel: &UnixStream) -> io::Result<Option<F>> {
     let mut buffer = [0; LEN];
     match channel.read_exact(&mut buffer) {
         Ok(()) => frame(buffer).map(Some),
-        // Whoever is gone with something unread leaves a reset behind.
+        // A process that ends with unread data causes a reset.
         Err(error)
             if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) =>
         {
@@ -171,27 +175,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_said_is_heard_in_order() {
+    fn frames_arrive_in_order() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let (given, mut kept) = UnixStream::pair().expect("a pair");
         let until = Order::Until(Duration::from_nanos(u64::MAX));
-        say_with(&ours, until, given.as_fd()).expect("sent");
+        send_with_file(&ours, until, given.as_fd()).expect("sent");
         for order in [Order::Pass(15), Order::Lost] {
-            say(&ours, order).expect("sent");
+            send(&ours, order).expect("sent");
         }
         drop((ours, given));
-        let (order, file) = hear_with(&theirs).expect("heard");
+        let (order, file) = receive_with_file(&theirs).expect("received");
         assert_eq!(order, until);
         for order in [Order::Pass(15), Order::Lost] {
-            assert_eq!(hear(&theirs).expect("heard"), Some(order));
+            assert_eq!(receive(&theirs).expect("received"), Some(order));
         }
-        assert_eq!(hear::<Order>(&theirs).expect("gone"), None);
+        assert_eq!(receive::<Order>(&theirs).expect("gone"), None);
         drop(file);
         assert_eq!(kept.read(&mut [0]).expect("it was the only one left"), 0);
     }
 
     #[test]
-    fn reports_are_heard_as_they_were_said() {
+    fn every_report_decodes_to_itself() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         for report in [
             Report::Started(i32::MAX),
@@ -201,13 +205,13 @@ mod tests {
             Report::Ended(255),
             Report::Untouchable,
         ] {
-            say(&ours, report).expect("sent");
-            assert_eq!(hear(&theirs).expect("heard"), Some(report));
+            send(&ours, report).expect("sent");
+            assert_eq!(receive(&theirs).expect("received"), Some(report));
         }
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn an_invalid_frame_is_refused() {
         assert!(frame::<Order>([9; LEN]).is_err());
         assert!(frame::<Report>([0; LEN]).is_err());
         assert!(frame::<Report>([5, 255, 255, 0, 0, 0, 0, 0, 0]).is_err());

@@ -1,9 +1,10 @@
-//! When a command whose lease is not renewed has to go. Arithmetic only: time is an argument.
+//! When to end a command whose lease is not renewed. Only arithmetic: time is an argument.
 //!
 //! ```text
 //!   ... held ...  | SIGTERM        grace        | SIGKILL  margin  | the lease is over (T2)
 //! ```
-//! The margin is for a machine that is busy: a signal in time is one that was acted upon in time.
+//! The margin is for a busy machine: the process must have ended in time, not only be signalled in
+//! time.
 
 use std::time::Duration;
 
@@ -25,11 +26,11 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// With the grace that was asked for, or a good one.
+    /// A policy with the requested grace, or with a default.
     ///
     /// # Errors
-    /// With the longest grace possible. A lease is renewed from a third of its ttl on (P5); by
-    /// the half of it SIGTERM must not be out yet, or a single lost packet would end the command.
+    /// The longest possible grace. A lease is renewed from a third of its ttl on (P5). SIGTERM must
+    /// come after the half of it, or a single lost packet would end the command.
     pub(crate) fn new(
         on_lost: OnLost,
         ttl: Duration,
@@ -46,9 +47,9 @@ impl Policy {
     }
 }
 
-/// What to do to the command's group.
+/// The signal for the command's group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum KillSignal {
     Terminate,
     Kill,
 }
@@ -60,7 +61,7 @@ enum Stage {
     Killed,
 }
 
-/// How it stands with one command. Instants are readings of the clock that counts sleep.
+/// The schedule of one command. Instants are readings of the clock for leases.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     policy: Policy,
@@ -73,26 +74,26 @@ impl Schedule {
         Self { policy, ends_at, stage: Stage::Held }
     }
 
-    /// The lease was renewed. Never shortens it; means nothing to a command that was told to go.
+    /// The lease was renewed. Never shortens the time, and has no effect after SIGTERM.
     pub(crate) fn extend(&mut self, ends_at: Duration) {
         self.ends_at = self.ends_at.max(ends_at);
     }
 
-    /// Whether the command was told to go.
+    /// Whether the command was asked to end.
     pub(crate) fn is_ending(&self) -> bool {
         self.stage != Stage::Held
     }
 
-    /// What was due last.
-    pub(crate) fn last(&self) -> Option<Deed> {
+    /// The last signal that was due.
+    pub(crate) fn last(&self) -> Option<KillSignal> {
         match self.stage {
             Stage::Held => None,
-            Stage::Terminated { .. } => Some(Deed::Terminate),
-            Stage::Killed => Some(Deed::Kill),
+            Stage::Terminated { .. } => Some(KillSignal::Terminate),
+            Stage::Killed => Some(KillSignal::Kill),
         }
     }
 
-    /// When to look again if nothing happens.
+    /// When the next signal is due, unless something happens before.
     pub(crate) fn alarm_at(&self) -> Option<Duration> {
         let Policy { on_lost, grace, margin } = self.policy;
         match (self.stage, on_lost) {
@@ -103,8 +104,8 @@ impl Schedule {
         }
     }
 
-    /// What is due.
-    pub(crate) fn due(&mut self, now: Duration) -> Option<Deed> {
+    /// The signal that is due now.
+    pub(crate) fn due(&mut self, now: Duration) -> Option<KillSignal> {
         if now < self.alarm_at()? {
             return None;
         }
@@ -112,13 +113,13 @@ impl Schedule {
             Stage::Held => self.lose(now),
             Stage::Terminated { .. } | Stage::Killed => {
                 self.stage = Stage::Killed;
-                Some(Deed::Kill)
+                Some(KillSignal::Kill)
             }
         }
     }
 
-    /// The lease is lost, or nobody is left to renew it: the same, only sooner.
-    pub(crate) fn lose(&mut self, now: Duration) -> Option<Deed> {
+    /// The lease is lost, or `lock` has ended: the same signals, but sooner.
+    pub(crate) fn lose(&mut self, now: Duration) -> Option<KillSignal> {
         if self.is_ending() {
             return None;
         }
@@ -128,17 +129,17 @@ impl Schedule {
             OnLost::Ignore => None,
             OnLost::Term if now < kill_at => {
                 self.stage = Stage::Terminated { kill_at };
-                Some(Deed::Terminate)
+                Some(KillSignal::Terminate)
             }
             OnLost::Term | OnLost::Kill => {
                 self.stage = Stage::Killed;
-                Some(Deed::Kill)
+                Some(KillSignal::Kill)
             }
         }
     }
 
-    /// The command has ended because somebody asked it to: what is left of it has the grace, for
-    /// as long as the lease lasts in any case. Says whether that is news.
+    /// The command has ended after a signal. The rest of its group has the grace, but at most until
+    /// the lease ends. Returns whether that is new.
     pub(crate) fn wind_up(&mut self, now: Duration) -> bool {
         let is_news = !self.is_ending();
         if is_news {
@@ -168,54 +169,54 @@ mod tests {
     }
 
     #[test]
-    fn both_signals_are_out_before_the_lease_is_over() {
+    fn both_signals_are_sent_before_the_lease_ends() {
         let mut schedule = schedule(OnLost::Term);
         assert_eq!(schedule.alarm_at(), Some(ms(94_250)));
         assert_eq!(schedule.due(ms(94_249)), None);
-        assert_eq!(schedule.due(ms(94_250)), Some(Deed::Terminate));
+        assert_eq!(schedule.due(ms(94_250)), Some(KillSignal::Terminate));
         assert_eq!(schedule.due(ms(94_300)), None);
         assert_eq!(schedule.alarm_at(), Some(ms(99_250)));
-        assert_eq!(schedule.due(ms(99_250)), Some(Deed::Kill));
+        assert_eq!(schedule.due(ms(99_250)), Some(KillSignal::Kill));
         assert_eq!(schedule.alarm_at(), None);
     }
 
     #[test]
-    fn a_renewal_puts_it_off_until_the_command_was_told_to_go() {
+    fn a_renewal_has_no_effect_after_sigterm() {
         let mut schedule = schedule(OnLost::Term);
         schedule.extend(ms(110_000));
         schedule.extend(ms(105_000));
         assert_eq!(schedule.due(ms(104_249)), None);
-        assert_eq!(schedule.due(ms(104_250)), Some(Deed::Terminate));
+        assert_eq!(schedule.due(ms(104_250)), Some(KillSignal::Terminate));
         schedule.extend(ms(200_000));
-        assert_eq!(schedule.due(ms(109_250)), Some(Deed::Kill));
+        assert_eq!(schedule.due(ms(109_250)), Some(KillSignal::Kill));
     }
 
     #[test]
-    fn a_loss_before_its_time_takes_the_grace_and_no_more() {
+    fn an_early_loss_leaves_exactly_the_grace() {
         let mut schedule = schedule(OnLost::Term);
-        assert_eq!(schedule.lose(ms(90_000)), Some(Deed::Terminate));
+        assert_eq!(schedule.lose(ms(90_000)), Some(KillSignal::Terminate));
         assert_eq!(schedule.lose(ms(90_001)), None, "once is enough");
         assert_eq!(schedule.alarm_at(), Some(ms(95_000)));
     }
 
     #[test]
-    fn the_grace_ends_with_the_lease_if_somebody_was_paused() {
+    fn the_grace_ends_with_the_lease_after_a_pause() {
         let mut late = schedule(OnLost::Term);
-        assert_eq!(late.due(ms(98_000)), Some(Deed::Terminate));
-        assert_eq!(late.due(ms(99_250)), Some(Deed::Kill));
+        assert_eq!(late.due(ms(98_000)), Some(KillSignal::Terminate));
+        assert_eq!(late.due(ms(99_250)), Some(KillSignal::Kill));
         let mut too_late = schedule(OnLost::Term);
-        assert_eq!(too_late.due(ms(300_000)), Some(Deed::Kill));
+        assert_eq!(too_late.due(ms(300_000)), Some(KillSignal::Kill));
         assert_eq!(too_late.due(ms(300_001)), None);
     }
 
     #[test]
-    fn what_is_left_of_a_command_that_was_asked_to_end_has_the_grace() {
+    fn the_rest_of_a_signalled_group_has_the_grace() {
         for on_lost in [OnLost::Term, OnLost::Kill, OnLost::Ignore] {
             let mut asked = schedule(on_lost);
             assert!(asked.wind_up(ms(90_000)) && !asked.wind_up(ms(90_001)));
             assert_eq!(asked.lose(ms(90_002)), None, "it is on its way");
             assert_eq!(asked.due(ms(94_999)), None);
-            assert_eq!(asked.due(ms(95_000)), Some(Deed::Kill));
+            assert_eq!(asked.due(ms(95_000)), Some(KillSignal::Kill));
         }
         let mut late = schedule(OnLost::Term);
         assert!(late.wind_up(ms(94_251)));
@@ -226,14 +227,14 @@ mod tests {
     fn kill_has_no_grace_and_ignore_no_end() {
         let mut kill = schedule(OnLost::Kill);
         assert_eq!(kill.due(ms(99_249)), None);
-        assert_eq!(kill.due(ms(99_250)), Some(Deed::Kill));
-        assert_eq!(schedule(OnLost::Kill).lose(ms(1)), Some(Deed::Kill));
+        assert_eq!(kill.due(ms(99_250)), Some(KillSignal::Kill));
+        assert_eq!(schedule(OnLost::Kill).lose(ms(1)), Some(KillSignal::Kill));
         let mut ignore = schedule(OnLost::Ignore);
         assert_eq!((ignore.lose(ms(1)), ignore.due(ms(300_000))), (None, None));
     }
 
     #[test]
-    fn there_is_always_time_left_to_renew() {
+    fn every_policy_leaves_time_to_renew() {
         for ttl in [50, 51, 99, 500, 1_000, 15_000, 60_000, 86_400_000].map(Duration::from_millis) {
             let policy = Policy::new(OnLost::Term, ttl, None).expect("the default fits");
             assert!(policy.grace <= ttl / 3 && policy.grace <= GRACE_DEFAULT);

@@ -16,8 +16,8 @@ pub(super) struct Proposal {
     pub(super) expires_at: Instant,
 }
 
-/// "They either discard the message or send a response with a reject answer": we send it, since
-/// that is kinder to the proposer.
+/// "They either discard the message or send a response with a reject answer": we send it, because
+/// that helps the proposer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rejected;
 
@@ -41,7 +41,7 @@ impl Acceptor {
     }
 
     /// `Acceptor::OnProposeRequest`: "if it has stored a previous proposal, it discards it", live
-    /// or not (A3 refuses), and `state.highestPromised` stays as it is (A3 raises it).
+    /// or not (A3 refuses), and `state.highestPromised` does not change (A3 raises it).
     pub(super) fn on_propose_request(
         &mut self,
         now: Instant,
@@ -51,15 +51,14 @@ impl Acceptor {
         if ballot < self.highest_promised {
             return Err(Rejected);
         }
-        // The timer is set again from now on, even if that is sooner than before (A4 keeps the
-        // later one).
+        // The timer starts again from now, even if it then ends sooner (A4 keeps the later end).
         let expires_at = now.after(timeout.as_duration());
         self.accepted_proposal = Some(Proposal { ballot, expires_at });
         Ok(())
     }
 
     /// "It checks whether its accepted ballot number matches. If it does, it discards its state."
-    /// Nothing is promised (A6 promises, so that a late propose request finds no room).
+    /// The acceptor promises nothing (A6 promises, so that it refuses a late propose request).
     pub(super) fn on_release(&mut self, ballot: Ballot) {
         if self.accepted_proposal.is_some_and(|proposal| proposal.ballot == ballot) {
             self.accepted_proposal = None;

@@ -1,9 +1,9 @@
-//! How the world calls a node of the paper's algorithm.
+//! The world's interface to a node of the paper's algorithm.
 
 use paxoslease_core::{Instant, Message, Name, NodeId, Reply, Seen, Tenure, Token};
 
 use super::acceptor::Proposal;
-use super::{PaperNode, Pending, Resource, Response, WAITING_MAX, decoded};
+use super::{PaperNode, PaperRequest, Resource, Response, WAITING_MAX, decoded};
 use crate::algorithm::{Answer, Command, Disk, Output, Process, View};
 
 impl Process for PaperNode {
@@ -41,7 +41,7 @@ impl Process for PaperNode {
                 self.on_wake(now, &name);
             }
             let waiting = &mut self.resource(&name).waiting;
-            let late: Vec<Pending> =
+            let late: Vec<PaperRequest> =
                 waiting.iter().filter(|p| p.deadline <= now).copied().collect();
             waiting.retain(|pending| pending.deadline > now);
             for pending in late {
@@ -69,9 +69,9 @@ impl Process for PaperNode {
                 };
                 let trying = self.tuning.request_timeout.min(ttl.as_duration());
                 let deadline = now.after(wait.max(trying));
-                let (extends, naps, asleep) = (None, 0, false);
+                let (extends, failures, asleep) = (None, 0, false);
                 let pending =
-                    Pending { token, ttl, asked_at: now, deadline, extends, naps, asleep };
+                    PaperRequest { token, ttl, asked_at: now, deadline, extends, failures, asleep };
                 let resource = self.resource(name.as_str());
                 if resource.client.is_some() && wait.is_zero() {
                     self.out.answer(token, Answer::Denied);
@@ -93,14 +93,14 @@ impl Process for PaperNode {
                     self.out.answer(token, Answer::NoQuorum);
                 } else {
                     let deadline = now.after(trying);
-                    let (extends, naps, asleep) = (Some(tenure), 0, false);
-                    resource.request = Some(Pending {
+                    let (extends, failures, asleep) = (Some(tenure), 0, false);
+                    resource.request = Some(PaperRequest {
                         token,
                         ttl,
                         asked_at: now,
                         deadline,
                         extends,
-                        naps,
+                        failures,
                         asleep,
                     });
                     self.begin(now, name.as_str());

@@ -13,12 +13,12 @@ pub(super) struct Proposer {
     /// Responses, not acceptors: the listings say `numOpen++` (P3 counts distinct acceptors).
     num_open: usize,
     num_accepted: usize,
-    /// Acceptors that answered unfavourably in this phase. The listings have no such thing; as it
-    /// is our help, each counts once, however often it was asked.
+    /// Acceptors that answered unfavourably in this phase. The listings lack this; it is our
+    /// addition, so each acceptor counts once, however often it was asked.
     unfavourable: BTreeSet<NodeId>,
-    /// T, as asked for.
+    /// T, the requested timeout.
     pub(super) timeout: Ttl,
-    /// When `SetTimeout` was last called, and when that fires.
+    /// When `SetTimeout` was last called, and when the timer fires.
     pub(super) timer_set_at: Instant,
     pub(super) timer: Option<Instant>,
     pub(super) lease_owner: bool,
@@ -38,7 +38,7 @@ impl Proposer {
         }
     }
 
-    /// `Proposer::Propose`. A prepare request goes to everybody.
+    /// `Proposer::Propose`. The caller sends a prepare request to every acceptor.
     pub(super) fn propose(&mut self, ballot: Ballot, timeout: Ttl) {
         self.ballot = Some(ballot);
         self.timeout = timeout;
@@ -46,8 +46,9 @@ impl Proposer {
         self.unfavourable.clear();
     }
 
-    /// `Proposer::OnPrepareResponse`; says whether propose requests go to everybody. They do so
-    /// again, and the timer is set again, at each response beyond the majority (P3 arms it once).
+    /// `Proposer::OnPrepareResponse`; returns whether to send propose requests to every acceptor.
+    /// It returns true again, and sets the timer again, at each response beyond the majority (P3
+    /// arms it once).
     pub(super) fn on_prepare_response(
         &mut self,
         now: Instant,
@@ -69,14 +70,14 @@ impl Proposer {
         }
         self.timer_set_at = now;
         self.timer = Some(now.after(self.timeout.as_duration()));
-        // The listings never reset their counters; here is where the next phase begins.
+        // The listings never reset their counters. Here the next phase begins.
         self.num_accepted = 0;
         self.unfavourable.clear();
         true
     }
 
-    /// `Proposer::OnProposeResponse`; says whether it is the lease owner now. It was not asked to
-    /// forget `state.ballotNumber` when it released (P6 voids the round).
+    /// `Proposer::OnProposeResponse`; returns whether it is the lease owner now. A release did not
+    /// clear `state.ballotNumber` (P6 voids the round).
     pub(super) fn on_propose_response(&mut self, majority: usize) -> bool {
         self.num_accepted += 1;
         if self.num_accepted < majority {

@@ -1,5 +1,5 @@
-//! Real daemons, each a cell of its own, on loopback sockets: started once per process, for all
-//! bytes that come through one of their ports. One is open to everybody, one asks for tokens.
+//! Real daemons on loopback sockets, each a cell of its own, started once per process. One is open
+//! to every client, one requires tokens.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,70 +15,71 @@ use crate::panics;
 pub(crate) const CELL: &str = "fuzzed";
 pub(crate) const MAX_LEASE: Duration = Duration::from_secs(1);
 
-/// How long a reply may take before nobody waits for it any more. What is asked may well wait for
-/// a lease, so that it comes late is no fault; a bound on what one input costs.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
+/// How long to wait for a reply. A late reply is not an error, because a request may wait for a
+/// lease; this bounds the cost of one input.
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The SHA-256 of `all` and of `few`.
 const OF_ALL: &str = "5ef5ef0364b6939c4ca61f34b393f7b368d1be8619647aaf83d5b395919ab629";
 const OF_FEW: &str = "fa95e5080882f52bd40ccab2dee9c88c4d1fad7ad1093f93a0edcd8fb42d2bee";
 
-pub(crate) struct Rig {
+pub(crate) struct Daemon {
     _server: Server,
     pub(crate) clients: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) peers: SocketAddr,
 }
 
-/// How a conversation went.
-pub(crate) struct Heard {
+/// The reply of a daemon.
+pub(crate) struct Reply {
     pub(crate) bytes: Vec<u8>,
     pub(crate) end: End,
 }
 
-impl Heard {
-    /// Whether the other side said all it wanted to.
+impl Reply {
+    /// Whether the daemon sent everything and closed the connection.
     pub(crate) fn is_whole(&self) -> bool {
         self.end == End::Closed
     }
 }
 
-/// How it ended.
+/// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     Closed,
-    /// The other side had not read all of it when it hung up.
+    /// The daemon closed the connection before it had read everything.
     Reset,
-    /// Nobody waited any longer.
-    Impatience,
+    /// No further bytes came in time.
+    Timeout,
 }
 
-/// The one that is open.
-pub(crate) fn rig() -> &'static Rig {
-    static OPEN: OnceLock<Rig> = OnceLock::new();
-    OPEN.get_or_init(|| Rig::start(Vec::new()))
+/// The daemon without tokens.
+pub(crate) fn open_daemon() -> &'static Daemon {
+    static OPEN: OnceLock<Daemon> = OnceLock::new();
+    OPEN.get_or_init(|| Daemon::start(Vec::new()))
 }
 
-/// The one that knows two tokens: `all` may do everything, `few` may look at names from `f` on.
-pub(crate) fn guarded() -> &'static Rig {
-    static GUARDED: OnceLock<Rig> = OnceLock::new();
+/// The daemon with two tokens: `all` permits everything, `few` permits to read names that begin
+/// with `f`.
+pub(crate) fn token_daemon() -> &'static Daemon {
+    static GUARDED: OnceLock<Daemon> = OnceLock::new();
     let entry = |hash: &str, names: &str, may: &[Verb]| {
         let names = names.parse().expect("a pattern");
         Access::new(hash.parse().expect("a hash"), [names], may.iter().copied())
     };
     GUARDED.get_or_init(|| {
-        Rig::start(vec![
+        Daemon::start(vec![
             entry(OF_ALL, "*", &[Verb::Acquire, Verb::Read, Verb::Admin]),
             entry(OF_FEW, "f*", &[Verb::Read]),
         ])
     })
 }
 
-impl Rig {
+impl Daemon {
     fn start(access: Vec<Access>) -> Self {
-        panics::listen();
-        // To write to a connection that was closed is an error in a program of ours, and the end
-        // of one whose `main` is not Rust's, as libFuzzer's.
+        panics::install_hook();
+        // SIGPIPE would end the process when it writes to a closed connection: only Rust's `main`
+        // ignores the signal, and libFuzzer has its own `main`.
         signal_hook::flag::register(SIGPIPE, Arc::default()).expect("it can be caught");
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         let peers = socket.local_addr().expect("bound");
@@ -100,39 +101,39 @@ impl Rig {
     }
 }
 
-/// Whether the daemons still serve: whatever their ports were given must not have harmed them.
+/// Whether the daemons still answer: no input may have harmed them.
 #[must_use]
-pub fn is_served() -> bool {
-    [rig(), guarded()].iter().all(|rig| {
-        let pong = converse(rig.clients, b"PING\r\n", true, PATIENCE);
+pub fn daemons_answer() -> bool {
+    [open_daemon(), token_daemon()].iter().all(|daemon| {
+        let pong = exchange(daemon.clients, b"PING\r\n", true, REPLY_TIMEOUT);
         pong.bytes == b"+PONG\r\n"
     })
 }
 
-/// Says all of it, and hears what comes back while there is patience for the next of it. `ends`
-/// says no more then.
+/// Sends the bytes and reads the reply, as long as each part of it arrives in time. `ends` closes
+/// the sending side.
 ///
 /// # Panics
-/// When anything in this process did.
-pub(crate) fn converse(address: SocketAddr, bytes: &[u8], ends: bool, patience: Duration) -> Heard {
+/// When any thread of this process panicked.
+pub(crate) fn exchange(address: SocketAddr, bytes: &[u8], ends: bool, timeout: Duration) -> Reply {
     let mut socket = TcpStream::connect(address).expect("it listens");
     socket.set_nodelay(true).expect("an option of every socket");
-    socket.set_read_timeout(Some(patience)).expect("not zero");
-    socket.set_write_timeout(Some(patience)).expect("not zero");
-    // Who is sent away in the middle of a sentence cannot finish it.
-    let _sent_away = socket.write_all(bytes);
+    socket.set_read_timeout(Some(timeout)).expect("not zero");
+    socket.set_write_timeout(Some(timeout)).expect("not zero");
+    // A daemon that closes the connection early causes an error here.
+    let _closed = socket.write_all(bytes);
     if ends {
-        let _sent_away = socket.shutdown(Shutdown::Write);
+        let _closed = socket.shutdown(Shutdown::Write);
     }
-    let mut heard = Vec::new();
-    let end = match socket.read_to_end(&mut heard) {
+    let mut reply = Vec::new();
+    let end = match socket.read_to_end(&mut reply) {
         Ok(_) => End::Closed,
         Err(error) => match error.kind() {
             ErrorKind::ConnectionReset => End::Reset,
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => End::Impatience,
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => End::Timeout,
             _ => panic!("loopback broke: {error}"),
         },
     };
     panics::check();
-    Heard { bytes: heard, end }
+    Reply { bytes: reply, end }
 }

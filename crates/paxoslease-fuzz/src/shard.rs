@@ -1,9 +1,9 @@
-//! One shard whose peers are all the fuzzer: every message they could send, in any order, between
-//! any commands, pauses, disk writes and restarts.
+//! One shard whose peers are the fuzzer: every possible message in any order, between any commands,
+//! pauses, disk writes and restarts.
 //!
-//! Peers that lie can break every promise to holders, and that is not looked at here but in
-//! [`crate::cell`]. What must be true all the same: no panic, every bound kept, promises kept,
-//! silence while quarantined, and exactly one answer to every question in the end.
+//! Peers that lie can break every promise to holders; [`crate::cell`] checks those promises. Here
+//! is checked what must hold in spite of lies: no panic, all bounds and promises kept, silence in
+//! quarantine, and exactly one answer to every request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use paxoslease_core::{
 
 const STEPS_MAX: usize = 512;
 const NAMES: [&str; 4] = ["a", "jobs/nightly", "jobs/hourly", LONG];
-/// Longer than what an entry holds by itself.
+/// Longer than an entry stores inline.
 const LONG: &str = "a name that is far too long to be kept in place, and so has to go to the heap";
 const LIMITS: Limits =
     Limits { entries_max: 3, text_bytes_max: 256, rounds_max: 6, waiters_max: 5, deferred_max: 4 };
-/// The most that one call may have the shard say. A release tells everybody who waits, and a write
-/// on disk answers everything that waited for it.
-const SAID_MAX: usize = 256;
+/// The most messages and events that one call may cause. A release informs every waiter, and a
+/// completed write answers every request that waited for it.
+const OUTPUTS_MAX: usize = 256;
 
 #[derive(Arbitrary, Debug)]
-enum Step {
-    Hear { from: u8, said: Said },
+enum ShardStep {
+    Hear { from: u8, message: PeerMessage },
     Observe(Number),
     Pass { millis: u16 },
     Acquire { name: u8, ttl: u16, wait: u16 },
@@ -44,47 +44,47 @@ enum Step {
     Restart,
 }
 
-/// A message, with numbers for whatever it is about.
+/// A message with numbers in place of names and ballots.
 #[derive(Arbitrary, Debug)]
-enum Said {
+enum PeerMessage {
     Prepare { name: u8, ballot: Number },
     Propose { name: u8, ballot: Number, ttl: u32, holder: u8 },
     Renew { name: u8, tenure: Number, ballot: Number, ttl: u32 },
     Heal { name: u8, tenure: Number, ballot: Number, ttl: u32, holder: u8 },
     Release { name: u8, tenure: Number },
     Inspect { name: u8, query: u8 },
-    Promise { ballot: Number, seen: Option<Saw> },
+    Promise { ballot: Number, seen: Option<ReportedLease> },
     Accept { ballot: Number },
-    Reject { ballot: Number, promised: Number, seen: Option<Saw> },
+    Reject { ballot: Number, promised: Number, seen: Option<ReportedLease> },
     NotHeld { ballot: Number, promised: Number },
     Released { tenure: Number, held: bool },
-    Inspected { query: u8, seen: Option<Saw> },
-    Held { name: u8, seen: Saw },
+    Inspected { query: u8, seen: Option<ReportedLease> },
+    Held { name: u8, seen: ReportedLease },
     Freed { name: u8 },
 }
 
 #[derive(Arbitrary, Debug)]
-struct Saw {
+struct ReportedLease {
     tenure: Number,
     remaining: u32,
     holder: u8,
 }
 
-/// A ballot, most often one that means something.
+/// A ballot, most often a meaningful one.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Number {
-    /// Of a round under way.
+    /// The ballot of a round under way.
     OfRound(u8),
     Small {
         counter: u8,
         node: u8,
     },
-    /// Near what was seen.
+    /// Near the highest counter seen.
     Near {
         back: i8,
         node: u8,
     },
-    /// Near where counters end.
+    /// Near the highest possible counters.
     Huge {
         back: u8,
         node: u8,
@@ -92,40 +92,40 @@ enum Number {
     Any(u64),
 }
 
-/// What happens to one shard among liars.
+/// Runs one shard among peers that lie.
 pub fn shard(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok(disk) = bool::arbitrary(&mut input) else { return };
-    let mut victim = Victim::new(disk);
+    let mut subject = ShardUnderTest::new(disk);
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
             break;
         }
-        let Ok(step) = Step::arbitrary(&mut input) else { break };
-        victim.step(&step);
-        victim.look();
+        let Ok(step) = ShardStep::arbitrary(&mut input) else { break };
+        subject.step(&step);
+        subject.check_outputs();
     }
-    victim.finish();
+    subject.finish();
 }
 
-struct Victim {
+struct ShardUnderTest {
     now: Instant,
     shard: Shard,
     disk: bool,
-    /// What a disk holds, and what is on its way there.
+    /// The durable record, and the one that is being written.
     record: Record,
     writing: Option<Record>,
     tokens: u64,
-    /// Questions not answered yet, and the name of each that can be abandoned.
+    /// Open requests, and the name of each that can be abandoned.
     open: BTreeMap<u64, Option<&'static str>>,
     promised: [Ballot; NAMES.len()],
 }
 
-impl Victim {
+impl ShardUnderTest {
     fn new(disk: bool) -> Self {
         let now = Instant::from_nanos(1 << 40);
         let shard = Shard::start(config(), now, Start::NewCell { counter: 0, disk });
-        let mut victim = Self {
+        let mut subject = Self {
             now,
             shard,
             disk,
@@ -135,33 +135,33 @@ impl Victim {
             open: BTreeMap::new(),
             promised: [Ballot::ZERO; NAMES.len()],
         };
-        victim.look();
-        victim
+        subject.check_outputs();
+        subject
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &ShardStep) {
         let now = self.now;
         match *step {
-            Step::Hear { from, ref said } => self.hear(from, said),
-            Step::Observe(number) => {
+            ShardStep::Hear { from, ref message } => self.hear(from, message),
+            ShardStep::Observe(number) => {
                 let seen = self.ballot(number).counter();
                 // A refusal changes nothing.
                 let _beyond = self.shard.observe_counter(seen);
             }
-            Step::Pass { millis } => self.pass(millis),
-            Step::Acquire { name, ttl, wait } => {
+            ShardStep::Pass { millis } => self.pass(millis),
+            ShardStep::Acquire { name, ttl, wait } => {
                 let token = self.ask(Some(name_of(name)));
-                let wish = Acquire {
+                let acquire = Acquire {
                     token,
                     name: valid(name_of(name)),
                     holder: Holder::NONE,
                     ttl: Duration::from_millis(ttl.into()),
                     wait: Duration::from_millis(wait.into()),
                 };
-                let taken = self.shard.acquire(now, wish).is_ok();
+                let taken = self.shard.acquire(now, acquire).is_ok();
                 self.was_taken(token, taken);
             }
-            Step::Abandon { which } => {
+            ShardStep::Abandon { which } => {
                 let mut open = self.open.iter().filter_map(|(id, name)| Some((*id, (*name)?)));
                 if let Some((id, name)) = open.nth(usize::from(which) % LIMITS.waiters_max)
                     && self.shard.abandon(now, valid(name), Token(id))
@@ -169,7 +169,7 @@ impl Victim {
                     self.open.remove(&id);
                 }
             }
-            Step::Renew { name, fence, ttl } => {
+            ShardStep::Renew { name, fence, ttl } => {
                 let Some(tenure) = Tenure::of(self.ballot(fence)) else { return };
                 let (token, ttl) = (self.ask(None), Duration::from_millis(ttl.into()));
                 let (name, holder) = (valid(name_of(name)), Holder::NONE);
@@ -177,21 +177,21 @@ impl Victim {
                 let taken = self.shard.renew(now, renew).is_ok();
                 self.was_taken(token, taken);
             }
-            Step::Release { name, fence, patience } => {
+            ShardStep::Release { name, fence, patience } => {
                 let Some(tenure) = Tenure::of(self.ballot(fence)) else { return };
                 let (token, patience) = (self.ask(None), Duration::from_millis(patience.into()));
                 let taken = self.shard.release(now, token, valid(name_of(name)), tenure, patience);
                 self.was_taken(token, taken.is_ok());
             }
-            Step::Inspect { name } => {
+            ShardStep::Inspect { name } => {
                 let token = self.ask(None);
                 let taken = self.shard.inspect(now, token, valid(name_of(name))).is_ok();
                 self.was_taken(token, taken);
             }
-            Step::Written => self.written(),
-            Step::Sweep { slots } => self.shard.sweep(now, slots.into()),
-            Step::KeepUp { slots } => self.shard.keep_up(now, slots.into()),
-            Step::Reachable(bits) => {
+            ShardStep::Written => self.written(),
+            ShardStep::Sweep { slots } => self.shard.sweep(now, slots.into()),
+            ShardStep::KeepUp { slots } => self.shard.keep_up(now, slots.into()),
+            ShardStep::Reachable(bits) => {
                 let cell = self.shard.config().cell;
                 let members = [1, 2, 3].into_iter().filter(|id| bits >> id & 1 != 0);
                 let reachable = members.filter_map(|id| cell.member(node(id)));
@@ -199,13 +199,13 @@ impl Victim {
                 let everyone = self.shard.config().cell.everyone();
                 self.shard.handle_reconnect(now, everyone);
             }
-            Step::RoundTrip(micros) => {
+            ShardStep::RoundTrip(micros) => {
                 self.shard.set_round_trip(Duration::from_micros(micros.into()));
                 self.shard.set_reclaim_trip(Duration::from_micros(micros.into()));
             }
-            Step::Watched(watched) => self.shard.set_watched(watched),
-            Step::Crash => self.start_again(None),
-            Step::Restart => {
+            ShardStep::Watched(watched) => self.shard.set_watched(watched),
+            ShardStep::Crash => self.start_again(None),
+            ShardStep::Restart => {
                 let snapshot = self.shard.clone().stop(now);
                 self.start_again(snapshot.filter(|_| self.disk));
             }
@@ -250,24 +250,24 @@ impl Victim {
         }
     }
 
-    fn hear(&mut self, from: u8, said: &Said) {
+    fn hear(&mut self, from: u8, message: &PeerMessage) {
         let from = node(u16::from(from % 4) + 2);
-        if let Some(message) = self.message(said) {
-            // Refusals are counted by the shard, and are what liars deserve.
+        if let Some(message) = self.message(message) {
+            // The shard counts refusals; they are the right reaction to lies.
             let _refused = self.shard.handle_message(self.now, from, message);
         }
     }
 
-    fn message(&self, said: &Said) -> Option<Message<'static>> {
+    fn message(&self, message: &PeerMessage) -> Option<Message<'static>> {
         let ballot = |number| self.ballot(number);
         let tenure = |number| Tenure::of(self.ballot(number));
         let name = |place| valid(name_of(place));
-        let seen = |saw: &Option<Saw>| saw.as_ref().and_then(|saw| self.seen(saw));
-        Some(match *said {
-            Said::Prepare { name: n, ballot: b } => {
+        let seen = |saw: &Option<ReportedLease>| saw.as_ref().and_then(|saw| self.seen(saw));
+        Some(match *message {
+            PeerMessage::Prepare { name: n, ballot: b } => {
                 Message::Request(Request::Prepare { name: name(n), ballot: ballot(b) })
             }
-            Said::Propose { name: n, ballot: b, ttl, holder } => {
+            PeerMessage::Propose { name: n, ballot: b, ttl, holder } => {
                 Message::Request(Request::Propose {
                     name: name(n),
                     ballot: ballot(b),
@@ -275,7 +275,7 @@ impl Victim {
                     holder: holder_of(holder),
                 })
             }
-            Said::Renew { name: n, tenure: t, ballot: b, ttl } => {
+            PeerMessage::Renew { name: n, tenure: t, ballot: b, ttl } => {
                 Message::Request(Request::Renew {
                     name: name(n),
                     tenure: tenure(t)?,
@@ -283,7 +283,7 @@ impl Victim {
                     ttl: Ttl::from_millis(ttl)?,
                 })
             }
-            Said::Heal { name: n, tenure: t, ballot: b, ttl, holder } => {
+            PeerMessage::Heal { name: n, tenure: t, ballot: b, ttl, holder } => {
                 Message::Request(Request::Heal {
                     name: name(n),
                     tenure: tenure(t)?,
@@ -292,40 +292,44 @@ impl Victim {
                     holder: holder_of(holder),
                 })
             }
-            Said::Release { name: n, tenure: t } => {
+            PeerMessage::Release { name: n, tenure: t } => {
                 Message::Request(Request::Release { name: name(n), tenure: tenure(t)? })
             }
-            Said::Inspect { name: n, query } => {
+            PeerMessage::Inspect { name: n, query } => {
                 Message::Request(Request::Inspect { name: name(n), query: query.into() })
             }
-            Said::Promise { ballot: b, seen: ref s } => {
+            PeerMessage::Promise { ballot: b, seen: ref s } => {
                 Message::Reply(Reply::Promise { ballot: ballot(b), accepted: seen(s) })
             }
-            Said::Accept { ballot: b } => Message::Reply(Reply::Accept { ballot: ballot(b) }),
-            Said::Reject { ballot: b, promised, seen: ref s } => Message::Reply(Reply::Reject {
-                ballot: ballot(b),
-                promised: ballot(promised),
-                accepted: seen(s),
-            }),
-            Said::NotHeld { ballot: b, promised } => {
+            PeerMessage::Accept { ballot: b } => {
+                Message::Reply(Reply::Accept { ballot: ballot(b) })
+            }
+            PeerMessage::Reject { ballot: b, promised, seen: ref s } => {
+                Message::Reply(Reply::Reject {
+                    ballot: ballot(b),
+                    promised: ballot(promised),
+                    accepted: seen(s),
+                })
+            }
+            PeerMessage::NotHeld { ballot: b, promised } => {
                 Message::Reply(Reply::NotHeld { ballot: ballot(b), promised: ballot(promised) })
             }
-            Said::Released { tenure: t, held } => {
+            PeerMessage::Released { tenure: t, held } => {
                 Message::Reply(Reply::Released { tenure: tenure(t)?, held })
             }
-            Said::Inspected { query, seen: ref s } => {
+            PeerMessage::Inspected { query, seen: ref s } => {
                 Message::Reply(Reply::Inspected { query: query.into(), accepted: seen(s) })
             }
-            Said::Held { name: n, seen: ref s } => {
+            PeerMessage::Held { name: n, seen: ref s } => {
                 Message::Hint(Hint::Held { name: name(n), seen: self.seen(s)? })
             }
-            Said::Freed { name: n } => {
+            PeerMessage::Freed { name: n } => {
                 Message::Hint(Hint::Freed { name: name(n), nodes_before: n })
             }
         })
     }
 
-    fn seen(&self, saw: &Saw) -> Option<Seen<'static>> {
+    fn seen(&self, saw: &ReportedLease) -> Option<Seen<'static>> {
         Some(Seen {
             tenure: Tenure::of(self.ballot(saw.tenure))?,
             remaining: Ttl::from_millis(saw.remaining)?,
@@ -359,18 +363,18 @@ impl Victim {
         }
     }
 
-    /// Takes what the shard wants, and checks what must be true of it.
-    fn look(&mut self) {
+    /// Takes the outputs of the shard, and checks them.
+    fn check_outputs(&mut self) {
         let now = self.now;
         let quarantined = !self.shard.quarantine_remaining(now).is_zero();
-        let mut said = 0;
+        let mut outputs = 0;
         while let Some(transmit) = self.shard.poll_transmit() {
-            said += 1;
+            outputs += 1;
             let is_reply = matches!(transmit.message(), Message::Reply(_));
-            assert!(!(quarantined && is_reply), "A0: it answers while it is quarantined");
+            assert!(!(quarantined && is_reply), "A0: an answer in quarantine");
         }
         while let Some(event) = self.shard.poll_event() {
-            said += 1;
+            outputs += 1;
             if let Event::Persist(record) = event {
                 assert!(self.disk && self.writing.is_none(), "one write at a time");
                 self.writing = Some(record);
@@ -378,7 +382,7 @@ impl Victim {
                 assert!(self.open.remove(&token).is_some(), "{token} was answered: {event:?}");
             }
         }
-        assert!(said <= SAID_MAX, "{said} messages and events at once");
+        assert!(outputs <= OUTPUTS_MAX, "{outputs} messages and events at once");
         assert!(self.shard.entries() <= LIMITS.entries_max);
         assert!(self.shard.waiters() <= LIMITS.waiters_max);
         assert!(self.shard.rounds().count() <= LIMITS.rounds_max + LIMITS.waiters_max);
@@ -392,18 +396,18 @@ impl Victim {
         }
     }
 
-    /// Whatever the liars did, everything is answered before long.
+    /// Whatever the peers did, every request is answered before long.
     fn finish(&mut self) {
         for _ in 0..4096 {
             if self.open.is_empty() {
                 return;
             }
             self.written();
-            self.look();
+            self.check_outputs();
             let span = self.shard.poll_timeout().map_or(Duration::ZERO, |at| at.since(self.now));
             self.now = self.now.after(span.max(Duration::from_millis(1)));
             self.shard.handle_timeout(self.now);
-            self.look();
+            self.check_outputs();
         }
         panic!("still not answered: {:?}", self.open);
     }

@@ -1,10 +1,9 @@
-//! What one node does: the shipping [`Shard`], its disk, and a memory of every step it was ever
-//! asked to take.
+//! The steps of one node: the shipping [`Shard`], its disk, and a cache of every step taken.
 //!
-//! A world has few distinct node states and many combinations of them, so each node's step is
-//! computed once by the real code and looked up ever after. Acceptors that do not propose are
-//! interchangeable and share one memory. The rules that can be judged from one node's step alone
-//! are judged here.
+//! A world has few distinct node states and many combinations of them. So the real code computes
+//! each step of a node once, and the search looks it up after that. Acceptors that do not propose
+//! are interchangeable and share their states. This module also judges the rules that concern a
+//! single step of one node.
 
 mod judge;
 mod restart;
@@ -37,7 +36,7 @@ fn name(number: u8) -> Name<'static> {
     Name::new(NAMES[usize::from(number)]).expect("not empty")
 }
 
-/// Something that is done to a node.
+/// An input of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Input {
     Deliver {
@@ -45,44 +44,44 @@ pub(crate) enum Input {
         content: u32,
     },
     Acquire {
-        wish: u8,
+        client: u8,
     },
     Abandon {
-        wish: u8,
+        client: u8,
     },
-    /// An `adopted` tenure was granted to another.
+    /// `adopted`: the tenure was granted to another client.
     Renew {
-        wish: u8,
+        client: u8,
         tenure: Tenure,
         ticks: u8,
         adopted: bool,
     },
     Release {
-        wish: u8,
+        client: u8,
         tenure: Tenure,
     },
     AbandonRenewal {
-        wish: u8,
+        client: u8,
     },
     Wake,
-    /// The record that a node wanted written is durable, and the node is told so.
+    /// The record of the node has become durable, and the node learns that.
     Written,
-    /// A write that was under way may have `landed` on the disk before.
+    /// `landed`: a write that was under way reached the disk before the crash.
     Crash {
         nth: u8,
         landed: bool,
     },
-    /// R4: a clean stop.
+    /// A clean stop (R4).
     Stop {
         landed: bool,
     },
-    /// R4: a start after a clean stop. A [`Input::Crash`] instead is one amid that start: the
-    /// snapshot is deleted, and nothing is restored yet.
+    /// A start after a clean stop (R4). [`Input::Crash`] in its place is a crash during that start:
+    /// the snapshot is already deleted, and nothing is restored yet.
     Start,
     Sweep,
 }
 
-/// What came of it.
+/// The result of an input.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) next: u32,
@@ -91,44 +90,45 @@ pub(crate) struct Outcome {
     /// The highest ballot this node issued in this step.
     pub(crate) issued: Option<Ballot>,
     pub(crate) broken: Option<String>,
-    /// Whether the node's counter rose, or a release of its is over.
+    /// Whether the node's counter rose, or one of its releases ended.
     learned: bool,
     /// Whether a Heal replaced a live lease of a lower tenure (A5).
     pub(crate) replaced: bool,
 }
 
 impl Outcome {
-    /// Whether it is a mere tally: nobody but the node itself can tell that it happened.
+    /// Whether the node only counted an answer, so that no other node and no client can tell.
     pub(crate) fn is_silent(&self) -> bool {
         self.sent.is_empty() && self.events.is_empty() && self.broken.is_none() && !self.learned
     }
 }
 
 #[derive(Clone, Debug)]
-struct Local {
+struct NodeState {
     shard: Shard,
     proposes: bool,
     record: Record,
-    /// What is on its way to the disk.
+    /// The record that is being written.
     writing: Option<Record>,
     snapshot: Option<Vec<(u8, Tenure, Ttl)>>,
     is_stopped: bool,
-    /// The tenures whose Release this acceptor has answered; nobody in the cell looks at it.
+    /// The tenures whose Release this acceptor has answered. Only the judge reads them.
     released: Vec<Tenure>,
 }
 
-/// What the search needs to know of a node state without running it.
+/// What the search needs to know about a node state without running it.
 #[derive(Clone, Debug)]
-pub(crate) struct View {
-    /// The identity of the state, seen through each permutation of the acceptors.
+pub(crate) struct NodeView {
+    /// The identity of the state under each permutation of the acceptors.
     pub(crate) digests: Vec<u64>,
     pub(crate) wake_at: Option<Instant>,
-    /// What the acceptor stores for each name.
+    /// The lease that the acceptor stores for each name: its tenure and its end.
     pub(crate) stored: [Option<(Tenure, Instant)>; NAMES.len()],
     pub(crate) counter: u64,
     /// The rounds a reply can belong to.
     pub(crate) rounds: Vec<(Ballot, Phase)>,
-    /// The releases under way, with the acceptors that confirmed and whether that was enough.
+    /// The releases under way: the tenure, the acceptors that confirmed, and whether they are
+    /// enough.
     pub(crate) releases: Vec<(Tenure, MemberSet, bool)>,
     /// The tenures whose Release this acceptor has answered.
     pub(crate) released: Vec<Tenure>,
@@ -136,12 +136,12 @@ pub(crate) struct View {
     pub(crate) is_stopped: bool,
 }
 
-/// All node states met so far, and every step known from each.
-pub(crate) struct Locals {
+/// All node states found so far, and every step known from each.
+pub(crate) struct NodeStates {
     bounds: Bounds,
     cell: Cell,
-    states: Vec<Local>,
-    pub(crate) views: Vec<View>,
+    states: Vec<NodeState>,
+    pub(crate) views: Vec<NodeView>,
     by_digest: HashMap<u64, u32, FixedState>,
     steps: HashMap<(u32, u8, Input), u32, FixedState>,
     outcomes: Vec<Outcome>,
@@ -151,7 +151,7 @@ pub(crate) struct Locals {
     hasher: FixedState,
 }
 
-impl Locals {
+impl NodeStates {
     pub(crate) fn new(bounds: &Bounds) -> Self {
         let members: Vec<NodeId> =
             (0..bounds.nodes()).filter(|node| bounds.is_acceptor(*node)).map(node_id).collect();
@@ -199,7 +199,7 @@ impl Locals {
         let start = Start::NewCell { counter, disk: self.bounds.disk };
         let shard = Shard::start(self.config(node), at(0), start);
         let proposes = self.bounds.proposers == 0 || !self.bounds.is_acceptor(node);
-        let mut local = Local {
+        let mut node_state = NodeState {
             shard,
             proposes,
             record: Record::default(),
@@ -208,14 +208,14 @@ impl Locals {
             is_stopped: false,
             released: Vec::new(),
         };
-        self.drain(&mut local, at(0), node);
+        self.drain(&mut node_state, at(0), node);
         // The first block of ballots was written when the cell was set up.
-        local.written(at(0));
-        self.intern(local)
+        node_state.written(at(0));
+        self.intern(node_state)
     }
 
     fn config(&self, node: usize) -> Config {
-        // Acceptors that do not propose are interchangeable: one stands for all.
+        // Acceptors that do not propose are interchangeable: acceptor 0 stands for all.
         let stand_in =
             if self.bounds.proposers > 0 && self.bounds.is_acceptor(node) { 0 } else { node };
         let request_timeout =
@@ -233,23 +233,24 @@ impl Locals {
             ..Config::new(node_id(stand_in), self.cell, 1)
         };
         if self.bounds.slow_disk {
-            // The network has a copy of what does not fit: it may arrive again after the write.
+            // The network keeps a copy of each message that does not fit. It may arrive again after
+            // the write.
             config.limits.deferred_max = 1;
         }
         config
     }
 
-    fn intern(&mut self, local: Local) -> u32 {
+    fn intern(&mut self, node_state: NodeState) -> u32 {
         let digests: Vec<u64> = self
             .permutations
             .iter()
             .map(|places| {
                 let mut hasher = self.hasher.build_hasher();
-                local.shard.config().node.hash(&mut hasher);
-                let lens = Lens { places, proposes: local.proposes, hints: false };
-                local.shard.digest(lens, &mut hasher);
-                (&local.record, &local.writing, &local.snapshot).hash(&mut hasher);
-                (&local.released, local.is_stopped).hash(&mut hasher);
+                node_state.shard.config().node.hash(&mut hasher);
+                let lens = Lens { places, proposes: node_state.proposes, hints: false };
+                node_state.shard.digest(lens, &mut hasher);
+                (&node_state.record, &node_state.writing, &node_state.snapshot).hash(&mut hasher);
+                (&node_state.released, node_state.is_stopped).hash(&mut hasher);
                 hasher.finish()
             })
             .collect();
@@ -259,39 +260,39 @@ impl Locals {
         }
         let id = u32::try_from(self.states.len()).expect("fewer node states than that");
         let stored = [0, 1].map(|number| {
-            let accepted = local.shard.register(name(number))?.accepted?;
+            let accepted = node_state.shard.register(name(number))?.accepted?;
             Some((accepted.tenure, accepted.expires_at))
         });
-        self.views.push(View {
+        self.views.push(NodeView {
             digests,
-            wake_at: local.shard.poll_timeout(),
+            wake_at: node_state.shard.poll_timeout(),
             stored,
-            counter: local.shard.counter(),
-            rounds: local.shard.rounds().map(|round| (round.ballot, round.phase)).collect(),
-            releases: local.shard.releases(),
-            released: local.released.clone(),
-            is_writing: local.writing.is_some(),
-            is_stopped: local.is_stopped,
+            counter: node_state.shard.counter(),
+            rounds: node_state.shard.rounds().map(|round| (round.ballot, round.phase)).collect(),
+            releases: node_state.shard.releases(),
+            released: node_state.released.clone(),
+            is_writing: node_state.writing.is_some(),
+            is_stopped: node_state.is_stopped,
         });
-        self.states.push(local);
+        self.states.push(node_state);
         self.by_digest.insert(identity, id);
         id
     }
 
-    /// What comes of an input; `None` when nothing changes.
+    /// The outcome of an input; `None` when nothing changes.
     pub(crate) fn step(
         &mut self,
         node: usize,
-        local: u32,
+        node_state: u32,
         tick: u8,
         input: Input,
     ) -> Option<&Outcome> {
-        let key = (local, tick, input);
+        let key = (node_state, tick, input);
         let outcome = match self.steps.get(&key) {
             Some(known) => *known,
             None => {
-                let outcome = self.run(node, local, tick, input);
-                let nothing = outcome.next == local
+                let outcome = self.run(node, node_state, tick, input);
+                let nothing = outcome.next == node_state
                     && outcome.sent.is_empty()
                     && outcome.events.is_empty()
                     && outcome.broken.is_none();
@@ -308,13 +309,13 @@ impl Locals {
         self.outcomes.get(outcome as usize)
     }
 
-    /// Takes the step with the real code.
-    fn run(&mut self, node: usize, local: u32, tick: u8, input: Input) -> Outcome {
-        let before = &self.states[local as usize];
+    /// Runs the step in the real code.
+    fn run(&mut self, node: usize, node_state: u32, tick: u8, input: Input) -> Outcome {
+        let before = &self.states[node_state as usize];
         let mut after = before.clone();
         let now = at(tick);
         let quarantined = !before.shard.quarantine_remaining(now).is_zero();
-        let wish = |wish: u8| self.bounds.wishes[usize::from(wish)];
+        let client = |client: u8| self.bounds.clients[usize::from(client)];
         match input {
             Input::Deliver { from, content } => {
                 let message = self.content(content);
@@ -330,34 +331,34 @@ impl Locals {
                     after.released.sort_unstable();
                 }
             }
-            Input::Acquire { wish: number } => {
+            Input::Acquire { client: number } => {
                 let acquire = Acquire {
                     token: Token(u64::from(number)),
-                    name: name(wish(number).name),
+                    name: name(client(number).name),
                     holder: Holder::NONE,
-                    ttl: TICK * u32::from(wish(number).ticks),
+                    ttl: TICK * u32::from(client(number).ticks),
                     wait: Duration::ZERO,
                 };
                 after.shard.acquire(now, acquire).expect("within the bounds");
             }
-            Input::Abandon { wish: number } => {
-                after.shard.abandon(now, name(wish(number).name), Token(u64::from(number)));
+            Input::Abandon { client: number } => {
+                after.shard.abandon(now, name(client(number).name), Token(u64::from(number)));
             }
-            Input::AbandonRenewal { wish: number } => {
+            Input::AbandonRenewal { client: number } => {
                 let token = Token(RENEWAL_TOKEN + u64::from(number));
-                after.shard.abandon(now, name(wish(number).name), token);
+                after.shard.abandon(now, name(client(number).name), token);
             }
-            Input::Renew { wish: number, tenure, ticks, adopted } => {
+            Input::Renew { client: number, tenure, ticks, adopted } => {
                 let base = if adopted { ADOPTED_TOKEN } else { RENEWAL_TOKEN };
                 let token = Token(base + u64::from(number));
-                let (name, holder) = (name(wish(number).name), Holder::NONE);
+                let (name, holder) = (name(client(number).name), Holder::NONE);
                 let ttl = TICK * u32::from(ticks);
-                // A ttl above M is refused, and that is an answer.
+                // The shard refuses a ttl above `max_lease`. A refusal is a valid answer.
                 let _ = after.shard.renew(now, Renew { token, name, holder, tenure, ttl });
             }
-            Input::Release { wish: number, tenure } => {
+            Input::Release { client: number, tenure } => {
                 let token = Token(RELEASE_TOKEN + u64::from(number));
-                let name = name(wish(number).name);
+                let name = name(client(number).name);
                 after.shard.release(now, token, name, tenure, TICK).expect("within the bounds");
             }
             Input::Wake => after.shard.handle_timeout(now),
@@ -380,7 +381,7 @@ impl Locals {
         let restarted = matches!(input, Input::Crash { .. } | Input::Stop { .. } | Input::Start);
         let (mut broken, mut replaced) = (None, false);
         if !restarted {
-            let before = &self.states[local as usize].shard;
+            let before = &self.states[node_state as usize].shard;
             broken = judge(before, &after.shard, now, input, self);
             replaced = (0..NAMES.len() as u8).any(|number| {
                 let live = |shard: &Shard| shard.register(name(number))?.live(now);
@@ -393,7 +394,7 @@ impl Locals {
                 broken = Some("an answer while quarantined".into());
             }
         }
-        let before = &self.states[local as usize].shard;
+        let before = &self.states[node_state as usize].shard;
         let tenures = |shard: &Shard| -> Vec<(Tenure, bool)> {
             let releases = shard.releases().into_iter();
             releases.map(|(tenure, _, answered)| (tenure, answered)).collect()
@@ -404,26 +405,26 @@ impl Locals {
         Outcome { next, sent, events, issued, broken, learned, replaced }
     }
 
-    /// Takes what a shard wants sent and what it says; a fast disk is written at once.
+    /// Takes messages and events from a shard. A fast disk completes its write at once.
     fn drain(
         &mut self,
-        local: &mut Local,
+        node_state: &mut NodeState,
         now: Instant,
         node: usize,
     ) -> (Vec<(u8, u32)>, Vec<Event>, Option<Ballot>) {
         let mut events = Vec::new();
-        while let Some(event) = local.shard.poll_event() {
+        while let Some(event) = node_state.shard.poll_event() {
             if let Event::Persist(record) = event {
-                local.writing = Some(record);
+                node_state.writing = Some(record);
                 if !self.bounds.writes_slowly(node) {
-                    local.written(now);
+                    node_state.written(now);
                 }
             } else {
                 events.push(event);
             }
         }
         let (mut sent, mut issued) = (Vec::new(), None);
-        while let Some(mut transmit) = local.shard.poll_transmit() {
+        while let Some(mut transmit) = node_state.shard.poll_transmit() {
             if let Message::Request(request) = transmit.message()
                 && !matches!(request, Request::Heal { .. })
             {
@@ -440,11 +441,12 @@ impl Locals {
         (sent, events, issued)
     }
 
-    /// What is reported of a lease beside its tenure only sets a wake-up, and where nothing is
-    /// tried again a Reject needs no report at all: without these many messages are one.
+    /// Removes details that have no effect, so that more messages become equal. What a reply
+    /// reports of a lease beside its tenure only sets a wake-up. Without retries, a Reject needs no
+    /// report at all.
     fn normal<'a>(&self, message: Message<'a>) -> Message<'a> {
         let flat = |seen: Seen<'a>| Seen { remaining: Ttl::MIN, ..seen };
-        // Of a promise a proposer uses the counter alone.
+        // A proposer uses only the counter of a promised ballot.
         let flat_ballot = |ballot: Ballot| Ballot::new(ballot.counter(), node_id(0));
         match message {
             Message::Reply(Reply::Reject { ballot, promised, accepted }) => {
@@ -492,7 +494,7 @@ fn permutations(count: u8) -> Vec<Vec<u8>> {
             })
             .collect();
     }
-    // The identity first: it names a node's own state.
+    // The identity permutation comes first: it identifies a node's own state.
     all.sort_unstable();
     all
 }

@@ -1,16 +1,16 @@
-//! What must hold from one step of a node to the next, whatever the others do.
+//! What must hold from one step of an acceptor to the next, whatever other nodes do.
 
 use paxoslease_core::{Accepted, Ballot, Instant, Message, Request, Shard};
 
-use super::{Input, Locals, NAMES, name};
+use super::{Input, NAMES, NodeStates, name};
 
-/// What must hold from one step of an acceptor to the next, whatever the others do.
+/// The rule that a step of an acceptor broke, if any.
 pub(super) fn judge(
     before: &Shard,
     after: &Shard,
     now: Instant,
     input: Input,
-    locals: &Locals,
+    nodes: &NodeStates,
 ) -> Option<String> {
     if after.floor() < before.floor() {
         return Some("the floor fell".into());
@@ -23,7 +23,7 @@ pub(super) fn judge(
             return Some(format!("promised fell from {:?} to {bar:?}", old.promised));
         }
         let (Some(old), new) = (old.live(now), new.and_then(|new| new.live(now))) else { continue };
-        let released = |content| match locals.content(content) {
+        let released = |content| match nodes.content(content) {
             Message::Request(Request::Release { tenure, .. }) => Some(tenure),
             _ => None,
         };
@@ -35,11 +35,11 @@ pub(super) fn judge(
             _ => false,
         };
         match new {
-            Some(_) if heals(Some(old), new, input, locals) => {}
+            Some(_) if heals(Some(old), new, input, nodes) => {}
             Some(new) if new.tenure != old.tenure && !own_release => {
                 return Some(format!("live lease {:?} replaced by {:?}", old.tenure, new.tenure));
             }
-            None if !own_release && !undone(input, locals) => {
+            None if !own_release && !undone(input, nodes) => {
                 return Some(format!("live lease {:?} vanished", old.tenure));
             }
             Some(new) if new.tenure == old.tenure && new.expires_at < old.expires_at => {
@@ -56,18 +56,18 @@ pub(super) fn heals(
     old: Option<Accepted>,
     new: Option<Accepted>,
     input: Input,
-    locals: &Locals,
+    nodes: &NodeStates,
 ) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return false };
     let healed = match input {
-        Input::Deliver { content, .. } => match locals.content(content) {
+        Input::Deliver { content, .. } => match nodes.content(content) {
             Message::Request(Request::Heal { tenure, .. }) => tenure == new.tenure,
             // A node that also proposes may heal its own acceptor.
-            Message::Reply(_) => locals.bounds.proposers == 0,
+            Message::Reply(_) => nodes.bounds.proposers == 0,
             Message::Request(_) | Message::Hint(_) => false,
         },
-        Input::Wake => locals.bounds.proposers == 0,
-        // It may have waited for the disk.
+        Input::Wake => nodes.bounds.proposers == 0,
+        // The Heal may have waited for the disk.
         Input::Written => true,
         _ => false,
     };
@@ -75,7 +75,7 @@ pub(super) fn heals(
 }
 
 /// Whether a reply may have made a node undo its own losing round.
-fn undone(input: Input, locals: &Locals) -> bool {
+fn undone(input: Input, nodes: &NodeStates) -> bool {
     matches!(input, Input::Deliver { content, .. }
-        if matches!(locals.content(content), Message::Reply(_)))
+        if matches!(nodes.content(content), Message::Reply(_)))
 }
