@@ -158,8 +158,9 @@ impl Proposer {
         }
     }
 
-    /// The first node tries now. If the name was released through this node, it tries at once, so that Release and
-    /// Propose share a frame. Every other node waits for its turn and then prepares.
+    /// The first node tries now. If the name was released through this node, it tries at once, so
+    /// that Release and Propose share a frame. Every other node waits for its turn and then
+    /// prepares.
     pub(crate) fn on_freed(
         &mut self,
         env: &mut Env<'_>,
