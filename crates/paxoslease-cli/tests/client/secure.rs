@@ -53,13 +53,13 @@ impl SecureCell {
     fn configure(&self, id: u16, clients: &str, entries: &str) {
         let (node, out) = (format!("--node={id}"), format!("--out={}", self.path("certs")));
         let (code, tls, stderr) =
-            outcome(paxoslease(&["certs", "--cell=secure_cell", &node, &out, "--client=alice"]));
+            outcome(paxoslease(&["certs", "--cell=secure-cell", &node, &out, "--client=alice"]));
         assert_eq!(code, 0, "{stderr}");
         let tls = tls.replace("clients = \"server\"", &format!("clients = \"{clients}\""));
         let at = |id: u16, offset| format!("127.0.0.1:{}", self.port + 10 * (id - 1) + offset);
         let peers: String = (1..=3).map(|id| format!("{id} = \"{}\"\n", at(id, 1))).collect();
         let text = format!(
-            "cell = \"secure_cell\"\nnode = {id}\nmax_lease = \"20s\"\nshards = 2\n\
+            "cell = \"secure-cell\"\nnode = {id}\nmax_lease = \"20s\"\nshards = 2\n\
              data_dir = {:?}\n[peers]\n{peers}[listen]\nclients = {:?}\nhttp = \"off\"\n{tls}\n{entries}",
             self.path(&format!("data-{id}")),
             at(id, 0),
@@ -113,7 +113,7 @@ fn denied(command: Command, reason: &str) {
 
 #[test]
 fn a_token_permits_what_its_entry_says_and_nothing_else() {
-    let secure_cell = SecureCell::start("secure_cell", "server");
+    let secure_cell = SecureCell::start("secure-cell", "server");
     let fence = secure_cell.say("jobs", &["acquire", "jobs/x", "--holder", "me"]);
     let fence = fence.trim();
     secure_cell.say("jobs", &["renew", "jobs/x", "--fence", fence]);
@@ -159,7 +159,7 @@ fn secure_cell_log(secure_cell: SecureCell, tokens: &[&str]) -> String {
 
 #[test]
 fn a_client_without_token_or_authority_is_refused() {
-    let secure_cell = SecureCell::start("secure_cell-strangers", "server");
+    let secure_cell = SecureCell::start("secure-cell-strangers", "server");
     let get = ["get", "jobs/x"];
     let ca = secure_cell.path("certs/ca.pem");
     let with_ca = |mut command: Command| {
@@ -186,7 +186,7 @@ fn a_client_without_token_or_authority_is_refused() {
 
 #[test]
 fn mutual_tls_accepts_only_certificates_of_the_authority() {
-    let secure_cell = SecureCell::start("secure_cell-mutual", "mutual");
+    let secure_cell = SecureCell::start("secure-cell-mutual", "mutual");
     let get = ["list"];
     denied(secure_cell.command("jobs", &get), "wants a certificate of this client");
     let with = |folder: &str| {
@@ -203,8 +203,8 @@ fn mutual_tls_accepts_only_certificates_of_the_authority() {
 
 #[test]
 fn a_reload_ends_waits_of_old_tokens_and_accepts_new_ones() {
-    let secure_cell = SecureCell::start("secure_cell-tokens", "server");
-    let gate = crate::cell::Gate::new("secure_cell-gate");
+    let secure_cell = SecureCell::start("secure-cell-tokens", "server");
+    let gate = crate::cell::Gate::new("secure-cell-gate");
     let script = format!("echo ready; read line < {}", gate.path());
     let lock = secure_cell.command("jobs", &["lock", "jobs/x", "--", "sh", "-c", &script]);
     let holder = Process::run(lock);
@@ -233,7 +233,7 @@ fn a_reload_ends_waits_of_old_tokens_and_accepts_new_ones() {
 
 #[test]
 fn no_process_shows_a_token_in_its_arguments() {
-    let secure_cell = SecureCell::start("secure_cell-ps", "server");
+    let secure_cell = SecureCell::start("secure-cell-ps", "server");
     let token = fs::read_to_string(secure_cell.folder.join("jobs")).expect("a token");
     let script = "tr '\\0' ' ' < /proc/$PPID/cmdline; cat /proc/*/cmdline | tr '\\0' ' '";
     let mut lock = secure_cell.stranger(&["lock", "jobs/x", "--", "sh", "-c", script]);
