@@ -205,7 +205,9 @@ impl Acceptor {
         match request {
             Request::Prepare { name, ballot } => {
                 let round = RoundRequest { from, name, holder: None, ballot };
-                if let Some(reject) = self.reject_out_of_turn(now, round) {
+                if !self.turns.is_empty()
+                    && let Some(reject) = self.reject_out_of_turn(now, round)
+                {
                     return Ok(Some(reject));
                 }
                 self.apply(config, now, round, |register, floor| register.prepare(floor, ballot))
@@ -215,7 +217,9 @@ impl Acceptor {
                     return Err(Refusal::BallotNotSenders);
                 };
                 let round = RoundRequest { from, name, holder: Some(holder), ballot };
-                if let Some(reject) = self.reject_out_of_turn(now, round) {
+                if !self.turns.is_empty()
+                    && let Some(reject) = self.reject_out_of_turn(now, round)
+                {
                     return Ok(Some(reject));
                 }
                 self.apply(config, now, round, |register, floor| {
@@ -275,10 +279,8 @@ impl Acceptor {
 
     /// Rejects a round on a free name that is reserved for other nodes (protocol section 7).
     /// Changes no promise.
+    #[cold]
     fn reject_out_of_turn(&mut self, now: Instant, round: RoundRequest<'_>) -> Option<Body> {
-        if self.turns.is_empty() {
-            return None;
-        }
         let RoundRequest { from, ballot, .. } = round;
         let slot = self.table.find(round.name)?;
         self.turns.reserved_until(now, slot, from)?;
