@@ -194,7 +194,7 @@ pub(crate) struct LeaseArgs {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
 
-    /// The holder that other clients see [default: user@host:pid]
+    /// The holder text that other clients see; user@host:pid unless given
     #[arg(long, value_name = "TEXT")]
     pub(crate) holder: Option<String>,
 }
