@@ -4,7 +4,8 @@
 //! may give it up early and give it back (P6). From there on it is logged up to the last instant at
 //! which it was seen to be held, and looked at most often, for there an overlap would be.
 
-use std::future::IntoFuture as _;
+use std::future::{Future as _, IntoFuture as _};
+use std::pin::pin;
 use std::task::{Context as Task, Waker};
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ fn acquire(client: &Client, wish: &Wish) -> Option<Result<LeaseGuard, AcquireErr
     // The first look sends it, and nobody takes another: what is granted meanwhile is given back
     // when the future is dropped.
     let mut asking = asking.into_future();
-    let _pending = asking.as_mut().poll(&mut Task::from_waker(Waker::noop()));
+    let _pending = pin!(&mut asking).poll(&mut Task::from_waker(Waker::noop()));
     clock::sleep(after);
     None
 }

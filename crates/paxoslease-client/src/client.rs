@@ -2,24 +2,23 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use paxoslease_clock::Clock;
-use paxoslease_core::{Holder, Name, Tenure};
-use pollster::block_on;
+use paxoslease_core::Name;
+use paxoslease_holder::transport::{self, Request, TicketPool, Transport, subscribe};
+use paxoslease_holder::{
+    Acquire, AskError, Filter, Grant, LeaseInfo, ReleaseError, RenewError, Watch, block_on,
+};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
-use crate::acquire::{Acquire, checked_ttl};
 use crate::builder::{self, Builder};
-use crate::command::{Command, Release, Renew, Reply};
+use crate::command::{Command, Reply};
 use crate::driver;
-use crate::error::{AskError, ReleaseError, RenewError, StartError};
-use crate::grant::Grant;
+use crate::error::StartError;
 use crate::list::List;
-use crate::status::Status;
-use crate::watch::{self, Sighting, Watch};
+use crate::status::NodeStatus;
 
 /// The environment variable [`Client::from_env`] reads.
 const ENDPOINTS_VARIABLE: &str = "PAXOSLEASE_ENDPOINTS";
@@ -40,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) default_holder: String,
     endpoints: Vec<String>,
     commands: UnboundedSender<Command>,
-    wishes: AtomicU64,
+    tickets: TicketPool,
 }
 
 impl Shared {
@@ -49,8 +48,8 @@ impl Shared {
         endpoints: Vec<String>,
         commands: UnboundedSender<Command>,
     ) -> Self {
-        let (default_holder, wishes) = (default_holder(), AtomicU64::new(1));
-        Self { clock, default_holder, endpoints, commands, wishes }
+        let (default_holder, tickets) = (transport::default_holder(), TicketPool::default());
+        Self { clock, default_holder, endpoints, commands, tickets }
     }
 
     /// Sends a command to the client's thread; gives it back when the thread is gone.
@@ -67,9 +66,26 @@ impl Shared {
         self.post(command(reply)).map_err(|_| E::from(AskError::Stopped))?;
         answer.await.unwrap_or_else(|_| Err(E::from(AskError::Stopped)))
     }
+}
 
-    pub(crate) fn next_wish(&self) -> u64 {
-        self.wishes.fetch_add(1, Ordering::Relaxed)
+impl Transport for Shared {
+    fn ask(&self, _: Name<'_>, request: Request) -> Result<(), Request> {
+        self.post(Command::Request(request)).map_err(|refused| match refused {
+            Command::Request(request) => request,
+            _ => unreachable!("the channel gives back what it was given"),
+        })
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn default_holder(&self) -> &str {
+        &self.default_holder
+    }
+
+    fn tickets(&self) -> &TicketPool {
+        &self.tickets
     }
 }
 
@@ -123,13 +139,17 @@ impl Client {
     ///
     /// Cancel-safe: dropping the future takes the wish back.
     pub fn acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
-        Acquire::new(&self.shared, name, ttl, Duration::MAX)
+        Acquire::new(self.transport(), name, ttl, Duration::MAX)
     }
 
     /// Asks for a lease, and takes no for an answer: [`crate::AcquireError::Held`] says who holds
     /// it.
     pub fn try_acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
-        Acquire::new(&self.shared, name, ttl, Duration::ZERO)
+        Acquire::new(self.transport(), name, ttl, Duration::ZERO)
+    }
+
+    fn transport(&self) -> Arc<dyn Transport> {
+        Arc::<Shared>::clone(&self.shared)
     }
 
     /// Renews a tenure that was granted to this holder, here or in another process. Never one that
@@ -139,13 +159,7 @@ impl Client {
     /// When that tenure is over, the ttl is out of bounds, or nobody answers. Then it lasts as
     /// long as it did before.
     pub async fn renew(&self, name: &str, fence: u64, ttl: Duration) -> Result<Grant, RenewError> {
-        let owned = checked_name(name)?;
-        let ttl = checked_ttl(ttl).map_err(RenewError::Ttl)?;
-        let Some(tenure) = Tenure::from_fence(fence) else {
-            return Err(RenewError::NotHeld { name: name.to_owned(), fence });
-        };
-        let renew = |reply| Command::Renew(Renew { name: owned, tenure, ttl, reply });
-        self.shared.ask(renew).await
+        transport::renew(&*self.shared, name, fence, ttl).await
     }
 
     /// As [`Self::renew`], blocking this thread.
@@ -167,12 +181,7 @@ impl Client {
     /// # Errors
     /// When that tenure was over, or nobody confirmed. It is not held in any case.
     pub async fn release(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
-        let owned = checked_name(name)?;
-        let Some(tenure) = Tenure::from_fence(fence) else {
-            return Err(ReleaseError::NotHeld { name: name.to_owned(), fence });
-        };
-        let release = |reply| Command::Release(Release { name: owned, tenure, reply: Some(reply) });
-        self.shared.ask(release).await
+        transport::release(&*self.shared, name, fence).await
     }
 
     /// As [`Self::release`], blocking this thread.
@@ -188,7 +197,7 @@ impl Client {
     ///
     /// # Errors
     /// When nobody answers.
-    pub async fn get(&self, name: &str) -> Result<Option<Sighting>, AskError> {
+    pub async fn get(&self, name: &str) -> Result<Option<LeaseInfo>, AskError> {
         let name = checked_name(name)?;
         self.shared.ask(|reply| Command::Get { name, reply }).await
     }
@@ -197,7 +206,7 @@ impl Client {
     ///
     /// # Errors
     /// As for [`Self::get`].
-    pub fn get_blocking(&self, name: &str) -> Result<Option<Sighting>, AskError> {
+    pub fn get_blocking(&self, name: &str) -> Result<Option<LeaseInfo>, AskError> {
         block_on(self.get(name))
     }
 
@@ -209,7 +218,9 @@ impl Client {
     /// Follows leases of names that begin with `prefix`, as one node happens to see them. Hints.
     /// Goes on at another node when its connection breaks, and says so.
     pub fn watch(&self, prefix: &str) -> Watch {
-        let (subscription, watch) = watch::subscribe(self.clone(), prefix);
+        // The client goes on as long as the watch exists.
+        let kept = Arc::<Shared>::clone(&self.shared);
+        let (subscription, watch) = subscribe(prefix, Filter::ALL, Some(kept));
         // A client that was shut down ends the watch at once.
         let _stopped = self.shared.post(Command::Watch(subscription));
         watch
@@ -219,7 +230,7 @@ impl Client {
     ///
     /// # Errors
     /// When nobody answers.
-    pub async fn status(&self) -> Result<Status, AskError> {
+    pub async fn status(&self) -> Result<NodeStatus, AskError> {
         self.shared.ask(|reply| Command::Status { reply }).await
     }
 
@@ -227,7 +238,7 @@ impl Client {
     ///
     /// # Errors
     /// As for [`Self::status`].
-    pub fn status_blocking(&self) -> Result<Status, AskError> {
+    pub fn status_blocking(&self) -> Result<NodeStatus, AskError> {
         block_on(self.status())
     }
 
@@ -236,7 +247,7 @@ impl Client {
     ///
     /// # Errors
     /// When that node does not answer.
-    pub async fn status_of(&self, endpoint: &str) -> Result<Status, AskError> {
+    pub async fn status_of(&self, endpoint: &str) -> Result<NodeStatus, AskError> {
         let endpoint = builder::endpoint(endpoint).map_err(|error| AskError::Unreachable {
             endpoints: vec![endpoint.to_owned()],
             problem: error.to_string(),
@@ -248,7 +259,7 @@ impl Client {
     ///
     /// # Errors
     /// As for [`Self::status_of`].
-    pub fn status_of_blocking(&self, endpoint: &str) -> Result<Status, AskError> {
+    pub fn status_of_blocking(&self, endpoint: &str) -> Result<NodeStatus, AskError> {
         block_on(self.status_of(endpoint))
     }
 
@@ -285,14 +296,6 @@ impl fmt::Debug for Client {
 }
 
 fn checked_name(name: &str) -> Result<Box<str>, AskError> {
-    Name::new(name).map_err(|error| AskError::Name(error.to_string()))?;
+    Name::new(name).map_err(AskError::Name)?;
     Ok(name.into())
-}
-
-fn default_holder() -> String {
-    let user = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let mut holder = format!("{user}@{host}:{}", std::process::id());
-    holder.truncate(holder.floor_char_boundary(Holder::LEN_MAX));
-    holder
 }

@@ -1,34 +1,22 @@
 //! What handles and guards ask of the client's thread.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use paxoslease_core::{Label, Tenure, Ttl};
+use paxoslease_core::{Belief, Label, Tenure, Ttl};
+use paxoslease_holder::transport::{Caller, Request, Subscription};
+use paxoslease_holder::{AskError, LeaseInfo, ReleaseError, RenewError};
 use tokio::sync::watch;
 
-use crate::client::Shared;
 use crate::election::Leader;
-use crate::error::{AcquireError, AskError, ReleaseError, RenewError};
-use crate::grant::Grant;
-use crate::lease::LeaseGuard;
 use crate::list::{Page, PageStart};
-use crate::status::Status;
-use crate::ticket::Ticket;
-use crate::watch::{Sighting, Subscription};
+use crate::status::NodeStatus;
 
 pub(crate) type Reply<T, E = AskError> = oneshot::Sender<Result<T, E>>;
 
 pub(crate) enum Command {
-    Acquire(Wish),
-    /// Nobody waits for this wish any more (P8).
-    Abandon(u64),
-    Renew(Renew),
-    Release(Release),
-    /// As above, of a guard: it is not to be renewed any more.
-    GiveBack(Arc<Ticket>, Release),
+    /// From a handle or a guard.
+    Request(Request),
     Get {
         name: Box<str>,
-        reply: Reply<Option<Sighting>>,
+        reply: Reply<Option<LeaseInfo>>,
     },
     List {
         from: PageStart,
@@ -37,11 +25,11 @@ pub(crate) enum Command {
         reply: Reply<Page>,
     },
     Status {
-        reply: Reply<Status>,
+        reply: Reply<NodeStatus>,
     },
     StatusOf {
         endpoint: String,
-        reply: Reply<Status>,
+        reply: Reply<NodeStatus>,
     },
     Watch(Subscription),
     Observe {
@@ -51,45 +39,25 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// A wish for a lease.
-pub(crate) struct Wish {
-    /// Unique in this client.
-    pub(crate) id: u64,
-    pub(crate) label: Label,
-    pub(crate) ttl: Ttl,
-    pub(crate) wait: Duration,
-    pub(crate) reply: WishReply,
-}
-
-/// What a granted wish becomes.
-pub(crate) enum WishReply {
-    Guard(Arc<Shared>, Reply<LeaseGuard, AcquireError>),
-    Detached(Reply<Grant, AcquireError>),
-    /// Whoever wished is gone; a grant is to be given back (P8).
-    Nobody,
-}
-
-impl WishReply {
-    /// Whoever left need not hear it.
-    pub(crate) fn fail(self, error: AcquireError) {
-        let _left = match self {
-            Self::Guard(_, reply) => reply.send(Err(error)).is_err(),
-            Self::Detached(reply) => reply.send(Err(error)).is_err(),
-            Self::Nobody => true,
-        };
-    }
-}
-
 pub(crate) struct Renew {
-    pub(crate) name: Box<str>,
+    pub(crate) label: Label,
     pub(crate) tenure: Tenure,
     pub(crate) ttl: Ttl,
-    pub(crate) reply: Reply<Grant, RenewError>,
+    pub(crate) reply: Reply<(Belief, Ttl), RenewError>,
 }
 
 pub(crate) struct Release {
-    pub(crate) name: Box<str>,
+    pub(crate) label: Label,
     pub(crate) tenure: Tenure,
-    /// `None` when nobody waits for the confirmation.
-    pub(crate) reply: Option<Reply<(), ReleaseError>>,
+    pub(crate) reply: ReleaseReply,
+}
+
+/// Where the result of a release goes.
+pub(crate) enum ReleaseReply {
+    /// No caller waits for it.
+    Nobody,
+    /// To a guard.
+    Guard(Caller),
+    /// To a caller that released by fence.
+    Caller(Reply<(), ReleaseError>),
 }

@@ -18,10 +18,10 @@ use crate::builder::Builder;
 use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::speech::Greeting;
-use crate::error::AskError;
 use crate::link::{Dialler, Link, LinkError};
 use crate::onlookers;
 use crate::route::Route;
+use paxoslease_holder::AskError;
 
 /// How many commands are taken at once.
 const BATCH_LEN: usize = 4096;
@@ -39,7 +39,7 @@ pub(crate) fn run(
     let endpoints = config.endpoints.clone();
     let driver = Driver {
         route: Route::new(endpoints.len(), seed),
-        engine: Engine::new(clock.clone(), endpoints, config.request_timeout, !seed),
+        engine: Engine::new(clock.now(), endpoints, config.request_timeout, !seed),
         dialler: Rc::new(Dialler::new(config)),
         clock,
         commands,

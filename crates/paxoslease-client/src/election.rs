@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use pollster::block_on;
+use paxoslease_holder::block_on;
 use tokio::sync::watch;
 
 use crate::client::Client;
 use crate::command::Command;
-use crate::error::{AcquireError, AskError, ReleaseError};
-use crate::lease::LeaseGuard;
-use crate::watch::Sighting;
+use paxoslease_holder::LeaseGuard;
+use paxoslease_holder::LeaseInfo;
+use paxoslease_holder::{AcquireError, AskError, ReleaseError};
 
 /// How long a leadership lasts unless it is renewed, if nothing else is said.
 const TTL: Duration = Duration::from_secs(15);
@@ -49,8 +49,8 @@ pub struct Leader {
     pub fence: u64,
 }
 
-impl From<Sighting> for Leader {
-    fn from(seen: Sighting) -> Self {
+impl From<LeaseInfo> for Leader {
+    fn from(seen: LeaseInfo) -> Self {
         Self { holder: seen.holder, fence: seen.fence }
     }
 }

@@ -7,7 +7,6 @@
 
 mod answers;
 mod ask;
-mod guards;
 mod pace;
 pub(crate) mod speech;
 #[cfg(test)]
@@ -15,21 +14,20 @@ mod tests;
 mod wishes;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_clock::Clock;
-use paxoslease_core::{Instant, Tenure};
+use paxoslease_core::{Instant, Label, Tenure};
+use paxoslease_holder::AskError;
+use paxoslease_holder::transport::{
+    AcquireRequest, Caller, Due, GuardId, Guards, ReleaseOutcome, Request,
+};
 use paxoslease_wire::resp::{RespError, Value};
 
-use crate::command::{Command, Release};
-use crate::error::AskError;
-use crate::ticket::Ticket;
+use crate::command::{Command, Release, ReleaseReply, Renew};
 use ask::{Ask, Question};
-use guards::{Due, Guards};
 use pace::Pace;
 use speech::{Greeting, Push};
-use wishes::Wishes;
+use wishes::{Wish, Wishes};
 
 /// How many questions are on their way at once; the rest waits here, not in a node's buffers.
 const IN_FLIGHT_MAX: usize = 1024;
@@ -39,7 +37,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Engine {
-    clock: Clock,
     endpoints: Vec<String>,
     request_timeout: Duration,
     pace: Pace,
@@ -52,6 +49,8 @@ pub(crate) struct Engine {
     session: Option<Session>,
     /// How many sessions there were.
     sessions: u64,
+    /// How many acquires there were.
+    acquires: u64,
     /// What is to be sent.
     out: Vec<u8>,
     /// Until when releases may take, for a client that leaves.
@@ -88,22 +87,22 @@ struct Sent {
 
 impl Engine {
     pub(crate) fn new(
-        clock: Clock,
+        now: Instant,
         endpoints: Vec<String>,
         request_timeout: Duration,
         seed: u64,
     ) -> Self {
         Self {
-            clock,
             endpoints,
             request_timeout,
             pace: Pace::new(request_timeout),
-            guards: Guards::new(seed),
+            guards: Guards::new(seed, now),
             wishes: Wishes::default(),
             pending: VecDeque::new(),
             parked: VecDeque::new(),
             session: None,
             sessions: 0,
+            acquires: 0,
             out: Vec::new(),
             leave_by: None,
         }
@@ -112,16 +111,11 @@ impl Engine {
     /// Somebody wants something. What concerns other connections is not for here.
     pub(crate) fn command(&mut self, now: Instant, command: Command) {
         if self.leave_by.is_some() {
-            return self.turn_away(command);
+            // The leases were released already, and callers hear it by what is dropped here.
+            return drop(command);
         }
         let question = match command {
-            Command::Acquire(wish) => {
-                Question::Acquire(self.wishes.add(now, self.request_timeout, wish))
-            }
-            Command::Abandon(id) => return self.abandon(now, id),
-            Command::Renew(renew) => Question::Renew(renew),
-            Command::Release(release) => Question::Release(release),
-            Command::GiveBack(ticket, release) => return self.give_back(now, &ticket, release),
+            Command::Request(request) => return self.request(now, request),
             Command::Get { name, reply } => Question::Get { name, reply },
             Command::List { from, prefix, count, reply } => {
                 Question::List { from, prefix, count, reply }
@@ -139,19 +133,46 @@ impl Engine {
         self.pending.push_back(Ask::new(question, now.after(self.request_timeout)));
     }
 
-    /// P6: the belief went before this was sent; now nobody renews it any more.
-    fn give_back(&mut self, now: Instant, ticket: &Arc<Ticket>, release: Release) {
-        self.guards.remove(ticket.slot, release.tenure);
-        self.ask(now, Question::Release(release));
+    fn request(&mut self, now: Instant, request: Request) {
+        match request {
+            Request::Acquire(acquire) => self.acquire(now, acquire),
+            Request::Abandon(ticket) => self.abandon(now, &ticket),
+            Request::Release(caller) => self.release(now, caller),
+            Request::RenewTenure { label, tenure, ttl, reply } => {
+                self.ask(now, Question::Renew(Renew { label, tenure, ttl, reply }));
+            }
+            Request::ReleaseTenure { label, tenure, reply } => {
+                let reply = reply.map_or(ReleaseReply::Nobody, ReleaseReply::Caller);
+                self.ask(now, Question::Release(Release { label, tenure, reply }));
+            }
+        }
     }
 
-    /// A client that leaves asks nothing new, but what it holds it gives back.
-    fn turn_away(&mut self, command: Command) {
-        match command {
-            Command::Acquire(wish) => wish.reply.fail(AskError::Stopped.into()),
-            // Its guards were given up already, and everybody else hears it by the closed reply.
-            _ => drop(command),
-        }
+    fn acquire(&mut self, now: Instant, acquire: AcquireRequest) {
+        let AcquireRequest { caller, label, ttl, wait, renewed } = acquire;
+        self.acquires += 1;
+        let id = self.acquires;
+        caller.ticket().lock().slot = id;
+        let wish = Wish { id, label, ttl, wait, caller: Some(caller), renewed };
+        let id = self.wishes.add(now, self.request_timeout, wish);
+        self.ask(now, Question::Acquire(id));
+    }
+
+    /// P6: the guard has dropped its belief. From now on the lease is not renewed.
+    fn release(&mut self, now: Instant, caller: Caller) {
+        let id = self.guards.of(caller.ticket());
+        let Some(guard) = id.and_then(|id| self.guards.remove(id)) else {
+            let waker = caller.released(ReleaseOutcome::NotHeld);
+            return waker.into_iter().for_each(std::task::Waker::wake);
+        };
+        let (label, tenure, reply) = (guard.label, guard.tenure, ReleaseReply::Guard(caller));
+        self.ask(now, Question::Release(Release { label, tenure, reply }));
+    }
+
+    /// Releases a lease without a caller that waits for the result.
+    fn release_in_background(&mut self, now: Instant, label: Label, tenure: Tenure) {
+        let reply = ReleaseReply::Nobody;
+        self.ask(now, Question::Release(Release { label, tenure, reply }));
     }
 
     /// Ends every belief and gives the leases back; done once [`Self::is_done`].
@@ -171,9 +192,7 @@ impl Engine {
             }
         }
         for guard in self.guards.give_up() {
-            let name = guard.label.name().as_str().into();
-            let release = Release { name, tenure: guard.tenure, reply: None };
-            self.ask(now, Question::Release(release));
+            self.release_in_background(now, guard.label, guard.tenure);
         }
     }
 
@@ -240,7 +259,7 @@ impl Engine {
     pub(crate) fn unreachable(&mut self, now: Instant, error: &AskError) {
         for ask in std::mem::take(&mut self.pending) {
             let keep = match &ask.question {
-                Question::RenewGuard(slot, tenure) => self.guards.get_mut(*slot, *tenure).is_some(),
+                Question::RenewGuard(id) => self.guards.get(*id).is_some(),
                 _ if error.is_lack_of_trust() => false,
                 Question::Acquire(id) => self.wishes.outlasts(*id, now, ask.was_sent),
                 _ => ask.was_sent && now < ask.give_up_at,
@@ -292,13 +311,13 @@ impl Engine {
     }
 
     fn tend_guards(&mut self, now: Instant) {
-        while let Some((slot, tenure, due)) = self.guards.due(now) {
+        while let Some((id, due)) = self.guards.due(now) {
             match due {
                 // No time limit: the guard itself has one.
-                Due::Renew => self
-                    .pending
-                    .push_back(Ask::new(Question::RenewGuard(slot, tenure), Instant::MAX)),
-                Due::Late { since } => {
+                Due::Renew => {
+                    self.pending.push_back(Ask::new(Question::RenewGuard(id), Instant::MAX));
+                }
+                Due::Late { sent_at: since } => {
                     let is_only = self.endpoints.len() == 1;
                     let is_late = |session: &Session| {
                         // The only one there is may be slow, as long as it says anything at all.
@@ -308,18 +327,17 @@ impl Engine {
                         self.go_elsewhere("it does not answer renewals in time");
                     }
                 }
-                Due::Lose => self.lose(now, slot, tenure),
+                Due::Lose => self.lose(now, id),
             }
         }
     }
 
     /// A lease is over. Acceptors may have renewed it without our hearing of it, so it is given
     /// back too, for those who wait.
-    fn lose(&mut self, now: Instant, slot: usize, tenure: Tenure) {
-        let Some(guard) = self.guards.remove(slot, tenure) else { return };
+    fn lose(&mut self, now: Instant, id: GuardId) {
+        let Some(guard) = self.guards.remove(id) else { return };
         guard.ticket.lose();
-        let name = guard.label.name().as_str().into();
-        self.ask(now, Question::Release(Release { name, tenure, reply: None }));
+        self.release_in_background(now, guard.label, guard.tenure);
     }
 
     fn tend_session(&mut self, now: Instant) {

@@ -57,7 +57,6 @@
 //! connection, nobody knows of that tenure any more: the name looks held, by this client's own
 //! holder text, until its ttl is over.
 
-mod acquire;
 mod builder;
 mod client;
 mod command;
@@ -65,8 +64,6 @@ mod driver;
 mod election;
 mod engine;
 mod error;
-mod grant;
-mod lease;
 mod link;
 mod list;
 mod onlookers;
@@ -74,19 +71,17 @@ mod route;
 mod status;
 #[cfg(any(test, feature = "test-util"))]
 pub mod test_util;
-mod ticket;
 mod tls;
-mod watch;
 
-pub use acquire::{Acquire, Acquiring, Detached};
 pub use builder::Builder;
 pub use client::Client;
 pub use election::{Election, Leader, Leadership, Observer};
-pub use error::{AcquireError, AskError, ReleaseError, RenewError, StartError};
-pub use grant::Grant;
-pub use lease::{LeaseGuard, LeaseState};
+pub use error::StartError;
 pub use list::List;
-pub use pollster::block_on;
-pub use status::{PeerStatus, Rates, Status, Value, Wanted};
+pub use paxoslease_holder::{
+    Acquire, AcquireError, Acquiring, AskError, Change, Detached, Grant, LeaseGuard, LeaseInfo,
+    LeaseState, PeerStatus, QueuedName, Rates, ReleaseError, RenewError, Role, Status, TextError,
+    TtlError, Watch, block_on,
+};
+pub use status::{NodeStatus, Value};
 pub use tls::{Tls, TlsError};
-pub use watch::{Change, Sighting, Watch};

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use crate::builder::Builder;
 use crate::engine::speech::{Greeting, Refusal, put_hello};
-use crate::error::AskError;
 use crate::tls::Tls;
+use paxoslease_holder::AskError;
 use stream::{Stream, TlsStream};
 
 /// What whoever expects TLS says to whoever does not speak it: nodes in clear, others by an alert.

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use pollster::block_on;
+use paxoslease_holder::block_on;
 
 use crate::client::Client;
 use crate::command::Command;
-use crate::error::AskError;
-use crate::watch::Sighting;
+use paxoslease_holder::AskError;
+use paxoslease_holder::LeaseInfo;
 
 /// How many leases a page has unless told otherwise.
 const PAGE_LEN: u32 = 500;
@@ -36,7 +36,7 @@ pub(crate) struct Page {
     pub(crate) session: u64,
     /// Where the next page begins; `None` after the last.
     pub(crate) cursor: Option<Box<str>>,
-    pub(crate) leases: Vec<Sighting>,
+    pub(crate) leases: Vec<LeaseInfo>,
 }
 
 /// Leases whose names begin with a prefix, from [`crate::Client::list`]. Asks for a page when it
@@ -52,7 +52,7 @@ pub struct List {
     page_len: u32,
     /// Where the next page begins; `None` after the last.
     next_page: Option<PageStart>,
-    leases: VecDeque<Sighting>,
+    leases: VecDeque<LeaseInfo>,
 }
 
 impl List {
@@ -72,7 +72,7 @@ impl List {
     ///
     /// # Errors
     /// When no node answers. Asking again goes on where it was.
-    pub async fn next(&mut self) -> Result<Option<Sighting>, AskError> {
+    pub async fn next(&mut self) -> Result<Option<LeaseInfo>, AskError> {
         while self.leases.is_empty() {
             let Some(from) = &self.next_page else { return Ok(None) };
             let (from, prefix, count) = (from.clone(), self.prefix.clone(), self.page_len);
@@ -89,7 +89,7 @@ impl List {
     ///
     /// # Errors
     /// As for [`Self::next`].
-    pub fn next_blocking(&mut self) -> Result<Option<Sighting>, AskError> {
+    pub fn next_blocking(&mut self) -> Result<Option<LeaseInfo>, AskError> {
         block_on(self.next())
     }
 
@@ -97,7 +97,7 @@ impl List {
     ///
     /// # Errors
     /// As for [`Self::next`].
-    pub async fn all(mut self) -> Result<Vec<Sighting>, AskError> {
+    pub async fn all(mut self) -> Result<Vec<LeaseInfo>, AskError> {
         let mut all = BTreeMap::new();
         while let Some(lease) = self.next().await? {
             all.insert(lease.name.clone(), lease);
@@ -109,7 +109,7 @@ impl List {
     ///
     /// # Errors
     /// As for [`Self::next`].
-    pub fn all_blocking(self) -> Result<Vec<Sighting>, AskError> {
+    pub fn all_blocking(self) -> Result<Vec<LeaseInfo>, AskError> {
         block_on(self.all())
     }
 }

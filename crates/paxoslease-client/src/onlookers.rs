@@ -2,8 +2,11 @@
 //! asks one node for its status. Hints, all of it.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use paxoslease_holder::transport::Subscription;
+use paxoslease_holder::{AskError, Change, LeaseInfo};
 use paxoslease_wire::resp::Value;
 use tokio::sync::watch::Sender;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -12,10 +15,8 @@ use crate::election::Leader;
 use crate::engine::speech::{
     self, Push, Refusal, put_echo, put_get, put_status, put_watch, unexpected,
 };
-use crate::error::AskError;
 use crate::link::{Dialler, Link, LinkError};
-use crate::status::Status;
-use crate::watch::{Change, Sighting, Subscription};
+use crate::status::NodeStatus;
 
 /// How long to pause before the next endpoint is tried.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -28,7 +29,7 @@ const SIGN: &[u8] = b"alive";
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Asks one node, and nobody else.
-pub(crate) async fn status_of(dialler: &Dialler, endpoint: &str) -> Result<Status, AskError> {
+pub(crate) async fn status_of(dialler: &Dialler, endpoint: &str) -> Result<NodeStatus, AskError> {
     let (mut link, _) = dialler.dial(endpoint).await?;
     let mut out = Vec::new();
     put_status(&mut out);
@@ -36,7 +37,7 @@ pub(crate) async fn status_of(dialler: &Dialler, endpoint: &str) -> Result<Statu
         link.send(&out).await?;
         link.receive(|reply| match reply {
             Value::Error(text) => Err(Refusal::new(text).into_ask_error()),
-            reply => Ok(Status::new(endpoint.to_owned(), speech::owned(reply))),
+            reply => Ok(NodeStatus::new(endpoint.to_owned(), speech::owned(reply))),
         })
         .await
     };
@@ -49,7 +50,7 @@ pub(crate) async fn status_of(dialler: &Dialler, endpoint: &str) -> Result<Statu
 
 /// Follows names that begin with a prefix, until nobody watches any more.
 pub(crate) async fn watch(dialler: Rc<Dialler>, first: usize, subscription: Subscription) {
-    let following = follow(&dialler, first, &subscription.prefix, Watcher(&subscription));
+    let following = follow(&dialler, first, subscription.prefix(), Watcher(&subscription));
     tokio::select! {
         () = following => {}
         () = subscription.closed() => {}
@@ -200,15 +201,18 @@ struct Watcher<'a>(&'a Subscription);
 
 impl Onlooker for Watcher<'_> {
     fn connected(&mut self, endpoint: &str, _: &mut Vec<u8>) {
-        self.0.offer(Change::Connected { endpoint: endpoint.to_owned() });
+        self.0.offer(&Arc::new(Change::Connected { endpoint: endpoint.to_owned() }));
     }
 
     fn disconnected(&mut self, problem: String) {
-        self.0.offer(Change::Disconnected { problem });
+        self.0.offer(&Arc::new(Change::Disconnected { problem }));
     }
 
     fn changed(&mut self, change: Change, _: &mut Vec<u8>) {
-        self.0.offer(change);
+        match change {
+            Change::Missed(count) => self.0.miss(count),
+            change => drop(self.0.offer(&Arc::new(change))),
+        }
     }
 
     fn answered(&mut self, _: Value<'_>, _: &mut Vec<u8>) {}
@@ -241,11 +245,11 @@ impl Onlooker for Observing<'_> {
 
     fn changed(&mut self, change: Change, _: &mut Vec<u8>) {
         let concerns_it = match &change {
-            Change::Held(Sighting { name, .. })
+            Change::Held(LeaseInfo { name, .. })
             | Change::Freed { name }
             | Change::Expired { name, .. } => name == self.name,
             Change::Missed(_) => true,
-            Change::Connected { .. } | Change::Disconnected { .. } => false,
+            _ => false,
         };
         if concerns_it {
             self.ask_at = Some(Instant::now());

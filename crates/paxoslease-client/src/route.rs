@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use paxoslease_core::{Instant, Rng};
 
-use crate::error::AskError;
+use paxoslease_holder::AskError;
 
 /// How long to pause when no endpoint can be reached: the first time, and at most.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -1,90 +1,32 @@
 //! What a node says of itself and its cell: the fields this client knows, typed, and all of them
 //! as they came. Hints, a moment old when they are read.
 
+use std::ops::Deref;
 use std::time::Duration;
 
+use paxoslease_holder::{PeerStatus, QueuedName, Rates, Status};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// A node's view of its cell, from [`crate::Client::status`].
+/// The status of a node, from [`crate::Client::status`].
 ///
-/// Serialises as everything the node said, known to this client or not.
+/// It serialises as everything the node said, known to this client or not.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
-pub struct Status {
-    /// Whom the client asked.
+pub struct NodeStatus {
+    /// The endpoint that the client asked.
     pub endpoint: String,
-    /// The cell's name.
-    pub cell: String,
-    /// The node that answered.
-    pub node: u16,
-    /// What it does in the cell: `member` or `proposer`.
-    pub role: String,
-    /// The members of the cell.
-    pub members: Vec<u16>,
-    /// The longest lease this cell grants.
-    pub max_lease: Duration,
-    /// Whether a majority of members is reachable from there.
-    pub ready: bool,
-    /// How long the node stays silent still after its restart.
-    pub quarantine_remaining: Duration,
-    /// Its peers.
-    pub peers: Vec<PeerStatus>,
-    /// Names its acceptor keeps, idle ones included.
-    pub leases: u64,
-    /// Requests there that wait for a lease.
-    pub waiters: u64,
-    /// Some of the names they wait for, the most wanted first.
-    pub waiting: Vec<Wanted>,
-    /// What the node got done for its users lately, per second.
-    pub rates: Rates,
-    /// What is wrong with its data folder, if anything.
-    pub disk_problem: Option<String>,
-    /// Everything it said, in its own order and words.
+    /// The fields that this client knows. A field that the node did not send has its default.
+    pub status: Status,
+    /// Everything the node said, in its own order.
     pub fields: Value,
 }
 
-/// One peer, as seen from a node.
-#[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub struct PeerStatus {
-    /// Which.
-    pub node: u16,
-    /// Where, for those the node knows an address of.
-    pub address: Option<String>,
-    /// Whether it is connected.
-    pub up: bool,
-    /// The way there and back, lately.
-    pub rtt: Option<Duration>,
-    /// How long it stays silent still after its restart, by its own word.
-    pub quarantine_remaining: Duration,
-    /// What went wrong last, if it is not connected.
-    pub problem: Option<String>,
-}
+impl Deref for NodeStatus {
+    type Target = Status;
 
-/// A name that requests of a node wait for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Wanted {
-    /// Which.
-    pub name: String,
-    /// How many requests wait for it there.
-    pub waiters: u64,
-    /// Who holds it, as far as that node knows.
-    pub holder: Option<String>,
-    /// The fence of that tenure.
-    pub fence: Option<u64>,
-}
-
-/// What a node got done for its users, per second.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Rates {
-    /// Leases granted.
-    pub acquires: u64,
-    /// Leases renewed.
-    pub renewals: u64,
-    /// Leases given back.
-    pub releases: u64,
+    fn deref(&self) -> &Status {
+        &self.status
+    }
 }
 
 /// A value a node sent, for fields this client has no type for.
@@ -146,75 +88,92 @@ impl Value {
     }
 }
 
-impl Status {
-    /// Reads the reply to CELL.STATUS. What is missing stays empty: a hint of a newer or older
-    /// node is better than none.
+impl NodeStatus {
+    /// Reads the reply to CELL.STATUS. A field that is missing keeps its default: the hint of a
+    /// newer or older node is better than no hint.
     pub(crate) fn new(endpoint: String, fields: Value) -> Self {
-        let number = |key| fields.field(key).and_then(Value::as_u64).unwrap_or_default();
-        let text = |key| fields.field(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let of = Fields(&fields);
         let list = |key| fields.field(key).map(Value::as_list).unwrap_or_default();
         let id = |value: &Value| value.as_u64().and_then(|id| u16::try_from(id).ok());
-        Self {
-            endpoint,
-            cell: text("cell"),
+        let rates = fields.field("rates").map(|rates| Rates {
+            acquires: Fields(rates).number("acquires"),
+            renewals: Fields(rates).number("renewals"),
+            releases: Fields(rates).number("releases"),
+        });
+        let status = Status {
+            cell: of.text("cell").unwrap_or_default(),
             node: fields.field("node").and_then(id).unwrap_or_default(),
-            role: text("role"),
+            role: of.text("role").and_then(|role| role.parse().ok()).unwrap_or_default(),
             members: list("members").iter().filter_map(id).collect(),
-            max_lease: Duration::from_millis(number("max_lease_ms")),
-            ready: fields.field("ready").and_then(Value::as_bool).unwrap_or_default(),
-            quarantine_remaining: Duration::from_millis(number("quarantine_remaining_ms")),
-            peers: list("peers").iter().map(PeerStatus::new).collect(),
-            leases: number("leases"),
-            waiters: number("waiters"),
-            waiting: list("waiting").iter().map(Wanted::new).collect(),
-            rates: fields.field("rates").map(Rates::new).unwrap_or_default(),
-            disk_problem: fields.field("disk_problem").and_then(Value::as_str).map(str::to_owned),
-            fields,
-        }
+            max_lease: of.millis("max_lease_ms"),
+            ready: of.truth("ready"),
+            quarantine_remaining: of.millis("quarantine_remaining_ms"),
+            peers: list("peers").iter().map(peer).collect(),
+            leases: of.number("leases"),
+            acceptor_bytes: of.number("acceptor_bytes"),
+            waiters: of.number("waiters"),
+            waiting: list("waiting").iter().map(queued).collect(),
+            guards: of.number("guards"),
+            rounds_in_flight: of.number("rounds_in_flight"),
+            rates: rates.unwrap_or_default(),
+            longest_turn: Duration::from_micros(of.number("longest_turn_us")),
+            shards: u16::try_from(of.number("shards")).unwrap_or_default(),
+            disk_problem: of.text("disk_problem"),
+            ballot_problem: of.text("ballot_problem"),
+            ballots_remaining_ratio: match fields.field("ballots_remaining_ratio") {
+                Some(Value::Double(ratio)) => *ratio,
+                _ => 0.0,
+            },
+        };
+        Self { endpoint, status, fields }
     }
 }
 
-impl PeerStatus {
-    fn new(fields: &Value) -> Self {
-        let number = |key| fields.field(key).and_then(Value::as_u64);
-        let text = |key| fields.field(key).and_then(Value::as_str).map(str::to_owned);
-        Self {
-            node: number("node").and_then(|id| u16::try_from(id).ok()).unwrap_or_default(),
-            address: text("address"),
-            up: fields.field("up").and_then(Value::as_bool).unwrap_or_default(),
-            rtt: number("rtt_us").map(Duration::from_micros),
-            quarantine_remaining: Duration::from_millis(
-                number("quarantine_remaining_ms").unwrap_or_default(),
-            ),
-            problem: text("problem"),
-        }
+fn peer(fields: &Value) -> PeerStatus {
+    let of = Fields(fields);
+    PeerStatus {
+        node: u16::try_from(of.number("node")).unwrap_or_default(),
+        address: of.text("address"),
+        up: of.truth("up"),
+        rtt: fields.field("rtt_us").and_then(Value::as_u64).map(Duration::from_micros),
+        quarantine_remaining: of.millis("quarantine_remaining_ms"),
+        problem: of.text("problem"),
     }
 }
 
-impl Wanted {
-    fn new(fields: &Value) -> Self {
-        let text = |key| fields.field(key).and_then(Value::as_str);
-        Self {
-            name: text("name").unwrap_or_default().to_owned(),
-            waiters: fields.field("waiters").and_then(Value::as_u64).unwrap_or_default(),
-            holder: text("holder").map(str::to_owned),
-            fence: text("fence").and_then(|fence| fence.parse().ok()),
-        }
+fn queued(fields: &Value) -> QueuedName {
+    let of = Fields(fields);
+    QueuedName {
+        name: of.text("name").unwrap_or_default(),
+        waiters: of.number("waiters"),
+        holder: of.text("holder"),
+        fence: of.text("fence").and_then(|fence| fence.parse().ok()),
     }
 }
 
-impl Rates {
-    fn new(fields: &Value) -> Self {
-        let number = |key| fields.field(key).and_then(Value::as_u64).unwrap_or_default();
-        Self {
-            acquires: number("acquires"),
-            renewals: number("renewals"),
-            releases: number("releases"),
-        }
+/// A map that a node sent.
+#[derive(Clone, Copy)]
+struct Fields<'a>(&'a Value);
+
+impl Fields<'_> {
+    fn number(self, key: &str) -> u64 {
+        self.0.field(key).and_then(Value::as_u64).unwrap_or_default()
+    }
+
+    fn millis(self, key: &str) -> Duration {
+        Duration::from_millis(self.number(key))
+    }
+
+    fn text(self, key: &str) -> Option<String> {
+        self.0.field(key).and_then(Value::as_str).map(str::to_owned)
+    }
+
+    fn truth(self, key: &str) -> bool {
+        self.0.field(key).and_then(Value::as_bool).unwrap_or_default()
     }
 }
 
-impl Serialize for Status {
+impl Serialize for NodeStatus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.fields.serialize(serializer)
     }

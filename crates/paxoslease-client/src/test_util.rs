@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use paxoslease_clock::Clock;
-use paxoslease_core::{Drift, Instant};
+use paxoslease_core::{Drift, Instant, Ttl};
 use paxoslease_wire::resp::{RespError, Value};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -17,6 +17,8 @@ use crate::engine::Engine;
 use crate::engine::speech::Greeting;
 
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest lease of the cell.
+pub(crate) const MAX_LEASE: Ttl = Ttl::from_millis(60_000).expect("in bounds");
 /// Whatever draws is seeded with this.
 const SEED: u64 = 7;
 
@@ -38,7 +40,7 @@ impl ByHand {
         let endpoints: Vec<String> = (1..=endpoints).map(|node| format!("n{node}:1")).collect();
         let (sender, commands) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(clock.clone(), endpoints.clone(), sender));
-        let engine = Engine::new(clock, endpoints, REQUEST_TIMEOUT, SEED);
+        let engine = Engine::new(clock.now(), endpoints, REQUEST_TIMEOUT, SEED);
         Self { nanos, engine, commands, client: Client { shared }, unread: Vec::new() }
     }
 
@@ -66,7 +68,7 @@ impl ByHand {
 
     /// A node is connected; its clocks drift like this.
     pub fn connected_to(&mut self, drift: Drift) {
-        self.greeted(Greeting { cell: "c".into(), node: 1, drift });
+        self.greeted(Greeting { cell: "c".into(), node: 1, drift, max_lease: MAX_LEASE });
     }
 
     /// A node is connected if this is a greeting; says whether it is.

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use metrics::gauge;
 use paxoslease_core::Instant;
+use paxoslease_holder::Status;
 
 use crate::config::Settings;
-use crate::status::{ShardStatus, Status};
+use crate::status::ShardStatus;
 use crate::tls::CurrentTls;
 
 /// What is wrong with the disk, if anything.

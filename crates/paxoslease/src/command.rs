@@ -1,35 +1,18 @@
 //! What a shard can be asked from outside its thread.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use paxoslease_core::{Label, Record};
+use paxoslease_holder::transport::{Request, Subscription};
+use paxoslease_holder::{AskError, LeaseInfo};
 
-use crate::error::{AcquireError, AskError, ReleaseError};
 use crate::front::Letter;
 use crate::status::ShardStatus;
-use crate::ticket::{Stage, Ticket};
-use crate::watch::{Sighting, Subscription};
 
 pub(crate) enum Command {
-    /// Answered in the ticket.
-    Acquire {
-        ticket: Arc<Ticket>,
-        label: Label,
-        ttl: Duration,
-        wait: Duration,
-    },
-    /// The caller of an acquire left.
-    Abandon {
-        ticket: Arc<Ticket>,
-    },
-    /// The holder dropped its belief. Answered in the ticket.
-    Release {
-        ticket: Arc<Ticket>,
-    },
+    /// From a handle or a guard of this process.
+    Request(Request),
     Inspect {
         label: Label,
-        reply: oneshot::Sender<Result<Option<Sighting>, AskError>>,
+        reply: oneshot::Sender<Result<Option<LeaseInfo>, AskError>>,
     },
     Watch(Subscription),
     /// Asked from another thread for a holder elsewhere.
@@ -44,25 +27,4 @@ pub(crate) enum Command {
     RecordWritten(Record),
     /// Hand over what is held, then leave.
     Stop,
-}
-
-impl Command {
-    /// Tells whoever waits that the shard is gone.
-    pub(crate) fn refuse(self) {
-        let (ticket, stage) = match self {
-            Self::Acquire { ticket, .. } => (ticket, Stage::Refused(AcquireError::Stopped)),
-            Self::Release { ticket } => (ticket, Stage::Released(Err(ReleaseError::Stopped))),
-            // The other end of a dropped reply or subscription notices by itself; letters are
-            // answered when the whole node has stopped.
-            Self::Abandon { .. }
-            | Self::Inspect { .. }
-            | Self::Watch(_)
-            | Self::Letter(_)
-            | Self::Status { .. }
-            | Self::Ready { .. }
-            | Self::RecordWritten(_)
-            | Self::Stop => return,
-        };
-        ticket.settle(stage);
-    }
 }

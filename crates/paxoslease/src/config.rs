@@ -18,13 +18,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::Serialize;
-
 pub use access::{Access, NamePattern, PatternError, TokenHash, TokenHashError, UnknownVerb, Verb};
 pub use address::AddressError;
 pub use duration::{DurationError, parse_duration};
-pub use error::{ConfigError, LoadError, UnknownClientTls, UnknownRole};
+pub use error::{ConfigError, LoadError, UnknownClientTls};
 pub use file::TomlError;
+pub(crate) use paxoslease_holder::Role;
 pub(crate) use settings::Settings;
 
 /// What a node is told when it starts.
@@ -110,38 +109,6 @@ pub struct Config {
     pub timing: Timing,
     /// Bounds on memory.
     pub limits: Limits,
-}
-
-/// What a node does in its cell.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// It votes on leases, and takes them.
-    #[default]
-    Member,
-    /// It only takes leases, in one round trip straight from the members.
-    Proposer,
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Member => "member",
-            Self::Proposer => "proposer",
-        })
-    }
-}
-
-impl FromStr for Role {
-    type Err = UnknownRole;
-
-    fn from_str(text: &str) -> Result<Self, UnknownRole> {
-        match text {
-            "member" => Ok(Self::Member),
-            "proposer" => Ok(Self::Proposer),
-            _ => Err(UnknownRole { text: text.to_owned() }),
-        }
-    }
 }
 
 /// Where a node listens, each as `host:port`. Port 0 is any that is free.

@@ -6,14 +6,12 @@
 
 mod asks;
 mod counters;
-mod guards;
 mod lists;
 mod peers;
 mod requests;
 mod sockets;
 #[cfg(test)]
 pub(crate) mod tests;
-mod wheel;
 
 use std::cell::LazyCell;
 use std::sync::Arc;
@@ -26,12 +24,13 @@ use paxoslease_core::{
     BallotProblem, Event, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Snapshot,
     WaitedName,
 };
+use paxoslease_holder::transport::{Due, Guard, Guards, Subscription};
+use paxoslease_holder::{Change, QueuedName};
 #[cfg(feature = "trace")]
 use paxoslease_trace::TracedShard as Shard;
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
 use counters::{Counters, DropReason};
-use guards::{Due, Guard, Guards};
 use lists::Lists;
 use peers::{Greeted, Who, kind_of, refusal_of};
 use requests::Requests;
@@ -47,8 +46,7 @@ use crate::board::Board;
 use crate::clock::CounterBound;
 use crate::command::Command;
 use crate::front::{Answer, Hint, Routed};
-use crate::status::{ShardStatus, Wanted};
-use crate::watch::{Change, Subscription};
+use crate::status::{QUEUED_NAMES_MAX, ShardStatus};
 
 /// How often metrics are handed on and entries are swept, without load.
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
@@ -62,6 +60,8 @@ const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 const GREETING_LEN_MAX: usize = 4096;
 /// How often the log tells of peers that would use up the ballots.
 const ALARM_PAUSE: Duration = Duration::from_secs(10);
+/// How many names with waiters are looked at for a status.
+const QUEUED_NAMES_SEEN_MAX: usize = 10_000;
 /// How long a node that leaves waits for its last releases to be confirmed.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
@@ -114,7 +114,6 @@ impl Driver {
         now: Instant,
         board: Arc<Board>,
     ) -> Self {
-        let drift = shard.config().cell.drift();
         let quarantined = !shard.quarantine_remaining(now).is_zero();
         shard.set_counter_bound(counter_bound.at(now));
         let mut driver = Self {
@@ -124,7 +123,7 @@ impl Driver {
             alarm_at: now,
             ballot_problem: None,
             peers,
-            guards: Guards::new(drift, seed, now),
+            guards: Guards::new(seed, now),
             requests: Requests::default(),
             subscriptions: Vec::new(),
             expectant: Vec::new(),
@@ -298,11 +297,7 @@ impl Driver {
     /// Somebody of this process wants something.
     pub(crate) fn command(&mut self, now: Instant, command: Command) {
         match command {
-            Command::Acquire { ticket, label, ttl, wait } => {
-                self.acquire(now, ticket, label, ttl, wait);
-            }
-            Command::Abandon { ticket } => self.abandon(now, &ticket),
-            Command::Release { ticket } => self.release(now, ticket),
+            Command::Request(request) => self.request(now, request),
             Command::Inspect { label, reply } => self.inspect(now, &label, reply),
             Command::Watch(subscription) => {
                 self.subscriptions.retain(Subscription::is_open);
@@ -335,10 +330,12 @@ impl Driver {
         let quarantine = self.shard.quarantine_remaining(now);
         let sent_away = self.peers.tick(sockets, now, (self.shard.counter(), quarantine));
         self.counters.dropped(DropReason::Refused, sent_away);
-        while let Some((slot, due)) = self.guards.due(now) {
+        while let Some((guard, due)) = self.guards.due(now) {
             match due {
-                Due::Renew => self.renew(now, slot),
-                Due::Lose => self.lose(now, slot),
+                Due::Renew => self.renew(now, guard),
+                // The core repeats what a member does not answer.
+                Due::Late { .. } => {}
+                Due::Lose => self.lose(now, guard),
             }
         }
         if now >= self.housekeeping_at {
@@ -385,9 +382,9 @@ impl Driver {
                 continue;
             }
             match event {
-                Event::Granted { token, tenure, ttl, started_at, .. } => {
+                Event::Granted { token, tenure, ttl, started_at, waited } => {
                     self.counters.round_took(now.since(started_at));
-                    self.granted(now, token, tenure, ttl, started_at);
+                    self.granted(now, token, (tenure, ttl), started_at, waited);
                 }
                 Event::Denied { token, by } => self.denied(token, by),
                 Event::NoQuorum { token } => self.no_quorum(now, token),
@@ -594,11 +591,11 @@ impl Driver {
     }
 
     /// Some of the names that requests here wait for.
-    fn waiting(&self) -> Vec<Wanted> {
-        let mut wanted: Vec<_> = self.shard.waited_names().take(Wanted::SEEN_MAX).collect();
+    fn waiting(&self) -> Vec<QueuedName> {
+        let mut wanted: Vec<_> = self.shard.waited_names().take(QUEUED_NAMES_SEEN_MAX).collect();
         wanted.sort_by_key(|waited| std::cmp::Reverse(waited.waiters));
-        wanted.truncate(Wanted::SHOWN_MAX);
-        let describe = |waited: WaitedName<'_>| Wanted {
+        wanted.truncate(QUEUED_NAMES_MAX);
+        let describe = |waited: WaitedName<'_>| QueuedName {
             name: waited.name.to_string(),
             waiters: waited.waiters as u64,
             holder: waited.held_by.map(|by| by.label.holder().to_string()),
@@ -640,7 +637,7 @@ impl Driver {
     /// Stops in the middle of everything, and hands out what its guards shared with their
     /// holders, who believe until their time is over.
     #[cfg(any(test, feature = "test-util"))]
-    pub(crate) fn die(mut self) -> Vec<std::sync::Arc<crate::ticket::Ticket>> {
+    pub(crate) fn die(mut self) -> Vec<Arc<paxoslease_holder::transport::Ticket>> {
         self.guards.orphan()
     }
 

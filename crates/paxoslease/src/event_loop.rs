@@ -92,11 +92,8 @@ struct CloseOnDrop {
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        for post in self.own.close() {
-            if let Post::Command(command) = post {
-                command.refuse();
-            }
-        }
+        // Callers whose requests are dropped are told.
+        drop(self.own.close());
         if std::thread::panicking() {
             tracing::error!("a shard panicked, so this node stops");
             for mailbox in &self.all {

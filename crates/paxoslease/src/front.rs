@@ -9,7 +9,6 @@
 
 mod asks;
 mod desk;
-mod filter;
 mod remote;
 mod seldom;
 
@@ -18,12 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use paxoslease_core::{CommandError, Drift, Holder, Instant, Label, Name, Sighting};
+pub use paxoslease_holder::Filter;
 
 pub use crate::driver::ConnId;
 pub use asks::{ASKS_MAX, Cursor, PageMax};
 pub(crate) use asks::{Ask, Kind, Letter, Outgoing, Post, Routed};
 pub use desk::Desk;
-pub use filter::Filter;
 pub(crate) use remote::Waiting;
 pub use remote::{Asking, Remote};
 pub use seldom::Seldom;

@@ -30,8 +30,6 @@
 //! What is guaranteed under pauses, drift, restarts and partitions is on one page of the
 //! repository, `docs/guarantees.md`. Log lines go to `tracing`, numbers to `metrics`.
 
-mod acquire;
-mod blocking;
 mod board;
 #[cfg(feature = "chaos")]
 mod chaos;
@@ -39,39 +37,33 @@ mod clock;
 mod command;
 mod config;
 mod driver;
-mod error;
 mod event_loop;
 pub mod front;
-mod lease;
 mod mailbox;
 mod node;
 mod stable;
 mod status;
 #[cfg(any(test, feature = "test-util"))]
 mod test_cell;
-mod ticket;
 mod tls;
 #[cfg(feature = "trace")]
 mod trace;
-mod watch;
 #[cfg(any(test, feature = "test-util"))]
 #[cfg_attr(not(test), expect(dead_code, reason = "most of what can go wrong is for simulations"))]
 mod world;
 
-pub use acquire::{Acquire, Acquiring};
-pub use blocking::block_on;
 pub use config::{
     Access, AddressError, ClientTls, Config, ConfigError, DurationError, Limits, Listen, LoadError,
-    NamePattern, PatternError, Role, Timing, Tls, TokenHash, TokenHashError, TomlError,
-    UnknownClientTls, UnknownRole, UnknownVerb, Verb, parse_duration,
+    NamePattern, PatternError, Timing, Tls, TokenHash, TokenHashError, TomlError, UnknownClientTls,
+    UnknownVerb, Verb, parse_duration,
 };
-pub use error::{AcquireError, AskError, ReleaseError};
-pub use lease::{LeaseGuard, LeaseState};
 pub use node::{Node, StartError};
-pub use paxoslease_core::{TextError, TtlError};
+pub use paxoslease_holder::{
+    Acquire, AcquireError, Acquiring, AskError, Change, Detached, Grant, LeaseGuard, LeaseInfo,
+    LeaseState, PeerStatus, QueuedName, Rates, ReleaseError, RenewError, Role, Status, TextError,
+    TtlError, UnknownRole, Watch, block_on,
+};
 pub use stable::StableError;
-pub use status::{PeerStatus, Rates, Status, Wanted};
 #[cfg(any(test, feature = "test-util"))]
 pub use test_cell::TestCell;
 pub use tls::TlsError;
-pub use watch::{Change, Sighting, Watch};

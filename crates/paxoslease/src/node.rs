@@ -9,24 +9,23 @@ use std::time::Duration;
 
 use event_listener::Event;
 use paxoslease_core::{Drift, Holder, Instant, Label, Name};
+use paxoslease_holder::transport::{Request, TicketPool, Transport, subscribe};
+use paxoslease_holder::{
+    Acquire, AskError, Grant, LeaseInfo, ReleaseError, RenewError, Status, Watch, block_on,
+    transport,
+};
 use paxoslease_wire::ShardId;
 
 pub use start::StartError;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) use start::{Run, make_driver};
 
-use crate::acquire::Acquire;
-use crate::blocking::block_on;
 use crate::board::{Board, join};
 use crate::clock::Clock;
 use crate::command::Command;
 use crate::config::{Config, Settings, Tls};
-use crate::error::AskError;
 use crate::front::{Filter, Service, Waiting};
-use crate::status::Status;
-use crate::ticket::{Ticket, TicketPool};
 use crate::tls::{CurrentTls, TlsError};
-use crate::watch::{self, Sighting, Watch};
 
 /// A node of a cell: acceptor and proposer, or proposer only, on threads of its own.
 ///
@@ -48,8 +47,6 @@ pub(crate) struct Shared {
     pub(crate) doors: Vec<Door>,
     pub(crate) default_holder: String,
     pub(crate) tickets: TicketPool,
-    /// Stands in for a ticket that was given away.
-    pub(crate) no_ticket: Arc<Ticket>,
     pub(crate) board: Arc<Board>,
     /// Those elsewhere who wait for an answer.
     pub(crate) waiting: Arc<Waiting>,
@@ -99,7 +96,6 @@ impl Shared {
             doors,
             default_holder,
             tickets: TicketPool::default(),
-            no_ticket: Arc::new(Ticket::new()),
             board,
             waiting: Arc::default(),
             tls: CurrentTls::default(),
@@ -125,6 +121,27 @@ impl Shared {
             // A shard that is gone needs no telling.
             let _gone = door(Command::Stop);
         }
+    }
+}
+
+impl Transport for Shared {
+    fn ask(&self, name: Name<'_>, request: Request) -> Result<(), Request> {
+        self.post(name, Command::Request(request)).map_err(|refused| match refused {
+            Command::Request(request) => request,
+            _ => unreachable!("a door gives back what it was given"),
+        })
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn default_holder(&self) -> &str {
+        &self.default_holder
+    }
+
+    fn tickets(&self) -> &TicketPool {
+        &self.tickets
     }
 }
 
@@ -181,20 +198,40 @@ impl Node {
     ///
     /// Cancel-safe: dropping the future takes the wish back.
     pub fn acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
-        Acquire::new(&self.shared, name, ttl, Duration::MAX)
+        Acquire::new(self.transport(), name, ttl, Duration::MAX)
     }
 
     /// Asks for a lease, and takes no for an answer: [`crate::AcquireError::Held`] says who holds
     /// it.
     pub fn try_acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
-        Acquire::new(&self.shared, name, ttl, Duration::ZERO)
+        Acquire::new(self.transport(), name, ttl, Duration::ZERO)
+    }
+
+    fn transport(&self) -> Arc<dyn Transport> {
+        Arc::<Shared>::clone(&self.shared)
+    }
+
+    /// Renews a lease that has no guard here, by its fence.
+    ///
+    /// # Errors
+    /// When the tenure is over, or no majority answers.
+    pub async fn renew(&self, name: &str, fence: u64, ttl: Duration) -> Result<Grant, RenewError> {
+        transport::renew(&*self.shared, name, fence, ttl).await
+    }
+
+    /// Releases a lease that has no guard here, by its fence.
+    ///
+    /// # Errors
+    /// When the tenure was over, or no majority confirmed.
+    pub async fn release(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
+        transport::release(&*self.shared, name, fence).await
     }
 
     /// Asks a majority who holds a name. A hint: only the holder knows that it holds.
     ///
     /// # Errors
     /// When no majority answers.
-    pub async fn inspect(&self, name: &str) -> Result<Option<Sighting>, AskError> {
+    pub async fn inspect(&self, name: &str) -> Result<Option<LeaseInfo>, AskError> {
         let name = Name::new(name).map_err(AskError::Name)?;
         let (reply, answer) = oneshot::channel();
         let label = Label::new(name, Holder::NONE);
@@ -212,7 +249,7 @@ impl Node {
 
     /// As [`Self::watch`], of the names that `filter` shows. For daemons.
     pub fn watch_filtered(&self, prefix: &str, filter: Filter) -> Watch {
-        let (subscription, watch) = watch::subscribe(prefix, filter);
+        let (subscription, watch) = subscribe(prefix, filter, None);
         for door in &self.shared.doors {
             let _gone = door(Command::Watch(subscription.clone()));
         }

@@ -209,8 +209,8 @@ impl Drop for TestCell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::AcquireError;
-    use crate::lease::LeaseState;
+    use paxoslease_holder::AskError;
+    use paxoslease_holder::LeaseState;
 
     const TTL: Duration = Duration::from_secs(10);
     const SECOND: Duration = Duration::from_secs(1);
@@ -269,7 +269,7 @@ mod tests {
         let node = cell.node(1);
         let lease = node.acquire("x", TTL).blocking().expect("granted");
         cell.kill(1);
-        assert_eq!(node.acquire("x", TTL).blocking().expect_err("gone"), AcquireError::Stopped);
+        assert_eq!(node.acquire("x", TTL).blocking().expect_err("gone"), AskError::Stopped.into());
         cell.restart(1);
         assert!(lease.is_held());
         let holder = thread::spawn(move || lease.lost_blocking());
@@ -314,7 +314,7 @@ mod tests {
         let waiting = cell.node(2);
         let waiter = thread::spawn(move || waiting.acquire("x", TTL).blocking());
         drop(cell);
-        assert_eq!(waiter.join().expect("no panic").expect_err("gone"), AcquireError::Stopped);
+        assert_eq!(waiter.join().expect("no panic").expect_err("gone"), AskError::Stopped.into());
         assert_eq!(lease.state(), LeaseState::Lost);
         node.shutdown_blocking();
     }

@@ -221,7 +221,7 @@ impl World {
         }
         for shard in process.shards.into_iter().flatten() {
             let tickets = shard.driver.die();
-            for ends_at in tickets.iter().filter_map(|ticket| ticket.lock().belief) {
+            for ends_at in tickets.iter().filter_map(|ticket| ticket.lock().belief()) {
                 let at = state.clock.first_shows(ends_at.ends_at());
                 self.agenda.add(at.max(self.now), Happening::Lapsed { host });
             }
@@ -441,8 +441,8 @@ impl World {
         let state = &mut self.hosts[host];
         let now = state.clock.read(self.now);
         let is_over = |ticket: &mut Arc<_>| {
-            let ticket: &crate::ticket::Ticket = ticket;
-            !ticket.lock().belief.is_some_and(|belief| belief.is_held(now))
+            let ticket: &paxoslease_holder::transport::Ticket = ticket;
+            !ticket.lock().belief().is_some_and(|belief| belief.is_held(now))
         };
         for ticket in state.orphans.extract_if(.., is_over) {
             ticket.lose();

@@ -7,7 +7,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use paxoslease::{AcquireError, Change, LeaseGuard, LeaseState, Node, ReleaseError, Role};
+use paxoslease::{
+    AcquireError, AskError, Change, LeaseGuard, LeaseState, Node, ReleaseError, Role,
+};
 use pollster::block_on;
 
 const TTL: Duration = Duration::from_secs(5);
@@ -25,7 +27,9 @@ fn a_lease_is_held_by_one_and_moves_on_release() {
         assert_eq!((lease.name(), lease.holder()), ("master", "one"));
         assert_eq!(lease.state(), LeaseState::Held);
         let refused = cell.nodes[1].try_acquire("master", TTL).await.expect_err("held");
-        assert!(matches!(refused, AcquireError::Held { ref holder, .. } if holder == "one"));
+        assert!(
+            matches!(refused, AcquireError::Held { holder: Some(ref by), .. } if by.holder == "one")
+        );
         let seen = cell.nodes[2].inspect("master").await.expect("a quorum").expect("held");
         assert_eq!((seen.fence, seen.holder.as_str()), (lease.fence(), "one"));
         let fence = lease.fence();
@@ -101,8 +105,9 @@ fn bad_wishes_are_refused_with_their_reason() {
     let cell = cell::start(1, one_shard);
     let node = &cell.nodes[0];
     let refuse = |name: &str, ttl| node.try_acquire(name, ttl).blocking().expect_err("refused");
-    assert!(matches!(refuse("", TTL), AcquireError::Name(_)));
-    assert!(matches!(refuse(&"n".repeat(513), TTL), AcquireError::Name(_)));
+    assert!(matches!(refuse("", TTL), AcquireError::Ask(AskError::Name(_))));
+    let long = "n".repeat(513);
+    assert!(matches!(refuse(&long, TTL), AcquireError::Ask(AskError::Name(_))));
     assert!(matches!(refuse("x", Duration::from_millis(49)), AcquireError::Ttl(_)));
     let too_long = refuse("x", Duration::from_secs(61)).to_string();
     assert!(too_long.contains("max_lease of 60s"), "{too_long}");
@@ -123,8 +128,8 @@ fn without_a_majority_nothing_is_granted_and_what_is_held_is_lost_in_time() {
         lease.lost().await;
         assert!(!lease.is_held() && lease.remaining().is_zero());
         let refused = cell.nodes[0].try_acquire("y", TTL).await.expect_err("no majority");
-        assert_eq!(refused, AcquireError::NoQuorum);
-        assert_eq!(lease.release().await, Err(ReleaseError::NotHeld));
+        assert_eq!(refused, AskError::NO_MAJORITY.into());
+        assert!(matches!(lease.release().await, Err(ReleaseError::NotHeld { .. })));
     });
     assert!(!block_on(cell.nodes[0].status()).expect("runs").ready);
 }
@@ -137,7 +142,9 @@ fn a_guard_renews_itself_for_as_long_as_it_lives() {
     let node = &cell.nodes[1];
     let wait = 3 * ttl;
     let refused = node.acquire("x", TTL).wait(wait).blocking().expect_err("held all along");
-    assert!(matches!(refused, AcquireError::Held { fence, .. } if fence == lease.fence()));
+    assert!(
+        matches!(refused, AcquireError::Held { holder: Some(by), .. } if by.fence == lease.fence())
+    );
     assert!(lease.is_held());
 }
 
@@ -176,9 +183,12 @@ fn a_node_that_leaves_hands_over_and_turns_away() {
     }
     cell.nodes[0].shutdown_blocking();
     assert_eq!(lease.state(), LeaseState::Lost);
-    assert_eq!(waiter.join().expect("no panic").expect_err("turned away"), AcquireError::Stopped);
+    assert_eq!(
+        waiter.join().expect("no panic").expect_err("turned away"),
+        AskError::Stopped.into()
+    );
     let stopped = cell.nodes[0].try_acquire("z", TTL).blocking().expect_err("stopped");
-    assert_eq!(stopped, AcquireError::Stopped);
+    assert_eq!(stopped, AskError::Stopped.into());
     let taken = cell.nodes[1].try_acquire("x", TTL).blocking().expect("handed over");
     assert!(taken.fence() > lease.fence() && held.is_held());
     // A second one finds nothing left to do.

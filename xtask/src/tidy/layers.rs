@@ -19,6 +19,11 @@ const LAYERS: &[Layer] = &[
     Layer { name: "paxoslease-trace", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
     Layer { name: "paxoslease-check", below: &["paxoslease-core"], pure: true },
     Layer { name: "paxoslease-sim", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
+    Layer {
+        name: "paxoslease-holder",
+        below: &["paxoslease-core", "paxoslease-clock"],
+        pure: false,
+    },
     // The simulator's checkers judge the node's own tests.
     Layer { name: "paxoslease", below: BELOW_THE_NODE, pure: false },
     // A client never sees a server.
@@ -39,10 +44,17 @@ const LAYERS: &[Layer] = &[
 // Only with the feature of that name.
 const TRACE: &str = "paxoslease-trace";
 
-const BELOW_THE_NODE: &[&str] =
-    &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-sim", TRACE];
+const BELOW_THE_NODE: &[&str] = &[
+    "paxoslease-core",
+    "paxoslease-clock",
+    "paxoslease-wire",
+    "paxoslease-holder",
+    "paxoslease-sim",
+    TRACE,
+];
 
-const BELOW_THE_CLIENT: &[&str] = &["paxoslease-core", "paxoslease-clock", "paxoslease-wire"];
+const BELOW_THE_CLIENT: &[&str] =
+    &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-holder"];
 
 const BELOW_THE_LOAD: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxoslease-client"];
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use indicatif::{ProgressBar, ProgressStyle};
-use paxoslease_client::{Acquire, AcquireError, Acquiring, Client};
+use paxoslease_client::{Acquire, AcquireError, Client};
 
 use super::events::Events;
 use super::failure::{Failure, held};
@@ -41,24 +41,27 @@ impl From<&WaitArgs> for WaitPolicy {
 /// # Errors
 /// When the lease cannot be acquired, or when a signal ends the wait: silently, with the exit code
 /// that a shell would show.
-pub(crate) async fn win<T>(
+pub(crate) async fn win<T, F>(
     client: &Client,
     events: &Events,
     args: &LeaseArgs,
     wait_policy: WaitPolicy,
-    ask: impl Fn(Acquire<'_>) -> Acquiring<T>,
-) -> Result<T, Failure> {
+    ask: impl Fn(Acquire<'_>) -> F,
+) -> Result<T, Failure>
+where
+    F: Future<Output = Result<T, AcquireError>> + Unpin,
+{
     let acquire = || {
         let acquire = client.try_acquire(&args.name, args.ttl);
         args.holder.iter().fold(acquire, |acquire, holder| acquire.holder(holder))
     };
     let WaitPolicy { wait, conflict_exit_code } = wait_policy;
     let failure = |error, has_waited| Failure::to_acquire(error, conflict_exit_code, has_waited);
-    let seen = match or_signal(events, client, ask(acquire())).await? {
-        Err(AcquireError::Held { seen, .. }) if !wait.is_zero() => seen,
+    let holder = match or_signal(events, client, ask(acquire())).await? {
+        Err(AcquireError::Held { holder, .. }) if !wait.is_zero() => holder,
         answer => return answer.map_err(|error| failure(error, false)),
     };
-    let waiting = Waiting::begin(&held(&args.name, seen.as_ref()));
+    let waiting = Waiting::begin(&held(&args.name, holder.as_ref()));
     let answer = or_signal(events, client, ask(acquire().wait(wait))).await;
     drop(waiting);
     answer?.map_err(|error| failure(error, true))
@@ -68,7 +71,7 @@ pub(crate) async fn win<T>(
 async fn or_signal<T>(
     events: &Events,
     client: &Client,
-    ask: Acquiring<T>,
+    ask: impl Future<Output = Result<T, AcquireError>> + Unpin,
 ) -> Result<Result<T, AcquireError>, Failure> {
     let signal = match select(ask, pin!(events.signal())).await {
         Either::Left((answer, _)) => return Ok(answer),

@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::fmt;
 
-use paxoslease_client::{AcquireError, AskError, ReleaseError, RenewError, Sighting};
+use paxoslease_client::{AcquireError, AskError, LeaseInfo, ReleaseError, RenewError};
 
 use super::text::{plain, quoted, span};
 
@@ -60,9 +60,9 @@ impl Failure {
     /// The failure of an acquire; `conflict` is the exit code when another client holds the lease.
     pub(crate) fn to_acquire(error: AcquireError, conflict: u8, waited: bool) -> Self {
         match error {
-            AcquireError::Held { name, seen } => {
+            AcquireError::Held { name, holder } => {
                 let then = if waited { "wait longer with --wait" } else { "wait with --wait 30s" };
-                Self::new(conflict, format!("{}; {then}", held(&name, seen.as_ref())))
+                Self::new(conflict, format!("{}; {then}", held(&name, holder.as_ref())))
             }
             AcquireError::Ttl(problem) => Self::usage(format!("--ttl: {problem}")),
             AcquireError::Holder(problem) => Self::usage(format!("--holder: {problem}")),
@@ -73,11 +73,11 @@ impl Failure {
 }
 
 /// Who holds a name, as far as the cell knows.
-pub(crate) fn held(name: &str, seen: Option<&Sighting>) -> String {
+pub(crate) fn held(name: &str, seen: Option<&LeaseInfo>) -> String {
     let name = quoted(name);
     match seen {
         None => format!("{name} is held by another client, or was a moment ago"),
-        Some(Sighting { holder, fence, remaining, .. }) => {
+        Some(LeaseInfo { holder, fence, remaining, .. }) => {
             let (holder, left) = (quoted(holder), span(*remaining));
             format!("{name} is held by {holder} (fence {fence}) for {left} more unless renewed")
         }
@@ -122,7 +122,7 @@ impl From<AskError> for Failure {
                 DENIED,
                 format!("TLS with {endpoint} failed: {}; see --tls-ca", plain(&problem)),
             ),
-            AskError::Name(problem) => Self::usage(problem),
+            AskError::Name(problem) => Self::usage(problem.to_string()),
             AskError::Protocol(problem) => Self::new(
                 UNAVAILABLE,
                 format!(

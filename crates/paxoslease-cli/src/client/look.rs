@@ -2,7 +2,7 @@
 //!
 //! A list is printed page by page, so a million leases take no more memory than one page.
 
-use paxoslease_client::Sighting;
+use paxoslease_client::LeaseInfo;
 use serde_json::{Value, json};
 
 use super::connect;
@@ -57,13 +57,13 @@ pub(crate) fn list(args: ListArgs) -> anyhow::Result<Verdict> {
 }
 
 /// The JSON object. A fence is a string, because it exceeds the precision of JSON numbers.
-pub(super) fn object(seen: &Sighting) -> Value {
-    let Sighting { name, holder, fence, remaining } = seen;
+pub(super) fn object(seen: &LeaseInfo) -> Value {
+    let LeaseInfo { name, holder, fence, remaining } = seen;
     json!({"name": name, "holder": holder, "fence": fence.to_string(), "ttl_ms": millis(*remaining)})
 }
 
 /// The columns of the table.
-fn row(seen: &Sighting) -> [String; 4] {
-    let Sighting { name, holder, fence, remaining } = seen;
+fn row(seen: &LeaseInfo) -> [String; 4] {
+    let LeaseInfo { name, holder, fence, remaining } = seen;
     [plain(name).into(), plain(holder).into(), fence.to_string(), short(*remaining)]
 }

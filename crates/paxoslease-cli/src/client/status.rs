@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::Duration;
 
-use paxoslease_client::{AskError, Client, Sighting, Status};
+use paxoslease_client::{AskError, Client, LeaseInfo, NodeStatus};
 use serde_json::{Value, json};
 
 use self::members::{Member, State, members};
@@ -24,7 +24,7 @@ use crate::{Verdict, output};
 /// The answer of an endpoint.
 struct Answer {
     endpoint: String,
-    said: Result<Status, AskError>,
+    said: Result<NodeStatus, AskError>,
     /// The time until the answer, including the connection.
     took: Duration,
 }
@@ -32,7 +32,7 @@ struct Answer {
 pub(crate) fn run(args: StatusArgs) -> anyhow::Result<Verdict> {
     let client = connect(&args.cell)?;
     let answers = ask_all(&client);
-    let statuses: Vec<&Status> =
+    let statuses: Vec<&NodeStatus> =
         answers.iter().filter_map(|answer| answer.said.as_ref().ok()).collect();
     let is_ready = statuses.iter().any(|status| status.ready);
     // Without a majority there is no answer to `get`, and waiting for it would only take time.
@@ -83,7 +83,12 @@ fn ask_all(client: &Client) -> Vec<Answer> {
     })
 }
 
-fn json(answers: &[Answer], is_ready: bool, name: Option<&str>, lease: Option<&Sighting>) -> Value {
+fn json(
+    answers: &[Answer],
+    is_ready: bool,
+    name: Option<&str>,
+    lease: Option<&LeaseInfo>,
+) -> Value {
     let node = |answer: &Answer| {
         let endpoint = &answer.endpoint;
         match &answer.said {
@@ -105,7 +110,7 @@ fn json(answers: &[Answer], is_ready: bool, name: Option<&str>, lease: Option<&S
 }
 
 /// The table for people: the nodes, and the leases that clients wait for.
-fn text(answers: &[Answer], statuses: &[&Status]) -> String {
+fn text(answers: &[Answer], statuses: &[&NodeStatus]) -> String {
     let mut text = String::new();
     let mut cells: Vec<&str> = statuses.iter().map(|status| status.cell.as_str()).collect();
     cells.sort_unstable();
@@ -182,7 +187,8 @@ fn row(member: &Member<'_>) -> [String; 9] {
         (State::Down(_), _) => "down".to_owned(),
         (state, _) => state.to_string(),
     };
-    let number = |value: fn(&Status) -> u64| status.map_or(String::new(), |s| value(s).to_string());
+    let number =
+        |value: fn(&NodeStatus) -> u64| status.map_or(String::new(), |s| value(s).to_string());
     [
         id.to_string(),
         plain(place).into(),
@@ -209,7 +215,7 @@ fn votes(members: &[Member<'_>]) -> String {
 }
 
 /// Why nothing can be acquired, as far as the nodes know.
-fn unready(members: &[Member<'_>], status: &Status) -> String {
+fn unready(members: &[Member<'_>], status: &NodeStatus) -> String {
     let mut text = format!("nothing can be acquired now: {}", votes(members));
     for Member { id, state, .. } in members {
         if *state != State::Votes && *state != State::Proposes {
@@ -224,7 +230,7 @@ fn unready(members: &[Member<'_>], status: &Status) -> String {
 }
 
 /// Why a name can or cannot be acquired.
-fn explain(name: &str, lease: Option<&Sighting>, statuses: &[&Status]) -> String {
+fn explain(name: &str, lease: Option<&LeaseInfo>, statuses: &[&NodeStatus]) -> String {
     let wanted = statuses.iter().flat_map(|status| &status.waiting);
     let waiters = wanted.filter(|wanted| wanted.name == name).map(|wanted| wanted.waiters).sum();
     let mut text = match lease {

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use paxoslease_client::{AskError, Change, Client, Sighting, Watch};
+use paxoslease_client::{AskError, Change, Client, LeaseInfo, Watch};
 use serde_json::{Value, json};
 
 use super::connect;
@@ -65,7 +65,7 @@ fn next(watch: &mut Watch, events: &Events) -> Either<Option<Change>, i32> {
 /// Prints a change for people: leases on stdout, the state of the watch on stderr.
 fn show(change: &Change) -> anyhow::Result<bool> {
     let line = match change {
-        Change::Held(Sighting { name, holder, fence, remaining }) => {
+        Change::Held(LeaseInfo { name, holder, fence, remaining }) => {
             let (name, holder, left) = (plain(name), plain(holder), short(*remaining));
             format!("held     {name}  fence {fence}  {left}  {holder}\n")
         }

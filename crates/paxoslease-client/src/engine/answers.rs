@@ -1,22 +1,19 @@
 //! What comes of an answer. Here is where a server's word becomes a belief, and where its bounds
 //! are: no longer than asked for, no more waited than time has passed, nothing that is over (T2).
 
-use std::sync::Arc;
+use std::task::Waker;
 
-use paxoslease_core::{Belief, Instant};
+use paxoslease_core::{Belief, Drift, Instant, Ttl, TtlError};
+use paxoslease_holder::transport::{GuardId, ReleaseOutcome, is_worthwhile};
+use paxoslease_holder::{AcquireError, AskError, RenewError};
 use paxoslease_wire::resp::Value;
 
 use super::ask::{Ask, Question};
-use super::guards::is_worthwhile;
 use super::speech::{self, Granted, Push, Refusal, unexpected};
 use super::wishes::Wished;
 use super::{Engine, Sent};
-use crate::command::{Release, Renew, WishReply};
-use crate::error::{AcquireError, AskError, ReleaseError, RenewError};
-use crate::grant::Grant;
-use crate::lease::LeaseGuard;
-use crate::status::Status;
-use crate::ticket::Ticket;
+use crate::command::{Release, Renew};
+use crate::status::NodeStatus;
 
 impl Engine {
     pub(super) fn answered(&mut self, now: Instant, sent: Sent, value: Value<'_>) {
@@ -30,7 +27,7 @@ impl Engine {
         let Value::Error(text) = value else { return self.served_with(now, ask, sent_at, value) };
         let refusal = Refusal::new(text);
         if !self.may_move(now, &ask, sent_at, &refusal) {
-            if let Question::RenewGuard(..) = ask.question
+            if let Question::RenewGuard(_) = ask.question
                 && let Refusal::Elsewhere(error) = &refusal
                 && self.is_of_no_use(sent_at)
             {
@@ -68,9 +65,7 @@ impl Engine {
                     Err(error) => self.garbled(Question::Holder(wished), error),
                 }
             }
-            Question::RenewGuard(slot, tenure) => {
-                self.guard_renewed(now, (slot, tenure), sent_at, value);
-            }
+            Question::RenewGuard(id) => self.guard_renewed(now, id, sent_at, value),
             Question::Renew(renew) => self.renewed(now, renew, sent_at, value),
             Question::Release(release) => self.released(now, release, ask.was_sent, value),
             Question::Get { name, reply } => match speech::seen(&name, value) {
@@ -90,7 +85,7 @@ impl Engine {
             },
             Question::Status { reply } => match value.items() {
                 Some(_) => {
-                    let status = Status::new(session.endpoint.clone(), speech::owned(value));
+                    let status = NodeStatus::new(session.endpoint.clone(), speech::owned(value));
                     let _left = reply.send(Ok(status));
                 }
                 None => self.garbled(Question::Status { reply }, unexpected("CELL.STATUS")),
@@ -122,38 +117,36 @@ impl Engine {
             Refusal::Elsewhere(_) => {
                 self.is_of_no_use(sent_at) && ask.refused + 1 < self.endpoints.len()
             }
-            Refusal::NotHeld | Refusal::Ttl(_) | Refusal::Final(_) => false,
+            Refusal::NotHeld | Refusal::Ttl | Refusal::Final(_) => false,
         };
         may && now < ask.give_up_at
     }
 
     fn refused(&mut self, now: Instant, question: Question, refusal: Refusal) {
         match (question, refusal) {
-            (Question::RenewGuard(slot, tenure), Refusal::NotHeld) => {
-                if let Some(guard) = self.guards.remove(slot, tenure) {
+            (Question::RenewGuard(id), Refusal::NotHeld) => {
+                if let Some(guard) = self.guards.remove(id) {
                     guard.ticket.lose();
                 }
             }
-            (Question::RenewGuard(slot, tenure), _) => {
-                self.guards.renewal_failed((slot, tenure), now);
-            }
-            (Question::Renew(Renew { name, tenure, reply, .. }), refusal) => {
+            (Question::RenewGuard(id), _) => self.guards.renewal_failed(id, now),
+            (Question::Renew(Renew { label, tenure, ttl, reply }), refusal) => {
+                let (name, fence) = (label.name().to_string(), tenure.fence());
                 let _left = reply.send(Err(match refusal {
-                    Refusal::NotHeld => {
-                        RenewError::NotHeld { name: name.into(), fence: tenure.fence() }
-                    }
-                    Refusal::Ttl(text) => RenewError::Ttl(text),
+                    Refusal::NotHeld => RenewError::NotHeld { name, fence },
+                    Refusal::Ttl => RenewError::Ttl(self.too_long(ttl)),
                     refusal => RenewError::Ask(refusal.into_ask_error()),
                 }));
             }
-            (Question::Release(release), Refusal::NotHeld) => release.not_held(),
+            (Question::Release(release), Refusal::NotHeld) => release.over(ReleaseOutcome::NotHeld),
             (Question::Acquire(id), Refusal::Elsewhere(error)) => self.no_majority(now, id, error),
             (Question::Acquire(id), refusal) => {
                 let Some(wished) = self.wishes.remove(id) else { return };
-                wished.fail(match refusal {
-                    Refusal::Ttl(text) => AcquireError::Ttl(text),
+                let error = match refusal {
+                    Refusal::Ttl => AcquireError::Ttl(self.too_long(wished.wish.ttl)),
                     refusal => AcquireError::Ask(refusal.into_ask_error()),
-                });
+                };
+                wished.fail(error);
             }
             (question, refusal) => question.fail(refusal.into_ask_error()),
         }
@@ -196,7 +189,7 @@ impl Engine {
     /// Somebody else has it, and the node waits no longer. If the wish does, it is asked anew; if
     /// not, whoever wished hears who has it.
     fn not_granted(&mut self, now: Instant, wished: Wished) {
-        if matches!(wished.wish.reply, WishReply::Nobody) {
+        if wished.wish.is_abandoned() {
             return;
         }
         if wished.wait(now).is_some() {
@@ -207,18 +200,16 @@ impl Engine {
 
     fn granted(&mut self, now: Instant, id: u64, granted: Granted) {
         self.served(now);
-        let Some(wished) = self.wishes.remove(id) else { return };
-        let Some(session) = &self.session else { return };
-        let drift = session.greeting.drift;
+        let Some(mut wished) = self.wishes.remove(id) else { return };
+        let Some(drift) = self.drift() else { return };
         let Granted { tenure, .. } = granted;
         let ttl = granted.ttl.min(wished.wish.ttl);
-        // Nobody can have waited longer than time has passed.
+        // The node cannot have queued it for longer than time has passed.
         let waited = granted.waited.min(now.since(wished.sent_at));
         let ends_at = drift.remote_belief_ends_at(wished.sent_at, waited, ttl);
-        let belief = Belief::granted(tenure, ends_at);
         if !is_worthwhile(now, wished.wish.ttl, ends_at) {
-            // Its time is over, or as good as over, before anybody knew of it.
-            self.undo(now, &wished, belief);
+            // The lease was over, or nearly over, when its grant arrived.
+            self.release_in_background(now, wished.wish.label.clone(), tenure);
             if wished.has_time(now) {
                 return self.wish_again(wished);
             }
@@ -226,54 +217,47 @@ impl Engine {
             let endpoints = vec![self.endpoint()];
             return wished.fail(AskError::Unreachable { endpoints, problem }.into());
         }
-        match wished.wish.reply {
-            WishReply::Nobody => self.undo(now, &wished, belief),
-            WishReply::Detached(reply) => {
-                let grant = Grant { clock: self.clock.clone(), belief, ttl, waited };
-                if reply.send(Ok(grant)).is_err() {
-                    let name = wished.wish.label.name().as_str().into();
-                    self.ask(now, Question::Release(Release { name, tenure, reply: None }));
-                }
-            }
-            WishReply::Guard(shared, reply) => {
-                let ticket = Arc::new(Ticket::new(belief, self.guards.vacant()));
-                let (label, asked) = (wished.wish.label, wished.wish.ttl);
-                // Where the granting round began, as far as we can know.
-                let span = drift.belief_span(ttl);
-                let began_at = ends_at.as_nanos().saturating_sub(span.as_nanos() as u64);
-                let began_at = Instant::from_nanos(began_at);
-                self.guards.add((Arc::clone(&ticket), label.clone()), asked, began_at);
-                let guard = LeaseGuard::new(shared, ticket, label, tenure, asked.as_duration());
-                // Whoever left drops it, and that gives it back.
-                let _left = reply.send(Ok(guard));
-            }
+        let slot = if wished.wish.renewed { u64::from(self.guards.next_slot()) } else { u64::MAX };
+        let belief = Belief::granted(tenure, ends_at);
+        let caller = wished.wish.caller.take();
+        let Some((ticket, waker)) = caller.and_then(|caller| caller.grant(belief, slot, waited))
+        else {
+            return self.release_in_background(now, wished.wish.label, tenure);
+        };
+        if wished.wish.renewed {
+            // When the round that granted it began, as far as the client can know.
+            let span = drift.belief_span(ttl).as_nanos() as u64;
+            let began_at = Instant::from_nanos(ends_at.as_nanos().saturating_sub(span));
+            let asked = wished.wish.ttl;
+            self.guards.add(ticket, wished.wish.label, (tenure, asked), began_at, ends_at);
         }
+        waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Gives back what nobody has.
-    fn undo(&mut self, now: Instant, wished: &Wished, belief: Belief) {
-        let name = wished.wish.label.name().as_str().into();
-        self.ask(now, Question::Release(Release { name, tenure: belief.tenure(), reply: None }));
+    fn drift(&self) -> Option<Drift> {
+        self.session.as_ref().map(|session| session.greeting.drift)
     }
 
-    fn guard_renewed(
-        &mut self,
-        now: Instant,
-        (slot, tenure): (usize, paxoslease_core::Tenure),
-        sent_at: Instant,
-        value: Value<'_>,
-    ) {
+    /// A node refused this ttl: it is longer than the longest lease of the cell.
+    fn too_long(&self, asked: Ttl) -> TtlError {
+        let max_lease =
+            self.session.as_ref().map_or(Ttl::MAX, |session| session.greeting.max_lease);
+        TtlError::TooLong { asked: asked.as_duration(), max_lease }
+    }
+
+    fn guard_renewed(&mut self, now: Instant, id: GuardId, sent_at: Instant, value: Value<'_>) {
         let Some(ttl) = value.integer().and_then(speech::millis) else {
-            self.guards.renewal_failed((slot, tenure), now);
-            let question = Question::RenewGuard(slot, tenure);
-            return self.garbled(question, unexpected("LEASE.RENEW"));
+            self.guards.renewal_failed(id, now);
+            return self.garbled(Question::RenewGuard(id), unexpected("LEASE.RENEW"));
         };
         self.served(now);
-        let Some(session) = &self.session else { return };
-        let drift = session.greeting.drift;
-        let Some(guard) = self.guards.get_mut(slot, tenure) else { return };
+        let Some(drift) = self.drift() else { return };
+        let Some(guard) = self.guards.get(id) else { return };
         let ttl = ttl.min(guard.ttl);
-        self.guards.renewed((slot, tenure), drift, ttl, sent_at);
+        let ends_at = drift.belief_ends_at(sent_at, ttl);
+        if !self.guards.renewed(id, ttl, sent_at, ends_at) {
+            self.lose(now, id);
+        }
     }
 
     fn renewed(&mut self, now: Instant, renew: Renew, sent_at: Instant, value: Value<'_>) {
@@ -281,21 +265,18 @@ impl Engine {
             return self.garbled(Question::Renew(renew), unexpected("LEASE.RENEW"));
         };
         self.served(now);
-        let Some(session) = &self.session else { return };
+        let Some(drift) = self.drift() else { return };
         let ttl = ttl.min(renew.ttl);
-        let ends_at = session.greeting.drift.belief_ends_at(sent_at, ttl);
-        let belief = Belief::granted(renew.tenure, ends_at);
-        let waited = std::time::Duration::ZERO;
-        let grant = Grant { clock: self.clock.clone(), belief, ttl, waited };
-        let _left = renew.reply.send(Ok(grant));
+        let ends_at = drift.belief_ends_at(sent_at, ttl);
+        let _left = renew.reply.send(Ok((Belief::granted(renew.tenure, ends_at), ttl)));
     }
 
     fn released(&mut self, now: Instant, release: Release, was_sent: bool, value: Value<'_>) {
         match value.integer() {
-            Some(1) => release.confirm(),
-            // Maybe it was released by the node that was asked before.
-            Some(0) if was_sent => release.confirm(),
-            Some(0) => release.not_held(),
+            Some(1) => release.over(ReleaseOutcome::Confirmed),
+            // The node that was asked before may have released it.
+            Some(0) if was_sent => release.over(ReleaseOutcome::Confirmed),
+            Some(0) => release.over(ReleaseOutcome::NotHeld),
             _ => return self.garbled(Question::Release(release), unexpected("LEASE.RELEASE")),
         }
         self.served(now);
@@ -313,16 +294,5 @@ impl Engine {
 
     pub(super) fn endpoint(&self) -> String {
         self.session.as_ref().map(|session| session.endpoint.clone()).unwrap_or_default()
-    }
-}
-
-impl Release {
-    fn confirm(self) {
-        let _left = self.reply.map(|reply| reply.send(Ok(())));
-    }
-
-    fn not_held(self) {
-        let error = ReleaseError::NotHeld { name: self.name.into(), fence: self.tenure.fence() };
-        let _left = self.reply.map(|reply| reply.send(Err(error)));
     }
 }

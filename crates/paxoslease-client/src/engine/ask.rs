@@ -1,17 +1,19 @@
 //! One question on its way, and how it fails.
 
-use paxoslease_core::{Instant, Tenure};
+use std::task::Waker;
+
+use paxoslease_core::Instant;
+use paxoslease_holder::transport::{GuardId, ReleaseOutcome};
+use paxoslease_holder::{AskError, LeaseInfo, RenewError};
 
 use super::Engine;
 use super::speech::{
     put_acquire, put_cancel, put_get, put_list, put_ping, put_release, put_renew, put_status,
 };
 use super::wishes::Wished;
-use crate::command::{Release, Renew, Reply};
-use crate::error::{AskError, ReleaseError, RenewError};
+use crate::command::{Release, ReleaseReply, Renew, Reply};
 use crate::list::{Page, PageStart};
-use crate::status::Status;
-use crate::watch::Sighting;
+use crate::status::NodeStatus;
 
 #[derive(Debug)]
 pub(super) struct Ask {
@@ -32,13 +34,13 @@ pub(super) enum Question {
     Holder(Box<Wished>),
     /// The wait that a node knows by this number is taken back.
     Cancel(u64),
-    /// A renewal for the guard in this slot.
-    RenewGuard(usize, Tenure),
+    /// A renewal for a guard.
+    RenewGuard(GuardId),
     Renew(Renew),
     Release(Release),
     Get {
         name: Box<str>,
-        reply: Reply<Option<Sighting>>,
+        reply: Reply<Option<LeaseInfo>>,
     },
     List {
         from: PageStart,
@@ -47,7 +49,7 @@ pub(super) enum Question {
         reply: Reply<Page>,
     },
     Status {
-        reply: Reply<Status>,
+        reply: Reply<NodeStatus>,
     },
     Ping,
 }
@@ -58,7 +60,7 @@ impl std::fmt::Debug for Question {
             Self::Acquire(_) => "Acquire",
             Self::Holder(_) => "Holder",
             Self::Cancel(_) => "Cancel",
-            Self::RenewGuard(..) => "RenewGuard",
+            Self::RenewGuard(_) => "RenewGuard",
             Self::Renew(_) => "Renew",
             Self::Release(_) => "Release",
             Self::Get { .. } => "Get",
@@ -86,18 +88,28 @@ impl Question {
         let _left = match self {
             Self::Holder(wished) => return wished.holder_unknown(error),
             Self::Renew(renew) => renew.reply.send(Err(RenewError::Ask(error))).is_err(),
-            Self::Release(Release { reply: Some(reply), .. }) => {
-                reply.send(Err(ReleaseError::Unconfirmed(error))).is_err()
-            }
+            Self::Release(release) => return release.over(ReleaseOutcome::Unconfirmed(error)),
             Self::Get { reply, .. } => reply.send(Err(error)).is_err(),
             Self::List { reply, .. } => reply.send(Err(error)).is_err(),
             Self::Status { reply } => reply.send(Err(error)).is_err(),
-            Self::Acquire(_)
-            | Self::Cancel(_)
-            | Self::RenewGuard(..)
-            | Self::Release(_)
-            | Self::Ping => return,
+            Self::Acquire(_) | Self::Cancel(_) | Self::RenewGuard(_) | Self::Ping => return,
         };
+    }
+}
+
+impl Release {
+    /// The release is over. A caller that has left need not hear it.
+    pub(super) fn over(self, outcome: ReleaseOutcome) {
+        let Self { label, tenure, reply } = self;
+        match reply {
+            ReleaseReply::Nobody => {}
+            ReleaseReply::Guard(caller) => {
+                caller.released(outcome).into_iter().for_each(Waker::wake);
+            }
+            ReleaseReply::Caller(reply) => {
+                let _left = reply.send(outcome.into_result(label.name(), tenure.fence()));
+            }
+        }
     }
 }
 
@@ -138,18 +150,16 @@ impl Engine {
             }
             Question::Holder(wished) => put_get(out, wished.wish.label.name().as_str()),
             Question::Cancel(id) => put_cancel(out, *id),
-            Question::RenewGuard(slot, tenure) => {
+            Question::RenewGuard(id) => {
                 let patience = self.pace.patience(self.endpoints.len());
-                let Some(guard) = self.guards.renewing((*slot, *tenure), now, patience) else {
-                    return false;
-                };
-                put_renew(out, guard.label.name().as_bytes(), *tenure, guard.ttl);
+                let Some(guard) = self.guards.renewing(*id, now, patience) else { return false };
+                put_renew(out, guard.label.name().as_bytes(), id.tenure, guard.ttl);
             }
-            Question::Renew(Renew { name, tenure, ttl, .. }) => {
-                put_renew(out, name.as_bytes(), *tenure, *ttl);
+            Question::Renew(Renew { label, tenure, ttl, .. }) => {
+                put_renew(out, label.name().as_bytes(), *tenure, *ttl);
             }
-            Question::Release(release) => {
-                put_release(out, release.name.as_bytes(), release.tenure);
+            Question::Release(Release { label, tenure, .. }) => {
+                put_release(out, label.name().as_bytes(), *tenure);
             }
             Question::Get { name, .. } => put_get(out, name),
             Question::List { from, prefix, count, .. } => {

@@ -6,12 +6,11 @@
 use std::time::Duration;
 
 use paxoslease_core::{Drift, Label, Tenure, Ttl};
+use paxoslease_holder::{AskError, Change, LeaseInfo};
 use paxoslease_wire::resp::{self, Value, put_array, put_bulk, put_bulk_integer, put_command};
 
-use crate::error::AskError;
 use crate::list::Page;
 use crate::status;
-use crate::watch::{Change, Sighting};
 
 pub(crate) fn put_acquire(out: &mut Vec<u8>, label: &Label, ttl: Ttl, wait: Option<(u64, u64)>) {
     put_array(out, if wait.is_some() { 9 } else { 5 });
@@ -102,7 +101,8 @@ pub(crate) fn put_hello(
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     NotHeld,
-    Ttl(String),
+    /// The ttl is out of the cell's bounds.
+    Ttl,
     /// This node is about to go.
     Stopping,
     /// This node cannot, another might.
@@ -118,11 +118,10 @@ impl Refusal {
         let rest = rest.to_owned();
         match word {
             "NOTHELD" => Self::NotHeld,
-            "TTL" => Self::Ttl(rest),
-            "NOQUORUM" => Self::Elsewhere(AskError::NoQuorum(rest)),
+            "TTL" => Self::Ttl,
+            "NOQUORUM" => Self::Elsewhere(AskError::NoQuorum(rest.into())),
             "QUARANTINE" => Self::Elsewhere(AskError::Quarantine(rest)),
             "STOPPING" => Self::Stopping,
-            "NAME" => Self::Final(AskError::Name(rest)),
             "BUSY" => Self::Final(AskError::Busy(rest)),
             "NOAUTH" | "WRONGPASS" => Self::Final(AskError::Unauthenticated(rest)),
             "NOPERM" => Self::Final(AskError::Denied(rest)),
@@ -135,7 +134,7 @@ impl Refusal {
         match self {
             Self::Elsewhere(error) | Self::Final(error) => error,
             Self::NotHeld => AskError::Protocol("NOTHELD for a question about no tenure".into()),
-            Self::Ttl(text) => AskError::Protocol(text),
+            Self::Ttl => AskError::Protocol("TTL for a request without a ttl".into()),
             Self::Stopping => AskError::Busy("it is stopping".into()),
         }
     }
@@ -147,6 +146,7 @@ pub(crate) struct Greeting {
     pub(crate) cell: String,
     pub(crate) node: u16,
     pub(crate) drift: Drift,
+    pub(crate) max_lease: Ttl,
 }
 
 impl Greeting {
@@ -169,11 +169,13 @@ impl Greeting {
         };
         let granularity = Duration::from_micros(u64::from(number("clock_granularity_us")?));
         let drift = Drift::new(number("clock_drift_ppm")?, granularity);
+        let max_lease = Ttl::from_millis(number("max_lease_ms")?);
         Ok(Self {
             cell: text(reply.field(b"cell"))
                 .ok_or_else(|| bad("its greeting lacks cell".into()))?,
             node: u16::try_from(number("node")?).map_err(|_| bad("no such node".into()))?,
             drift: drift.ok_or_else(|| bad("its clocks drift too much for leases".into()))?,
+            max_lease: max_lease.ok_or_else(|| bad("its max_lease is out of bounds".into()))?,
         })
     }
 }
@@ -259,14 +261,14 @@ fn sighting(
     holder: String,
     fence: Option<Value<'_>>,
     ttl_ms: Option<Value<'_>>,
-) -> Option<Sighting> {
+) -> Option<LeaseInfo> {
     let number = |value: Option<Value<'_>>| u64::try_from(value?.integer()?).ok();
     let remaining = Duration::from_millis(number(ttl_ms)?);
-    Some(Sighting { name, holder, fence: number(fence)?, remaining })
+    Some(LeaseInfo { name, holder, fence: number(fence)?, remaining })
 }
 
 /// The reply to LEASE.GET.
-pub(crate) fn seen(name: &str, reply: Value<'_>) -> Result<Option<Sighting>, AskError> {
+pub(crate) fn seen(name: &str, reply: Value<'_>) -> Result<Option<LeaseInfo>, AskError> {
     if reply == Value::Null {
         return Ok(None);
     }

@@ -5,15 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
-use paxoslease_core::Instant;
+use paxoslease_core::{Instant, Label, Ttl};
+use paxoslease_holder::transport::{Caller, Ticket};
+use paxoslease_holder::{AcquireError, AskError, LeaseInfo};
 
 use super::Engine;
 use super::ask::{Ask, Question};
-use crate::command::{Wish, WishReply};
-use crate::error::{AcquireError, AskError};
-use crate::watch::Sighting;
 
 /// The longest a node is asked to let a wish wait: beyond the patience of anybody.
 const WAIT_MS_MAX: u64 = u32::MAX as u64;
@@ -32,6 +33,31 @@ enum Place {
     Sent,
     /// The node will say when it is granted.
     Queued,
+}
+
+/// An acquire.
+pub(super) struct Wish {
+    /// Unique in this client.
+    pub(super) id: u64,
+    pub(super) label: Label,
+    pub(super) ttl: Ttl,
+    pub(super) wait: Duration,
+    /// `None` when the caller has left: a grant is to be released (P8).
+    pub(super) caller: Option<Caller>,
+    /// Whether the lease gets a guard.
+    pub(super) renewed: bool,
+}
+
+impl Wish {
+    /// Whether no caller waits for it any more.
+    pub(super) const fn is_abandoned(&self) -> bool {
+        self.caller.is_none()
+    }
+
+    fn refuse(&mut self, error: AcquireError) {
+        let waker = self.caller.take().and_then(|caller| caller.refuse(error));
+        waker.into_iter().for_each(Waker::wake);
+    }
 }
 
 pub(crate) struct Wished {
@@ -73,17 +99,17 @@ impl Wished {
     }
 
     /// A node that answered knows better why than those that did not.
-    pub(super) fn fail(self, error: AcquireError) {
-        self.wish.reply.fail(match (error, self.refusal) {
+    pub(super) fn fail(mut self, error: AcquireError) {
+        self.wish.refuse(match (error, self.refusal) {
             (AcquireError::Ask(AskError::Unreachable { .. }), Some(refusal)) => refusal.into(),
             (error, _) => error,
         });
     }
 
     /// Somebody else has it.
-    pub(super) fn held(self, seen: Option<Sighting>) {
+    pub(super) fn held(self, holder: Option<LeaseInfo>) {
         let name = self.wish.label.name().to_string();
-        self.fail(AcquireError::Held { name, seen });
+        self.fail(AcquireError::Held { name, holder });
     }
 
     /// Nobody could say who else has it. Without a majority that is no wonder, and perhaps nobody
@@ -169,7 +195,7 @@ impl Wishes {
         wished.was_queued = true;
         wished.refusal = None;
         self.queued += 1;
-        matches!(wished.wish.reply, WishReply::Nobody).then(|| wished.number())
+        wished.wish.is_abandoned().then(|| wished.number())
     }
 
     /// Whether the node waits for as many as it should.
@@ -192,7 +218,7 @@ impl Wishes {
     /// with the connection (P8).
     pub(super) fn ask_again(&mut self, id: u64) -> bool {
         let Some(wished) = self.by_id.get_mut(&id) else { return false };
-        if matches!(wished.wish.reply, WishReply::Nobody) {
+        if wished.wish.is_abandoned() {
             self.remove(id);
             return false;
         }
@@ -251,8 +277,7 @@ impl Wishes {
     pub(super) fn turn_away(&mut self, error: &AskError) {
         self.overdue.clear();
         for wished in self.by_id.values_mut() {
-            let reply = std::mem::replace(&mut wished.wish.reply, WishReply::Nobody);
-            reply.fail(error.clone().into());
+            wished.wish.refuse(error.clone().into());
         }
         self.by_id.retain(|_, wished| wished.place != Place::Unsent);
     }
@@ -261,9 +286,13 @@ impl Wishes {
 impl Engine {
     /// P8: nobody waits for it any more. If a node was asked, the wish stays until that answers:
     /// what it grants is to be given back.
-    pub(super) fn abandon(&mut self, now: Instant, id: u64) {
+    pub(super) fn abandon(&mut self, now: Instant, ticket: &Arc<Ticket>) {
+        let id = ticket.lock().slot;
         let Some(wished) = self.wishes.by_id.get_mut(&id) else { return };
-        wished.wish.reply = WishReply::Nobody;
+        let is_its = |caller: &mut Caller| Arc::ptr_eq(caller.ticket(), ticket);
+        if wished.wish.caller.take_if(is_its).is_none() {
+            return;
+        }
         match wished.place {
             Place::Unsent => drop(self.wishes.remove(id)),
             // The answer is on its way.

@@ -192,8 +192,8 @@ impl Drop for Fake {
 fn greeting(cell: &str) -> String {
     let len = cell.len();
     format!(
-        "%5\r\n+server\r\n+paxoslease\r\n+cell\r\n${len}\r\n{cell}\r\n+node\r\n:1\r\n\
-         +clock_drift_ppm\r\n:1000\r\n+clock_granularity_us\r\n:1000\r\n"
+        "%6\r\n+server\r\n+paxoslease\r\n+cell\r\n${len}\r\n{cell}\r\n+node\r\n:1\r\n\
+         +clock_drift_ppm\r\n:1000\r\n+clock_granularity_us\r\n:1000\r\n+max_lease_ms\r\n:60000\r\n"
     )
 }
 

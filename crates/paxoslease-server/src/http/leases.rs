@@ -276,15 +276,15 @@ pub(super) struct Lease {
     pub(super) ttl_ms: u64,
 }
 
-impl From<paxoslease::Sighting> for Lease {
-    fn from(seen: paxoslease::Sighting) -> Self {
-        let paxoslease::Sighting { name, holder, fence, remaining } = seen;
+impl From<paxoslease::LeaseInfo> for Lease {
+    fn from(seen: paxoslease::LeaseInfo) -> Self {
+        let paxoslease::LeaseInfo { name, holder, fence, remaining } = seen;
         Self { name, holder, fence: fence.to_string(), ttl_ms: millis_down(remaining) }
     }
 }
 
 fn lease(seen: Sighting) -> Lease {
-    paxoslease::Sighting::from(seen).into()
+    paxoslease::LeaseInfo::from(seen).into()
 }
 
 /// That it is held must be told to a client that may acquire it; by whom, if it may read that.

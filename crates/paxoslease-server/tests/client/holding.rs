@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paxoslease_client::{AskError, Client, LeaseGuard, Sighting};
+use paxoslease_client::{AskError, Client, LeaseGuard, LeaseInfo};
 use pollster::block_on;
 
 use crate::cell::Cell;
@@ -12,7 +12,7 @@ const RENEWED: &str = "paxoslease_commands_total{command=\"lease.renew\"}";
 
 /// Who holds it. A look waits for a majority no longer than one attempt, and a busy machine may
 /// take longer than that.
-fn seen(client: &Client, name: &str) -> Option<Sighting> {
+fn seen(client: &Client, name: &str) -> Option<LeaseInfo> {
     loop {
         match client.get_blocking(name) {
             Err(AskError::NoQuorum(_)) => {}

@@ -8,11 +8,13 @@ mod routing;
 mod waiting;
 
 use std::future::IntoFuture as _;
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use cell::Cell;
-use paxoslease_client::{Acquire, Acquiring, Client, LeaseGuard};
+use futures_util::future::Either;
+use paxoslease_client::{Acquire, AcquireError, Client, LeaseGuard};
 
 /// Longer than any test.
 const TTL: Duration = Duration::from_secs(60);
@@ -31,11 +33,11 @@ fn client(cell: &Cell, first: usize) -> Client {
 }
 
 /// Asks, and leaves the answer for later.
-fn begun(wish: Acquire<'_>) -> Acquiring<LeaseGuard> {
+fn begun(wish: Acquire<'_>) -> impl Future<Output = Result<LeaseGuard, AcquireError>> + use<> {
     let mut asked = wish.into_future();
-    match asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Pending => asked,
+    match Pin::new(&mut asked).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Pending => Either::Left(asked),
         // This thread was held up longer than the answer took.
-        Poll::Ready(answer) => Box::pin(std::future::ready(answer)),
+        Poll::Ready(answer) => Either::Right(std::future::ready(answer)),
     }
 }

@@ -36,14 +36,6 @@ pub enum LoadError {
     },
 }
 
-/// A text that is no role.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{text:?} is no role; expected member or proposer")]
-pub struct UnknownRole {
-    /// The text.
-    pub text: String,
-}
-
 /// A text that says no way to speak to clients.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{text:?} is no way to speak to clients; expected off, server or mutual")]

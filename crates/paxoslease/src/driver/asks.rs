@@ -10,7 +10,7 @@ use paxoslease_core::{
 use super::Driver;
 use super::counters::Outcome;
 use crate::front::{Answer, Ask, Hint, Kind, Letter, Routed};
-use crate::status::Status;
+use paxoslease_holder::Status;
 
 impl Driver {
     pub(crate) fn shard_index(&self) -> u16 {

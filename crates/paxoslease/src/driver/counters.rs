@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::{counter, gauge, histogram};
 use paxoslease_core::{Message, Refusal, RoundCounts, Shard};
 
-use crate::status::Rates;
+use paxoslease_holder::Rates;
 
 /// Why a message was lost on this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +77,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             sent: [0; KINDS],
             received: [0; KINDS],
@@ -85,8 +85,8 @@ impl Counters {
             acquires: [0; OUTCOMES.len()],
             renewals: [0; OUTCOMES.len()],
             releases: 0,
-            lately: Rates::NONE,
-            rates: Rates::NONE,
+            lately: Rates::default(),
+            rates: Rates::default(),
             spans: [0; SPANS],
             pauses: 0,
             missed: 0,
@@ -134,7 +134,7 @@ impl Counters {
 
     /// This long a time of counting is over.
     pub(crate) fn turn_rates(&mut self, span: Duration) {
-        let lately = std::mem::replace(&mut self.lately, Rates::NONE);
+        let lately = std::mem::take(&mut self.lately);
         let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
         let per_second = |count: u64| (count * 1000).div_ceil(millis);
         self.rates = Rates {

@@ -18,7 +18,7 @@ use peer::{Link, Peer, Told};
 
 use super::counters::{Counters, DropReason};
 use super::sockets::{ConnId, Sockets};
-use crate::status::PeerStatus;
+use paxoslease_holder::PeerStatus;
 
 /// How many connections may stand at the door without having said who they are.
 const GUESTS_MAX: usize = 256;

@@ -1,13 +1,18 @@
 //! A driver without a network.
 
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::Context;
+
 use super::*;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::node::{Run, make_driver};
 use crate::stable::{Startup, Wishes};
-use crate::ticket::{Stage, Ticket};
 use crate::tls::CurrentTls;
-use paxoslease_core::{Holder, Label};
+use paxoslease_holder::Acquire;
+use paxoslease_holder::transport::{Request, TicketPool, Transport};
 
 /// The only member of a new cell.
 pub(crate) fn alone(clock: &Clock) -> Driver {
@@ -47,18 +52,53 @@ fn held(driver: &Driver, now: Instant) -> usize {
     (0..shard.slot_count()).filter(|slot| shard.lease_in(now, *slot, |_| true).is_some()).count()
 }
 
+/// Keeps the requests of handles for the test to carry.
+struct Carrier {
+    clock: Clock,
+    tickets: TicketPool,
+    requests: Mutex<Vec<Request>>,
+}
+
+impl Transport for Carrier {
+    fn ask(&self, _: Name<'_>, request: Request) -> Result<(), Request> {
+        self.requests.lock().expect("one thread").push(request);
+        Ok(())
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn default_holder(&self) -> &'static str {
+        "test"
+    }
+
+    fn tickets(&self) -> &TicketPool {
+        &self.tickets
+    }
+}
+
 #[test]
 fn a_lease_granted_to_a_caller_that_left_is_given_back() {
     let clock = Clock::system();
     let (mut driver, now) = (alone(&clock), clock.now());
     driver.tick(&mut NoSockets, now);
-    let label = Label::new(Name::new("x").expect("a name"), Holder::NONE);
-    let ticket = Arc::new(Ticket::new());
-    let (ttl, wait) = (Duration::from_secs(10), Duration::ZERO);
-    driver.command(now, Command::Acquire { ticket: Arc::clone(&ticket), label, ttl, wait });
+    let (tickets, requests) = (TicketPool::default(), Mutex::default());
+    let carrier = Arc::new(Carrier { clock, tickets, requests });
+    let carry = |driver: &mut Driver| {
+        for request in std::mem::take(&mut *carrier.requests.lock().expect("one thread")) {
+            driver.command(now, Command::Request(request));
+        }
+    };
+    let transport: Arc<dyn Transport> = Arc::<Carrier>::clone(&carrier);
+    let ttl = Duration::from_secs(10);
+    let mut acquiring = Acquire::new(transport, "x", ttl, Duration::ZERO).into_future();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut acquiring).poll(&mut context).is_pending());
+    carry(&mut driver);
     assert_eq!(held(&driver, now), 1, "its own acceptor is a majority");
-    ticket.lock().stage = Stage::Left;
-    driver.command(now, Command::Abandon { ticket });
+    drop(acquiring);
+    carry(&mut driver);
     driver.flush(&mut NoSockets, now);
     assert_eq!(held(&driver, now), 0);
     assert!(driver.requests.is_empty(), "nobody is waited for");

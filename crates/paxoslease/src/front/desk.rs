@@ -8,7 +8,7 @@ use paxoslease_wire::ShardId;
 use super::{Ask, Cursor, Filter, Letter, Outgoing, PageMax, Routed};
 use crate::driver::{ConnId, Driver, Sockets as _};
 use crate::event_loop::Conns;
-use crate::status::Status;
+use paxoslease_holder::Status;
 
 /// A front-end's way to the shards and to its clients.
 ///

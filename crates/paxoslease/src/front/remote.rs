@@ -229,7 +229,7 @@ impl Drop for Asking {
 mod tests {
     use super::*;
     use crate::TestCell;
-    use crate::blocking::block_on;
+    use paxoslease_holder::block_on;
 
     const TTL: Duration = Duration::from_secs(10);
 

@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 
 use mio::Poll;
 use paxoslease_core::{NodeId, Snapshot};
+use paxoslease_holder::transport;
 use paxoslease_wire::ShardId;
 
 use super::{Door, Node, Shared, Stopped};
@@ -177,7 +178,7 @@ impl Running {
             .collect::<Result<_, _>>()?;
         let shards = spawn(node, loops, &mailboxes, recorder.as_ref())?;
         let doors = mailboxes.iter().map(door).collect();
-        let mut shared = Shared::new(settings, clock, doors, default_holder(), board);
+        let mut shared = Shared::new(settings, clock, doors, transport::default_holder(), board);
         (shared.waiting, shared.tls) = (Arc::clone(&waiting), tls);
         let stopped = Arc::clone(&shared.stopped);
         Ok((Node { shared: Arc::new(shared) }, Self { node, shards, writer, waiting, stopped }))
@@ -412,13 +413,4 @@ fn disk_problem(writer: Option<&Arc<RecordWriter>>) -> DiskProblem {
 
 fn random() -> Result<u64, StartError> {
     getrandom::u64().map_err(|error| refused("randomness")(io::Error::other(error)))
-}
-
-/// `user@host:pid`, as far as they are known.
-fn default_holder() -> String {
-    let user = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let mut holder = format!("{user}@{host}:{}", std::process::id());
-    holder.truncate(holder.floor_char_boundary(paxoslease_core::Holder::LEN_MAX));
-    holder
 }

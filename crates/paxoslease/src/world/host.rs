@@ -21,7 +21,7 @@ use crate::front::Waiting;
 use crate::mailbox::Mailbox;
 use crate::node::Node;
 use crate::stable::MemoryDisk;
-use crate::ticket::Ticket;
+use paxoslease_holder::transport::Ticket;
 
 pub(crate) struct Host {
     pub(crate) config: Config,
@@ -68,7 +68,7 @@ pub(crate) struct Letterbox(pub(crate) Arc<Mailbox<Command>>);
 
 impl Drop for Letterbox {
     fn drop(&mut self) {
-        self.0.close().into_iter().for_each(Command::refuse);
+        drop(self.0.close());
     }
 }
 

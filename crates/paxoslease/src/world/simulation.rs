@@ -17,8 +17,8 @@ pub(crate) use tasks::Timer;
 
 use super::{At, Bells, Dice, HostClock, Presence, World};
 use crate::config::{Config, Role};
-use crate::lease::LeaseGuard;
 use crate::node::Node;
+use paxoslease_holder::LeaseGuard;
 
 /// What a cell is like.
 #[derive(Clone, Debug)]

@@ -17,9 +17,7 @@ use std::time::Duration;
 use super::Presence;
 use super::network::Weather;
 use super::simulation::{Setup, Sharing, Simulation, Workers};
-use crate::error::AcquireError;
-use crate::lease::LeaseGuard;
-use crate::status::Status;
+use paxoslease_holder::{AcquireError, AskError, LeaseGuard, Status};
 
 const MASTER: &str = "master";
 const TTL: Duration = Duration::from_secs(2);

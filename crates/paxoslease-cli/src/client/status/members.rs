@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use paxoslease_client::{PeerStatus, Status};
+use paxoslease_client::{NodeStatus, PeerStatus};
 
 use super::Answer;
 use crate::client::text::{plain, span};
@@ -17,7 +17,7 @@ pub(super) struct Member<'a> {
     /// The round trip from here, or from the node that reported it.
     pub(super) rtt: Option<Duration>,
     /// The node's own status, if it answered.
-    pub(super) status: Option<&'a Status>,
+    pub(super) status: Option<&'a NodeStatus>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ pub(super) fn members(answers: &[Answer]) -> Vec<Member<'_>> {
     ids.into_iter().map(member).collect()
 }
 
-fn of_itself<'a>(answer: &'a Answer, status: &'a Status) -> Member<'a> {
+fn of_itself<'a>(answer: &'a Answer, status: &'a NodeStatus) -> Member<'a> {
     let is_member = status.members.contains(&status.node);
     Member {
         id: status.node,
@@ -78,7 +78,7 @@ fn of_itself<'a>(answer: &'a Answer, status: &'a Status) -> Member<'a> {
 }
 
 /// What other nodes say about it; a node that is connected to it knows best.
-fn of_others<'a>(id: u16, said: impl Iterator<Item = &'a Status>) -> Option<Member<'a>> {
+fn of_others<'a>(id: u16, said: impl Iterator<Item = &'a NodeStatus>) -> Option<Member<'a>> {
     let seen = said.flat_map(|status| &status.peers).filter(|peer| peer.node == id);
     let PeerStatus { address, up, rtt, quarantine_remaining, problem, .. } =
         seen.max_by_key(|peer| peer.up)?;

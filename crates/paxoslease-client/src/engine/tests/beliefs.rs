@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::scene::{Asked, FENCE, Scene, drift};
 use crate::LeaseGuard;
-use crate::error::AcquireError;
+use paxoslease_holder::AcquireError;
 
 const TTL_MS: u32 = 1000;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::scene::{Asked, FENCE, Scene};
 use crate::engine::wishes::QUEUED_MAX;
-use crate::error::{AcquireError, AskError, ReleaseError, RenewError};
 use crate::{LeaseGuard, LeaseState};
+use paxoslease_holder::{AcquireError, AskError, ReleaseError, RenewError, TtlError};
 
 const TTL: Duration = Duration::from_secs(15);
 
@@ -58,7 +58,7 @@ fn who_holds_it_is_asked_for_when_it_is_held() {
     );
     let error = asked.poll().expect("answered").expect_err("held");
     let text = error.to_string();
-    let AcquireError::Held { name, seen: Some(seen) } = error else { panic!("{error:?}") };
+    let AcquireError::Held { name, holder: Some(seen) } = error else { panic!("{error:?}") };
     assert_eq!((name.as_str(), seen.holder.as_str(), seen.fence), ("x", "you", 1025));
     assert_eq!(seen.remaining, Duration::from_millis(900));
     assert!(text.contains("\"you\" (fence 1025) for 900ms"), "{text}");
@@ -107,7 +107,7 @@ fn a_wait_that_is_over_says_who_holds_it() {
     assert_eq!(scene.said_one(), "LEASE.GET x");
     scene.hear("_\r\n");
     let error = asked.poll().expect("answered").expect_err("held");
-    assert_eq!(error, AcquireError::Held { name: "x".into(), seen: None });
+    assert_eq!(error, AcquireError::Held { name: "x".into(), holder: None });
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn errors_of_a_node_have_their_types() {
         ("NOAUTH so", AskError::Unauthenticated("so".into())),
         ("WRONGPASS so", AskError::Unauthenticated("so".into())),
         ("NOPERM so", AskError::Denied("so".into())),
-        ("NAME so", AskError::Name("so".into())),
+        ("NAME so", AskError::Protocol("NAME so".into())),
         ("ERR so", AskError::Protocol("ERR so".into())),
     ] {
         let mut asked = try_acquire(&scene, TTL);
@@ -419,7 +419,8 @@ fn errors_of_a_node_have_their_types() {
     scene.said_one();
     scene.hear("-TTL longer than 60s\r\n");
     let error = asked.poll().expect("answered").expect_err("refused");
-    assert_eq!(error, AcquireError::Ttl("longer than 60s".into()));
+    let max_lease = crate::test_util::MAX_LEASE;
+    assert_eq!(error, AcquireError::Ttl(TtlError::TooLong { asked: TTL, max_lease }));
 }
 
 #[test]

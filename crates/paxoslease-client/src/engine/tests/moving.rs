@@ -4,8 +4,8 @@ use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use super::scene::{Asked, FENCE, REQUEST_TIMEOUT, Scene};
-use crate::error::{AcquireError, AskError, ReleaseError};
 use crate::{Client, LeaseGuard, LeaseState};
+use paxoslease_holder::{AcquireError, AskError, ReleaseError};
 
 const TTL: Duration = Duration::from_secs(15);
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::scene::{Asked, FENCE, REQUEST_TIMEOUT, Scene};
 use crate::LeaseGuard;
-use crate::error::{AcquireError, AskError};
+use paxoslease_holder::{AcquireError, AskError};
 
 const TTL: Duration = Duration::from_secs(15);
 
@@ -45,7 +45,7 @@ fn who_may_not_look_hears_that_it_is_held() {
     assert_eq!(scene.said_one(), "LEASE.GET x");
     scene.hear("-NOPERM not yours\r\n");
     let error = asked.poll().expect("answered").expect_err("held");
-    assert_eq!(error, AcquireError::Held { name: "x".into(), seen: None });
+    assert_eq!(error, AcquireError::Held { name: "x".into(), holder: None });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use paxoslease_wire::{Farewell, FrameWriter, Heartbeat};
 
 use super::super::sockets::{ConnId, Sockets};
 use super::{Manners, REDIAL_MAX, REDIAL_MIN};
-use crate::status::PeerStatus;
+use paxoslease_holder::PeerStatus;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Link {

@@ -14,10 +14,10 @@ use paxoslease_sim::trace::TrueTime;
 use paxoslease_sim::{Check, Checker, Checks, Claim, Stored};
 use paxoslease_wire::{FrameKind, FrameReader, ShardId, split_frame};
 
-use crate::lease::LeaseGuard;
 use crate::stable::{DataFile, Disk};
 use crate::world::network::EndId;
 use crate::world::{At, HostClock, World};
+use paxoslease_holder::LeaseGuard;
 
 /// A lease as its holder has it.
 struct Held {

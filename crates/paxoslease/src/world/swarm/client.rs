@@ -6,10 +6,10 @@ use std::future::IntoFuture;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::error::AcquireError;
 use crate::node::Node;
 use crate::world::Dice;
 use crate::world::simulation::{Judge, Simulation, Timer};
+use paxoslease_holder::AcquireError;
 
 pub(super) struct Client {
     id: u32,
@@ -77,8 +77,8 @@ impl Client {
         } else {
             Some(wish.await)
         };
-        if let Some(Err(AcquireError::Held { name, fence, .. })) = &answer {
-            self.judge.borrow_mut().denied(self.host, asked_at, (name.clone(), *fence));
+        if let Some(Err(AcquireError::Held { name, holder: Some(by) })) = &answer {
+            self.judge.borrow_mut().denied(self.host, asked_at, (name.clone(), by.fence));
         }
         let Some(Ok(guard)) = answer else { return false };
         let guard = Rc::new(guard);

@@ -7,10 +7,10 @@ use std::time::Duration;
 use paxoslease_sim::Check;
 
 use super::Swarm;
-use crate::lease::LeaseGuard;
 use crate::world::Presence;
 use crate::world::network::Weather;
 use crate::world::simulation::Workers;
+use paxoslease_holder::LeaseGuard;
 
 /// Leases by name: the host and client that have them, and the guard.
 type Leases = BTreeMap<usize, (usize, u32, Rc<LeaseGuard>)>;

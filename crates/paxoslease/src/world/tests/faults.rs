@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 
 use super::*;
-use crate::error::ReleaseError;
-use crate::lease::LeaseState;
 use paxoslease_core::{Message, Reply, Request};
+use paxoslease_holder::LeaseState;
+use paxoslease_holder::{AskError, ReleaseError};
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
 #[test]
@@ -201,7 +201,7 @@ fn a_release_nobody_confirms_is_a_release_all_the_same() {
     cell.judge().gives_up(client);
     cell.end_tasks_of(0);
     let guard = Rc::into_inner(guard).expect("nobody else has it");
-    assert_eq!(cell.run(0, guard.release()), Err(ReleaseError::Unconfirmed));
+    assert_eq!(cell.run(0, guard.release()), Err(ReleaseError::Unconfirmed(AskError::NO_MAJORITY)));
     cell.take(1, Duration::MAX).expect("free when its time is over");
     cell.assert_sound();
 }

@@ -79,7 +79,7 @@ fn a_node_whose_ballots_are_used_up_is_not_ready_and_says_why() {
     assert!(!status.ready);
     assert!(status.ballot_problem.expect("a problem").contains("used up"));
     assert!(status.ballots_remaining_ratio.abs() < f64::EPSILON);
-    assert!(matches!(cell.take(0, Duration::ZERO), Err(AcquireError::NoQuorum)));
+    assert!(matches!(cell.take(0, Duration::ZERO), Err(AcquireError::Ask(AskError::NoQuorum(_)))));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn of_two_processes_with_one_id_the_older_is_refused_and_told_why() {
     cell.world.start(twin).expect("a disk in memory works");
     cell.run_for(SECOND * 3);
     let older = cell.status(3);
-    let refused = |peer: &crate::status::PeerStatus| {
+    let refused = |peer: &paxoslease_holder::PeerStatus| {
         peer.problem.as_deref().is_some_and(|problem| problem.contains("two processes"))
     };
     assert!(older.peers.iter().all(|peer| !peer.up && refused(peer)), "{older:?}");

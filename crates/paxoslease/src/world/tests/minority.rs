@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use paxoslease_core::Name;
 
 use super::*;
-use crate::error::AcquireError;
 use crate::front::Answer;
+use paxoslease_holder::AcquireError;
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -154,7 +154,7 @@ fn is_denied_by_the_past(waited: Duration, wait: Duration) -> bool {
     let node = cell.node(2);
     let answer = cell.run(2, async move { node.acquire(MASTER, TTL).wait(wait).await });
     cell.assert_sound();
-    matches!(answer, Err(AcquireError::Held { fence: by, .. }) if by == fence)
+    matches!(answer, Err(AcquireError::Held { holder: Some(by), .. }) if by.fence == fence)
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Alarms of very many guards: set, moved and cleared in constant time, without allocating.
+//! A timer wheel for the alarms of many guards: an alarm is set, moved and cleared in constant time
+//! and without an allocation.
 //!
-//! A ring of buckets, one per tick, each a list through the entries themselves. An alarm rings up
-//! to a tick early, never late by design; one farther ahead than the ring reaches rings at its end,
-//! and whoever set it sets it again. Deliberately ignorant of what the alarms are for.
+//! The wheel is a ring of buckets, one per tick. A bucket is a linked list through the entries. An
+//! alarm rings up to one tick early. An alarm beyond the reach of the ring rings at its end, and
+//! the caller sets it again.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ const TICK_NANOS: u64 = 4_000_000;
 const BUCKETS: u64 = 8192;
 const NIL: u32 = u32::MAX;
 
-/// Where an entry hangs.
+/// The neighbours of an entry in the list of its bucket.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     previous: u32,
@@ -24,7 +25,7 @@ struct Place {
 const NOWHERE: Place = Place { previous: NIL, next: NIL, bucket: NIL };
 
 #[derive(Debug)]
-pub(crate) struct Wheel {
+pub(super) struct Wheel {
     heads: Vec<u32>,
     /// One bit per bucket: whether it has entries.
     occupied: Vec<u64>,
@@ -35,7 +36,7 @@ pub(crate) struct Wheel {
 }
 
 impl Wheel {
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
             heads: vec![NIL; BUCKETS as usize],
             occupied: vec![0; (BUCKETS / 64) as usize],
@@ -46,12 +47,12 @@ impl Wheel {
     }
 
     /// How early an alarm may ring.
-    pub(crate) const fn tick() -> Duration {
+    pub(super) const fn tick() -> Duration {
         Duration::from_nanos(TICK_NANOS)
     }
 
     /// Sets the alarm of an entry, instead of the one it may have had.
-    pub(crate) fn set(&mut self, entry: u32, at: Instant) {
+    pub(super) fn set(&mut self, entry: u32, at: Instant) {
         self.clear(entry);
         let tick = (at.as_nanos() / TICK_NANOS).clamp(self.tick, self.tick + BUCKETS - 1);
         let bucket = (tick % BUCKETS) as u32;
@@ -65,7 +66,7 @@ impl Wheel {
     }
 
     /// Clears the alarm of an entry, if it has one.
-    pub(crate) fn clear(&mut self, entry: u32) {
+    pub(super) fn clear(&mut self, entry: u32) {
         if self.places.len() <= entry as usize {
             self.places.resize(entry as usize + 1, NOWHERE);
         }
@@ -89,7 +90,7 @@ impl Wheel {
     }
 
     /// The next entry whose alarm rings, which clears it.
-    pub(crate) fn ring(&mut self, now: Instant) -> Option<u32> {
+    pub(super) fn ring(&mut self, now: Instant) -> Option<u32> {
         let now = now.as_nanos() / TICK_NANOS;
         loop {
             let head = self.heads[(self.tick % BUCKETS) as usize];
@@ -105,7 +106,7 @@ impl Wheel {
     }
 
     /// When the next alarm rings.
-    pub(crate) fn next_at(&self) -> Option<Instant> {
+    pub(super) fn next_at(&self) -> Option<Instant> {
         let tick = self.next_tick()?;
         Some(Instant::from_nanos(tick.saturating_mul(TICK_NANOS)))
     }

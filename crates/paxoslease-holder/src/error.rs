@@ -1,0 +1,160 @@
+//! The errors of a holder, one enum per operation. Each error says what happened, what to do next,
+//! and whether anything is left behind.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use paxoslease_core::{CommandError, TextError, TtlError};
+
+use crate::watch::LeaseInfo;
+
+/// What an error says about a missing majority when no node said more.
+const NO_MAJORITY: &str = "no majority of the cell answered in time; see the node's status for \
+                           members that are unreachable or quarantined";
+
+/// Why a request was not answered, whatever it was about. Nothing was changed that outlives the ttl
+/// of the request. Texts that come from a node say what to do.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// None of the endpoints answered in time.
+    #[error(
+        "no answer from {}: {problem}; check that a node runs there, and the list of endpoints",
+        endpoints.join(", ")
+    )]
+    Unreachable {
+        /// The endpoints that the client tried.
+        endpoints: Vec<String>,
+        /// The last problem.
+        problem: String,
+    },
+    /// No majority of the cell answered in time, or contenders kept splitting the vote.
+    #[error("no quorum: {0}")]
+    NoQuorum(Cow<'static, str>),
+    /// The node was restarted and must not vote for a while.
+    #[error("in quarantine: {0}")]
+    Quarantine(String),
+    /// The node is at one of its limits.
+    #[error("at a limit: {0}")]
+    Busy(String),
+    /// The token is missing or unknown.
+    #[error("not authenticated: {0}; check the token")]
+    Unauthenticated(String),
+    /// The token does not permit this request.
+    #[error("access denied: {0}; check what the token may do")]
+    Denied(String),
+    /// The client and a node disagree on TLS, or one does not trust the other. No request was sent.
+    #[error("no TLS with {endpoint}: {problem}; check the CA, the certificates and the endpoint")]
+    Tls {
+        /// The node's endpoint.
+        endpoint: String,
+        /// What went wrong.
+        problem: String,
+    },
+    /// The name is out of bounds.
+    #[error("bad name: {0}")]
+    Name(TextError),
+    /// The node's answer is not valid, or the node does not know the request.
+    #[error("unexpected answer; is this a PaxosLease node of this version? {0}")]
+    Protocol(String),
+    /// The node or the client was shut down.
+    #[error("the node or client that serves this handle was shut down")]
+    Stopped,
+}
+
+/// Why a lease was not granted. Nothing is held, and nothing was changed that outlives the ttl.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// Another holder has the lease, and the wait, if any, is over.
+    #[error("{name:?} is held by {}; wait longer, or try again later", HeldBy(holder.as_ref()))]
+    Held {
+        /// The name that was asked for.
+        name: String,
+        /// The holder: a hint. `None` when the lease was released just after the refusal.
+        holder: Option<LeaseInfo>,
+    },
+    /// The ttl is out of bounds.
+    #[error("bad ttl: {0}")]
+    Ttl(#[from] TtlError),
+    /// The holder text is out of bounds.
+    #[error("bad holder: {0}")]
+    Holder(TextError),
+    /// The request was not answered.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+}
+
+/// Why a lease was not renewed. It lasts as long as it did before.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RenewError {
+    /// That tenure is over, or never began.
+    #[error("{name:?} is not held with fence {fence} any more; acquire it anew")]
+    NotHeld {
+        /// The name.
+        name: String,
+        /// The fence of the tenure.
+        fence: u64,
+    },
+    /// The ttl is out of bounds.
+    #[error("bad ttl: {0}")]
+    Ttl(#[from] TtlError),
+    /// The request was not answered.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+}
+
+/// Why a release was not confirmed. The lease is not held in any case.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The lease had been lost before.
+    #[error("{name:?} was not held with fence {fence} any more when it was released")]
+    NotHeld {
+        /// The name.
+        name: String,
+        /// The fence of the tenure.
+        fence: u64,
+    },
+    /// No majority confirmed. The lease is free when its ttl is over, at the latest.
+    #[error("the release was not confirmed, so the lease is free when its ttl is over: {0}")]
+    Unconfirmed(#[from] AskError),
+}
+
+impl AskError {
+    /// No majority answered, and no node said why.
+    pub const NO_MAJORITY: Self = Self::NoQuorum(Cow::Borrowed(NO_MAJORITY));
+
+    /// Whether a retry is useless until a certificate, a token or the endpoints change.
+    #[must_use]
+    pub const fn is_lack_of_trust(&self) -> bool {
+        matches!(self, Self::Unauthenticated(_) | Self::Denied(_) | Self::Tls { .. })
+    }
+}
+
+impl From<CommandError> for AcquireError {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::Ttl(error) => Self::Ttl(error),
+            CommandError::TooManyRounds(_) | CommandError::TooManyWaiters(_) => {
+                Self::Ask(AskError::Busy(error.to_string()))
+            }
+        }
+    }
+}
+
+/// The holder of a lease, in the text of an error.
+struct HeldBy<'a>(Option<&'a LeaseInfo>);
+
+impl fmt::Display for HeldBy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(LeaseInfo { holder, fence, remaining, .. }) = self.0 else {
+            return f.write_str("another holder, or was a moment ago");
+        };
+        // To the millisecond: a hint needs no more.
+        let remaining = Duration::from_millis(remaining.as_millis() as u64);
+        write!(f, "{holder:?} (fence {fence}) for {remaining:?} at most unless renewed")
+    }
+}

@@ -1,0 +1,56 @@
+//! A lease without a guard: it is not renewed, and not released when it is dropped.
+
+use std::time::Duration;
+
+use paxoslease_clock::Clock;
+use paxoslease_core::{Belief, Ttl};
+
+/// A lease without a guard, from [`crate::Acquire::detached`] or from a renewal by fence.
+///
+/// It lasts for its ttl and no longer. Keep the fence to renew or release the lease, from here or
+/// from another process.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    clock: Clock,
+    belief: Belief,
+    ttl: Ttl,
+    waited: Duration,
+}
+
+impl Grant {
+    /// What a transport makes of a grant. `waited` is how long the request was queued.
+    #[must_use]
+    pub const fn new(clock: Clock, belief: Belief, ttl: Ttl, waited: Duration) -> Self {
+        Self { clock, belief, ttl, waited }
+    }
+
+    /// The fencing token: greater for every later tenure of the same name, constant in a tenure.
+    #[must_use]
+    pub const fn fence(&self) -> u64 {
+        self.belief.tenure().fence()
+    }
+
+    /// The ttl that was granted.
+    #[must_use]
+    pub const fn ttl(&self) -> Duration {
+        self.ttl.as_duration()
+    }
+
+    /// How long the request was queued, as the node says.
+    #[must_use]
+    pub const fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// Whether the lease is held, by a fresh reading of the clock, unless it was released.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.belief.is_held(self.clock.now())
+    }
+
+    /// How long the lease lasts unless it is renewed or released; zero once it is over.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.belief.remaining(self.clock.now())
+    }
+}

@@ -1,0 +1,261 @@
+//! A lease that is held: it renews itself, and it is released when it is dropped.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use paxoslease_core::Label;
+
+use crate::block_on;
+use crate::error::{AskError, ReleaseError};
+use crate::transport::{Caller, ReleaseOutcome, Request, Stage, Ticket, Transport};
+
+/// The state of a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum LeaseState {
+    /// Held, and renewed in time.
+    Held,
+    /// Held, but two thirds of the ttl passed without a renewal: a good moment to finish, or not to
+    /// begin anything long.
+    Jeopardy,
+    /// Not held any more. It will not come back; a new acquire begins a new tenure with a higher
+    /// fence.
+    Lost,
+}
+
+/// A lease that is held.
+///
+/// It renews itself in the background until it is dropped, released or lost. Dropping it releases
+/// the lease in the background; [`Self::release`] does so and waits for the confirmation.
+///
+/// [`Self::is_held`] is computed from the clock every time. What happens *after* it answered is not
+/// covered: a process may be paused between the question and the action. Where that matters, pass
+/// [`Self::fence`] along and let the resource refuse lower ones.
+#[must_use = "a lease that is dropped is released at once"]
+pub struct LeaseGuard {
+    transport: Arc<dyn Transport>,
+    ticket: Arc<Ticket>,
+    label: Label,
+    fence: u64,
+    ttl: Duration,
+}
+
+impl LeaseGuard {
+    pub(crate) const fn new(
+        transport: Arc<dyn Transport>,
+        ticket: Arc<Ticket>,
+        label: Label,
+        fence: u64,
+        ttl: Duration,
+    ) -> Self {
+        Self { transport, ticket, label, fence, ttl }
+    }
+
+    /// The name that is held.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.label.name().as_str()
+    }
+
+    /// The holder text that others see.
+    #[must_use]
+    pub fn holder(&self) -> &str {
+        self.label.holder().as_str()
+    }
+
+    /// The fencing token: greater for every later tenure of the same name, constant in a tenure.
+    #[must_use]
+    pub const fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// The ttl that the lease is renewed with.
+    #[must_use]
+    pub const fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Whether the lease is held, by a fresh reading of the clock.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How long the lease is held if no renewal succeeds; zero once it is over.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.look().0
+    }
+
+    /// The state of the lease, by a fresh reading of the clock.
+    #[must_use]
+    pub fn state(&self) -> LeaseState {
+        match self.look() {
+            (Duration::ZERO, _) => LeaseState::Lost,
+            (_, true) => LeaseState::Jeopardy,
+            (_, false) => LeaseState::Held,
+        }
+    }
+
+    /// How long the lease is held, and whether its renewal is late. Once a caller saw the lease
+    /// over, no caller sees it held again, even if a renewal was on its way.
+    fn look(&self) -> (Duration, bool) {
+        let mut state = self.ticket.lock();
+        // Read after the lock was taken: the wait for it must not count as held.
+        let now = self.transport.clock().now();
+        let late = state.stage == Stage::Jeopardy;
+        let Some(belief) = state.belief else { return (Duration::ZERO, late) };
+        if !belief.is_held(now) {
+            state.drop_belief();
+        }
+        (belief.remaining(now), late)
+    }
+
+    /// Waits until the state is not `than`, and returns it. Cancel-safe.
+    ///
+    /// ```no_run
+    /// # async fn example(lease: paxoslease_holder::LeaseGuard) {
+    /// use paxoslease_holder::LeaseState;
+    /// let mut state = lease.state();
+    /// while state != LeaseState::Lost {
+    ///     state = lease.state_other(state).await;
+    ///     println!("now {state:?}");
+    /// }
+    /// # }
+    /// ```
+    pub async fn state_other(&self, than: LeaseState) -> LeaseState {
+        loop {
+            let changed = self.ticket.changed.listen();
+            let state = self.state();
+            if state != than {
+                return state;
+            }
+            changed.await;
+        }
+    }
+
+    /// How often the lease was renewed.
+    #[must_use]
+    pub fn renewals(&self) -> u64 {
+        self.ticket.lock().renewals
+    }
+
+    /// Waits until the number of renewals is not `than`, or the lease is lost, and returns it. For
+    /// programs that tell others until when the lease is held. Cancel-safe.
+    pub async fn renewals_other(&self, than: u64) -> u64 {
+        loop {
+            let changed = self.ticket.changed.listen();
+            let renewals = self.renewals();
+            if renewals != than || !self.is_held() {
+                return renewals;
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until the lease is lost, and returns *before* another holder can have it, as long as
+    /// this process is scheduled in time. Cancel-safe. Take it as the signal to stop; ask
+    /// [`Self::is_held`] before anything that must not happen twice.
+    pub async fn lost(&self) {
+        let mut state = LeaseState::Held;
+        while state != LeaseState::Lost {
+            state = self.state_other(state).await;
+        }
+    }
+
+    /// Like [`Self::lost`], but blocks this thread.
+    pub fn lost_blocking(&self) {
+        block_on(self.lost());
+    }
+
+    /// Releases the lease and waits until a majority confirmed it, so that the next acquire finds
+    /// the name free. The lease is not held from the first poll on; dropping the future does not
+    /// undo that.
+    ///
+    /// # Errors
+    /// When the lease had been lost before, or no majority confirmed in time. The lease is not held
+    /// in any case.
+    pub async fn release(mut self) -> Result<(), ReleaseError> {
+        let released = Releasing { guard: &mut self, asked: false }.await;
+        let (transport, ticket) = (Arc::clone(&self.transport), Arc::clone(&self.ticket));
+        drop(self);
+        transport.tickets().put(ticket);
+        released
+    }
+
+    /// Like [`Self::release`], but blocks this thread.
+    ///
+    /// # Errors
+    /// Those of [`Self::release`].
+    pub fn release_blocking(self) -> Result<(), ReleaseError> {
+        block_on(self.release())
+    }
+
+    /// P6: the belief goes first. Says whether the lease is to be released.
+    fn drop_belief(&self) -> bool {
+        let mut state = self.ticket.lock();
+        state.drop_belief();
+        let live = state.stage.is_live();
+        if live {
+            state.stage = Stage::Releasing;
+        }
+        live
+    }
+
+    fn ask_release(&self) -> Result<(), AskError> {
+        let request = Request::Release(Caller::new(&self.ticket));
+        self.transport.ask(self.label.name(), request).map_err(|_| AskError::Stopped)
+    }
+
+    fn result_of(&self, outcome: ReleaseOutcome) -> Result<(), ReleaseError> {
+        outcome.into_result(self.label.name(), self.fence)
+    }
+}
+
+impl Drop for LeaseGuard {
+    fn drop(&mut self) {
+        if self.drop_belief() {
+            // A thread that has ended has released its leases, or they run out.
+            let _ended = self.ask_release();
+        }
+    }
+}
+
+impl fmt::Debug for LeaseGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, fence, state) = (self.name(), self.fence, self.state());
+        write!(f, "LeaseGuard({name:?}, fence {fence}, {state:?})")
+    }
+}
+
+struct Releasing<'a> {
+    guard: &'a mut LeaseGuard,
+    asked: bool,
+}
+
+impl Future for Releasing<'_> {
+    type Output = Result<(), ReleaseError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if !std::mem::replace(&mut self.asked, true) {
+            if !self.guard.drop_belief() {
+                return Poll::Ready(self.guard.result_of(ReleaseOutcome::NotHeld));
+            }
+            self.guard.ticket.lock().wait(context.waker());
+            if let Err(stopped) = self.guard.ask_release() {
+                return Poll::Ready(Err(stopped.into()));
+            }
+            return Poll::Pending;
+        }
+        let mut state = self.guard.ticket.lock();
+        if let Stage::Released(outcome) = &state.stage {
+            return Poll::Ready(self.guard.result_of(outcome.clone()));
+        }
+        state.wait(context.waker());
+        Poll::Pending
+    }
+}

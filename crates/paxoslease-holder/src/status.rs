@@ -1,0 +1,166 @@
+//! How a node sees itself and its cell, for people and programs that monitor it. All of it is a
+//! hint: a moment old when it is read.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+/// A node's view of the cell.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Status {
+    /// The cell's name.
+    pub cell: String,
+    /// The node.
+    pub node: u16,
+    /// What it does in the cell.
+    pub role: Role,
+    /// The members of the cell.
+    pub members: Vec<u16>,
+    /// The longest lease that the cell grants.
+    #[serde(rename = "max_lease_ms", serialize_with = "millis")]
+    pub max_lease: Duration,
+    /// Whether the node reaches a majority of members that vote, itself included, and can issue
+    /// ballots: what an acquire needs, as far as the node can tell. Nodes in quarantine do not
+    /// count.
+    pub ready: bool,
+    /// How long the node does not vote yet after its restart.
+    #[serde(rename = "quarantine_remaining_ms", serialize_with = "millis")]
+    pub quarantine_remaining: Duration,
+    /// Its peers.
+    pub peers: Vec<PeerStatus>,
+    /// Names that its acceptor keeps, idle ones included.
+    pub leases: u64,
+    /// Heap bytes of these names.
+    pub acceptor_bytes: u64,
+    /// Requests that wait for a lease at the node.
+    pub waiters: u64,
+    /// Some of the names that they wait for, those with the most waiters first.
+    pub waiting: Vec<QueuedName>,
+    /// Leases held by guards of the node.
+    pub guards: u64,
+    /// Rounds in flight.
+    pub rounds_in_flight: u64,
+    /// What the node did for its users lately, per second.
+    pub rates: Rates,
+    /// The longest time that a thread of the node took between two looks at its sockets, since the
+    /// start.
+    #[serde(rename = "longest_turn_us", serialize_with = "micros")]
+    pub longest_turn: Duration,
+    /// How many threads share the names.
+    pub shards: u16,
+    /// The problem of the data folder, if there is one.
+    pub disk_problem: Option<String>,
+    /// Why the node cannot begin rounds, if it cannot.
+    pub ballot_problem: Option<String>,
+    /// How much of the space of ballot counters is left: 1 for all of it, 0 for none.
+    pub ballots_remaining_ratio: f64,
+}
+
+/// What a node does in its cell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// It votes on leases, and takes them.
+    #[default]
+    Member,
+    /// It only takes leases, in one round trip straight from the members.
+    Proposer,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Member => "member",
+            Self::Proposer => "proposer",
+        })
+    }
+}
+
+impl FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRole> {
+        match text {
+            "member" => Ok(Self::Member),
+            "proposer" => Ok(Self::Proposer),
+            _ => Err(UnknownRole { text: text.to_owned() }),
+        }
+    }
+}
+
+/// A text that is not a role.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{text:?} is not a role; expected member or proposer")]
+pub struct UnknownRole {
+    /// The text.
+    pub text: String,
+}
+
+/// One peer, as a node sees it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct PeerStatus {
+    /// The peer's id.
+    pub node: u16,
+    /// The peer's address, if the node knows one.
+    pub address: Option<String>,
+    /// Whether it is connected, with all its shards.
+    pub up: bool,
+    /// The recent round trip.
+    #[serde(rename = "rtt_us", serialize_with = "maybe_micros")]
+    pub rtt: Option<Duration>,
+    /// How long the peer does not vote yet after its restart, as it says.
+    #[serde(rename = "quarantine_remaining_ms", serialize_with = "millis")]
+    pub quarantine_remaining: Duration,
+    /// The last problem, if it is not connected.
+    pub problem: Option<String>,
+}
+
+/// A name that requests of a node wait for.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct QueuedName {
+    /// The name.
+    pub name: String,
+    /// How many requests wait for it at the node.
+    pub waiters: u64,
+    /// The holder text of its lease, as far as the node knows: a hint.
+    pub holder: Option<String>,
+    /// The fence of that tenure.
+    #[serde(serialize_with = "maybe_text")]
+    pub fence: Option<u64>,
+}
+
+/// What a node did for its users, per second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Rates {
+    /// Leases granted.
+    pub acquires: u64,
+    /// Leases renewed.
+    pub renewals: u64,
+    /// Leases released.
+    pub releases: u64,
+}
+
+fn millis<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn micros<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// As a text: some JSON parsers round numbers as large as fences.
+fn maybe_text<S: Serializer>(fence: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match fence {
+        Some(fence) => serializer.collect_str(fence),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn maybe_micros<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match span {
+        Some(span) => micros(span, serializer),
+        None => serializer.serialize_none(),
+    }
+}

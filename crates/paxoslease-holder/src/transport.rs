@@ -1,0 +1,145 @@
+//! What a node and a client build on: how handles reach the thread that serves them, and what that
+//! thread and its handles share about each lease.
+
+mod guards;
+mod ticket;
+mod wheel;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use paxoslease_clock::Clock;
+use paxoslease_core::{Belief, Holder, Label, Name, Tenure, Ttl, TtlError};
+
+pub use crate::watch::{Subscription, subscribe};
+pub use guards::{Due, Guard, GuardId, Guards, is_worthwhile};
+pub(crate) use ticket::Stage;
+pub use ticket::{Caller, ReleaseOutcome, State, Ticket, TicketPool};
+
+use crate::{AskError, Grant, ReleaseError, RenewError};
+
+/// The way from handles and guards to the thread that serves them.
+pub trait Transport: Send + Sync {
+    /// Hands a request to the thread that serves this name.
+    ///
+    /// # Errors
+    /// Gives the request back when that thread has ended.
+    fn ask(&self, name: Name<'_>, request: Request) -> Result<(), Request>;
+
+    /// The clock that leases are counted by.
+    fn clock(&self) -> &Clock;
+
+    /// The holder text of an acquire that names none.
+    fn default_holder(&self) -> &str;
+
+    /// Tickets that are free for reuse.
+    fn tickets(&self) -> &TicketPool;
+}
+
+/// A request for a lease, or about one.
+#[derive(Debug)]
+pub enum Request {
+    /// Acquires a lease.
+    Acquire(AcquireRequest),
+    /// P8: the caller of an acquire has dropped its future.
+    Abandon(Arc<Ticket>),
+    /// P6: the guard has dropped its belief.
+    Release(Caller),
+    /// Renews a tenure that has no guard here.
+    RenewTenure {
+        /// The name.
+        label: Label,
+        /// The tenure.
+        tenure: Tenure,
+        /// How long the lease should last from now on.
+        ttl: Ttl,
+        /// The answer: a new belief, and the ttl that was granted.
+        reply: oneshot::Sender<Result<(Belief, Ttl), RenewError>>,
+    },
+    /// Releases a tenure that has no guard here.
+    ReleaseTenure {
+        /// The name.
+        label: Label,
+        /// The tenure.
+        tenure: Tenure,
+        /// The answer; `None` when no caller waits for it.
+        reply: Option<oneshot::Sender<Result<(), ReleaseError>>>,
+    },
+}
+
+/// A request for a lease.
+#[derive(Debug)]
+pub struct AcquireRequest {
+    /// Where the answer goes.
+    pub caller: Caller,
+    /// The name, and the holder text.
+    pub label: Label,
+    /// How long the lease should last unless it is renewed.
+    pub ttl: Ttl,
+    /// How long to queue while another holder has the lease.
+    pub wait: Duration,
+    /// Whether the serving thread renews the lease ([`crate::LeaseGuard`]), or the caller does
+    /// ([`crate::Grant`]).
+    pub renewed: bool,
+}
+
+/// Renews a lease by its fence, which may come from another process.
+///
+/// # Errors
+/// When the tenure is over, or the request is not answered.
+pub async fn renew(
+    transport: &dyn Transport,
+    name: &str,
+    fence: u64,
+    ttl: Duration,
+) -> Result<Grant, RenewError> {
+    let name = Name::new(name).map_err(AskError::Name)?;
+    let ttl = checked_ttl(ttl)?;
+    let Some(tenure) = Tenure::from_fence(fence) else {
+        return Err(RenewError::NotHeld { name: name.to_string(), fence });
+    };
+    let (reply, answer) = oneshot::channel();
+    let label = Label::new(name, Holder::NONE);
+    let request = Request::RenewTenure { label, tenure, ttl, reply };
+    transport.ask(name, request).map_err(|_| AskError::Stopped)?;
+    let (belief, ttl) = answer.await.unwrap_or_else(|_| Err(AskError::Stopped.into()))?;
+    Ok(Grant::new(transport.clock().clone(), belief, ttl, Duration::ZERO))
+}
+
+/// Releases a lease by its fence, which may come from another process.
+///
+/// # Errors
+/// When the tenure was over, or no majority confirmed.
+pub async fn release(
+    transport: &dyn Transport,
+    name: &str,
+    fence: u64,
+) -> Result<(), ReleaseError> {
+    let name = Name::new(name).map_err(AskError::Name)?;
+    let Some(tenure) = Tenure::from_fence(fence) else {
+        return Err(ReleaseError::NotHeld { name: name.to_string(), fence });
+    };
+    let (reply, answer) = oneshot::channel();
+    let label = Label::new(name, Holder::NONE);
+    let request = Request::ReleaseTenure { label, tenure, reply: Some(reply) };
+    transport.ask(name, request).map_err(|_| AskError::Stopped)?;
+    answer.await.unwrap_or_else(|_| Err(AskError::Stopped.into()))
+}
+
+/// The bounds of a ttl that all cells share; only a node knows the longest lease of its cell.
+pub(crate) fn checked_ttl(asked: Duration) -> Result<Ttl, TtlError> {
+    if asked < Ttl::MIN.as_duration() {
+        return Err(TtlError::TooShort(asked));
+    }
+    Ttl::from_duration(asked).ok_or(TtlError::TooLong { asked, max_lease: Ttl::MAX })
+}
+
+/// `user@host:pid`, cut to the longest holder text.
+#[must_use]
+pub fn default_holder() -> String {
+    let user = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut holder = format!("{user}@{host}:{}", std::process::id());
+    holder.truncate(holder.floor_char_boundary(Holder::LEN_MAX));
+    holder
+}
