@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use paxoslease::{Config, Listen};
+use paxoslease_node::{Config, Listen};
 use paxoslease_server::Server;
 use paxoslease_wire::resp::Value;
 

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use paxoslease::Config;
+use paxoslease_node::Config;
 use paxoslease_server::{Server, StartError};
 use serde_json::{Value, json};
 use tracing_subscriber::filter::LevelFilter;
@@ -67,7 +67,7 @@ fn wait_until(
 /// the cell might not survive the death of one node.
 fn are_ready(servers: &[Server]) -> anyhow::Result<bool> {
     for server in servers {
-        let status = pollster::block_on(server.node().status())?;
+        let status = paxoslease_client::block_on(server.node().status())?;
         if !status.ready || status.peers.iter().any(|peer| !peer.up) {
             return Ok(false);
         }

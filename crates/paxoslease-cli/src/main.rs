@@ -19,7 +19,7 @@ mod trust;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
-use paxoslease::{ConfigError, LoadError, StartError as Node, TlsError};
+use paxoslease_node::{ConfigError, LoadError, StartError as Node, TlsError};
 use paxoslease_server::StartError::Node as Server;
 use signal_hook::consts::SIGINT;
 

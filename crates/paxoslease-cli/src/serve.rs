@@ -9,7 +9,7 @@ mod report;
 
 use std::sync::mpsc::RecvTimeoutError;
 
-use paxoslease::Config;
+use paxoslease_node::Config;
 use paxoslease_server::Server;
 use sd_notify::NotifyState;
 use tracing::{error, info, warn};
@@ -48,7 +48,7 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
     notify(&[NotifyState::Ready]);
     let mut report = StatusLog::default();
     let stopped_by = loop {
-        let status = pollster::block_on(server.node().status())?;
+        let status = paxoslease_client::block_on(server.node().status())?;
         if report.poll(&status) {
             notify(&[NotifyState::Status(&report::summary(&status))]);
             if args.json {

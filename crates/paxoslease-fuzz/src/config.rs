@@ -1,7 +1,7 @@
 //! Configurations of arbitrary text. An error has a line that exists and a reason; a configuration
 //! that parses is checked. Nothing panics.
 
-use paxoslease::{Config, Limits, parse_duration};
+use paxoslease_node::{Config, Limits, parse_duration};
 
 /// Arbitrary text as a configuration file and as values of options.
 pub fn config(bytes: &[u8]) {

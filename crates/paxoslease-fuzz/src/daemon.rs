@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use paxoslease::{Access, Config, Verb};
+use paxoslease_node::{Access, Config, Verb};
 use paxoslease_server::Server;
 use signal_hook::consts::SIGPIPE;
 
@@ -94,7 +94,7 @@ impl Daemon {
         config.access = access;
         config.listen.peers_out_of_reach = true;
         let server = Server::start_on(config, Some(socket)).expect("starts");
-        paxoslease::block_on(server.node().ready()).expect("it is its own majority");
+        paxoslease_node::block_on(server.node().ready()).expect("it is its own majority");
         let clients = server.clients().expect("listens");
         let http = server.http().expect("listens");
         Self { _server: server, clients, http, peers }

@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use paxoslease::Config;
 use paxoslease_core::{Cell, Drift, NodeId, Ttl};
+use paxoslease_node::Config;
 use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
 
 use crate::bytes::set_len;

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use paxoslease::front::Remote;
-use paxoslease::{Limits, Node};
+use paxoslease_node::front::Remote;
+use paxoslease_node::{Limits, Node};
 use tokio::sync::{Semaphore, oneshot, watch as signal};
 
 pub use serve::run;

@@ -1,4 +1,4 @@
-//! The daemon: a [`paxoslease::Node`] that serves clients elsewhere.
+//! The daemon: a [`paxoslease_node::Node`] that serves clients elsewhere.
 //!
 //! Protocol state is the node's. A lease belongs to whoever has its name and fence, not to a
 //! connection, so nothing here has to outlive one.

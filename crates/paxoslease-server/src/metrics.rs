@@ -103,7 +103,7 @@ impl Metrics {
         Self { records: Arc::new(records) }
     }
 
-    /// For [`paxoslease::front::Service`], and for whatever else counts on behalf of that node.
+    /// For [`paxoslease_node::front::Service`] and everything else that counts for that node.
     #[must_use]
     pub fn recorder(&self) -> Arc<dyn Recorder + Send + Sync> {
         Arc::clone(&self.records) as _

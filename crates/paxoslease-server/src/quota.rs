@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use paxoslease::front::{Instant, Name};
+use paxoslease_node::front::{Instant, Name};
 
 /// A lease: the hash of its name, and its fence.
 type Lease = (u64, u64);

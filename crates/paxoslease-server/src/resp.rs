@@ -27,8 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use paxoslease::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Seldom};
-use paxoslease::{Config, Verb};
+use paxoslease_node::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Seldom};
+use paxoslease_node::{Config, Verb};
 use paxoslease_wire::resp::{Request, put_error};
 use tokio::sync::watch;
 

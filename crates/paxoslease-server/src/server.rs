@@ -4,8 +4,8 @@ use std::error::Error;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 
-use paxoslease::front::Service;
-use paxoslease::{ClientTls, Config, ConfigError, Node, TlsError};
+use paxoslease_node::front::Service;
+use paxoslease_node::{ClientTls, Config, ConfigError, Node, TlsError};
 
 use crate::Gate;
 use crate::http::{Bounds, Http};
@@ -18,7 +18,7 @@ use crate::resp;
 pub enum StartError {
     /// The node itself did not.
     #[error(transparent)]
-    Node(#[from] paxoslease::StartError),
+    Node(#[from] paxoslease_node::StartError),
     /// Somebody cannot be listened for.
     #[error("cannot listen for {what} on {address}: {source}{}", hint(source))]
     Listen {
@@ -119,7 +119,7 @@ impl Server {
     /// # Errors
     /// As for [`Self::start`].
     pub fn start_on(config: Config, peers: Option<TcpListener>) -> Result<Self, StartError> {
-        config.check().map_err(paxoslease::StartError::from)?;
+        config.check().map_err(paxoslease_node::StartError::from)?;
         let clients = bind("clients", config.listen.for_clients())?;
         let http = bind("http", config.listen.for_http())?;
         let metrics = Metrics::new();
@@ -133,7 +133,7 @@ impl Server {
             front: Box::new(resp::front_ends(&config, &gate)),
             recorder: Some(metrics.recorder()),
         };
-        let node = paxoslease::block_on(Node::start_with(config.clone(), peers, service))?;
+        let node = paxoslease_node::block_on(Node::start_with(config.clone(), peers, service))?;
         let http = http
             .map(|socket| Http::start(node.clone(), socket, metrics.clone(), gate.clone(), bounds));
         let http = http
@@ -203,7 +203,7 @@ impl Server {
         self.gate.change(&config.access);
         // Every thread that serves clients has turned once when this is answered, and has the new
         // rules when it turns. One that is gone serves nobody.
-        let _stopped = paxoslease::block_on(self.node.status());
+        let _stopped = paxoslease_node::block_on(self.node.status());
         let access = config.access.len();
         config.tls.clone_from(&self.config.tls);
         config.access.clone_from(&self.config.access);

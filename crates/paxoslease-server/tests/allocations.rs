@@ -6,7 +6,7 @@ use std::alloc::System;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use paxoslease::{Access, Config, TokenHash, Verb};
+use paxoslease_node::{Access, Config, TokenHash, Verb};
 use paxoslease_server::Server;
 use paxoslease_wire::resp::{Value, put_array, put_bulk, put_bulk_integer};
 use sha2::{Digest as _, Sha256};

@@ -122,7 +122,7 @@ fn start_cell() -> Result<(Vec<String>, Vec<Node>), Box<dyn Error>> {
     let mut nodes = Vec::new();
     for (id, listener) in (1..).zip(listeners) {
         let config = config(id, &members).ephemeral();
-        nodes.push(pollster::block_on(Node::start_on(config, listener))?);
+        nodes.push(paxoslease::block_on(Node::start_on(config, listener))?);
     }
     Ok((members, nodes))
 }

@@ -48,7 +48,7 @@ fn run_pool() -> Result<(), Box<dyn Error>> {
     for (id, listener) in (1..).zip(listeners) {
         // Nobody used this cell before, and no node of it will start a second time.
         let config = config(id, &members).ephemeral();
-        nodes.push(pollster::block_on(Node::start_on(config, listener))?);
+        nodes.push(paxoslease::block_on(Node::start_on(config, listener))?);
     }
     // What a job leaves behind: a file that says it is done.
     let done = std::env::temp_dir().join(format!("worker-pool-{}", id()));

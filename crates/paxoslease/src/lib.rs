@@ -1,69 +1,50 @@
-//! A PaxosLease node to embed in a service that has to agree, among its processes, on who may act:
-//! a master, a job to run once, a shard to own.
+//! Leases for programs in which exactly one process may act: a master, a job to run once, a shard
+//! to own. A majority of a few nodes agrees on each lease (PaxosLease).
 //!
-//! The nodes of the service *are* the cell: each embeds a [`Node`], a majority of them grants
-//! leases, and no other service is needed. The protocol is that of the `paxoslease-core` crate;
-//! here are the threads, sockets, clock and disk around it.
+//! There are two ways to use a cell of nodes, and a lease is the same [`LeaseGuard`] in both:
+//!
+//! | feature | entry point | for |
+//! |---|---|---|
+//! | `client`, on by default | [`Client`] | programs beside a cell of `paxoslease` daemons |
+//! | `node` | [`Node`] | services whose own processes are the cell |
+//! | `test-util` | [`TestCell`] | tests: a whole cell in one process, on a virtual clock |
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use paxoslease::{Config, Node};
+//! use paxoslease::Client;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let config = Config::load("node.toml")?;
-//! let node = Node::start_blocking(config)?; // Or `Node::start(config).await`, on any runtime.
-//! let lease = node.acquire("master", Duration::from_secs(5)).blocking()?;
-//! println!("master with fence {}", lease.fence());
-//! lease.lost_blocking();
+//! let client = Client::connect("10.0.0.1:7400,10.0.0.2:7400,10.0.0.3:7400")?;
+//! let lease = client.acquire("jobs/nightly", Duration::from_secs(15)).blocking()?; // Or `.await`.
+//! while lease.is_held() {
+//!     // One more piece of work, with `lease.fence()` passed along.
+//! #   break;
+//! }
+//! lease.release_blocking()?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! - [`Node::acquire`] waits, [`Node::try_acquire`] does not; options are set on the way.
-//! - A [`LeaseGuard`] renews itself until it is dropped, and computes [`LeaseGuard::is_held`] from
-//!   the clock on every call.
-//! - Everything is `Send + Sync`, every future is cancel-safe and runs on any executor, or on a
-//!   plain thread by [`block_on`]: a node owns its threads and needs no runtime.
-//! - [`Node::inspect`], [`Node::watch`] and [`Node::status`] are hints, for people and machines
-//!   that watch over a cell. Only a holder knows that it holds.
-//!
-//! What is guaranteed under pauses, drift, restarts and partitions is on one page of the
-//! repository, `docs/guarantees.md`. Log lines go to `tracing`, numbers to `metrics`.
+//! This crate has no code of its own. [`client`] and [`node`] are the crates `paxoslease-client`
+//! and `paxoslease-node`.
 
-mod board;
-#[cfg(feature = "chaos")]
-mod chaos;
-mod clock;
-mod command;
-mod config;
-mod driver;
-mod event_loop;
-pub mod front;
-mod mailbox;
-mod node;
-mod stable;
-mod status;
-#[cfg(any(test, feature = "test-util"))]
-mod test_cell;
-mod tls;
-#[cfg(feature = "trace")]
-mod trace;
-#[cfg(any(test, feature = "test-util"))]
-#[cfg_attr(not(test), expect(dead_code, reason = "most of what can go wrong is for simulations"))]
-mod world;
-
-pub use config::{
-    Access, AddressError, ClientTls, Config, ConfigError, DurationError, Limits, Listen, LoadError,
-    NamePattern, PatternError, Timing, Tls, TokenHash, TokenHashError, TomlError, UnknownClientTls,
-    UnknownVerb, Verb, parse_duration,
-};
-pub use node::{Node, StartError};
+#[cfg(feature = "client")]
+pub use paxoslease_client as client;
+#[cfg(feature = "client")]
+pub use paxoslease_client::{Client, Election};
 pub use paxoslease_holder::{
-    Acquire, AcquireError, Acquiring, AskError, Change, Detached, Grant, LeaseGuard, LeaseInfo,
-    LeaseState, PeerStatus, QueuedName, Rates, ReleaseError, RenewError, Role, Status, TextError,
-    TtlError, UnknownRole, Watch, block_on,
+    Acquire, AcquireError, Acquiring, AskError, Change, Detached, Filter, Grant, LeaseGuard,
+    LeaseInfo, LeaseState, PeerStatus, QueuedName, Rates, ReleaseError, RenewError, Role, Status,
+    TextError, TtlError, Watch, block_on,
 };
-pub use stable::StableError;
-#[cfg(any(test, feature = "test-util"))]
-pub use test_cell::TestCell;
-pub use tls::TlsError;
+#[cfg(feature = "node")]
+pub use paxoslease_node as node;
+#[cfg(feature = "test-util")]
+pub use paxoslease_node::TestCell;
+#[cfg(feature = "node")]
+pub use paxoslease_node::{Config, Node};
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

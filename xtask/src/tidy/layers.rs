@@ -25,7 +25,9 @@ const LAYERS: &[Layer] = &[
         pure: false,
     },
     // The simulator's checkers judge the node's own tests.
-    Layer { name: "paxoslease", below: BELOW_THE_NODE, pure: false },
+    Layer { name: "paxoslease-node", below: BELOW_THE_NODE, pure: false },
+    // One name for users; no code of its own.
+    Layer { name: "paxoslease", below: BELOW_THE_FACADE, pure: false },
     // A client never sees a server.
     Layer { name: "paxoslease-client", below: BELOW_THE_CLIENT, pure: false },
     // Only for how a client speaks TLS.
@@ -56,18 +58,20 @@ const BELOW_THE_NODE: &[&str] = &[
 const BELOW_THE_CLIENT: &[&str] =
     &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-holder"];
 
+const BELOW_THE_FACADE: &[&str] = &["paxoslease-holder", "paxoslease-client", "paxoslease-node"];
+
 const BELOW_THE_LOAD: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxoslease-client"];
 
 // The client is seen by the server's tests only: neither is any use without the other.
 const BELOW_THE_SERVER: &[&str] =
-    &["paxoslease-core", "paxoslease-wire", "paxoslease", "paxoslease-client"];
+    &["paxoslease-core", "paxoslease-wire", "paxoslease-node", "paxoslease-client"];
 
 const BELOW_CHAOS: &[&str] = &[
     "paxoslease-core",
     "paxoslease-clock",
     "paxoslease-wire",
     "paxoslease-sim",
-    "paxoslease",
+    "paxoslease-node",
     "paxoslease-client",
     "paxoslease-rig",
     TRACE,
@@ -79,7 +83,7 @@ const EVERY_LIBRARY: &[&str] = &[
     "paxoslease-wire",
     "paxoslease-check",
     "paxoslease-sim",
-    "paxoslease",
+    "paxoslease-node",
     "paxoslease-client",
     "paxoslease-load",
     "paxoslease-rig",

@@ -374,7 +374,7 @@ fn boot() -> u64 {
 
 fn hello(own: NodeId, boot: u64) -> Hello<'static> {
     // As `paxoslease serve` has it unless told otherwise.
-    let config = paxoslease::Config::new("default", 1);
+    let config = paxoslease_node::Config::new("default", 1);
     let drift = Drift::new(config.clock_drift_ppm, config.clock_granularity).expect("in bounds");
     let max_lease = Ttl::from_duration(config.max_lease).expect("in bounds");
     let members = [1, 2, 3].map(node);

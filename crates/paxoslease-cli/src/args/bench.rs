@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use paxoslease::parse_duration;
 use paxoslease_load::Dialect;
+use paxoslease_node::parse_duration;
 
 use super::trust::TrustArgs;
 

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
-use paxoslease::parse_duration;
+use paxoslease_node::parse_duration;
 
 use super::trust::TrustArgs;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use paxoslease::{ClientTls, Role, parse_duration};
+use paxoslease_node::{ClientTls, Role, parse_duration};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// The name of a cell without a name.

@@ -23,18 +23,18 @@ pub(crate) fn run(args: ElectArgs) -> anyhow::Result<Verdict> {
     let client = connect(&args.cell)?;
     let events = Events::begin()?;
     if args.listen {
-        return pollster::block_on(listen(&args, &client, &events));
+        return paxoslease_client::block_on(listen(&args, &client, &events));
     }
     let won =
         win(&client, &events, &args.lease, WaitPolicy::FOR_EVER, |acquire| acquire.into_future());
-    let lease = match pollster::block_on(won) {
+    let lease = match paxoslease_client::block_on(won) {
         // It never led, so there is nothing to release.
         Err(failure) if failure.is_by_signal() => return Ok(Verdict::Well),
         won => won?,
     };
     output::to_stdout(&line(&args, lease.holder(), lease.fence()))?;
     let ended = if args.command.is_empty() {
-        pollster::block_on(lead(&lease, &events)).map(|()| Verdict::Well)
+        paxoslease_client::block_on(lead(&lease, &events)).map(|()| Verdict::Well)
     } else {
         let environment = trust::environment(&args.cell.trust, args.pass_token);
         let endpoints = client.endpoints();

@@ -22,7 +22,7 @@ pub(crate) fn run(args: LockArgs) -> anyhow::Result<Verdict> {
     let events = Events::begin()?;
     let wait = WaitPolicy::from(&args.wait);
     let won = win(&client, &events, &args.lease, wait, |acquire| acquire.into_future());
-    let lease = pollster::block_on(won)?;
+    let lease = paxoslease_client::block_on(won)?;
     let environment = trust::environment(&args.cell.trust, args.pass_token);
     let endpoints = client.endpoints();
     let job = Job { command: &args.command, policy, endpoints, environment };
@@ -40,7 +40,7 @@ pub(super) fn release(lease: LeaseGuard, events: &Events, is_well: bool) {
     if !lease.is_held() {
         return;
     }
-    let released = pollster::block_on(async {
+    let released = paxoslease_client::block_on(async {
         let interrupted = async {
             events.signal().await;
             // The signal may have come before the release was sent.

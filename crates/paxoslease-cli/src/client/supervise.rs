@@ -82,7 +82,7 @@ pub(crate) fn run(job: &Job<'_>, lease: &LeaseGuard, events: &Events) -> anyhow:
         is_overdue: false,
     };
     supervisor.expect_end();
-    let ended = pollster::block_on(supervisor.handle_events());
+    let ended = paxoslease_client::block_on(supervisor.handle_events());
     if let Some(group) = supervisor.group {
         supervisor.terminal.take_back(group);
     }

@@ -19,7 +19,7 @@ pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
     let events = Events::begin()?;
     let ask = |acquire: paxoslease_client::Acquire<'_>| acquire.detached().into_future();
     let won = win(&client, &events, &args.lease, WaitPolicy::from(&args.wait), ask);
-    let grant = pollster::block_on(won)?;
+    let grant = paxoslease_client::block_on(won)?;
     let fence = grant.fence().to_string();
     let text = if args.json {
         let (name, ttl_ms, waited_ms) =

@@ -54,7 +54,7 @@ fn check(client: &Client) -> Result<(), Failure> {
 
 /// The next change, unless a signal comes first.
 fn next(watch: &mut Watch, events: &Events) -> Either<Option<Change>, i32> {
-    pollster::block_on(async {
+    paxoslease_client::block_on(async {
         match select(pin!(watch.next()), pin!(events.signal())).await {
             Either::Left((change, _)) => Either::Left(change),
             Either::Right((signal, _)) => Either::Right(signal),

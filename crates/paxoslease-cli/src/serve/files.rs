@@ -3,7 +3,7 @@
 //! A node without free files cannot reach its peers or write its record. So clients get what the
 //! node does not need.
 
-use paxoslease::Config;
+use paxoslease_node::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use paxoslease::{ClientTls, Config, Limits, Role, Tls};
+use paxoslease_node::{ClientTls, Config, Limits, Role, Tls};
 use serde_json::json;
 
 use crate::args::{Args, CELL_DEFAULT, ServeArgs};

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use paxoslease::Status;
+use paxoslease_node::Status;
 use tracing::{info, warn};
 
 /// The interval of polls. A change that is over before the next poll is not logged here; the node

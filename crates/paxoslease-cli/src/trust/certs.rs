@@ -77,7 +77,7 @@ impl Subject {
     fn node(cell: &str, id: u16, hosts: &[Host]) -> Result<Self, Failure> {
         let meant = |host: &&Host| host.node.is_none_or(|node| node == id);
         let given = hosts.iter().filter(meant).map(|host| host.name.clone());
-        let own = paxoslease::Tls::node_name(cell, id);
+        let own = paxoslease_node::Tls::node_name(cell, id);
         let mut names = vec![own.map_err(|error| Failure::usage(error.to_string()))?];
         for name in LOOPBACK.iter().map(ToString::to_string).chain(given) {
             if !names.contains(&name) {
@@ -230,7 +230,7 @@ impl Authority {
             .map_err(|_| anyhow!("it is not a certificate"))?;
         match &subject.kind {
             Kind::Node(id, names) => {
-                paxoslease::Tls::new(cert, key, &self.path).check(cell, *id)?;
+                paxoslease_node::Tls::new(cert, key, &self.path).check(cell, *id)?;
                 let parsed = ParsedCertificate::try_from(&certificate)?;
                 for name in names {
                     verify_server_name(&parsed, &ServerName::try_from(name.as_str())?)?;

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use paxoslease::{Config, Node, Role};
+use paxoslease_node::{Config, Node, Role};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ fn a_proposer_only_node_acquires_leases_of_the_cell() {
         let id = node["node"].as_u64().expect("a number") as u16;
         config = config.peer(id, node["listen"]["peers"].as_str().expect("an address"));
     }
-    pollster::block_on(async {
+    paxoslease_client::block_on(async {
         let node = Node::start(config).await.expect("starts");
         node.ready().await.expect("reaches the cell");
         let ttl = Duration::from_secs(90);

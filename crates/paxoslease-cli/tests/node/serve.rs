@@ -5,7 +5,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
 
-use paxoslease::{Config, Node, Role};
+use paxoslease_node::{Config, Node, Role};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -140,7 +140,7 @@ fn a_data_folder_of_another_node_is_refused() {
     // A lease is granted once the record is durable, and the folder then names its node.
     let ttl = Duration::from_secs(1);
     let config = Config::new("default", 2).role(Role::Proposer).peer(1, address);
-    pollster::block_on(async {
+    paxoslease_client::block_on(async {
         let proposer = Node::start(config.max_lease(ttl).shards(1)).await.expect("starts");
         proposer.ready().await.expect("reaches the member");
         proposer.acquire("x", ttl).await.expect("granted").release().await.expect("released");

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use paxoslease::{PeerStatus, Role, Status};
+use paxoslease_node::{PeerStatus, Role, Status};
 use serde::Serialize;
 #[cfg(test)]
 use utoipa::ToSchema;

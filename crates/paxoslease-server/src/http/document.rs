@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use paxoslease::{TextError, TtlError};
+use paxoslease_node::{TextError, TtlError};
 use serde_json::Value;
 use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::{self, ContentBuilder, RefOr, ResponseBuilder};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use metrics::counter;
-use paxoslease::front::{Instant, Seldom};
+use paxoslease_node::front::{Instant, Seldom};
 use socket2::SockRef;
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;

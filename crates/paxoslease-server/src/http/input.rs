@@ -12,8 +12,8 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
-use paxoslease::front::{Holder, Label, Name};
-use paxoslease::{TextError, parse_duration};
+use paxoslease_node::front::{Holder, Label, Name};
+use paxoslease_node::{TextError, parse_duration};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use paxoslease::front::{Answer, Cursor, Drift, Holder, Name, PageMax, Sighting};
+use paxoslease_node::front::{Answer, Cursor, Drift, Holder, Name, PageMax, Sighting};
 use serde::Serialize;
 #[cfg(test)]
 use utoipa::{IntoParams, ToSchema};
@@ -276,15 +276,15 @@ pub(super) struct Lease {
     pub(super) ttl_ms: u64,
 }
 
-impl From<paxoslease::LeaseInfo> for Lease {
-    fn from(seen: paxoslease::LeaseInfo) -> Self {
-        let paxoslease::LeaseInfo { name, holder, fence, remaining } = seen;
+impl From<paxoslease_node::LeaseInfo> for Lease {
+    fn from(seen: paxoslease_node::LeaseInfo) -> Self {
+        let paxoslease_node::LeaseInfo { name, holder, fence, remaining } = seen;
         Self { name, holder, fence: fence.to_string(), ttl_ms: millis_down(remaining) }
     }
 }
 
 fn lease(seen: Sighting) -> Lease {
-    paxoslease::LeaseInfo::from(seen).into()
+    paxoslease_node::LeaseInfo::from(seen).into()
 }
 
 /// That it is held must be told to a client that may acquire it; by whom, if it may read that.

@@ -13,8 +13,8 @@ use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use paxoslease::front::Cursor;
-use paxoslease::{Role, Status};
+use paxoslease_node::front::Cursor;
+use paxoslease_node::{Role, Status};
 use sha2::{Digest as _, Sha256};
 
 use super::App;

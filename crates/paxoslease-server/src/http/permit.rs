@@ -15,8 +15,8 @@ use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use metrics::counter;
-use paxoslease::front::Filter;
-use paxoslease::{TokenHash, Verb};
+use paxoslease_node::front::Filter;
+use paxoslease_node::{TokenHash, Verb};
 use tokio::sync::watch;
 
 use super::App;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use paxoslease::{TextError, TtlError};
+use paxoslease_node::{TextError, TtlError};
 use serde::Serialize;
 #[cfg(test)]
 use utoipa::ToSchema;

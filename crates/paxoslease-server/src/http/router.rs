@@ -10,8 +10,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Router, http};
 use metrics::counter;
-use paxoslease::TextError;
-use paxoslease::front::Name;
+use paxoslease_node::TextError;
+use paxoslease_node::front::Name;
 
 use super::permit::authorize;
 use super::refusal::Refusal;

@@ -10,8 +10,8 @@ use axum::http::HeaderName;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::{self, Stream, StreamExt as _};
-use paxoslease::front::Name;
-use paxoslease::{Change, TextError, Watch};
+use paxoslease_node::front::Name;
+use paxoslease_node::{Change, TextError, Watch};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 #[cfg(test)]

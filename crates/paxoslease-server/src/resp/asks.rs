@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease::front::{Desk, Instant, Label};
+use paxoslease_node::front::{Desk, Instant, Label};
 use slab::Slab;
 
 use crate::quota::Claim;
@@ -119,7 +119,7 @@ impl Asks {
 
 #[cfg(test)]
 mod tests {
-    use paxoslease::front::{Holder, Name};
+    use paxoslease_node::front::{Holder, Name};
 
     use super::*;
 

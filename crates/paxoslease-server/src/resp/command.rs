@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use paxoslease::Verb;
+use paxoslease_node::Verb;
 use paxoslease_wire::resp::{Protocol, Request, put_array, put_bulk, put_integer, put_simple};
 
 /// What a client may ask for.

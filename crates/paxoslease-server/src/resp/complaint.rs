@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use paxoslease::{PatternError, TextError};
+use paxoslease_node::{PatternError, TextError};
 use paxoslease_wire::resp::RespError;
 use thiserror::Error;
 

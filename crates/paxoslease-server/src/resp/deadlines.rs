@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use paxoslease::front::Instant;
+use paxoslease_node::front::Instant;
 
 #[derive(Debug)]
 pub(super) struct Deadlines {

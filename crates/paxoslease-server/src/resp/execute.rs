@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use paxoslease::front::{Cursor, Desk, Holder, Label, Name, PageMax};
-use paxoslease::{NamePattern, PatternError};
+use paxoslease_node::front::{Cursor, Desk, Holder, Label, Name, PageMax};
+use paxoslease_node::{NamePattern, PatternError};
 use paxoslease_wire::resp::{Protocol, Request, put_bulk, put_error, put_integer, put_simple};
 
 use super::Common;

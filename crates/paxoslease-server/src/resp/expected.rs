@@ -3,7 +3,7 @@
 //! What is known is kept until then, and its client sends on meanwhile: so what it costs counts as
 //! unread. What is not known is bounded by the questions a connection may have under way.
 
-use paxoslease::front::Answer;
+use paxoslease_node::front::Answer;
 use paxoslease_wire::resp::Protocol;
 
 use super::asks::{AskId, Asks, text_len};

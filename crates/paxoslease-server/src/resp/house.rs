@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-use paxoslease::{Config, Limits};
+use paxoslease_node::{Config, Limits};
 use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_integer};
 
 use crate::Gate;

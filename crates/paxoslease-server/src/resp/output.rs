@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use paxoslease::front::{ConnId, Desk, Instant};
+use paxoslease_node::front::{ConnId, Desk, Instant};
 
 use super::asks::{AskId, Asks};
 

@@ -1,6 +1,6 @@
 //! How fast a connection may go: so many a second on average, and up to a second's worth at once.
 
-use paxoslease::front::Instant;
+use paxoslease_node::front::Instant;
 
 const SECOND: u64 = 1_000_000_000;
 

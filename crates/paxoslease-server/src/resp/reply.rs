@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paxoslease::front::{Answer, Hint, Sighting};
+use paxoslease_node::front::{Answer, Hint, Sighting};
 use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_error, put_integer};
 use serde_json::Value;
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease::front::{Answer, ConnId, Desk, Hint, Sighting};
-use paxoslease::{NamePattern, Verb};
+use paxoslease_node::front::{Answer, ConnId, Desk, Hint, Sighting};
+use paxoslease_node::{NamePattern, Verb};
 use paxoslease_wire::resp::{Protocol, put_error, put_integer, put_simple};
 
 use super::Common;
@@ -123,7 +123,7 @@ impl Session {
         &mut self,
         common: &mut Common,
         desk: &Desk<'_>,
-        label: Option<paxoslease::front::Label>,
+        label: Option<paxoslease_node::front::Label>,
         notify: Option<Box<Notify>>,
     ) -> Result<AskId, Complaint<'static>> {
         let most = common.house.limits.inflight_per_connection;

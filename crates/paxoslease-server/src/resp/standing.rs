@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use paxoslease::front::{Desk, Filter};
-use paxoslease::{NamePattern, TokenHash, Verb};
+use paxoslease_node::front::{Desk, Filter};
+use paxoslease_node::{NamePattern, TokenHash, Verb};
 use paxoslease_wire::resp::put_error;
 
 use super::Common;

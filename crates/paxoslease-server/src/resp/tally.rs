@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use metrics::{counter, gauge};
-use paxoslease::front::{Answer, CommandError, Instant};
+use paxoslease_node::front::{Answer, CommandError, Instant};
 
 use super::command::{Command, SPECS};
 use crate::access::Denied;

@@ -4,8 +4,8 @@ use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 
-use paxoslease::front::Service;
-use paxoslease::{Access, Node, TokenHash};
+use paxoslease_node::front::Service;
+use paxoslease_node::{Access, Node, TokenHash};
 use sha2::{Digest as _, Sha256};
 use socket2::{Domain, SockRef, Socket, Type};
 use tracing::field::{Field, Visit};
@@ -50,7 +50,7 @@ impl Impatient {
         let front =
             Box::new(move |_| Box::new(Sessions::new(Arc::clone(&shared))) as Box<dyn FrontEnd>);
         let service = Service { clients: Some(socket), front, recorder: Some(metrics.recorder()) };
-        let node = paxoslease::block_on(Node::start_with(config, Some(peers), service));
+        let node = paxoslease_node::block_on(Node::start_with(config, Some(peers), service));
         Self { node: node.expect("starts"), house, clients, metrics }
     }
 
@@ -85,7 +85,7 @@ impl Impatient {
     /// Takes over these tokens, in every session.
     fn knows(&self, tokens: &[&str]) {
         self.house.gate.change(&entries(tokens));
-        paxoslease::block_on(self.node.status()).expect("runs");
+        paxoslease_node::block_on(self.node.status()).expect("runs");
     }
 
     /// Waits until so many clients ran into this limit.

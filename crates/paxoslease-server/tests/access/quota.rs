@@ -1,6 +1,6 @@
 //! How many leases a token may have through a node.
 
-use paxoslease::{Config, Verb};
+use paxoslease_node::{Config, Verb};
 
 use crate::support::{Client, Wire, ask_http, daemon, entry, wait_for_metric};
 

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use paxoslease::{Access, ClientTls, Config, Verb};
+use paxoslease_node::{Access, ClientTls, Config, Verb};
 use paxoslease_server::{Lasting, ReloadError, Server};
 use rustls::ClientConfig;
 
@@ -77,7 +77,8 @@ fn who_waits_with_a_token_that_was_taken_out_waits_no_longer() {
         let body = Some(r#"{"ttl":"15s","wait":"600s"}"#);
         ask_http(Wire::plain(address), "POST /v1/leases/a/acquire", Some("old"), body)
     });
-    let waiters = || pollster::block_on(running.server.node().status()).expect("runs").waiters;
+    let waiters =
+        || paxoslease_node::block_on(running.server.node().status()).expect("runs").waiters;
     while waiters() < 3 {
         std::thread::yield_now();
     }
@@ -87,7 +88,7 @@ fn who_waits_with_a_token_that_was_taken_out_waits_no_longer() {
     assert_eq!(pushed.next().expect("a push"), "[lease.timeout x]");
     let (status, refused) = by_http.join().expect("answered");
     assert_eq!(status, 401, "{refused}");
-    while pollster::block_on(running.server.node().status()).expect("runs").waiters > 0 {
+    while paxoslease_node::block_on(running.server.node().status()).expect("runs").waiters > 0 {
         std::thread::yield_now();
     }
 }
@@ -107,7 +108,7 @@ fn a_watch_by_resp_ends_with_its_token_or_when_it_may_not_read_any_more() {
     let mut blind = watch(&running.server, "jobs/*");
     // What waits on such a connection cannot be heard of either.
     blind.send("LEASE.ACQUIRE deploy 15000 WAIT 600000").expect("sends");
-    while pollster::block_on(running.server.node().status()).expect("runs").waiters < 1 {
+    while paxoslease_node::block_on(running.server.node().status()).expect("runs").waiters < 1 {
         std::thread::yield_now();
     }
     let mut seeing = watch(&running.server, "deploy");

@@ -1,6 +1,6 @@
 //! Tokens by RESP.
 
-use paxoslease::Verb;
+use paxoslease_node::Verb;
 
 use crate::support::{Client, Wire, daemon, entry, guarded, three_tokens, wait_for_metric};
 
@@ -84,7 +84,7 @@ fn a_token_does_what_it_says_with_the_names_it_says_and_no_more() {
 fn lists_and_watches_show_what_may_be_read() {
     let server = daemon(|mut config| {
         config.access = three_tokens();
-        let all = crate::support::entry("all", &["*"], &[paxoslease::Verb::Acquire]);
+        let all = crate::support::entry("all", &["*"], &[paxoslease_node::Verb::Acquire]);
         config.access.push(all);
         config
     });

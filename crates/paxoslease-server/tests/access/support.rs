@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use paxoslease::{Access, ClientTls, Config, Tls, TokenHash, Verb};
+use paxoslease_node::{Access, ClientTls, Config, Tls, TokenHash, Verb};
 use paxoslease_server::Server;
 use paxoslease_wire::resp::{Value, put_command};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -28,7 +28,7 @@ pub(crate) fn daemon(with: impl FnOnce(Config) -> Config) -> Server {
     config.listen.clients = Some("127.0.0.1:0".to_owned());
     config.listen.http = Some("127.0.0.1:0".to_owned());
     let server = Server::start(with(config)).expect("starts");
-    pollster::block_on(server.node().ready()).expect("it is its own majority");
+    paxoslease_node::block_on(server.node().ready()).expect("it is its own majority");
     server
 }
 

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use paxoslease::{ClientTls, Config};
+use paxoslease_node::{ClientTls, Config};
 use paxoslease_server::Server;
 use rustls::ClientConfig;
 

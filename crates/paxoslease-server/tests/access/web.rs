@@ -89,8 +89,8 @@ fn a_browser_may_send_the_token_as_a_password() {
 fn lists_watches_and_the_page_show_what_may_be_read() {
     let server = daemon(|mut config| {
         config.access = three_tokens();
-        config.access.push(entry("all", &["*"], &[paxoslease::Verb::Acquire]));
-        config.access.push(entry("few", &["jobs/*"], &[paxoslease::Verb::Admin]));
+        config.access.push(entry("all", &["*"], &[paxoslease_node::Verb::Acquire]));
+        config.access.push(entry("few", &["jobs/*"], &[paxoslease_node::Verb::Admin]));
         config
     });
     let mut wire = Wire::plain(server.http().expect("listens"));
@@ -121,7 +121,7 @@ fn lists_watches_and_the_page_show_what_may_be_read() {
 fn a_name_that_is_held_has_a_holder_only_for_a_token_that_may_read_it() {
     let server = daemon(|mut config| {
         config.access = three_tokens();
-        config.access.push(entry("taker", &["*"], &[paxoslease::Verb::Acquire]));
+        config.access.push(entry("taker", &["*"], &[paxoslease_node::Verb::Acquire]));
         config
     });
     let acquire = "POST /v1/leases/jobs/a/acquire";

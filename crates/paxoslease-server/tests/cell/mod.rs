@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use paxoslease::Config;
+use paxoslease_node::Config;
 use paxoslease_server::Server;
 
 /// Three daemons.
@@ -33,8 +33,8 @@ impl Cell {
         });
         let servers: Vec<Server> = servers.collect();
         for server in &servers {
-            pollster::block_on(server.node().ready()).expect("reaches a majority");
-            let status = || pollster::block_on(server.node().status()).expect("runs");
+            paxoslease_node::block_on(server.node().ready()).expect("reaches a majority");
+            let status = || paxoslease_node::block_on(server.node().status()).expect("runs");
             while !status().peers.iter().all(|peer| peer.up) {
                 std::thread::yield_now();
             }
@@ -49,7 +49,8 @@ impl Cell {
     /// Waits until so many wait at a node for a name, and know for whom.
     pub(crate) fn wait_for_waiters(&self, node: usize, name: &str, count: u64) {
         loop {
-            let status = pollster::block_on(self.servers[node].node().status()).expect("runs");
+            let status =
+                paxoslease_node::block_on(self.servers[node].node().status()).expect("runs");
             let mut wanted = status.waiting.iter().filter(|wanted| wanted.fence.is_some());
             if wanted.any(|wanted| wanted.name == name && wanted.waiters >= count) {
                 return;

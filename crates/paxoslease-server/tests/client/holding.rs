@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use paxoslease_client::{AskError, Client, LeaseGuard, LeaseInfo};
-use pollster::block_on;
+use paxoslease_node::block_on;
 
 use crate::cell::Cell;
 use crate::{begun, client};

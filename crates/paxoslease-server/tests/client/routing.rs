@@ -3,10 +3,10 @@
 
 use std::net::TcpListener;
 
-use paxoslease::Config;
 use paxoslease_client::Client;
+use paxoslease_node::Config;
+use paxoslease_node::block_on;
 use paxoslease_server::Server;
-use pollster::block_on;
 use serde_json::{Value, json};
 use ureq::Agent;
 

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use paxoslease_client::LeaseGuard;
-use pollster::block_on;
+use paxoslease_node::block_on;
 
 use crate::cell::Cell;
 use crate::{PATIENCE, TTL, begun, client};

@@ -19,7 +19,7 @@ impl Cell {
 
     pub(crate) fn peers(&self, node: usize) -> SocketAddr {
         let other = &self.servers[(node + 1) % self.servers.len()];
-        let status = pollster::block_on(other.node().status()).expect("runs");
+        let status = paxoslease_node::block_on(other.node().status()).expect("runs");
         let id = self.servers[node].node().id();
         let found = status.peers.iter().find(|peer| peer.node == id).expect("a member");
         found.address.as_deref().expect("of a member").parse().expect("bound to a number")

@@ -3,12 +3,12 @@
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-use paxoslease::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Service};
-use paxoslease::{Config, Node, Status};
+use paxoslease_node::block_on;
+use paxoslease_node::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Service};
+use paxoslease_node::{Config, Node, Status};
 use paxoslease_server::Gate;
 use paxoslease_server::http::{Bounds, Http};
 use paxoslease_server::metrics::Metrics;
-use pollster::block_on;
 
 pub(crate) struct Cell {
     pub(crate) members: Vec<Member>,

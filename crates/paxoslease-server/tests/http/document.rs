@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use paxoslease::front::Name;
+use paxoslease_node::front::Name;
 use paxoslease_server::http::{Bounds, OPENAPI};
 use serde_json::{Value, json};
 

@@ -64,7 +64,7 @@ fn a_lease_is_taken_kept_and_given_back_through_any_node() {
 /// T2: a holder that speaks nothing but HTTP has all it needs to count its time.
 #[test]
 fn a_holder_is_told_how_far_clocks_may_be_off() {
-    let with = |mut config: paxoslease::Config| {
+    let with = |mut config: paxoslease_node::Config| {
         config.clock_drift_ppm = 200;
         config.clock_granularity = Duration::from_nanos(2_000_001);
         config

@@ -128,7 +128,7 @@ fn a_connection_that_acquires_too_fast_is_slowed_down() {
 
 #[test]
 fn a_node_at_its_limit_says_so() {
-    let with = |mut config: paxoslease::Config| {
+    let with = |mut config: paxoslease_node::Config| {
         config.limits.waiters = 1;
         config.shards(1)
     };

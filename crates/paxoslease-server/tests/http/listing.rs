@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use paxoslease::front::{Answer, Holder, Name};
-use pollster::block_on;
+use paxoslease_node::block_on;
+use paxoslease_node::front::{Answer, Holder, Name};
 
 use crate::cell::{self, Member};
 

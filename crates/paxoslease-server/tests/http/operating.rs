@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paxoslease::Config;
+use paxoslease_node::Config;
 use serde_json::json;
 
 use crate::cell::{self, until};

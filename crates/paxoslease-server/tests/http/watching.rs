@@ -3,8 +3,8 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use paxoslease::front::{Answer, Holder, Name};
-use pollster::block_on;
+use paxoslease_node::block_on;
+use paxoslease_node::front::{Answer, Holder, Name};
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 

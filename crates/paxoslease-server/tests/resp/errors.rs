@@ -132,7 +132,7 @@ fn a_request_that_comes_byte_by_byte_is_a_request() {
 fn a_node_without_a_majority_says_so() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("bound").to_string();
-    let mut config = paxoslease::Config::new("test", 1)
+    let mut config = paxoslease_node::Config::new("test", 1)
         .ephemeral()
         .peer(1, address)
         .peer(2, "127.0.0.1:1")
@@ -159,7 +159,7 @@ fn a_node_in_quarantine_without_the_others_says_how_long_still() {
     let folder = std::env::temp_dir().join(format!("paxoslease-resp-{}", std::process::id()));
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("bound").to_string();
-    let mut config = paxoslease::Config::new("test", 1)
+    let mut config = paxoslease_node::Config::new("test", 1)
         .data_dir(&folder)
         .peer(1, address)
         .peer(2, "127.0.0.1:1")

@@ -113,7 +113,7 @@ fn no_number_of_messages_uses_up_the_ballots() {
     }
     cell.serves();
     for node in &cell.nodes {
-        let status = pollster::block_on(node.status()).expect("runs");
+        let status = paxoslease_node::block_on(node.status()).expect("runs");
         assert!(status.ready, "{status:?}");
         assert_eq!(status.ballot_problem, None);
         assert!(status.ballots_remaining_ratio > 0.5, "{status:?}");
@@ -134,7 +134,7 @@ fn a_peer_that_proposes_without_end_fills_no_more_than_the_limit() {
         peer.say(&frame(PROPOSER, [propose(&name, ballot(HIGH + number, PROPOSER), 60_000)]));
     }
     full.wait_for(1900);
-    let status = pollster::block_on(cell.nodes[0].status()).expect("runs");
+    let status = paxoslease_node::block_on(cell.nodes[0].status()).expect("runs");
     assert!(status.leases <= 100, "{} names are kept", status.leases);
     // The first node has no room left; the other two are a majority.
     for node in &cell.nodes[1..] {

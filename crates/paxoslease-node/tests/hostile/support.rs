@@ -7,8 +7,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use paxoslease::Config;
 use paxoslease_core::{Drift, Message, NodeId, Ttl};
+use paxoslease_node::Config;
 use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
 
 use crate::cell::{self, Cell};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use paxoslease::{Access, ClientTls, Config, ConfigError, LoadError, Role, Tls, TokenHash, Verb};
+use paxoslease_node::{
+    Access, ClientTls, Config, ConfigError, LoadError, Role, Tls, TokenHash, Verb,
+};
 
 const WHOLE: &str = r#"
 cell = "prod-eu"

@@ -74,8 +74,8 @@ pub enum DurationError {
 ///
 /// ```
 /// use std::time::Duration;
-/// assert_eq!(paxoslease::parse_duration("1m30s"), Ok(Duration::from_secs(90)));
-/// let error = paxoslease::parse_duration("15").unwrap_err();
+/// assert_eq!(paxoslease_node::parse_duration("1m30s"), Ok(Duration::from_secs(90)));
+/// let error = paxoslease_node::parse_duration("15").unwrap_err();
 /// assert_eq!(error.to_string(), "15 has no unit; write 15s or 15ms");
 /// ```
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {

@@ -6,7 +6,7 @@ mod cell;
 
 use std::alloc::System;
 
-use pollster::block_on;
+use paxoslease_node::block_on;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]

@@ -17,7 +17,7 @@ use crate::world::{Bells, HostClock, Presence, World};
 ///
 /// ```
 /// use std::time::Duration;
-/// use paxoslease::{LeaseState, TestCell};
+/// use paxoslease_node::{LeaseState, TestCell};
 ///
 /// let cell = TestCell::new(3);
 /// let ttl = Duration::from_secs(10);
@@ -33,7 +33,7 @@ use crate::world::{Bells, HostClock, Presence, World};
 /// assert_eq!(master.state(), LeaseState::Lost);
 /// let next = cell.node(2).acquire("master", ttl).blocking()?;
 /// assert!(next.fence() > master.fence());
-/// # Ok::<(), paxoslease::AcquireError>(())
+/// # Ok::<(), paxoslease_node::AcquireError>(())
 /// ```
 #[derive(Debug)]
 pub struct TestCell {

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use paxoslease::{Config, Node, Role, StartError, Tls};
-use pollster::block_on;
+use paxoslease_node::block_on;
+use paxoslease_node::{Config, Node, Role, StartError, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 const TTL: Duration = Duration::from_secs(5);

@@ -36,7 +36,7 @@ fn what_a_node_does_is_counted_under_the_documented_names() {
     lease.release_blocking().expect("released");
     drop(held);
     // A node publishes the last of its numbers when it leaves.
-    cell.nodes.iter().for_each(paxoslease::Node::shutdown_blocking);
+    cell.nodes.iter().for_each(paxoslease_node::Node::shutdown_blocking);
     let published = published(&snapshotter);
     let at_least = |name: &str, least: f64| {
         let found = published.get(name).copied();

@@ -1,4 +1,5 @@
-//! Whole cells drawn from seeds. `PAXOSLEASE_SEEDS=5000 cargo test -p paxoslease swarm` runs more.
+//! Whole cells drawn from seeds. For more of them:
+//! `PAXOSLEASE_SEEDS=5000 cargo test -p paxoslease-node swarm`.
 
 use std::thread;
 

@@ -4,8 +4,8 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use paxoslease::{Config, Node};
-use pollster::block_on;
+use paxoslease_node::block_on;
+use paxoslease_node::{Config, Node};
 
 /// The nodes of a cell that nobody used before.
 pub(crate) struct Cell {

@@ -7,14 +7,14 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use paxoslease::{
+use paxoslease_node::block_on;
+use paxoslease_node::{
     AcquireError, AskError, Change, LeaseGuard, LeaseState, Node, ReleaseError, Role,
 };
-use pollster::block_on;
 
 const TTL: Duration = Duration::from_secs(5);
 
-fn one_shard(config: paxoslease::Config) -> paxoslease::Config {
+fn one_shard(config: paxoslease_node::Config) -> paxoslease_node::Config {
     config.shards(1)
 }
 
@@ -213,7 +213,7 @@ fn a_start_that_nobody_waits_for_leaves_nothing_running() {
     let folder = std::env::temp_dir().join(format!("paxoslease-left-{}", std::process::id()));
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
-    let config = paxoslease::Config::new("test", 1).peer(1, &address).data_dir(&folder);
+    let config = paxoslease_node::Config::new("test", 1).peer(1, &address).data_dir(&folder);
     {
         let mut starting = pin!(Node::start_on(config.clone(), listener));
         let mut context = Context::from_waker(Waker::noop());
@@ -223,7 +223,9 @@ fn a_start_that_nobody_waits_for_leaves_nothing_running() {
     let node = loop {
         match Node::start_blocking(config.clone()) {
             Ok(node) => break node,
-            Err(paxoslease::StartError::Stable(_) | paxoslease::StartError::Listen { .. }) => {
+            Err(
+                paxoslease_node::StartError::Stable(_) | paxoslease_node::StartError::Listen { .. },
+            ) => {
                 std::thread::yield_now();
             }
             Err(error) => panic!("{error}"),
@@ -239,9 +241,9 @@ fn handles_and_futures_can_go_anywhere() {
     fn movable<T: Send>(_: &T) {}
     anywhere::<Node>();
     anywhere::<LeaseGuard>();
-    anywhere::<paxoslease::Watch>();
+    anywhere::<paxoslease_node::Watch>();
     anywhere::<AcquireError>();
-    anywhere::<paxoslease::StartError>();
+    anywhere::<paxoslease_node::StartError>();
     let cell = cell::start(1, one_shard);
     let acquiring = cell.nodes[0].acquire("x", TTL).into_future();
     movable(&acquiring);

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use paxoslease::front::{
+use paxoslease_node::front::{
     Answer, ConnId, Desk, FrontEnd, Hint, Holder, Instant, Name, Remote, Service,
 };
-use paxoslease::{Config, Node, block_on};
+use paxoslease_node::{Config, Node, block_on};
 use paxoslease_wire::ShardId;
 
 const TTL: Duration = Duration::from_secs(60);

@@ -30,7 +30,7 @@ pub(crate) use settings::Settings;
 ///
 /// ```
 /// use std::time::Duration;
-/// use paxoslease::{Config, Tls};
+/// use paxoslease_node::{Config, Tls};
 ///
 /// let config = Config::new("prod-eu", 1)
 ///     .peer(1, "10.0.0.1:7401")

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! P="--peer 1=127.0.0.1:7401 --peer 2=127.0.0.1:7411 --peer 3=127.0.0.1:7421 --ephemeral"
-//! cargo run -p paxoslease --example lease_shell -- --node 1 $P       (and --node 2, --node 3)
+//! cargo run -p paxoslease-node --example lease_shell -- --node 1 $P       (and --node 2, --node 3)
 //! ```
 //!
 //! Every command is answered by one line: a word, what it is about, then `key=value`. Times are
@@ -23,7 +23,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender, unbounded};
-use paxoslease::{Config, LeaseGuard, Node, Role, parse_duration};
+use paxoslease_node::{Config, LeaseGuard, Node, Role, parse_duration};
 use rustix::time::{ClockId, clock_gettime};
 
 const USAGE: &str = "usage: lease_shell [--config node.toml] [--cell NAME] [--node ID] \
@@ -43,7 +43,8 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let quarantine = pollster::block_on(node.status()).map(|status| status.quarantine_remaining);
+    let quarantine =
+        paxoslease_node::block_on(node.status()).map(|status| status.quarantine_remaining);
     let quarantine_ms = quarantine.unwrap_or_default().as_millis();
     println!("started node={} pid={} quarantine_ms={quarantine_ms} at={}", node.id(), id(), now());
     let mut shell = Shell { node, leases: BTreeMap::new(), threads: Vec::new() };
@@ -126,12 +127,12 @@ impl Shell {
                 let name = (*name).to_owned();
                 self.meanwhile(move |node| inspect(&node, &name));
             }
-            ["ready"] => self.meanwhile(|node| match pollster::block_on(node.ready()) {
+            ["ready"] => self.meanwhile(|node| match paxoslease_node::block_on(node.ready()) {
                 Ok(()) => println!("ready at={}", now()),
                 Err(error) => println!("error {error}"),
             }),
             ["status"] => {
-                let status = pollster::block_on(self.node.status());
+                let status = paxoslease_node::block_on(self.node.status());
                 let status = status.map_err(|error| error.to_string())?;
                 let json = serde_json::to_string(&status).map_err(|error| error.to_string())?;
                 println!("status {json}");
@@ -155,7 +156,7 @@ impl Shell {
             match node.acquire(&name, ttl).wait(wait).blocking() {
                 Ok(lease) => {
                     println!("acquired {name} asked_at={asked_at} {}", Belief::of(&lease));
-                    pollster::block_on(hold(lease, &asks));
+                    paxoslease_node::block_on(hold(lease, &asks));
                 }
                 Err(error) => println!("refused {name} asked_at={asked_at} at={} {error}", now()),
             }
@@ -222,7 +223,7 @@ async fn release(lease: LeaseGuard) {
 }
 
 fn inspect(node: &Node, name: &str) {
-    match pollster::block_on(node.inspect(name)) {
+    match paxoslease_node::block_on(node.inspect(name)) {
         Ok(Some(seen)) => {
             let (fence, left) = (seen.fence, seen.remaining.as_millis());
             let holder = seen.holder;

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use paxoslease::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Service};
-use paxoslease::{ClientTls, Node, Tls, block_on};
+use paxoslease_node::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Service};
+use paxoslease_node::{ClientTls, Node, Tls, block_on};
 use paxoslease_wire::Hello;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;

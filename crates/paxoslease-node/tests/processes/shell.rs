@@ -25,7 +25,11 @@ pub(crate) fn example(name: &str) -> PathBuf {
     path.pop();
     path.set_file_name("examples");
     path.push(name);
-    assert!(path.exists(), "{} is missing: cargo build -p paxoslease --examples", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing: cargo build -p paxoslease-node --examples",
+        path.display()
+    );
     path
 }
 
