@@ -593,8 +593,13 @@ impl Shard {
 
     /// A peer is connected again, and messages from and to it were lost. Requests that the
     /// acceptors in `back` have not answered are repeated, and all waiters retry soon, because they
-    /// may have missed a Release. A hint: without it, waiters retry after a second or more.
+    /// may have missed a Release. A node that only proposes repeats its own Releases: without a
+    /// member in `back`, nothing is to be done. A hint: without it, waiters retry after a second or
+    /// more.
     pub fn handle_reconnect(&mut self, now: Instant, back: MemberSet) {
+        if back.is_empty() {
+            return;
+        }
         self.with_proposer(now, |proposer, env| {
             proposer.resend(env, now, back);
             proposer.retry_waiters(env, now);

@@ -121,7 +121,7 @@ fn a_waiter_retries_soon_after_a_reconnect() {
     missed_release(&mut cell);
     run_lossy(&mut cell, 1000 * MS);
     assert!(cell.granted(2).is_none(), "it missed the Release");
-    reconnect(&mut cell, 2, &[]);
+    reconnect(&mut cell, 2, &[3]);
     run_lossy(&mut cell, 120 * MS);
     assert!(cell.granted(2).is_some(), "well before the ttl: {:?}", cell.events);
 }
@@ -168,6 +168,18 @@ fn retries_after_reconnects_disturb_no_holder() {
 }
 
 #[test]
+fn a_proposer_that_reconnects_makes_no_waiter_retry() {
+    let mut cell = TestCell::new(3, 0);
+    missed_release(&mut cell);
+    let before = cell.shard(2).round_counts();
+    for _ in 0..10 {
+        reconnect(&mut cell, 2, &[]);
+        run_lossy(&mut cell, 50 * MS);
+    }
+    assert_eq!(cell.shard(2).round_counts(), before);
+}
+
+#[test]
 fn waiters_do_not_retry_without_a_reachable_majority() {
     let mut cell = TestCell::new(3, 0);
     cell.held_by(1, 1);
@@ -175,7 +187,7 @@ fn waiters_do_not_retry_without_a_reachable_majority() {
     cell.settle();
     let before = cell.shard(2).round_counts();
     reach(&mut cell, 2, &[2]);
-    reconnect(&mut cell, 2, &[]);
+    reconnect(&mut cell, 2, &[1]);
     cell.run(300 * MS);
     assert_eq!(cell.shard(2).round_counts(), before);
 }
@@ -188,7 +200,7 @@ fn waiters_retry_with_a_bare_reachable_majority() {
     cell.settle();
     let before = cell.shard(2).round_counts();
     reach(&mut cell, 2, &[1, 2]);
-    reconnect(&mut cell, 2, &[]);
+    reconnect(&mut cell, 2, &[1]);
     cell.run(300 * MS);
     assert_ne!(cell.shard(2).round_counts(), before);
 }

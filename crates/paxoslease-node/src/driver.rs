@@ -483,10 +483,7 @@ impl Driver {
         self.shard.set_reachable(now, reachable);
         if !self.back.is_empty() {
             let back = members(&mut self.back.drain(..));
-            // A node that only proposes repeats its own releases, so nothing of it is missed.
-            if !back.is_empty() {
-                self.shard.handle_reconnect(now, back);
-            }
+            self.shard.handle_reconnect(now, back);
         }
         self.show(now);
         self.tell_expectant(now);
