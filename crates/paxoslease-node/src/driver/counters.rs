@@ -255,7 +255,14 @@ fn seconds_of(place: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+    use paxoslease_core::{Acquire, Ballot, Holder, Name, NodeId, Reply, Token};
+
     use super::*;
+    use crate::clock::Clock;
+    use crate::driver::tests::alone;
 
     #[test]
     fn a_span_is_reported_within_a_quarter_of_itself() {
@@ -266,5 +273,76 @@ mod tests {
         }
         assert!(place_of(Duration::MAX) < SPANS);
         assert_eq!(place_of(Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn rates_are_per_second_of_the_last_interval() {
+        let mut counters = Counters::new();
+        (0..3).for_each(|_| counters.acquired(Outcome::Granted));
+        counters.acquired(Outcome::Held);
+        (0..8).for_each(|_| counters.renewed(Outcome::Granted));
+        counters.released();
+        assert_eq!(counters.rates(), Rates::default());
+        counters.turn_rates(Duration::from_secs(2));
+        // Rounded up, so that a rare event is not shown as none.
+        assert_eq!(counters.rates(), Rates { acquires: 2, renewals: 4, releases: 1 });
+        counters.turn_rates(Duration::from_secs(2));
+        assert_eq!(counters.rates(), Rates::default());
+    }
+
+    /// What one call of `publish` gives to the recorder, as `name reason-or-result value`.
+    fn published(counters: &mut Counters, shard: &Shard) -> BTreeMap<String, f64> {
+        let recorder = DebuggingRecorder::new();
+        metrics::with_local_recorder(&recorder, || counters.publish(shard));
+        let entries = recorder.snapshotter().snapshot().into_vec().into_iter();
+        let entries = entries.map(|(key, _, _, value)| {
+            let labels: Vec<&str> = key.key().labels().map(metrics::Label::value).collect();
+            let value = match value {
+                DebugValue::Counter(count) => count as f64,
+                DebugValue::Gauge(value) => value.into_inner(),
+                DebugValue::Histogram(values) => {
+                    values.first().map_or(0.0, |value| value.into_inner())
+                }
+            };
+            ([&[key.key().name()], &*labels].concat().join(" "), value)
+        });
+        entries.collect()
+    }
+
+    #[test]
+    fn every_count_is_published_exactly_once() {
+        let clock = Clock::system();
+        let (mut driver, now) = (alone(&clock), clock.now());
+        let mut counters = Counters::new();
+        let first = published(&mut counters, driver.shard());
+        // All results and reasons exist from the start; kinds of messages only once seen.
+        assert_eq!(first["paxoslease_acquires_total granted"], 0.0);
+        assert_eq!(first["paxoslease_renewals_total refused"], 0.0);
+        assert_eq!(first["paxoslease_messages_dropped_total queue_full"], 0.0);
+        assert_eq!(first["paxoslease_messages_dropped_total not_member"], 0.0);
+        assert!(!first.keys().any(|key| key.starts_with("paxoslease_messages_total")));
+        assert!(!first.contains_key("paxoslease_limited_total watch"));
+
+        let stranger = NodeId::new(9).expect("an id");
+        let ballot = Ballot::new(7, NodeId::new(1).expect("an id"));
+        let accept = Message::Reply(Reply::Accept { ballot });
+        for expected in 1..=2 {
+            let name = Name::new(["a", "b"][expected - 1]).expect("a name");
+            let (ttl, wait) = (Duration::from_secs(5), Duration::ZERO);
+            let acquire = Acquire { token: Token(0), name, holder: Holder::NONE, ttl, wait };
+            driver.shard.acquire(now, acquire).expect("room");
+            let refused = driver.shard.handle_message(now, stranger, accept);
+            assert_eq!(refused, Err(Refusal::NotMember));
+            counters.missed(3);
+            counters.round_took(Duration::from_micros(1000));
+            let next = published(&mut counters, driver.shard());
+            assert_eq!(next["paxoslease_rounds_total direct"], 1.0);
+            assert_eq!(next["paxoslease_rounds_total prepared"], 0.0);
+            assert_eq!(next["paxoslease_messages_dropped_total not_member"], 1.0);
+            assert_eq!(next["paxoslease_limited_total watch"], 3.0);
+            assert!((0.000_96..0.001_15).contains(&next["paxoslease_round_seconds"]));
+            assert!(!next.contains_key("paxoslease_acquires_total granted"), "unchanged");
+            assert!(!next.contains_key("paxoslease_messages_dropped_total queue_full"));
+        }
     }
 }
