@@ -288,7 +288,7 @@ impl Driver {
                 bound,
                 "a peer sent a ballot counter beyond the bound and was disconnected: it is broken \
                  or hostile, or the wall clock there or here is wrong by decades. Correct the \
-                 clock, or revoke the peer's certificate; see \"Ballots\" in docs/operating.md"
+                 clock, or replace the cell's authority; see \"Ballots\" in docs/operating.md"
             );
         }
         why.to_owned()
