@@ -32,6 +32,9 @@ enum Task {
     Test,
     /// Facts about this repository that would drift if nobody looked
     Tidy,
+    /// Licences, bans, sources and known vulnerabilities of the dependencies, by cargo-deny; before
+    /// a release and every week, because the list of vulnerabilities changes without a commit here
+    Audit,
     /// The exhaustive checker on the shipping core
     Check {
         /// Larger bounds: hours and gigabytes instead of two minutes
@@ -131,6 +134,11 @@ fn run(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Test => test::run(),
         Task::Tidy => tidy::run(),
+        Task::Audit => {
+            Tool::Deny.ensure()?;
+            cargo(["deny", "check", "licenses", "bans", "sources"]).run()?;
+            cargo(["deny", "check", "advisories"]).run()
+        }
         Task::Check { deep, mutants } => {
             let command = cargo(["run", "--release", "-p", "paxoslease-check", "--"]);
             let flag = deep.then_some("--deep").or(mutants.then_some("--mutants"));

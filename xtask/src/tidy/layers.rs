@@ -15,6 +15,8 @@ struct Layer {
 const LAYERS: &[Layer] = &[
     Layer { name: "paxoslease-core", below: &[], pure: true },
     Layer { name: "paxoslease-wire", below: &["paxoslease-core"], pure: true },
+    // Proves that both need no std.
+    Layer { name: "paxoslease-no-std", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
     Layer { name: "paxoslease-clock", below: &["paxoslease-core"], pure: false },
     Layer { name: "paxoslease-trace", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
     Layer { name: "paxoslease-check", below: &["paxoslease-core"], pure: true },
