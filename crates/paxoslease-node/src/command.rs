@@ -1,22 +1,17 @@
 //! What a shard can be asked from outside its thread.
 
-use paxoslease_core::{Label, Record};
-use paxoslease_holder::transport::{Request, Subscription};
-use paxoslease_holder::{AskError, LeaseInfo};
+use paxoslease_core::Record;
+use paxoslease_holder::transport::{self, Subscription};
 
-use crate::front::Letter;
+use crate::request::{ReplyTo, Request};
 use crate::status::ShardStatus;
 
 pub(crate) enum Command {
-    /// From a handle or a guard of this process.
-    Request(Request),
-    Inspect {
-        label: Label,
-        reply: oneshot::Sender<Result<Option<LeaseInfo>, AskError>>,
-    },
+    /// A request of another thread, for a holder elsewhere.
+    Request(ReplyTo, Request<'static>),
+    /// A request of a handle or a guard of this process.
+    Serve(transport::Request),
     Watch(Subscription),
-    /// Asked from another thread for a holder elsewhere.
-    Letter(Letter),
     Status {
         reply: oneshot::Sender<ShardStatus>,
     },

@@ -4,7 +4,7 @@
 //! The event loop drives it with real sockets and the real clock, a simulated world with its own,
 //! so what ships is what is simulated. It reads no clock and blocks on nothing.
 
-mod asks;
+mod callers;
 mod counters;
 mod lists;
 mod peers;
@@ -21,8 +21,7 @@ use std::time::Duration;
 #[cfg(not(feature = "trace"))]
 use paxoslease_core::Shard;
 use paxoslease_core::{
-    BallotProblem, Event, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Snapshot,
-    WaitedName,
+    BallotProblem, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Snapshot, WaitedName,
 };
 use paxoslease_holder::transport::{Due, Guard, Guards, Subscription};
 use paxoslease_holder::{Change, QueuedName};
@@ -30,10 +29,10 @@ use paxoslease_holder::{Change, QueuedName};
 use paxoslease_trace::TracedShard as Shard;
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
+use callers::Callers;
 use counters::{Counters, DropReason};
 use lists::Lists;
 use peers::{Greeted, Who, kind_of, refusal_of};
-use requests::Requests;
 
 pub(crate) use counters::publish_peer;
 #[cfg(test)]
@@ -45,7 +44,7 @@ pub(crate) use sockets::Sockets;
 use crate::board::Board;
 use crate::clock::CounterBound;
 use crate::command::Command;
-use crate::front::{Answer, Hint, Routed};
+use crate::request::{Answer, Hint, ReplyTo};
 use crate::status::{QUEUED_NAMES_MAX, ShardStatus};
 
 /// How often metrics are handed on and entries are swept, without load.
@@ -75,7 +74,7 @@ pub(crate) struct Driver {
     ballot_problem: Option<BallotProblem>,
     peers: Peers,
     guards: Guards,
-    requests: Requests,
+    callers: Callers,
     subscriptions: Vec<Subscription>,
     /// Those who want to know when a majority can be reached.
     expectant: Vec<oneshot::Sender<()>>,
@@ -98,7 +97,7 @@ pub(crate) struct Driver {
     handing_over: Vec<Guard>,
     lists: Lists,
     /// Answers for front-ends and threads elsewhere.
-    answers: Vec<(Routed, Answer)>,
+    answers: Vec<(ReplyTo, Answer)>,
     /// Shards whose front-ends want to hear hints, and what is new for them.
     hinted: Vec<u16>,
     hints: Vec<Hint>,
@@ -124,7 +123,7 @@ impl Driver {
             ballot_problem: None,
             peers,
             guards: Guards::new(seed, now),
-            requests: Requests::default(),
+            callers: Callers::default(),
             subscriptions: Vec::new(),
             expectant: Vec::new(),
             back: Vec::new(),
@@ -297,14 +296,13 @@ impl Driver {
     /// Somebody of this process wants something.
     pub(crate) fn command(&mut self, now: Instant, command: Command) {
         match command {
-            Command::Request(request) => self.request(now, request),
-            Command::Inspect { label, reply } => self.inspect(now, &label, reply),
+            Command::Request(from, request) => self.request(now, from, request),
+            Command::Serve(request) => self.serve(now, request),
             Command::Watch(subscription) => {
                 self.subscriptions.retain(Subscription::is_open);
                 self.subscriptions.push(subscription);
                 self.set_watched();
             }
-            Command::Letter(letter) => self.ask(now, letter.from, letter.ask()),
             Command::Status { reply } => {
                 // The board is never behind what somebody was told.
                 self.show(now);
@@ -372,49 +370,6 @@ impl Driver {
             self.peers.push(transmit.to, &transmit.message(), counter, &mut self.counters);
         }
         self.peers.flush(sockets, self.shard.counter());
-    }
-
-    /// Acts on what happened in the shard.
-    pub(crate) fn act(&mut self, now: Instant) {
-        while let Some(event) = self.shard.poll_event() {
-            if let Some(asked) = event.token().and_then(Routed::of) {
-                self.answer_asked(now, asked, event);
-                continue;
-            }
-            match event {
-                Event::Granted { token, tenure, ttl, started_at, waited } => {
-                    self.counters.round_took(now.since(started_at));
-                    self.granted(now, token, (tenure, ttl), started_at, waited);
-                }
-                Event::Denied { token, by } => self.denied(token, by),
-                Event::NoQuorum { token } => self.no_quorum(now, token),
-                Event::Renewed { token, tenure, ttl, started_at } => {
-                    self.counters.round_took(now.since(started_at));
-                    self.renewed(now, token, tenure, ttl, started_at);
-                }
-                Event::NotHeld { token, tenure } => self.not_held(now, token, tenure),
-                Event::Released { token, held, confirmed } => {
-                    self.released(now, token, held, confirmed);
-                }
-                Event::Inspected { token, accepted } => self.inspected(token, accepted),
-                Event::Persist(record) => self.records.push(record),
-                Event::HeldHint(seen) => {
-                    self.hint_to_fronts(|| Hint::Held(seen.clone()));
-                    self.announce(seen.label.name(), || Change::Held(seen.clone().into()));
-                }
-                Event::FreedHint(label) => {
-                    self.hint_to_fronts(|| Hint::Freed(label.clone()));
-                    let name = || label.name().to_string();
-                    self.announce(label.name(), || Change::Freed { name: name() });
-                }
-                Event::ExpiredHint { label, tenure } => {
-                    let fence = tenure.fence();
-                    self.hint_to_fronts(|| Hint::Expired { label: label.clone(), fence });
-                    let name = || label.name().to_string();
-                    self.announce(label.name(), || Change::Expired { name: name(), fence });
-                }
-            }
-        }
     }
 
     /// Made once, if anybody wants it, however many do.
@@ -625,7 +580,7 @@ impl Driver {
         self.leaving_until.is_some_and(|until| {
             let nothing_left = clients_done
                 && self.handing_over.is_empty()
-                && self.requests.is_empty()
+                && self.callers.is_empty()
                 && self.peers.unsent() == 0;
             now >= until || nothing_left
         })

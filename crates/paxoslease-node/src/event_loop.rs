@@ -33,14 +33,23 @@ use crate::clock::{Clock, PauseDetector};
 use crate::command::Command;
 use crate::driver::{ConnId, Driver};
 use crate::mailbox::Mailbox;
+use crate::request::{Answer, Hint, ReplyTo, Request};
 use crate::stable::RecordWriter;
 use crate::tls::Stream;
 
 /// What is posted to a shard's thread.
 pub(crate) enum Post {
     Command(Command),
-    /// Of another shard's front-end, or for this one's.
-    Front(crate::front::Post),
+    /// Requests of another shard's front-end.
+    Requests(Vec<(ReplyTo, Request<'static>)>),
+    /// Answers for this shard's front-end, by the number of the request.
+    Answers(Vec<(u64, Answer)>),
+    Hints(Vec<Hint>),
+    /// Whether the front-end of that shard wants hints.
+    Watch {
+        origin: u16,
+        on: bool,
+    },
     /// The front-ends of all shards have told everybody: the node may go.
     Done,
     /// A client another shard accepted.
@@ -209,7 +218,18 @@ impl EventLoop {
         for post in posts.drain(..) {
             match post {
                 Post::Command(command) => driver.command(now, command),
-                Post::Front(post) => clients.posted(driver, conns, now, post),
+                Post::Requests(requests) => {
+                    for (from, request) in requests {
+                        driver.request(now, from, request);
+                    }
+                }
+                Post::Answers(answers) => {
+                    for (id, answer) in answers {
+                        clients.answered(driver, conns, now, id, answer);
+                    }
+                }
+                Post::Hints(hints) => clients.hinted(driver, conns, now, &hints),
+                Post::Watch { origin, on } => driver.hint(origin, on),
                 // Looked at when the turn is over.
                 Post::Done => {}
                 Post::Client(stream) => conns.accepted_client(stream),

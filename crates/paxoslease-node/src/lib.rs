@@ -39,8 +39,10 @@ mod config;
 mod driver;
 mod event_loop;
 pub mod front;
+mod log_throttle;
 mod mailbox;
 mod node;
+mod request;
 mod stable;
 mod status;
 #[cfg(any(test, feature = "test-util"))]
@@ -57,7 +59,7 @@ pub use config::{
     NamePattern, PatternError, Timing, Tls, TokenHash, TokenHashError, TomlError, UnknownClientTls,
     UnknownVerb, Verb, parse_duration,
 };
-pub use node::{Node, StartError};
+pub use node::{Asking, Node, Remote, StartError};
 pub use paxoslease_holder::{
     Acquire, AcquireError, Acquiring, AskError, Change, Detached, Grant, LeaseGuard, LeaseInfo,
     LeaseState, PeerStatus, QueuedName, Rates, ReleaseError, RenewError, Role, Status, TextError,

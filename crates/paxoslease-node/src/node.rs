@@ -1,5 +1,6 @@
 //! A node: the handle its users have, and how it starts and stops.
 
+mod remote;
 mod start;
 
 use std::fmt;
@@ -8,14 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use event_listener::Event;
-use paxoslease_core::{Drift, Holder, Instant, Label, Name};
-use paxoslease_holder::transport::{Request, TicketPool, Transport, subscribe};
+use paxoslease_core::{Drift, Instant, Name};
+use paxoslease_holder::transport::{TicketPool, Transport, subscribe};
 use paxoslease_holder::{
     Acquire, AskError, Grant, LeaseInfo, ReleaseError, RenewError, Status, Watch, block_on,
     transport,
 };
 use paxoslease_wire::ShardId;
 
+pub use remote::{Asking, Remote};
 pub use start::StartError;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) use start::{Run, make_driver};
@@ -25,6 +27,7 @@ use crate::clock::Clock;
 use crate::command::Command;
 use crate::config::{Config, Settings, Tls};
 use crate::front::{Filter, Service, Waiting};
+use crate::request::{Answer, Request};
 use crate::tls::{CurrentTls, TlsError};
 
 /// A node of a cell: acceptor and proposer, or proposer only, on threads of its own.
@@ -125,9 +128,9 @@ impl Shared {
 }
 
 impl Transport for Shared {
-    fn ask(&self, name: Name<'_>, request: Request) -> Result<(), Request> {
-        self.post(name, Command::Request(request)).map_err(|refused| match refused {
-            Command::Request(request) => request,
+    fn ask(&self, name: Name<'_>, request: transport::Request) -> Result<(), transport::Request> {
+        self.post(name, Command::Serve(request)).map_err(|refused| match refused {
+            Command::Serve(request) => request,
             _ => unreachable!("a door gives back what it was given"),
         })
     }
@@ -233,11 +236,10 @@ impl Node {
     /// When no majority answers.
     pub async fn inspect(&self, name: &str) -> Result<Option<LeaseInfo>, AskError> {
         let name = Name::new(name).map_err(AskError::Name)?;
-        let (reply, answer) = oneshot::channel();
-        let label = Label::new(name, Holder::NONE);
-        let posted = self.shared.post(name, Command::Inspect { label, reply });
-        posted.map_err(|_| AskError::Stopped)?;
-        answer.await.unwrap_or(Err(AskError::Stopped))
+        match self.remote().ask(Request::Inspect { lease: name.into() }).await {
+            Answer::Inspected(seen) => Ok(seen.map(Into::into)),
+            answer => Err(answer.into_ask_error()),
+        }
     }
 
     /// Hints about leases of names that begin with `prefix`, as this node happens to see them. A

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use paxoslease_node::front::{
-    Answer, ConnId, Desk, FrontEnd, Hint, Holder, Instant, Name, Remote, Service,
+    Answer, ConnId, FrontEnd, Hint, Instant, Name, Request, Service, ShardHandle,
 };
-use paxoslease_node::{Config, Node, block_on};
+use paxoslease_node::{Config, Node, Remote, block_on};
 use paxoslease_wire::ShardId;
 
 const TTL: Duration = Duration::from_secs(60);
@@ -41,40 +41,41 @@ impl Late {
 }
 
 impl FrontEnd for Late {
-    fn accepted(&mut self, _: &mut Desk<'_>, _: ConnId) {}
+    fn accepted(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
 
-    fn received(&mut self, desk: &mut Desk<'_>, _: ConnId, bytes: &[u8]) -> usize {
+    fn received(&mut self, shard: &mut ShardHandle<'_>, _: ConnId, bytes: &[u8]) -> usize {
         if !std::mem::replace(&mut self.has_asked, true) {
-            desk.acquire(ASK, self.name(), Holder::NONE, TTL, TTL);
+            let lease = self.name().into();
+            shard.ask(ASK, Request::Acquire { lease, ttl: TTL, wait: TTL });
         }
         bytes.len()
     }
 
-    fn writable(&mut self, _: &mut Desk<'_>, _: ConnId) {}
+    fn writable(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
 
-    fn closed(&mut self, _: &mut Desk<'_>, _: ConnId) {}
+    fn closed(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
 
-    fn answered(&mut self, _: &mut Desk<'_>, ask: u64, answer: Answer) {
+    fn answered(&mut self, _: &mut ShardHandle<'_>, ask: u64, answer: Answer) {
         assert_eq!(ask, ASK);
         self.seen.answers.lock().expect("no panic").push(answer);
     }
 
-    fn hinted(&mut self, _: &mut Desk<'_>, _: &Hint) {}
+    fn hinted(&mut self, _: &mut ShardHandle<'_>, _: &Hint) {}
 
-    fn tick(&mut self, desk: &mut Desk<'_>) {
+    fn tick(&mut self, shard: &mut ShardHandle<'_>) {
         let is_time = self.is_leaving && self.seen.other_is_idle.load(Ordering::SeqCst);
         if self.has_asked && is_time && !std::mem::replace(&mut self.has_abandoned, true) {
-            desk.abandon(ASK, self.name());
+            shard.ask(ASK, Request::Abandon { lease: self.name().into() });
         }
     }
 
-    fn flush(&mut self, _: &mut Desk<'_>) {}
+    fn flush(&mut self, _: &mut ShardHandle<'_>) {}
 
     fn next_at(&self) -> Option<Instant> {
         (self.is_leaving && self.has_asked && !self.has_abandoned).then_some(Instant::ZERO)
     }
 
-    fn leave(&mut self, _: &mut Desk<'_>) {
+    fn leave(&mut self, _: &mut ShardHandle<'_>) {
         self.is_leaving = true;
     }
 
@@ -113,8 +114,9 @@ fn a_shard_that_stops_answers_what_others_take_back_before_it_goes() {
     let service = Service { clients: Some(clients), front: Box::new(make), recorder: None };
     let node = block_on(Node::start_with(config, Some(peers), service)).expect("starts");
     let remote: Remote = node.remote();
-    let held = Name::new(&name).expect("a name");
-    let held = block_on(remote.acquire(held, Holder::NONE, TTL, Duration::ZERO));
+    let lease = Name::new(&name).expect("a name").into();
+    let (ttl, wait) = (TTL, Duration::ZERO);
+    let held = block_on(remote.ask(Request::Acquire { lease, ttl, wait }));
     assert!(matches!(held, Answer::Granted { .. }), "{held:?}");
     // The first client is the first shard's.
     let mut client = TcpStream::connect(clients_at).expect("connects");

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use paxoslease_node::front::Remote;
+use paxoslease_node::Remote;
 use paxoslease_node::{Limits, Node};
 use tokio::sync::{Semaphore, oneshot, watch as signal};
 

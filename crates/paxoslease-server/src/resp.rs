@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use paxoslease_node::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Seldom};
+use paxoslease_node::front::{Answer, ConnId, FrontEnd, Hint, Instant, LogThrottle, ShardHandle};
 use paxoslease_node::{Config, Verb};
 use paxoslease_wire::resp::{Request, put_error};
 use tokio::sync::watch;
@@ -46,7 +46,7 @@ use tally::{Limit, Tally};
 
 /// Requests looked at before they are carried out. More may be read at once, but who asks for pages
 /// of lists is answered one by one, and must not have all of them read for each.
-const FORESEEN_MAX: usize = 256;
+const PREFETCHED_MAX: usize = 256;
 
 /// Makes the front-end of each shard.
 pub(crate) fn front_ends(
@@ -69,7 +69,7 @@ struct Sessions {
     /// When to look for clients that do not read.
     look_at: Option<Instant>,
     /// Lines of the log about those.
-    slow_readers: Seldom,
+    slow_readers: LogThrottle,
 }
 
 /// What the sessions of one shard share.
@@ -78,7 +78,7 @@ struct Common {
     gate: watch::Receiver<Arc<Rules>>,
     /// As they were when this thread turned last.
     rules: Arc<Rules>,
-    notices: Seldom,
+    notices: LogThrottle,
     /// Sessions that have shown no token where one is asked for.
     strangers: Deadlines,
     asks: Asks,
@@ -97,16 +97,16 @@ struct Common {
 
 impl Common {
     /// How long this node stays silent still.
-    fn quarantine(&mut self, desk: &Desk<'_>) -> Duration {
-        if self.quarantine.0 != desk.now() {
-            self.quarantine = (desk.now(), desk.status().quarantine_remaining);
+    fn quarantine(&mut self, shard: &ShardHandle<'_>) -> Duration {
+        if self.quarantine.0 != shard.now() {
+            self.quarantine = (shard.now(), shard.status().quarantine_remaining);
         }
         self.quarantine.1
     }
 
     /// The cell as this node sees it, with the same words as everywhere.
-    fn status(&self, desk: &Desk<'_>, place: Option<Place>) -> serde_json::Value {
-        let mut status = desk.status();
+    fn status(&self, shard: &ShardHandle<'_>, place: Option<Place>) -> serde_json::Value {
+        let mut status = shard.status();
         status.waiting.retain(|wanted| self.rules.allows(place, Verb::Admin, &wanted.name));
         let mut status = serde_json::to_value(status).expect("plain numbers and texts");
         if let Some(fields) = status.as_object_mut() {
@@ -116,9 +116,9 @@ impl Common {
         status
     }
 
-    fn info(&self, desk: &Desk<'_>) -> String {
-        let (house, status) = (&self.house, desk.status());
-        let uptime = desk.uptime().as_secs();
+    fn info(&self, shard: &ShardHandle<'_>) -> String {
+        let (house, status) = (&self.house, shard.status());
+        let uptime = shard.uptime().as_secs();
         let mut info = String::new();
         // Writing to a string cannot fail.
         let _written = write!(
@@ -147,17 +147,17 @@ impl Common {
     }
 
     /// A session that watched so many patterns before watches so many now.
-    fn watches(&mut self, desk: &mut Desk<'_>, conn: ConnId, before: usize, now: usize) {
+    fn watches(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, before: usize, now: usize) {
         self.watched = self.watched - before + now;
         if before == 0 && now > 0 {
             if self.watchers.is_empty() {
-                desk.watch(true);
+                shard.watch(true);
             }
             self.watchers.push(conn.index());
         } else if before > 0 && now == 0 {
             self.watchers.retain(|watcher| *watcher != conn.index());
             if self.watchers.is_empty() {
-                desk.watch(false);
+                shard.watch(false);
             }
         }
     }
@@ -176,7 +176,7 @@ impl Sessions {
                 house,
                 gate,
                 rules,
-                notices: Seldom::default(),
+                notices: LogThrottle::default(),
                 asks: Asks::default(),
                 dirty: Vec::new(),
                 watchers: Vec::new(),
@@ -187,54 +187,54 @@ impl Sessions {
                 is_leaving: false,
             },
             look_at: None,
-            slow_readers: Seldom::default(),
+            slow_readers: LogThrottle::default(),
         }
     }
 
-    fn end(&mut self, desk: &mut Desk<'_>, index: usize) {
+    fn end(&mut self, shard: &mut ShardHandle<'_>, index: usize) {
         let Some(session) = self.sessions.get_mut(index).and_then(Option::take) else { return };
         self.count -= 1;
         self.halves.forget(index);
         let common = &mut self.common;
         common.strangers.forget(index);
         common.house.connections.fetch_sub(1, Ordering::Relaxed);
-        common.tally.touch(desk.now());
-        common.watches(desk, session.conn, session.patterns.len(), 0);
-        session.end(common, desk);
+        common.tally.touch(shard.now());
+        common.watches(shard, session.conn, session.patterns.len(), 0);
+        session.end(common, shard);
     }
 
     /// Gives up clients that do not come to the end of a request.
-    fn look_for_halves(&mut self, desk: &mut Desk<'_>) {
+    fn look_for_halves(&mut self, shard: &mut ShardHandle<'_>) {
         let (common, patience) = (&mut self.common, self.halves.patience);
-        for index in self.halves.overdue(desk.now()) {
+        for index in self.halves.overdue(shard.now()) {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
             tracing::debug!(client = session.address, "a client does not finish a request");
-            common.tally.limited(desk.now(), Limit::HalfRequest, 1);
+            common.tally.limited(shard.now(), Limit::HalfRequest, 1);
             session.complain(common, &Complaint::Half(patience));
-            session.hang_up(common, desk);
+            session.hang_up(common, shard);
         }
     }
 
     /// Gives up clients that show no token where one is asked for. Who has not read what came
     /// before cannot stay for it.
-    fn look_for_strangers(&mut self, desk: &mut Desk<'_>) {
+    fn look_for_strangers(&mut self, shard: &mut ShardHandle<'_>) {
         let patience = self.common.strangers.patience;
-        for index in self.common.strangers.overdue(desk.now()) {
+        for index in self.common.strangers.overdue(shard.now()) {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
             let common = &mut self.common;
             tracing::debug!(client = session.address, "a client shows no token");
-            common.tally.refused(desk.now(), Denied::NoToken.reason());
+            common.tally.refused(shard.now(), Denied::NoToken.reason());
             session.complain(common, &Complaint::Stranger(patience));
-            session.hang_up(common, desk);
-            let _has_more_to_hear = session.flush(common, desk);
-            desk.close(session.conn);
-            self.end(desk, index);
+            session.hang_up(common, shard);
+            let _has_more_to_hear = session.flush(common, shard);
+            shard.close(session.conn);
+            self.end(shard, index);
         }
     }
 
     /// Gives up clients that have read nothing for long.
-    fn look_for_slow_readers(&mut self, desk: &mut Desk<'_>) {
-        let (now, patience) = (desk.now(), self.common.house.slow_reader_after);
+    fn look_for_slow_readers(&mut self, shard: &mut ShardHandle<'_>) {
+        let (now, patience) = (shard.now(), self.common.house.slow_reader_after);
         self.look_at = None;
         for index in 0..self.sessions.len() {
             let Some(session) = &self.sessions[index] else { continue };
@@ -253,15 +253,15 @@ impl Sessions {
                 );
             }
             self.common.tally.limited(now, Limit::SlowReader, 1);
-            desk.close(session.conn);
-            self.end(desk, index);
+            shard.close(session.conn);
+            self.end(shard, index);
         }
     }
 }
 
 impl FrontEnd for Sessions {
-    fn accepted(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
-        let (common, now) = (&mut self.common, desk.now());
+    fn accepted(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
+        let (common, now) = (&mut self.common, shard.now());
         common.tally.touch(now);
         let most = common.house.limits.connections as usize;
         let others = common.house.connections.fetch_add(1, Ordering::Relaxed);
@@ -279,11 +279,11 @@ impl FrontEnd for Sessions {
                 put_error(&mut out, &text);
             }
             // A new connection has room for a line; if not, it is closed all the same.
-            let _taken = desk.send(conn, &out);
-            return desk.close(conn);
+            let _taken = shard.send(conn, &out);
+            return shard.close(conn);
         }
         let id = common.house.ids.fetch_add(1, Ordering::Relaxed) + 1;
-        let address = desk.address(conn).map_or_else(String::new, |address| address.to_string());
+        let address = shard.address(conn).map_or_else(String::new, |address| address.to_string());
         let pace = common.house.limits.acquires_per_second.map(Pace::new);
         let index = conn.index();
         if self.sessions.len() <= index {
@@ -296,10 +296,10 @@ impl FrontEnd for Sessions {
         self.count += 1;
     }
 
-    fn received(&mut self, desk: &mut Desk<'_>, conn: ConnId, bytes: &[u8]) -> usize {
+    fn received(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, bytes: &[u8]) -> usize {
         let Some(Some(session)) = self.sessions.get_mut(conn.index()) else { return bytes.len() };
         let common = &mut self.common;
-        common.tally.touch(desk.now());
+        common.tally.touch(shard.now());
         let mut ahead = bytes;
         let names = std::iter::from_fn(|| {
             let (request, len) = Request::parse(ahead).ok()??;
@@ -307,12 +307,12 @@ impl FrontEnd for Sessions {
             // Of every command about a lease, that is its name; of others it is a name nobody has.
             Some(request.arg(1).unwrap_or_default())
         });
-        desk.foresee(names.take(FORESEEN_MAX));
+        shard.prefetch(names.take(PREFETCHED_MAX));
         let (mut request, mut consumed) = (Request::EMPTY, 0);
         while !session.is_closing {
             match request.read(&bytes[consumed..]) {
                 Ok(None) if bytes[consumed..].first() == Some(&TLS) => {
-                    let complaint = session.begins_with_tls(common, desk);
+                    let complaint = session.begins_with_tls(common, shard);
                     session.complain(common, &complaint);
                 }
                 Ok(None) => {
@@ -321,24 +321,24 @@ impl FrontEnd for Sessions {
                         self.halves.forget(conn.index());
                     }
                     if is_half {
-                        self.halves.begin(conn.index(), desk.now());
+                        self.halves.begin(conn.index(), shard.now());
                     }
                     return consumed;
                 }
                 Ok(Some(len)) => {
                     consumed += len;
-                    session.execute(common, desk, &request);
+                    session.execute(common, shard, &request);
                 }
                 Err(error) => {
                     tracing::debug!(client = session.address, %error, "a client is out of step");
-                    common.tally.limited(desk.now(), Limit::Framing, 1);
+                    common.tally.limited(shard.now(), Limit::Framing, 1);
                     session.complain(common, &Complaint::Framing(error));
-                    session.hang_up(common, desk);
+                    session.hang_up(common, shard);
                 }
             }
             let must_wait = session.listing.is_some() || session.is_full(common);
             if must_wait && !session.is_closing {
-                session.hold(common, desk);
+                session.hold(common, shard);
                 // What was said may have left already by the time the turn ends.
                 session.touch(common);
                 self.halves.forget(conn.index());
@@ -349,60 +349,61 @@ impl FrontEnd for Sessions {
         bytes.len()
     }
 
-    fn writable(&mut self, _desk: &mut Desk<'_>, conn: ConnId) {
+    fn writable(&mut self, _shard: &mut ShardHandle<'_>, conn: ConnId) {
         if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
             session.touch(&mut self.common);
         }
     }
 
-    fn ending(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
+    fn ending(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
         if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
-            session.input_ends(&mut self.common, desk);
+            session.input_ends(&mut self.common, shard);
         }
     }
 
-    fn out_of_sight(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
+    fn out_of_sight(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
         if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
-            session.out_of_sight(&mut self.common, desk);
+            session.out_of_sight(&mut self.common, shard);
         }
     }
 
-    fn ended(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
+    fn ended(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
         if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
-            session.input_ends(&mut self.common, desk);
+            session.input_ends(&mut self.common, shard);
             session.is_closing = true;
         }
     }
 
-    fn closed(&mut self, desk: &mut Desk<'_>, conn: ConnId) {
-        self.end(desk, conn.index());
+    fn closed(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
+        self.end(shard, conn.index());
     }
 
-    fn answered(&mut self, desk: &mut Desk<'_>, ask: u64, answer: Answer) {
+    fn answered(&mut self, shard: &mut ShardHandle<'_>, ask: u64, answer: Answer) {
         let (id, common) = (ask as usize, &mut self.common);
         if let Some(limit) = Limit::of(&answer) {
-            common.tally.limited(desk.now(), limit, 1);
+            common.tally.limited(shard.now(), limit, 1);
         }
         let ask = common.asks.get(id);
         if let Some(claim) = &mut ask.claim
-            && let (Answer::Granted { fence, ttl, .. }, Some(label)) = (&answer, &ask.label)
+            && let (Answer::Granted { tenure, ttl, .. }, Some(label)) = (&answer, &ask.label)
         {
-            claim.granted(label.name(), *fence, desk.now().after(*ttl));
+            let until = shard.now().after(ttl.as_duration());
+            claim.granted(label.name(), tenure.fence(), until);
         }
         match ask.owner {
             Owner::Nobody => match answer {
-                Answer::Granted { fence, .. } => common.asks.give_back(desk, id, fence),
+                Answer::Granted { tenure, .. } => common.asks.give_back(shard, id, tenure.fence()),
                 _ => common.asks.remove(id),
             },
             Owner::Reply { session, command } => {
                 let patient_until = ask.notify.as_ref().map(|notify| notify.patient_until);
                 let may_come = matches!(answer, Answer::Held(_) | Answer::NoQuorum | Answer::Full);
-                let must_wait = may_come && patient_until.is_some_and(|until| desk.now() < until);
+                let must_wait = may_come && patient_until.is_some_and(|until| shard.now() < until);
                 let Some(Some(session)) = self.sessions.get_mut(session) else { return };
                 if must_wait {
-                    session.queue(common, desk, (command, id));
+                    session.queue(common, shard, (command, id));
                 } else {
-                    session.answer(common, desk, (command, id), answer);
+                    session.answer(common, shard, (command, id), answer);
                 }
             }
             Owner::Push { session } => {
@@ -413,7 +414,7 @@ impl FrontEnd for Sessions {
         }
     }
 
-    fn hinted(&mut self, desk: &mut Desk<'_>, hint: &Hint) {
+    fn hinted(&mut self, shard: &mut ShardHandle<'_>, hint: &Hint) {
         let name = match hint {
             Hint::Held(seen) => seen.label.name(),
             Hint::Freed(label) | Hint::Expired { label, .. } => label.name(),
@@ -425,22 +426,22 @@ impl FrontEnd for Sessions {
                 && session.patterns.iter().any(|pattern| pattern.fits(name.as_str()))
                 && self.common.rules.allows(session.place(), Verb::Read, name.as_str())
             {
-                session.hint(&mut self.common, desk, hint);
+                session.hint(&mut self.common, shard, hint);
             }
         }
     }
 
-    fn tick(&mut self, desk: &mut Desk<'_>) {
-        let now = desk.now();
+    fn tick(&mut self, shard: &mut ShardHandle<'_>) {
+        let now = shard.now();
         if self.common.follow_rules() {
             for session in self.sessions.iter_mut().flatten() {
-                session.recheck(&mut self.common, desk);
+                session.recheck(&mut self.common, shard);
             }
         }
-        self.look_for_halves(desk);
-        self.look_for_strangers(desk);
+        self.look_for_halves(shard);
+        self.look_for_strangers(shard);
         if self.look_at.is_some_and(|at| at <= now) {
-            self.look_for_slow_readers(desk);
+            self.look_for_slow_readers(shard);
         }
         if self.common.tally.publish_at().is_some_and(|at| at <= now) {
             let connections = self.common.connections();
@@ -448,16 +449,16 @@ impl FrontEnd for Sessions {
         }
     }
 
-    fn flush(&mut self, desk: &mut Desk<'_>) {
+    fn flush(&mut self, shard: &mut ShardHandle<'_>) {
         let mut dirty = std::mem::take(&mut self.common.dirty);
         // Backwards: where a lease changes hands, its new holder is told before the old one.
         for index in dirty.drain(..).rev() {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
-            if !session.flush(&mut self.common, desk) {
-                desk.close(session.conn);
-                self.end(desk, index);
+            if !session.flush(&mut self.common, shard) {
+                shard.close(session.conn);
+                self.end(shard, index);
             } else if session.output.blocked_at().is_some() && self.look_at.is_none() {
-                self.look_at = Some(desk.now().after(self.common.house.slow_reader_after));
+                self.look_at = Some(shard.now().after(self.common.house.slow_reader_after));
             }
         }
         self.common.dirty = dirty;
@@ -469,10 +470,10 @@ impl FrontEnd for Sessions {
         publish_at.into_iter().chain(self.look_at).chain(deadlines).min()
     }
 
-    fn leave(&mut self, desk: &mut Desk<'_>) {
+    fn leave(&mut self, shard: &mut ShardHandle<'_>) {
         self.common.is_leaving = true;
         for session in self.sessions.iter_mut().flatten() {
-            session.leave(&mut self.common, desk);
+            session.leave(&mut self.common, shard);
         }
     }
 

@@ -5,8 +5,9 @@
 use std::collections::VecDeque;
 
 use paxoslease_core::{Instant, Name, Shard, Sighting};
+use paxoslease_holder::Filter;
 
-use crate::front::{Answer, Cursor, Filter, PageMax, Routed};
+use crate::request::{Answer, Cursor, PageMax, ReplyTo};
 
 /// Slots that all lists together look at in one turn.
 pub(crate) const SLOTS_PER_TURN: u32 = 512;
@@ -21,7 +22,7 @@ pub(crate) const WAITING_MAX: usize = 1024;
 pub(super) struct Lists(VecDeque<List>);
 
 struct List {
-    from: Routed,
+    from: ReplyTo,
     prefix: Box<str>,
     filter: Filter,
     max: PageMax,
@@ -35,9 +36,10 @@ impl Lists {
     /// A refusal if too many lists wait already.
     pub(super) fn add(
         &mut self,
-        from: Routed,
+        from: ReplyTo,
         slot: u32,
-        (prefix, filter): (&str, &Filter),
+        prefix: Box<str>,
+        filter: Filter,
         max: PageMax,
     ) -> Result<(), Answer> {
         if self.0.len() >= WAITING_MAX {
@@ -46,7 +48,6 @@ impl Lists {
         // Without a lease there would be no progress.
         let max = PageMax { leases: max.leases.max(1), bytes: max.bytes.max(1) };
         let end = slot.saturating_add(max.leases.saturating_mul(SLOTS_PER_LEASE));
-        let (prefix, filter) = (prefix.into(), filter.clone());
         self.0.push_back(List { from, prefix, filter, max, slot, end });
         Ok(())
     }
@@ -56,7 +57,7 @@ impl Lists {
     }
 
     /// The node leaves.
-    pub(super) fn refuse(&mut self, answers: &mut Vec<(Routed, Answer)>) {
+    pub(super) fn refuse(&mut self, answers: &mut Vec<(ReplyTo, Answer)>) {
         answers.extend(self.0.drain(..).map(|list| (list.from, Answer::Stopping)));
     }
 
@@ -68,7 +69,7 @@ impl Lists {
         now: Instant,
         shard: &Shard,
         (own, shards): (u16, u16),
-        answers: &mut Vec<(Routed, Answer)>,
+        answers: &mut Vec<(ReplyTo, Answer)>,
     ) {
         let (mut left, count) = (SLOTS_PER_TURN, shard.slot_count());
         // The next list waits unless it can have its whole share, so that crowds make no short

@@ -1,364 +1,209 @@
-//! Requests of handles and guards of this process, and their answers.
+//! Requests on their way into the core, and answers on their way out, whoever asked.
 //!
-//! A lease whose caller has left is released (P8). A belief is dropped before anything is sent
-//! about it (P6).
+//! A request and its answer are counted here and nowhere else. The answers to callers of this
+//! process go to their tickets (`callers`); all others leave by [`Driver::take_answers`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_core::{
-    Acquire, Belief, CommandError, Holder, Instant, Label, Renew, Sighting, Tenure, Token, Ttl,
-};
-use paxoslease_holder::transport::{
-    AcquireRequest, Caller, GuardId, ReleaseOutcome, Request, Ticket,
-};
-use paxoslease_holder::{AcquireError, AskError, LeaseInfo, ReleaseError, RenewError};
-use slab::Slab;
+use paxoslease_core::{Acquire, Event, Holder, Instant, Label, Name, Renew, Tenure, Token};
+use paxoslease_holder::{Change, Status};
 
 use super::Driver;
-use super::FAREWELL_MAX;
 use super::counters::Outcome;
-
-/// How many leases are given back at a time.
-const HANDED_OVER_MAX: usize = 4096;
-
-type Reply<T, E> = oneshot::Sender<Result<T, E>>;
-
-/// A request that the core has not answered yet.
-pub(super) enum Pending {
-    Acquire {
-        caller: Caller,
-        label: Label,
-        /// Whether the lease gets a guard.
-        renewed: bool,
-    },
-    RenewGuard(GuardId),
-    ReleaseGuard(Caller),
-    RenewTenure {
-        label: Label,
-        reply: Reply<(Belief, Ttl), RenewError>,
-    },
-    ReleaseTenure {
-        label: Label,
-        tenure: Tenure,
-        reply: Reply<(), ReleaseError>,
-    },
-    /// A release that no caller waits for.
-    Background,
-    Inspect(Reply<Option<LeaseInfo>, AskError>),
-}
-
-/// The requests that the core has not answered yet. When the shard ends, their callers are told.
-pub(super) type Requests = Slab<Pending>;
+use crate::request::{Answer, Hint, Kind, ReplyTo, Request};
 
 impl Driver {
-    fn token(&mut self, pending: Pending) -> Token {
-        Token(self.requests.insert(pending) as u64)
+    pub(crate) fn shard_index(&self) -> u16 {
+        self.peers.identity.shard.index()
     }
 
-    fn take(&mut self, token: Token) -> Option<Pending> {
-        self.requests.try_remove(usize::try_from(token.0).ok()?)
+    pub(crate) fn shard_count(&self) -> u16 {
+        self.peers.identity.shard.count()
     }
 
-    /// A handle or a guard of this process asks for something.
-    pub(super) fn request(&mut self, now: Instant, request: Request) {
-        match request {
-            Request::Acquire(acquire) => self.acquire(now, acquire),
-            Request::Abandon(ticket) => self.abandon(now, &ticket),
-            Request::Release(caller) => self.release(now, caller),
-            Request::RenewTenure { label, tenure, ttl, reply } => {
-                let token = self.token(Pending::RenewTenure { label: label.clone(), reply });
-                let (name, holder, ttl) = (label.name(), Holder::NONE, ttl.as_duration());
-                let renew = Renew { token, name, holder, tenure, ttl };
-                if let Err(error) = self.shard.renew(now, renew)
-                    && let Some(Pending::RenewTenure { reply, .. }) = self.take(token)
-                {
-                    self.counters.renewed(Outcome::Refused);
-                    let _left = reply.send(Err(renew_error(error)));
+    /// The whole node, as seen from this shard.
+    pub(crate) fn node_status(&self, now: Instant) -> Status {
+        self.board.status(self.shard_index(), self.status(now))
+    }
+
+    /// Passes a request to the core. Its answer follows, never before this returns to a front-end.
+    pub(crate) fn request(&mut self, now: Instant, from: ReplyTo, request: Request<'_>) {
+        let token = from.token(request.kind());
+        self.messages_since_sweep += 1;
+        if self.is_leaving() && !request.is_ending() {
+            return self.reply(now, token, Answer::Stopping);
+        }
+        let refused = match request {
+            Request::Acquire { lease, ttl, wait } => {
+                let (name, holder) = (lease.name(), lease.holder());
+                self.shard.acquire(now, Acquire { token, name, holder, ttl, wait }).err()
+            }
+            Request::Try { lease, ttl } => {
+                let (name, holder, wait) = (lease.name(), lease.holder(), Duration::ZERO);
+                self.shard.acquire(now, Acquire { token, name, holder, ttl, wait }).err()
+            }
+            Request::Abandon { lease } => {
+                let mut tokens = [token, from.token(Kind::Try)].into_iter();
+                if tokens.any(|token| self.shard.abandon(now, lease.name(), token)) {
+                    self.reply(now, token, Answer::Abandoned);
+                }
+                None
+            }
+            Request::Renew { lease, fence, ttl } => match Tenure::from_fence(fence) {
+                None => return self.reply(now, token, Answer::NotHeld),
+                Some(tenure) => {
+                    let (name, holder) = (lease.name(), Holder::NONE);
+                    self.shard.renew(now, Renew { token, name, holder, tenure, ttl }).err()
+                }
+            },
+            Request::Release { lease, fence } => match Tenure::from_fence(fence) {
+                None => {
+                    let never = Answer::Released { held: false, confirmed: true };
+                    return self.reply(now, token, never);
+                }
+                Some(tenure) => {
+                    self.counters.released();
+                    let patience = self.shard.config().request_timeout;
+                    self.shard.release(now, token, lease.name(), tenure, patience).err()
+                }
+            },
+            Request::Inspect { lease } => self.shard.inspect(now, token, lease.name()).err(),
+            Request::List { cursor, prefix, filter, max } => {
+                if let Err(answer) = self.lists.add(from, cursor.slot, prefix, filter, max) {
+                    self.reply(now, token, answer);
+                }
+                None
+            }
+        };
+        if let Some(error) = refused {
+            self.reply(now, token, error.into());
+        }
+    }
+
+    /// Acts on what happened in the shard.
+    pub(crate) fn act(&mut self, now: Instant) {
+        while let Some(event) = self.shard.poll_event() {
+            match event {
+                Event::Granted { token, tenure, ttl, started_at, waited } => {
+                    self.counters.round_took(now.since(started_at));
+                    self.reply(now, token, Answer::Granted { tenure, ttl, waited, started_at });
+                }
+                Event::Denied { token, by } => self.reply(now, token, Answer::Held(by)),
+                Event::NoQuorum { token } => self.reply(now, token, Answer::NoQuorum),
+                Event::Renewed { token, ttl, started_at, .. } => {
+                    self.counters.round_took(now.since(started_at));
+                    self.reply(now, token, Answer::Renewed { ttl, started_at });
+                }
+                Event::NotHeld { token, .. } => self.reply(now, token, Answer::NotHeld),
+                Event::Released { token, held, confirmed } => {
+                    self.reply(now, token, Answer::Released { held, confirmed });
+                }
+                Event::Inspected { token, accepted } => {
+                    self.reply(now, token, Answer::Inspected(accepted));
+                }
+                Event::Persist(record) => self.records.push(record),
+                Event::HeldHint(seen) => {
+                    self.hint_to_fronts(|| Hint::Held(seen.clone()));
+                    self.announce(seen.label.name(), || Change::Held(seen.clone().into()));
+                }
+                Event::FreedHint(label) => {
+                    self.hint_to_fronts(|| Hint::Freed(label.clone()));
+                    let name = || label.name().to_string();
+                    self.announce(label.name(), || Change::Freed { name: name() });
+                }
+                Event::ExpiredHint { label, tenure } => {
+                    let fence = tenure.fence();
+                    self.hint_to_fronts(|| Hint::Expired { label: label.clone(), fence });
+                    let name = || label.name().to_string();
+                    self.announce(label.name(), || Change::Expired { name: name(), fence });
                 }
             }
-            Request::ReleaseTenure { label, tenure, reply: None } => {
-                let ttl = self.shard.config().cell.max_lease();
-                self.release_in_background(now, &label, tenure, ttl);
-            }
-            Request::ReleaseTenure { label, tenure, reply: Some(reply) } => {
-                self.counters.released();
-                let patience = self.shard.config().request_timeout;
-                let pending = Pending::ReleaseTenure { label: label.clone(), tenure, reply };
-                let token = self.token(pending);
-                if let Err(error) = self.shard.release(now, token, label.name(), tenure, patience)
-                    && let Some(Pending::ReleaseTenure { reply, .. }) = self.take(token)
-                {
-                    let _left = reply.send(Err(AskError::Busy(error.to_string()).into()));
-                }
-            }
         }
     }
 
-    fn acquire(&mut self, now: Instant, acquire: AcquireRequest) {
-        let AcquireRequest { caller, label, ttl, wait, renewed } = acquire;
-        let ttl = ttl.as_duration();
-        if self.leaving_until.is_some() {
-            return self.refuse(caller, AskError::Stopped.into());
-        }
-        if caller.has_left() {
-            return;
-        }
-        caller.ticket().lock().slot = self.requests.vacant_key() as u64;
-        let token = self.token(Pending::Acquire { caller, label: label.clone(), renewed });
-        let (name, holder) = (label.name(), label.holder());
-        let refused = self.shard.acquire(now, Acquire { token, name, holder, ttl, wait }).err();
-        if let Some(error) = refused
-            && let Some(Pending::Acquire { caller, .. }) = self.take(token)
-        {
-            self.refuse(caller, error.into());
-        }
-    }
-
-    fn refuse(&mut self, caller: Caller, error: AcquireError) {
-        self.counters.acquired(match error {
-            AcquireError::Held { .. } => Outcome::Held,
-            AcquireError::Ask(AskError::NoQuorum(_)) => Outcome::NoQuorum,
-            _ => Outcome::Refused,
-        });
-        self.wakers.extend(caller.refuse(error));
-    }
-
-    /// P8: the caller left. If it was granted meanwhile, it is given back.
-    pub(super) fn abandon(&mut self, now: Instant, ticket: &Arc<Ticket>) {
-        let slot = ticket.lock().slot;
-        let Some(Pending::Acquire { caller, label, .. }) = self.requests.get(slot as usize) else {
-            return;
+    /// Hands an answer to its caller, and counts it.
+    pub(super) fn reply(&mut self, now: Instant, token: Token, answer: Answer) {
+        let (to, kind) = ReplyTo::of(token);
+        let outcome = outcome_of(&answer);
+        let is_heard = if to.origin == ReplyTo::EMBEDDED {
+            self.answer_caller(now, to.id, answer)
+        } else {
+            // A full cell does not answer either, and that is the better thing to be told.
+            let is_acquire = matches!(kind, Kind::Acquire | Kind::Try);
+            let is_full = is_acquire && answer == Answer::NoQuorum && self.shard.is_full();
+            self.answers.push((to, if is_full { Answer::Full } else { answer }));
+            true
         };
-        if Arc::ptr_eq(caller.ticket(), ticket) {
-            let token = Token(slot);
-            if self.shard.abandon(now, label.name(), token) {
-                self.take(token);
-                self.counters.acquired(Outcome::Abandoned);
-            }
-        }
-    }
-
-    pub(super) fn granted(
-        &mut self,
-        now: Instant,
-        token: Token,
-        (tenure, ttl): (Tenure, Ttl),
-        started_at: Instant,
-        waited: Duration,
-    ) {
-        let Some(Pending::Acquire { caller, label, renewed }) = self.take(token) else { return };
-        let ends_at = self.belief_ends_at(started_at, ttl);
-        let slot = if renewed { u64::from(self.guards.next_slot()) } else { u64::MAX };
-        let granted = caller.grant(Belief::granted(tenure, ends_at), slot, waited);
-        let Some((ticket, waker)) = granted else {
-            self.counters.acquired(Outcome::Abandoned);
-            return self.release_in_background(now, &label, tenure, ttl);
-        };
-        self.counters.acquired(Outcome::Granted);
-        if renewed {
-            self.guards.add(ticket, label, (tenure, ttl), started_at, ends_at);
-        }
-        self.wakers.extend(waker);
-    }
-
-    fn belief_ends_at(&self, started_at: Instant, ttl: Ttl) -> Instant {
-        self.shard.config().cell.drift().belief_ends_at(started_at, ttl)
-    }
-
-    /// Whether the next lease can be given back already.
-    pub(super) fn may_hand_over(&self) -> bool {
-        !self.handing_over.is_empty() && self.requests.len() < HANDED_OVER_MAX
-    }
-
-    /// Gives back what a node that leaves held, a batch at a time: the next when most of the last
-    /// is confirmed.
-    pub(super) fn hand_over(&mut self, now: Instant) {
-        while self.may_hand_over()
-            && let Some(guard) = self.handing_over.pop()
-        {
-            self.release_in_background(now, &guard.label, guard.tenure, guard.ttl);
-        }
-    }
-
-    /// A full shard forgets it, and the lease runs out by itself.
-    pub(super) fn release_in_background(
-        &mut self,
-        now: Instant,
-        label: &Label,
-        tenure: Tenure,
-        ttl: Ttl,
-    ) {
-        let token = self.token(Pending::Background);
-        if self.shard.release(now, token, label.name(), tenure, ttl.as_duration()).is_err() {
-            self.take(token);
-        }
-    }
-
-    pub(super) fn denied(&mut self, token: Token, by: Sighting) {
-        let Some(Pending::Acquire { caller, label, .. }) = self.take(token) else { return };
-        let (name, holder) = (label.name().to_string(), Some(by.into()));
-        self.refuse(caller, AcquireError::Held { name, holder });
-    }
-
-    pub(super) fn no_quorum(&mut self, now: Instant, token: Token) {
-        match self.take(token) {
-            Some(Pending::Acquire { caller, .. }) => {
-                self.refuse(caller, AskError::NO_MAJORITY.into());
-            }
-            Some(Pending::RenewGuard(guard)) => {
-                self.counters.renewed(Outcome::NoQuorum);
-                self.guards.renewal_failed(guard, now);
-            }
-            Some(Pending::RenewTenure { reply, .. }) => {
-                self.counters.renewed(Outcome::NoQuorum);
-                let _left = reply.send(Err(AskError::NO_MAJORITY.into()));
-            }
-            Some(Pending::Inspect(reply)) => {
-                let _left = reply.send(Err(AskError::NO_MAJORITY));
-            }
-            Some(
-                Pending::ReleaseGuard(_) | Pending::ReleaseTenure { .. } | Pending::Background,
-            )
-            | None => {}
-        }
-    }
-
-    pub(super) fn renew(&mut self, now: Instant, id: GuardId) {
-        let token = self.token(Pending::RenewGuard(id));
-        let Some(guard) = self.guards.get(id) else {
-            self.take(token);
-            return;
-        };
-        let (name, holder) = (guard.label.name(), guard.label.holder());
-        let (tenure, ttl) = (guard.tenure, guard.ttl.as_duration());
-        if self.shard.renew(now, Renew { token, name, holder, tenure, ttl }).is_err() {
-            self.take(token);
-            self.counters.renewed(Outcome::Refused);
-            self.guards.renewal_failed(id, now);
-        }
-    }
-
-    pub(super) fn renewed(
-        &mut self,
-        now: Instant,
-        token: Token,
-        tenure: Tenure,
-        ttl: Ttl,
-        started_at: Instant,
-    ) {
-        let ends_at = self.belief_ends_at(started_at, ttl);
-        match self.take(token) {
-            Some(Pending::RenewGuard(guard)) => {
-                self.counters.renewed(Outcome::Granted);
-                if !self.guards.renewed(guard, ttl, started_at, ends_at) {
-                    self.lose(now, guard);
-                }
-            }
-            Some(Pending::RenewTenure { reply, .. }) => {
-                self.counters.renewed(Outcome::Granted);
-                let _left = reply.send(Ok((Belief::granted(tenure, ends_at), ttl)));
-            }
+        match (kind, outcome) {
+            (Kind::Acquire, Some(_)) if !is_heard => self.counters.acquired(Outcome::Abandoned),
+            (Kind::Acquire, Some(outcome))
+            | (
+                Kind::Try,
+                Some(outcome @ (Outcome::Granted | Outcome::Refused | Outcome::Abandoned)),
+            ) => self.counters.acquired(outcome),
+            (Kind::Renew, Some(outcome)) => self.counters.renewed(outcome),
             _ => {}
         }
     }
 
-    pub(super) fn not_held(&mut self, now: Instant, token: Token, tenure: Tenure) {
-        match self.take(token) {
-            Some(Pending::RenewGuard(guard)) => {
-                self.counters.renewed(Outcome::NotHeld);
-                self.lose(now, guard);
-            }
-            Some(Pending::RenewTenure { label, reply }) => {
-                self.counters.renewed(Outcome::NotHeld);
-                let (name, fence) = (label.name().to_string(), tenure.fence());
-                let _left = reply.send(Err(RenewError::NotHeld { name, fence }));
-            }
-            _ => {}
-        }
+    /// An answer that no shard gave: to a request that could not be passed on.
+    pub(crate) fn refuse(&mut self, to: ReplyTo, answer: Answer) {
+        self.answers.push((to, answer));
     }
 
-    /// Gives a guard up without its holder's doing: first the belief, then the release.
-    pub(super) fn lose(&mut self, now: Instant, id: GuardId) {
-        let Some(guard) = self.guards.remove(id) else { return };
-        guard.ticket.lose();
-        self.release_in_background(now, &guard.label, guard.tenure, guard.ttl);
+    /// Loads what the core has about these names, which are asked for next, into the caches.
+    pub(crate) fn prefetch<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
+        self.shard.prefetch(names);
     }
 
-    /// P6: the holder dropped its belief.
-    fn release(&mut self, now: Instant, caller: Caller) {
-        let id = self.guards.of(caller.ticket());
-        let Some(guard) = id.and_then(|id| self.guards.remove(id)) else {
-            return self.wakers.extend(caller.released(ReleaseOutcome::NotHeld));
-        };
-        self.counters.released();
-        let patience = guard.ttl.as_duration();
-        drop(guard.ticket);
-        let token = self.token(Pending::ReleaseGuard(caller));
-        let asked = self.shard.release(now, token, guard.label.name(), guard.tenure, patience);
-        if let Err(error) = asked
-            && let Some(Pending::ReleaseGuard(caller)) = self.take(token)
-        {
-            let busy = AskError::Busy(error.to_string());
-            self.wakers.extend(caller.released(ReleaseOutcome::Unconfirmed(busy)));
+    /// Whether the front-end of a shard, maybe another, wants hints.
+    pub(crate) fn hint(&mut self, origin: u16, on: bool) {
+        self.hinted.retain(|known| *known != origin);
+        if on {
+            self.hinted.push(origin);
         }
+        self.set_watched();
     }
 
-    pub(super) fn released(&mut self, now: Instant, token: Token, held: bool, confirmed: bool) {
-        if confirmed && let Some(until) = &mut self.leaving_until {
-            *until = now.after(FAREWELL_MAX);
+    /// The shards whose front-ends want hints, and the hints since the last call.
+    pub(crate) fn take_hints(&mut self) -> (Vec<u16>, Vec<Hint>) {
+        if self.hints.is_empty() {
+            return (Vec::new(), Vec::new());
         }
-        let outcome = match (held, confirmed) {
-            (_, false) => ReleaseOutcome::Unconfirmed(AskError::NO_MAJORITY),
-            (true, true) => ReleaseOutcome::Confirmed,
-            (false, true) => ReleaseOutcome::NotHeld,
-        };
-        match self.take(token) {
-            Some(Pending::ReleaseGuard(caller)) => self.wakers.extend(caller.released(outcome)),
-            Some(Pending::ReleaseTenure { label, tenure, reply }) => {
-                let _left = reply.send(outcome.into_result(label.name(), tenure.fence()));
-            }
-            _ => {}
-        }
+        (self.hinted.clone(), std::mem::take(&mut self.hints))
     }
 
-    pub(super) fn inspect(
-        &mut self,
-        now: Instant,
-        label: &Label,
-        reply: Reply<Option<LeaseInfo>, AskError>,
-    ) {
-        let token = self.token(Pending::Inspect(reply));
-        if let Err(error) = self.shard.inspect(now, token, label.name())
-            && let Some(Pending::Inspect(reply)) = self.take(token)
-        {
-            let _left = reply.send(Err(AskError::Busy(error.to_string())));
-        }
+    /// The answers since the last call. `into` is empty and lends its memory.
+    pub(crate) fn take_answers(&mut self, into: &mut Vec<(ReplyTo, Answer)>) {
+        std::mem::swap(&mut self.answers, into);
     }
 
-    pub(super) fn inspected(&mut self, token: Token, accepted: Option<Sighting>) {
-        if let Some(Pending::Inspect(reply)) = self.take(token) {
-            let _left = reply.send(Ok(accepted.map(Into::into)));
-        }
+    /// P8: releases a lease whose caller has left.
+    pub(crate) fn give_back(&mut self, now: Instant, name: Name<'_>, tenure: Tenure) {
+        let longest = self.shard.config().cell.max_lease();
+        self.release_in_background(now, &Label::new(name, Holder::NONE), tenure, longest);
     }
 
-    /// The node leaves: acquires are withdrawn, and their callers are told.
-    pub(super) fn turn_everybody_away(&mut self, now: Instant) {
-        for slot in 0..self.requests.capacity() {
-            let Some(Pending::Acquire { label, .. }) = self.requests.get(slot) else { continue };
-            let token = Token(slot as u64);
-            if self.shard.abandon(now, label.name(), token)
-                && let Some(Pending::Acquire { caller, .. }) = self.take(token)
-            {
-                self.refuse(caller, AskError::Stopped.into());
-            }
+    fn hint_to_fronts(&mut self, hint: impl FnOnce() -> Hint) {
+        if !self.hinted.is_empty() {
+            self.hints.push(hint());
         }
     }
 }
 
-fn renew_error(error: CommandError) -> RenewError {
-    match error {
-        CommandError::Ttl(error) => RenewError::Ttl(error),
-        error => AskError::Busy(error.to_string()).into(),
+/// How an answer to an acquire or a renewal is counted.
+const fn outcome_of(answer: &Answer) -> Option<Outcome> {
+    match answer {
+        Answer::Granted { .. } | Answer::Renewed { .. } => Some(Outcome::Granted),
+        Answer::Held(_) => Some(Outcome::Held),
+        Answer::NotHeld => Some(Outcome::NotHeld),
+        Answer::NoQuorum | Answer::Full => Some(Outcome::NoQuorum),
+        Answer::Abandoned => Some(Outcome::Abandoned),
+        Answer::Ttl(_) | Answer::Busy(_) => Some(Outcome::Refused),
+        Answer::Released { .. }
+        | Answer::Inspected(_)
+        | Answer::Listed { .. }
+        | Answer::TooManyLists(_)
+        | Answer::Stopping => None,
     }
 }

@@ -87,7 +87,7 @@ fn a_lease_granted_to_a_caller_that_left_is_given_back() {
     let carrier = Arc::new(Carrier { clock, tickets, requests });
     let carry = |driver: &mut Driver| {
         for request in std::mem::take(&mut *carrier.requests.lock().expect("one thread")) {
-            driver.command(now, Command::Request(request));
+            driver.command(now, Command::Serve(request));
         }
     };
     let transport: Arc<dyn Transport> = Arc::<Carrier>::clone(&carrier);
@@ -99,7 +99,8 @@ fn a_lease_granted_to_a_caller_that_left_is_given_back() {
     assert_eq!(held(&driver, now), 1, "its own acceptor is a majority");
     drop(acquiring);
     carry(&mut driver);
+    driver.act(now);
     driver.flush(&mut NoSockets, now);
     assert_eq!(held(&driver, now), 0);
-    assert!(driver.requests.is_empty(), "nobody is waited for");
+    assert!(driver.callers.is_empty(), "nobody is waited for");
 }

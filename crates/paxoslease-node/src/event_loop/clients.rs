@@ -9,8 +9,8 @@ use paxoslease_core::Instant;
 
 use super::{Conns, Listener, Post};
 use crate::driver::{ConnId, Driver};
-use crate::front::{self, Answer, Desk, FrontEnd, Outgoing, Routed, Waiting};
-use crate::mailbox::Mailbox;
+use crate::front::{FrontEnd, Outgoing, ShardHandle, Waiting};
+use crate::request::{Answer, Hint, ReplyTo};
 
 pub(crate) struct Clients {
     /// None in a node that is embedded.
@@ -21,7 +21,7 @@ pub(crate) struct Clients {
     /// Those elsewhere who wait for answers of this node.
     waiting: Arc<Waiting>,
     /// Lends its memory to answers on their way.
-    answers: Vec<(Routed, Answer)>,
+    answers: Vec<(ReplyTo, Answer)>,
     own: u16,
     /// The shard that gets the next client.
     turn: usize,
@@ -39,7 +39,7 @@ macro_rules! front {
     ) => {
         if let Some($front) = &mut $clients.front {
             let outgoing = &mut $clients.outgoing;
-            let $desk = &mut Desk { now: $now, driver: $driver, conns: $conns, outgoing };
+            let $desk = &mut ShardHandle { now: $now, driver: $driver, conns: $conns, outgoing };
             Some($run)
         } else {
             None
@@ -163,33 +163,26 @@ impl Clients {
         front!(self, driver, conns, now, |front, desk| front.closed(desk, conn));
     }
 
-    /// Something came from another shard.
-    pub(super) fn posted(
+    pub(super) fn answered(
         &mut self,
         driver: &mut Driver,
         conns: &mut Conns,
         now: Instant,
-        post: front::Post,
+        id: u64,
+        answer: Answer,
     ) {
-        match post {
-            front::Post::Letters(letters) => {
-                for letter in letters {
-                    driver.ask(now, letter.from, letter.ask());
-                }
-            }
-            front::Post::Answers(answers) => {
-                for (ask, answer) in answers {
-                    front!(self, driver, conns, now, |front, desk| {
-                        front.answered(desk, ask, answer);
-                    });
-                }
-            }
-            front::Post::Hints(hints) => {
-                for hint in &hints {
-                    front!(self, driver, conns, now, |front, desk| front.hinted(desk, hint));
-                }
-            }
-            front::Post::Watch { origin, on } => driver.hint(origin, on),
+        front!(self, driver, conns, now, |front, desk| front.answered(desk, id, answer));
+    }
+
+    pub(super) fn hinted(
+        &mut self,
+        driver: &mut Driver,
+        conns: &mut Conns,
+        now: Instant,
+        hints: &[Hint],
+    ) {
+        for hint in hints {
+            front!(self, driver, conns, now, |front, desk| front.hinted(desk, hint));
         }
     }
 
@@ -213,31 +206,29 @@ impl Clients {
                 break;
             }
             for (from, answer) in answers.drain(..) {
-                self.answered(driver, conns, now, from, answer);
+                self.route(driver, conns, now, from, answer);
             }
             self.answers = answers;
         }
         self.pass_hints_on(driver, conns, now);
     }
 
-    fn answered(
+    fn route(
         &mut self,
         driver: &mut Driver,
         conns: &mut Conns,
         now: Instant,
-        from: Routed,
+        from: ReplyTo,
         answer: Answer,
     ) {
         if from.origin == self.own {
-            front!(self, driver, conns, now, |front, desk| {
-                front.answered(desk, from.ask, answer);
-            });
-        } else if from.origin == Routed::ELSEWHERE {
-            if let Some((label, fence)) = self.waiting.answer(from.ask, answer) {
-                driver.give_back(now, label.name(), fence);
+            self.answered(driver, conns, now, from.id, answer);
+        } else if from.origin == ReplyTo::REMOTE {
+            if let Some((label, tenure)) = self.waiting.answer(from.id, answer) {
+                driver.give_back(now, label.name(), tenure);
             }
         } else if let Some(answers) = self.outgoing.answers.get_mut(usize::from(from.origin)) {
-            answers.push((from.ask, answer));
+            answers.push((from.id, answer));
         }
     }
 
@@ -248,9 +239,7 @@ impl Clients {
         }
         for origin in origins {
             if origin == self.own {
-                for hint in &hints {
-                    front!(self, driver, conns, now, |front, desk| front.hinted(desk, hint));
-                }
+                self.hinted(driver, conns, now, &hints);
             } else if let Some(theirs) = self.outgoing.hints.get_mut(usize::from(origin)) {
                 theirs.extend(hints.iter().cloned());
             }
@@ -267,22 +256,25 @@ impl Clients {
                 continue;
             }
             if let Some(on) = watch {
-                post(mailbox, front::Post::Watch { origin: *own, on });
+                let _left = mailbox.post(Post::Watch { origin: *own, on });
             }
-            let letters = std::mem::take(&mut outgoing.letters[shard]);
-            if !letters.is_empty()
-                && let Some(front::Post::Letters(letters)) =
-                    post(mailbox, front::Post::Letters(letters))
+            let requests = std::mem::take(&mut outgoing.requests[shard]);
+            if !requests.is_empty()
+                && let Err(Post::Requests(requests)) = mailbox.post(Post::Requests(requests))
             {
-                letters.iter().for_each(|letter| driver.refuse_letter(letter));
+                // That shard has left. This one leaves too, and waits for no answer for longer than
+                // its own patience. See `are_done`.
+                for (from, _) in requests.iter().filter(|(_, request)| request.wants_answer()) {
+                    driver.refuse(*from, Answer::Stopping);
+                }
             }
             let answers = std::mem::take(&mut outgoing.answers[shard]);
             if !answers.is_empty() {
-                post(mailbox, front::Post::Answers(answers));
+                let _left = mailbox.post(Post::Answers(answers));
             }
             let hints = std::mem::take(&mut outgoing.hints[shard]);
             if !hints.is_empty() {
-                post(mailbox, front::Post::Hints(hints));
+                let _left = mailbox.post(Post::Hints(hints));
             }
         }
     }
@@ -313,13 +305,5 @@ impl Clients {
             }
         }
         self.undone.load(Ordering::Acquire) == 0
-    }
-}
-
-/// Gives back what could not be posted: that shard has left.
-fn post(mailbox: &Arc<Mailbox<Post>>, item: front::Post) -> Option<front::Post> {
-    match mailbox.post(Post::Front(item)) {
-        Err(Post::Front(item)) => Some(item),
-        _ => None,
     }
 }

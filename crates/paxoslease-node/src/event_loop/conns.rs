@@ -23,7 +23,7 @@ use super::conn::{CLIENT_INPUT, Conn, End, Input, Kind};
 use super::crew::Crew;
 use super::resolve::{Asks, resolve};
 use crate::driver::{ConnId, Sockets};
-use crate::front::Seldom;
+use crate::log_throttle::LogThrottle;
 use crate::mailbox::Mailbox;
 use crate::tls::{CurrentTls, Stream};
 
@@ -62,7 +62,7 @@ pub(crate) struct Conns {
     deadlines: VecDeque<(Instant, ConnId, u64)>,
     /// How many clients are leaving.
     leaving: usize,
-    refusals: Seldom,
+    refusals: LogThrottle,
     /// By shard, to hand connections over.
     pub(super) mailboxes: Vec<Arc<Mailbox<Post>>>,
     own: usize,
@@ -99,7 +99,7 @@ impl Conns {
             now: Instant::ZERO,
             deadlines: VecDeque::new(),
             leaving: 0,
-            refusals: Seldom::default(),
+            refusals: LogThrottle::default(),
             mailboxes,
             own,
             lookups: BTreeMap::new(),

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use paxoslease_node::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Service};
+use paxoslease_node::front::{Answer, ConnId, FrontEnd, Hint, Instant, Service, ShardHandle};
 use paxoslease_node::{ClientTls, Node, Tls, block_on};
 use paxoslease_wire::Hello;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -124,29 +124,29 @@ fn a_certificate_does_not_make_nonsense_of_a_peer_count() {
 struct Silent;
 
 impl FrontEnd for Silent {
-    fn accepted(&mut self, _: &mut Desk<'_>, _: ConnId) {}
+    fn accepted(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
 
-    fn received(&mut self, _: &mut Desk<'_>, _: ConnId, bytes: &[u8]) -> usize {
+    fn received(&mut self, _: &mut ShardHandle<'_>, _: ConnId, bytes: &[u8]) -> usize {
         bytes.len()
     }
 
-    fn writable(&mut self, _: &mut Desk<'_>, _: ConnId) {}
+    fn writable(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
 
-    fn closed(&mut self, _: &mut Desk<'_>, _: ConnId) {}
+    fn closed(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
 
-    fn answered(&mut self, _: &mut Desk<'_>, _: u64, _: Answer) {}
+    fn answered(&mut self, _: &mut ShardHandle<'_>, _: u64, _: Answer) {}
 
-    fn hinted(&mut self, _: &mut Desk<'_>, _: &Hint) {}
+    fn hinted(&mut self, _: &mut ShardHandle<'_>, _: &Hint) {}
 
-    fn tick(&mut self, _: &mut Desk<'_>) {}
+    fn tick(&mut self, _: &mut ShardHandle<'_>) {}
 
-    fn flush(&mut self, _: &mut Desk<'_>) {}
+    fn flush(&mut self, _: &mut ShardHandle<'_>) {}
 
     fn next_at(&self) -> Option<Instant> {
         None
     }
 
-    fn leave(&mut self, _: &mut Desk<'_>) {}
+    fn leave(&mut self, _: &mut ShardHandle<'_>) {}
 
     fn is_done(&self) -> bool {
         true

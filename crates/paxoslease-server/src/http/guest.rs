@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use metrics::counter;
-use paxoslease_node::front::{Instant, Seldom};
+use paxoslease_node::front::{Instant, LogThrottle};
 use socket2::SockRef;
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
@@ -108,7 +108,7 @@ impl Guest {
 /// When to log what anybody can bring about.
 pub(super) struct Notices {
     since: tokio::time::Instant,
-    seldom: Mutex<Seldom>,
+    seldom: Mutex<LogThrottle>,
 }
 
 impl Notices {
@@ -116,7 +116,7 @@ impl Notices {
         Self { since: tokio::time::Instant::now(), seldom: Mutex::default() }
     }
 
-    /// As [`Seldom::again`].
+    /// As [`LogThrottle::again`].
     pub(super) fn again(&self) -> Option<u64> {
         let nanos = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let mut seldom = self.seldom.lock().unwrap_or_else(PoisonError::into_inner);

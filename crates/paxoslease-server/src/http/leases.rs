@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use paxoslease_node::front::{Answer, Cursor, Drift, Holder, Name, PageMax, Sighting};
+use paxoslease_node::front::{Answer, Cursor, Drift, Holder, Name, PageMax, Request, Sighting};
 use serde::Serialize;
 #[cfg(test)]
 use utoipa::{IntoParams, ToSchema};
@@ -101,7 +101,8 @@ pub(super) async fn acquire(
         limited(Limit::Quota.name());
         Refusal::Busy(format!("this token has {most} leases through this node, its quota"))
     })?;
-    let asking = app.remote.acquire(name.name(), asked, ttl, wait);
+    let lease = (name.name(), asked).into();
+    let asking = app.remote.ask(Request::Acquire { lease, ttl, wait });
     // P8: whichever way this future ends without an answer, dropping `asking` takes it back.
     let answer = tokio::select! {
         biased;
@@ -110,7 +111,8 @@ pub(super) async fn acquire(
         refusal = guest.left() => return Err(refusal),
     };
     match answer {
-        Answer::Granted { fence, ttl, waited } => {
+        Answer::Granted { tenure, ttl, waited, .. } => {
+            let (fence, ttl) = (tenure.fence(), ttl.as_duration());
             if let Some(claim) = &mut claim {
                 claim.granted(name.name(), fence, app.node.now().after(ttl));
             }
@@ -191,11 +193,12 @@ pub(super) async fn renew(
     if let Some(quota) = permit.quota() {
         quota.renews(name.name(), fence, app.node.now().after(ttl));
     }
-    match app.remote.renew(name.name(), fence, ttl).await {
-        Answer::Renewed { ttl } => Ok(Json(Renewal {
+    let lease = name.name().into();
+    match app.remote.ask(Request::Renew { lease, fence, ttl }).await {
+        Answer::Renewed { ttl, .. } => Ok(Json(Renewal {
             name: name.to_string(),
             fence: fence.to_string(),
-            ttl_ms: millis_down(ttl),
+            ttl_ms: millis_down(ttl.as_duration()),
             clock_drift_ppm: app.node.drift().ppm(),
             clock_granularity_us: granularity_us(app.node.drift()),
         })),
@@ -246,7 +249,8 @@ pub(super) async fn release(
     if let Some(quota) = permit.quota() {
         quota.releases(name.name(), fence);
     }
-    match app.remote.release(name.name(), fence).await {
+    let lease = name.name().into();
+    match app.remote.ask(Request::Release { lease, fence }).await {
         Answer::Released { held: true, confirmed: true } => {
             Ok(Json(Released { name: name.to_string(), fence: fence.to_string() }))
         }
@@ -308,7 +312,7 @@ pub(super) async fn inspect(
     State(app): State<App>,
     name: LeaseName,
 ) -> Result<Json<Lease>, Refusal> {
-    match app.remote.inspect(name.name()).await {
+    match app.remote.ask(Request::Inspect { lease: name.name().into() }).await {
         Answer::Inspected(Some(seen)) => Ok(Json(lease(seen))),
         Answer::Inspected(None) => Err(Refusal::NobodyHolds { name: name.to_string() }),
         answer => Err(app.refuse(&name, answer, Changed::Nothing).await),
@@ -386,12 +390,12 @@ impl App {
         mut cursor: Cursor,
     ) -> Result<(Vec<Lease>, Option<Cursor>), Refusal> {
         let (mut page, mut left) = (Vec::new(), PageMax::leases(limit));
-        let readable = permit.readable();
         for _ in 0..ASKS_PER_PAGE {
             if left.leases == 0 || left.bytes == 0 {
                 break;
             }
-            match self.remote.list_filtered(cursor, (prefix, &readable), left).await {
+            let (prefix, filter, max) = (prefix.into(), permit.readable(), left);
+            match self.remote.ask(Request::List { cursor, prefix, filter, max }).await {
                 Answer::Listed { leases, next } => {
                     for seen in leases {
                         left.leases -= 1;

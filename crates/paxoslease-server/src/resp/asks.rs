@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_node::front::{Desk, Instant, Label};
+use paxoslease_node::front::{Instant, Label, Request, ShardHandle};
 use slab::Slab;
 
 use crate::quota::Claim;
@@ -84,21 +84,21 @@ impl Asks {
     }
 
     /// Nobody will hear the answer any more: takes an acquire back. The answer comes all the same.
-    pub(super) fn orphan(&mut self, desk: &mut Desk<'_>, id: AskId) {
+    pub(super) fn orphan(&mut self, shard: &mut ShardHandle<'_>, id: AskId) {
         let ask = &mut self.0[id];
         ask.owner = Owner::Nobody;
         if let Some(label) = &ask.label {
-            desk.abandon(id as u64, label.name());
+            shard.ask(id as u64, Request::Abandon { lease: label.name().into() });
         }
     }
 
     /// An acquire with NOTIFY shall wait no longer. If it waits for a push, it is taken back, and
     /// this says so; if it is tried still, it will not begin to.
-    pub(super) fn take_back(&mut self, desk: &mut Desk<'_>, id: AskId) -> bool {
+    pub(super) fn take_back(&mut self, shard: &mut ShardHandle<'_>, id: AskId) -> bool {
         let ask = &mut self.0[id];
         let waits = matches!(ask.owner, Owner::Push { .. });
         if waits {
-            self.orphan(desk, id);
+            self.orphan(shard, id);
         } else if let Some(notify) = &mut ask.notify {
             notify.patient_until = Instant::ZERO;
         }
@@ -106,12 +106,14 @@ impl Asks {
     }
 
     /// Nobody heard that it was granted: gives it back, under the same number.
-    pub(super) fn give_back(&mut self, desk: &mut Desk<'_>, id: AskId, fence: u64) {
+    pub(super) fn give_back(&mut self, shard: &mut ShardHandle<'_>, id: AskId, fence: u64) {
         let ask = &mut self.0[id];
         ask.owner = Owner::Nobody;
         ask.claim.take().into_iter().for_each(Claim::give_back);
         match &ask.label {
-            Some(label) => desk.release(id as u64, label.name(), fence),
+            Some(label) => {
+                shard.ask(id as u64, Request::Release { lease: label.name().into(), fence });
+            }
             None => self.remove(id),
         }
     }

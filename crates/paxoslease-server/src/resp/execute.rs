@@ -1,8 +1,10 @@
-//! Commands, one by one: arguments are checked here, and what is asked for goes to the desk.
+//! Commands, one by one: arguments are checked here, and what is asked for goes to the shard.
 
 use std::time::Duration;
 
-use paxoslease_node::front::{Cursor, Desk, Holder, Label, Name, PageMax};
+use paxoslease_node::front::{
+    Cursor, Holder, Label, Name, PageMax, Request as LeaseRequest, ShardHandle,
+};
 use paxoslease_node::{NamePattern, PatternError};
 use paxoslease_wire::resp::{Protocol, Request, put_bulk, put_error, put_integer, put_simple};
 
@@ -38,20 +40,20 @@ impl Session {
     pub(super) fn execute(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         request: &Request<'_>,
     ) {
         let Some(name) = request.arg(0) else { return };
         let spec = Spec::find(name);
         common.tally.count(spec.map(|spec| spec.command));
         let outcome = match spec {
-            None => self.unknown(common, desk, name),
+            None => self.unknown(common, shard, name),
             Some(spec) if !spec.takes(request.len()) => Err(Complaint::WrongNumber(spec)),
-            Some(spec) => self.run(common, desk, spec, request),
+            Some(spec) => self.run(common, shard, spec, request),
         };
         if let Err(complaint) = outcome {
             if let Some(limit) = complaint.limit() {
-                common.tally.limited(desk.now(), limit, 1);
+                common.tally.limited(shard.now(), limit, 1);
             }
             self.complain(common, &complaint);
         }
@@ -60,49 +62,50 @@ impl Session {
     fn run<'a>(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         spec: &'static Spec,
         request: &Request<'a>,
     ) -> Outcome<'a> {
         let args = &request.args()[1..];
         if !common.rules.is_open() {
-            self.admit(common, desk, (spec.command, args))?;
+            self.admit(common, shard, (spec.command, args))?;
         }
         match spec.command {
-            Command::Acquire => self.acquire(common, desk, spec, args),
+            Command::Acquire => self.acquire(common, shard, spec, args),
             Command::Release => {
                 let (name, fence) = (name(args[0])?, fence(args[1])?);
                 if let Some(quota) = common.rules.quota(self.place()) {
                     quota.releases(name, fence);
                 }
-                let ask = self.ask(common, desk, None, None)?;
-                desk.release(ask as u64, name, fence);
+                let ask = self.ask(common, shard, None, None)?;
+                shard.ask(ask as u64, LeaseRequest::Release { lease: name.into(), fence });
                 Ok(())
             }
             Command::Renew => {
                 let (name, fence, ttl) = (name(args[0])?, fence(args[1])?, ttl(args[2])?);
                 if let Some(quota) = common.rules.quota(self.place()) {
-                    quota.renews(name, fence, desk.now().after(ttl));
+                    quota.renews(name, fence, shard.now().after(ttl));
                 }
-                let ask = self.ask(common, desk, None, None)?;
-                desk.renew(ask as u64, name, fence, ttl);
+                let ask = self.ask(common, shard, None, None)?;
+                let lease = name.into();
+                shard.ask(ask as u64, LeaseRequest::Renew { lease, fence, ttl });
                 Ok(())
             }
             Command::Get => {
                 let name = name(args[0])?;
-                let ask = self.ask(common, desk, None, None)?;
-                desk.inspect(ask as u64, name);
+                let ask = self.ask(common, shard, None, None)?;
+                shard.ask(ask as u64, LeaseRequest::Inspect { lease: name.into() });
                 Ok(())
             }
             Command::Cancel => {
-                self.cancel(common, desk, args[0]);
+                self.cancel(common, shard, args[0]);
                 Ok(())
             }
-            Command::List => self.list(common, desk, spec, args),
-            Command::Watch => self.watch(common, desk, args[0]),
-            Command::Unwatch => self.unwatch(common, desk, args.first().copied()),
+            Command::List => self.list(common, shard, spec, args),
+            Command::Watch => self.watch(common, shard, args[0]),
+            Command::Unwatch => self.unwatch(common, shard, args.first().copied()),
             Command::Status => {
-                let status = common.status(desk, self.place());
+                let status = common.status(shard, self.place());
                 self.reply(common, |protocol, out| put_json(&status, protocol, out));
                 Ok(())
             }
@@ -114,9 +117,9 @@ impl Session {
                 self.reply(common, |_, out| put_bulk(out, args[0]));
                 Ok(())
             }
-            Command::Hello => self.hello(common, desk, spec, args),
+            Command::Hello => self.hello(common, shard, spec, args),
             Command::Auth => {
-                self.authenticate(common, desk, args[args.len() - 1])?;
+                self.authenticate(common, shard, args[args.len() - 1])?;
                 self.reply(common, |_, out| put_ok(out));
                 Ok(())
             }
@@ -130,7 +133,7 @@ impl Session {
                 Ok(())
             }
             Command::Info => {
-                let info = common.info(desk);
+                let info = common.info(shard);
                 self.reply(common, |_, out| put_bulk(out, info.as_bytes()));
                 Ok(())
             }
@@ -140,12 +143,12 @@ impl Session {
             }
             Command::Select => Err(Complaint::NoDatabase),
             Command::Reset => {
-                self.reset(common, desk);
+                self.reset(common, shard);
                 Ok(())
             }
             Command::Quit => {
                 self.reply(common, |_, out| put_ok(out));
-                self.hang_up(common, desk);
+                self.hang_up(common, shard);
                 Ok(())
             }
         }
@@ -157,14 +160,14 @@ impl Session {
     fn unknown<'a>(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         name: &'a [u8],
     ) -> Outcome<'a> {
         if name.first() == Some(&TLS) {
-            return Err(self.begins_with_tls(common, desk));
+            return Err(self.begins_with_tls(common, shard));
         }
         if HTTP.iter().any(|known| name.eq_ignore_ascii_case(known)) {
-            self.hang_up(common, desk);
+            self.hang_up(common, shard);
             return Err(Complaint::Http);
         }
         Err(Complaint::UnknownCommand(name))
@@ -174,21 +177,21 @@ impl Session {
     pub(super) fn begins_with_tls(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
     ) -> Complaint<'static> {
-        common.tally.limited(desk.now(), Limit::Framing, 1);
-        if let Some(count) = common.notices.again(desk.now()) {
+        common.tally.limited(shard.now(), Limit::Framing, 1);
+        if let Some(count) = common.notices.again(shard.now()) {
             let client = &self.address;
             tracing::warn!(client, count, "clients speak TLS, which tls.clients would allow");
         }
-        self.hang_up(common, desk);
+        self.hang_up(common, shard);
         Complaint::Tls
     }
 
     fn acquire<'a>(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         spec: &'static Spec,
         args: &[&'a [u8]],
     ) -> Outcome<'a> {
@@ -199,7 +202,7 @@ impl Session {
         if wish.notify.is_some() && self.protocol == Protocol::Resp2 {
             return Err(Complaint::NotifyNeedsResp3);
         }
-        let now = desk.now();
+        let now = shard.now();
         if let (Some(pace), Some(most)) = (&mut self.pace, common.house.limits.acquires_per_second)
             && !pace.admits(now)
         {
@@ -224,22 +227,23 @@ impl Session {
             Some(_) => (wish.holder_or(&self.holder), Duration::ZERO),
         };
         let label = Label::new(name, holder);
-        let ask = self.ask(common, desk, Some(label), notify)?;
+        let ask = self.ask(common, shard, Some(label), notify)?;
         let asked = common.asks.get(ask);
         (asked.waits, asked.claim) = (!wait.is_zero(), claim);
-        let holder = wish.holder_or(&self.holder);
-        if wait == wish.wait {
-            desk.acquire(ask as u64, name, holder, ttl, wait);
+        let lease = (name, wish.holder_or(&self.holder)).into();
+        let request = if wait == wish.wait {
+            LeaseRequest::Acquire { lease, ttl, wait }
         } else {
-            desk.try_acquire(ask as u64, name, holder, ttl);
-        }
+            LeaseRequest::Try { lease, ttl }
+        };
+        shard.ask(ask as u64, request);
         Ok(())
     }
 
     fn list<'a>(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         spec: &'static Spec,
         args: &[&'a [u8]],
     ) -> Outcome<'a> {
@@ -264,22 +268,22 @@ impl Session {
             None => "",
             Some(pattern) => pattern.prefix().ok_or(Complaint::PatternNotPrefix)?,
         };
-        self.admit_within(common, desk, prefix)?;
-        let ask = self.ask(common, desk, None, None)?;
+        self.admit_within(common, shard, prefix)?;
+        let ask = self.ask(common, shard, None, None)?;
         self.listing = Some(ask);
-        let names = (prefix, &self.readable(common));
-        desk.list(ask as u64, cursor, names, PageMax::leases(count));
+        let (prefix, filter, max) = (prefix.into(), self.readable(common), PageMax::leases(count));
+        shard.ask(ask as u64, LeaseRequest::List { cursor, prefix, filter, max });
         Ok(())
     }
 
     fn watch<'a>(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         pattern: &'a [u8],
     ) -> Outcome<'a> {
         let watched = pattern_of(pattern)?;
-        self.admit_watch(common, desk, &watched)?;
+        self.admit_watch(common, shard, &watched)?;
         if !self.patterns.contains(&watched) {
             let (before, most) = (self.patterns.len(), common.house.watched_max);
             if before == PATTERNS_MAX {
@@ -289,7 +293,7 @@ impl Session {
                 return Err(Complaint::TooManyWatched(most));
             }
             self.patterns.push(watched);
-            common.watches(desk, self.conn, before, before + 1);
+            common.watches(shard, self.conn, before, before + 1);
         }
         self.reply(common, |_, out| put_ok(out));
         Ok(())
@@ -298,7 +302,7 @@ impl Session {
     fn unwatch<'a>(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         pattern: Option<&'a [u8]>,
     ) -> Outcome<'a> {
         let before = self.patterns.len();
@@ -309,7 +313,7 @@ impl Session {
                 self.patterns.retain(|known| *known != pattern);
             }
         }
-        common.watches(desk, self.conn, before, self.patterns.len());
+        common.watches(shard, self.conn, before, self.patterns.len());
         self.reply(common, |_, out| put_ok(out));
         Ok(())
     }
@@ -317,7 +321,7 @@ impl Session {
     fn hello<'a>(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         spec: &'static Spec,
         args: &[&'a [u8]],
     ) -> Outcome<'a> {
@@ -344,7 +348,7 @@ impl Session {
             }
         }
         if let Some(token) = token {
-            self.authenticate(common, desk, token)?;
+            self.authenticate(common, shard, token)?;
         }
         if let Some(name) = name {
             self.rename(name);
@@ -391,9 +395,9 @@ impl Session {
         if name.is_empty() { &self.address } else { name }.clone_into(&mut self.holder);
     }
 
-    fn reset(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
-        self.stop_pushes(common, desk);
-        self.forget_token(common, desk);
+    fn reset(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
+        self.stop_pushes(common, shard);
+        self.forget_token(common, shard);
         self.rename("");
         self.protocol = Protocol::default();
         self.reply(common, |_, out| put_simple(out, &"RESET"));

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use paxoslease_node::front::{ConnId, Desk, Instant};
+use paxoslease_node::front::{ConnId, Instant, ShardHandle};
 
 use super::asks::{AskId, Asks};
 
@@ -40,11 +40,11 @@ impl Output {
     }
 
     /// Sends as much as the connection takes.
-    pub(super) fn send(&mut self, desk: &mut Desk<'_>, conn: ConnId, asks: &mut Asks) {
+    pub(super) fn send(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, asks: &mut Asks) {
         if self.pending() == 0 {
             return;
         }
-        let taken = desk.send(conn, &self.bytes[self.start..]);
+        let taken = shard.send(conn, &self.bytes[self.start..]);
         self.start += taken;
         self.sent += taken as u64;
         while self.grants.front().is_some_and(|(end, ..)| *end <= self.sent) {
@@ -58,7 +58,7 @@ impl Output {
             self.bytes.clear();
             self.bytes.shrink_to(KEPT_MAX);
         } else if taken > 0 || self.blocked_at.is_none() {
-            self.blocked_at = Some(desk.now());
+            self.blocked_at = Some(shard.now());
             // What was sent goes only now and then, so that it costs nothing.
             if self.start > self.bytes.len() / 2 {
                 self.bytes.drain(..self.start);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paxoslease_node::front::{Answer, Hint, Sighting};
+use paxoslease_node::front::{Answer, Hint, Sighting, Ttl};
 use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_error, put_integer};
 use serde_json::Value;
 
@@ -14,14 +14,14 @@ pub(super) fn put_answer(
     out: &mut Vec<u8>,
 ) {
     match answer {
-        Answer::Granted { fence, ttl, waited } => {
+        Answer::Granted { tenure, ttl, waited, .. } => {
             put_array(out, 3);
-            put_fence(out, *fence);
-            put_millis(out, *ttl);
+            put_fence(out, tenure.fence());
+            put_millis(out, ttl.as_duration());
             put_millis(out, *waited);
         }
         Answer::Held(_) | Answer::Inspected(None) => protocol.put_null_array(out),
-        Answer::Renewed { ttl } => put_millis(out, *ttl),
+        Answer::Renewed { ttl, .. } => put_millis(out, ttl.as_duration()),
         Answer::NotHeld => put_error(
             out,
             &"NOTHELD that tenure is over, or never was; stop acting on it, and acquire anew for \
@@ -87,8 +87,9 @@ pub(super) fn put_stopping(out: &mut Vec<u8>) {
 
 /// A waiting acquire that has its own id was granted.
 pub(super) fn put_granted(
-    (id, fence): (&[u8], u64),
-    ttl: Duration,
+    id: &[u8],
+    fence: u64,
+    ttl: Ttl,
     waited: Duration,
     protocol: Protocol,
     out: &mut Vec<u8>,
@@ -97,7 +98,7 @@ pub(super) fn put_granted(
     put_bulk(out, b"lease.granted");
     put_bulk(out, id);
     put_fence(out, fence);
-    put_millis(out, ttl);
+    put_millis(out, ttl.as_duration());
     put_millis(out, waited);
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_node::front::{Answer, ConnId, Desk, Hint, Sighting};
+use paxoslease_node::front::{Answer, ConnId, Hint, Request, ShardHandle, Sighting};
 use paxoslease_node::{NamePattern, Verb};
 use paxoslease_wire::resp::{Protocol, put_error, put_integer, put_simple};
 
@@ -122,13 +122,13 @@ impl Session {
     pub(super) fn ask(
         &mut self,
         common: &mut Common,
-        desk: &Desk<'_>,
+        shard: &ShardHandle<'_>,
         label: Option<paxoslease_node::front::Label>,
         notify: Option<Box<Notify>>,
     ) -> Result<AskId, Complaint<'static>> {
         let most = common.house.limits.inflight_per_connection;
         if self.inflight >= most {
-            common.tally.limited(desk.now(), Limit::InflightPerConnection, 1);
+            common.tally.limited(shard.now(), Limit::InflightPerConnection, 1);
             return Err(Complaint::Inflight(most));
         }
         let id = notify.as_ref().map(|notify| Arc::clone(&notify.id));
@@ -148,7 +148,7 @@ impl Session {
     pub(super) fn answer(
         &mut self,
         common: &mut Common,
-        desk: &Desk<'_>,
+        shard: &ShardHandle<'_>,
         (command, ask): (u64, AskId),
         answer: Answer,
     ) {
@@ -177,41 +177,42 @@ impl Session {
             }
             answer => State::Answered(ask, answer),
         };
-        self.settle(common, desk, command, state);
+        self.settle(common, shard, command, state);
     }
 
     /// A tried acquire must wait: that is its reply, and the rest will be a push.
     pub(super) fn queue(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         (command, ask): (u64, AskId),
     ) {
         let queued = State::Bytes((*b"+QUEUED\r\n").into());
-        self.settle(common, desk, command, queued);
+        self.settle(common, shard, command, queued);
         let Ask { owner, label, notify, .. } = common.asks.get(ask);
         *owner = Owner::Push { session: self.conn.index() };
         if let (Some(label), Some(notify)) = (label, notify) {
-            let now = desk.now();
+            let now = shard.now();
             notify.waited = now.since(notify.asked_at);
             let wait = notify.patient_until.since(now);
-            desk.acquire(ask as u64, label.name(), label.holder(), notify.ttl, wait);
+            let (lease, ttl) = ((label.name(), label.holder()).into(), notify.ttl);
+            shard.ask(ask as u64, Request::Acquire { lease, ttl, wait });
         }
     }
 
-    fn settle(&mut self, common: &mut Common, desk: &Desk<'_>, command: u64, state: State) {
+    fn settle(&mut self, common: &mut Common, shard: &ShardHandle<'_>, command: u64, state: State) {
         let place = (command - self.first) as usize;
         let Some(expected) = self.expected.get_mut(place) else { return };
         expected.state = state;
         if place == 0 {
-            self.catch_up(common, desk);
+            self.catch_up(common, shard);
         } else {
             expected.count(&mut common.asks, &mut self.kept);
         }
     }
 
     /// Moves replies that are due from those expected to those on their way.
-    fn catch_up(&mut self, common: &mut Common, desk: &Desk<'_>) {
+    fn catch_up(&mut self, common: &mut Common, shard: &ShardHandle<'_>) {
         let is_due = |expected: &mut Expected| !matches!(expected.state, State::Pending(_));
         while let Some(mut expected) = self.expected.pop_front_if(is_due) {
             expected.forget(&mut self.kept);
@@ -222,12 +223,12 @@ impl Session {
                 State::Bytes(bytes) => out.extend_from_slice(&bytes),
                 State::Answered(ask, answer) => {
                     let quarantine = match answer {
-                        Answer::NoQuorum => common.quarantine(desk),
+                        Answer::NoQuorum => common.quarantine(shard),
                         _ => Duration::ZERO,
                     };
                     put_answer(&answer, protocol, quarantine, out);
                     match answer {
-                        Answer::Granted { fence, .. } => self.output.granted(ask, fence),
+                        Answer::Granted { tenure, .. } => self.output.granted(ask, tenure.fence()),
                         _ => common.asks.remove(ask),
                     }
                 }
@@ -247,9 +248,9 @@ impl Session {
         if let Some(notify) = &common.asks.get(ask).notify {
             self.notifies.remove(&notify.id);
             match *answer {
-                Answer::Granted { fence, ttl, waited } => {
-                    let waited = waited + notify.waited;
-                    put_granted((&notify.id, fence), ttl, waited, self.protocol, out);
+                Answer::Granted { tenure, ttl, waited, .. } => {
+                    let (fence, waited) = (tenure.fence(), waited + notify.waited);
+                    put_granted(&notify.id, fence, ttl, waited, self.protocol, out);
                     self.output.granted(ask, fence);
                     return self.touch(common);
                 }
@@ -262,10 +263,10 @@ impl Session {
         self.touch(common);
     }
 
-    pub(super) fn hint(&mut self, common: &mut Common, desk: &Desk<'_>, hint: &Hint) {
+    pub(super) fn hint(&mut self, common: &mut Common, shard: &ShardHandle<'_>, hint: &Hint) {
         if self.output.pending() > UNREAD_BY_WATCHER_MAX || self.missed > 0 {
             self.missed += 1;
-            common.tally.limited(desk.now(), Limit::Watch, 1);
+            common.tally.limited(shard.now(), Limit::Watch, 1);
         } else {
             put_hint(hint, self.protocol, &mut self.output.bytes);
             self.touch(common);
@@ -299,93 +300,98 @@ impl Session {
 
     /// Is shown nothing more for now. P8: one with an acquire that waits stays in sight. Others
     /// need not: whatever is told to one that left comes back.
-    pub(super) fn hold(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+    pub(super) fn hold(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
         self.is_held = true;
         let waits = |expected: &Expected| match expected.state {
             State::Pending(ask) => common.asks.get(ask).waits,
             _ => false,
         };
         if self.expected.iter().any(waits) {
-            desk.hold_in_sight(self.conn);
+            shard.hold_in_sight(self.conn);
         } else {
-            desk.hold(self.conn);
+            shard.hold(self.conn);
         }
     }
 
     /// Sends what there is. Says whether the session goes on.
-    pub(super) fn flush(&mut self, common: &mut Common, desk: &mut Desk<'_>) -> bool {
+    pub(super) fn flush(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) -> bool {
         self.is_dirty = false;
-        self.output.send(desk, self.conn, &mut common.asks);
+        self.output.send(shard, self.conn, &mut common.asks);
         if self.missed > 0 && self.output.pending() < UNREAD_BY_WATCHER_MAX / 2 {
             let missed = std::mem::take(&mut self.missed);
             put_missed(missed, self.protocol, &mut self.output.bytes);
-            self.output.send(desk, self.conn, &mut common.asks);
+            self.output.send(shard, self.conn, &mut common.asks);
         }
         if self.is_held && !self.is_closing && self.has_room(common) {
             self.is_held = false;
-            desk.resume(self.conn);
+            shard.resume(self.conn);
         }
         !self.is_closing || !self.expected.is_empty() || self.output.pending() > 0
     }
 
     /// The node stops: takes back what waits, says so, and closes. What is under way may or may not
     /// come about; another node will tell.
-    pub(super) fn leave(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+    pub(super) fn leave(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
         common.scratch.clear();
         put_stopping(&mut common.scratch);
-        self.give_up(common, desk, |_| true);
+        self.give_up(common, shard, |_| true);
         self.is_closing = true;
-        self.catch_up(common, desk);
+        self.catch_up(common, shard);
     }
 
     /// The client says no more, and maybe is gone. P8: nothing is acquired for it any more, and a
     /// grant that waits for its turn is given back. What else it asked for is answered, in case it
     /// still listens, and then the connection is closed.
-    pub(super) fn input_ends(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+    pub(super) fn input_ends(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
         self.is_ending = true;
         common.scratch.clear();
         put_error(&mut common.scratch, &Complaint::Ended);
-        self.give_up(common, desk, |ask| ask.label.is_some());
+        self.give_up(common, shard, |ask| ask.label.is_some());
         for expected in &mut self.expected {
-            if let State::Answered(ask, Answer::Granted { fence, .. }) = expected.state {
-                common.asks.give_back(desk, ask, fence);
+            if let State::Answered(ask, Answer::Granted { tenure, .. }) = expected.state {
+                common.asks.give_back(shard, ask, tenure.fence());
                 expected.state = State::Bytes(common.scratch.as_slice().into());
                 expected.count(&mut common.asks, &mut self.kept);
             }
         }
-        self.catch_up(common, desk);
+        self.catch_up(common, shard);
     }
 
     /// It says too much to be seen leaving. P8: it does not go on waiting, and so is listened to
     /// again before long.
-    pub(super) fn out_of_sight(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
-        common.tally.limited(desk.now(), Limit::OutOfSight, 1);
+    pub(super) fn out_of_sight(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
+        common.tally.limited(shard.now(), Limit::OutOfSight, 1);
         common.scratch.clear();
         put_error(&mut common.scratch, &Complaint::OutOfSight);
-        self.give_up_replies(common, desk, |ask| ask.waits);
-        self.catch_up(common, desk);
+        self.give_up_replies(common, shard, |ask| ask.waits);
+        self.catch_up(common, shard);
     }
 
     /// Takes back what waits for a push, and those questions under way: what is in the scratch is
     /// the reply to them.
-    fn give_up(&mut self, common: &mut Common, desk: &mut Desk<'_>, which: fn(&Ask) -> bool) {
-        self.forget_notifies(common, desk);
+    fn give_up(
+        &mut self,
+        common: &mut Common,
+        shard: &mut ShardHandle<'_>,
+        which: fn(&Ask) -> bool,
+    ) {
+        self.forget_notifies(common, shard);
         // Those that are left are acquires that are only tried still.
         self.notifies.clear();
-        self.give_up_replies(common, desk, which);
+        self.give_up_replies(common, shard, which);
     }
 
     fn give_up_replies(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         which: impl Fn(&Ask) -> bool,
     ) {
         for expected in &mut self.expected {
             if let State::Pending(ask) = expected.state
                 && which(common.asks.get(ask))
             {
-                common.asks.orphan(desk, ask);
+                common.asks.orphan(shard, ask);
                 self.inflight -= 1;
                 expected.state = State::Bytes(common.scratch.as_slice().into());
                 expected.count(&mut common.asks, &mut self.kept);
@@ -396,9 +402,9 @@ impl Session {
     /// Takes back the acquire that waits under this id, and replies whether there was one. A push
     /// that tells of it is before this reply, or never comes. One that is tried still is not made
     /// to wait: its own reply, which is before this one too, says how it went.
-    pub(super) fn cancel(&mut self, common: &mut Common, desk: &mut Desk<'_>, id: &[u8]) {
+    pub(super) fn cancel(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>, id: &[u8]) {
         let found = self.notifies.get(id).copied();
-        let waited = found.is_some_and(|ask| common.asks.take_back(desk, ask));
+        let waited = found.is_some_and(|ask| common.asks.take_back(shard, ask));
         if waited {
             self.notifies.remove(id);
             self.inflight -= 1;
@@ -407,17 +413,17 @@ impl Session {
     }
 
     /// Nothing more is read of it, and nothing follows the reply that says so, as clients expect.
-    pub(super) fn hang_up(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
-        self.stop_pushes(common, desk);
+    pub(super) fn hang_up(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
+        self.stop_pushes(common, shard);
         self.is_closing = true;
     }
 
     /// It hears nothing more but replies.
-    pub(super) fn stop_pushes(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
-        self.forget_notifies(common, desk);
+    pub(super) fn stop_pushes(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
+        self.forget_notifies(common, shard);
         self.missed = 0;
         let patterns = std::mem::take(&mut self.patterns);
-        common.watches(desk, self.conn, patterns.len(), 0);
+        common.watches(shard, self.conn, patterns.len(), 0);
     }
 
     /// Takes back acquires of such names that wait for a push or are tried still. Says which of
@@ -425,7 +431,7 @@ impl Session {
     pub(super) fn take_back_notifies(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         which: impl Fn(&str) -> bool,
     ) -> Vec<Arc<[u8]>> {
         let mut over = Vec::new();
@@ -433,7 +439,7 @@ impl Session {
             if !common.asks.get(*ask).is_for(&which) {
                 return true;
             }
-            if common.asks.take_back(desk, *ask) {
+            if common.asks.take_back(shard, *ask) {
                 over.push(Arc::clone(id));
             }
             false
@@ -446,35 +452,35 @@ impl Session {
     pub(super) fn take_back_acquires(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         which: impl Fn(&str) -> bool,
     ) {
-        self.give_up_replies(common, desk, |ask| ask.is_for(&which));
-        self.catch_up(common, desk);
+        self.give_up_replies(common, shard, |ask| ask.is_for(&which));
+        self.catch_up(common, shard);
     }
 
-    fn forget_notifies(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+    fn forget_notifies(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
         let before = self.notifies.len();
-        self.notifies.retain(|_, ask| !common.asks.take_back(desk, *ask));
+        self.notifies.retain(|_, ask| !common.asks.take_back(shard, *ask));
         self.inflight -= (before - self.notifies.len()) as u32;
     }
 
     /// The client is gone. P8: what it waits for is taken back, what was granted and never left is
     /// given back.
-    pub(super) fn end(mut self, common: &mut Common, desk: &mut Desk<'_>) {
-        self.forget_notifies(common, desk);
+    pub(super) fn end(mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
+        self.forget_notifies(common, shard);
         for Expected { state, .. } in self.expected {
             match state {
-                State::Pending(ask) => common.asks.orphan(desk, ask),
-                State::Answered(ask, Answer::Granted { fence, .. }) => {
-                    common.asks.give_back(desk, ask, fence);
+                State::Pending(ask) => common.asks.orphan(shard, ask),
+                State::Answered(ask, Answer::Granted { tenure, .. }) => {
+                    common.asks.give_back(shard, ask, tenure.fence());
                 }
                 State::Answered(ask, _) => common.asks.remove(ask),
                 State::Bytes(_) => {}
             }
         }
         for (ask, fence) in self.output.unsent_grants() {
-            common.asks.give_back(desk, ask, fence);
+            common.asks.give_back(shard, ask, fence);
         }
     }
 }

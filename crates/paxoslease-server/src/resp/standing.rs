@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use paxoslease_node::front::{Desk, Filter};
+use paxoslease_node::front::{Filter, ShardHandle};
 use paxoslease_node::{NamePattern, TokenHash, Verb};
 use paxoslease_wire::resp::put_error;
 
@@ -42,7 +42,7 @@ impl Session {
     pub(super) fn admit<'a>(
         &self,
         common: &mut Common,
-        desk: &Desk<'_>,
+        shard: &ShardHandle<'_>,
         (command, args): (Command, &[&'a [u8]]),
     ) -> Result<(), Complaint<'a>> {
         let (rules, place) = (&common.rules, self.standing.place);
@@ -57,29 +57,29 @@ impl Session {
                 None => rules.admits(place),
             },
         };
-        admitted.map_err(|denied| deny(common, desk, denied))
+        admitted.map_err(|denied| deny(common, shard, denied))
     }
 
     /// Whether there can be anything to see under a prefix.
     pub(super) fn admit_within(
         &self,
         common: &mut Common,
-        desk: &Desk<'_>,
+        shard: &ShardHandle<'_>,
         prefix: &str,
     ) -> Result<(), Complaint<'static>> {
         let admitted = common.rules.permits_within(self.standing.place, Verb::Read, prefix);
-        admitted.map_err(|denied| deny(common, desk, denied))
+        admitted.map_err(|denied| deny(common, shard, denied))
     }
 
     /// Whether there can be anything to watch of a pattern.
     pub(super) fn admit_watch(
         &self,
         common: &mut Common,
-        desk: &Desk<'_>,
+        shard: &ShardHandle<'_>,
         pattern: &NamePattern,
     ) -> Result<(), Complaint<'static>> {
         let admitted = common.rules.permits_watch(self.standing.place, pattern);
-        admitted.map_err(|denied| deny(common, desk, denied))
+        admitted.map_err(|denied| deny(common, shard, denied))
     }
 
     /// The names that may be shown now.
@@ -95,7 +95,7 @@ impl Session {
     pub(super) fn authenticate(
         &mut self,
         common: &mut Common,
-        desk: &mut Desk<'_>,
+        shard: &mut ShardHandle<'_>,
         token: &[u8],
     ) -> Result<(), Complaint<'static>> {
         if common.rules.is_open() {
@@ -109,57 +109,57 @@ impl Session {
                 Ok(())
             }
             Err(denied) => {
-                if let Some(count) = common.notices.again(desk.now()) {
+                if let Some(count) = common.notices.again(shard.now()) {
                     let client = &self.address;
                     tracing::warn!(client, count, "clients sent tokens that are not known");
                 }
                 self.standing.unknown += 1;
                 if self.standing.unknown >= UNKNOWN_MAX {
-                    self.hang_up(common, desk);
+                    self.hang_up(common, shard);
                 }
-                Err(deny(common, desk, denied))
+                Err(deny(common, shard, denied))
             }
         }
     }
 
     /// Is nobody any more.
-    pub(super) fn forget_token(&mut self, common: &mut Common, desk: &Desk<'_>) {
+    pub(super) fn forget_token(&mut self, common: &mut Common, shard: &ShardHandle<'_>) {
         self.standing = Standing { unknown: self.standing.unknown, ..Standing::default() };
         if !common.rules.is_open() {
-            common.strangers.begin(self.conn.index(), desk.now());
+            common.strangers.begin(self.conn.index(), shard.now());
         }
     }
 
     /// There are other rules: what waits and may not any more is taken back, and who watches what
     /// it may not any more is told and hung up on, for silence would look as if nothing happened.
-    pub(super) fn recheck(&mut self, common: &mut Common, desk: &mut Desk<'_>) {
+    pub(super) fn recheck(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
         let rules = Arc::clone(&common.rules);
         let place = self.standing.bearer.and_then(|bearer| rules.place(bearer));
         self.standing.place = place;
         match place {
-            None if !rules.is_open() => common.strangers.begin(self.conn.index(), desk.now()),
+            None if !rules.is_open() => common.strangers.begin(self.conn.index(), shard.now()),
             _ => common.strangers.forget(self.conn.index()),
         }
         let mut watches = self.patterns.iter();
         let blinded = watches.find_map(|pattern| rules.permits_watch(place, pattern).err());
         let is_blinded = blinded.is_some();
         let lacks = |name: &str| is_blinded || !rules.allows(place, Verb::Acquire, name);
-        for id in self.take_back_notifies(common, desk, lacks) {
+        for id in self.take_back_notifies(common, shard, lacks) {
             put_timeout(&id, self.protocol, &mut self.output.bytes);
         }
         let complaint = blinded.map_or(Complaint::Withdrawn, Complaint::Blinded);
         common.scratch.clear();
         put_error(&mut common.scratch, &complaint);
-        self.take_back_acquires(common, desk, lacks);
+        self.take_back_acquires(common, shard, lacks);
         if is_blinded {
             self.complain(common, &complaint);
-            self.hang_up(common, desk);
+            self.hang_up(common, shard);
         }
     }
 }
 
-fn deny(common: &mut Common, desk: &Desk<'_>, denied: Denied) -> Complaint<'static> {
-    common.tally.refused(desk.now(), denied.reason());
+fn deny(common: &mut Common, shard: &ShardHandle<'_>, denied: Denied) -> Complaint<'static> {
+    common.tally.refused(shard.now(), denied.reason());
     match denied {
         Denied::NoToken | Denied::UnknownToken => Complaint::NoAuth(denied),
         Denied::NotPermitted { .. } => Complaint::NoPerm(denied),

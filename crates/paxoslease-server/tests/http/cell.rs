@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use paxoslease_node::block_on;
-use paxoslease_node::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Service};
+use paxoslease_node::front::{Answer, ConnId, FrontEnd, Hint, Instant, Service, ShardHandle};
 use paxoslease_node::{Config, Node, Status};
 use paxoslease_server::Gate;
 use paxoslease_server::http::{Bounds, Http};
@@ -87,20 +87,20 @@ pub(crate) fn until(mut happened: impl FnMut() -> bool) {
 struct Nobody;
 
 impl FrontEnd for Nobody {
-    fn accepted(&mut self, _: &mut Desk<'_>, _: ConnId) {}
-    fn received(&mut self, _: &mut Desk<'_>, _: ConnId, bytes: &[u8]) -> usize {
+    fn accepted(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
+    fn received(&mut self, _: &mut ShardHandle<'_>, _: ConnId, bytes: &[u8]) -> usize {
         bytes.len()
     }
-    fn writable(&mut self, _: &mut Desk<'_>, _: ConnId) {}
-    fn closed(&mut self, _: &mut Desk<'_>, _: ConnId) {}
-    fn answered(&mut self, _: &mut Desk<'_>, _: u64, _: Answer) {}
-    fn hinted(&mut self, _: &mut Desk<'_>, _: &Hint) {}
-    fn tick(&mut self, _: &mut Desk<'_>) {}
-    fn flush(&mut self, _: &mut Desk<'_>) {}
+    fn writable(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
+    fn closed(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
+    fn answered(&mut self, _: &mut ShardHandle<'_>, _: u64, _: Answer) {}
+    fn hinted(&mut self, _: &mut ShardHandle<'_>, _: &Hint) {}
+    fn tick(&mut self, _: &mut ShardHandle<'_>) {}
+    fn flush(&mut self, _: &mut ShardHandle<'_>) {}
     fn next_at(&self) -> Option<Instant> {
         None
     }
-    fn leave(&mut self, _: &mut Desk<'_>) {}
+    fn leave(&mut self, _: &mut ShardHandle<'_>) {}
     fn is_done(&self) -> bool {
         true
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use paxoslease_node::front::Name;
+use paxoslease_node::front::{Name, Request};
 use paxoslease_server::http::{Bounds, OPENAPI};
 use serde_json::{Value, json};
 
@@ -296,7 +296,8 @@ fn observe_limits(observer: &mut Observer) {
     });
     let member = &cell.members[0];
     // While this tries in vain to reach a majority, the next is one too many.
-    let _occupied = member.node.remote().inspect(Name::new("busy").expect("a name"));
+    let lease = Name::new("busy").expect("a name").into();
+    let _occupied = member.node.remote().ask(Request::Inspect { lease });
     for action in ACTIONS {
         let refused = member.post(&format!("/v1/leases/x/{action}"), &any_body(action));
         assert_eq!(refused.status, 429, "{refused:?}");

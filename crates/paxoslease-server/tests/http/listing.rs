@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use paxoslease_node::block_on;
-use paxoslease_node::front::{Answer, Holder, Name};
+use paxoslease_node::front::{Answer, Holder, Name, Request};
 
 use crate::cell::{self, Member};
 
@@ -57,8 +57,8 @@ fn a_page_is_bounded_by_bytes_and_nothing_is_left_out() {
     for number in 0..50 {
         let name = format!("{number:\u{1}<512}");
         let name = Name::new(&name).expect("a name");
-        let ttl = Duration::from_secs(60);
-        let answer = block_on(remote.acquire(name, holder, ttl, Duration::ZERO));
+        let (lease, ttl, wait) = ((name, holder).into(), Duration::from_secs(60), Duration::ZERO);
+        let answer = block_on(remote.ask(Request::Acquire { lease, ttl, wait }));
         assert!(matches!(answer, Answer::Granted { .. }), "{answer:?}");
     }
     let (mut cursor, mut listed) = (String::new(), BTreeSet::new());

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use paxoslease_node::block_on;
-use paxoslease_node::front::{Answer, Holder, Name};
+use paxoslease_node::front::{Answer, Holder, Name, Request};
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
@@ -51,10 +51,12 @@ fn a_watcher_that_never_reads_gives_up_its_seat() {
     // Until the sockets hold no more.
     cell::until(|| {
         for _ in 0..500 {
-            let ttl = Duration::from_secs(50);
-            let taken = block_on(remote.acquire(name, holder, ttl, Duration::ZERO));
-            let Answer::Granted { fence, .. } = taken else { panic!("{taken:?}") };
-            block_on(remote.release(name, fence));
+            let (lease, ttl, wait) =
+                ((name, holder).into(), Duration::from_secs(50), Duration::ZERO);
+            let taken = block_on(remote.ask(Request::Acquire { lease, ttl, wait }));
+            let Answer::Granted { tenure, .. } = taken else { panic!("{taken:?}") };
+            let (lease, fence) = (name.into(), tenure.fence());
+            block_on(remote.ask(Request::Release { lease, fence }));
         }
         member.get("/metrics").text.contains("paxoslease_limited_total{limit=\"slow_reader\"} 1")
     });
@@ -97,9 +99,12 @@ fn a_watcher_hears_of_leases_that_run_out() {
 fn stir(member: &Member, name: &str, holder: &str) {
     let remote = member.node.remote();
     let (name, holder) = (Name::new(name).expect("a name"), Holder::new(holder).expect("short"));
-    let ttl = Duration::from_secs(60);
-    match block_on(remote.acquire(name, holder, ttl, ttl)) {
-        Answer::Granted { fence, .. } => drop(block_on(remote.release(name, fence))),
+    let (lease, ttl) = ((name, holder).into(), Duration::from_secs(60));
+    match block_on(remote.ask(Request::Acquire { lease, ttl, wait: ttl })) {
+        Answer::Granted { tenure, .. } => {
+            let (lease, fence) = (name.into(), tenure.fence());
+            drop(block_on(remote.ask(Request::Release { lease, fence })));
+        }
         answer => panic!("{answer:?}"),
     }
 }

@@ -5,7 +5,8 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::driver::{LIST_SLOTS_PER_TURN, LISTS_WAITING_MAX};
-use crate::front::{Answer, Asking, Cursor, Holder, Label, Name, PageMax, Remote};
+use crate::front::{Answer, Cursor, Filter, Holder, Label, Name, PageMax, Request};
+use crate::{Asking, Remote};
 
 /// As long as these cells allow: nothing expires while it is listed.
 const TTL: Duration = Duration::from_secs(5);
@@ -18,12 +19,17 @@ fn holding(leases: usize) -> (Simulation, Remote) {
     simulation.run(0, async move {
         for number in 0..leases {
             let name = format!("n/{number:04}");
-            let name = Name::new(&name).expect("a name");
-            let answer = asker.acquire(name, Holder::NONE, TTL, Duration::ZERO).await;
+            let lease = Name::new(&name).expect("a name").into();
+            let answer =
+                asker.ask(Request::Acquire { lease, ttl: TTL, wait: Duration::ZERO }).await;
             assert!(matches!(answer, Answer::Granted { .. }), "{answer:?}");
         }
     });
     (simulation, remote)
+}
+
+fn list(remote: &Remote, cursor: Cursor, prefix: &str, max: PageMax) -> Asking {
+    remote.ask(Request::List { cursor, prefix: prefix.into(), filter: Filter::ALL, max })
 }
 
 fn poll(asking: &mut Asking) -> Option<Answer> {
@@ -36,11 +42,12 @@ fn poll(asking: &mut Asking) -> Option<Answer> {
 /// Asks so many times at once, and follows every cursor to the end. Says what each found, and how
 /// many leases were handed out in each step of the world.
 fn list_all(
-    (simulation, remote): (&mut Simulation, &Remote),
+    simulation: &mut Simulation,
+    remote: &Remote,
     askers: usize,
-    (prefix, limit): (&str, u32),
+    limit: u32,
 ) -> (Vec<Vec<String>>, Vec<usize>) {
-    let ask = |cursor| remote.list(cursor, prefix, PageMax::leases(limit));
+    let ask = |cursor| list(remote, cursor, "n/", PageMax::leases(limit));
     let mut asking: Vec<_> = (0..askers).map(|_| Some(ask(Cursor::START))).collect();
     let (mut found, mut shares) = (vec![Vec::new(); askers], Vec::new());
     while asking.iter().any(Option::is_some) {
@@ -65,7 +72,7 @@ fn many_lists_share_the_slots_of_a_turn_and_all_complete() {
     let (mut simulation, remote) = holding(LEASES);
     let expected: Vec<String> = (0..LEASES).map(|number| format!("n/{number:04}")).collect();
     for limit in [7, 100, 1000] {
-        let (found, shares) = list_all((&mut simulation, &remote), 100, ("n/", limit));
+        let (found, shares) = list_all(&mut simulation, &remote, 100, limit);
         // No slot is vacant, so leases handed out are slots looked at.
         let most = shares.iter().copied().max().unwrap_or_default();
         assert!((1..=LIST_SLOTS_PER_TURN as usize).contains(&most), "{most} slots in a turn");
@@ -80,8 +87,8 @@ fn many_lists_share_the_slots_of_a_turn_and_all_complete() {
 fn a_list_that_finds_nothing_does_not_hold_up_the_lists_behind_it() {
     let (mut simulation, remote) = holding(1500);
     let mut vain: Vec<_> =
-        (0..10).map(|_| remote.list(Cursor::START, "none", PageMax::leases(1000))).collect();
-    let mut short = remote.list(Cursor::START, "n/", PageMax::leases(7));
+        (0..10).map(|_| list(&remote, Cursor::START, "none", PageMax::leases(1000))).collect();
+    let mut short = list(&remote, Cursor::START, "n/", PageMax::leases(7));
     let mut turns = 0;
     while poll(&mut short).is_none() {
         let done = vain.iter_mut().filter_map(poll).count();
@@ -99,7 +106,7 @@ fn a_list_that_finds_nothing_does_not_hold_up_the_lists_behind_it() {
 #[test]
 fn lists_that_wait_are_bounded_and_told_when_the_node_stops() {
     let (mut simulation, remote) = holding(1500);
-    let ask = |_| remote.list(Cursor::START, "n/", PageMax::leases(1000));
+    let ask = |_| list(&remote, Cursor::START, "n/", PageMax::leases(1000));
     let (mut waiting, mut last): (Vec<_>, _) = ((0..LISTS_WAITING_MAX).map(ask).collect(), ask(0));
     let refused = loop {
         match poll(&mut last) {
@@ -126,7 +133,7 @@ fn a_page_ends_after_so_many_bytes_and_goes_on_behind_them() {
     let max = PageMax { leases: 1000, bytes: 10 * each };
     let (mut cursor, mut listed) = (Some(Cursor::START), 0);
     while let Some(at) = cursor {
-        let answer = simulation.run(0, remote.list(at, "", max));
+        let answer = simulation.run(0, list(&remote, at, "", max));
         let Answer::Listed { leases, next } = answer else { panic!("{answer:?}") };
         assert_eq!(leases.len(), 10);
         (cursor, listed) = (next, listed + leases.len());

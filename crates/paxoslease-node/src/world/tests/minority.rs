@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use paxoslease_core::Name;
 
 use super::*;
-use crate::front::Answer;
+use crate::front::{Answer, Request};
 use paxoslease_holder::AcquireError;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -96,8 +96,8 @@ fn a_heal_that_comes_after_the_release_all_confirmed_keeps_nobody_out() {
     cell.block(1, 2);
     let (remote, fence) = (cell.node(1).remote(), guard.fence());
     let renewed = cell.run(1, async move {
-        let name = Name::new(MASTER).expect("a name");
-        remote.renew(name, fence, LONG).await
+        let lease = Name::new(MASTER).expect("a name").into();
+        remote.ask(Request::Renew { lease, fence, ttl: LONG }).await
     });
     assert!(matches!(renewed, Answer::Renewed { .. }), "{renewed:?}");
     cell.run_for(Duration::from_millis(300));

@@ -1,0 +1,288 @@
+//! Callers of this process: handles and guards, whose requests and leases are in tickets.
+//!
+//! A lease whose caller has left is released (P8). A belief is dropped before anything is sent
+//! about it (P6).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use paxoslease_core::{Belief, Instant, Label, Name, Renew, Tenure, Token, Ttl};
+use paxoslease_holder::transport::{self, AcquireRequest, Caller, GuardId, ReleaseOutcome, Ticket};
+use paxoslease_holder::{AcquireError, AskError, ReleaseError, RenewError};
+use slab::Slab;
+
+use super::counters::Outcome;
+use super::{Driver, FAREWELL_MAX};
+use crate::request::{Answer, Kind, ReplyTo, Request};
+
+/// How many leases are given back at a time.
+const HANDED_OVER_MAX: usize = 4096;
+
+type Reply<T, E> = oneshot::Sender<Result<T, E>>;
+
+/// A request that the core has not answered yet.
+pub(super) enum Pending {
+    Acquire {
+        caller: Caller,
+        label: Label,
+        /// Whether the lease gets a guard.
+        renewed: bool,
+    },
+    RenewGuard(GuardId),
+    ReleaseGuard(Caller),
+    RenewTenure {
+        label: Label,
+        tenure: Tenure,
+        reply: Reply<(Belief, Ttl), RenewError>,
+    },
+    ReleaseTenure {
+        label: Label,
+        tenure: Tenure,
+        reply: Reply<(), ReleaseError>,
+    },
+    /// A release that no caller waits for.
+    Background,
+}
+
+/// The requests that the core has not answered yet. When the shard ends, their callers are told.
+pub(super) type Callers = Slab<Pending>;
+
+const fn reply_to(slot: u64) -> ReplyTo {
+    ReplyTo { origin: ReplyTo::EMBEDDED, id: slot }
+}
+
+impl Driver {
+    fn expect(&mut self, pending: Pending) -> ReplyTo {
+        reply_to(self.callers.insert(pending) as u64)
+    }
+
+    /// A handle or a guard of this process asks for something.
+    pub(super) fn serve(&mut self, now: Instant, request: transport::Request) {
+        match request {
+            transport::Request::Acquire(acquire) => self.acquire(now, acquire),
+            transport::Request::Abandon(ticket) => self.abandon(now, &ticket),
+            transport::Request::Release(caller) => self.release(now, caller),
+            transport::Request::RenewTenure { label, tenure, ttl, reply } => {
+                let name = label.clone();
+                let from = self.expect(Pending::RenewTenure { label, tenure, reply });
+                let (lease, fence) = (name.name().into(), tenure.fence());
+                self.request(now, from, Request::Renew { lease, fence, ttl: ttl.as_duration() });
+            }
+            transport::Request::ReleaseTenure { label, tenure, reply: None } => {
+                self.give_back(now, label.name(), tenure);
+            }
+            transport::Request::ReleaseTenure { label, tenure, reply: Some(reply) } => {
+                let name = label.clone();
+                let from = self.expect(Pending::ReleaseTenure { label, tenure, reply });
+                let (lease, fence) = (name.name().into(), tenure.fence());
+                self.request(now, from, Request::Release { lease, fence });
+            }
+        }
+    }
+
+    fn acquire(&mut self, now: Instant, acquire: AcquireRequest) {
+        let AcquireRequest { caller, label, ttl, wait, renewed } = acquire;
+        if caller.has_left() && !self.is_leaving() {
+            return;
+        }
+        caller.ticket().lock().slot = self.callers.vacant_key() as u64;
+        let from = self.expect(Pending::Acquire { caller, label: label.clone(), renewed });
+        let (lease, ttl) = ((label.name(), label.holder()).into(), ttl.as_duration());
+        self.request(now, from, Request::Acquire { lease, ttl, wait });
+    }
+
+    /// P8: the caller left. If it was granted meanwhile, it is given back.
+    fn abandon(&mut self, now: Instant, ticket: &Arc<Ticket>) {
+        let slot = ticket.lock().slot;
+        let Some(Pending::Acquire { caller, label, .. }) = self.callers.get(slot as usize) else {
+            return;
+        };
+        if Arc::ptr_eq(caller.ticket(), ticket) {
+            let lease = label.clone();
+            let request = Request::Abandon { lease: lease.name().into() };
+            self.request(now, reply_to(slot), request);
+        }
+    }
+
+    /// The core answered a request of this process. Says whether the caller was still there.
+    pub(super) fn answer_caller(&mut self, now: Instant, slot: u64, answer: Answer) -> bool {
+        if matches!(answer, Answer::Released { confirmed: true, .. })
+            && let Some(until) = &mut self.leaving_until
+        {
+            *until = now.after(FAREWELL_MAX);
+        }
+        let Some(pending) = self.callers.try_remove(slot as usize) else { return true };
+        match pending {
+            Pending::Acquire { caller, label, renewed } => {
+                return self.acquired(now, caller, label, renewed, answer);
+            }
+            Pending::RenewGuard(guard) => match answer {
+                Answer::Renewed { ttl, started_at } => {
+                    let ends_at = self.belief_ends_at(started_at, ttl);
+                    if !self.guards.renewed(guard, ttl, started_at, ends_at) {
+                        self.lose(now, guard);
+                    }
+                }
+                Answer::NotHeld => self.lose(now, guard),
+                _ => self.guards.renewal_failed(guard, now),
+            },
+            Pending::ReleaseGuard(caller) => {
+                self.wakers.extend(caller.released(release_outcome(answer)));
+            }
+            Pending::RenewTenure { label, tenure, reply } => {
+                let outcome = match answer {
+                    Answer::Renewed { ttl, started_at } => {
+                        let ends_at = self.belief_ends_at(started_at, ttl);
+                        Ok((Belief::granted(tenure, ends_at), ttl))
+                    }
+                    Answer::NotHeld => {
+                        let (name, fence) = (label.name().to_string(), tenure.fence());
+                        Err(RenewError::NotHeld { name, fence })
+                    }
+                    Answer::Ttl(error) => Err(RenewError::Ttl(error)),
+                    answer => Err(answer.into_ask_error().into()),
+                };
+                let _left = reply.send(outcome);
+            }
+            Pending::ReleaseTenure { label, tenure, reply } => {
+                let outcome = release_outcome(answer);
+                let _left = reply.send(outcome.into_result(label.name(), tenure.fence()));
+            }
+            Pending::Background => {}
+        }
+        true
+    }
+
+    fn acquired(
+        &mut self,
+        now: Instant,
+        caller: Caller,
+        label: Label,
+        renewed: bool,
+        answer: Answer,
+    ) -> bool {
+        let error = match answer {
+            Answer::Granted { tenure, ttl, waited, started_at } => {
+                let ends_at = self.belief_ends_at(started_at, ttl);
+                let slot = if renewed { u64::from(self.guards.next_slot()) } else { u64::MAX };
+                let granted = caller.grant(Belief::granted(tenure, ends_at), slot, waited);
+                let Some((ticket, waker)) = granted else {
+                    self.release_in_background(now, &label, tenure, ttl);
+                    return false;
+                };
+                if renewed {
+                    self.guards.add(ticket, label, (tenure, ttl), started_at, ends_at);
+                }
+                self.wakers.extend(waker);
+                return true;
+            }
+            // The caller is gone, and dropping its share of the ticket tells nobody.
+            Answer::Abandoned => return true,
+            Answer::Held(by) => {
+                AcquireError::Held { name: label.name().to_string(), holder: Some(by.into()) }
+            }
+            Answer::Ttl(error) => AcquireError::Ttl(error),
+            answer => answer.into_ask_error().into(),
+        };
+        if error == AcquireError::Ask(AskError::Stopped) {
+            self.counters.acquired(Outcome::Refused);
+        }
+        self.wakers.extend(caller.refuse(error));
+        true
+    }
+
+    fn belief_ends_at(&self, started_at: Instant, ttl: Ttl) -> Instant {
+        self.shard.config().cell.drift().belief_ends_at(started_at, ttl)
+    }
+
+    /// Whether the next lease can be given back already.
+    pub(super) fn may_hand_over(&self) -> bool {
+        !self.handing_over.is_empty() && self.callers.len() < HANDED_OVER_MAX
+    }
+
+    /// Gives back what a node that leaves held, a batch at a time: the next when most of the last
+    /// is confirmed.
+    pub(super) fn hand_over(&mut self, now: Instant) {
+        while self.may_hand_over()
+            && let Some(guard) = self.handing_over.pop()
+        {
+            self.release_in_background(now, &guard.label, guard.tenure, guard.ttl);
+        }
+    }
+
+    /// A full shard forgets it, and the lease runs out by itself.
+    pub(super) fn release_in_background(
+        &mut self,
+        now: Instant,
+        label: &Label,
+        tenure: Tenure,
+        ttl: Ttl,
+    ) {
+        self.end_tenure(now, Pending::Background, label.name(), tenure, ttl.as_duration());
+    }
+
+    fn end_tenure(
+        &mut self,
+        now: Instant,
+        pending: Pending,
+        name: Name<'_>,
+        tenure: Tenure,
+        patience: Duration,
+    ) {
+        let token = self.expect(pending).token(Kind::Other);
+        if let Err(error) = self.shard.release(now, token, name, tenure, patience) {
+            self.reply(now, token, error.into());
+        }
+    }
+
+    pub(super) fn renew(&mut self, now: Instant, id: GuardId) {
+        let token = self.expect(Pending::RenewGuard(id)).token(Kind::Renew);
+        let Some(guard) = self.guards.get(id) else {
+            self.callers.remove(ReplyTo::of(token).0.id as usize);
+            return;
+        };
+        let (name, holder) = (guard.label.name(), guard.label.holder());
+        let (tenure, ttl) = (guard.tenure, guard.ttl.as_duration());
+        if let Err(error) = self.shard.renew(now, Renew { token, name, holder, tenure, ttl }) {
+            self.reply(now, token, error.into());
+        }
+    }
+
+    /// Gives a guard up without its holder's doing: first the belief, then the release.
+    pub(super) fn lose(&mut self, now: Instant, id: GuardId) {
+        let Some(guard) = self.guards.remove(id) else { return };
+        guard.ticket.lose();
+        self.release_in_background(now, &guard.label, guard.tenure, guard.ttl);
+    }
+
+    /// P6: the holder dropped its belief.
+    fn release(&mut self, now: Instant, caller: Caller) {
+        let id = self.guards.of(caller.ticket());
+        let Some(guard) = id.and_then(|id| self.guards.remove(id)) else {
+            return self.wakers.extend(caller.released(ReleaseOutcome::NotHeld));
+        };
+        self.counters.released();
+        drop(guard.ticket);
+        let (pending, patience) = (Pending::ReleaseGuard(caller), guard.ttl.as_duration());
+        self.end_tenure(now, pending, guard.label.name(), guard.tenure, patience);
+    }
+
+    /// The node leaves: acquires are withdrawn, and their callers are told.
+    pub(super) fn turn_everybody_away(&mut self, now: Instant) {
+        for slot in 0..self.callers.capacity() {
+            let Some(Pending::Acquire { label, .. }) = self.callers.get(slot) else { continue };
+            let token: Token = reply_to(slot as u64).token(Kind::Acquire);
+            if self.shard.abandon(now, label.name(), token) {
+                self.reply(now, token, Answer::Stopping);
+            }
+        }
+    }
+}
+
+fn release_outcome(answer: Answer) -> ReleaseOutcome {
+    match answer {
+        Answer::Released { held: true, confirmed: true } => ReleaseOutcome::Confirmed,
+        Answer::Released { held: false, confirmed: true } => ReleaseOutcome::NotHeld,
+        answer => ReleaseOutcome::Unconfirmed(answer.into_ask_error()),
+    }
+}

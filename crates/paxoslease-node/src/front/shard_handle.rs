@@ -1,0 +1,123 @@
+//! How a front-end asks for leases and sends bytes, while it is told something.
+
+use std::time::Duration;
+
+use paxoslease_core::Instant;
+use paxoslease_holder::Status;
+
+use crate::driver::{ConnId, Driver, Sockets as _};
+use crate::event_loop::Conns;
+use crate::request::{Answer, Hint, ReplyTo, Request};
+
+/// A front-end's way to the shards and to its clients.
+///
+/// Each request has a number that the front-end chooses, below [`super::REQUEST_IDS_MAX`] and not
+/// in use, and exactly one [`super::FrontEnd::answered`], never before [`Self::ask`] returns.
+pub struct ShardHandle<'a> {
+    pub(crate) now: Instant,
+    pub(crate) driver: &'a mut Driver,
+    pub(crate) conns: &'a mut Conns,
+    pub(crate) outgoing: &'a mut Outgoing,
+}
+
+/// What one shard has for the others, collected during a turn; by shard.
+pub(crate) struct Outgoing {
+    pub(crate) requests: Vec<Vec<(ReplyTo, Request<'static>)>>,
+    pub(crate) answers: Vec<Vec<(u64, Answer)>>,
+    pub(crate) hints: Vec<Vec<Hint>>,
+    /// Whether this shard's front-end wants hints, if that has changed.
+    pub(crate) watch: Option<bool>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(shards: usize) -> Self {
+        Self {
+            requests: (0..shards).map(|_| Vec::new()).collect(),
+            answers: (0..shards).map(|_| Vec::new()).collect(),
+            hints: (0..shards).map(|_| Vec::new()).collect(),
+            watch: None,
+        }
+    }
+}
+
+impl ShardHandle<'_> {
+    /// The clock, read once per turn, after everything of this turn was received.
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Passes a request to the shard that serves it: to this thread's own shard at once, to another
+    /// one when the turn ends.
+    pub fn ask(&mut self, id: u64, request: Request<'_>) {
+        let from = ReplyTo { origin: self.driver.shard_index(), id };
+        let shard = request.shard(self.driver.shard_count());
+        if shard == from.origin {
+            self.driver.request(self.now, from, request);
+        } else if let Some(requests) = self.outgoing.requests.get_mut(usize::from(shard)) {
+            requests.push((from, request.into_owned()));
+        } else {
+            self.driver.refuse(from, Answer::END_OF_LIST);
+        }
+    }
+
+    /// Whether [`super::FrontEnd::hinted`] is told of changes to leases, in all shards.
+    pub fn watch(&mut self, on: bool) {
+        self.driver.hint(self.driver.shard_index(), on);
+        self.outgoing.watch = Some(on);
+    }
+
+    /// Says which names, as bytes, are asked for next. Saves waits for memory where there are very
+    /// many leases. Does nothing where there are few, or where most names are another shard's.
+    pub fn prefetch<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
+        if self.driver.shard_count() == 1 {
+            self.driver.prefetch(names);
+        }
+    }
+
+    /// How this node sees itself and its cell: a hint, at most half a second old.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.driver.node_status(self.now)
+    }
+
+    /// How long this node has run.
+    #[must_use]
+    pub fn uptime(&self) -> Duration {
+        self.driver.uptime(self.now)
+    }
+
+    /// Sends as much as there is room for, and says how much that was. For the rest there will be
+    /// a [`super::FrontEnd::writable`]. A connection found broken is closed by and by.
+    pub fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
+        self.conns.send(conn, bytes)
+    }
+
+    /// Closes a connection; no [`super::FrontEnd::closed`] follows.
+    pub fn close(&mut self, conn: ConnId) {
+        self.conns.close(conn);
+    }
+
+    /// Shows nothing more from a connection until [`Self::resume`].
+    pub fn hold(&mut self, conn: ConnId) {
+        self.conns.hold(conn, false);
+    }
+
+    /// As [`Self::hold`], but still reads, as far as there is room. The end of a connection comes
+    /// behind all that was sent, and a full buffer keeps it from being noticed: when it comes to
+    /// that, there is a [`super::FrontEnd::out_of_sight`].
+    pub fn hold_in_sight(&mut self, conn: ConnId) {
+        self.conns.hold(conn, true);
+    }
+
+    /// Shows on, beginning with what was received and not consumed.
+    pub fn resume(&mut self, conn: ConnId) {
+        self.conns.resume(conn);
+    }
+
+    /// Where a client is connected from, for people to read.
+    #[must_use]
+    pub fn address(&self, conn: ConnId) -> Option<std::net::SocketAddr> {
+        self.conns.address(conn)
+    }
+}

@@ -1,0 +1,84 @@
+//! Callers on other threads than the node's, and their answers.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use paxoslease_core::{Label, Tenure};
+
+use crate::request::Answer;
+
+/// The callers outside the node's threads that wait for an answer.
+#[derive(Default)]
+pub(crate) struct Waiting(Mutex<Waiters>);
+
+#[derive(Default)]
+struct Waiters {
+    /// By the number of their request; no number is used twice.
+    by_id: BTreeMap<u64, Waiter>,
+    ids: u64,
+}
+
+enum Waiter {
+    Waits(oneshot::Sender<Answer>),
+    /// P8: an acquire nobody waits for any more; what it is granted is given back.
+    Gone(Label),
+}
+
+impl Waiting {
+    pub(crate) fn add(&self, reply: oneshot::Sender<Answer>) -> u64 {
+        let mut waiters = self.lock();
+        waiters.ids += 1;
+        let id = waiters.ids;
+        waiters.by_id.insert(id, Waiter::Waits(reply));
+        id
+    }
+
+    /// P8: nobody waits for this acquire any more. `false` when it was answered before.
+    pub(crate) fn leave(&self, id: u64, label: &Label) -> bool {
+        let mut waiters = self.lock();
+        let Some(waiter) = waiters.by_id.get_mut(&id) else { return false };
+        *waiter = Waiter::Gone(label.clone());
+        true
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiters> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands an answer over. Returns the name and tenure of a lease that nobody wants.
+    pub(crate) fn answer(&self, id: u64, answer: Answer) -> Option<(Label, Tenure)> {
+        let waiter = self.lock().by_id.remove(&id)?;
+        match (waiter, answer) {
+            (Waiter::Waits(reply), answer) => {
+                // Whoever asks anything but an acquire may leave without a word.
+                let _left = reply.send(answer);
+                None
+            }
+            (Waiter::Gone(label), Answer::Granted { tenure, .. }) => Some((label, tenure)),
+            (Waiter::Gone(_), _) => None,
+        }
+    }
+
+    /// Hands over whatever was answered, where nobody else asks; see `Clients::settle`.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn settle(&self, driver: &mut crate::driver::Driver, now: paxoslease_core::Instant) {
+        let mut answers = Vec::new();
+        driver.act(now);
+        driver.take_answers(&mut answers);
+        for (from, answer) in answers {
+            if let Some((label, tenure)) = self.answer(from.id, answer) {
+                driver.give_back(now, label.name(), tenure);
+            }
+        }
+    }
+
+    /// The node is gone: nobody is left waiting.
+    pub(crate) fn close(&self) {
+        let left = std::mem::take(&mut self.lock().by_id);
+        for waiter in left.into_values() {
+            if let Waiter::Waits(reply) = waiter {
+                let _left = reply.send(Answer::Stopping);
+            }
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! What a shard is asked about leases, and what it answers: the same two types for callers of this
+//! process, for sessions of clients, for other threads such as that of HTTP, and between shards.
+//!
+//! The core hands back the token of each request, so the token itself says who asked
+//! ([`ReplyTo`]). The shard remembers nothing about requests of clients.
+
+use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
+use std::time::Duration;
+
+use paxoslease_core::{
+    CommandError, Holder, Instant, Label, Name, Sighting, Tenure, Token, Ttl, TtlError,
+};
+use paxoslease_holder::{AskError, Filter};
+use paxoslease_wire::ShardId;
+
+/// The numbers of requests are below this bound.
+pub const REQUEST_IDS_MAX: u64 = 1 << 46;
+
+/// Who asked, and under which number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ReplyTo {
+    /// The shard whose front-end asked, [`Self::REMOTE`] or [`Self::EMBEDDED`].
+    pub(crate) origin: u16,
+    pub(crate) id: u64,
+}
+
+/// The kind of a request, for the metrics: a missing quorum alone does not tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Acquire,
+    Renew,
+    Other,
+    /// An acquire whose caller retries, so only a grant is counted.
+    Try,
+}
+
+impl ReplyTo {
+    /// The origin of requests through [`crate::Remote`].
+    pub(crate) const REMOTE: u16 = 0x7fff;
+    /// The origin of requests by handles and guards of this process.
+    pub(crate) const EMBEDDED: u16 = 0x7ffe;
+
+    pub(crate) fn token(self, kind: Kind) -> Token {
+        debug_assert!(self.id < REQUEST_IDS_MAX && self.origin <= Self::REMOTE);
+        Token(u64::from(self.origin) << 48 | (kind as u64) << 46 | self.id)
+    }
+
+    pub(crate) const fn of(token: Token) -> (Self, Kind) {
+        let kind = match (token.0 >> 46) & 3 {
+            0 => Kind::Acquire,
+            1 => Kind::Renew,
+            2 => Kind::Other,
+            _ => Kind::Try,
+        };
+        (Self { origin: (token.0 >> 48) as u16, id: token.0 & (REQUEST_IDS_MAX - 1) }, kind)
+    }
+}
+
+/// The name of a lease and the text of its holder, borrowed or owned.
+#[derive(Clone, Debug)]
+pub enum CowLabel<'a> {
+    /// Within one turn of a shard's thread.
+    Borrowed(Name<'a>, Holder<'a>),
+    /// On the way to another thread.
+    Owned(Label),
+}
+
+impl CowLabel<'_> {
+    pub(crate) fn name(&self) -> Name<'_> {
+        match self {
+            Self::Borrowed(name, _) => *name,
+            Self::Owned(label) => label.name(),
+        }
+    }
+
+    pub(crate) fn holder(&self) -> Holder<'_> {
+        match self {
+            Self::Borrowed(_, holder) => *holder,
+            Self::Owned(label) => label.holder(),
+        }
+    }
+
+    fn into_owned(self) -> CowLabel<'static> {
+        CowLabel::Owned(match self {
+            Self::Borrowed(name, holder) => Label::new(name, holder),
+            Self::Owned(label) => label,
+        })
+    }
+}
+
+impl<'a> From<Name<'a>> for CowLabel<'a> {
+    fn from(name: Name<'a>) -> Self {
+        Self::Borrowed(name, Holder::NONE)
+    }
+}
+
+impl<'a> From<(Name<'a>, Holder<'a>)> for CowLabel<'a> {
+    fn from((name, holder): (Name<'a>, Holder<'a>)) -> Self {
+        Self::Borrowed(name, holder)
+    }
+}
+
+/// A request about a lease, or about the leases of a node.
+#[derive(Clone, Debug)]
+pub enum Request<'a> {
+    /// Asks for a lease: [`Answer::Granted`] or [`Answer::Held`].
+    Acquire {
+        /// The name and the holder.
+        lease: CowLabel<'a>,
+        /// How long the lease should last unless it is renewed.
+        ttl: Duration,
+        /// How long to queue while another holder has the lease.
+        wait: Duration,
+    },
+    /// Like [`Self::Acquire`], but never queues. The caller retries, so only a grant is counted.
+    Try {
+        /// The name and the holder.
+        lease: CowLabel<'a>,
+        /// How long the lease should last unless it is renewed.
+        ttl: Duration,
+    },
+    /// P8: withdraws the acquire with the same number. That acquire is answered with
+    /// [`Answer::Abandoned`], unless another answer is on its way already. The caller releases a
+    /// lease that was granted all the same.
+    Abandon {
+        /// The name.
+        lease: CowLabel<'a>,
+    },
+    /// Prolongs a tenure: [`Answer::Renewed`] or [`Answer::NotHeld`].
+    Renew {
+        /// The name.
+        lease: CowLabel<'a>,
+        /// The fence of the tenure.
+        fence: u64,
+        /// How long the lease should last from now on.
+        ttl: Duration,
+    },
+    /// P6: ends a tenure whose holder has dropped its belief: [`Answer::Released`].
+    Release {
+        /// The name.
+        lease: CowLabel<'a>,
+        /// The fence of the tenure.
+        fence: u64,
+    },
+    /// Asks a quorum who holds a name: [`Answer::Inspected`].
+    Inspect {
+        /// The name.
+        lease: CowLabel<'a>,
+    },
+    /// Lists the leases that this node votes on: [`Answer::Listed`]. A page may be empty although
+    /// more pages follow.
+    List {
+        /// Where the page begins.
+        cursor: Cursor,
+        /// How the names begin.
+        prefix: Box<str>,
+        /// The names that may be shown.
+        filter: Filter,
+        /// Where the page ends.
+        max: PageMax,
+    },
+}
+
+impl Request<'_> {
+    pub(crate) const fn kind(&self) -> Kind {
+        match self {
+            // An abandon withdraws the acquire itself.
+            Self::Acquire { .. } | Self::Abandon { .. } => Kind::Acquire,
+            Self::Try { .. } => Kind::Try,
+            Self::Renew { .. } => Kind::Renew,
+            Self::Release { .. } | Self::Inspect { .. } | Self::List { .. } => Kind::Other,
+        }
+    }
+
+    /// The shard of `count` that serves the request. Only a list can name a shard that is missing.
+    pub(crate) fn shard(&self, count: u16) -> u16 {
+        match self {
+            Self::Acquire { lease, .. }
+            | Self::Try { lease, .. }
+            | Self::Abandon { lease }
+            | Self::Renew { lease, .. }
+            | Self::Release { lease, .. }
+            | Self::Inspect { lease } => ShardId::of(lease.name(), count).index(),
+            Self::List { cursor, .. } => cursor.shard,
+        }
+    }
+
+    /// Whether an answer follows under the number of this request. A withdrawn acquire is answered
+    /// only once, and maybe was already.
+    pub(crate) const fn wants_answer(&self) -> bool {
+        !matches!(self, Self::Abandon { .. })
+    }
+
+    /// Whether a node that stops still does it: it only ends something.
+    pub(crate) const fn is_ending(&self) -> bool {
+        matches!(self, Self::Abandon { .. } | Self::Release { .. })
+    }
+
+    /// Copies the texts, for another thread.
+    pub(crate) fn into_owned(self) -> Request<'static> {
+        match self {
+            Self::Acquire { lease, ttl, wait } => {
+                Request::Acquire { lease: lease.into_owned(), ttl, wait }
+            }
+            Self::Try { lease, ttl } => Request::Try { lease: lease.into_owned(), ttl },
+            Self::Abandon { lease } => Request::Abandon { lease: lease.into_owned() },
+            Self::Renew { lease, fence, ttl } => {
+                Request::Renew { lease: lease.into_owned(), fence, ttl }
+            }
+            Self::Release { lease, fence } => Request::Release { lease: lease.into_owned(), fence },
+            Self::Inspect { lease } => Request::Inspect { lease: lease.into_owned() },
+            Self::List { cursor, prefix, filter, max } => {
+                Request::List { cursor, prefix, filter, max }
+            }
+        }
+    }
+}
+
+/// The answer to a [`Request`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Answer {
+    /// An acquire succeeded.
+    Granted {
+        /// The tenure that began; its number is the fence.
+        tenure: Tenure,
+        /// How long others are excluded, from the start of the winning round.
+        ttl: Ttl,
+        /// How long the request was queued before that round began: never more than it really
+        /// was. A holder with another clock needs it for T2.
+        waited: Duration,
+        /// When the winning round began, on this node's clock.
+        started_at: Instant,
+    },
+    /// An acquire was refused, and its wait is over: a majority reported this holder.
+    Held(Sighting),
+    /// A renewal succeeded.
+    Renewed {
+        /// How long others are excluded, from the start of the winning round.
+        ttl: Ttl,
+        /// When the winning round began, on this node's clock.
+        started_at: Instant,
+    },
+    /// A renewal found the tenure over, for good.
+    NotHeld,
+    /// A release has ended.
+    Released {
+        /// Whether any acceptor still had the lease.
+        held: bool,
+        /// Whether a majority confirmed. If not, the lease ends with its ttl.
+        confirmed: bool,
+    },
+    /// What a quorum reported about a name: a hint.
+    Inspected(Option<Sighting>),
+    /// Leases that this node has seen: a hint.
+    Listed {
+        /// The page.
+        leases: Vec<Sighting>,
+        /// Where the next page begins; `None` at the end.
+        next: Option<Cursor>,
+    },
+    /// No majority answered in time. Nothing was changed that outlives the ttl.
+    NoQuorum,
+    /// The acquire was withdrawn by [`Request::Abandon`]; nothing is held.
+    Abandoned,
+    /// The ttl is out of bounds; nothing was changed.
+    Ttl(TtlError),
+    /// The shard is at one of its limits; nothing was changed.
+    Busy(CommandError),
+    /// This many lists wait in the shard already, its limit; nothing was changed.
+    TooManyLists(usize),
+    /// No majority answered, and this node keeps as many names as its limits allow. Nothing was
+    /// changed that outlives the ttl.
+    Full,
+    /// The node stops; nothing was changed.
+    Stopping,
+}
+
+impl Answer {
+    /// The answer to a list that begins behind the last shard.
+    pub(crate) const END_OF_LIST: Self = Self::Listed { leases: Vec::new(), next: None };
+
+    /// The error of a request that was not answered.
+    pub(crate) fn into_ask_error(self) -> AskError {
+        match self {
+            Self::Busy(error) => AskError::Busy(error.to_string()),
+            Self::Stopping => AskError::Stopped,
+            _ => AskError::NO_MAJORITY,
+        }
+    }
+}
+
+impl From<CommandError> for Answer {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::Ttl(error) => Self::Ttl(error),
+            CommandError::TooManyRounds(_) | CommandError::TooManyWaiters(_) => Self::Busy(error),
+        }
+    }
+}
+
+/// A change that a shard has seen: good for showing, never for deciding.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Hint {
+    /// A lease began.
+    Held(Sighting),
+    /// A lease was released.
+    Freed(Label),
+    /// A lease expired a second or two ago, and no other holder has taken the name since.
+    Expired {
+        /// The name, and the last holder.
+        label: Label,
+        /// The fence of the tenure that is over.
+        fence: u64,
+    },
+}
+
+/// Where a page of a list ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageMax {
+    /// After so many leases.
+    pub leases: u32,
+    /// After the lease that brings the page to so many bytes, as [`PageMax::lease_bytes`] counts.
+    pub bytes: usize,
+}
+
+impl PageMax {
+    /// No page has more than that, so that a client that does not read costs little.
+    pub const BYTES: usize = 64 * 1024;
+    /// More than the longest lease takes.
+    pub const LEASE_BYTES: usize = 6 * (Name::LEN_MAX + Holder::LEN_MAX) + LEASE_FRAME_LEN;
+
+    /// A page of up to so many leases, and never more than [`Self::BYTES`].
+    #[must_use]
+    pub const fn leases(leases: u32) -> Self {
+        Self { leases, bytes: Self::BYTES - Self::LEASE_BYTES }
+    }
+
+    /// At least the bytes that a lease takes in RESP or JSON, which escapes some characters.
+    #[must_use]
+    pub fn lease_bytes(label: &Label) -> usize {
+        let escaped = |text: &str| -> usize {
+            text.bytes()
+                .map(|byte| match byte {
+                    0..0x20 => 6,
+                    b'"' | b'\\' => 2,
+                    _ => 1,
+                })
+                .sum()
+        };
+        LEASE_FRAME_LEN + escaped(label.name().as_str()) + escaped(label.holder().as_str())
+    }
+}
+
+/// More than a listed lease takes besides its name and holder.
+const LEASE_FRAME_LEN: usize = 128;
+
+/// Where a listing goes on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Cursor {
+    pub(crate) shard: u16,
+    pub(crate) slot: u32,
+}
+
+impl Cursor {
+    /// The beginning of a listing.
+    pub const START: Self = Self { shard: 0, slot: 0 };
+}
+
+/// A number, for clients to bring back. The beginning is zero.
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (u64::from(self.shard) << 32 | u64::from(self.slot)).fmt(f)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        let number: u64 = text.parse()?;
+        // A shard that is not there has nothing to list.
+        let shard = u16::try_from(number >> 32).unwrap_or(u16::MAX);
+        Ok(Self { shard, slot: number as u32 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_says_who_asked() {
+        let origins = [0, 1, 255, ReplyTo::EMBEDDED, ReplyTo::REMOTE];
+        for (origin, id) in origins.into_iter().zip([0, 7, REQUEST_IDS_MAX - 1, 12, 3]) {
+            let reply_to = ReplyTo { origin, id };
+            for kind in [Kind::Acquire, Kind::Renew, Kind::Other, Kind::Try] {
+                assert_eq!(ReplyTo::of(reply_to.token(kind)), (reply_to, kind));
+            }
+        }
+    }
+
+    #[test]
+    fn a_cursor_comes_back_as_it_went() {
+        for (shard, slot) in [(0, 0), (3, 9), (255, u32::MAX)] {
+            let cursor = Cursor { shard, slot };
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+        assert_eq!(Cursor::START.to_string(), "0");
+        assert!("x".parse::<Cursor>().is_err());
+    }
+}
