@@ -361,10 +361,8 @@ impl Driver {
         self.lists.turn(now, &self.shard, shard, &mut self.answers);
     }
 
-    /// Acts on what happened and sends what is to be sent: one write per connection.
-    pub(crate) fn flush(&mut self, sockets: &mut impl Sockets, now: Instant) {
-        self.act(now);
-        self.hand_over(now);
+    /// Sends to peers, one write per connection. [`Self::act`] comes before.
+    pub(crate) fn flush(&mut self, sockets: &mut impl Sockets) {
         while let Some(transmit) = self.shard.poll_transmit() {
             let counter = self.shard.counter();
             self.peers.push(transmit.to, &transmit.message(), counter, &mut self.counters);
@@ -395,7 +393,8 @@ impl Driver {
             Some(self.publish_at),
             self.leaving_until,
             self.may_hand_over().then_some(Instant::ZERO),
-            (!self.answers.is_empty() || !self.lists.is_empty()).then_some(Instant::ZERO),
+            // Lists go on in the next turn.
+            (!self.lists.is_empty()).then_some(Instant::ZERO),
         ];
         next.into_iter().flatten().min().unwrap_or(Instant::MAX)
     }

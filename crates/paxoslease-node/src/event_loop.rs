@@ -1,18 +1,19 @@
 //! A shard's thread: real sockets and the real clock around its [`Driver`].
 //!
-//! One turn: wait, read whatever is ready, take whatever was posted, *then* read the clock, once;
-//! let the driver work it all off; write once to each connection; only then wake those who wait.
+//! One turn: wait, read whatever is ready, take whatever was posted, *then* read the clock, once.
+//! [`Turn::run`] has the phases that follow: deliver, act until quiet, flush peers, flush clients.
+//! Only then are those woken who wait.
 //! Why an epoll loop of our own and no general runtime: ARCHITECTURE.md has the measurement.
 
 mod clients;
 mod conn;
 mod conns;
-mod crew;
 mod listener;
 mod resolve;
 mod spin;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,18 +21,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::{Events, Poll};
-use paxoslease_core::{Instant, NodeId, Snapshot};
+use paxoslease_core::{Instant, Snapshot};
 
 pub(crate) use clients::Clients;
 pub(crate) use conns::Conns;
 use conns::{CLIENTS, LISTENER, WAKER};
-use crew::Crew;
 pub(crate) use listener::Listener;
+use resolve::LookupId;
 use spin::Spin;
+use turn::Turn;
 
 use crate::clock::{Clock, PauseDetector};
 use crate::command::Command;
-use crate::driver::{ConnId, Driver};
+use crate::driver::Driver;
 use crate::mailbox::Mailbox;
 use crate::request::{Answer, Hint, ReplyTo, Request};
 use crate::stable::RecordWriter;
@@ -61,9 +63,7 @@ pub(crate) enum Post {
     },
     /// What became of looking up a name.
     Resolved {
-        conn: ConnId,
-        serial: u64,
-        peer: NodeId,
+        lookup: LookupId,
         outcome: io::Result<SocketAddr>,
     },
 }
@@ -211,60 +211,30 @@ impl EventLoop {
         self.clock.now()
     }
 
-    /// Works off what was received, posted and due, at one reading of the clock.
+    /// Works off everything there is, then asks the disk for what must be durable, and only then
+    /// wakes whoever waits.
     fn turn(&mut self, now: Instant, posts: &mut Vec<Post>) {
         let Self { driver, conns, clients, .. } = self;
-        conns.deliver(&mut Crew { driver, clients }, now);
-        for post in posts.drain(..) {
-            match post {
-                Post::Command(command) => driver.command(now, command),
-                Post::Requests(requests) => {
-                    for (from, request) in requests {
-                        driver.request(now, from, request);
-                    }
-                }
-                Post::Answers(answers) => {
-                    for (id, answer) in answers {
-                        clients.answered(driver, conns, now, id, answer);
-                    }
-                }
-                Post::Hints(hints) => clients.hinted(driver, conns, now, &hints),
-                Post::Watch { origin, on } => driver.hint(origin, on),
-                // Looked at when the turn is over.
-                Post::Done => {}
-                Post::Client(stream) => conns.accepted_client(stream),
-                Post::Adopt { stream, unread } => {
-                    conns.adopt(&mut Crew { driver, clients }, now, stream, unread);
-                }
-                Post::Resolved { conn, serial, peer, outcome } => {
-                    conns.looked_up(peer, (conn, serial), outcome);
-                }
-            }
-        }
-        driver.tick(conns, now);
-        clients.tick(driver, conns, now);
-        clients.settle(driver, conns, now);
-        driver.flush(conns, now);
-        clients.flush(driver, conns, now);
-        conns.bury(&mut Crew { driver, clients }, now);
-        while let Some(record) = driver.next_record() {
+        Turn { now, driver, conns, clients }.run(posts);
+        while let Some(record) = self.driver.next_record() {
             if let Some((writer, shard)) = &self.disk {
                 writer.ask(*shard, record);
             }
         }
         let mut woken = false;
-        for waker in driver.wakers() {
+        for waker in self.driver.wakers() {
             waker.wake();
             woken = true;
         }
         if woken {
-            // Whoever was woken on this core goes first: what it asks next joins the next batch.
+            // The woken threads of this core go first: what they ask joins the next batch.
             std::thread::yield_now();
         }
     }
 
     fn leave(mut self, now: Instant) -> Option<Snapshot> {
-        self.driver.flush(&mut self.conns, now);
+        self.driver.act(now);
+        self.driver.flush(&mut self.conns);
         self.driver.wakers().for_each(std::task::Waker::wake);
         self.driver.stop(now)
     }

@@ -21,7 +21,7 @@ pub use crate::driver::ConnId;
 pub use crate::log_throttle::LogThrottle;
 pub use crate::request::{Answer, CowLabel, Cursor, Hint, PageMax, REQUEST_IDS_MAX, Request};
 pub(crate) use shard_handle::Outgoing;
-pub use shard_handle::ShardHandle;
+pub use shard_handle::{ClientSockets, ShardHandle};
 pub(crate) use waiting::Waiting;
 
 /// What a node is given to serve clients.
@@ -51,10 +51,10 @@ pub trait FrontEnd: Send {
     fn accepted(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId);
 
     /// Bytes of a client arrived. Says how many were consumed; the rest is shown again with what
-    /// follows, or once [`ShardHandle::resume`] was called.
+    /// follows, or once [`ClientSockets::resume`] was called.
     fn received(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, bytes: &[u8]) -> usize;
 
-    /// There is room again for bytes that [`ShardHandle::send`] did not take.
+    /// There is room again for bytes that [`ClientSockets::send`] did not take.
     fn writable(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId);
 
     /// The client of a connection that is held will send nothing more: it closed its side, or is
@@ -62,18 +62,18 @@ pub trait FrontEnd: Send {
     /// the connection is resumed, then comes [`Self::ended`].
     fn ending(&mut self, _shard: &mut ShardHandle<'_>, _conn: ConnId) {}
 
-    /// The client of a connection held by [`ShardHandle::hold_in_sight`] has sent so much meanwhile that
-    /// its end could not be noticed any more.
-    fn out_of_sight(&mut self, _shard: &mut ShardHandle<'_>, _conn: ConnId) {}
+    /// The client of a connection that is held with read-ahead has filled the buffer, so its end can
+    /// no longer be noticed.
+    fn read_ahead_full(&mut self, _shard: &mut ShardHandle<'_>, _conn: ConnId) {}
 
     /// The client has sent nothing more: it closed its side of the connection, or is gone. What it
     /// sent before was shown. Unless this is overridden, it is as good as gone.
     fn ended(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
-        shard.close(conn);
+        shard.sockets.close(conn);
         self.closed(shard, conn);
     }
 
-    /// The client is gone; not called after [`ShardHandle::close`]. The number may be used again.
+    /// The client is gone; not called after [`ClientSockets::close`]. The number may be used again.
     fn closed(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId);
 
     /// The answer to the request with this number. There is exactly one for each.

@@ -95,6 +95,12 @@ struct Common {
     is_leaving: bool,
 }
 
+/// What sessions work on during one turn of the shard's thread.
+struct Turn<'a, 'b> {
+    common: &'a mut Common,
+    shard: &'a mut ShardHandle<'b>,
+}
+
 impl Common {
     /// How long this node stays silent still.
     fn quarantine(&mut self, shard: &ShardHandle<'_>) -> Duration {
@@ -200,18 +206,19 @@ impl Sessions {
         common.house.connections.fetch_sub(1, Ordering::Relaxed);
         common.tally.touch(shard.now());
         common.watches(shard, session.conn, session.patterns.len(), 0);
-        session.end(common, shard);
+        session.end(&mut Turn { common, shard });
     }
 
     /// Gives up clients that do not come to the end of a request.
     fn look_for_halves(&mut self, shard: &mut ShardHandle<'_>) {
-        let (common, patience) = (&mut self.common, self.halves.patience);
+        let patience = self.halves.patience;
         for index in self.halves.overdue(shard.now()) {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
             tracing::debug!(client = session.address, "a client does not finish a request");
-            common.tally.limited(shard.now(), Limit::HalfRequest, 1);
-            session.complain(common, &Complaint::Half(patience));
-            session.hang_up(common, shard);
+            let turn = &mut Turn { common: &mut self.common, shard };
+            turn.common.tally.limited(turn.shard.now(), Limit::HalfRequest, 1);
+            session.complain(turn.common, &Complaint::Half(patience));
+            session.hang_up(turn);
         }
     }
 
@@ -221,13 +228,13 @@ impl Sessions {
         let patience = self.common.strangers.patience;
         for index in self.common.strangers.overdue(shard.now()) {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
-            let common = &mut self.common;
+            let turn = &mut Turn { common: &mut self.common, shard };
             tracing::debug!(client = session.address, "a client shows no token");
-            common.tally.refused(shard.now(), Denied::NoToken.reason());
-            session.complain(common, &Complaint::Stranger(patience));
-            session.hang_up(common, shard);
-            let _has_more_to_hear = session.flush(common, shard);
-            shard.close(session.conn);
+            turn.common.tally.refused(turn.shard.now(), Denied::NoToken.reason());
+            session.complain(turn.common, &Complaint::Stranger(patience));
+            session.hang_up(turn);
+            let _has_more_to_hear = session.flush(turn);
+            shard.sockets.close(session.conn);
             self.end(shard, index);
         }
     }
@@ -253,7 +260,7 @@ impl Sessions {
                 );
             }
             self.common.tally.limited(now, Limit::SlowReader, 1);
-            shard.close(session.conn);
+            shard.sockets.close(session.conn);
             self.end(shard, index);
         }
     }
@@ -279,11 +286,12 @@ impl FrontEnd for Sessions {
                 put_error(&mut out, &text);
             }
             // A new connection has room for a line; if not, it is closed all the same.
-            let _taken = shard.send(conn, &out);
-            return shard.close(conn);
+            let _taken = shard.sockets.send(conn, &out);
+            return shard.sockets.close(conn);
         }
         let id = common.house.ids.fetch_add(1, Ordering::Relaxed) + 1;
-        let address = shard.address(conn).map_or_else(String::new, |address| address.to_string());
+        let address =
+            shard.sockets.address(conn).map_or_else(String::new, |address| address.to_string());
         let pace = common.house.limits.acquires_per_second.map(Pace::new);
         let index = conn.index();
         if self.sessions.len() <= index {
@@ -298,8 +306,8 @@ impl FrontEnd for Sessions {
 
     fn received(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, bytes: &[u8]) -> usize {
         let Some(Some(session)) = self.sessions.get_mut(conn.index()) else { return bytes.len() };
-        let common = &mut self.common;
-        common.tally.touch(shard.now());
+        let turn = &mut Turn { common: &mut self.common, shard };
+        turn.common.tally.touch(turn.shard.now());
         let mut ahead = bytes;
         let names = std::iter::from_fn(|| {
             let (request, len) = Request::parse(ahead).ok()??;
@@ -307,13 +315,13 @@ impl FrontEnd for Sessions {
             // Of every command about a lease, that is its name; of others it is a name nobody has.
             Some(request.arg(1).unwrap_or_default())
         });
-        shard.prefetch(names.take(PREFETCHED_MAX));
+        turn.shard.prefetch(names.take(PREFETCHED_MAX));
         let (mut request, mut consumed) = (Request::EMPTY, 0);
         while !session.is_closing {
             match request.read(&bytes[consumed..]) {
                 Ok(None) if bytes[consumed..].first() == Some(&TLS) => {
-                    let complaint = session.begins_with_tls(common, shard);
-                    session.complain(common, &complaint);
+                    let complaint = session.begins_with_tls(turn);
+                    session.complain(turn.common, &complaint);
                 }
                 Ok(None) => {
                     let is_half = consumed < bytes.len();
@@ -321,26 +329,26 @@ impl FrontEnd for Sessions {
                         self.halves.forget(conn.index());
                     }
                     if is_half {
-                        self.halves.begin(conn.index(), shard.now());
+                        self.halves.begin(conn.index(), turn.shard.now());
                     }
                     return consumed;
                 }
                 Ok(Some(len)) => {
                     consumed += len;
-                    session.execute(common, shard, &request);
+                    session.execute(turn, &request);
                 }
                 Err(error) => {
                     tracing::debug!(client = session.address, %error, "a client is out of step");
-                    common.tally.limited(shard.now(), Limit::Framing, 1);
-                    session.complain(common, &Complaint::Framing(error));
-                    session.hang_up(common, shard);
+                    turn.common.tally.limited(turn.shard.now(), Limit::Framing, 1);
+                    session.complain(turn.common, &Complaint::Framing(error));
+                    session.hang_up(turn);
                 }
             }
-            let must_wait = session.listing.is_some() || session.is_full(common);
+            let must_wait = session.listing.is_some() || session.is_full(turn.common);
             if must_wait && !session.is_closing {
-                session.hold(common, shard);
+                session.hold(turn);
                 // What was said may have left already by the time the turn ends.
-                session.touch(common);
+                session.touch(turn.common);
                 self.halves.forget(conn.index());
                 return consumed;
             }
@@ -357,19 +365,19 @@ impl FrontEnd for Sessions {
 
     fn ending(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
         if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
-            session.input_ends(&mut self.common, shard);
+            session.input_ends(&mut Turn { common: &mut self.common, shard });
         }
     }
 
-    fn out_of_sight(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
+    fn read_ahead_full(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
         if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
-            session.out_of_sight(&mut self.common, shard);
+            session.read_ahead_full(&mut Turn { common: &mut self.common, shard });
         }
     }
 
     fn ended(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
         if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
-            session.input_ends(&mut self.common, shard);
+            session.input_ends(&mut Turn { common: &mut self.common, shard });
             session.is_closing = true;
         }
     }
@@ -378,8 +386,8 @@ impl FrontEnd for Sessions {
         self.end(shard, conn.index());
     }
 
-    fn answered(&mut self, shard: &mut ShardHandle<'_>, ask: u64, answer: Answer) {
-        let (id, common) = (ask as usize, &mut self.common);
+    fn answered(&mut self, shard: &mut ShardHandle<'_>, id: u64, answer: Answer) {
+        let (id, common) = (id as usize, &mut self.common);
         if let Some(limit) = Limit::of(&answer) {
             common.tally.limited(shard.now(), limit, 1);
         }
@@ -400,10 +408,11 @@ impl FrontEnd for Sessions {
                 let may_come = matches!(answer, Answer::Held(_) | Answer::NoQuorum | Answer::Full);
                 let must_wait = may_come && patient_until.is_some_and(|until| shard.now() < until);
                 let Some(Some(session)) = self.sessions.get_mut(session) else { return };
+                let turn = &mut Turn { common, shard };
                 if must_wait {
-                    session.queue(common, shard, (command, id));
+                    session.queue(turn, command, id);
                 } else {
-                    session.answer(common, shard, (command, id), answer);
+                    session.answer(turn, command, id, answer);
                 }
             }
             Owner::Push { session } => {
@@ -426,7 +435,7 @@ impl FrontEnd for Sessions {
                 && session.patterns.iter().any(|pattern| pattern.fits(name.as_str()))
                 && self.common.rules.allows(session.place(), Verb::Read, name.as_str())
             {
-                session.hint(&mut self.common, shard, hint);
+                session.hint(&mut Turn { common: &mut self.common, shard }, hint);
             }
         }
     }
@@ -435,7 +444,7 @@ impl FrontEnd for Sessions {
         let now = shard.now();
         if self.common.follow_rules() {
             for session in self.sessions.iter_mut().flatten() {
-                session.recheck(&mut self.common, shard);
+                session.recheck(&mut Turn { common: &mut self.common, shard });
             }
         }
         self.look_for_halves(shard);
@@ -454,8 +463,8 @@ impl FrontEnd for Sessions {
         // Backwards: where a lease changes hands, its new holder is told before the old one.
         for index in dirty.drain(..).rev() {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
-            if !session.flush(&mut self.common, shard) {
-                shard.close(session.conn);
+            if !session.flush(&mut Turn { common: &mut self.common, shard }) {
+                shard.sockets.close(session.conn);
                 self.end(shard, index);
             } else if session.output.blocked_at().is_some() && self.look_at.is_none() {
                 self.look_at = Some(shard.now().after(self.common.house.slow_reader_after));
@@ -473,7 +482,7 @@ impl FrontEnd for Sessions {
     fn leave(&mut self, shard: &mut ShardHandle<'_>) {
         self.common.is_leaving = true;
         for session in self.sessions.iter_mut().flatten() {
-            session.leave(&mut self.common, shard);
+            session.leave(&mut Turn { common: &mut self.common, shard });
         }
     }
 

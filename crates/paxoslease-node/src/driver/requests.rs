@@ -80,7 +80,7 @@ impl Driver {
         }
     }
 
-    /// Acts on what happened in the shard.
+    /// Acts on what happened in the shard: answers requests, collects records and hints.
     pub(crate) fn act(&mut self, now: Instant) {
         while let Some(event) = self.shard.poll_event() {
             match event {
@@ -119,6 +119,7 @@ impl Driver {
                 }
             }
         }
+        self.hand_over(now);
     }
 
     /// Hands an answer to its caller, and counts it.
@@ -171,6 +172,10 @@ impl Driver {
             return (Vec::new(), Vec::new());
         }
         (self.hinted.clone(), std::mem::take(&mut self.hints))
+    }
+
+    pub(crate) const fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
     }
 
     /// The answers since the last call. `into` is empty and lends its memory.

@@ -100,7 +100,7 @@ fn a_lease_granted_to_a_caller_that_left_is_given_back() {
     drop(acquiring);
     carry(&mut driver);
     driver.act(now);
-    driver.flush(&mut NoSockets, now);
+    driver.flush(&mut NoSockets);
     assert_eq!(held(&driver, now), 0);
     assert!(driver.callers.is_empty(), "nobody is waited for");
 }

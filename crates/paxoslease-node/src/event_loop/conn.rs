@@ -23,8 +23,8 @@ pub(super) struct Conn {
     pub(super) kind: Kind,
     /// Nothing more is shown for now.
     pub(super) held: bool,
-    /// Read ahead all the same while it is held, as far as there is room: its end matters.
-    pub(super) in_sight: bool,
+    /// Still read while it is held, as far as there is room, so that its end is noticed.
+    pub(super) read_ahead: bool,
     /// Not connected yet, or the TLS handshake is under way: the driver does not know it.
     pub(super) pending: bool,
     /// Tells this connection from others that had its number.
@@ -65,7 +65,7 @@ impl Conn {
     /// Whether to read now.
     pub(super) fn may_read(&self) -> bool {
         self.readable
-            && (!self.held || self.in_sight)
+            && (!self.held || self.read_ahead)
             && !self.is_full()
             && self.kind != Kind::Leaving
     }

@@ -2,6 +2,7 @@
 //! broken, what belongs to another shard.
 
 mod deadlines;
+mod delivery;
 #[cfg(test)]
 mod tests;
 
@@ -20,8 +21,7 @@ use socket2::{SockRef, TcpKeepalive};
 
 use super::Post;
 use super::conn::{CLIENT_INPUT, Conn, End, Input, Kind};
-use super::crew::Crew;
-use super::resolve::{Asks, resolve};
+use super::resolve::{LookupId, resolve};
 use crate::driver::{ConnId, Sockets};
 use crate::log_throttle::LogThrottle;
 use crate::mailbox::Mailbox;
@@ -58,7 +58,7 @@ pub(crate) struct Conns {
     not_tls: &'static [u8],
     /// The clock, as it was read for this turn.
     now: Instant,
-    /// Clients that are to have got over their handshake by then, or to be gone; the first first.
+    /// Handshake deadlines, earliest first. A client that has not finished by then is disconnected.
     deadlines: VecDeque<(Instant, ConnId, u64)>,
     /// How many clients are leaving.
     leaving: usize,
@@ -79,14 +79,13 @@ pub(crate) struct Conns {
     spare_inputs: Vec<Vec<u8>>,
     /// What TLS connections read into, one after the other.
     spare_tls: Vec<u8>,
-    /// Something was told after everything was sent: another turn is due.
-    turn_again: bool,
 }
 
 impl Conns {
     pub(crate) fn new(
         registry: Registry,
-        (tls, not_tls): (CurrentTls, &'static [u8]),
+        tls: CurrentTls,
+        not_tls: &'static [u8],
         mailboxes: Vec<Arc<Mailbox<Post>>>,
         own: usize,
     ) -> Self {
@@ -110,7 +109,6 @@ impl Conns {
             handed_over: None,
             spare_inputs: Vec::new(),
             spare_tls: Vec::new(),
-            turn_again: false,
         }
     }
 
@@ -121,7 +119,7 @@ impl Conns {
             node,
             kind,
             held: false,
-            in_sight: false,
+            read_ahead: false,
             pending: true,
             serial: self.serials,
             input: Input::default(),
@@ -186,28 +184,7 @@ impl Conns {
 
     /// Whether there is more to do without waiting.
     pub(super) fn unfinished(&self) -> bool {
-        !self.ready.is_empty() || !self.fresh.is_empty() || self.turn_again
-    }
-
-    /// Shows nothing more of a connection for now.
-    pub(crate) fn hold(&mut self, id: ConnId, in_sight: bool) {
-        if let Some(conn) = self.slab.get_mut(id.0) {
-            (conn.held, conn.in_sight) = (true, in_sight);
-        }
-    }
-
-    /// Shows on, beginning with what was not consumed.
-    pub(crate) fn resume(&mut self, id: ConnId) {
-        if let Some(conn) = self.slab.get_mut(id.0)
-            && std::mem::take(&mut conn.held)
-        {
-            conn.readable = true;
-            self.list(id.0);
-        }
-    }
-
-    pub(crate) fn address(&self, id: ConnId) -> Option<SocketAddr> {
-        self.slab.get(id.0)?.stream.as_ref()?.tcp().peer_addr().ok()
+        !self.ready.is_empty() || !self.fresh.is_empty()
     }
 
     /// Reads once from every connection that may have something.
@@ -239,142 +216,16 @@ impl Conns {
         }
     }
 
-    /// Shows the driver what was read, who came and who went.
-    pub(super) fn deliver(&mut self, crew: &mut Crew<'_>, now: Instant) {
-        self.turn_again = false;
-        self.now = now;
-        for id in std::mem::take(&mut self.fresh) {
-            let Some(conn) = self.slab.get(id.0) else { continue };
-            let kind = conn.kind;
-            if kind == Kind::Client && conn.is_handshaking() {
-                self.expect(id, conn.serial);
-            }
-            crew.accepted(self, now, kind, id);
-        }
-        self.look_at_deadlines();
-        let spare = std::mem::take(&mut self.spare);
-        let mut ready = std::mem::replace(&mut self.ready, spare);
-        for index in ready.drain(..) {
-            let Some(conn) = self.slab.get_mut(index) else { continue };
-            conn.listed = false;
-            self.advance(crew, now, ConnId(index));
-            if self.slab.get(index).is_some_and(Conn::may_read) {
-                self.list(index);
-            }
-        }
-        self.spare = ready;
-    }
-
-    fn advance(&mut self, crew: &mut Crew<'_>, now: Instant, id: ConnId) {
-        let conn = &mut self.slab[id.0];
-        if conn.kind == Kind::Leaving {
-            // Whether it is told all or is gone, that is the end of it.
-            if conn.flush().is_err() || !conn.stream.as_ref().is_some_and(Stream::wants_write) {
-                self.left(id);
-            }
-            return;
-        }
-        if conn.pending {
-            match conn.connect() {
-                Ok(true) => {
-                    conn.pending = false;
-                    if conn.node.is_some() {
-                        crew.driver.connected(self, now, id);
-                    }
-                }
-                Ok(false) if conn.closed.is_none() => return,
-                Ok(false) => {}
-                Err(error) => conn.closed = Some(error.to_string()),
-            }
-        }
-        let Some(conn) = self.slab.get_mut(id.0) else { return };
-        if let Err(error) = conn.flush() {
-            conn.closed.get_or_insert_with(|| error.to_string());
-        }
-        let kind = conn.kind;
-        if std::mem::take(&mut conn.writable) {
-            crew.writable(self, now, kind, id);
-        }
-        self.show(crew, now, id);
-        self.tell_end(crew, now, id);
-        if let Some(conn) = self.slab.get_mut(id.0)
-            && let Some(why) = conn.closed.take()
-        {
-            let conn = self.slab.remove(id.0);
-            if conn.refused && kind == Kind::Client {
-                let from = conn.stream.and_then(|stream| stream.tcp().peer_addr().ok());
-                self.refuse(from, &why);
-            }
-            crew.closed(self, now, kind, id, &why);
-        }
-    }
-
-    /// Tells of a client's end: of one that is held as soon as it is known, whatever is unread.
-    fn tell_end(&mut self, crew: &mut Crew<'_>, now: Instant, id: ConnId) {
-        let Some(conn) = self.slab.get_mut(id.0) else { return };
-        let (clients, driver) = (&mut *crew.clients, &mut *crew.driver);
-        if !conn.held && conn.end == End::Read {
-            conn.end = End::Told;
-            clients.ended(driver, self, now, id);
-        } else if conn.held && conn.ending && !std::mem::replace(&mut conn.ending_told, true) {
-            clients.ending(driver, self, now, id);
-        } else if conn.held && conn.is_full() && std::mem::take(&mut conn.in_sight) {
-            clients.out_of_sight(driver, self, now, id);
-        }
-    }
-
-    /// Shows what was read to whom it concerns.
-    fn show(&mut self, crew: &mut Crew<'_>, now: Instant, id: ConnId) {
-        let Some(conn) = self.slab.get_mut(id.0) else { return };
-        if conn.held || conn.input.unread().is_empty() {
-            return;
-        }
-        let (serial, kind) = (conn.serial, conn.kind);
-        let mut input = std::mem::take(&mut conn.input);
-        input.start += crew.received(self, now, kind, (id, input.unread()));
-        if let Some((stream, shard)) = self.handed_over.take() {
-            let adopt = Post::Adopt { stream, unread: input.unread().to_vec() };
-            // A shard that left needs no connections.
-            let _left = self.mailboxes[usize::from(shard)].post(adopt);
-        } else if kind == Kind::Client && input.unread().is_empty() {
-            keep(&mut self.spare_inputs, input);
-        } else if let Some(conn) = self.slab.get_mut(id.0).filter(|conn| conn.serial == serial) {
-            conn.input = input;
-        }
-    }
-
-    /// Takes over a connection that another shard accepted.
-    pub(super) fn adopt(
-        &mut self,
-        crew: &mut Crew<'_>,
-        now: Instant,
-        stream: Stream,
-        unread: Vec<u8>,
-    ) {
-        let id = self.insert(Some(stream), None, Kind::Peer);
-        let conn = &mut self.slab[id.0];
-        conn.pending = false;
-        conn.input = Input { start: 0, end: unread.len(), bytes: unread };
-        if let Err(error) = self.register(id) {
-            tracing::debug!(%error, "a connection was gone as it was handed over");
-            self.slab.remove(id.0);
-            return;
-        }
-        crew.accepted(self, now, Kind::Peer, id);
-        self.show(crew, now, id);
-    }
-
     /// A look-up of a peer's name has ended.
     pub(super) fn looked_up(
         &mut self,
-        peer: NodeId,
-        (id, serial): (ConnId, u64),
+        LookupId { peer, conn, serial }: LookupId,
         outcome: io::Result<SocketAddr>,
     ) {
         let lookup = self.lookups.entry(peer).or_default();
         lookup.under_way = false;
-        if self.slab.get(id.0).is_some_and(|conn| conn.serial == serial) {
-            self.resolved(id, serial, outcome);
+        if self.slab.get(conn.0).is_some_and(|conn| conn.serial == serial) {
+            self.resolved(conn, serial, outcome);
         } else {
             lookup.found = outcome.ok();
         }
@@ -398,22 +249,6 @@ impl Conns {
             self.broken.push((id, serial, error.to_string()));
         }
     }
-
-    /// Tells of connections found broken while everybody was busy.
-    pub(super) fn bury(&mut self, crew: &mut Crew<'_>, now: Instant) {
-        for (id, serial, why) in std::mem::take(&mut self.broken) {
-            if let Some(conn) = self.slab.get(id.0).filter(|conn| conn.serial == serial) {
-                let kind = conn.kind;
-                if kind == Kind::Leaving {
-                    self.left(id);
-                    continue;
-                }
-                self.slab.remove(id.0);
-                crew.closed(self, now, kind, id, &why);
-                self.turn_again = true;
-            }
-        }
-    }
 }
 
 /// Keeps an empty buffer for others.
@@ -429,13 +264,13 @@ impl Sockets for Conns {
         let serial = self.serials;
         let lookup = self.lookups.entry(peer).or_default();
         lookup.attempt += 1;
-        let asks = Asks { peer, conn: id, serial, attempt: lookup.attempt };
+        let lookup_id = LookupId { peer, conn: id, serial };
         let outcome = if let Some(found) = lookup.found.take() {
             Some(Ok(found))
         } else if lookup.under_way {
             Some(Err(io::Error::other("its name is still being looked up")))
         } else {
-            resolve(address, asks, &self.mailboxes[self.own])
+            resolve(address, lookup_id, lookup.attempt, &self.mailboxes[self.own])
         };
         match outcome {
             Some(outcome) => self.resolved(id, serial, outcome),

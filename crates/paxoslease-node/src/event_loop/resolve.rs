@@ -13,18 +13,19 @@ use super::Post;
 use crate::driver::ConnId;
 use crate::mailbox::Mailbox;
 
-/// For whom, and for how many times so far.
-pub(super) struct Asks {
+/// The dial that a look-up is for.
+#[derive(Clone, Copy)]
+pub(crate) struct LookupId {
     pub(super) peer: NodeId,
     pub(super) conn: ConnId,
     pub(super) serial: u64,
-    pub(super) attempt: usize,
 }
 
-/// `None` when the answer will be posted.
+/// `None` when the answer will be posted. `attempt` counts the dials of this peer.
 pub(super) fn resolve(
     address: &str,
-    Asks { peer, conn, serial, attempt }: Asks,
+    lookup: LookupId,
+    attempt: usize,
     mailbox: &Arc<Mailbox<Post>>,
 ) -> Option<io::Result<SocketAddr>> {
     if let Ok(address) = address.parse() {
@@ -39,7 +40,7 @@ pub(super) fn resolve(
             found.get(attempt % found.len().max(1)).copied().ok_or_else(nothing)
         });
         // A shard that left meanwhile needs no answer.
-        let _left = mailbox.post(Post::Resolved { conn, serial, peer, outcome });
+        let _left = mailbox.post(Post::Resolved { lookup, outcome });
     };
     match thread::Builder::new().name("paxoslease-resolve".to_owned()).spawn(look_up) {
         Ok(_) => None,

@@ -44,11 +44,11 @@ fn the_clock_is_read_after_the_sockets_and_the_mailbox() {
         let mailboxes = vec![Arc::clone(&mailbox)];
         let mut event_loop = EventLoop {
             poll,
-            conns: Conns::new(registry, (CurrentTls::default(), b""), mailboxes, 0),
+            conns: Conns::new(registry, CurrentTls::default(), b"", mailboxes, 0),
             driver: alone(&clock),
             mailbox,
             listener: None,
-            clients: Clients::new(None, None, Arc::<Waiting>::default(), (0, 1), Arc::default()),
+            clients: Clients::new(0, 1, None, None, Arc::<Waiting>::default(), Arc::default()),
             clock,
             spin: Duration::ZERO,
             disk: None,

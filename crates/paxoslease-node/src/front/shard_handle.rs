@@ -1,13 +1,35 @@
 //! How a front-end asks for leases and sends bytes, while it is told something.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use paxoslease_core::Instant;
 use paxoslease_holder::Status;
 
-use crate::driver::{ConnId, Driver, Sockets as _};
-use crate::event_loop::Conns;
+use crate::driver::{ConnId, Driver};
 use crate::request::{Answer, Hint, ReplyTo, Request};
+
+/// The connections of clients, as a front-end needs them. The event loop brings real sockets.
+pub trait ClientSockets {
+    /// Sends as much as there is room for, and returns how much that was. When there is room for
+    /// the rest, [`super::FrontEnd::writable`] is called. A connection found broken is closed later.
+    fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize;
+
+    /// Closes a connection; no [`super::FrontEnd::closed`] follows.
+    fn close(&mut self, conn: ConnId);
+
+    /// Shows nothing more from a connection until [`Self::resume`].
+    ///
+    /// With `read_ahead`, the connection is still read, as far as there is room, so that its end is
+    /// noticed. A full buffer hides the end: then [`super::FrontEnd::read_ahead_full`] is called.
+    fn hold(&mut self, conn: ConnId, read_ahead: bool);
+
+    /// Shows a connection again, beginning with what was received and not consumed.
+    fn resume(&mut self, conn: ConnId);
+
+    /// Where a client is connected from, for people to read.
+    fn address(&self, conn: ConnId) -> Option<SocketAddr>;
+}
 
 /// A front-end's way to the shards and to its clients.
 ///
@@ -16,7 +38,8 @@ use crate::request::{Answer, Hint, ReplyTo, Request};
 pub struct ShardHandle<'a> {
     pub(crate) now: Instant,
     pub(crate) driver: &'a mut Driver,
-    pub(crate) conns: &'a mut Conns,
+    /// The connections of the front-end's clients.
+    pub sockets: &'a mut dyn ClientSockets,
     pub(crate) outgoing: &'a mut Outgoing,
 }
 
@@ -85,39 +108,5 @@ impl ShardHandle<'_> {
     #[must_use]
     pub fn uptime(&self) -> Duration {
         self.driver.uptime(self.now)
-    }
-
-    /// Sends as much as there is room for, and says how much that was. For the rest there will be
-    /// a [`super::FrontEnd::writable`]. A connection found broken is closed by and by.
-    pub fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
-        self.conns.send(conn, bytes)
-    }
-
-    /// Closes a connection; no [`super::FrontEnd::closed`] follows.
-    pub fn close(&mut self, conn: ConnId) {
-        self.conns.close(conn);
-    }
-
-    /// Shows nothing more from a connection until [`Self::resume`].
-    pub fn hold(&mut self, conn: ConnId) {
-        self.conns.hold(conn, false);
-    }
-
-    /// As [`Self::hold`], but still reads, as far as there is room. The end of a connection comes
-    /// behind all that was sent, and a full buffer keeps it from being noticed: when it comes to
-    /// that, there is a [`super::FrontEnd::out_of_sight`].
-    pub fn hold_in_sight(&mut self, conn: ConnId) {
-        self.conns.hold(conn, true);
-    }
-
-    /// Shows on, beginning with what was received and not consumed.
-    pub fn resume(&mut self, conn: ConnId) {
-        self.conns.resume(conn);
-    }
-
-    /// Where a client is connected from, for people to read.
-    #[must_use]
-    pub fn address(&self, conn: ConnId) -> Option<std::net::SocketAddr> {
-        self.conns.address(conn)
     }
 }

@@ -301,18 +301,18 @@ impl Maker<'_> {
             Arc::clone(self.board),
         );
         let not_tls = front.as_ref().map_or(&b""[..], |front| front.not_tls());
-        let tls = (self.tls.clone(), not_tls);
         Ok(EventLoop {
-            conns: Conns::new(registry, tls, self.mailboxes.to_vec(), index),
+            conns: Conns::new(registry, self.tls.clone(), not_tls, self.mailboxes.to_vec(), index),
             poll,
             driver,
             mailbox: Arc::clone(&self.mailboxes[index]),
             listener: listener.map(Listener::new),
             clients: Clients::new(
+                index as u16,
+                self.mailboxes.len(),
                 front,
                 clients.map(Listener::new),
                 Arc::clone(self.waiting),
-                (index as u16, self.mailboxes.len()),
                 Arc::clone(&self.undone),
             ),
             clock: self.clock.clone(),

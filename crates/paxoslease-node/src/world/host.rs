@@ -111,7 +111,7 @@ impl Shard {
         }
         driver.tick(&mut sockets, now);
         self.waiting.settle(driver, now);
-        driver.flush(&mut sockets, now);
+        driver.flush(&mut sockets);
         if let Some(writer) = writer {
             while let Some(record) = driver.next_record() {
                 writer.ask(own.1, record);
@@ -120,7 +120,8 @@ impl Shard {
         driver.wakers().for_each(Waker::wake);
         self.leaving = driver.may_go(now, true);
         if self.leaving {
-            driver.flush(&mut sockets, now);
+            driver.act(now);
+            driver.flush(&mut sockets);
             driver.wakers().for_each(Waker::wake);
             sockets.close_all();
         }

@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
-use paxoslease_node::front::{
-    Cursor, Holder, Label, Name, PageMax, Request as LeaseRequest, ShardHandle,
-};
+use paxoslease_node::front::{Cursor, Holder, Label, Name, PageMax, Request as LeaseRequest};
 use paxoslease_node::{NamePattern, PatternError};
 use paxoslease_wire::resp::{Protocol, Request, put_bulk, put_error, put_integer, put_simple};
 
-use super::Common;
 use super::asks::Notify;
 use super::command::{Command, Spec, put_commands};
 use super::complaint::Complaint;
 use super::reply::put_json;
 use super::session::{Session, put_ok};
 use super::tally::Limit;
+use super::{Common, Turn};
 
 /// Patterns one connection may watch.
 const PATTERNS_MAX: usize = 16;
@@ -37,95 +35,89 @@ type Outcome<'a> = Result<(), Complaint<'a>>;
 
 impl Session {
     /// Does what a request asks for, or complains.
-    pub(super) fn execute(
-        &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
-        request: &Request<'_>,
-    ) {
+    pub(super) fn execute(&mut self, turn: &mut Turn<'_, '_>, request: &Request<'_>) {
         let Some(name) = request.arg(0) else { return };
         let spec = Spec::find(name);
-        common.tally.count(spec.map(|spec| spec.command));
+        turn.common.tally.count(spec.map(|spec| spec.command));
         let outcome = match spec {
-            None => self.unknown(common, shard, name),
+            None => self.unknown(turn, name),
             Some(spec) if !spec.takes(request.len()) => Err(Complaint::WrongNumber(spec)),
-            Some(spec) => self.run(common, shard, spec, request),
+            Some(spec) => self.run(turn, spec, request),
         };
         if let Err(complaint) = outcome {
             if let Some(limit) = complaint.limit() {
-                common.tally.limited(shard.now(), limit, 1);
+                turn.common.tally.limited(turn.shard.now(), limit, 1);
             }
-            self.complain(common, &complaint);
+            self.complain(turn.common, &complaint);
         }
     }
 
     fn run<'a>(
         &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
+        turn: &mut Turn<'_, '_>,
         spec: &'static Spec,
         request: &Request<'a>,
     ) -> Outcome<'a> {
         let args = &request.args()[1..];
-        if !common.rules.is_open() {
-            self.admit(common, shard, (spec.command, args))?;
+        if !turn.common.rules.is_open() {
+            self.admit(turn, spec.command, args)?;
         }
         match spec.command {
-            Command::Acquire => self.acquire(common, shard, spec, args),
+            Command::Acquire => self.acquire(turn, spec, args),
             Command::Release => {
                 let (name, fence) = (name(args[0])?, fence(args[1])?);
-                if let Some(quota) = common.rules.quota(self.place()) {
+                if let Some(quota) = turn.common.rules.quota(self.place()) {
                     quota.releases(name, fence);
                 }
-                let ask = self.ask(common, shard, None, None)?;
-                shard.ask(ask as u64, LeaseRequest::Release { lease: name.into(), fence });
+                let ask = self.ask(turn, None, None)?;
+                turn.shard.ask(ask as u64, LeaseRequest::Release { lease: name.into(), fence });
                 Ok(())
             }
             Command::Renew => {
                 let (name, fence, ttl) = (name(args[0])?, fence(args[1])?, ttl(args[2])?);
-                if let Some(quota) = common.rules.quota(self.place()) {
-                    quota.renews(name, fence, shard.now().after(ttl));
+                if let Some(quota) = turn.common.rules.quota(self.place()) {
+                    quota.renews(name, fence, turn.shard.now().after(ttl));
                 }
-                let ask = self.ask(common, shard, None, None)?;
+                let ask = self.ask(turn, None, None)?;
                 let lease = name.into();
-                shard.ask(ask as u64, LeaseRequest::Renew { lease, fence, ttl });
+                turn.shard.ask(ask as u64, LeaseRequest::Renew { lease, fence, ttl });
                 Ok(())
             }
             Command::Get => {
                 let name = name(args[0])?;
-                let ask = self.ask(common, shard, None, None)?;
-                shard.ask(ask as u64, LeaseRequest::Inspect { lease: name.into() });
+                let ask = self.ask(turn, None, None)?;
+                turn.shard.ask(ask as u64, LeaseRequest::Inspect { lease: name.into() });
                 Ok(())
             }
             Command::Cancel => {
-                self.cancel(common, shard, args[0]);
+                self.cancel(turn, args[0]);
                 Ok(())
             }
-            Command::List => self.list(common, shard, spec, args),
-            Command::Watch => self.watch(common, shard, args[0]),
-            Command::Unwatch => self.unwatch(common, shard, args.first().copied()),
+            Command::List => self.list(turn, spec, args),
+            Command::Watch => self.watch(turn, args[0]),
+            Command::Unwatch => self.unwatch(turn, args.first().copied()),
             Command::Status => {
-                let status = common.status(shard, self.place());
-                self.reply(common, |protocol, out| put_json(&status, protocol, out));
+                let status = turn.common.status(turn.shard, self.place());
+                self.reply(turn.common, |protocol, out| put_json(&status, protocol, out));
                 Ok(())
             }
             Command::Ping if args.is_empty() => {
-                self.reply(common, |_, out| put_simple(out, &"PONG"));
+                self.reply(turn.common, |_, out| put_simple(out, &"PONG"));
                 Ok(())
             }
             Command::Ping | Command::Echo => {
-                self.reply(common, |_, out| put_bulk(out, args[0]));
+                self.reply(turn.common, |_, out| put_bulk(out, args[0]));
                 Ok(())
             }
-            Command::Hello => self.hello(common, shard, spec, args),
+            Command::Hello => self.hello(turn, spec, args),
             Command::Auth => {
-                self.authenticate(common, shard, args[args.len() - 1])?;
-                self.reply(common, |_, out| put_ok(out));
+                self.authenticate(turn, args[args.len() - 1])?;
+                self.reply(turn.common, |_, out| put_ok(out));
                 Ok(())
             }
-            Command::Client => self.client(common, spec, args),
+            Command::Client => self.client(turn.common, spec, args),
             Command::Commands => {
-                self.reply(common, |protocol, out| {
+                self.reply(turn.common, |protocol, out| {
                     if !put_commands(args, protocol, out) {
                         put_error(out, &Complaint::Unexpected(args[0], spec.usage));
                     }
@@ -133,22 +125,22 @@ impl Session {
                 Ok(())
             }
             Command::Info => {
-                let info = common.info(shard);
-                self.reply(common, |_, out| put_bulk(out, info.as_bytes()));
+                let info = turn.common.info(turn.shard);
+                self.reply(turn.common, |_, out| put_bulk(out, info.as_bytes()));
                 Ok(())
             }
             Command::Select if args[0] == b"0" => {
-                self.reply(common, |_, out| put_ok(out));
+                self.reply(turn.common, |_, out| put_ok(out));
                 Ok(())
             }
             Command::Select => Err(Complaint::NoDatabase),
             Command::Reset => {
-                self.reset(common, shard);
+                self.reset(turn);
                 Ok(())
             }
             Command::Quit => {
-                self.reply(common, |_, out| put_ok(out));
-                self.hang_up(common, shard);
+                self.reply(turn.common, |_, out| put_ok(out));
+                self.hang_up(turn);
                 Ok(())
             }
         }
@@ -157,41 +149,31 @@ impl Session {
     /// Browsers and servers can be made to send requests here. No command is called like a method
     /// of HTTP, so the connection ends at the first line, before anything that was smuggled into
     /// the request behind it is carried out.
-    fn unknown<'a>(
-        &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
-        name: &'a [u8],
-    ) -> Outcome<'a> {
+    fn unknown<'a>(&mut self, turn: &mut Turn<'_, '_>, name: &'a [u8]) -> Outcome<'a> {
         if name.first() == Some(&TLS) {
-            return Err(self.begins_with_tls(common, shard));
+            return Err(self.begins_with_tls(turn));
         }
         if HTTP.iter().any(|known| name.eq_ignore_ascii_case(known)) {
-            self.hang_up(common, shard);
+            self.hang_up(turn);
             return Err(Complaint::Http);
         }
         Err(Complaint::UnknownCommand(name))
     }
 
     /// A client that speaks TLS where nobody does hears it in clear, as far as it can read that.
-    pub(super) fn begins_with_tls(
-        &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
-    ) -> Complaint<'static> {
-        common.tally.limited(shard.now(), Limit::Framing, 1);
-        if let Some(count) = common.notices.again(shard.now()) {
+    pub(super) fn begins_with_tls(&mut self, turn: &mut Turn<'_, '_>) -> Complaint<'static> {
+        turn.common.tally.limited(turn.shard.now(), Limit::Framing, 1);
+        if let Some(count) = turn.common.notices.again(turn.shard.now()) {
             let client = &self.address;
             tracing::warn!(client, count, "clients speak TLS, which tls.clients would allow");
         }
-        self.hang_up(common, shard);
+        self.hang_up(turn);
         Complaint::Tls
     }
 
     fn acquire<'a>(
         &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
+        turn: &mut Turn<'_, '_>,
         spec: &'static Spec,
         args: &[&'a [u8]],
     ) -> Outcome<'a> {
@@ -202,14 +184,15 @@ impl Session {
         if wish.notify.is_some() && self.protocol == Protocol::Resp2 {
             return Err(Complaint::NotifyNeedsResp3);
         }
-        let now = shard.now();
-        if let (Some(pace), Some(most)) = (&mut self.pace, common.house.limits.acquires_per_second)
+        let now = turn.shard.now();
+        if let (Some(pace), Some(most)) =
+            (&mut self.pace, turn.common.house.limits.acquires_per_second)
             && !pace.admits(now)
         {
-            common.tally.limited(now, Limit::AcquiresPerSecond, 1);
+            turn.common.tally.limited(now, Limit::AcquiresPerSecond, 1);
             return Err(Complaint::Pace(most));
         }
-        let claim = common.rules.quota(self.place()).map(|quota| quota.claim(now)).transpose();
+        let claim = turn.common.rules.quota(self.place()).map(|quota| quota.claim(now)).transpose();
         let claim = claim.map_err(Complaint::Quota)?;
         let Wish { name, ttl, .. } = wish;
         let notify = wish.notify.map(|id| {
@@ -227,8 +210,8 @@ impl Session {
             Some(_) => (wish.holder_or(&self.holder), Duration::ZERO),
         };
         let label = Label::new(name, holder);
-        let ask = self.ask(common, shard, Some(label), notify)?;
-        let asked = common.asks.get(ask);
+        let ask = self.ask(turn, Some(label), notify)?;
+        let asked = turn.common.asks.get(ask);
         (asked.waits, asked.claim) = (!wait.is_zero(), claim);
         let lease = (name, wish.holder_or(&self.holder)).into();
         let request = if wait == wish.wait {
@@ -236,14 +219,13 @@ impl Session {
         } else {
             LeaseRequest::Try { lease, ttl }
         };
-        shard.ask(ask as u64, request);
+        turn.shard.ask(ask as u64, request);
         Ok(())
     }
 
     fn list<'a>(
         &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
+        turn: &mut Turn<'_, '_>,
         spec: &'static Spec,
         args: &[&'a [u8]],
     ) -> Outcome<'a> {
@@ -268,43 +250,34 @@ impl Session {
             None => "",
             Some(pattern) => pattern.prefix().ok_or(Complaint::PatternNotPrefix)?,
         };
-        self.admit_within(common, shard, prefix)?;
-        let ask = self.ask(common, shard, None, None)?;
+        self.admit_within(turn, prefix)?;
+        let ask = self.ask(turn, None, None)?;
         self.listing = Some(ask);
-        let (prefix, filter, max) = (prefix.into(), self.readable(common), PageMax::leases(count));
-        shard.ask(ask as u64, LeaseRequest::List { cursor, prefix, filter, max });
+        let (prefix, filter, max) =
+            (prefix.into(), self.readable(turn.common), PageMax::leases(count));
+        turn.shard.ask(ask as u64, LeaseRequest::List { cursor, prefix, filter, max });
         Ok(())
     }
 
-    fn watch<'a>(
-        &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
-        pattern: &'a [u8],
-    ) -> Outcome<'a> {
+    fn watch<'a>(&mut self, turn: &mut Turn<'_, '_>, pattern: &'a [u8]) -> Outcome<'a> {
         let watched = pattern_of(pattern)?;
-        self.admit_watch(common, shard, &watched)?;
+        self.admit_watch(turn, &watched)?;
         if !self.patterns.contains(&watched) {
-            let (before, most) = (self.patterns.len(), common.house.watched_max);
+            let (before, most) = (self.patterns.len(), turn.common.house.watched_max);
             if before == PATTERNS_MAX {
                 return Err(Complaint::TooManyPatterns(PATTERNS_MAX));
             }
-            if common.watched >= most {
+            if turn.common.watched >= most {
                 return Err(Complaint::TooManyWatched(most));
             }
             self.patterns.push(watched);
-            common.watches(shard, self.conn, before, before + 1);
+            turn.common.watches(turn.shard, self.conn, before, before + 1);
         }
-        self.reply(common, |_, out| put_ok(out));
+        self.reply(turn.common, |_, out| put_ok(out));
         Ok(())
     }
 
-    fn unwatch<'a>(
-        &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
-        pattern: Option<&'a [u8]>,
-    ) -> Outcome<'a> {
+    fn unwatch<'a>(&mut self, turn: &mut Turn<'_, '_>, pattern: Option<&'a [u8]>) -> Outcome<'a> {
         let before = self.patterns.len();
         match pattern {
             None => self.patterns.clear(),
@@ -313,15 +286,14 @@ impl Session {
                 self.patterns.retain(|known| *known != pattern);
             }
         }
-        common.watches(shard, self.conn, before, self.patterns.len());
-        self.reply(common, |_, out| put_ok(out));
+        turn.common.watches(turn.shard, self.conn, before, self.patterns.len());
+        self.reply(turn.common, |_, out| put_ok(out));
         Ok(())
     }
 
     fn hello<'a>(
         &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
+        turn: &mut Turn<'_, '_>,
         spec: &'static Spec,
         args: &[&'a [u8]],
     ) -> Outcome<'a> {
@@ -348,14 +320,14 @@ impl Session {
             }
         }
         if let Some(token) = token {
-            self.authenticate(common, shard, token)?;
+            self.authenticate(turn, token)?;
         }
         if let Some(name) = name {
             self.rename(name);
         }
         self.protocol = protocol;
-        let (house, id) = (std::sync::Arc::clone(&common.house), self.id);
-        self.reply(common, |protocol, out| house.put_hello(id, protocol, out));
+        let (house, id) = (std::sync::Arc::clone(&turn.common.house), self.id);
+        self.reply(turn.common, |protocol, out| house.put_hello(id, protocol, out));
         Ok(())
     }
 
@@ -395,12 +367,12 @@ impl Session {
         if name.is_empty() { &self.address } else { name }.clone_into(&mut self.holder);
     }
 
-    fn reset(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
-        self.stop_pushes(common, shard);
-        self.forget_token(common, shard);
+    fn reset(&mut self, turn: &mut Turn<'_, '_>) {
+        self.stop_pushes(turn);
+        self.forget_token(turn);
         self.rename("");
         self.protocol = Protocol::default();
-        self.reply(common, |_, out| put_simple(out, &"RESET"));
+        self.reply(turn.common, |_, out| put_simple(out, &"RESET"));
     }
 }
 

@@ -44,7 +44,7 @@ impl Output {
         if self.pending() == 0 {
             return;
         }
-        let taken = shard.send(conn, &self.bytes[self.start..]);
+        let taken = shard.sockets.send(conn, &self.bytes[self.start..]);
         self.start += taken;
         self.sent += taken as u64;
         while self.grants.front().is_some_and(|(end, ..)| *end <= self.sent) {

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_node::front::{Answer, ConnId, Hint, Request, ShardHandle, Sighting};
+use paxoslease_node::front::{Answer, ConnId, Hint, Request, Sighting};
 use paxoslease_node::{NamePattern, Verb};
 use paxoslease_wire::resp::{Protocol, put_error, put_integer, put_simple};
 
-use super::Common;
 use super::asks::{Ask, AskId, Notify, Owner};
 use super::complaint::Complaint;
 use super::expected::{Expected, State};
@@ -18,6 +17,7 @@ use super::pace::Pace;
 use super::reply::{put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout};
 use super::standing::Standing;
 use super::tally::Limit;
+use super::{Common, Turn};
 
 /// A client that leaves this much unread is not listened to until it reads. The reply that brings
 /// it there may have 64 KiB, a page of a list or an echo: so 256 KiB are kept at the most.
@@ -121,14 +121,13 @@ impl Session {
     /// A reply that has to be asked for, under the number this gives.
     pub(super) fn ask(
         &mut self,
-        common: &mut Common,
-        shard: &ShardHandle<'_>,
+        turn: &mut Turn<'_, '_>,
         label: Option<paxoslease_node::front::Label>,
         notify: Option<Box<Notify>>,
     ) -> Result<AskId, Complaint<'static>> {
-        let most = common.house.limits.inflight_per_connection;
+        let most = turn.common.house.limits.inflight_per_connection;
         if self.inflight >= most {
-            common.tally.limited(shard.now(), Limit::InflightPerConnection, 1);
+            turn.common.tally.limited(turn.shard.now(), Limit::InflightPerConnection, 1);
             return Err(Complaint::Inflight(most));
         }
         let id = notify.as_ref().map(|notify| Arc::clone(&notify.id));
@@ -138,7 +137,7 @@ impl Session {
         self.inflight += 1;
         let command = self.first + self.expected.len() as u64;
         let owner = Owner::Reply { session: self.conn.index(), command };
-        let ask = common.asks.insert(Ask { owner, label, waits: false, notify, claim: None });
+        let ask = turn.common.asks.insert(Ask { owner, label, waits: false, notify, claim: None });
         self.notifies.extend(id.map(|id| (id, ask)));
         self.expected.push_back(Expected::new(self.protocol, State::Pending(ask)));
         Ok(ask)
@@ -147,72 +146,67 @@ impl Session {
     /// The answer to what was asked for a command.
     pub(super) fn answer(
         &mut self,
-        common: &mut Common,
-        shard: &ShardHandle<'_>,
-        (command, ask): (u64, AskId),
+        turn: &mut Turn<'_, '_>,
+        command: u64,
+        ask: AskId,
         answer: Answer,
     ) {
         self.inflight -= 1;
-        if let Some(notify) = &common.asks.get(ask).notify {
+        if let Some(notify) = &turn.common.asks.get(ask).notify {
             self.notifies.remove(&notify.id);
         }
         if self.listing == Some(ask) {
             self.listing = None;
-            self.touch(common);
+            self.touch(turn.common);
         }
         let state = match answer {
             // A page may be large, so its bytes are counted while it waits for its turn. The rules
             // may have changed since it was asked for.
             Answer::Listed { leases, next } => {
-                let may_see = |name: &str| common.rules.allows(self.place(), Verb::Read, name);
+                let may_see = |name: &str| turn.common.rules.allows(self.place(), Verb::Read, name);
                 let shown = |seen: &Sighting| may_see(seen.label.name().as_str());
                 let leases = leases.into_iter().filter(shown).collect();
                 let answer = Answer::Listed { leases, next };
                 let expected = self.expected.get((command - self.first) as usize);
                 let protocol = expected.map_or(self.protocol, |expected| expected.protocol);
-                common.asks.remove(ask);
-                common.scratch.clear();
-                put_answer(&answer, protocol, Duration::ZERO, &mut common.scratch);
-                State::Bytes(common.scratch.as_slice().into())
+                turn.common.asks.remove(ask);
+                turn.common.scratch.clear();
+                put_answer(&answer, protocol, Duration::ZERO, &mut turn.common.scratch);
+                State::Bytes(turn.common.scratch.as_slice().into())
             }
             answer => State::Answered(ask, answer),
         };
-        self.settle(common, shard, command, state);
+        self.settle(turn, command, state);
     }
 
     /// A tried acquire must wait: that is its reply, and the rest will be a push.
-    pub(super) fn queue(
-        &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
-        (command, ask): (u64, AskId),
-    ) {
+    pub(super) fn queue(&mut self, turn: &mut Turn<'_, '_>, command: u64, ask: AskId) {
         let queued = State::Bytes((*b"+QUEUED\r\n").into());
-        self.settle(common, shard, command, queued);
-        let Ask { owner, label, notify, .. } = common.asks.get(ask);
+        self.settle(turn, command, queued);
+        let Ask { owner, label, notify, .. } = turn.common.asks.get(ask);
         *owner = Owner::Push { session: self.conn.index() };
         if let (Some(label), Some(notify)) = (label, notify) {
-            let now = shard.now();
+            let now = turn.shard.now();
             notify.waited = now.since(notify.asked_at);
             let wait = notify.patient_until.since(now);
             let (lease, ttl) = ((label.name(), label.holder()).into(), notify.ttl);
-            shard.ask(ask as u64, Request::Acquire { lease, ttl, wait });
+            turn.shard.ask(ask as u64, Request::Acquire { lease, ttl, wait });
         }
     }
 
-    fn settle(&mut self, common: &mut Common, shard: &ShardHandle<'_>, command: u64, state: State) {
+    fn settle(&mut self, turn: &mut Turn<'_, '_>, command: u64, state: State) {
         let place = (command - self.first) as usize;
         let Some(expected) = self.expected.get_mut(place) else { return };
         expected.state = state;
         if place == 0 {
-            self.catch_up(common, shard);
+            self.catch_up(turn);
         } else {
-            expected.count(&mut common.asks, &mut self.kept);
+            expected.count(&mut turn.common.asks, &mut self.kept);
         }
     }
 
     /// Moves replies that are due from those expected to those on their way.
-    fn catch_up(&mut self, common: &mut Common, shard: &ShardHandle<'_>) {
+    fn catch_up(&mut self, turn: &mut Turn<'_, '_>) {
         let is_due = |expected: &mut Expected| !matches!(expected.state, State::Pending(_));
         while let Some(mut expected) = self.expected.pop_front_if(is_due) {
             expected.forget(&mut self.kept);
@@ -223,13 +217,13 @@ impl Session {
                 State::Bytes(bytes) => out.extend_from_slice(&bytes),
                 State::Answered(ask, answer) => {
                     let quarantine = match answer {
-                        Answer::NoQuorum => common.quarantine(shard),
+                        Answer::NoQuorum => turn.common.quarantine(turn.shard),
                         _ => Duration::ZERO,
                     };
                     put_answer(&answer, protocol, quarantine, out);
                     match answer {
                         Answer::Granted { tenure, .. } => self.output.granted(ask, tenure.fence()),
-                        _ => common.asks.remove(ask),
+                        _ => turn.common.asks.remove(ask),
                     }
                 }
             }
@@ -238,7 +232,7 @@ impl Session {
         if self.expected.is_empty() && self.expected.capacity() > EXPECTED_KEPT_MAX {
             self.expected.shrink_to(EXPECTED_KEPT_MAX);
         }
-        self.touch(common);
+        self.touch(turn.common);
     }
 
     /// What became of an acquire that waited for a push.
@@ -263,13 +257,13 @@ impl Session {
         self.touch(common);
     }
 
-    pub(super) fn hint(&mut self, common: &mut Common, shard: &ShardHandle<'_>, hint: &Hint) {
+    pub(super) fn hint(&mut self, turn: &mut Turn<'_, '_>, hint: &Hint) {
         if self.output.pending() > UNREAD_BY_WATCHER_MAX || self.missed > 0 {
             self.missed += 1;
-            common.tally.limited(shard.now(), Limit::Watch, 1);
+            turn.common.tally.limited(turn.shard.now(), Limit::Watch, 1);
         } else {
             put_hint(hint, self.protocol, &mut self.output.bytes);
-            self.touch(common);
+            self.touch(turn.common);
         }
     }
 
@@ -300,101 +294,91 @@ impl Session {
 
     /// Is shown nothing more for now. P8: one with an acquire that waits stays in sight. Others
     /// need not: whatever is told to one that left comes back.
-    pub(super) fn hold(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
+    pub(super) fn hold(&mut self, turn: &mut Turn<'_, '_>) {
         self.is_held = true;
         let waits = |expected: &Expected| match expected.state {
-            State::Pending(ask) => common.asks.get(ask).waits,
+            State::Pending(ask) => turn.common.asks.get(ask).waits,
             _ => false,
         };
         if self.expected.iter().any(waits) {
-            shard.hold_in_sight(self.conn);
+            turn.shard.sockets.hold(self.conn, true);
         } else {
-            shard.hold(self.conn);
+            turn.shard.sockets.hold(self.conn, false);
         }
     }
 
     /// Sends what there is. Says whether the session goes on.
-    pub(super) fn flush(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) -> bool {
+    pub(super) fn flush(&mut self, turn: &mut Turn<'_, '_>) -> bool {
         self.is_dirty = false;
-        self.output.send(shard, self.conn, &mut common.asks);
+        self.output.send(turn.shard, self.conn, &mut turn.common.asks);
         if self.missed > 0 && self.output.pending() < UNREAD_BY_WATCHER_MAX / 2 {
             let missed = std::mem::take(&mut self.missed);
             put_missed(missed, self.protocol, &mut self.output.bytes);
-            self.output.send(shard, self.conn, &mut common.asks);
+            self.output.send(turn.shard, self.conn, &mut turn.common.asks);
         }
-        if self.is_held && !self.is_closing && self.has_room(common) {
+        if self.is_held && !self.is_closing && self.has_room(turn.common) {
             self.is_held = false;
-            shard.resume(self.conn);
+            turn.shard.sockets.resume(self.conn);
         }
         !self.is_closing || !self.expected.is_empty() || self.output.pending() > 0
     }
 
     /// The node stops: takes back what waits, says so, and closes. What is under way may or may not
     /// come about; another node will tell.
-    pub(super) fn leave(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
-        common.scratch.clear();
-        put_stopping(&mut common.scratch);
-        self.give_up(common, shard, |_| true);
+    pub(super) fn leave(&mut self, turn: &mut Turn<'_, '_>) {
+        turn.common.scratch.clear();
+        put_stopping(&mut turn.common.scratch);
+        self.give_up(turn, |_| true);
         self.is_closing = true;
-        self.catch_up(common, shard);
+        self.catch_up(turn);
     }
 
     /// The client says no more, and maybe is gone. P8: nothing is acquired for it any more, and a
     /// grant that waits for its turn is given back. What else it asked for is answered, in case it
     /// still listens, and then the connection is closed.
-    pub(super) fn input_ends(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
+    pub(super) fn input_ends(&mut self, turn: &mut Turn<'_, '_>) {
         self.is_ending = true;
-        common.scratch.clear();
-        put_error(&mut common.scratch, &Complaint::Ended);
-        self.give_up(common, shard, |ask| ask.label.is_some());
+        turn.common.scratch.clear();
+        put_error(&mut turn.common.scratch, &Complaint::Ended);
+        self.give_up(turn, |ask| ask.label.is_some());
         for expected in &mut self.expected {
             if let State::Answered(ask, Answer::Granted { tenure, .. }) = expected.state {
-                common.asks.give_back(shard, ask, tenure.fence());
-                expected.state = State::Bytes(common.scratch.as_slice().into());
-                expected.count(&mut common.asks, &mut self.kept);
+                turn.common.asks.give_back(turn.shard, ask, tenure.fence());
+                expected.state = State::Bytes(turn.common.scratch.as_slice().into());
+                expected.count(&mut turn.common.asks, &mut self.kept);
             }
         }
-        self.catch_up(common, shard);
+        self.catch_up(turn);
     }
 
     /// It says too much to be seen leaving. P8: it does not go on waiting, and so is listened to
     /// again before long.
-    pub(super) fn out_of_sight(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
-        common.tally.limited(shard.now(), Limit::OutOfSight, 1);
-        common.scratch.clear();
-        put_error(&mut common.scratch, &Complaint::OutOfSight);
-        self.give_up_replies(common, shard, |ask| ask.waits);
-        self.catch_up(common, shard);
+    pub(super) fn read_ahead_full(&mut self, turn: &mut Turn<'_, '_>) {
+        turn.common.tally.limited(turn.shard.now(), Limit::OutOfSight, 1);
+        turn.common.scratch.clear();
+        put_error(&mut turn.common.scratch, &Complaint::OutOfSight);
+        self.give_up_replies(turn, |ask| ask.waits);
+        self.catch_up(turn);
     }
 
     /// Takes back what waits for a push, and those questions under way: what is in the scratch is
     /// the reply to them.
-    fn give_up(
-        &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
-        which: fn(&Ask) -> bool,
-    ) {
-        self.forget_notifies(common, shard);
+    fn give_up(&mut self, turn: &mut Turn<'_, '_>, which: fn(&Ask) -> bool) {
+        self.forget_notifies(turn);
         // Those that are left are acquires that are only tried still.
         self.notifies.clear();
-        self.give_up_replies(common, shard, which);
+        self.give_up_replies(turn, which);
     }
 
-    fn give_up_replies(
-        &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
-        which: impl Fn(&Ask) -> bool,
-    ) {
+    fn give_up_replies(&mut self, turn: &mut Turn<'_, '_>, which: impl Fn(&Ask) -> bool) {
         for expected in &mut self.expected {
             if let State::Pending(ask) = expected.state
-                && which(common.asks.get(ask))
+                && which(turn.common.asks.get(ask))
             {
-                common.asks.orphan(shard, ask);
+                turn.common.asks.orphan(turn.shard, ask);
                 self.inflight -= 1;
-                expected.state = State::Bytes(common.scratch.as_slice().into());
-                expected.count(&mut common.asks, &mut self.kept);
+                expected.state = State::Bytes(turn.common.scratch.as_slice().into());
+                expected.count(&mut turn.common.asks, &mut self.kept);
             }
         }
     }
@@ -402,44 +386,43 @@ impl Session {
     /// Takes back the acquire that waits under this id, and replies whether there was one. A push
     /// that tells of it is before this reply, or never comes. One that is tried still is not made
     /// to wait: its own reply, which is before this one too, says how it went.
-    pub(super) fn cancel(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>, id: &[u8]) {
+    pub(super) fn cancel(&mut self, turn: &mut Turn<'_, '_>, id: &[u8]) {
         let found = self.notifies.get(id).copied();
-        let waited = found.is_some_and(|ask| common.asks.take_back(shard, ask));
+        let waited = found.is_some_and(|ask| turn.common.asks.take_back(turn.shard, ask));
         if waited {
             self.notifies.remove(id);
             self.inflight -= 1;
         }
-        self.reply(common, |_, out| put_integer(out, i64::from(waited)));
+        self.reply(turn.common, |_, out| put_integer(out, i64::from(waited)));
     }
 
     /// Nothing more is read of it, and nothing follows the reply that says so, as clients expect.
-    pub(super) fn hang_up(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
-        self.stop_pushes(common, shard);
+    pub(super) fn hang_up(&mut self, turn: &mut Turn<'_, '_>) {
+        self.stop_pushes(turn);
         self.is_closing = true;
     }
 
     /// It hears nothing more but replies.
-    pub(super) fn stop_pushes(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
-        self.forget_notifies(common, shard);
+    pub(super) fn stop_pushes(&mut self, turn: &mut Turn<'_, '_>) {
+        self.forget_notifies(turn);
         self.missed = 0;
         let patterns = std::mem::take(&mut self.patterns);
-        common.watches(shard, self.conn, patterns.len(), 0);
+        turn.common.watches(turn.shard, self.conn, patterns.len(), 0);
     }
 
     /// Takes back acquires of such names that wait for a push or are tried still. Says which of
     /// them nothing more will be heard of.
     pub(super) fn take_back_notifies(
         &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
+        turn: &mut Turn<'_, '_>,
         which: impl Fn(&str) -> bool,
     ) -> Vec<Arc<[u8]>> {
         let mut over = Vec::new();
         self.notifies.retain(|id, ask| {
-            if !common.asks.get(*ask).is_for(&which) {
+            if !turn.common.asks.get(*ask).is_for(&which) {
                 return true;
             }
-            if common.asks.take_back(shard, *ask) {
+            if turn.common.asks.take_back(turn.shard, *ask) {
                 over.push(Arc::clone(id));
             }
             false
@@ -451,36 +434,35 @@ impl Session {
     /// Takes back acquires of such names: what is in the scratch is the reply to them.
     pub(super) fn take_back_acquires(
         &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
+        turn: &mut Turn<'_, '_>,
         which: impl Fn(&str) -> bool,
     ) {
-        self.give_up_replies(common, shard, |ask| ask.is_for(&which));
-        self.catch_up(common, shard);
+        self.give_up_replies(turn, |ask| ask.is_for(&which));
+        self.catch_up(turn);
     }
 
-    fn forget_notifies(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
+    fn forget_notifies(&mut self, turn: &mut Turn<'_, '_>) {
         let before = self.notifies.len();
-        self.notifies.retain(|_, ask| !common.asks.take_back(shard, *ask));
+        self.notifies.retain(|_, ask| !turn.common.asks.take_back(turn.shard, *ask));
         self.inflight -= (before - self.notifies.len()) as u32;
     }
 
     /// The client is gone. P8: what it waits for is taken back, what was granted and never left is
     /// given back.
-    pub(super) fn end(mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
-        self.forget_notifies(common, shard);
+    pub(super) fn end(mut self, turn: &mut Turn<'_, '_>) {
+        self.forget_notifies(turn);
         for Expected { state, .. } in self.expected {
             match state {
-                State::Pending(ask) => common.asks.orphan(shard, ask),
+                State::Pending(ask) => turn.common.asks.orphan(turn.shard, ask),
                 State::Answered(ask, Answer::Granted { tenure, .. }) => {
-                    common.asks.give_back(shard, ask, tenure.fence());
+                    turn.common.asks.give_back(turn.shard, ask, tenure.fence());
                 }
-                State::Answered(ask, _) => common.asks.remove(ask),
+                State::Answered(ask, _) => turn.common.asks.remove(ask),
                 State::Bytes(_) => {}
             }
         }
         for (ask, fence) in self.output.unsent_grants() {
-            common.asks.give_back(shard, ask, fence);
+            turn.common.asks.give_back(turn.shard, ask, fence);
         }
     }
 }

@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
-use paxoslease_node::front::{Filter, ShardHandle};
+use paxoslease_node::front::Filter;
 use paxoslease_node::{NamePattern, TokenHash, Verb};
 use paxoslease_wire::resp::put_error;
 
-use super::Common;
 use super::command::{Command, Takes};
 use super::complaint::Complaint;
 use super::reply::put_timeout;
 use super::session::Session;
+use super::{Common, Turn};
 use crate::access::{Denied, Place, Rules};
 
 /// Tokens that are not known on one connection; the last of them ends it. A good token in between
@@ -41,11 +41,11 @@ impl Session {
     /// Whether a command may be carried out, where that is asked.
     pub(super) fn admit<'a>(
         &self,
-        common: &mut Common,
-        shard: &ShardHandle<'_>,
-        (command, args): (Command, &[&'a [u8]]),
+        turn: &mut Turn<'_, '_>,
+        command: Command,
+        args: &[&'a [u8]],
     ) -> Result<(), Complaint<'a>> {
-        let (rules, place) = (&common.rules, self.standing.place);
+        let (rules, place) = (&turn.common.rules, self.standing.place);
         let name = || args.first().and_then(|bytes| std::str::from_utf8(bytes).ok());
         let admitted = match command.takes(args) {
             Takes::Nothing => Ok(()),
@@ -57,29 +57,27 @@ impl Session {
                 None => rules.admits(place),
             },
         };
-        admitted.map_err(|denied| deny(common, shard, denied))
+        admitted.map_err(|denied| deny(turn, denied))
     }
 
     /// Whether there can be anything to see under a prefix.
     pub(super) fn admit_within(
         &self,
-        common: &mut Common,
-        shard: &ShardHandle<'_>,
+        turn: &mut Turn<'_, '_>,
         prefix: &str,
     ) -> Result<(), Complaint<'static>> {
-        let admitted = common.rules.permits_within(self.standing.place, Verb::Read, prefix);
-        admitted.map_err(|denied| deny(common, shard, denied))
+        let admitted = turn.common.rules.permits_within(self.standing.place, Verb::Read, prefix);
+        admitted.map_err(|denied| deny(turn, denied))
     }
 
     /// Whether there can be anything to watch of a pattern.
     pub(super) fn admit_watch(
         &self,
-        common: &mut Common,
-        shard: &ShardHandle<'_>,
+        turn: &mut Turn<'_, '_>,
         pattern: &NamePattern,
     ) -> Result<(), Complaint<'static>> {
-        let admitted = common.rules.permits_watch(self.standing.place, pattern);
-        admitted.map_err(|denied| deny(common, shard, denied))
+        let admitted = turn.common.rules.permits_watch(self.standing.place, pattern);
+        admitted.map_err(|denied| deny(turn, denied))
     }
 
     /// The names that may be shown now.
@@ -94,72 +92,73 @@ impl Session {
     /// Takes a token, in whose name the client speaks from now on.
     pub(super) fn authenticate(
         &mut self,
-        common: &mut Common,
-        shard: &mut ShardHandle<'_>,
+        turn: &mut Turn<'_, '_>,
         token: &[u8],
     ) -> Result<(), Complaint<'static>> {
-        if common.rules.is_open() {
+        if turn.common.rules.is_open() {
             return Err(Complaint::NoPassword);
         }
-        match common.rules.recognise(token) {
+        match turn.common.rules.recognise(token) {
             Ok(bearer) => {
-                let place = common.rules.place(bearer);
+                let place = turn.common.rules.place(bearer);
                 (self.standing.bearer, self.standing.place) = (Some(bearer), place);
-                common.strangers.forget(self.conn.index());
+                turn.common.strangers.forget(self.conn.index());
                 Ok(())
             }
             Err(denied) => {
-                if let Some(count) = common.notices.again(shard.now()) {
+                if let Some(count) = turn.common.notices.again(turn.shard.now()) {
                     let client = &self.address;
                     tracing::warn!(client, count, "clients sent tokens that are not known");
                 }
                 self.standing.unknown += 1;
                 if self.standing.unknown >= UNKNOWN_MAX {
-                    self.hang_up(common, shard);
+                    self.hang_up(turn);
                 }
-                Err(deny(common, shard, denied))
+                Err(deny(turn, denied))
             }
         }
     }
 
     /// Is nobody any more.
-    pub(super) fn forget_token(&mut self, common: &mut Common, shard: &ShardHandle<'_>) {
+    pub(super) fn forget_token(&mut self, turn: &mut Turn<'_, '_>) {
         self.standing = Standing { unknown: self.standing.unknown, ..Standing::default() };
-        if !common.rules.is_open() {
-            common.strangers.begin(self.conn.index(), shard.now());
+        if !turn.common.rules.is_open() {
+            turn.common.strangers.begin(self.conn.index(), turn.shard.now());
         }
     }
 
     /// There are other rules: what waits and may not any more is taken back, and who watches what
     /// it may not any more is told and hung up on, for silence would look as if nothing happened.
-    pub(super) fn recheck(&mut self, common: &mut Common, shard: &mut ShardHandle<'_>) {
-        let rules = Arc::clone(&common.rules);
+    pub(super) fn recheck(&mut self, turn: &mut Turn<'_, '_>) {
+        let rules = Arc::clone(&turn.common.rules);
         let place = self.standing.bearer.and_then(|bearer| rules.place(bearer));
         self.standing.place = place;
         match place {
-            None if !rules.is_open() => common.strangers.begin(self.conn.index(), shard.now()),
-            _ => common.strangers.forget(self.conn.index()),
+            None if !rules.is_open() => {
+                turn.common.strangers.begin(self.conn.index(), turn.shard.now())
+            }
+            _ => turn.common.strangers.forget(self.conn.index()),
         }
         let mut watches = self.patterns.iter();
         let blinded = watches.find_map(|pattern| rules.permits_watch(place, pattern).err());
         let is_blinded = blinded.is_some();
         let lacks = |name: &str| is_blinded || !rules.allows(place, Verb::Acquire, name);
-        for id in self.take_back_notifies(common, shard, lacks) {
+        for id in self.take_back_notifies(turn, lacks) {
             put_timeout(&id, self.protocol, &mut self.output.bytes);
         }
         let complaint = blinded.map_or(Complaint::Withdrawn, Complaint::Blinded);
-        common.scratch.clear();
-        put_error(&mut common.scratch, &complaint);
-        self.take_back_acquires(common, shard, lacks);
+        turn.common.scratch.clear();
+        put_error(&mut turn.common.scratch, &complaint);
+        self.take_back_acquires(turn, lacks);
         if is_blinded {
-            self.complain(common, &complaint);
-            self.hang_up(common, shard);
+            self.complain(turn.common, &complaint);
+            self.hang_up(turn);
         }
     }
 }
 
-fn deny(common: &mut Common, shard: &ShardHandle<'_>, denied: Denied) -> Complaint<'static> {
-    common.tally.refused(shard.now(), denied.reason());
+fn deny(turn: &mut Turn<'_, '_>, denied: Denied) -> Complaint<'static> {
+    turn.common.tally.refused(turn.shard.now(), denied.reason());
     match denied {
         Denied::NoToken | Denied::UnknownToken => Complaint::NoAuth(denied),
         Denied::NotPermitted { .. } => Complaint::NoPerm(denied),

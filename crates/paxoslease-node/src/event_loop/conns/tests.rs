@@ -26,7 +26,7 @@ impl Thread {
         let poll = Poll::new().expect("a poll");
         let registry = poll.registry().try_clone().expect("a registry");
         let (tls, client) = with_clients();
-        let conns = Conns::new(registry, (tls, b""), Vec::new(), 0);
+        let conns = Conns::new(registry, tls, b"", Vec::new(), 0);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         Self { poll, listener, conns, client: Arc::new(client) }
     }

@@ -1,0 +1,175 @@
+//! What happens to connections is told here: to the driver about peers, to the front-end about
+//! clients.
+
+use std::net::SocketAddr;
+
+use super::super::turn::Turn;
+use super::{Conn, ConnId, Conns, End, Input, Kind, Post, Sockets, Stream, keep};
+use crate::front::ClientSockets;
+
+impl Turn<'_> {
+    /// Shows what was read, which connections are new and which have ended.
+    pub(in super::super) fn deliver(&mut self) {
+        self.conns.now = self.now;
+        for id in std::mem::take(&mut self.conns.fresh) {
+            let Some(conn) = self.conns.slab.get(id.0) else { continue };
+            let (kind, serial) = (conn.kind, conn.serial);
+            if kind == Kind::Client && conn.is_handshaking() {
+                self.conns.expect(id, serial);
+            }
+            self.accepted(kind, id);
+        }
+        self.conns.look_at_deadlines();
+        let spare = std::mem::take(&mut self.conns.spare);
+        let mut ready = std::mem::replace(&mut self.conns.ready, spare);
+        for index in ready.drain(..) {
+            let Some(conn) = self.conns.slab.get_mut(index) else { continue };
+            conn.listed = false;
+            self.advance(ConnId(index));
+            if self.conns.slab.get(index).is_some_and(Conn::may_read) {
+                self.conns.list(index);
+            }
+        }
+        self.conns.spare = ready;
+    }
+
+    fn advance(&mut self, id: ConnId) {
+        let conn = &mut self.conns.slab[id.0];
+        if conn.kind == Kind::Leaving {
+            // Whether it is told all or is gone, that is the end of it.
+            if conn.flush().is_err() || !conn.stream.as_ref().is_some_and(Stream::wants_write) {
+                self.conns.left(id);
+            }
+            return;
+        }
+        if conn.pending {
+            match conn.connect() {
+                Ok(true) => {
+                    conn.pending = false;
+                    if conn.node.is_some() {
+                        self.driver.connected(self.conns, self.now, id);
+                    }
+                }
+                Ok(false) if conn.closed.is_none() => return,
+                Ok(false) => {}
+                Err(error) => conn.closed = Some(error.to_string()),
+            }
+        }
+        let Some(conn) = self.conns.slab.get_mut(id.0) else { return };
+        if let Err(error) = conn.flush() {
+            conn.closed.get_or_insert_with(|| error.to_string());
+        }
+        let kind = conn.kind;
+        if std::mem::take(&mut conn.writable) {
+            self.writable(kind, id);
+        }
+        self.show(id);
+        self.tell_end(id);
+        if let Some(conn) = self.conns.slab.get_mut(id.0)
+            && let Some(why) = conn.closed.take()
+        {
+            let conn = self.conns.slab.remove(id.0);
+            if conn.refused && kind == Kind::Client {
+                let from = conn.stream.and_then(|stream| stream.tcp().peer_addr().ok());
+                self.conns.refuse(from, &why);
+            }
+            self.closed(kind, id, &why);
+        }
+    }
+
+    /// Tells of a client's end: of one that is held as soon as it is known, whatever is unread.
+    fn tell_end(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.slab.get_mut(id.0) else { return };
+        if !conn.held && conn.end == End::Read {
+            conn.end = End::Told;
+            self.front(|front, shard| front.ended(shard, id));
+        } else if conn.held && conn.ending && !std::mem::replace(&mut conn.ending_told, true) {
+            self.front(|front, shard| front.ending(shard, id));
+        } else if conn.held && conn.is_full() && std::mem::take(&mut conn.read_ahead) {
+            self.front(|front, shard| front.read_ahead_full(shard, id));
+        }
+    }
+
+    /// Shows what was read to the driver or to the front-end.
+    fn show(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.slab.get_mut(id.0) else { return };
+        if conn.held || conn.input.unread().is_empty() {
+            return;
+        }
+        let (serial, kind) = (conn.serial, conn.kind);
+        let mut input = std::mem::take(&mut conn.input);
+        input.start += self.received(kind, id, input.unread());
+        let conns = &mut *self.conns;
+        if let Some((stream, shard)) = conns.handed_over.take() {
+            let adopt = Post::Adopt { stream, unread: input.unread().to_vec() };
+            // A shard that left needs no connections.
+            let _left = conns.mailboxes[usize::from(shard)].post(adopt);
+        } else if kind == Kind::Client && input.unread().is_empty() {
+            keep(&mut conns.spare_inputs, input);
+        } else if let Some(conn) = conns.slab.get_mut(id.0).filter(|conn| conn.serial == serial) {
+            conn.input = input;
+        }
+    }
+
+    /// Takes over a connection that another shard accepted.
+    pub(in super::super) fn adopt(&mut self, stream: Stream, unread: Vec<u8>) {
+        let id = self.conns.insert(Some(stream), None, Kind::Peer);
+        let conn = &mut self.conns.slab[id.0];
+        conn.pending = false;
+        conn.input = Input { start: 0, end: unread.len(), bytes: unread };
+        if let Err(error) = self.conns.register(id) {
+            tracing::debug!(%error, "a connection was gone as it was handed over");
+            self.conns.slab.remove(id.0);
+            return;
+        }
+        self.accepted(Kind::Peer, id);
+        self.show(id);
+    }
+
+    /// Tells of connections that were found broken when something was sent. Says whether there were
+    /// any.
+    pub(in super::super) fn reap_broken(&mut self) -> bool {
+        let mut is_any = false;
+        for (id, serial, why) in std::mem::take(&mut self.conns.broken) {
+            let conn = self.conns.slab.get(id.0).filter(|conn| conn.serial == serial);
+            let Some(kind) = conn.map(|conn| conn.kind) else { continue };
+            if kind == Kind::Leaving {
+                self.conns.left(id);
+                continue;
+            }
+            self.conns.slab.remove(id.0);
+            self.closed(kind, id, &why);
+            is_any = true;
+        }
+        is_any
+    }
+}
+
+impl ClientSockets for Conns {
+    fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
+        Sockets::send(self, conn, bytes)
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        Sockets::close(self, conn);
+    }
+
+    fn hold(&mut self, conn: ConnId, read_ahead: bool) {
+        if let Some(conn) = self.slab.get_mut(conn.0) {
+            (conn.held, conn.read_ahead) = (true, read_ahead);
+        }
+    }
+
+    fn resume(&mut self, id: ConnId) {
+        if let Some(conn) = self.slab.get_mut(id.0)
+            && std::mem::take(&mut conn.held)
+        {
+            conn.readable = true;
+            self.list(id.0);
+        }
+    }
+
+    fn address(&self, conn: ConnId) -> Option<SocketAddr> {
+        self.slab.get(conn.0)?.stream.as_ref()?.tcp().peer_addr().ok()
+    }
+}
