@@ -6,9 +6,9 @@
 //! so, and asks a [`Gate`] who may do what.
 
 mod cell;
+mod connection;
 #[cfg(test)]
 mod document;
-mod guest;
 mod input;
 mod leases;
 mod page;
@@ -36,7 +36,7 @@ pub use serve::run;
 
 use crate::Gate;
 use crate::metrics::Metrics;
-use guest::Notices;
+use connection::Notices;
 use refusal::Refusal;
 
 /// The OpenAPI document, as JSON for people and machines. A test makes it anew from the handlers
@@ -116,7 +116,7 @@ impl Http {
             let recorder = metrics.recorder();
             let shutdown = async { drop(stopped.await) };
             ::metrics::with_local_recorder(&*recorder, || {
-                runtime.block_on(run(listener, (node, gate), metrics, bounds, shutdown));
+                runtime.block_on(run(listener, node, gate, metrics, bounds, shutdown));
                 // Within the recorder: connections that are cut off count themselves out.
                 drop(runtime);
             });

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use paxoslease_node::front::{Instant, Name};
 
 /// A lease: the hash of its name, and its fence.
-type Lease = (u64, u64);
+type LeaseKey = (u64, u64);
 
 #[derive(Debug, Default)]
 pub(crate) struct Quota(Mutex<Counted>);
@@ -21,9 +21,9 @@ struct Counted {
     most: u32,
     /// Acquires under way.
     claims: usize,
-    ends_at: BTreeMap<Lease, Instant>,
+    ends_at: BTreeMap<LeaseKey, Instant>,
     /// The same, the first to end first.
-    by_end: BTreeSet<(Instant, Lease)>,
+    by_end: BTreeSet<(Instant, LeaseKey)>,
 }
 
 impl Quota {
@@ -69,19 +69,19 @@ impl Quota {
 }
 
 impl Counted {
-    fn count(&mut self, lease: Lease, ends_at: Instant) {
+    fn count(&mut self, lease: LeaseKey, ends_at: Instant) {
         self.ends_at.insert(lease, ends_at);
         self.by_end.insert((ends_at, lease));
     }
 
-    fn forget(&mut self, lease: Lease) {
+    fn forget(&mut self, lease: LeaseKey) {
         if let Some(ends_at) = self.ends_at.remove(&lease) {
             self.by_end.remove(&(ends_at, lease));
         }
     }
 }
 
-fn lease(name: Name<'_>, fence: u64) -> Lease {
+fn lease(name: Name<'_>, fence: u64) -> LeaseKey {
     let mut hasher = DefaultHasher::new();
     name.as_bytes().hash(&mut hasher);
     (hasher.finish(), fence)
@@ -91,7 +91,7 @@ fn lease(name: Name<'_>, fence: u64) -> Lease {
 #[derive(Debug)]
 pub(crate) struct Claim {
     quota: Arc<Quota>,
-    lease: Option<Lease>,
+    lease: Option<LeaseKey>,
 }
 
 impl Claim {

@@ -8,18 +8,18 @@
 //! A lease belongs to whoever has its fence, not to a connection: closing one releases nothing that
 //! was told. What was not told yet is taken back (P8).
 
-mod asks;
+mod auth_state;
 mod command;
-mod complaint;
 mod deadlines;
 mod execute;
 mod expected;
-mod house;
 mod output;
 pub(crate) mod pace;
+mod pending;
 mod reply;
+mod reply_error;
+mod server_context;
 mod session;
-mod standing;
 pub(crate) mod tally;
 
 use std::fmt::Write as _;
@@ -34,13 +34,13 @@ use tokio::sync::watch;
 
 use crate::Gate;
 use crate::access::{Denied, Place, Rules};
-use asks::{Asks, Owner};
-use complaint::Complaint;
 use deadlines::Deadlines;
 use execute::TLS;
-use house::House;
-use pace::Pace;
+use pace::RateLimiter;
+use pending::{Owner, PendingRequests};
 use reply::put_stopping;
+use reply_error::ReplyError;
+use server_context::ServerContext;
 use session::Session;
 use tally::{Limit, Tally};
 
@@ -53,8 +53,8 @@ pub(crate) fn front_ends(
     config: &Config,
     gate: &Gate,
 ) -> impl FnMut(u16) -> Box<dyn FrontEnd> + Send + use<> {
-    let house = Arc::new(House { gate: gate.clone(), ..House::new(config) });
-    move |_shard| Box::new(Sessions::new(Arc::clone(&house)))
+    let server = Arc::new(ServerContext { gate: gate.clone(), ..ServerContext::new(config) });
+    move |_shard| Box::new(Sessions::new(Arc::clone(&server)))
 }
 
 /// The sessions of one shard.
@@ -65,7 +65,7 @@ struct Sessions {
     count: usize,
     common: Common,
     /// Sessions in the middle of a request.
-    halves: Deadlines,
+    partial_requests: Deadlines,
     /// When to look for clients that do not read.
     look_at: Option<Instant>,
     /// Lines of the log about those.
@@ -74,14 +74,14 @@ struct Sessions {
 
 /// What the sessions of one shard share.
 struct Common {
-    house: Arc<House>,
+    server: Arc<ServerContext>,
     gate: watch::Receiver<Arc<Rules>>,
     /// As they were when this thread turned last.
     rules: Arc<Rules>,
     notices: LogThrottle,
     /// Sessions that have shown no token where one is asked for.
-    strangers: Deadlines,
-    asks: Asks,
+    unauthenticated: Deadlines,
+    pending: PendingRequests,
     /// Sessions to be flushed.
     dirty: Vec<usize>,
     /// Sessions that watch something.
@@ -123,7 +123,7 @@ impl Common {
     }
 
     fn info(&self, shard: &ShardHandle<'_>) -> String {
-        let (house, status) = (&self.house, shard.status());
+        let (server, status) = (&self.server, shard.status());
         let uptime = shard.uptime().as_secs();
         let mut info = String::new();
         // Writing to a string cannot fail.
@@ -134,13 +134,13 @@ impl Common {
              \r\n# Clients\r\nconnected_clients:{}\r\nmaxclients:{}\r\n\
              \r\n# Leases\r\nleases:{}\r\nwaiters:{}\r\nrounds_in_flight:{}\r\n",
             env!("CARGO_PKG_VERSION"),
-            house.cell,
-            house.node,
-            house.role,
+            server.cell,
+            server.node,
+            server.role,
             u8::from(status.ready),
             status.quarantine_remaining.as_millis(),
             self.connections(),
-            house.limits.connections,
+            server.limits.connections,
             status.leases,
             status.waiters,
             status.rounds_in_flight,
@@ -149,7 +149,7 @@ impl Common {
     }
 
     fn connections(&self) -> usize {
-        self.house.connections.load(Ordering::Relaxed)
+        self.server.connections.load(Ordering::Relaxed)
     }
 
     /// A session that watched so many patterns before watches so many now.
@@ -170,20 +170,20 @@ impl Common {
 }
 
 impl Sessions {
-    fn new(house: Arc<House>) -> Self {
-        let gate = house.gate.rules();
+    fn new(server: Arc<ServerContext>) -> Self {
+        let gate = server.gate.rules();
         let rules = Arc::clone(&gate.borrow());
         Self {
             sessions: Vec::new(),
             count: 0,
-            halves: Deadlines::new(house.half_request_after),
+            partial_requests: Deadlines::new(server.partial_request_after),
             common: Common {
-                strangers: Deadlines::new(house.stranger_after),
-                house,
+                unauthenticated: Deadlines::new(server.unauthenticated_after),
+                server,
                 gate,
                 rules,
                 notices: LogThrottle::default(),
-                asks: Asks::default(),
+                pending: PendingRequests::default(),
                 dirty: Vec::new(),
                 watchers: Vec::new(),
                 watched: 0,
@@ -200,38 +200,38 @@ impl Sessions {
     fn end(&mut self, shard: &mut ShardHandle<'_>, index: usize) {
         let Some(session) = self.sessions.get_mut(index).and_then(Option::take) else { return };
         self.count -= 1;
-        self.halves.forget(index);
+        self.partial_requests.forget(index);
         let common = &mut self.common;
-        common.strangers.forget(index);
-        common.house.connections.fetch_sub(1, Ordering::Relaxed);
+        common.unauthenticated.forget(index);
+        common.server.connections.fetch_sub(1, Ordering::Relaxed);
         common.tally.touch(shard.now());
         common.watches(shard, session.conn, session.patterns.len(), 0);
         session.end(&mut Turn { common, shard });
     }
 
     /// Gives up clients that do not come to the end of a request.
-    fn look_for_halves(&mut self, shard: &mut ShardHandle<'_>) {
-        let patience = self.halves.patience;
-        for index in self.halves.overdue(shard.now()) {
+    fn close_partial_requests(&mut self, shard: &mut ShardHandle<'_>) {
+        let patience = self.partial_requests.patience;
+        for index in self.partial_requests.overdue(shard.now()) {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
             tracing::debug!(client = session.address, "a client does not finish a request");
             let turn = &mut Turn { common: &mut self.common, shard };
             turn.common.tally.limited(turn.shard.now(), Limit::HalfRequest, 1);
-            session.complain(turn.common, &Complaint::Half(patience));
+            session.reply_error(turn.common, &ReplyError::PartialRequest(patience));
             session.hang_up(turn);
         }
     }
 
     /// Gives up clients that show no token where one is asked for. Who has not read what came
     /// before cannot stay for it.
-    fn look_for_strangers(&mut self, shard: &mut ShardHandle<'_>) {
-        let patience = self.common.strangers.patience;
-        for index in self.common.strangers.overdue(shard.now()) {
+    fn close_unauthenticated(&mut self, shard: &mut ShardHandle<'_>) {
+        let patience = self.common.unauthenticated.patience;
+        for index in self.common.unauthenticated.overdue(shard.now()) {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
             let turn = &mut Turn { common: &mut self.common, shard };
             tracing::debug!(client = session.address, "a client shows no token");
             turn.common.tally.refused(turn.shard.now(), Denied::NoToken.reason());
-            session.complain(turn.common, &Complaint::Stranger(patience));
+            session.reply_error(turn.common, &ReplyError::Unauthenticated(patience));
             session.hang_up(turn);
             let _has_more_to_hear = session.flush(turn);
             shard.sockets.close(session.conn);
@@ -240,8 +240,8 @@ impl Sessions {
     }
 
     /// Gives up clients that have read nothing for long.
-    fn look_for_slow_readers(&mut self, shard: &mut ShardHandle<'_>) {
-        let (now, patience) = (shard.now(), self.common.house.slow_reader_after);
+    fn close_slow_readers(&mut self, shard: &mut ShardHandle<'_>) {
+        let (now, patience) = (shard.now(), self.common.server.slow_reader_after);
         self.look_at = None;
         for index in 0..self.sessions.len() {
             let Some(session) = &self.sessions[index] else { continue };
@@ -270,10 +270,10 @@ impl FrontEnd for Sessions {
     fn accepted(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
         let (common, now) = (&mut self.common, shard.now());
         common.tally.touch(now);
-        let most = common.house.limits.connections as usize;
-        let others = common.house.connections.fetch_add(1, Ordering::Relaxed);
+        let most = common.server.limits.connections as usize;
+        let others = common.server.connections.fetch_add(1, Ordering::Relaxed);
         if common.is_leaving || others >= most {
-            common.house.connections.fetch_sub(1, Ordering::Relaxed);
+            common.server.connections.fetch_sub(1, Ordering::Relaxed);
             let mut out = Vec::new();
             if common.is_leaving {
                 put_stopping(&mut out);
@@ -289,17 +289,17 @@ impl FrontEnd for Sessions {
             let _taken = shard.sockets.send(conn, &out);
             return shard.sockets.close(conn);
         }
-        let id = common.house.ids.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = common.server.ids.fetch_add(1, Ordering::Relaxed) + 1;
         let address =
             shard.sockets.address(conn).map_or_else(String::new, |address| address.to_string());
-        let pace = common.house.limits.acquires_per_second.map(Pace::new);
+        let pace = common.server.limits.acquires_per_second.map(RateLimiter::new);
         let index = conn.index();
         if self.sessions.len() <= index {
             self.sessions.resize_with(index + 1, || None);
         }
         self.sessions[index] = Some(Box::new(Session::new(conn, id, address, pace)));
         if !common.rules.is_open() {
-            common.strangers.begin(index, now);
+            common.unauthenticated.begin(index, now);
         }
         self.count += 1;
     }
@@ -320,16 +320,16 @@ impl FrontEnd for Sessions {
         while !session.is_closing {
             match request.read(&bytes[consumed..]) {
                 Ok(None) if bytes[consumed..].first() == Some(&TLS) => {
-                    let complaint = session.begins_with_tls(turn);
-                    session.complain(turn.common, &complaint);
+                    let error = session.begins_with_tls(turn);
+                    session.reply_error(turn.common, &error);
                 }
                 Ok(None) => {
-                    let is_half = consumed < bytes.len();
-                    if consumed > 0 || !is_half {
-                        self.halves.forget(conn.index());
+                    let is_partial = consumed < bytes.len();
+                    if consumed > 0 || !is_partial {
+                        self.partial_requests.forget(conn.index());
                     }
-                    if is_half {
-                        self.halves.begin(conn.index(), turn.shard.now());
+                    if is_partial {
+                        self.partial_requests.begin(conn.index(), turn.shard.now());
                     }
                     return consumed;
                 }
@@ -340,7 +340,7 @@ impl FrontEnd for Sessions {
                 Err(error) => {
                     tracing::debug!(client = session.address, %error, "a client is out of step");
                     turn.common.tally.limited(turn.shard.now(), Limit::Framing, 1);
-                    session.complain(turn.common, &Complaint::Framing(error));
+                    session.reply_error(turn.common, &ReplyError::Framing(error));
                     session.hang_up(turn);
                 }
             }
@@ -349,7 +349,7 @@ impl FrontEnd for Sessions {
                 session.hold(turn);
                 // What was said may have left already by the time the turn ends.
                 session.touch(turn.common);
-                self.halves.forget(conn.index());
+                self.partial_requests.forget(conn.index());
                 return consumed;
             }
         }
@@ -391,7 +391,7 @@ impl FrontEnd for Sessions {
         if let Some(limit) = Limit::of(&answer) {
             common.tally.limited(shard.now(), limit, 1);
         }
-        let ask = common.asks.get(id);
+        let ask = common.pending.get(id);
         if let Some(claim) = &mut ask.claim
             && let (Answer::Granted { tenure, ttl, .. }, Some(label)) = (&answer, &ask.label)
         {
@@ -400,8 +400,10 @@ impl FrontEnd for Sessions {
         }
         match ask.owner {
             Owner::Nobody => match answer {
-                Answer::Granted { tenure, .. } => common.asks.give_back(shard, id, tenure.fence()),
-                _ => common.asks.remove(id),
+                Answer::Granted { tenure, .. } => {
+                    common.pending.give_back(shard, id, tenure.fence())
+                }
+                _ => common.pending.remove(id),
             },
             Owner::Reply { session, command } => {
                 let patient_until = ask.notify.as_ref().map(|notify| notify.patient_until);
@@ -447,10 +449,10 @@ impl FrontEnd for Sessions {
                 session.recheck(&mut Turn { common: &mut self.common, shard });
             }
         }
-        self.look_for_halves(shard);
-        self.look_for_strangers(shard);
+        self.close_partial_requests(shard);
+        self.close_unauthenticated(shard);
         if self.look_at.is_some_and(|at| at <= now) {
-            self.look_for_slow_readers(shard);
+            self.close_slow_readers(shard);
         }
         if self.common.tally.publish_at().is_some_and(|at| at <= now) {
             let connections = self.common.connections();
@@ -467,7 +469,7 @@ impl FrontEnd for Sessions {
                 shard.sockets.close(session.conn);
                 self.end(shard, index);
             } else if session.output.blocked_at().is_some() && self.look_at.is_none() {
-                self.look_at = Some(shard.now().after(self.common.house.slow_reader_after));
+                self.look_at = Some(shard.now().after(self.common.server.slow_reader_after));
             }
         }
         self.common.dirty = dirty;
@@ -475,7 +477,11 @@ impl FrontEnd for Sessions {
 
     fn next_at(&self) -> Option<Instant> {
         let publish_at = self.common.tally.publish_at();
-        let deadlines = self.halves.look_at().into_iter().chain(self.common.strangers.look_at());
+        let deadlines = self
+            .partial_requests
+            .look_at()
+            .into_iter()
+            .chain(self.common.unauthenticated.look_at());
         publish_at.into_iter().chain(self.look_at).chain(deadlines).min()
     }
 
@@ -487,7 +493,7 @@ impl FrontEnd for Sessions {
     }
 
     fn is_done(&self) -> bool {
-        self.count == 0 && self.common.asks.is_empty()
+        self.count == 0 && self.common.pending.is_empty()
     }
 
     fn not_tls(&self) -> &'static [u8] {

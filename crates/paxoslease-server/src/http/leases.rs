@@ -11,9 +11,9 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
+use super::connection::{Connection, limited};
 #[cfg(test)]
 use super::document::{NotAcquired, NotInspected, NotListed, NotReleased, NotRenewed};
-use super::guest::{Guest, limited};
 use super::input::{Body, Fields, FromFields, LeaseName, Parameters, required};
 use super::permit::Permit;
 use super::refusal::{Changed, Refusal, millis_down};
@@ -88,14 +88,14 @@ pub(super) struct Grant {
 ))]
 pub(super) async fn acquire(
     State(app): State<App>,
-    Extension(guest): Extension<Guest>,
+    Extension(connection): Extension<Connection>,
     Extension(permit): Extension<Permit>,
     name: LeaseName,
     Body(Acquire { ttl, wait, holder }): Body<Acquire>,
 ) -> Result<Json<Grant>, Refusal> {
-    let holder = holder.unwrap_or_else(|| guest.address.to_string());
+    let holder = holder.unwrap_or_else(|| connection.address.to_string());
     let asked = Holder::new(&holder).map_err(Refusal::Holder)?;
-    guest.acquires()?;
+    connection.acquires()?;
     let claim = permit.quota().map(|quota| quota.claim(app.node.now())).transpose();
     let mut claim = claim.map_err(|most| {
         limited(Limit::Quota.name());
@@ -108,7 +108,7 @@ pub(super) async fn acquire(
         biased;
         answer = app.unless_stopping(asking) => answer?,
         refusal = permit.withdrawn(name.name().as_str()) => return Err(refusal),
-        refusal = guest.left() => return Err(refusal),
+        refusal = connection.left() => return Err(refusal),
     };
     match answer {
         Answer::Granted { tenure, ttl, waited, .. } => {

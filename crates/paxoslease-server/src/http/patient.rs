@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-use super::guest::limited;
+use super::connection::limited;
 
 /// Bytes that the other end takes within its patience at least, while there is more to send.
 const TAKEN_MIN: usize = 64 * 1024;

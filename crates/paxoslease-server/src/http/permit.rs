@@ -20,7 +20,7 @@ use paxoslease_node::{TokenHash, Verb};
 use tokio::sync::watch;
 
 use super::App;
-use super::guest::Guest;
+use super::connection::Connection;
 use super::refusal::Refusal;
 use crate::access::{Denied, Place, Rules};
 use crate::quota::Quota;
@@ -55,13 +55,13 @@ pub(super) async fn authorize(
     next: Next,
 ) -> Response {
     let takes = takes(request.extensions().get::<MatchedPath>().map(MatchedPath::as_str));
-    let guest = request.extensions().get::<Guest>().cloned();
+    let connection = request.extensions().get::<Connection>().cloned();
     let admitted = match takes {
         Takes::Nothing => {
             let is_stranger = is_stranger(&app, request.headers());
             let response = next.run(request).await;
-            return match guest {
-                Some(guest) if is_stranger => guest.answered_stranger(response),
+            return match connection {
+                Some(connection) if is_stranger => connection.answered_stranger(response),
                 _ => response,
             };
         }
@@ -76,17 +76,21 @@ pub(super) async fn authorize(
             next.run(request).await
         }
         Err(denied) => {
-            let guest = guest.as_ref().map(|guest| guest.address.to_string());
+            let client = connection.as_ref().map(|connection| connection.address.to_string());
             if denied == Denied::UnknownToken
                 && let Some(count) = app.notices.again()
             {
-                tracing::warn!(guest, count, "HTTP requests brought tokens that are not known");
+                tracing::warn!(
+                    guest = client,
+                    count,
+                    "HTTP requests brought tokens that are not known"
+                );
             }
             Refusal::Denied(denied).into_response()
         }
     };
-    match guest {
-        Some(guest) => guest.answered(response),
+    match connection {
+        Some(connection) => connection.answered(response),
         None => response,
     }
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 #[cfg(test)]
 use utoipa::ToSchema;
 
-use super::guest::limited;
+use super::connection::limited;
 use super::permit;
 use crate::access::Denied;
 use crate::resp::tally::Limit;

@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt as _;
 
-use super::guest::{Guest, Notices, limited};
+use super::connection::{Connection, Notices, limited};
 use super::patient::Patient;
 use super::refusal::Refusal;
 use super::router::{count, join_name, router};
@@ -50,7 +50,8 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 /// Serves a node on `listener` until `shutdown` comes to its end; then lets requests finish.
 pub async fn run(
     listener: TcpListener,
-    (node, gate): (Node, Gate),
+    node: Node,
+    gate: Gate,
     metrics: Metrics,
     bounds: Bounds,
     shutdown: impl Future<Output = ()>,
@@ -70,10 +71,10 @@ pub async fn run(
         watchers: Arc::new(Semaphore::new(bounds.watchers as usize)),
         stopping,
     };
-    let doorman = Doorman {
+    let acceptor = ConnectionAcceptor {
         router: router(app),
         seats: Arc::new(Semaphore::new(bounds.connections as usize)),
-        porch: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
+        over_limit: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
         bounds,
         leaving: GracefulShutdown::new(),
         node,
@@ -85,15 +86,15 @@ pub async fn run(
             biased;
             () = &mut shutdown => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, from)) => doorman.welcome(stream, from),
-                Err(error) => rest_after(&error, &doorman.notices).await,
+                Ok((stream, from)) => acceptor.accept(stream, from),
+                Err(error) => rest_after(&error, &acceptor.notices).await,
             },
         }
     }
     drop(listener);
     // Nobody reads this any more if all connections are gone.
     let _unread = stop.send(true);
-    if tokio::time::timeout(GRACE, doorman.leaving.shutdown()).await.is_err() {
+    if tokio::time::timeout(GRACE, acceptor.leaving.shutdown()).await.is_err() {
         tracing::warn!("HTTP connections were cut off: they did not finish within {GRACE:?}");
     }
 }
@@ -110,12 +111,12 @@ async fn rest_after(error: &io::Error, notices: &Notices) {
     }
 }
 
-/// Lets connections in, as many as there are seats.
-struct Doorman {
+/// Accepts connections, as many as there are seats.
+struct ConnectionAcceptor {
     router: Router,
     seats: Arc<Semaphore>,
-    /// For those who are told that there is no seat.
-    porch: Arc<Semaphore>,
+    /// For connections over the limit, which are only told so.
+    over_limit: Arc<Semaphore>,
     bounds: Bounds,
     leaving: GracefulShutdown,
     /// Knows how to speak TLS, if that is how.
@@ -123,34 +124,35 @@ struct Doorman {
     notices: Arc<Notices>,
 }
 
-impl Doorman {
-    fn welcome(&self, stream: TcpStream, from: SocketAddr) {
+impl ConnectionAcceptor {
+    fn accept(&self, stream: TcpStream, from: SocketAddr) {
         if let Err(error) = prepare(&stream) {
             // It is gone already, or will be slower than it could.
             tracing::debug!(%error, %from, "cannot set options of a connection");
         }
         let stream = Arc::new(stream);
         if let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() {
-            let guest = Guest::new(&stream, from, &self.bounds);
+            let connection = Connection::new(&stream, from, &self.bounds);
             let service = self.router.clone().map_request(move |request: Request<Incoming>| {
                 let mut request = join_name(request).map(axum::body::Body::new);
-                request.extensions_mut().insert(guest.clone());
+                request.extensions_mut().insert(connection.clone());
                 request
             });
-            self.serve((stream, from), service, self.bounds.head_timeout, Seat::new(seat));
+            self.serve(stream, from, service, self.bounds.head_timeout, Seat::new(seat));
             return;
         }
         limited("http_connections");
-        if let Ok(step) = Arc::clone(&self.porch).try_acquire_owned() {
+        if let Ok(step) = Arc::clone(&self.over_limit).try_acquire_owned() {
             let service = tower::service_fn(turn_away);
-            self.serve((stream, from), service, TURNED_AWAY_TIMEOUT, step);
+            self.serve(stream, from, service, TURNED_AWAY_TIMEOUT, step);
         }
     }
 
     /// `seat` is kept for as long as the connection is.
     fn serve<S>(
         &self,
-        (stream, from): (Arc<TcpStream>, SocketAddr),
+        stream: Arc<TcpStream>,
+        from: SocketAddr,
         service: S,
         head_timeout: Duration,
         seat: impl Send + 'static,

@@ -18,9 +18,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
+use super::connection::limited;
 #[cfg(test)]
 use super::document::NotWatched;
-use super::guest::limited;
 use super::input::{Fields, FromFields, Parameters};
 use super::leases::Lease;
 use super::permit::Permit;

@@ -32,7 +32,7 @@ pub(super) enum Command {
 
 /// What a command takes of a client's token, where there are such.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Takes {
+pub(super) enum Requirement {
     /// No token.
     Nothing,
     /// One, whatever it allows; lists and watches then look name by name.
@@ -44,17 +44,17 @@ pub(super) enum Takes {
 }
 
 impl Command {
-    pub(super) const fn takes(self, args: &[&[u8]]) -> Takes {
+    pub(super) const fn requires(self, args: &[&[u8]]) -> Requirement {
         match self {
-            Self::Acquire | Self::Release | Self::Renew => Takes::Name(Verb::Acquire),
-            Self::Get => Takes::Name(Verb::Read),
-            Self::Cancel | Self::List | Self::Watch | Self::Unwatch => Takes::Token,
+            Self::Acquire | Self::Release | Self::Renew => Requirement::Name(Verb::Acquire),
+            Self::Get => Requirement::Name(Verb::Read),
+            Self::Cancel | Self::List | Self::Watch | Self::Unwatch => Requirement::Token,
             // With a message it is an echo, which may be long.
-            Self::Ping if args.is_empty() => Takes::Nothing,
-            Self::Ping | Self::Echo => Takes::Token,
-            Self::Client | Self::Commands | Self::Select => Takes::Token,
-            Self::Status | Self::Info => Takes::Cell,
-            Self::Hello | Self::Auth | Self::Reset | Self::Quit => Takes::Nothing,
+            Self::Ping if args.is_empty() => Requirement::Nothing,
+            Self::Ping | Self::Echo => Requirement::Token,
+            Self::Client | Self::Commands | Self::Select => Requirement::Token,
+            Self::Status | Self::Info => Requirement::Cell,
+            Self::Hello | Self::Auth | Self::Reset | Self::Quit => Requirement::Nothing,
         }
     }
 }

@@ -6,10 +6,10 @@ use paxoslease_node::front::{Cursor, Holder, Label, Name, PageMax, Request as Le
 use paxoslease_node::{NamePattern, PatternError};
 use paxoslease_wire::resp::{Protocol, Request, put_bulk, put_error, put_integer, put_simple};
 
-use super::asks::Notify;
 use super::command::{Command, Spec, put_commands};
-use super::complaint::Complaint;
+use super::pending::Notify;
 use super::reply::put_json;
+use super::reply_error::ReplyError;
 use super::session::{Session, put_ok};
 use super::tally::Limit;
 use super::{Common, Turn};
@@ -31,7 +31,7 @@ const HTTP: [&[u8]; 10] = [
 /// With this byte every TLS connection begins, and no command.
 pub(super) const TLS: u8 = 0x16;
 
-type Outcome<'a> = Result<(), Complaint<'a>>;
+type Outcome<'a> = Result<(), ReplyError<'a>>;
 
 impl Session {
     /// Does what a request asks for, or complains.
@@ -41,14 +41,14 @@ impl Session {
         turn.common.tally.count(spec.map(|spec| spec.command));
         let outcome = match spec {
             None => self.unknown(turn, name),
-            Some(spec) if !spec.takes(request.len()) => Err(Complaint::WrongNumber(spec)),
+            Some(spec) if !spec.takes(request.len()) => Err(ReplyError::WrongNumber(spec)),
             Some(spec) => self.run(turn, spec, request),
         };
-        if let Err(complaint) = outcome {
-            if let Some(limit) = complaint.limit() {
+        if let Err(error) = outcome {
+            if let Some(limit) = error.limit() {
                 turn.common.tally.limited(turn.shard.now(), limit, 1);
             }
-            self.complain(turn.common, &complaint);
+            self.reply_error(turn.common, &error);
         }
     }
 
@@ -119,7 +119,7 @@ impl Session {
             Command::Commands => {
                 self.reply(turn.common, |protocol, out| {
                     if !put_commands(args, protocol, out) {
-                        put_error(out, &Complaint::Unexpected(args[0], spec.usage));
+                        put_error(out, &ReplyError::Unexpected(args[0], spec.usage));
                     }
                 });
                 Ok(())
@@ -133,7 +133,7 @@ impl Session {
                 self.reply(turn.common, |_, out| put_ok(out));
                 Ok(())
             }
-            Command::Select => Err(Complaint::NoDatabase),
+            Command::Select => Err(ReplyError::NoDatabase),
             Command::Reset => {
                 self.reset(turn);
                 Ok(())
@@ -155,20 +155,20 @@ impl Session {
         }
         if HTTP.iter().any(|known| name.eq_ignore_ascii_case(known)) {
             self.hang_up(turn);
-            return Err(Complaint::Http);
+            return Err(ReplyError::Http);
         }
-        Err(Complaint::UnknownCommand(name))
+        Err(ReplyError::UnknownCommand(name))
     }
 
     /// A client that speaks TLS where nobody does hears it in clear, as far as it can read that.
-    pub(super) fn begins_with_tls(&mut self, turn: &mut Turn<'_, '_>) -> Complaint<'static> {
+    pub(super) fn begins_with_tls(&mut self, turn: &mut Turn<'_, '_>) -> ReplyError<'static> {
         turn.common.tally.limited(turn.shard.now(), Limit::Framing, 1);
         if let Some(count) = turn.common.notices.again(turn.shard.now()) {
             let client = &self.address;
             tracing::warn!(client, count, "clients speak TLS, which tls.clients would allow");
         }
         self.hang_up(turn);
-        Complaint::Tls
+        ReplyError::Tls
     }
 
     fn acquire<'a>(
@@ -177,44 +177,44 @@ impl Session {
         spec: &'static Spec,
         args: &[&'a [u8]],
     ) -> Outcome<'a> {
-        let wish = Wish::parse(spec, args)?;
+        let acquire = AcquireRequest::parse(spec, args)?;
         if self.is_ending {
-            return Err(Complaint::Ended);
+            return Err(ReplyError::Ended);
         }
-        if wish.notify.is_some() && self.protocol == Protocol::Resp2 {
-            return Err(Complaint::NotifyNeedsResp3);
+        if acquire.notify.is_some() && self.protocol == Protocol::Resp2 {
+            return Err(ReplyError::NotifyNeedsResp3);
         }
         let now = turn.shard.now();
         if let (Some(pace), Some(most)) =
-            (&mut self.pace, turn.common.house.limits.acquires_per_second)
+            (&mut self.rate_limiter, turn.common.server.limits.acquires_per_second)
             && !pace.admits(now)
         {
             turn.common.tally.limited(now, Limit::AcquiresPerSecond, 1);
-            return Err(Complaint::Pace(most));
+            return Err(ReplyError::AcquiresPerSecond(most));
         }
         let claim = turn.common.rules.quota(self.place()).map(|quota| quota.claim(now)).transpose();
-        let claim = claim.map_err(Complaint::Quota)?;
-        let Wish { name, ttl, .. } = wish;
-        let notify = wish.notify.map(|id| {
+        let claim = claim.map_err(ReplyError::Quota)?;
+        let AcquireRequest { name, ttl, .. } = acquire;
+        let notify = acquire.notify.map(|id| {
             Box::new(Notify {
                 id: id.into(),
                 ttl,
                 asked_at: now,
-                patient_until: now.after(wish.wait),
+                patient_until: now.after(acquire.wait),
                 waited: Duration::ZERO,
             })
         });
         // Whoever asks twice must know the holder then; others are spared the copy.
         let (holder, wait) = match notify {
-            None => (Holder::NONE, wish.wait),
-            Some(_) => (wish.holder_or(&self.holder), Duration::ZERO),
+            None => (Holder::NONE, acquire.wait),
+            Some(_) => (acquire.holder_or(&self.holder), Duration::ZERO),
         };
         let label = Label::new(name, holder);
         let ask = self.ask(turn, Some(label), notify)?;
-        let asked = turn.common.asks.get(ask);
+        let asked = turn.common.pending.get(ask);
         (asked.waits, asked.claim) = (!wait.is_zero(), claim);
-        let lease = (name, wish.holder_or(&self.holder)).into();
-        let request = if wait == wish.wait {
+        let lease = (name, acquire.holder_or(&self.holder)).into();
+        let request = if wait == acquire.wait {
             LeaseRequest::Acquire { lease, ttl, wait }
         } else {
             LeaseRequest::Try { lease, ttl }
@@ -230,25 +230,25 @@ impl Session {
         args: &[&'a [u8]],
     ) -> Outcome<'a> {
         let cursor = std::str::from_utf8(args[0]).ok().and_then(|text| text.parse::<Cursor>().ok());
-        let cursor = cursor.ok_or(Complaint::Number(args[0], "cursor; begin with 0"))?;
+        let cursor = cursor.ok_or(ReplyError::Number(args[0], "cursor; begin with 0"))?;
         let (mut pattern, mut count) = (None, COUNT);
         for option in args[1..].chunks(2) {
             let &[key, value] = option else {
-                return Err(Complaint::Unexpected(option[0], spec.usage));
+                return Err(ReplyError::Unexpected(option[0], spec.usage));
             };
             if key.eq_ignore_ascii_case(b"MATCH") {
                 pattern = Some(pattern_of(value)?);
             } else if key.eq_ignore_ascii_case(b"COUNT") {
                 let number = decimal(value).filter(|count| *count > 0);
-                let number = number.ok_or(Complaint::Number(value, "count above 0"))?;
+                let number = number.ok_or(ReplyError::Number(value, "count above 0"))?;
                 count = u32::try_from(number).unwrap_or(COUNT_MAX).min(COUNT_MAX);
             } else {
-                return Err(Complaint::Unexpected(key, spec.usage));
+                return Err(ReplyError::Unexpected(key, spec.usage));
             }
         }
         let prefix = match &pattern {
             None => "",
-            Some(pattern) => pattern.prefix().ok_or(Complaint::PatternNotPrefix)?,
+            Some(pattern) => pattern.prefix().ok_or(ReplyError::PatternNotPrefix)?,
         };
         self.admit_within(turn, prefix)?;
         let ask = self.ask(turn, None, None)?;
@@ -263,12 +263,12 @@ impl Session {
         let watched = pattern_of(pattern)?;
         self.admit_watch(turn, &watched)?;
         if !self.patterns.contains(&watched) {
-            let (before, most) = (self.patterns.len(), turn.common.house.watched_max);
+            let (before, most) = (self.patterns.len(), turn.common.server.watched_max);
             if before == PATTERNS_MAX {
-                return Err(Complaint::TooManyPatterns(PATTERNS_MAX));
+                return Err(ReplyError::TooManyPatterns(PATTERNS_MAX));
             }
             if turn.common.watched >= most {
-                return Err(Complaint::TooManyWatched(most));
+                return Err(ReplyError::TooManyWatched(most));
             }
             self.patterns.push(watched);
             turn.common.watches(turn.shard, self.conn, before, before + 1);
@@ -299,10 +299,10 @@ impl Session {
     ) -> Outcome<'a> {
         let protocol = match args.first().copied() {
             None => self.protocol,
-            Some(b"2") if self.is_notifying() => return Err(Complaint::StillNotifying),
+            Some(b"2") if self.is_notifying() => return Err(ReplyError::StillNotifying),
             Some(b"2") => Protocol::Resp2,
             Some(b"3") => Protocol::Resp3,
-            Some(_) => return Err(Complaint::NoProtocol),
+            Some(_) => return Err(ReplyError::NoProtocol),
         };
         let mut rest = args.get(1..).unwrap_or_default();
         let (mut name, mut token) = (None, None);
@@ -316,7 +316,7 @@ impl Session {
                     name = Some(client_name(value)?);
                     rest = more;
                 }
-                _ => return Err(Complaint::Unexpected(key, spec.usage)),
+                _ => return Err(ReplyError::Unexpected(key, spec.usage)),
             }
         }
         if let Some(token) = token {
@@ -326,8 +326,8 @@ impl Session {
             self.rename(name);
         }
         self.protocol = protocol;
-        let (house, id) = (std::sync::Arc::clone(&turn.common.house), self.id);
-        self.reply(turn.common, |protocol, out| house.put_hello(id, protocol, out));
+        let (server, id) = (std::sync::Arc::clone(&turn.common.server), self.id);
+        self.reply(turn.common, |protocol, out| server.put_hello(id, protocol, out));
         Ok(())
     }
 
@@ -357,7 +357,7 @@ impl Session {
             // What libraries say of themselves, and wishes about a cache that is none.
             3 if is("SETINFO") => self.reply(common, |_, out| put_ok(out)),
             2 if is("NO-EVICT") || is("NO-TOUCH") => self.reply(common, |_, out| put_ok(out)),
-            _ => return Err(Complaint::Unexpected(args[0], spec.usage)),
+            _ => return Err(ReplyError::Unexpected(args[0], spec.usage)),
         }
         Ok(())
     }
@@ -377,7 +377,7 @@ impl Session {
 }
 
 /// What an acquire asks for.
-struct Wish<'a> {
+struct AcquireRequest<'a> {
     name: Name<'a>,
     ttl: Duration,
     holder: Option<Holder<'a>>,
@@ -385,12 +385,12 @@ struct Wish<'a> {
     notify: Option<&'a [u8]>,
 }
 
-impl<'a> Wish<'a> {
-    fn parse(spec: &'static Spec, args: &[&'a [u8]]) -> Result<Self, Complaint<'a>> {
+impl<'a> AcquireRequest<'a> {
+    fn parse(spec: &'static Spec, args: &[&'a [u8]]) -> Result<Self, ReplyError<'a>> {
         let (mut holder, mut wait, mut notify) = (None, None, None);
         for option in args[2..].chunks(2) {
             let &[key, value] = option else {
-                return Err(Complaint::Unexpected(option[0], spec.usage));
+                return Err(ReplyError::Unexpected(option[0], spec.usage));
             };
             let before = if key.eq_ignore_ascii_case(b"HOLDER") {
                 holder.replace(value)
@@ -402,19 +402,19 @@ impl<'a> Wish<'a> {
                 Some(key)
             };
             if before.is_some() {
-                return Err(Complaint::Unexpected(key, spec.usage));
+                return Err(ReplyError::Unexpected(key, spec.usage));
             }
         }
         if notify.is_some() && wait.is_none() {
-            return Err(Complaint::NotifyNeedsWait);
+            return Err(ReplyError::NotifyNeedsWait);
         }
         if notify.is_some_and(|id: &[u8]| id.is_empty() || id.len() > NOTIFY_ID_LEN_MAX) {
-            return Err(Complaint::NotifyId(NOTIFY_ID_LEN_MAX));
+            return Err(ReplyError::NotifyId(NOTIFY_ID_LEN_MAX));
         }
         Ok(Self {
             name: name(args[0])?,
             ttl: ttl(args[1])?,
-            holder: holder.map(Holder::from_bytes).transpose().map_err(Complaint::Holder)?,
+            holder: holder.map(Holder::from_bytes).transpose().map_err(ReplyError::Holder)?,
             wait: wait.map(patience).transpose()?.unwrap_or_default(),
             notify,
         })
@@ -428,30 +428,30 @@ impl<'a> Wish<'a> {
     }
 }
 
-fn name(bytes: &[u8]) -> Result<Name<'_>, Complaint<'_>> {
-    Name::from_bytes(bytes).map_err(Complaint::Name)
+fn name(bytes: &[u8]) -> Result<Name<'_>, ReplyError<'_>> {
+    Name::from_bytes(bytes).map_err(ReplyError::Name)
 }
 
-fn pattern_of(bytes: &[u8]) -> Result<NamePattern, Complaint<'static>> {
+fn pattern_of(bytes: &[u8]) -> Result<NamePattern, ReplyError<'static>> {
     let text = std::str::from_utf8(bytes).map_err(|_| PatternError);
-    text.and_then(str::parse).map_err(Complaint::Pattern)
+    text.and_then(str::parse).map_err(ReplyError::Pattern)
 }
 
-fn ttl(bytes: &[u8]) -> Result<Duration, Complaint<'_>> {
-    decimal(bytes).map(Duration::from_millis).ok_or(Complaint::Ttl(bytes))
+fn ttl(bytes: &[u8]) -> Result<Duration, ReplyError<'_>> {
+    decimal(bytes).map(Duration::from_millis).ok_or(ReplyError::Ttl(bytes))
 }
 
-fn fence(bytes: &[u8]) -> Result<u64, Complaint<'_>> {
-    decimal(bytes).filter(|fence| i64::try_from(*fence).is_ok()).ok_or(Complaint::Fence(bytes))
+fn fence(bytes: &[u8]) -> Result<u64, ReplyError<'_>> {
+    decimal(bytes).filter(|fence| i64::try_from(*fence).is_ok()).ok_or(ReplyError::Fence(bytes))
 }
 
 /// Up to 49 days, which is longer than any process should count on.
-fn patience(bytes: &[u8]) -> Result<Duration, Complaint<'_>> {
+fn patience(bytes: &[u8]) -> Result<Duration, ReplyError<'_>> {
     let millis = decimal(bytes).and_then(|millis| u32::try_from(millis).ok());
     let expected = "time to WAIT; expected milliseconds, at most 4294967295";
     millis
         .map(|millis| Duration::from_millis(millis.into()))
-        .ok_or(Complaint::Number(bytes, expected))
+        .ok_or(ReplyError::Number(bytes, expected))
 }
 
 /// Digits only, as RESP writes numbers; the standard library reads them from a `str` only.
@@ -463,9 +463,9 @@ fn decimal(bytes: &[u8]) -> Option<u64> {
 }
 
 /// What a client may call itself: it is also the holder of what it acquires.
-fn client_name(bytes: &[u8]) -> Result<&str, Complaint<'_>> {
+fn client_name(bytes: &[u8]) -> Result<&str, ReplyError<'_>> {
     let name = std::str::from_utf8(bytes).ok();
     let name = name.filter(|name| !name.contains(|c: char| c.is_control() || c.is_whitespace()));
     let name = name.filter(|name| name.len() <= CLIENT_NAME_LEN_MAX);
-    name.ok_or(Complaint::ClientName(CLIENT_NAME_LEN_MAX))
+    name.ok_or(ReplyError::ClientName(CLIENT_NAME_LEN_MAX))
 }

@@ -6,7 +6,7 @@
 use paxoslease_node::front::Answer;
 use paxoslease_wire::resp::Protocol;
 
-use super::asks::{AskId, Asks, text_len};
+use super::pending::{PendingRequests, RequestId, text_len};
 
 pub(super) struct Expected {
     /// What the client spoke when it asked.
@@ -17,8 +17,8 @@ pub(super) struct Expected {
 }
 
 pub(super) enum State {
-    Pending(AskId),
-    Answered(AskId, Answer),
+    Pending(RequestId),
+    Answered(RequestId, Answer),
     Bytes(Box<[u8]>),
 }
 
@@ -28,9 +28,9 @@ impl Expected {
     }
 
     /// Is known and has to wait: adds to the total what it costs as it is now.
-    pub(super) fn count(&mut self, asks: &mut Asks, total: &mut usize) {
+    pub(super) fn count(&mut self, pending: &mut PendingRequests, total: &mut usize) {
         self.forget(total);
-        self.counted = self.state.cost(asks);
+        self.counted = self.state.cost(pending);
         *total += self.counted;
     }
 
@@ -42,10 +42,10 @@ impl Expected {
 
 impl State {
     /// The memory it takes: for many short replies that is more than their bytes.
-    fn cost(&self, asks: &mut Asks) -> usize {
+    fn cost(&self, pending: &mut PendingRequests) -> usize {
         let more = match self {
             Self::Pending(_) => 0,
-            Self::Answered(ask, answer) => asks.get(*ask).cost() + answer_cost(answer),
+            Self::Answered(ask, answer) => pending.get(*ask).cost() + answer_cost(answer),
             Self::Bytes(bytes) => bytes.len(),
         };
         size_of::<Expected>() + more

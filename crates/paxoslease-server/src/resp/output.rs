@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use paxoslease_node::front::{ConnId, Instant, ShardHandle};
 
-use super::asks::{AskId, Asks};
+use super::pending::{PendingRequests, RequestId};
 
 /// A buffer larger than this is not kept once it is empty.
 const KEPT_MAX: usize = 8 * 1024;
@@ -19,7 +19,7 @@ pub(super) struct Output {
     /// All bytes ever sent.
     sent: u64,
     /// Grants not sent yet, and where in the stream they end.
-    grants: VecDeque<(u64, AskId, u64)>,
+    grants: VecDeque<(u64, RequestId, u64)>,
     /// Since when the client has taken nothing, while there is something.
     blocked_at: Option<Instant>,
 }
@@ -34,13 +34,18 @@ impl Output {
     }
 
     /// What was just appended tells of this grant.
-    pub(super) fn granted(&mut self, ask: AskId, fence: u64) {
+    pub(super) fn granted(&mut self, ask: RequestId, fence: u64) {
         let end = self.sent + self.pending() as u64;
         self.grants.push_back((end, ask, fence));
     }
 
     /// Sends as much as the connection takes.
-    pub(super) fn send(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, asks: &mut Asks) {
+    pub(super) fn send(
+        &mut self,
+        shard: &mut ShardHandle<'_>,
+        conn: ConnId,
+        pending: &mut PendingRequests,
+    ) {
         if self.pending() == 0 {
             return;
         }
@@ -49,7 +54,7 @@ impl Output {
         self.sent += taken as u64;
         while self.grants.front().is_some_and(|(end, ..)| *end <= self.sent) {
             if let Some((_, ask, _)) = self.grants.pop_front() {
-                asks.remove(ask);
+                pending.remove(ask);
             }
         }
         if self.pending() == 0 {
@@ -68,7 +73,7 @@ impl Output {
     }
 
     /// The grants that never left.
-    pub(super) fn unsent_grants(&mut self) -> impl Iterator<Item = (AskId, u64)> {
+    pub(super) fn unsent_grants(&mut self) -> impl Iterator<Item = (RequestId, u64)> {
         self.grants.drain(..).map(|(_, ask, fence)| (ask, fence))
     }
 }

@@ -7,12 +7,12 @@ const SECOND: u64 = 1_000_000_000;
 /// When the next would be due if they came evenly. That one number says all (Turner's leaky bucket
 /// as a meter, known as GCRA).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct RateLimiter {
     interval: u64,
     due_at: u64,
 }
 
-impl Pace {
+impl RateLimiter {
     /// At least one a second.
     pub(crate) fn new(per_second: u32) -> Self {
         Self { interval: SECOND / u64::from(per_second.max(1)), due_at: 0 }
@@ -34,14 +34,14 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn admitted(pace: &mut Pace, millis: u64, tries: u32) -> u32 {
+    fn admitted(pace: &mut RateLimiter, millis: u64, tries: u32) -> u32 {
         let now = Instant::from_nanos(millis * 1_000_000);
         (0..tries).map(|_| u32::from(pace.admits(now))).sum()
     }
 
     #[test]
     fn a_seconds_worth_may_come_at_once_and_then_as_many_as_time_allows() {
-        let mut pace = Pace::new(100);
+        let mut pace = RateLimiter::new(100);
         assert_eq!(admitted(&mut pace, 5_000, 500), 100);
         assert_eq!(admitted(&mut pace, 5_050, 500), 5);
         assert_eq!(admitted(&mut pace, 5_050, 500), 0);
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn one_a_second_is_one_a_second() {
-        let mut pace = Pace::new(1);
+        let mut pace = RateLimiter::new(1);
         assert_eq!([0, 400, 999, 1000].map(|at| admitted(&mut pace, at, 2)), [1, 0, 0, 1]);
     }
 }

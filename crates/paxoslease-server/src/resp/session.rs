@@ -9,13 +9,13 @@ use paxoslease_node::front::{Answer, ConnId, Hint, Request, Sighting};
 use paxoslease_node::{NamePattern, Verb};
 use paxoslease_wire::resp::{Protocol, put_error, put_integer, put_simple};
 
-use super::asks::{Ask, AskId, Notify, Owner};
-use super::complaint::Complaint;
+use super::auth_state::AuthState;
 use super::expected::{Expected, State};
 use super::output::Output;
-use super::pace::Pace;
+use super::pace::RateLimiter;
+use super::pending::{Notify, Owner, PendingRequest, RequestId};
 use super::reply::{put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout};
-use super::standing::Standing;
+use super::reply_error::ReplyError;
 use super::tally::Limit;
 use super::{Common, Turn};
 
@@ -24,7 +24,7 @@ use super::{Common, Turn};
 const UNREAD_MAX: usize = 192 * 1024;
 /// As [`UNREAD_MAX`], for one without a good token where one is asked for: all it can ask for is
 /// short, and anybody can be as many of these as there are connections.
-const UNREAD_BY_STRANGER_MAX: usize = 16 * 1024;
+const UNREAD_UNAUTHENTICATED_MAX: usize = 16 * 1024;
 /// A watcher that leaves this much unread misses messages.
 const UNREAD_BY_WATCHER_MAX: usize = 64 * 1024;
 /// Room for more replies than this is not kept once none is expected.
@@ -50,13 +50,13 @@ pub(super) struct Session {
     /// Questions under way, those that wait for a push included.
     inflight: u32,
     /// Acquires with NOTIFY by their id, whether they are tried still or wait for a push.
-    notifies: BTreeMap<Arc<[u8]>, AskId>,
+    notifies: BTreeMap<Arc<[u8]>, RequestId>,
     pub(super) patterns: Vec<NamePattern>,
-    pub(super) standing: Standing,
+    pub(super) auth: AuthState,
     missed: u64,
-    pub(super) pace: Option<Pace>,
+    pub(super) rate_limiter: Option<RateLimiter>,
     /// A page of a list is being made: the next command waits, as pages may be large.
-    pub(super) listing: Option<AskId>,
+    pub(super) listing: Option<RequestId>,
     is_held: bool,
     /// It will say no more, beyond what it said while it was held.
     pub(super) is_ending: bool,
@@ -66,7 +66,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(conn: ConnId, id: u64, address: String, pace: Option<Pace>) -> Self {
+    pub(super) fn new(
+        conn: ConnId,
+        id: u64,
+        address: String,
+        rate_limiter: Option<RateLimiter>,
+    ) -> Self {
         Self {
             conn,
             id,
@@ -81,9 +86,9 @@ impl Session {
             inflight: 0,
             notifies: BTreeMap::new(),
             patterns: Vec::new(),
-            standing: Standing::default(),
+            auth: AuthState::default(),
             missed: 0,
-            pace,
+            rate_limiter,
             listing: None,
             is_held: false,
             is_ending: false,
@@ -108,14 +113,14 @@ impl Session {
             put(self.protocol, &mut common.scratch);
             let state = State::Bytes(common.scratch.as_slice().into());
             let mut expected = Expected::new(self.protocol, state);
-            expected.count(&mut common.asks, &mut self.kept);
+            expected.count(&mut common.pending, &mut self.kept);
             self.expected.push_back(expected);
         }
         self.touch(common);
     }
 
-    pub(super) fn complain(&mut self, common: &mut Common, complaint: &Complaint<'_>) {
-        self.reply(common, |_, out| put_error(out, complaint));
+    pub(super) fn reply_error(&mut self, common: &mut Common, error: &ReplyError<'_>) {
+        self.reply(common, |_, out| put_error(out, error));
     }
 
     /// A reply that has to be asked for, under the number this gives.
@@ -124,20 +129,26 @@ impl Session {
         turn: &mut Turn<'_, '_>,
         label: Option<paxoslease_node::front::Label>,
         notify: Option<Box<Notify>>,
-    ) -> Result<AskId, Complaint<'static>> {
-        let most = turn.common.house.limits.inflight_per_connection;
+    ) -> Result<RequestId, ReplyError<'static>> {
+        let most = turn.common.server.limits.inflight_per_connection;
         if self.inflight >= most {
             turn.common.tally.limited(turn.shard.now(), Limit::InflightPerConnection, 1);
-            return Err(Complaint::Inflight(most));
+            return Err(ReplyError::Inflight(most));
         }
         let id = notify.as_ref().map(|notify| Arc::clone(&notify.id));
         if id.as_ref().is_some_and(|id| self.notifies.contains_key(id)) {
-            return Err(Complaint::NotifyIdInUse);
+            return Err(ReplyError::NotifyIdInUse);
         }
         self.inflight += 1;
         let command = self.first + self.expected.len() as u64;
         let owner = Owner::Reply { session: self.conn.index(), command };
-        let ask = turn.common.asks.insert(Ask { owner, label, waits: false, notify, claim: None });
+        let ask = turn.common.pending.insert(PendingRequest {
+            owner,
+            label,
+            waits: false,
+            notify,
+            claim: None,
+        });
         self.notifies.extend(id.map(|id| (id, ask)));
         self.expected.push_back(Expected::new(self.protocol, State::Pending(ask)));
         Ok(ask)
@@ -148,11 +159,11 @@ impl Session {
         &mut self,
         turn: &mut Turn<'_, '_>,
         command: u64,
-        ask: AskId,
+        ask: RequestId,
         answer: Answer,
     ) {
         self.inflight -= 1;
-        if let Some(notify) = &turn.common.asks.get(ask).notify {
+        if let Some(notify) = &turn.common.pending.get(ask).notify {
             self.notifies.remove(&notify.id);
         }
         if self.listing == Some(ask) {
@@ -169,7 +180,7 @@ impl Session {
                 let answer = Answer::Listed { leases, next };
                 let expected = self.expected.get((command - self.first) as usize);
                 let protocol = expected.map_or(self.protocol, |expected| expected.protocol);
-                turn.common.asks.remove(ask);
+                turn.common.pending.remove(ask);
                 turn.common.scratch.clear();
                 put_answer(&answer, protocol, Duration::ZERO, &mut turn.common.scratch);
                 State::Bytes(turn.common.scratch.as_slice().into())
@@ -180,10 +191,10 @@ impl Session {
     }
 
     /// A tried acquire must wait: that is its reply, and the rest will be a push.
-    pub(super) fn queue(&mut self, turn: &mut Turn<'_, '_>, command: u64, ask: AskId) {
+    pub(super) fn queue(&mut self, turn: &mut Turn<'_, '_>, command: u64, ask: RequestId) {
         let queued = State::Bytes((*b"+QUEUED\r\n").into());
         self.settle(turn, command, queued);
-        let Ask { owner, label, notify, .. } = turn.common.asks.get(ask);
+        let PendingRequest { owner, label, notify, .. } = turn.common.pending.get(ask);
         *owner = Owner::Push { session: self.conn.index() };
         if let (Some(label), Some(notify)) = (label, notify) {
             let now = turn.shard.now();
@@ -201,7 +212,7 @@ impl Session {
         if place == 0 {
             self.catch_up(turn);
         } else {
-            expected.count(&mut turn.common.asks, &mut self.kept);
+            expected.count(&mut turn.common.pending, &mut self.kept);
         }
     }
 
@@ -223,7 +234,7 @@ impl Session {
                     put_answer(&answer, protocol, quarantine, out);
                     match answer {
                         Answer::Granted { tenure, .. } => self.output.granted(ask, tenure.fence()),
-                        _ => turn.common.asks.remove(ask),
+                        _ => turn.common.pending.remove(ask),
                     }
                 }
             }
@@ -236,10 +247,10 @@ impl Session {
     }
 
     /// What became of an acquire that waited for a push.
-    pub(super) fn notified(&mut self, common: &mut Common, ask: AskId, answer: &Answer) {
+    pub(super) fn notified(&mut self, common: &mut Common, ask: RequestId, answer: &Answer) {
         self.inflight -= 1;
         let out = &mut self.output.bytes;
-        if let Some(notify) = &common.asks.get(ask).notify {
+        if let Some(notify) = &common.pending.get(ask).notify {
             self.notifies.remove(&notify.id);
             match *answer {
                 Answer::Granted { tenure, ttl, waited, .. } => {
@@ -253,7 +264,7 @@ impl Session {
                 _ => put_timeout(&notify.id, self.protocol, out),
             }
         }
-        common.asks.remove(ask);
+        common.pending.remove(ask);
         self.touch(common);
     }
 
@@ -273,19 +284,19 @@ impl Session {
 
     /// Whether it has asked more, or left more unread, than it may.
     pub(super) fn is_full(&self, common: &Common) -> bool {
-        let most = common.house.limits.inflight_per_connection as usize * 2;
+        let most = common.server.limits.inflight_per_connection as usize * 2;
         self.unread() > self.unread_max(common) || self.expected.len() >= most
     }
 
     /// Whether it may ask again, after that.
     fn has_room(&self, common: &Common) -> bool {
-        let most = common.house.limits.inflight_per_connection as usize;
+        let most = common.server.limits.inflight_per_connection as usize;
         let few = self.expected.len() < most.max(2);
         few && self.unread() <= self.unread_max(common) / 2 && self.listing.is_none()
     }
 
     fn unread_max(&self, common: &Common) -> usize {
-        if self.is_stranger(common) { UNREAD_BY_STRANGER_MAX } else { UNREAD_MAX }
+        if self.is_unauthenticated(common) { UNREAD_UNAUTHENTICATED_MAX } else { UNREAD_MAX }
     }
 
     fn unread(&self) -> usize {
@@ -297,7 +308,7 @@ impl Session {
     pub(super) fn hold(&mut self, turn: &mut Turn<'_, '_>) {
         self.is_held = true;
         let waits = |expected: &Expected| match expected.state {
-            State::Pending(ask) => turn.common.asks.get(ask).waits,
+            State::Pending(ask) => turn.common.pending.get(ask).waits,
             _ => false,
         };
         if self.expected.iter().any(waits) {
@@ -310,11 +321,11 @@ impl Session {
     /// Sends what there is. Says whether the session goes on.
     pub(super) fn flush(&mut self, turn: &mut Turn<'_, '_>) -> bool {
         self.is_dirty = false;
-        self.output.send(turn.shard, self.conn, &mut turn.common.asks);
+        self.output.send(turn.shard, self.conn, &mut turn.common.pending);
         if self.missed > 0 && self.output.pending() < UNREAD_BY_WATCHER_MAX / 2 {
             let missed = std::mem::take(&mut self.missed);
             put_missed(missed, self.protocol, &mut self.output.bytes);
-            self.output.send(turn.shard, self.conn, &mut turn.common.asks);
+            self.output.send(turn.shard, self.conn, &mut turn.common.pending);
         }
         if self.is_held && !self.is_closing && self.has_room(turn.common) {
             self.is_held = false;
@@ -339,13 +350,13 @@ impl Session {
     pub(super) fn input_ends(&mut self, turn: &mut Turn<'_, '_>) {
         self.is_ending = true;
         turn.common.scratch.clear();
-        put_error(&mut turn.common.scratch, &Complaint::Ended);
+        put_error(&mut turn.common.scratch, &ReplyError::Ended);
         self.give_up(turn, |ask| ask.label.is_some());
         for expected in &mut self.expected {
             if let State::Answered(ask, Answer::Granted { tenure, .. }) = expected.state {
-                turn.common.asks.give_back(turn.shard, ask, tenure.fence());
+                turn.common.pending.give_back(turn.shard, ask, tenure.fence());
                 expected.state = State::Bytes(turn.common.scratch.as_slice().into());
-                expected.count(&mut turn.common.asks, &mut self.kept);
+                expected.count(&mut turn.common.pending, &mut self.kept);
             }
         }
         self.catch_up(turn);
@@ -356,29 +367,33 @@ impl Session {
     pub(super) fn read_ahead_full(&mut self, turn: &mut Turn<'_, '_>) {
         turn.common.tally.limited(turn.shard.now(), Limit::OutOfSight, 1);
         turn.common.scratch.clear();
-        put_error(&mut turn.common.scratch, &Complaint::OutOfSight);
+        put_error(&mut turn.common.scratch, &ReplyError::ReadAheadFull);
         self.give_up_replies(turn, |ask| ask.waits);
         self.catch_up(turn);
     }
 
     /// Takes back what waits for a push, and those questions under way: what is in the scratch is
     /// the reply to them.
-    fn give_up(&mut self, turn: &mut Turn<'_, '_>, which: fn(&Ask) -> bool) {
+    fn give_up(&mut self, turn: &mut Turn<'_, '_>, which: fn(&PendingRequest) -> bool) {
         self.forget_notifies(turn);
         // Those that are left are acquires that are only tried still.
         self.notifies.clear();
         self.give_up_replies(turn, which);
     }
 
-    fn give_up_replies(&mut self, turn: &mut Turn<'_, '_>, which: impl Fn(&Ask) -> bool) {
+    fn give_up_replies(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        which: impl Fn(&PendingRequest) -> bool,
+    ) {
         for expected in &mut self.expected {
             if let State::Pending(ask) = expected.state
-                && which(turn.common.asks.get(ask))
+                && which(turn.common.pending.get(ask))
             {
-                turn.common.asks.orphan(turn.shard, ask);
+                turn.common.pending.orphan(turn.shard, ask);
                 self.inflight -= 1;
                 expected.state = State::Bytes(turn.common.scratch.as_slice().into());
-                expected.count(&mut turn.common.asks, &mut self.kept);
+                expected.count(&mut turn.common.pending, &mut self.kept);
             }
         }
     }
@@ -388,7 +403,7 @@ impl Session {
     /// to wait: its own reply, which is before this one too, says how it went.
     pub(super) fn cancel(&mut self, turn: &mut Turn<'_, '_>, id: &[u8]) {
         let found = self.notifies.get(id).copied();
-        let waited = found.is_some_and(|ask| turn.common.asks.take_back(turn.shard, ask));
+        let waited = found.is_some_and(|ask| turn.common.pending.take_back(turn.shard, ask));
         if waited {
             self.notifies.remove(id);
             self.inflight -= 1;
@@ -419,10 +434,10 @@ impl Session {
     ) -> Vec<Arc<[u8]>> {
         let mut over = Vec::new();
         self.notifies.retain(|id, ask| {
-            if !turn.common.asks.get(*ask).is_for(&which) {
+            if !turn.common.pending.get(*ask).is_for(&which) {
                 return true;
             }
-            if turn.common.asks.take_back(turn.shard, *ask) {
+            if turn.common.pending.take_back(turn.shard, *ask) {
                 over.push(Arc::clone(id));
             }
             false
@@ -443,7 +458,7 @@ impl Session {
 
     fn forget_notifies(&mut self, turn: &mut Turn<'_, '_>) {
         let before = self.notifies.len();
-        self.notifies.retain(|_, ask| !turn.common.asks.take_back(turn.shard, *ask));
+        self.notifies.retain(|_, ask| !turn.common.pending.take_back(turn.shard, *ask));
         self.inflight -= (before - self.notifies.len()) as u32;
     }
 
@@ -453,16 +468,16 @@ impl Session {
         self.forget_notifies(turn);
         for Expected { state, .. } in self.expected {
             match state {
-                State::Pending(ask) => turn.common.asks.orphan(turn.shard, ask),
+                State::Pending(ask) => turn.common.pending.orphan(turn.shard, ask),
                 State::Answered(ask, Answer::Granted { tenure, .. }) => {
-                    turn.common.asks.give_back(turn.shard, ask, tenure.fence());
+                    turn.common.pending.give_back(turn.shard, ask, tenure.fence());
                 }
-                State::Answered(ask, _) => turn.common.asks.remove(ask),
+                State::Answered(ask, _) => turn.common.pending.remove(ask),
                 State::Bytes(_) => {}
             }
         }
         for (ask, fence) in self.output.unsent_grants() {
-            turn.common.asks.give_back(turn.shard, ask, fence);
+            turn.common.pending.give_back(turn.shard, ask, fence);
         }
     }
 }

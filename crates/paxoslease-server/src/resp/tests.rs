@@ -27,13 +27,13 @@ const TOLD_TO_STRANGERS: &str = "-NOAUTH this node asks for a token, and you hav
 /// A cell of one.
 struct Impatient {
     node: Node,
-    house: Arc<House>,
+    server: Arc<ServerContext>,
     clients: SocketAddr,
     metrics: Metrics,
 }
 
 impl Impatient {
-    fn start(with: impl FnOnce(&mut House)) -> Self {
+    fn start(with: impl FnOnce(&mut ServerContext)) -> Self {
         let listen = || {
             let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
             let address = socket.local_addr().expect("bound");
@@ -43,15 +43,15 @@ impl Impatient {
         // So that what is not read stays with the node. Connections take after it.
         SockRef::from(&socket).set_send_buffer_size(NARROW).expect("an option of every socket");
         let config = Config::new("test", 1).peer(1, address.to_string()).ephemeral().shards(1);
-        let mut house = House::new(&config);
-        with(&mut house);
-        let house = Arc::new(house);
-        let (shared, metrics) = (Arc::clone(&house), Metrics::new());
+        let mut server = ServerContext::new(&config);
+        with(&mut server);
+        let server = Arc::new(server);
+        let (shared, metrics) = (Arc::clone(&server), Metrics::new());
         let front =
             Box::new(move |_| Box::new(Sessions::new(Arc::clone(&shared))) as Box<dyn FrontEnd>);
         let service = Service { clients: Some(socket), front, recorder: Some(metrics.recorder()) };
         let node = paxoslease_node::block_on(Node::start_with(config, Some(peers), service));
-        Self { node: node.expect("starts"), house, clients, metrics }
+        Self { node: node.expect("starts"), server, clients, metrics }
     }
 
     fn connect(&self) -> TcpStream {
@@ -84,7 +84,7 @@ impl Impatient {
 
     /// Takes over these tokens, in every session.
     fn knows(&self, tokens: &[&str]) {
-        self.house.gate.change(&entries(tokens));
+        self.server.gate.change(&entries(tokens));
         paxoslease_node::block_on(self.node.status()).expect("runs");
     }
 
@@ -104,7 +104,7 @@ impl Impatient {
     }
 
     fn wait_until_empty(&self) {
-        while self.house.connections.load(Ordering::Relaxed) > 0 {
+        while self.server.connections.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
         }
     }
@@ -181,7 +181,7 @@ impl Visit for Warned {
 
 #[test]
 fn a_client_that_never_finishes_a_request_is_told_and_given_up() {
-    let node = Impatient::start(|house| house.half_request_after = BRIEF);
+    let node = Impatient::start(|server| server.partial_request_after = BRIEF);
     let mut client = node.connect();
     client.write_all(b"PING\r\n*2\r\n$4\r\nECHO\r\n$1\r\n").expect("sends");
     let expected = "+PONG\r\n-ERR the request was not finished 20ms after it began; send it at \
@@ -193,10 +193,10 @@ fn a_client_that_never_finishes_a_request_is_told_and_given_up() {
 
 #[test]
 fn a_client_that_never_reads_is_given_up() {
-    let node = Impatient::start(|house| house.slow_reader_after = BRIEF);
+    let node = Impatient::start(|server| server.slow_reader_after = BRIEF);
     let mut client = node.connect();
     answers(&mut client);
-    assert_eq!(node.house.connections.load(Ordering::Relaxed), 1);
+    assert_eq!(node.server.connections.load(Ordering::Relaxed), 1);
     never_reads(client);
     node.wait_until_empty();
     node.wait_for_limit("slow_reader", 1);
@@ -207,7 +207,7 @@ fn a_crowd_that_never_reads_does_not_fill_the_log() {
     let warned = Warned::default();
     // The node has threads of its own. Other tests of this process are told apart by their clients.
     tracing::subscriber::set_global_default(warned.clone()).expect("nobody else does");
-    let node = Impatient::start(|house| house.slow_reader_after = BRIEF);
+    let node = Impatient::start(|server| server.slow_reader_after = BRIEF);
     let crowd: Vec<TcpStream> = (0..8).map(|_| node.connect()).collect();
     let address = |client: &TcpStream| client.local_addr().expect("connected").to_string();
     let addresses: Vec<String> = crowd.iter().map(address).collect();
@@ -225,9 +225,9 @@ fn a_crowd_that_never_reads_does_not_fill_the_log() {
 
 #[test]
 fn who_shows_no_token_where_one_is_asked_for_is_told_and_given_up() {
-    let node = Impatient::start(|house| {
-        house.stranger_after = BRIEF;
-        house.gate = Gate::new(&entries(&["good"]));
+    let node = Impatient::start(|server| {
+        server.unauthenticated_after = BRIEF;
+        server.gate = Gate::new(&entries(&["good"]));
     });
     let mut known = node.authenticated();
     // These come later, and so are given up after the other would have been.
@@ -246,9 +246,9 @@ fn who_shows_no_token_where_one_is_asked_for_is_told_and_given_up() {
 
 #[test]
 fn who_has_lost_its_token_may_show_another_or_is_given_up() {
-    let node = Impatient::start(|house| {
-        house.stranger_after = BRIEF;
-        house.gate = Gate::new(&entries(&["good", "other"]));
+    let node = Impatient::start(|server| {
+        server.unauthenticated_after = BRIEF;
+        server.gate = Gate::new(&entries(&["good", "other"]));
     });
     let (mut lost, mut kept) = (node.authenticated(), node.authenticated());
     kept.write_all(b"AUTH other\r\n").expect("sends");
@@ -260,7 +260,7 @@ fn who_has_lost_its_token_may_show_another_or_is_given_up() {
 
 #[test]
 fn where_no_token_is_asked_for_nobody_is_a_stranger_until_one_is() {
-    let node = Impatient::start(|house| house.stranger_after = Duration::ZERO);
+    let node = Impatient::start(|server| server.unauthenticated_after = Duration::ZERO);
     let mut client = node.connect();
     answers(&mut client);
     answers(&mut client);
@@ -271,7 +271,7 @@ fn where_no_token_is_asked_for_nobody_is_a_stranger_until_one_is() {
 
 #[test]
 fn a_stranger_is_told_that_the_node_is_there_and_not_what_it_says_itself() {
-    let node = Impatient::start(|house| house.gate = Gate::new(&entries(&["good"])));
+    let node = Impatient::start(|server| server.gate = Gate::new(&entries(&["good"])));
     let mut client = node.connect();
     answers(&mut client);
     let refused = "-NOAUTH this node asks for a token";
@@ -282,9 +282,9 @@ fn a_stranger_is_told_that_the_node_is_there_and_not_what_it_says_itself() {
 
 #[test]
 fn a_stranger_may_leave_less_unread_than_others() {
-    let node = Impatient::start(|house| {
-        house.slow_reader_after = BRIEF;
-        house.gate = Gate::new(&entries(&["good"]));
+    let node = Impatient::start(|server| {
+        server.slow_reader_after = BRIEF;
+        server.gate = Gate::new(&entries(&["good"]));
     });
     let mut stranger = node.connect_narrowly();
     while stranger.write_all(&b"PING\r\n".repeat(1000)).is_ok() {}
@@ -297,7 +297,7 @@ fn a_stranger_may_leave_less_unread_than_others() {
 
 #[test]
 fn lists_that_are_not_read_stay_within_what_may_be_left_unread() {
-    let node = Impatient::start(|house| house.slow_reader_after = BRIEF);
+    let node = Impatient::start(|server| server.slow_reader_after = BRIEF);
     let mut client = node.connect();
     for number in 0..300 {
         let acquire = format!("LEASE.ACQUIRE {number:x<512} 60000 HOLDER {}", "h".repeat(256));
@@ -319,9 +319,9 @@ fn lists_that_are_not_read_stay_within_what_may_be_left_unread() {
 
 #[test]
 fn patterns_are_limited_by_shard_and_room_is_made_when_one_is_watched_no_more() {
-    let node = Impatient::start(|house| {
-        assert_eq!(house.watched_max, 1024, "as docs/resp.md has it");
-        house.watched_max = 3;
+    let node = Impatient::start(|server| {
+        assert_eq!(server.watched_max, 1024, "as docs/resp.md has it");
+        server.watched_max = 3;
     });
     let ok = "+OK\r\n";
     let refused = "-BUSY 3 patterns are watched in this shard of the node, its limit; ask another \
@@ -345,7 +345,7 @@ fn patterns_are_limited_by_shard_and_room_is_made_when_one_is_watched_no_more() 
         hears(&mut first, "LEASE.WATCH b*", refused);
     }
     drop(second);
-    while node.house.connections.load(Ordering::Relaxed) > 1 {
+    while node.server.connections.load(Ordering::Relaxed) > 1 {
         std::thread::yield_now();
     }
     hears(&mut first, "LEASE.WATCH b*", ok);

@@ -9,9 +9,9 @@ use paxoslease_node::front::Filter;
 use paxoslease_node::{NamePattern, TokenHash, Verb};
 use paxoslease_wire::resp::put_error;
 
-use super::command::{Command, Takes};
-use super::complaint::Complaint;
+use super::command::{Command, Requirement};
 use super::reply::put_timeout;
+use super::reply_error::ReplyError;
 use super::session::Session;
 use super::{Common, Turn};
 use crate::access::{Denied, Place, Rules};
@@ -22,7 +22,7 @@ const UNKNOWN_MAX: u32 = 4;
 
 /// Who a client showed to be.
 #[derive(Default)]
-pub(super) struct Standing {
+pub(super) struct AuthState {
     bearer: Option<TokenHash>,
     place: Option<Place>,
     unknown: u32,
@@ -30,12 +30,12 @@ pub(super) struct Standing {
 
 impl Session {
     pub(super) const fn place(&self) -> Option<Place> {
-        self.standing.place
+        self.auth.place
     }
 
     /// Whether it has no good token where one is asked for.
-    pub(super) fn is_stranger(&self, common: &Common) -> bool {
-        self.standing.place.is_none() && !common.rules.is_open()
+    pub(super) fn is_unauthenticated(&self, common: &Common) -> bool {
+        self.auth.place.is_none() && !common.rules.is_open()
     }
 
     /// Whether a command may be carried out, where that is asked.
@@ -44,14 +44,14 @@ impl Session {
         turn: &mut Turn<'_, '_>,
         command: Command,
         args: &[&'a [u8]],
-    ) -> Result<(), Complaint<'a>> {
-        let (rules, place) = (&turn.common.rules, self.standing.place);
+    ) -> Result<(), ReplyError<'a>> {
+        let (rules, place) = (&turn.common.rules, self.auth.place);
         let name = || args.first().and_then(|bytes| std::str::from_utf8(bytes).ok());
-        let admitted = match command.takes(args) {
-            Takes::Nothing => Ok(()),
-            Takes::Token => rules.admits(place),
-            Takes::Cell => rules.permits_within(place, Verb::Admin, ""),
-            Takes::Name(verb) => match name() {
+        let admitted = match command.requires(args) {
+            Requirement::Nothing => Ok(()),
+            Requirement::Token => rules.admits(place),
+            Requirement::Cell => rules.permits_within(place, Verb::Admin, ""),
+            Requirement::Name(verb) => match name() {
                 Some(name) => rules.permits(place, verb, name),
                 // It will be told that this is no name.
                 None => rules.admits(place),
@@ -65,8 +65,8 @@ impl Session {
         &self,
         turn: &mut Turn<'_, '_>,
         prefix: &str,
-    ) -> Result<(), Complaint<'static>> {
-        let admitted = turn.common.rules.permits_within(self.standing.place, Verb::Read, prefix);
+    ) -> Result<(), ReplyError<'static>> {
+        let admitted = turn.common.rules.permits_within(self.auth.place, Verb::Read, prefix);
         admitted.map_err(|denied| deny(turn, denied))
     }
 
@@ -75,8 +75,8 @@ impl Session {
         &self,
         turn: &mut Turn<'_, '_>,
         pattern: &NamePattern,
-    ) -> Result<(), Complaint<'static>> {
-        let admitted = turn.common.rules.permits_watch(self.standing.place, pattern);
+    ) -> Result<(), ReplyError<'static>> {
+        let admitted = turn.common.rules.permits_watch(self.auth.place, pattern);
         admitted.map_err(|denied| deny(turn, denied))
     }
 
@@ -85,7 +85,7 @@ impl Session {
         if common.rules.is_open() {
             return Filter::ALL;
         }
-        let (rules, place) = (Arc::clone(&common.rules), self.standing.place);
+        let (rules, place) = (Arc::clone(&common.rules), self.auth.place);
         Filter::new(move |name| rules.allows(place, Verb::Read, name))
     }
 
@@ -94,15 +94,15 @@ impl Session {
         &mut self,
         turn: &mut Turn<'_, '_>,
         token: &[u8],
-    ) -> Result<(), Complaint<'static>> {
+    ) -> Result<(), ReplyError<'static>> {
         if turn.common.rules.is_open() {
-            return Err(Complaint::NoPassword);
+            return Err(ReplyError::NoPassword);
         }
         match turn.common.rules.recognise(token) {
             Ok(bearer) => {
                 let place = turn.common.rules.place(bearer);
-                (self.standing.bearer, self.standing.place) = (Some(bearer), place);
-                turn.common.strangers.forget(self.conn.index());
+                (self.auth.bearer, self.auth.place) = (Some(bearer), place);
+                turn.common.unauthenticated.forget(self.conn.index());
                 Ok(())
             }
             Err(denied) => {
@@ -110,8 +110,8 @@ impl Session {
                     let client = &self.address;
                     tracing::warn!(client, count, "clients sent tokens that are not known");
                 }
-                self.standing.unknown += 1;
-                if self.standing.unknown >= UNKNOWN_MAX {
+                self.auth.unknown += 1;
+                if self.auth.unknown >= UNKNOWN_MAX {
                     self.hang_up(turn);
                 }
                 Err(deny(turn, denied))
@@ -121,9 +121,9 @@ impl Session {
 
     /// Is nobody any more.
     pub(super) fn forget_token(&mut self, turn: &mut Turn<'_, '_>) {
-        self.standing = Standing { unknown: self.standing.unknown, ..Standing::default() };
+        self.auth = AuthState { unknown: self.auth.unknown, ..AuthState::default() };
         if !turn.common.rules.is_open() {
-            turn.common.strangers.begin(self.conn.index(), turn.shard.now());
+            turn.common.unauthenticated.begin(self.conn.index(), turn.shard.now());
         }
     }
 
@@ -131,13 +131,13 @@ impl Session {
     /// it may not any more is told and hung up on, for silence would look as if nothing happened.
     pub(super) fn recheck(&mut self, turn: &mut Turn<'_, '_>) {
         let rules = Arc::clone(&turn.common.rules);
-        let place = self.standing.bearer.and_then(|bearer| rules.place(bearer));
-        self.standing.place = place;
+        let place = self.auth.bearer.and_then(|bearer| rules.place(bearer));
+        self.auth.place = place;
         match place {
             None if !rules.is_open() => {
-                turn.common.strangers.begin(self.conn.index(), turn.shard.now())
+                turn.common.unauthenticated.begin(self.conn.index(), turn.shard.now())
             }
-            _ => turn.common.strangers.forget(self.conn.index()),
+            _ => turn.common.unauthenticated.forget(self.conn.index()),
         }
         let mut watches = self.patterns.iter();
         let blinded = watches.find_map(|pattern| rules.permits_watch(place, pattern).err());
@@ -146,22 +146,22 @@ impl Session {
         for id in self.take_back_notifies(turn, lacks) {
             put_timeout(&id, self.protocol, &mut self.output.bytes);
         }
-        let complaint = blinded.map_or(Complaint::Withdrawn, Complaint::Blinded);
+        let error = blinded.map_or(ReplyError::Withdrawn, ReplyError::Blinded);
         turn.common.scratch.clear();
-        put_error(&mut turn.common.scratch, &complaint);
+        put_error(&mut turn.common.scratch, &error);
         self.take_back_acquires(turn, lacks);
         if is_blinded {
-            self.complain(turn.common, &complaint);
+            self.reply_error(turn.common, &error);
             self.hang_up(turn);
         }
     }
 }
 
-fn deny(turn: &mut Turn<'_, '_>, denied: Denied) -> Complaint<'static> {
+fn deny(turn: &mut Turn<'_, '_>, denied: Denied) -> ReplyError<'static> {
     turn.common.tally.refused(turn.shard.now(), denied.reason());
     match denied {
-        Denied::NoToken | Denied::UnknownToken => Complaint::NoAuth(denied),
-        Denied::NotPermitted { .. } => Complaint::NoPerm(denied),
+        Denied::NoToken | Denied::UnknownToken => ReplyError::NoAuth(denied),
+        Denied::NotPermitted { .. } => ReplyError::NoPerm(denied),
     }
 }
 

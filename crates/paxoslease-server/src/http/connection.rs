@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 
 use super::Bounds;
 use super::refusal::Refusal;
-use crate::resp::pace::Pace;
+use crate::resp::pace::RateLimiter;
 
 /// Requests without a good token on one connection, where tokens are asked for; the last of them
 /// ends it, and somebody else may have the seat.
@@ -30,17 +30,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// The other end of one connection. Clones are the same.
 #[derive(Clone)]
-pub(super) struct Guest {
+pub(super) struct Connection {
     stream: Arc<TcpStream>,
     pub(super) address: SocketAddr,
     came_at: tokio::time::Instant,
-    acquires: Option<(u32, Arc<Mutex<Pace>>)>,
+    acquires: Option<(u32, Arc<Mutex<RateLimiter>>)>,
     unauthorized: Arc<AtomicU32>,
 }
 
-impl Guest {
+impl Connection {
     pub(super) fn new(stream: &Arc<TcpStream>, address: SocketAddr, bounds: &Bounds) -> Self {
-        let pace = |per_second| (per_second, Arc::new(Mutex::new(Pace::new(per_second))));
+        let pace = |per_second| (per_second, Arc::new(Mutex::new(RateLimiter::new(per_second))));
         let came_at = tokio::time::Instant::now();
         let acquires = bounds.acquires_per_second.map(pace);
         let stream = Arc::clone(stream);

@@ -14,7 +14,7 @@ use crate::access::Denied;
 
 /// Each text opens with the word that programs act on.
 #[derive(Debug, Error)]
-pub(super) enum Complaint<'a> {
+pub(super) enum ReplyError<'a> {
     #[error(
         "ERR unknown command '{}', try LEASE.ACQUIRE name ttl_ms, LEASE.RENEW, LEASE.RELEASE, \
          LEASE.GET, LEASE.LIST, LEASE.WATCH or CELL.STATUS; COMMAND DOCS describes them",
@@ -91,7 +91,7 @@ pub(super) enum Complaint<'a> {
         "BUSY more than {0} acquires a second on this connection; slow down, or raise \
          limits.acquires_per_second"
     )]
-    Pace(u32),
+    AcquiresPerSecond(u32),
     #[error(
         "BUSY this token has {0} leases through this node, its quota; release some, or raise \
          leases in its [[access]]"
@@ -106,19 +106,19 @@ pub(super) enum Complaint<'a> {
         "BUSY the acquire was taken back, for too much was sent while it waited to notice if you \
          left; nothing was changed; wait on a connection of its own, or with NOTIFY"
     )]
-    OutOfSight,
+    ReadAheadFull,
     #[error("ERR protocol error: {0}")]
     Framing(RespError),
     #[error(
         "ERR the request was not finished {0:?} after it began; send it at once, the connection is \
          closed"
     )]
-    Half(Duration),
+    PartialRequest(Duration),
     #[error(
         "NOAUTH this node asks for a token, and you have shown none that is good for {0:?}; connect \
          again and begin with AUTH and the token, the connection is closed"
     )]
-    Stranger(Duration),
+    Unauthenticated(Duration),
     #[error("{} a watch ends, and the connection with it: {}", word(.0), .0)]
     Blinded(Denied),
 }
@@ -131,7 +131,7 @@ const fn word(denied: &Denied) -> &'static str {
     }
 }
 
-impl Complaint<'_> {
+impl ReplyError<'_> {
     /// The bound it tells of, if nothing has counted that yet.
     pub(super) const fn limit(&self) -> Option<Limit> {
         match self {

@@ -13,14 +13,14 @@ use crate::http::Bounds;
 const SLOW_READER_AFTER: Duration = Duration::from_secs(60);
 
 /// A client that has not finished a request this long after it began is given up.
-const HALF_REQUEST_AFTER: Duration = Duration::from_secs(30);
+const PARTIAL_REQUEST_AFTER: Duration = Duration::from_secs(30);
 
 /// A client that has shown no token this long after it came, or after its token was taken out, is
 /// given up where one is asked for.
-const STRANGER_AFTER: Duration = Duration::from_secs(10);
+const UNAUTHENTICATED_AFTER: Duration = Duration::from_secs(10);
 
 /// What the sessions of all shards share.
-pub(super) struct House {
+pub(super) struct ServerContext {
     pub(super) cell: String,
     pub(super) node: u16,
     pub(super) role: String,
@@ -33,16 +33,16 @@ pub(super) struct House {
     pub(super) watched_max: usize,
     /// [`SLOW_READER_AFTER`], but in tests.
     pub(super) slow_reader_after: Duration,
-    /// [`HALF_REQUEST_AFTER`], but in tests.
-    pub(super) half_request_after: Duration,
-    /// [`STRANGER_AFTER`], but in tests.
-    pub(super) stranger_after: Duration,
+    /// [`PARTIAL_REQUEST_AFTER`], but in tests.
+    pub(super) partial_request_after: Duration,
+    /// [`UNAUTHENTICATED_AFTER`], but in tests.
+    pub(super) unauthenticated_after: Duration,
     pub(super) gate: Gate,
     pub(super) connections: AtomicUsize,
     pub(super) ids: AtomicU64,
 }
 
-impl House {
+impl ServerContext {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             cell: config.cell.clone(),
@@ -54,8 +54,8 @@ impl House {
             limits: config.limits,
             watched_max: Bounds::from(&config.limits).watchers as usize,
             slow_reader_after: SLOW_READER_AFTER,
-            half_request_after: HALF_REQUEST_AFTER,
-            stranger_after: STRANGER_AFTER,
+            partial_request_after: PARTIAL_REQUEST_AFTER,
+            unauthenticated_after: UNAUTHENTICATED_AFTER,
             gate: Gate::default(),
             connections: AtomicUsize::new(0),
             ids: AtomicU64::new(0),

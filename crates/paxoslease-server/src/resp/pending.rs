@@ -10,9 +10,9 @@ use slab::Slab;
 use crate::quota::Claim;
 
 /// A question's number.
-pub(super) type AskId = usize;
+pub(super) type RequestId = usize;
 
-pub(super) struct Ask {
+pub(super) struct PendingRequest {
     pub(super) owner: Owner,
     /// What an acquire is for; nothing else has to be undone.
     pub(super) label: Option<Label>,
@@ -23,7 +23,7 @@ pub(super) struct Ask {
     pub(super) claim: Option<Claim>,
 }
 
-impl Ask {
+impl PendingRequest {
     /// Whether it is an acquire of such a name.
     pub(super) fn is_for(&self, which: impl Fn(&str) -> bool) -> bool {
         self.label.as_ref().is_some_and(|label| which(label.name().as_str()))
@@ -64,18 +64,18 @@ pub(super) struct Notify {
 }
 
 #[derive(Default)]
-pub(super) struct Asks(Slab<Ask>);
+pub(super) struct PendingRequests(Slab<PendingRequest>);
 
-impl Asks {
-    pub(super) fn insert(&mut self, ask: Ask) -> AskId {
+impl PendingRequests {
+    pub(super) fn insert(&mut self, ask: PendingRequest) -> RequestId {
         self.0.insert(ask)
     }
 
-    pub(super) fn get(&mut self, id: AskId) -> &mut Ask {
+    pub(super) fn get(&mut self, id: RequestId) -> &mut PendingRequest {
         &mut self.0[id]
     }
 
-    pub(super) fn remove(&mut self, id: AskId) {
+    pub(super) fn remove(&mut self, id: RequestId) {
         self.0.remove(id);
     }
 
@@ -84,7 +84,7 @@ impl Asks {
     }
 
     /// Nobody will hear the answer any more: takes an acquire back. The answer comes all the same.
-    pub(super) fn orphan(&mut self, shard: &mut ShardHandle<'_>, id: AskId) {
+    pub(super) fn orphan(&mut self, shard: &mut ShardHandle<'_>, id: RequestId) {
         let ask = &mut self.0[id];
         ask.owner = Owner::Nobody;
         if let Some(label) = &ask.label {
@@ -94,7 +94,7 @@ impl Asks {
 
     /// An acquire with NOTIFY shall wait no longer. If it waits for a push, it is taken back, and
     /// this says so; if it is tried still, it will not begin to.
-    pub(super) fn take_back(&mut self, shard: &mut ShardHandle<'_>, id: AskId) -> bool {
+    pub(super) fn take_back(&mut self, shard: &mut ShardHandle<'_>, id: RequestId) -> bool {
         let ask = &mut self.0[id];
         let waits = matches!(ask.owner, Owner::Push { .. });
         if waits {
@@ -106,7 +106,7 @@ impl Asks {
     }
 
     /// Nobody heard that it was granted: gives it back, under the same number.
-    pub(super) fn give_back(&mut self, shard: &mut ShardHandle<'_>, id: AskId, fence: u64) {
+    pub(super) fn give_back(&mut self, shard: &mut ShardHandle<'_>, id: RequestId, fence: u64) {
         let ask = &mut self.0[id];
         ask.owner = Owner::Nobody;
         ask.claim.take().into_iter().for_each(Claim::give_back);
@@ -128,9 +128,10 @@ mod tests {
     #[test]
     fn a_question_costs_what_it_keeps() {
         let owner = Owner::Nobody;
-        let ask = |label, notify| Ask { owner, label, waits: false, notify, claim: None };
+        let ask =
+            |label, notify| PendingRequest { owner, label, waits: false, notify, claim: None };
         let bare = ask(None, None).cost();
-        assert!(bare >= size_of::<Ask>());
+        assert!(bare >= size_of::<PendingRequest>());
         let (name, holder) = ("n".repeat(512), "h".repeat(256));
         let (name, holder) = (Name::new(&name).expect("short"), Holder::new(&holder));
         let label = Label::new(name, holder.expect("short"));
