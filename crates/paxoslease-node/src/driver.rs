@@ -37,7 +37,7 @@ use peers::{Greeted, Who, kind_of, refusal_of};
 pub(crate) use counters::publish_peer;
 #[cfg(test)]
 pub(crate) use lists::{SLOTS_PER_TURN as LIST_SLOTS_PER_TURN, WAITING_MAX as LISTS_WAITING_MAX};
-pub(crate) use peers::{Identity, Manners, Peers};
+pub(crate) use peers::{Identity, PeerTimeouts, Peers};
 pub use sockets::ConnId;
 pub(crate) use sockets::Sockets;
 
@@ -77,7 +77,7 @@ pub(crate) struct Driver {
     callers: Callers,
     subscriptions: Vec<Subscription>,
     /// Those who want to know when a majority can be reached.
-    expectant: Vec<oneshot::Sender<()>>,
+    ready_waiters: Vec<oneshot::Sender<()>>,
     /// Peers whose connection was made anew: what was said on the last one may be lost.
     back: Vec<NodeId>,
     counters: Counters,
@@ -125,7 +125,7 @@ impl Driver {
             guards: Guards::new(seed, now),
             callers: Callers::default(),
             subscriptions: Vec::new(),
-            expectant: Vec::new(),
+            ready_waiters: Vec::new(),
             back: Vec::new(),
             counters: Counters::new(),
             records: Vec::new(),
@@ -163,7 +163,7 @@ impl Driver {
 
     /// A connection broke.
     pub(crate) fn closed(&mut self, now: Instant, conn: ConnId, why: &str) {
-        if self.peers.who(conn) == Who::Guest {
+        if self.peers.who(conn) == Who::Unidentified {
             // It never said who it is, or not in TLS.
             self.counters.dropped(DropReason::Refused, 1);
         }
@@ -310,13 +310,13 @@ impl Driver {
                 let _gone = reply.send(self.status(now));
             }
             Command::Ready { reply } => {
-                self.expectant.retain(|reply| !reply.is_closed());
-                self.expectant.push(reply);
-                self.tell_expectant(now);
+                self.ready_waiters.retain(|reply| !reply.is_closed());
+                self.ready_waiters.push(reply);
+                self.tell_ready_waiters(now);
             }
             Command::RecordWritten(record) => {
                 self.shard.record_written(now, record);
-                self.tell_expectant(now);
+                self.tell_ready_waiters(now);
             }
             Command::Stop => self.leave(now),
         }
@@ -326,7 +326,7 @@ impl Driver {
     pub(crate) fn tick(&mut self, sockets: &mut impl Sockets, now: Instant) {
         self.shard.handle_timeout(now);
         let quarantine = self.shard.quarantine_remaining(now);
-        let sent_away = self.peers.tick(sockets, now, (self.shard.counter(), quarantine));
+        let sent_away = self.peers.tick(sockets, now, self.shard.counter(), quarantine);
         self.counters.dropped(DropReason::Refused, sent_away);
         while let Some((guard, due)) = self.guards.due(now) {
             match due {
@@ -357,8 +357,7 @@ impl Driver {
         if self.peers.take_changed() {
             self.note_up(now);
         }
-        let shard = (self.shard_index(), self.shard_count());
-        self.lists.turn(now, &self.shard, shard, &mut self.answers);
+        self.lists.turn(now, &self.shard, self.peers.identity.shard, &mut self.answers);
     }
 
     /// Sends to peers, one write per connection. [`Self::act`] comes before.
@@ -440,7 +439,7 @@ impl Driver {
             self.shard.handle_reconnect(now, back);
         }
         self.show(now);
-        self.tell_expectant(now);
+        self.tell_ready_waiters(now);
     }
 
     /// Whether a round can begin, and a majority that votes can be reached, this node included.
@@ -455,9 +454,9 @@ impl Driver {
         peers + usize::from(votes) > cell.members().len() / 2
     }
 
-    fn tell_expectant(&mut self, now: Instant) {
-        if !self.expectant.is_empty() && self.is_ready(now) {
-            for reply in self.expectant.drain(..) {
+    fn tell_ready_waiters(&mut self, now: Instant) {
+        if !self.ready_waiters.is_empty() && self.is_ready(now) {
+            for reply in self.ready_waiters.drain(..) {
                 // Whoever asked may have left.
                 let _gone = reply.send(());
             }
@@ -469,7 +468,7 @@ impl Driver {
             self.quarantined = false;
             tracing::info!("quarantine is over: this node votes");
             self.show(now);
-            self.tell_expectant(now);
+            self.tell_ready_waiters(now);
         }
     }
 
@@ -490,7 +489,7 @@ impl Driver {
             None => tracing::info!("this node issues ballots again"),
         }
         self.show(now);
-        self.tell_expectant(now);
+        self.tell_ready_waiters(now);
     }
 
     /// Tells the shard how long round trips are.

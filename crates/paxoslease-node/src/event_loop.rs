@@ -1,8 +1,8 @@
 //! A shard's thread: real sockets and the real clock around its [`Driver`].
 //!
 //! One turn: wait, read whatever is ready, take whatever was posted, *then* read the clock, once.
-//! [`Turn::run`] has the phases that follow: deliver, act until quiet, flush peers, flush clients.
-//! Only then are those woken who wait.
+//! [`Turn::run`] has the phases that follow: deliver, act until quiet, flush peers, flush clients,
+//! wake.
 //! Why an epoll loop of our own and no general runtime: ARCHITECTURE.md has the measurement.
 
 mod clients;
@@ -78,6 +78,9 @@ pub(crate) fn mailbox(poll: &Poll) -> io::Result<Mailbox<Post>> {
     })))
 }
 
+/// Where records go, and this shard's number there.
+type Disk = Option<(Arc<RecordWriter>, usize)>;
+
 pub(crate) struct EventLoop {
     pub(crate) poll: Poll,
     pub(crate) conns: Conns,
@@ -88,8 +91,7 @@ pub(crate) struct EventLoop {
     pub(crate) clients: Clients,
     pub(crate) clock: Clock,
     pub(crate) spin: Duration,
-    /// Where records go, and this shard's number there.
-    pub(crate) disk: Option<(Arc<RecordWriter>, usize)>,
+    pub(crate) disk: Disk,
 }
 
 /// Nobody posts to a thread that is gone, also if it panicked; and a node without one of its
@@ -139,7 +141,8 @@ impl EventLoop {
             if let Some(span) = pauses.back(now) {
                 self.driver.paused(span);
             }
-            self.turn(now, &mut posts);
+            let Self { driver, conns, clients, disk, .. } = &mut self;
+            Turn { now, driver, conns, clients, disk }.run(&mut posts);
             let done = self.clients.are_done(&self.conns);
             if self.driver.may_go(now, done) {
                 return self.leave(now);
@@ -209,27 +212,6 @@ impl EventLoop {
         self.conns.read_ready();
         self.mailbox.take(posts);
         self.clock.now()
-    }
-
-    /// Works off everything there is, then asks the disk for what must be durable, and only then
-    /// wakes whoever waits.
-    fn turn(&mut self, now: Instant, posts: &mut Vec<Post>) {
-        let Self { driver, conns, clients, .. } = self;
-        Turn { now, driver, conns, clients }.run(posts);
-        while let Some(record) = self.driver.next_record() {
-            if let Some((writer, shard)) = &self.disk {
-                writer.ask(*shard, record);
-            }
-        }
-        let mut woken = false;
-        for waker in self.driver.wakers() {
-            waker.wake();
-            woken = true;
-        }
-        if woken {
-            // The woken threads of this core go first: what they ask joins the next batch.
-            std::thread::yield_now();
-        }
     }
 
     fn leave(mut self, now: Instant) -> Option<Snapshot> {

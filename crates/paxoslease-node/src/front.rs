@@ -43,9 +43,10 @@ impl std::fmt::Debug for Service {
 
 /// Serves clients on one shard's thread. It must not block.
 ///
-/// One turn of the thread: whatever was received, closed or found writable is told; then what was
-/// asked is answered, until nothing new was asked; then [`Self::flush`], once. So whoever collects
-/// bytes until then writes once per connection and turn.
+/// In one turn of the thread, the front-end is first told what was received, closed or found
+/// writable. Then its requests are answered, until there are no new ones. Then comes
+/// [`Self::flush`]. A front-end that collects bytes until then writes once per connection and turn.
+/// If a flush leads to further answers, these and another flush follow in the same turn.
 pub trait FrontEnd: Send {
     /// A client connected.
     fn accepted(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId);

@@ -40,14 +40,14 @@ pub struct Node {
 }
 
 /// Where a shard's commands go; gives them back when the shard is gone.
-pub(crate) type Door = Box<dyn Fn(Command) -> Result<(), Command> + Send + Sync>;
+pub(crate) type CommandSender = Box<dyn Fn(Command) -> Result<(), Command> + Send + Sync>;
 
 /// What handles, guards and futures of a node share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     /// By shard.
-    pub(crate) doors: Vec<Door>,
+    pub(crate) senders: Vec<CommandSender>,
     pub(crate) default_holder: String,
     pub(crate) tickets: TicketPool,
     pub(crate) board: Arc<Board>,
@@ -89,14 +89,14 @@ impl Shared {
     pub(crate) fn new(
         settings: Settings,
         clock: Clock,
-        doors: Vec<Door>,
+        senders: Vec<CommandSender>,
         default_holder: String,
         board: Arc<Board>,
     ) -> Self {
         Self {
             settings,
             clock,
-            doors,
+            senders,
             default_holder,
             tickets: TicketPool::default(),
             board,
@@ -109,7 +109,7 @@ impl Shared {
     /// Sends a command to the shard a name belongs to.
     pub(crate) fn post(&self, name: Name<'_>, command: Command) -> Result<(), Command> {
         let shard = ShardId::of(name, self.settings.shards.get());
-        (self.doors[usize::from(shard.index())])(command)
+        (self.senders[usize::from(shard.index())])(command)
     }
 
     /// Everything of the node is over: nobody is left waiting.
@@ -120,9 +120,9 @@ impl Shared {
     }
 
     pub(crate) fn stop(&self) {
-        for door in &self.doors {
+        for send in &self.senders {
             // A shard that is gone needs no telling.
-            let _gone = door(Command::Stop);
+            let _gone = send(Command::Stop);
         }
     }
 }
@@ -252,8 +252,8 @@ impl Node {
     /// As [`Self::watch`], of the names that `filter` shows. For daemons.
     pub fn watch_filtered(&self, prefix: &str, filter: Filter) -> Watch {
         let (subscription, watch) = subscribe(prefix, filter, None);
-        for door in &self.shared.doors {
-            let _gone = door(Command::Watch(subscription.clone()));
+        for send in &self.shared.senders {
+            let _gone = send(Command::Watch(subscription.clone()));
         }
         watch
     }
@@ -264,9 +264,9 @@ impl Node {
     /// When the node was shut down.
     pub async fn status(&self) -> Result<Status, AskError> {
         let (mut answers, mut parts) = (Vec::new(), Vec::new());
-        for door in &self.shared.doors {
+        for send in &self.shared.senders {
             let (reply, answer) = oneshot::channel();
-            door(Command::Status { reply }).map_err(|_| AskError::Stopped)?;
+            send(Command::Status { reply }).map_err(|_| AskError::Stopped)?;
             answers.push(answer);
         }
         for answer in answers {
@@ -295,9 +295,9 @@ impl Node {
     /// # Errors
     /// When the node was shut down.
     pub async fn ready(&self) -> Result<(), AskError> {
-        for door in &self.shared.doors {
+        for send in &self.shared.senders {
             let (reply, answer) = oneshot::channel();
-            door(Command::Ready { reply }).map_err(|_| AskError::Stopped)?;
+            send(Command::Ready { reply }).map_err(|_| AskError::Stopped)?;
             answer.await.map_err(|_| AskError::Stopped)?;
         }
         Ok(())

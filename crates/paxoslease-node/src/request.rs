@@ -28,7 +28,7 @@ pub(crate) struct ReplyTo {
 
 /// The kind of a request, for the metrics: a missing quorum alone does not tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum RequestKind {
     Acquire,
     Renew,
     Other,
@@ -42,17 +42,17 @@ impl ReplyTo {
     /// The origin of requests by handles and guards of this process.
     pub(crate) const EMBEDDED: u16 = 0x7ffe;
 
-    pub(crate) fn token(self, kind: Kind) -> Token {
+    pub(crate) fn token(self, kind: RequestKind) -> Token {
         debug_assert!(self.id < REQUEST_IDS_MAX && self.origin <= Self::REMOTE);
         Token(u64::from(self.origin) << 48 | (kind as u64) << 46 | self.id)
     }
 
-    pub(crate) const fn of(token: Token) -> (Self, Kind) {
+    pub(crate) const fn of(token: Token) -> (Self, RequestKind) {
         let kind = match (token.0 >> 46) & 3 {
-            0 => Kind::Acquire,
-            1 => Kind::Renew,
-            2 => Kind::Other,
-            _ => Kind::Try,
+            0 => RequestKind::Acquire,
+            1 => RequestKind::Renew,
+            2 => RequestKind::Other,
+            _ => RequestKind::Try,
         };
         (Self { origin: (token.0 >> 48) as u16, id: token.0 & (REQUEST_IDS_MAX - 1) }, kind)
     }
@@ -164,13 +164,13 @@ pub enum Request<'a> {
 }
 
 impl Request<'_> {
-    pub(crate) const fn kind(&self) -> Kind {
+    pub(crate) const fn kind(&self) -> RequestKind {
         match self {
             // An abandon withdraws the acquire itself.
-            Self::Acquire { .. } | Self::Abandon { .. } => Kind::Acquire,
-            Self::Try { .. } => Kind::Try,
-            Self::Renew { .. } => Kind::Renew,
-            Self::Release { .. } | Self::Inspect { .. } | Self::List { .. } => Kind::Other,
+            Self::Acquire { .. } | Self::Abandon { .. } => RequestKind::Acquire,
+            Self::Try { .. } => RequestKind::Try,
+            Self::Renew { .. } => RequestKind::Renew,
+            Self::Release { .. } | Self::Inspect { .. } | Self::List { .. } => RequestKind::Other,
         }
     }
 
@@ -397,7 +397,9 @@ mod tests {
         let origins = [0, 1, 255, ReplyTo::EMBEDDED, ReplyTo::REMOTE];
         for (origin, id) in origins.into_iter().zip([0, 7, REQUEST_IDS_MAX - 1, 12, 3]) {
             let reply_to = ReplyTo { origin, id };
-            for kind in [Kind::Acquire, Kind::Renew, Kind::Other, Kind::Try] {
+            for kind in
+                [RequestKind::Acquire, RequestKind::Renew, RequestKind::Other, RequestKind::Try]
+            {
                 assert_eq!(ReplyTo::of(reply_to.token(kind)), (reply_to, kind));
             }
         }

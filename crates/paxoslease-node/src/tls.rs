@@ -180,8 +180,9 @@ impl TlsContext {
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
                 .build()
                 .expect("there is a root, and no revocation list to be wrong");
-        let judges = (Arc::clone(&roots), Arc::clone(&provider));
-        let not_after = judge::judge(&identity.cert, (&names, node), files, judges, &*verifier)?;
+        let (trusted, crypto) = (Arc::clone(&roots), Arc::clone(&provider));
+        let not_after =
+            judge::judge(&identity.cert, &names, node, files, trusted, crypto, &*verifier)?;
         let resolver = Arc::new(SingleCertAndKey::from(identity));
 
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))

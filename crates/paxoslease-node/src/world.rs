@@ -41,7 +41,7 @@ use crate::command::Command;
 use crate::config::Config;
 use crate::front::Waiting;
 use crate::mailbox::Mailbox;
-use crate::node::{Door, Node, Run, Shared, make_driver};
+use crate::node::{CommandSender, Node, Run, Shared, make_driver};
 use crate::stable::{Folder, MemoryDisk, StableError, Startup, Wishes};
 use crate::tls::CurrentTls;
 
@@ -184,18 +184,18 @@ impl World {
         let board = Arc::new(Board::new(&settings, disk_problem, CurrentTls::default()));
         let waiting = Arc::<Waiting>::default();
         let mut shards = Vec::new();
-        let mut doors: Vec<Door> = Vec::new();
+        let mut senders: Vec<CommandSender> = Vec::new();
         for shard in 0..count {
             let bells = Arc::clone(&self.bells);
             let mailbox = Arc::new(Mailbox::new(Box::new(move || bells.ring(host, shard))));
             mailbox.fall_asleep();
-            doors.push(door(&mailbox));
+            senders.push(command_sender(&mailbox));
             let board = Arc::clone(&board);
             let driver = make_driver(&settings, &startup, shard as u16, run, &clock, board);
             shards.push(Some(Shard::new(driver, mailbox, Arc::clone(&waiting))));
         }
         let holder = format!("node-{}", settings.node);
-        let mut shared = Shared::new(settings, clock, doors, holder, board);
+        let mut shared = Shared::new(settings, clock, senders, holder, board);
         shared.waiting = waiting;
         let node = Node { shared: Arc::new(shared) };
         state.run += 1;
@@ -460,7 +460,7 @@ impl Drop for World {
     }
 }
 
-fn door(mailbox: &Arc<Mailbox<Command>>) -> Door {
+fn command_sender(mailbox: &Arc<Mailbox<Command>>) -> CommandSender {
     let mailbox = Arc::clone(mailbox);
     Box::new(move |command| mailbox.post(command))
 }

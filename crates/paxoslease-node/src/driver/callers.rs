@@ -13,7 +13,7 @@ use slab::Slab;
 
 use super::counters::Outcome;
 use super::{Driver, FAREWELL_MAX};
-use crate::request::{Answer, Kind, ReplyTo, Request};
+use crate::request::{Answer, ReplyTo, Request, RequestKind};
 
 /// How many leases are given back at a time.
 const HANDED_OVER_MAX: usize = 4096;
@@ -229,14 +229,14 @@ impl Driver {
         tenure: Tenure,
         patience: Duration,
     ) {
-        let token = self.expect(pending).token(Kind::Other);
+        let token = self.expect(pending).token(RequestKind::Other);
         if let Err(error) = self.shard.release(now, token, name, tenure, patience) {
             self.reply(now, token, error.into());
         }
     }
 
     pub(super) fn renew(&mut self, now: Instant, id: GuardId) {
-        let token = self.expect(Pending::RenewGuard(id)).token(Kind::Renew);
+        let token = self.expect(Pending::RenewGuard(id)).token(RequestKind::Renew);
         let Some(guard) = self.guards.get(id) else {
             self.callers.remove(ReplyTo::of(token).0.id as usize);
             return;
@@ -271,7 +271,7 @@ impl Driver {
     pub(super) fn turn_everybody_away(&mut self, now: Instant) {
         for slot in 0..self.callers.capacity() {
             let Some(Pending::Acquire { label, .. }) = self.callers.get(slot) else { continue };
-            let token: Token = reply_to(slot as u64).token(Kind::Acquire);
+            let token: Token = reply_to(slot as u64).token(RequestKind::Acquire);
             if self.shard.abandon(now, label.name(), token) {
                 self.reply(now, token, Answer::Stopping);
             }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use paxoslease_core::{Instant, Name, Shard, Sighting};
 use paxoslease_holder::Filter;
+use paxoslease_wire::ShardId;
 
 use crate::request::{Answer, Cursor, PageMax, ReplyTo};
 
@@ -68,7 +69,7 @@ impl Lists {
         &mut self,
         now: Instant,
         shard: &Shard,
-        (own, shards): (u16, u16),
+        id: ShardId,
         answers: &mut Vec<(ReplyTo, Answer)>,
     ) {
         let (mut left, count) = (SLOTS_PER_TURN, shard.slot_count());
@@ -79,9 +80,10 @@ impl Lists {
             let leases = list.look(now, shard, list.share(count));
             left -= list.slot - start;
             let next = if list.slot < count {
-                Some(Cursor { shard: own, slot: list.slot })
+                Some(Cursor { shard: id.index(), slot: list.slot })
             } else {
-                (own + 1 < shards).then_some(Cursor { shard: own + 1, slot: 0 })
+                let next = id.index() + 1;
+                (next < id.count()).then_some(Cursor { shard: next, slot: 0 })
             };
             if leases.is_empty() && list.slot < list.end.min(count) {
                 self.0.push_back(list);

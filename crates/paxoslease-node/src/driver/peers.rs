@@ -21,7 +21,7 @@ use super::sockets::{ConnId, Sockets};
 use paxoslease_holder::PeerStatus;
 
 /// How many connections may stand at the door without having said who they are.
-const GUESTS_MAX: usize = 256;
+const UNIDENTIFIED_MAX: usize = 256;
 /// The first pause before dialling again; doubles up to the next.
 const REDIAL_MIN: Duration = Duration::from_millis(10);
 const REDIAL_MAX: Duration = Duration::from_millis(500);
@@ -53,7 +53,7 @@ impl Identity {
 
 /// How patient a shard is with its peers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manners {
+pub(crate) struct PeerTimeouts {
     pub(crate) heartbeat: Duration,
     pub(crate) peer_timeout: Duration,
     pub(crate) queue_bytes_max: usize,
@@ -63,8 +63,8 @@ pub(crate) struct Manners {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Who {
     Nobody,
-    /// Somebody who has not said so yet.
-    Guest,
+    /// A connection whose greeting has not come yet.
+    Unidentified,
     /// A peer by its place, greeted or being greeted.
     Peer(usize),
 }
@@ -72,7 +72,7 @@ pub(crate) enum Who {
 #[derive(Debug)]
 pub(crate) struct Peers {
     pub(crate) identity: Identity,
-    manners: Manners,
+    timeouts: PeerTimeouts,
     list: Vec<Peer>,
     /// Places of peers with something to send.
     dirty: Vec<usize>,
@@ -80,7 +80,7 @@ pub(crate) struct Peers {
     places: Vec<u16>,
     /// By connection.
     who: Vec<Who>,
-    guests: Vec<(ConnId, Instant)>,
+    unidentified: Vec<(ConnId, Instant)>,
     rng: Rng,
     /// When the next stranger may be complained of.
     complain_at: Instant,
@@ -95,7 +95,7 @@ impl Peers {
     /// `members` are all members of the cell with their addresses; this node may be one of them.
     pub(crate) fn new(
         identity: Identity,
-        manners: Manners,
+        timeouts: PeerTimeouts,
         members: impl IntoIterator<Item = (NodeId, String)>,
         seed: u64,
         now: Instant,
@@ -104,12 +104,12 @@ impl Peers {
         let is_member = identity.cell.member(own).is_some();
         let mut peers = Self {
             identity,
-            manners,
+            timeouts,
             list: Vec::new(),
             dirty: Vec::new(),
             places: vec![NO_PLACE; usize::from(NodeId::MAX.get()) + 1],
             who: Vec::new(),
-            guests: Vec::new(),
+            unidentified: Vec::new(),
             rng: Rng::seeded(seed),
             complain_at: now,
             next_alarm_at: now,
@@ -193,7 +193,7 @@ impl Peers {
             return counters.dropped(DropReason::PeerDown, 1);
         };
         let peer = &mut self.list[place];
-        if peer.writer.finished().len() > self.manners.queue_bytes_max {
+        if peer.writer.finished().len() > self.timeouts.queue_bytes_max {
             return counters.dropped(DropReason::QueueFull, 1);
         }
         if !peer.writer.push(message) {
@@ -235,7 +235,7 @@ impl Peers {
     ) -> Option<Told> {
         let Who::Peer(place) = self.who(conn) else { return None };
         let (told, changed) =
-            self.list[place].heartbeat(now, frame, own_counter, self.manners.peer_timeout);
+            self.list[place].heartbeat(now, frame, own_counter, self.timeouts.peer_timeout);
         self.changed |= changed;
         self.mark_dirty(place);
         told
@@ -246,7 +246,7 @@ impl Peers {
         let Some(who) = self.who.get_mut(conn.0) else { return };
         match std::mem::replace(who, Who::Nobody) {
             Who::Nobody => {}
-            Who::Guest => self.guests.retain(|(guest, _)| *guest != conn),
+            Who::Unidentified => self.unidentified.retain(|(other, _)| *other != conn),
             Who::Peer(place) => self.peer_down(now, place, why),
         }
     }
@@ -291,28 +291,29 @@ impl Peers {
         }
     }
 
-    /// Dials, pings and gives up on whoever it is time for. Says how many guests it sent away.
-    /// `own` is the counter of this node and how long it will not vote, for its peers to know.
+    /// Dials, pings and gives up on whoever it is time for. Says how many connections it closed.
+    /// `counter` and `quarantine` are this node's own, for its peers to know.
     pub(crate) fn tick(
         &mut self,
         sockets: &mut impl Sockets,
         now: Instant,
-        own: (u64, Duration),
+        counter: u64,
+        quarantine: Duration,
     ) -> u64 {
         let mut sent_away = 0;
         if now < self.next_alarm_at {
             return sent_away;
         }
-        let mut next_at = now.after(self.manners.heartbeat);
+        let mut next_at = now.after(self.timeouts.heartbeat);
         for place in 0..self.list.len() {
-            self.tick_peer(sockets, now, place, own);
-            next_at = next_at.min(self.list[place].alarm_at(self.manners));
+            self.tick_peer(sockets, now, place, counter, quarantine);
+            next_at = next_at.min(self.list[place].alarm_at(self.timeouts));
         }
-        let patience = self.manners.peer_timeout;
-        while let Some((guest, _)) =
-            self.guests.first().filter(|(_, since)| now >= since.after(patience)).copied()
+        let patience = self.timeouts.peer_timeout;
+        while let Some((conn, _)) =
+            self.unidentified.first().filter(|(_, since)| now >= since.after(patience)).copied()
         {
-            self.hang_up(sockets, now, guest, "it did not say who it is");
+            self.hang_up(sockets, now, conn, "it did not say who it is");
             sent_away += 1;
         }
         // A clock that stands still must not make this spin.
@@ -325,9 +326,10 @@ impl Peers {
         sockets: &mut impl Sockets,
         now: Instant,
         place: usize,
-        (counter, quarantine): (u64, Duration),
+        counter: u64,
+        quarantine: Duration,
     ) {
-        let (manners, peer) = (self.manners, &mut self.list[place]);
+        let (timeouts, peer) = (self.timeouts, &mut self.list[place]);
         match peer.link {
             Link::Down { redial_at } => {
                 if let Some(address) = peer.address.as_deref().filter(|_| peer.dials)
@@ -339,15 +341,15 @@ impl Peers {
                 }
             }
             Link::Dialling { conn, since } | Link::Greeting { conn, since } => {
-                if now >= since.after(manners.peer_timeout) {
+                if now >= since.after(timeouts.peer_timeout) {
                     self.hang_up(sockets, now, conn, "it did not answer");
                 }
             }
             Link::Up { conn, heard_at, .. } => {
-                if now >= heard_at.after(manners.peer_timeout) {
+                if now >= heard_at.after(timeouts.peer_timeout) {
                     self.hang_up(sockets, now, conn, "it fell silent");
                 } else {
-                    peer.ping(now, manners.heartbeat, quarantine, counter);
+                    peer.ping(now, timeouts.heartbeat, quarantine, counter);
                     self.mark_dirty(place);
                 }
             }
@@ -402,7 +404,7 @@ impl Peers {
     pub(crate) fn longest_ignorance(&self, is_member: impl Fn(NodeId) -> bool) -> Option<Duration> {
         let up = self.list.iter().filter(|peer| peer.is_up());
         up.map(|peer| {
-            let heard = if is_member(peer.node) { Duration::ZERO } else { self.manners.heartbeat };
+            let heard = if is_member(peer.node) { Duration::ZERO } else { self.timeouts.heartbeat };
             peer.rtt.map(|rtt| rtt.max(heard))
         })
         .try_fold(Duration::ZERO, |longest, rtt| Some(longest.max(rtt?)))
@@ -438,9 +440,10 @@ mod tests {
         let cell = Cell::new(&members, Ttl::MAX, Drift::NONE).expect("valid");
         let shard = ShardId::new(0, 1).expect("the only one");
         let identity = Identity { cell_name: "test".into(), cell, node: node(1), boot: 1, shard };
-        let manners = Manners { heartbeat: HEARTBEAT, peer_timeout: HEARTBEAT, queue_bytes_max: 0 };
+        let timeouts =
+            PeerTimeouts { heartbeat: HEARTBEAT, peer_timeout: HEARTBEAT, queue_bytes_max: 0 };
         let addresses = members.map(|node| (node, String::new()));
-        let mut peers = Peers::new(identity, manners, addresses, 1, Instant::ZERO);
+        let mut peers = Peers::new(identity, timeouts, addresses, 1, Instant::ZERO);
         peers.add(Peer::new(node(1), node(4), None, false, Instant::ZERO));
         peers
     }

@@ -10,7 +10,7 @@ use paxoslease_holder::{Change, Status};
 
 use super::Driver;
 use super::counters::Outcome;
-use crate::request::{Answer, Hint, Kind, ReplyTo, Request};
+use crate::request::{Answer, Hint, ReplyTo, Request, RequestKind};
 
 impl Driver {
     pub(crate) fn shard_index(&self) -> u16 {
@@ -43,7 +43,7 @@ impl Driver {
                 self.shard.acquire(now, Acquire { token, name, holder, ttl, wait }).err()
             }
             Request::Abandon { lease } => {
-                let mut tokens = [token, from.token(Kind::Try)].into_iter();
+                let mut tokens = [token, from.token(RequestKind::Try)].into_iter();
                 if tokens.any(|token| self.shard.abandon(now, lease.name(), token)) {
                     self.reply(now, token, Answer::Abandoned);
                 }
@@ -130,19 +130,21 @@ impl Driver {
             self.answer_caller(now, to.id, answer)
         } else {
             // A full cell does not answer either, and that is the better thing to be told.
-            let is_acquire = matches!(kind, Kind::Acquire | Kind::Try);
+            let is_acquire = matches!(kind, RequestKind::Acquire | RequestKind::Try);
             let is_full = is_acquire && answer == Answer::NoQuorum && self.shard.is_full();
             self.answers.push((to, if is_full { Answer::Full } else { answer }));
             true
         };
         match (kind, outcome) {
-            (Kind::Acquire, Some(_)) if !is_heard => self.counters.acquired(Outcome::Abandoned),
-            (Kind::Acquire, Some(outcome))
+            (RequestKind::Acquire, Some(_)) if !is_heard => {
+                self.counters.acquired(Outcome::Abandoned)
+            }
+            (RequestKind::Acquire, Some(outcome))
             | (
-                Kind::Try,
+                RequestKind::Try,
                 Some(outcome @ (Outcome::Granted | Outcome::Refused | Outcome::Abandoned)),
             ) => self.counters.acquired(outcome),
-            (Kind::Renew, Some(outcome)) => self.counters.renewed(outcome),
+            (RequestKind::Renew, Some(outcome)) => self.counters.renewed(outcome),
             _ => {}
         }
     }

@@ -20,7 +20,7 @@ pub(super) struct Conn {
     /// `None` while its address is looked up.
     pub(super) stream: Option<Stream>,
     pub(super) node: Option<NodeId>,
-    pub(super) kind: Kind,
+    pub(super) kind: ConnKind,
     /// Nothing more is shown for now.
     pub(super) held: bool,
     /// Still read while it is held, as far as there is room, so that its end is noticed.
@@ -36,7 +36,7 @@ pub(super) struct Conn {
     pub(super) ending: bool,
     /// Whoever had it held knows that.
     pub(super) ending_told: bool,
-    pub(super) end: End,
+    pub(super) end: InputEnd,
     pub(super) listed: bool,
     pub(super) writable: bool,
     pub(super) closed: Option<String>,
@@ -46,7 +46,7 @@ pub(super) struct Conn {
 
 /// Whom a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum ConnKind {
     Peer,
     Client,
     /// A client of whom nobody knows any more: it is only sent the rest of what TLS made of it.
@@ -55,7 +55,7 @@ pub(super) enum Kind {
 
 /// How far it is to the end of what a client says. A peer that says no more is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub(super) enum InputEnd {
     Ahead,
     Read,
     Told,
@@ -67,7 +67,7 @@ impl Conn {
         self.readable
             && (!self.held || self.read_ahead)
             && !self.is_full()
-            && self.kind != Kind::Leaving
+            && self.kind != ConnKind::Leaving
     }
 
     /// Whether reading it may cost what a TLS handshake costs.
@@ -77,7 +77,7 @@ impl Conn {
 
     /// Whether a client has said as much as is kept of it.
     pub(super) fn is_full(&self) -> bool {
-        self.kind == Kind::Client && self.input.unread().len() >= CLIENT_INPUT_MAX
+        self.kind == ConnKind::Client && self.input.unread().len() >= CLIENT_INPUT_MAX
     }
 
     /// Reads once. A short read has drained the socket, as far as the edge goes.
@@ -87,17 +87,22 @@ impl Conn {
             return;
         }
         let room = match self.kind {
-            Kind::Client | Kind::Leaving => self.input.room(CLIENT_INPUT, CLIENT_INPUT_MAX),
-            Kind::Peer => self.input.room(INPUT_MIN, INPUT_MAX),
+            ConnKind::Client | ConnKind::Leaving => self.input.room(CLIENT_INPUT, CLIENT_INPUT_MAX),
+            ConnKind::Peer => self.input.room(INPUT_MIN, INPUT_MAX),
         };
         let room_len = room.len();
         match stream.read(room, spare) {
             Ok(0) => {
                 self.readable = false;
                 match (self.kind, self.end) {
-                    (Kind::Peer, _) => self.closed = Some("it closed the connection".to_owned()),
-                    (Kind::Client, End::Ahead) => (self.ending, self.end) = (true, End::Read),
-                    (Kind::Client, End::Read | End::Told) | (Kind::Leaving, _) => {}
+                    (ConnKind::Peer, _) => {
+                        self.closed = Some("it closed the connection".to_owned())
+                    }
+                    (ConnKind::Client, InputEnd::Ahead) => {
+                        (self.ending, self.end) = (true, InputEnd::Read)
+                    }
+                    (ConnKind::Client, InputEnd::Read | InputEnd::Told)
+                    | (ConnKind::Leaving, _) => {}
                 }
             }
             Ok(len) => {

@@ -20,7 +20,7 @@ use slab::Slab;
 use socket2::{SockRef, TcpKeepalive};
 
 use super::Post;
-use super::conn::{CLIENT_INPUT, Conn, End, Input, Kind};
+use super::conn::{CLIENT_INPUT, Conn, ConnKind, Input, InputEnd};
 use super::resolve::{LookupId, resolve};
 use crate::driver::{ConnId, Sockets};
 use crate::log_throttle::LogThrottle;
@@ -112,7 +112,7 @@ impl Conns {
         }
     }
 
-    fn insert(&mut self, stream: Option<Stream>, node: Option<NodeId>, kind: Kind) -> ConnId {
+    fn insert(&mut self, stream: Option<Stream>, node: Option<NodeId>, kind: ConnKind) -> ConnId {
         self.serials += 1;
         ConnId(self.slab.insert(Conn {
             stream,
@@ -126,7 +126,7 @@ impl Conns {
             readable: false,
             ending: false,
             ending_told: false,
-            end: End::Ahead,
+            end: InputEnd::Ahead,
             listed: false,
             writable: false,
             closed: None,
@@ -146,15 +146,15 @@ impl Conns {
 
     pub(super) fn accepted(&mut self, tcp: TcpStream) {
         let Ok(stream) = self.tls.accept(tcp) else { return };
-        self.add(stream, Kind::Peer);
+        self.add(stream, ConnKind::Peer);
     }
 
     pub(super) fn accepted_client(&mut self, tcp: TcpStream) {
         let Ok(stream) = self.tls.accept_client(tcp, self.not_tls) else { return };
-        self.add(stream, Kind::Client);
+        self.add(stream, ConnKind::Client);
     }
 
-    fn add(&mut self, stream: Stream, kind: Kind) {
+    fn add(&mut self, stream: Stream, kind: ConnKind) {
         let conn = self.insert(Some(stream), None, kind);
         match self.register(conn) {
             Ok(()) => self.fresh.push(conn),
@@ -196,20 +196,20 @@ impl Conns {
             {
                 if conn.is_handshaking() {
                     let handshakes = match conn.kind {
-                        Kind::Peer => &mut of_peers,
-                        Kind::Client | Kind::Leaving => &mut of_clients,
+                        ConnKind::Peer => &mut of_peers,
+                        ConnKind::Client | ConnKind::Leaving => &mut of_clients,
                     };
                     *handshakes += 1;
                     if *handshakes > HANDSHAKES_PER_TURN {
                         continue;
                     }
                 }
-                if conn.kind == Kind::Client && conn.input.bytes.is_empty() {
+                if conn.kind == ConnKind::Client && conn.input.bytes.is_empty() {
                     conn.input.bytes = self.spare_inputs.pop().unwrap_or_default();
                 }
                 conn.read(&mut self.spare_tls);
                 // TLS may have come with nothing in it for anybody else.
-                if conn.kind == Kind::Client && conn.input.unread().is_empty() {
+                if conn.kind == ConnKind::Client && conn.input.unread().is_empty() {
                     keep(&mut self.spare_inputs, std::mem::take(&mut conn.input));
                 }
             }
@@ -260,7 +260,7 @@ fn keep(spares: &mut Vec<Vec<u8>>, input: Input) {
 
 impl Sockets for Conns {
     fn dial(&mut self, peer: NodeId, address: &str) -> ConnId {
-        let id = self.insert(None, Some(peer), Kind::Peer);
+        let id = self.insert(None, Some(peer), ConnKind::Peer);
         let serial = self.serials;
         let lookup = self.lookups.entry(peer).or_default();
         lookup.attempt += 1;
@@ -303,7 +303,7 @@ impl Sockets for Conns {
             unsent = stream.wants_write() && !stream.is_handshaking();
         }
         // What a client was told may still be on its way through TLS, as it would be in the kernel.
-        if !(unsent && conn.kind == Kind::Client && self.leaves(id)) {
+        if !(unsent && conn.kind == ConnKind::Client && self.leaves(id)) {
             self.slab.remove(id.0);
         }
     }

@@ -2,8 +2,8 @@
 
 use paxoslease_core::Instant;
 
-use super::conn::Kind;
-use super::{Clients, Conns, Post};
+use super::conn::ConnKind;
+use super::{Clients, Conns, Disk, Post};
 use crate::driver::{ConnId, Driver};
 use crate::front::{FrontEnd, ShardHandle};
 
@@ -13,10 +13,11 @@ pub(super) struct Turn<'a> {
     pub(super) driver: &'a mut Driver,
     pub(super) conns: &'a mut Conns,
     pub(super) clients: &'a mut Clients,
+    pub(super) disk: &'a Disk,
 }
 
 impl Turn<'_> {
-    /// Works off what was received, posted and due. The caller wakes whoever waits afterwards.
+    /// Works off what was received, posted and due.
     pub(super) fn run(&mut self, posts: &mut Vec<Post>) {
         self.deliver();
         posts.drain(..).for_each(|post| self.take(post));
@@ -30,6 +31,25 @@ impl Turn<'_> {
             if !self.reap_broken() && !self.driver.has_answers() {
                 break;
             }
+        }
+        self.wake();
+    }
+
+    /// Asks the disk for what must be durable, and wakes whoever waits.
+    fn wake(&mut self) {
+        while let Some(record) = self.driver.next_record() {
+            if let Some((writer, shard)) = self.disk {
+                writer.ask(*shard, record);
+            }
+        }
+        let mut woken = false;
+        for waker in self.driver.wakers() {
+            waker.wake();
+            woken = true;
+        }
+        if woken {
+            // The woken threads of this core go first: what they ask joins the next batch.
+            std::thread::yield_now();
         }
     }
 
@@ -67,37 +87,19 @@ impl Turn<'_> {
         front.as_mut().map(|front| call(front.as_mut(), &mut shard))
     }
 
-    pub(super) fn accepted(&mut self, kind: Kind, id: ConnId) {
+    pub(super) fn accepted(&mut self, kind: ConnKind, id: ConnId) {
         match kind {
-            Kind::Peer => self.driver.accepted(self.conns, self.now, id),
-            Kind::Client => drop(self.front(|front, shard| front.accepted(shard, id))),
-            Kind::Leaving => {}
+            ConnKind::Peer => self.driver.accepted(self.conns, self.now, id),
+            ConnKind::Client => drop(self.front(|front, shard| front.accepted(shard, id))),
+            ConnKind::Leaving => {}
         }
     }
 
-    /// Returns how many of the bytes were consumed.
-    pub(super) fn received(&mut self, kind: Kind, id: ConnId, bytes: &[u8]) -> usize {
-        let consumed = match kind {
-            Kind::Peer => Some(self.driver.received(self.conns, self.now, id, bytes)),
-            Kind::Client => self.front(|front, shard| front.received(shard, id, bytes)),
-            Kind::Leaving => None,
-        };
-        consumed.unwrap_or(bytes.len())
-    }
-
-    pub(super) fn writable(&mut self, kind: Kind, id: ConnId) {
+    pub(super) fn closed(&mut self, kind: ConnKind, id: ConnId, why: &str) {
         match kind {
-            Kind::Peer => self.driver.writable(self.conns, id),
-            Kind::Client => drop(self.front(|front, shard| front.writable(shard, id))),
-            Kind::Leaving => {}
-        }
-    }
-
-    pub(super) fn closed(&mut self, kind: Kind, id: ConnId, why: &str) {
-        match kind {
-            Kind::Peer => self.driver.closed(self.now, id, why),
-            Kind::Client => drop(self.front(|front, shard| front.closed(shard, id))),
-            Kind::Leaving => {}
+            ConnKind::Peer => self.driver.closed(self.now, id, why),
+            ConnKind::Client => drop(self.front(|front, shard| front.closed(shard, id))),
+            ConnKind::Leaving => {}
         }
     }
 }

@@ -46,8 +46,8 @@ impl Remote {
         };
         let shard = request.shard(self.shared.settings.shards.get());
         let command = Command::Request(remote(id), request.into_owned());
-        let refused = match self.shared.doors.get(usize::from(shard)) {
-            Some(door) => door(command).is_err().then_some(Answer::Stopping),
+        let refused = match self.shared.senders.get(usize::from(shard)) {
+            Some(send) => send(command).is_err().then_some(Answer::Stopping),
             None => Some(Answer::END_OF_LIST),
         };
         if let Some(refused) = refused {

@@ -15,12 +15,12 @@ use paxoslease_core::{NodeId, Snapshot};
 use paxoslease_holder::transport;
 use paxoslease_wire::ShardId;
 
-use super::{Door, Node, Shared, Stopped};
+use super::{CommandSender, Node, Shared, Stopped};
 use crate::board::{Board, DiskProblem};
 use crate::clock::{Clock, CounterBound, wall_counter};
 use crate::command::Command;
 use crate::config::{Config, ConfigError, Role, Settings};
-use crate::driver::{Driver, Identity, Manners, Peers};
+use crate::driver::{Driver, Identity, PeerTimeouts, Peers};
 use crate::event_loop::{Clients, Conns, EventLoop, Listener, Post, mailbox};
 use crate::front::{FrontEnd, Service, Waiting};
 use crate::mailbox::Mailbox;
@@ -172,13 +172,12 @@ impl Running {
             .enumerate()
             .map(|(index, poll)| {
                 let front = front.as_mut().map(|make| make(index as u16));
-                let sockets = (listener.take(), clients.take());
-                maker.event_loop(index, poll, sockets, front)
+                maker.event_loop(index, poll, listener.take(), clients.take(), front)
             })
             .collect::<Result<_, _>>()?;
         let shards = spawn(node, loops, &mailboxes, recorder.as_ref())?;
-        let doors = mailboxes.iter().map(door).collect();
-        let mut shared = Shared::new(settings, clock, doors, transport::default_holder(), board);
+        let senders = mailboxes.iter().map(command_sender).collect();
+        let mut shared = Shared::new(settings, clock, senders, transport::default_holder(), board);
         (shared.waiting, shared.tls) = (Arc::clone(&waiting), tls);
         let stopped = Arc::clone(&shared.stopped);
         Ok((Node { shared: Arc::new(shared) }, Self { node, shards, writer, waiting, stopped }))
@@ -288,7 +287,8 @@ impl Maker<'_> {
         &self,
         index: usize,
         poll: Poll,
-        (listener, clients): (Option<mio::net::TcpListener>, Option<mio::net::TcpListener>),
+        listener: Option<mio::net::TcpListener>,
+        clients: Option<mio::net::TcpListener>,
         front: Option<Box<dyn FrontEnd>>,
     ) -> Result<EventLoop, StartError> {
         let registry = poll.registry().try_clone().map_err(refused("an event queue"))?;
@@ -346,14 +346,14 @@ pub(crate) fn make_driver(
         boot: startup.counter(),
         shard: shard_id,
     };
-    let manners = Manners {
+    let timeouts = PeerTimeouts {
         heartbeat: settings.timing.heartbeat,
         peer_timeout: settings.timing.peer_timeout,
         queue_bytes_max: settings.limits.peer_queue_bytes,
     };
     let members = settings.peers().map(|(node, address)| (node, address.to_owned()));
     let seed = seed.wrapping_add(u64::from(index));
-    let peers = Peers::new(identity, manners, members, seed, now);
+    let peers = Peers::new(identity, timeouts, members, seed, now);
     let bound = CounterBound::new(now, wall_counter, shard.counter());
     Driver::new(shard, bound, peers, seed, now, board)
 }
@@ -391,7 +391,7 @@ fn writer(
     Ok(Some(Arc::new(writer.map_err(refused("a thread"))?)))
 }
 
-fn door(mailbox: &Arc<Mailbox<Post>>) -> Door {
+fn command_sender(mailbox: &Arc<Mailbox<Post>>) -> CommandSender {
     let mailbox = Arc::clone(mailbox);
     Box::new(move |command| match mailbox.post(Post::Command(command)) {
         Err(Post::Command(command)) => Err(command),

@@ -24,12 +24,12 @@ pub(crate) type OnWritten = Box<dyn Fn(usize, Record) + Send>;
 
 /// The handle to the thread. Dropping it stops the thread after the write under way.
 pub(crate) struct RecordWriter {
-    desk: Arc<Desk>,
+    shared: Arc<SharedState>,
     thread: Option<JoinHandle<Folder>>,
 }
 
 /// Where shards leave what they ask for.
-struct Desk {
+struct SharedState {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -42,7 +42,7 @@ struct State {
     stopped: bool,
 }
 
-impl Desk {
+impl SharedState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics while holding it")
     }
@@ -62,9 +62,9 @@ impl RecordWriter {
             last_error: None,
             stopped: false,
         };
-        let desk = Arc::new(Desk { state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(SharedState { state: Mutex::new(state), changed: Condvar::new() });
         let work = Work {
-            desk: Arc::clone(&desk),
+            shared: Arc::clone(&shared),
             folder,
             on_written,
             durable: None,
@@ -73,22 +73,22 @@ impl RecordWriter {
         };
         let thread =
             thread::Builder::new().name("paxoslease-disk".to_owned()).spawn(move || work.run())?;
-        Ok(Self { desk, thread: Some(thread) })
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// A shard asks for a record. It hears of it when one at least as high is durable.
     pub(crate) fn ask(&self, shard: usize, record: Record) {
-        let mut state = self.desk.state();
+        let mut state = self.shared.state();
         state.merged.ask(shard, record);
         state.waiting[shard] = true;
-        self.desk.changed.notify_one();
+        self.shared.changed.notify_one();
     }
 
     /// Why the last write failed; `None` once one has succeeded. Whoever asks does not keep the
     /// writer from stopping.
     pub(crate) fn problem(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
-        let desk = Arc::clone(&self.desk);
-        move || desk.state().last_error.clone()
+        let shared = Arc::clone(&self.shared);
+        move || shared.state().last_error.clone()
     }
 
     /// Stops after the write under way, and gives the folder back. Shards that still wait hear
@@ -100,8 +100,8 @@ impl RecordWriter {
 
     fn end(&mut self) -> Option<thread::Result<Folder>> {
         let thread = self.thread.take()?;
-        self.desk.state().stopped = true;
-        self.desk.changed.notify_one();
+        self.shared.state().stopped = true;
+        self.shared.changed.notify_one();
         Some(thread.join())
     }
 }
@@ -115,7 +115,7 @@ impl Drop for RecordWriter {
 
 /// The thread's side.
 struct Work {
-    desk: Arc<Desk>,
+    shared: Arc<SharedState>,
     folder: Folder,
     on_written: OnWritten,
     /// What is on disk for sure; `None` before the first write and after one that failed.
@@ -144,7 +144,7 @@ impl Work {
     /// The next record to write and whom to answer then; `None` to stop.
     fn next(&self) -> Option<(Record, Vec<(usize, Record)>)> {
         let idle = |state: &mut State| !state.stopped && !state.waiting.contains(&true);
-        let state = self.desk.changed.wait_while(self.desk.state(), idle);
+        let state = self.shared.changed.wait_while(self.shared.state(), idle);
         let mut state = state.expect("nobody panics while holding it");
         if state.stopped {
             return None;
@@ -175,7 +175,7 @@ impl Work {
         if self.failures > 0 {
             tracing::info!(?record, "the stable record can be written again");
             self.failures = 0;
-            self.desk.state().last_error = None;
+            self.shared.state().last_error = None;
         }
     }
 
@@ -187,7 +187,7 @@ impl Work {
             let failures = self.failures;
             tracing::error!(%error, failures, "the stable record cannot be written; will retry");
         }
-        let mut state = self.desk.state();
+        let mut state = self.shared.state();
         state.last_error = Some(error.to_string());
         for (shard, asked) in answers {
             // A shard that asks for what another has already need not wait for the disk.
@@ -199,7 +199,7 @@ impl Work {
         }
         let doublings = (self.failures - 1).min(10);
         let pause = (PAUSE_MIN * (1 << doublings)).min(PAUSE_MAX);
-        drop(self.desk.changed.wait_timeout_while(state, pause, |state| !state.stopped));
+        drop(self.shared.changed.wait_timeout_while(state, pause, |state| !state.stopped));
     }
 }
 

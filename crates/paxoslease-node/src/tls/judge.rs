@@ -24,9 +24,11 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Says until when peers that trust the same authorities take this certificate from `node`.
 pub(super) fn judge(
     chain: &[CertificateDer<'_>],
-    (names, node): (&NodeNames, NodeId),
+    names: &NodeNames,
+    node: NodeId,
     files: &Tls,
-    (roots, provider): (Arc<RootCertStore>, Arc<CryptoProvider>),
+    roots: Arc<RootCertStore>,
+    provider: Arc<CryptoProvider>,
     by_called: &dyn ClientCertVerifier,
 ) -> Result<UnixTime, TlsError> {
     let by_callers = WebPkiServerVerifier::builder_with_provider(roots, provider)

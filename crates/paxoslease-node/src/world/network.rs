@@ -256,11 +256,11 @@ impl Network {
         let Some(end) = self.end_mut(id) else { return };
         if end.shard.take().is_some() {
             self.put(agenda, now, id, Parcel::End);
-            self.bury(id.0);
+            self.remove_pipe(id.0);
         }
     }
 
-    fn bury(&mut self, pipe: PipeId) {
+    fn remove_pipe(&mut self, pipe: PipeId) {
         let over = |pipe: &Pipe| pipe.ends.iter().all(|end| end.shard.is_none());
         if self.pipes.get(&pipe).is_some_and(over) {
             self.pipes.remove(&pipe);
@@ -324,7 +324,7 @@ impl Network {
                 self.close(agenda, now, id);
             } else if let Some(end) = self.end_mut(id) {
                 end.shard = None;
-                self.bury(id.0);
+                self.remove_pipe(id.0);
             }
         }
     }

@@ -150,7 +150,8 @@ impl Simulation {
     /// Takes a name at a host within a bound. The judge hears of it, and of the client that has it.
     pub(crate) fn take_within(
         &mut self,
-        (host, name): (usize, usize),
+        host: usize,
+        name: usize,
         ttl: Duration,
         bound: Duration,
     ) -> Option<(u32, Rc<LeaseGuard>)> {

@@ -97,8 +97,8 @@ impl Swarm {
 
     fn crowd_in(&mut self, host: usize) {
         for _ in 0..self.crowd {
-            let whom = (host, self.setup.seed);
-            Client::spawn(&mut self.simulation, whom, self.setup.max_lease, &self.last_round);
+            let (seed, max_lease) = (self.setup.seed, self.setup.max_lease);
+            Client::spawn(&mut self.simulation, host, seed, max_lease, &self.last_round);
         }
     }
 

@@ -5,7 +5,7 @@ use paxoslease_core::{Instant, NodeId};
 use paxoslease_wire::{Farewell, FrameKind, Hello};
 
 use super::peer::{Link, Peer};
-use super::{COMPLAINT_PAUSE, Counters, DropReason, GUESTS_MAX, Peers, Who, kind_of};
+use super::{COMPLAINT_PAUSE, Counters, DropReason, Peers, UNIDENTIFIED_MAX, Who, kind_of};
 use crate::driver::sockets::{ConnId, Sockets};
 use crate::tls::dns_name;
 
@@ -21,24 +21,24 @@ pub(crate) enum Greeted {
 }
 
 impl Peers {
-    /// Somebody connected to us. Says whether another guest had to go for that.
+    /// Somebody connected to us. Says whether another connection had to go for that.
     pub(crate) fn accepted(
         &mut self,
         sockets: &mut impl Sockets,
         now: Instant,
         conn: ConnId,
     ) -> bool {
-        self.set_who(conn, Who::Guest);
-        self.guests.push((conn, now));
-        let are_too_many = self.guests.len() > GUESTS_MAX;
+        self.set_who(conn, Who::Unidentified);
+        self.unidentified.push((conn, now));
+        let are_too_many = self.unidentified.len() > UNIDENTIFIED_MAX;
         if are_too_many {
             // Any of them, but for the newest. If it were the eldest, who floods the door faster
             // than a greeting takes would keep every peer out; so each has its chance.
-            let place = self.rng.bits() as usize % GUESTS_MAX;
-            let (unlucky, _) = self.guests[place];
+            let place = self.rng.bits() as usize % UNIDENTIFIED_MAX;
+            let (unlucky, _) = self.unidentified[place];
             self.hang_up(sockets, now, unlucky, "too many at the door");
         }
-        self.next_alarm_at = self.next_alarm_at.min(now.after(self.manners.peer_timeout));
+        self.next_alarm_at = self.next_alarm_at.min(now.after(self.timeouts.peer_timeout));
         are_too_many
     }
 
@@ -90,14 +90,17 @@ impl Peers {
         hello: &Hello<'_>,
         counters: &mut Counters,
     ) -> Greeted {
-        let guest = self.who(conn) == Who::Guest;
+        let is_unidentified = self.who(conn) == Who::Unidentified;
         let own = self.identity.shard;
-        if guest && hello.shard.count() == own.count() && hello.shard.index() != own.index() {
+        if is_unidentified
+            && hello.shard.count() == own.count()
+            && hello.shard.index() != own.index()
+        {
             sockets.hand_over(conn, hello.shard.index());
             self.closed(now, conn, "handed over");
             return Greeted::HandedOver;
         }
-        if guest {
+        if is_unidentified {
             self.say_hello(sockets, conn);
         }
         // Whoever cannot prove who it is says nothing about that node, whatever it says.
@@ -120,7 +123,9 @@ impl Peers {
                 let why = format!("refused: {why}");
                 let place = match self.who(conn) {
                     Who::Peer(dialled) => Some(dialled),
-                    Who::Guest | Who::Nobody => self.place_of(hello.node).filter(|_| is_itself),
+                    Who::Unidentified | Who::Nobody => {
+                        self.place_of(hello.node).filter(|_| is_itself)
+                    }
                 };
                 match place {
                     Some(place) => self.complain(now, place, &why),
@@ -130,7 +135,7 @@ impl Peers {
                 return Greeted::Closed;
             }
         };
-        self.guests.retain(|(guest, _)| *guest != conn);
+        self.unidentified.retain(|(other, _)| *other != conn);
         // The newest connection counts; what an older one still carries is not listened to.
         if let Some(old) = self.list[place].conn().filter(|old| *old != conn) {
             self.hang_up(sockets, now, old, "it connected anew");
@@ -220,7 +225,7 @@ mod tests {
     use tracing::span;
 
     use super::*;
-    use crate::driver::peers::{Identity, Manners};
+    use crate::driver::peers::{Identity, PeerTimeouts};
 
     /// Somebody at the door, with a certificate of the node it claims to be or of another.
     struct Door {
@@ -293,9 +298,9 @@ mod tests {
     /// Node 3, which dials its peers.
     fn third() -> Peers {
         let second = Duration::from_secs(1);
-        let manners = Manners { heartbeat: second, peer_timeout: second, queue_bytes_max: 0 };
+        let timeouts = PeerTimeouts { heartbeat: second, peer_timeout: second, queue_bytes_max: 0 };
         let members = [1, 2, 3].map(|id| (node(id), String::new()));
-        Peers::new(identity(3, "ours"), manners, members, 1, Instant::ZERO)
+        Peers::new(identity(3, "ours"), timeouts, members, 1, Instant::ZERO)
     }
 
     /// What is said to be wrong with a node.
@@ -385,7 +390,7 @@ mod tests {
         let (door, now) = (&mut Door::new(true), Instant::ZERO);
         let mut strangers = (0..).map(ConnId);
         let mut flood = |peers: &mut Peers, door: &mut Door| {
-            for stranger in strangers.by_ref().take(GUESTS_MAX) {
+            for stranger in strangers.by_ref().take(UNIDENTIFIED_MAX) {
                 peers.accepted(door, now, stranger);
             }
         };
@@ -398,7 +403,7 @@ mod tests {
             let conn = ConnId(100_000 + attempt);
             peers.accepted(door, now, conn);
             flood(&mut peers, door);
-            let is_there = peers.who(conn) == Who::Guest;
+            let is_there = peers.who(conn) == Who::Unidentified;
             if is_there {
                 let greeted = peers.greeted(door, now, conn, &hello, &mut counters);
                 assert_eq!(greeted, Greeted::Up);
@@ -407,7 +412,7 @@ mod tests {
         });
         let heard = heard.count();
         assert!((20..60).contains(&heard), "{heard} of {tries}, about one in e");
-        assert!(peers.guests.len() <= GUESTS_MAX);
+        assert!(peers.unidentified.len() <= UNIDENTIFIED_MAX);
     }
 
     #[test]
@@ -453,9 +458,9 @@ mod tests {
             peers.accepted(&mut door, now, conn);
         }
         peers.closed(now, gone, "it left");
-        let later = now.after(peers.manners.peer_timeout);
-        assert_eq!(peers.tick(&mut door, later, (0, Duration::ZERO)), 1);
+        let later = now.after(peers.timeouts.peer_timeout);
+        assert_eq!(peers.tick(&mut door, later, 0, Duration::ZERO), 1);
         assert_eq!(door.closed, [mute]);
-        assert!(peers.guests.is_empty());
+        assert!(peers.unidentified.is_empty());
     }
 }

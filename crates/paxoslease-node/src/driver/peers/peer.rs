@@ -6,7 +6,7 @@ use paxoslease_core::{Instant, NodeId, Rng};
 use paxoslease_wire::{Farewell, FrameWriter, Heartbeat};
 
 use super::super::sockets::{ConnId, Sockets};
-use super::{Manners, REDIAL_MAX, REDIAL_MIN};
+use super::{PeerTimeouts, REDIAL_MAX, REDIAL_MIN};
 use paxoslease_holder::PeerStatus;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -229,15 +229,15 @@ impl Peer {
     }
 
     /// When something is to be done about it.
-    pub(super) fn alarm_at(&self, manners: Manners) -> Instant {
+    pub(super) fn alarm_at(&self, timeouts: PeerTimeouts) -> Instant {
         match self.link {
             Link::Down { redial_at } if self.dials => redial_at,
             Link::Down { .. } => Instant::MAX,
             Link::Dialling { since, .. } | Link::Greeting { since, .. } => {
-                since.after(manners.peer_timeout)
+                since.after(timeouts.peer_timeout)
             }
             Link::Up { heard_at, pinged_at, .. } => {
-                heard_at.after(manners.peer_timeout).min(pinged_at.after(manners.heartbeat))
+                heard_at.after(timeouts.peer_timeout).min(pinged_at.after(timeouts.heartbeat))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use paxoslease_core::Instant;
 
-use super::{Conns, Kind};
+use super::{ConnKind, Conns};
 use crate::driver::ConnId;
 
 /// How long a client may take for its TLS handshake, and for reading the last that it is sent.
@@ -24,7 +24,7 @@ impl Conns {
         let Some(conn) = self.slab.get_mut(id.0).filter(|_| self.leaving < LEAVING_MAX) else {
             return false;
         };
-        (conn.kind, conn.held) = (Kind::Leaving, false);
+        (conn.kind, conn.held) = (ConnKind::Leaving, false);
         let serial = conn.serial;
         self.leaving += 1;
         self.expect(id, serial);
@@ -39,13 +39,13 @@ impl Conns {
     pub(super) fn look_at_deadlines(&mut self) {
         while let Some((at, id, serial)) = self.deadlines.front().copied() {
             let conn = self.slab.get_mut(id.0).filter(|conn| conn.serial == serial);
-            let stays = conn.filter(|conn| conn.kind == Kind::Leaving || conn.is_handshaking());
+            let stays = conn.filter(|conn| conn.kind == ConnKind::Leaving || conn.is_handshaking());
             // Whoever is gone or got over it is waited for no longer.
             if let Some(conn) = stays {
                 if self.now < at {
                     return;
                 }
-                if conn.kind == Kind::Leaving {
+                if conn.kind == ConnKind::Leaving {
                     self.left(id);
                 } else {
                     let problem = format!("its TLS handshake took more than {HANDSHAKE_MAX:?}");

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use super::super::turn::Turn;
-use super::{Conn, ConnId, Conns, End, Input, Kind, Post, Sockets, Stream, keep};
+use super::{Conn, ConnId, ConnKind, Conns, Input, InputEnd, Post, Sockets, Stream, keep};
 use crate::front::ClientSockets;
 
 impl Turn<'_> {
@@ -14,7 +14,7 @@ impl Turn<'_> {
         for id in std::mem::take(&mut self.conns.fresh) {
             let Some(conn) = self.conns.slab.get(id.0) else { continue };
             let (kind, serial) = (conn.kind, conn.serial);
-            if kind == Kind::Client && conn.is_handshaking() {
+            if kind == ConnKind::Client && conn.is_handshaking() {
                 self.conns.expect(id, serial);
             }
             self.accepted(kind, id);
@@ -35,7 +35,7 @@ impl Turn<'_> {
 
     fn advance(&mut self, id: ConnId) {
         let conn = &mut self.conns.slab[id.0];
-        if conn.kind == Kind::Leaving {
+        if conn.kind == ConnKind::Leaving {
             // Whether it is told all or is gone, that is the end of it.
             if conn.flush().is_err() || !conn.stream.as_ref().is_some_and(Stream::wants_write) {
                 self.conns.left(id);
@@ -61,7 +61,11 @@ impl Turn<'_> {
         }
         let kind = conn.kind;
         if std::mem::take(&mut conn.writable) {
-            self.writable(kind, id);
+            match kind {
+                ConnKind::Peer => self.driver.writable(self.conns, id),
+                ConnKind::Client => drop(self.front(|front, shard| front.writable(shard, id))),
+                ConnKind::Leaving => {}
+            }
         }
         self.show(id);
         self.tell_end(id);
@@ -69,7 +73,7 @@ impl Turn<'_> {
             && let Some(why) = conn.closed.take()
         {
             let conn = self.conns.slab.remove(id.0);
-            if conn.refused && kind == Kind::Client {
+            if conn.refused && kind == ConnKind::Client {
                 let from = conn.stream.and_then(|stream| stream.tcp().peer_addr().ok());
                 self.conns.refuse(from, &why);
             }
@@ -80,8 +84,8 @@ impl Turn<'_> {
     /// Tells of a client's end: of one that is held as soon as it is known, whatever is unread.
     fn tell_end(&mut self, id: ConnId) {
         let Some(conn) = self.conns.slab.get_mut(id.0) else { return };
-        if !conn.held && conn.end == End::Read {
-            conn.end = End::Told;
+        if !conn.held && conn.end == InputEnd::Read {
+            conn.end = InputEnd::Told;
             self.front(|front, shard| front.ended(shard, id));
         } else if conn.held && conn.ending && !std::mem::replace(&mut conn.ending_told, true) {
             self.front(|front, shard| front.ending(shard, id));
@@ -98,13 +102,19 @@ impl Turn<'_> {
         }
         let (serial, kind) = (conn.serial, conn.kind);
         let mut input = std::mem::take(&mut conn.input);
-        input.start += self.received(kind, id, input.unread());
+        let unread = input.unread();
+        let consumed = match kind {
+            ConnKind::Peer => Some(self.driver.received(self.conns, self.now, id, unread)),
+            ConnKind::Client => self.front(|front, shard| front.received(shard, id, unread)),
+            ConnKind::Leaving => None,
+        };
+        input.start += consumed.unwrap_or(unread.len());
         let conns = &mut *self.conns;
         if let Some((stream, shard)) = conns.handed_over.take() {
             let adopt = Post::Adopt { stream, unread: input.unread().to_vec() };
             // A shard that left needs no connections.
             let _left = conns.mailboxes[usize::from(shard)].post(adopt);
-        } else if kind == Kind::Client && input.unread().is_empty() {
+        } else if kind == ConnKind::Client && input.unread().is_empty() {
             keep(&mut conns.spare_inputs, input);
         } else if let Some(conn) = conns.slab.get_mut(id.0).filter(|conn| conn.serial == serial) {
             conn.input = input;
@@ -113,7 +123,7 @@ impl Turn<'_> {
 
     /// Takes over a connection that another shard accepted.
     pub(in super::super) fn adopt(&mut self, stream: Stream, unread: Vec<u8>) {
-        let id = self.conns.insert(Some(stream), None, Kind::Peer);
+        let id = self.conns.insert(Some(stream), None, ConnKind::Peer);
         let conn = &mut self.conns.slab[id.0];
         conn.pending = false;
         conn.input = Input { start: 0, end: unread.len(), bytes: unread };
@@ -122,7 +132,7 @@ impl Turn<'_> {
             self.conns.slab.remove(id.0);
             return;
         }
-        self.accepted(Kind::Peer, id);
+        self.accepted(ConnKind::Peer, id);
         self.show(id);
     }
 
@@ -133,7 +143,7 @@ impl Turn<'_> {
         for (id, serial, why) in std::mem::take(&mut self.conns.broken) {
             let conn = self.conns.slab.get(id.0).filter(|conn| conn.serial == serial);
             let Some(kind) = conn.map(|conn| conn.kind) else { continue };
-            if kind == Kind::Leaving {
+            if kind == ConnKind::Leaving {
                 self.conns.left(id);
                 continue;
             }

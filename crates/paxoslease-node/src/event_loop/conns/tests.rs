@@ -100,7 +100,7 @@ fn a_flood_of_handshakes_is_worked_off_a_few_in_a_turn_and_holds_up_nobody_else(
     // Before somebody who is through with that comes, so that they are first in line.
     thread.wait_for(&ids);
     let (mut client, ours) = thread.sockets();
-    thread.conns.add(Stream::Plain(ours), Kind::Client);
+    thread.conns.add(Stream::Plain(ours), ConnKind::Client);
     let other = thread.conns.fresh.pop().expect("accepted");
     client.write_all(b"PING").expect("there is room");
     thread.wait_for(&[other]);
@@ -139,7 +139,8 @@ fn clients_that_do_not_read_the_last_they_are_told_linger_up_to_a_number_and_for
     let conns = &mut thread.conns;
     for (left, (id, _)) in (1..).zip(&clients) {
         conns.close(*id);
-        let lingering = conns.slab.iter().filter(|(_, conn)| conn.kind == Kind::Leaving).count();
+        let lingering =
+            conns.slab.iter().filter(|(_, conn)| conn.kind == ConnKind::Leaving).count();
         assert_eq!(lingering, LEAVING_MAX.min(left));
     }
     assert_eq!(conns.slab.len(), LEAVING_MAX, "one more was cut off");

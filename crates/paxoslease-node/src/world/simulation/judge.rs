@@ -255,7 +255,7 @@ impl Judge {
     }
 
     /// Somebody asked and was denied because of that tenure (promise 4).
-    pub(crate) fn denied(&mut self, host: usize, asked_at: At, (name, fence): (String, u64)) {
+    pub(crate) fn denied(&mut self, host: usize, asked_at: At, name: String, fence: u64) {
         let confirmed_at = self.confirmed_at.get(&(name, fence)).copied();
         let Some(at) = confirmed_at.filter(|at| *at < asked_at) else { return };
         let text = || {

@@ -27,7 +27,8 @@ impl Client {
     /// Moves in with the node of a host.
     pub(super) fn spawn(
         simulation: &mut Simulation,
-        (host, seed): (usize, u64),
+        host: usize,
+        seed: u64,
         max_lease: Duration,
         last_round: &Rc<Cell<bool>>,
     ) {
@@ -78,7 +79,7 @@ impl Client {
             Some(wish.await)
         };
         if let Some(Err(AcquireError::Held { name, holder: Some(by) })) = &answer {
-            self.judge.borrow_mut().denied(self.host, asked_at, (name.clone(), by.fence));
+            self.judge.borrow_mut().denied(self.host, asked_at, name.clone(), by.fence);
         }
         let Some(Ok(guard)) = answer else { return false };
         let guard = Rc::new(guard);

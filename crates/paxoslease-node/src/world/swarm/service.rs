@@ -53,7 +53,7 @@ impl Swarm {
         let mut leases = Leases::new();
         for name in 0..names {
             let host = self.other_than(first);
-            self.take(&mut leases, (host, name), self.setup.max_lease, bound);
+            self.take(&mut leases, host, name, self.setup.max_lease, bound);
         }
         let missed = *self.dice.pick(&[Absence::Stopped, Absence::CutOff, Absence::Deaf]);
         // Without a disk, a member that restarts forgets what it could miss.
@@ -64,7 +64,7 @@ impl Swarm {
         // Neither of those that go.
         let keeper = (0..self.setup.hosts()).find(|host| *host != first && *host != second);
         let ttl = self.setup.max_lease / 2;
-        self.take(&mut leases, (keeper.expect("there are three"), 0), ttl, bound);
+        self.take(&mut leases, keeper.expect("there are three"), 0, ttl, bound);
         self.comes_back(first, missed);
         // It hears of the lease that began meanwhile when that is renewed.
         self.simulation.run_for(ttl + Duration::from_secs(2) + trip * 8);
@@ -75,7 +75,7 @@ impl Swarm {
         self.simulation.run_for(Duration::from_millis(500) + trip * 2);
         for name in 1..names {
             let host = self.other_than(second);
-            self.take(&mut leases, (host, name), ttl, bound);
+            self.take(&mut leases, host, name, ttl, bound);
         }
         self.simulation.run_for(ttl * 2);
         let held = |(_, _, guard): &(usize, u32, Rc<LeaseGuard>)| guard.is_held();
@@ -102,11 +102,12 @@ impl Swarm {
     fn take(
         &mut self,
         leases: &mut Leases,
-        (host, name): (usize, usize),
+        host: usize,
+        name: usize,
         ttl: Duration,
         bound: Duration,
     ) {
-        match self.simulation.take_within((host, name), ttl, bound) {
+        match self.simulation.take_within(host, name, ttl, bound) {
             Some((client, guard)) => drop(leases.insert(name, (host, client, guard))),
             None => {
                 let text = || format!("node {} was not granted name {name} in {bound:?}", host + 1);
