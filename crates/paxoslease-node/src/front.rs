@@ -63,7 +63,7 @@ pub trait FrontEnd: Send {
     /// the connection is resumed, then comes [`Self::ended`].
     fn ending(&mut self, _shard: &mut ShardHandle<'_>, _conn: ConnId) {}
 
-    /// The client of a connection that is held with read-ahead has filled the buffer, so its end can
+    /// The client of a connection that is held with read-ahead has filled the buffer. Its end can
     /// no longer be noticed.
     fn read_ahead_full(&mut self, _shard: &mut ShardHandle<'_>, _conn: ConnId) {}
 

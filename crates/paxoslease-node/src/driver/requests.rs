@@ -137,7 +137,7 @@ impl Driver {
         };
         match (kind, outcome) {
             (RequestKind::Acquire, Some(_)) if !is_heard => {
-                self.counters.acquired(Outcome::Abandoned)
+                self.counters.acquired(Outcome::Abandoned);
             }
             (RequestKind::Acquire, Some(outcome))
             | (

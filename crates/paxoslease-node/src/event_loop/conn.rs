@@ -96,10 +96,10 @@ impl Conn {
                 self.readable = false;
                 match (self.kind, self.end) {
                     (ConnKind::Peer, _) => {
-                        self.closed = Some("it closed the connection".to_owned())
+                        self.closed = Some("it closed the connection".to_owned());
                     }
                     (ConnKind::Client, InputEnd::Ahead) => {
-                        (self.ending, self.end) = (true, InputEnd::Read)
+                        (self.ending, self.end) = (true, InputEnd::Read);
                     }
                     (ConnKind::Client, InputEnd::Read | InputEnd::Told)
                     | (ConnKind::Leaving, _) => {}

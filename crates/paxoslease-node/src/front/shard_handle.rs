@@ -12,7 +12,7 @@ use crate::request::{Answer, Hint, ReplyTo, Request};
 /// The connections of clients, as a front-end needs them. The event loop brings real sockets.
 pub trait ClientSockets {
     /// Sends as much as there is room for, and returns how much that was. When there is room for
-    /// the rest, [`super::FrontEnd::writable`] is called. A connection found broken is closed later.
+    /// the rest, [`super::FrontEnd::writable`] is called. A broken connection is closed later.
     fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize;
 
     /// Closes a connection; no [`super::FrontEnd::closed`] follows.

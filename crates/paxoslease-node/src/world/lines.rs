@@ -90,7 +90,8 @@ impl AtNetwork<'_> {
 
 impl Sockets for AtNetwork<'_> {
     fn dial(&mut self, _peer: NodeId, address: &str) -> ConnId {
-        let end = self.network.dial(self.agenda, self.now, self.own, address);
+        let (host, shard) = self.own;
+        let end = self.network.dial(self.agenda, self.now, host, shard, address);
         ConnId(self.lines.slab.insert(Line { end, input: Vec::new() }))
     }
 

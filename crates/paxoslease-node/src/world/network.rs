@@ -194,7 +194,8 @@ impl Network {
         &mut self,
         agenda: &mut Agenda,
         now: At,
-        (host, shard): (usize, usize),
+        host: usize,
+        shard: usize,
         address: &str,
     ) -> EndId {
         self.dials += 1;
