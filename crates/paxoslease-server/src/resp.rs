@@ -44,8 +44,8 @@ use server_context::ServerContext;
 use session::Session;
 use tally::{Limit, Tally};
 
-/// Requests looked at before they are carried out. More may be read at once, but who asks for pages
-/// of lists is answered one by one, and must not have all of them read for each.
+/// Requests whose names are prefetched. A read may bring more, but a session that asks for pages of
+/// lists is shown the same bytes again after each page, and must not have all of them parsed again.
 const PREFETCHED_MAX: usize = 256;
 
 /// Makes the front-end of each shard.
@@ -64,7 +64,7 @@ struct Sessions {
     /// How many there are.
     count: usize,
     common: Common,
-    /// Sessions in the middle of a request.
+    /// Sessions that have sent a part of a request.
     partial_requests: Deadlines,
     /// When to look for clients that do not read.
     look_at: Option<Instant>,
@@ -79,7 +79,7 @@ struct Common {
     /// As they were when this thread turned last.
     rules: Arc<Rules>,
     notices: LogThrottle,
-    /// Sessions that have shown no token where one is asked for.
+    /// Sessions without a token where one is required.
     unauthenticated: Deadlines,
     pending: PendingRequests,
     /// Sessions to be flushed.
@@ -152,7 +152,7 @@ impl Common {
         self.server.connections.load(Ordering::Relaxed)
     }
 
-    /// A session that watched so many patterns before watches so many now.
+    /// The number of patterns that a session watches has changed.
     fn watches(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, before: usize, now: usize) {
         self.watched = self.watched - before + now;
         if before == 0 && now > 0 {
@@ -197,6 +197,18 @@ impl Sessions {
         }
     }
 
+    /// Calls the session of a connection, if there is one.
+    fn with(
+        &mut self,
+        shard: &mut ShardHandle<'_>,
+        conn: ConnId,
+        call: impl FnOnce(&mut Session, &mut Turn<'_, '_>),
+    ) {
+        if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
+            call(session, &mut Turn { common: &mut self.common, shard });
+        }
+    }
+
     fn end(&mut self, shard: &mut ShardHandle<'_>, index: usize) {
         let Some(session) = self.sessions.get_mut(index).and_then(Option::take) else { return };
         self.count -= 1;
@@ -209,7 +221,7 @@ impl Sessions {
         session.end(&mut Turn { common, shard });
     }
 
-    /// Gives up clients that do not come to the end of a request.
+    /// Closes connections whose client does not finish a request.
     fn close_partial_requests(&mut self, shard: &mut ShardHandle<'_>) {
         let patience = self.partial_requests.patience;
         for index in self.partial_requests.overdue(shard.now()) {
@@ -222,8 +234,7 @@ impl Sessions {
         }
     }
 
-    /// Gives up clients that show no token where one is asked for. Who has not read what came
-    /// before cannot stay for it.
+    /// Closes connections without a token, where one is required, even if not all was read.
     fn close_unauthenticated(&mut self, shard: &mut ShardHandle<'_>) {
         let patience = self.common.unauthenticated.patience;
         for index in self.common.unauthenticated.overdue(shard.now()) {
@@ -239,7 +250,7 @@ impl Sessions {
         }
     }
 
-    /// Gives up clients that have read nothing for long.
+    /// Closes connections whose client has read nothing for long.
     fn close_slow_readers(&mut self, shard: &mut ShardHandle<'_>) {
         let (now, patience) = (shard.now(), self.common.server.slow_reader_after);
         self.look_at = None;
@@ -292,12 +303,12 @@ impl FrontEnd for Sessions {
         let id = common.server.ids.fetch_add(1, Ordering::Relaxed) + 1;
         let address =
             shard.sockets.address(conn).map_or_else(String::new, |address| address.to_string());
-        let pace = common.server.limits.acquires_per_second.map(RateLimiter::new);
+        let rate_limiter = common.server.limits.acquires_per_second.map(RateLimiter::new);
         let index = conn.index();
         if self.sessions.len() <= index {
             self.sessions.resize_with(index + 1, || None);
         }
-        self.sessions[index] = Some(Box::new(Session::new(conn, id, address, pace)));
+        self.sessions[index] = Some(Box::new(Session::new(conn, id, address, rate_limiter)));
         if !common.rules.is_open() {
             common.unauthenticated.begin(index, now);
         }
@@ -312,7 +323,8 @@ impl FrontEnd for Sessions {
         let names = std::iter::from_fn(|| {
             let (request, len) = Request::parse(ahead).ok()??;
             ahead = &ahead[len..];
-            // Of every command about a lease, that is its name; of others it is a name nobody has.
+            // The name, if the command is about a lease. Other arguments are not found, which is
+            // harmless.
             Some(request.arg(1).unwrap_or_default())
         });
         turn.shard.prefetch(names.take(PREFETCHED_MAX));
@@ -347,7 +359,7 @@ impl FrontEnd for Sessions {
             let must_wait = session.listing.is_some() || session.is_full(turn.common);
             if must_wait && !session.is_closing {
                 session.hold(turn);
-                // What was said may have left already by the time the turn ends.
+                // The replies may be sent before the turn ends; then the flush resumes the session.
                 session.touch(turn.common);
                 self.partial_requests.forget(conn.index());
                 return consumed;
@@ -357,29 +369,23 @@ impl FrontEnd for Sessions {
         bytes.len()
     }
 
-    fn writable(&mut self, _shard: &mut ShardHandle<'_>, conn: ConnId) {
-        if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
-            session.touch(&mut self.common);
-        }
+    fn writable(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
+        self.with(shard, conn, |session, turn| session.touch(turn.common));
     }
 
     fn ending(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
-        if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
-            session.input_ends(&mut Turn { common: &mut self.common, shard });
-        }
+        self.with(shard, conn, Session::input_ends);
     }
 
     fn read_ahead_full(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
-        if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
-            session.read_ahead_full(&mut Turn { common: &mut self.common, shard });
-        }
+        self.with(shard, conn, Session::read_ahead_full);
     }
 
     fn ended(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
-        if let Some(Some(session)) = self.sessions.get_mut(conn.index()) {
-            session.input_ends(&mut Turn { common: &mut self.common, shard });
+        self.with(shard, conn, |session, turn| {
+            session.input_ends(turn);
             session.is_closing = true;
-        }
+        });
     }
 
     fn closed(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
@@ -391,22 +397,22 @@ impl FrontEnd for Sessions {
         if let Some(limit) = Limit::of(&answer) {
             common.tally.limited(shard.now(), limit, 1);
         }
-        let ask = common.pending.get(id);
-        if let Some(claim) = &mut ask.claim
-            && let (Answer::Granted { tenure, ttl, .. }, Some(label)) = (&answer, &ask.label)
+        let request = common.pending.get(id);
+        if let Some(claim) = &mut request.claim
+            && let (Answer::Granted { tenure, ttl, .. }, Some(label)) = (&answer, &request.label)
         {
             let until = shard.now().after(ttl.as_duration());
             claim.granted(label.name(), tenure.fence(), until);
         }
-        match ask.owner {
+        match request.owner {
             Owner::Nobody => match answer {
                 Answer::Granted { tenure, .. } => {
-                    common.pending.give_back(shard, id, tenure.fence())
+                    common.pending.give_back(shard, id, tenure.fence());
                 }
                 _ => common.pending.remove(id),
             },
             Owner::Reply { session, command } => {
-                let patient_until = ask.notify.as_ref().map(|notify| notify.patient_until);
+                let patient_until = request.notify.as_ref().map(|notify| notify.patient_until);
                 let may_come = matches!(answer, Answer::Held(_) | Answer::NoQuorum | Answer::Full);
                 let must_wait = may_come && patient_until.is_some_and(|until| shard.now() < until);
                 let Some(Some(session)) = self.sessions.get_mut(session) else { return };

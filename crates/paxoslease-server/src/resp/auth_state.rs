@@ -1,7 +1,7 @@
-//! What a session may do: by the token it showed, and by the rules of the moment.
+//! What a session may do, by its token and by the current rules.
 //!
-//! Where there are no rules, nothing here is asked. Where there are, a session keeps the hash of
-//! its token and where the rules have it, so that a command costs a look and no memory.
+//! A session keeps the hash of its token and the token's place in the rules, so that the check of a
+//! command allocates nothing. Without rules, nothing is checked.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::access::{Denied, Place, Rules};
 /// does not begin a new count, or a client with one could guess those of others for ever.
 const UNKNOWN_MAX: u32 = 4;
 
-/// Who a client showed to be.
+/// How a client has authenticated.
 #[derive(Default)]
 pub(super) struct AuthState {
     bearer: Option<TokenHash>,
@@ -33,7 +33,7 @@ impl Session {
         self.auth.place
     }
 
-    /// Whether it has no good token where one is asked for.
+    /// Whether it has no valid token where one is required.
     pub(super) fn is_unauthenticated(&self, common: &Common) -> bool {
         self.auth.place.is_none() && !common.rules.is_open()
     }
@@ -119,7 +119,7 @@ impl Session {
         }
     }
 
-    /// Is nobody any more.
+    /// Drops the token.
     pub(super) fn forget_token(&mut self, turn: &mut Turn<'_, '_>) {
         self.auth = AuthState { unknown: self.auth.unknown, ..AuthState::default() };
         if !turn.common.rules.is_open() {
@@ -127,15 +127,15 @@ impl Session {
         }
     }
 
-    /// There are other rules: what waits and may not any more is taken back, and who watches what
-    /// it may not any more is told and hung up on, for silence would look as if nothing happened.
+    /// The rules have changed. Withdraws acquires that are no longer permitted. Closes the
+    /// connection if a watch is no longer permitted, because silence would look like no changes.
     pub(super) fn recheck(&mut self, turn: &mut Turn<'_, '_>) {
         let rules = Arc::clone(&turn.common.rules);
         let place = self.auth.bearer.and_then(|bearer| rules.place(bearer));
         self.auth.place = place;
         match place {
             None if !rules.is_open() => {
-                turn.common.unauthenticated.begin(self.conn.index(), turn.shard.now())
+                turn.common.unauthenticated.begin(self.conn.index(), turn.shard.now());
             }
             _ => turn.common.unauthenticated.forget(self.conn.index()),
         }

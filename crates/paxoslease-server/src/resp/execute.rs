@@ -34,7 +34,7 @@ pub(super) const TLS: u8 = 0x16;
 type Outcome<'a> = Result<(), ReplyError<'a>>;
 
 impl Session {
-    /// Does what a request asks for, or complains.
+    /// Carries out a request, or replies with an error.
     pub(super) fn execute(&mut self, turn: &mut Turn<'_, '_>, request: &Request<'_>) {
         let Some(name) = request.arg(0) else { return };
         let spec = Spec::find(name);
@@ -204,7 +204,7 @@ impl Session {
                 waited: Duration::ZERO,
             })
         });
-        // Whoever asks twice must know the holder then; others are spared the copy.
+        // Only an acquire with NOTIFY is asked for twice and needs a copy of the holder.
         let (holder, wait) = match notify {
             None => (Holder::NONE, acquire.wait),
             Some(_) => (acquire.holder_or(&self.holder), Duration::ZERO),

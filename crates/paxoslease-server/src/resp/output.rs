@@ -12,9 +12,9 @@ const KEPT_MAX: usize = 8 * 1024;
 
 #[derive(Default)]
 pub(super) struct Output {
-    /// Appended to by whoever has something to say.
+    /// Replies and pushes are appended here.
     pub(super) bytes: Vec<u8>,
-    /// So many of them are sent.
+    /// How many of them are sent.
     start: usize,
     /// All bytes ever sent.
     sent: u64,

@@ -1,5 +1,5 @@
-//! Questions under way: whose they are, and what has to be undone when nobody is left to hear the
-//! answer (P8).
+//! Requests without an answer: which session gets the answer, and what has to be undone when that
+//! session has ended (P8).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use slab::Slab;
 
 use crate::quota::Claim;
 
-/// A question's number.
+/// The number of a request.
 pub(super) type RequestId = usize;
 
 pub(super) struct PendingRequest {
     pub(super) owner: Owner,
-    /// What an acquire is for; nothing else has to be undone.
+    /// The name and holder of an acquire; other requests have nothing to undo.
     pub(super) label: Option<Label>,
-    /// Whether it may be long until its reply, for it waits for whoever holds the lease.
+    /// Whether it queues while another holder has the lease, so that its reply may take long.
     pub(super) waits: bool,
     pub(super) notify: Option<Box<Notify>>,
     /// Of an acquire by a token with a quota.
@@ -24,42 +24,42 @@ pub(super) struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// Whether it is an acquire of such a name.
+    /// Whether it is an acquire of a name that `which` selects.
     pub(super) fn is_for(&self, which: impl Fn(&str) -> bool) -> bool {
         self.label.as_ref().is_some_and(|label| which(label.name().as_str()))
     }
 
-    /// The memory it takes.
+    /// Its memory in bytes.
     pub(super) fn cost(&self) -> usize {
         let notify = self.notify.as_ref().map(|notify| size_of::<Notify>() + notify.id.len());
         size_of::<Self>() + self.label.as_ref().map_or(0, text_len) + notify.unwrap_or(0)
     }
 }
 
-/// How long both texts of a label are.
+/// The bytes of both texts of a label.
 pub(super) fn text_len(label: &Label) -> usize {
     label.name().as_bytes().len() + label.holder().as_bytes().len()
 }
 
-/// Who hears the answer.
+/// Where the answer goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
     /// The session of this number, as the reply to its command of that number.
     Reply { session: usize, command: u64 },
     /// The session of this number, as a push.
     Push { session: usize },
-    /// Nobody any more.
+    /// The session has ended.
     Nobody,
 }
 
-/// An acquire that will not hold up the replies behind it: first tried, and when it must wait,
-/// asked for again with its patience.
+/// An acquire that does not hold up the replies behind it. It is tried without a wait first. If it
+/// must wait, it is asked for again, and the answer is a push.
 pub(super) struct Notify {
     pub(super) id: Arc<[u8]>,
     pub(super) ttl: Duration,
     pub(super) asked_at: Instant,
     pub(super) patient_until: Instant,
-    /// How long the first try took: waited, as far as the holder is concerned.
+    /// How long the first try took, which counts as waited.
     pub(super) waited: Duration,
 }
 
@@ -83,7 +83,7 @@ impl PendingRequests {
         self.0.is_empty()
     }
 
-    /// Nobody will hear the answer any more: takes an acquire back. The answer comes all the same.
+    /// The session of a request has ended: withdraws an acquire. The answer still comes.
     pub(super) fn orphan(&mut self, shard: &mut ShardHandle<'_>, id: RequestId) {
         let ask = &mut self.0[id];
         ask.owner = Owner::Nobody;
@@ -92,8 +92,8 @@ impl PendingRequests {
         }
     }
 
-    /// An acquire with NOTIFY shall wait no longer. If it waits for a push, it is taken back, and
-    /// this says so; if it is tried still, it will not begin to.
+    /// Ends the wait of an acquire with NOTIFY. Returns whether it waited for a push and is
+    /// withdrawn. An acquire that is still tried will not begin to wait.
     pub(super) fn take_back(&mut self, shard: &mut ShardHandle<'_>, id: RequestId) -> bool {
         let ask = &mut self.0[id];
         let waits = matches!(ask.owner, Owner::Push { .. });
@@ -105,7 +105,7 @@ impl PendingRequests {
         waits
     }
 
-    /// Nobody heard that it was granted: gives it back, under the same number.
+    /// The grant was not sent: releases the lease, under the same number.
     pub(super) fn give_back(&mut self, shard: &mut ShardHandle<'_>, id: RequestId, fence: u64) {
         let ask = &mut self.0[id];
         ask.owner = Owner::Nobody;
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_costs_what_it_keeps() {
+    fn a_request_costs_what_it_keeps() {
         let owner = Owner::Nobody;
         let ask =
             |label, notify| PendingRequest { owner, label, waits: false, notify, claim: None };

@@ -19,11 +19,11 @@ use super::reply_error::ReplyError;
 use super::tally::Limit;
 use super::{Common, Turn};
 
-/// A client that leaves this much unread is not listened to until it reads. The reply that brings
+/// The requests of a client that leaves this much unread wait until it reads. The reply that brings
 /// it there may have 64 KiB, a page of a list or an echo: so 256 KiB are kept at the most.
 const UNREAD_MAX: usize = 192 * 1024;
-/// As [`UNREAD_MAX`], for one without a good token where one is asked for: all it can ask for is
-/// short, and anybody can be as many of these as there are connections.
+/// Like [`UNREAD_MAX`], for a client without a valid token where one is required: its replies are
+/// short, and an attacker can open as many such connections as the limit allows.
 const UNREAD_UNAUTHENTICATED_MAX: usize = 16 * 1024;
 /// A watcher that leaves this much unread misses messages.
 const UNREAD_BY_WATCHER_MAX: usize = 64 * 1024;
@@ -35,7 +35,7 @@ pub(super) struct Session {
     /// As `CLIENT ID` and `HELLO` say.
     pub(super) id: u64,
     pub(super) protocol: Protocol,
-    /// What it calls itself.
+    /// Set by the client.
     pub(super) name: String,
     /// Who holds what it acquires, unless it says: its name, or where it is connected from.
     pub(super) holder: String,
@@ -47,7 +47,7 @@ pub(super) struct Session {
     first: u64,
     /// What those among them cost that are known already.
     kept: usize,
-    /// Questions under way, those that wait for a push included.
+    /// Requests without an answer, including those that wait for a push.
     inflight: u32,
     /// Acquires with NOTIFY by their id, whether they are tried still or wait for a push.
     notifies: BTreeMap<Arc<[u8]>, RequestId>,
@@ -58,7 +58,7 @@ pub(super) struct Session {
     /// A page of a list is being made: the next command waits, as pages may be large.
     pub(super) listing: Option<RequestId>,
     is_held: bool,
-    /// It will say no more, beyond what it said while it was held.
+    /// The client sends nothing more, beyond what it sent while it was held.
     pub(super) is_ending: bool,
     /// Nothing more is read, and once everything is told, the connection is closed.
     pub(super) is_closing: bool,
@@ -123,7 +123,7 @@ impl Session {
         self.reply(common, |_, out| put_error(out, error));
     }
 
-    /// A reply that has to be asked for, under the number this gives.
+    /// A reply that needs a request. Returns the number for that request.
     pub(super) fn ask(
         &mut self,
         turn: &mut Turn<'_, '_>,
@@ -154,7 +154,7 @@ impl Session {
         Ok(ask)
     }
 
-    /// The answer to what was asked for a command.
+    /// The answer to the request of a command.
     pub(super) fn answer(
         &mut self,
         turn: &mut Turn<'_, '_>,
@@ -303,8 +303,8 @@ impl Session {
         self.output.pending() + self.kept
     }
 
-    /// Is shown nothing more for now. P8: one with an acquire that waits stays in sight. Others
-    /// need not: whatever is told to one that left comes back.
+    /// Stops reading commands for now. P8: with an acquire that waits, the connection is read on,
+    /// so that its end is noticed. Without one, a failed send tells early enough.
     pub(super) fn hold(&mut self, turn: &mut Turn<'_, '_>) {
         self.is_held = true;
         let waits = |expected: &Expected| match expected.state {
@@ -362,8 +362,8 @@ impl Session {
         self.catch_up(turn);
     }
 
-    /// It says too much to be seen leaving. P8: it does not go on waiting, and so is listened to
-    /// again before long.
+    /// The client has sent so much that its end would not be noticed. P8: its acquires stop
+    /// waiting, so its commands are read again soon.
     pub(super) fn read_ahead_full(&mut self, turn: &mut Turn<'_, '_>) {
         turn.common.tally.limited(turn.shard.now(), Limit::OutOfSight, 1);
         turn.common.scratch.clear();
@@ -372,8 +372,8 @@ impl Session {
         self.catch_up(turn);
     }
 
-    /// Takes back what waits for a push, and those questions under way: what is in the scratch is
-    /// the reply to them.
+    /// Withdraws what waits for a push, and the requests that `which` selects. The reply to those
+    /// is in the scratch.
     fn give_up(&mut self, turn: &mut Turn<'_, '_>, which: fn(&PendingRequest) -> bool) {
         self.forget_notifies(turn);
         // Those that are left are acquires that are only tried still.
