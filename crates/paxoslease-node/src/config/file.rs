@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use strsim::levenshtein;
 use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -284,26 +285,9 @@ impl<'a> Document<'a> {
 
 /// How unlike two keys are. The right name in the wrong table is near, and so is a part of it.
 fn far(key: &str, known: &str) -> usize {
-    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+    let last = |key| str::rsplit(key, '.').next().unwrap_or_default();
     let begun = if known.starts_with(key) { 2 } else { usize::MAX };
-    edits(key, known).min(edits(&last(key), &last(known)) + 1).min(begun)
-}
-
-/// How many characters must be inserted, removed or replaced to get from one text to the other
-/// (Levenshtein, 1965).
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, from) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
+    levenshtein(key, known).min(levenshtein(last(key), last(known)) + 1).min(begun)
 }
 
 fn describe(value: &DeValue<'_>) -> String {
