@@ -20,6 +20,7 @@ pub use paxoslease_core::{CommandError, Drift, Holder, Instant, Label, Name, Sig
 pub use paxoslease_holder::Filter;
 
 pub use crate::driver::ConnId;
+pub use crate::tls::ClientCertificates;
 pub use asks::{ASKS_MAX, Cursor, PageMax};
 pub(crate) use asks::{Ask, Kind, Letter, Outgoing, Post, Routed};
 pub use desk::Desk;
@@ -29,8 +30,10 @@ pub use seldom::Seldom;
 
 /// What a node is given to serve clients.
 pub struct Service {
-    /// Where clients connect, if they can. In TLS, if the configuration says so.
+    /// Where clients connect, if they can.
     pub clients: Option<TcpListener>,
+    /// `None` if clients connect in clear. TLS needs [`Config::tls`](crate::Config::tls).
+    pub client_tls: Option<ClientCertificates>,
     /// Makes the front-end of a shard, for each shard once.
     pub front: Box<dyn FnMut(u16) -> Box<dyn FrontEnd> + Send>,
     /// Where the metrics of this node go, whatever recorder the process has: several nodes of one

@@ -35,7 +35,7 @@ mod board;
 mod chaos;
 mod clock;
 mod command;
-mod config;
+pub mod config;
 mod driver;
 mod event_loop;
 pub mod front;
@@ -53,9 +53,8 @@ mod trace;
 mod world;
 
 pub use config::{
-    Access, AddressError, ClientTls, Config, ConfigError, DurationError, Limits, Listen, LoadError,
-    NamePattern, PatternError, Timing, Tls, TokenHash, TokenHashError, TomlError, UnknownClientTls,
-    UnknownVerb, Verb, parse_duration,
+    AddressError, Config, ConfigError, DurationError, Limits, Listen, LoadError, Timing, Tls,
+    TomlError, parse_duration,
 };
 pub use node::{Node, StartError};
 pub use paxoslease_holder::{

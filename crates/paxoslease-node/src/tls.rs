@@ -1,13 +1,14 @@
-//! TLS, mutual between peers and as configured with clients: certificates, and who they speak for.
+//! TLS, mutual between peers and as a front-end chooses with clients: certificates, and the nodes
+//! that they belong to.
 //!
-//! A node is known by its certificate: that of node 3 of the cell `north` is valid for the DNS name
+//! The certificate of node 3 of the cell `north` is valid for the DNS name
 //! `node-3.north.paxoslease`, for no other node, and is signed by the cell's CA. The dialer demands
-//! that name from the node it calls. The acceptor learns from the Hello whom it talks to and then
-//! asks [`Stream::peer_is`], and so does the dialer. TLS 1.3 only, and a full handshake each time:
-//! a resumed session would skip the look at the certificate.
+//! that name from the node it calls. The acceptor learns the node id from the Hello and then asks
+//! [`Stream::peer_is`], and so does the dialer. TLS 1.3 only, and a full handshake each time: a
+//! resumed session would skip the check of the certificate.
 //!
-//! Files can be read again while everything runs: connections that stand keep what they were made
-//! with, new ones get what is [`CurrentTls`].
+//! Files can be read again while the node runs. Open connections keep the certificates they were
+//! made with; new connections get those of [`CurrentTls`].
 //!
 //! Deliberately absent: revocation lists (a cell replaces its CA instead), and any process-wide
 //! state, since the service that embeds a node may use rustls itself.
@@ -26,7 +27,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use mio::net::TcpStream;
 use paxoslease_core::NodeId;
-use rustls::client::Resumption;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
@@ -38,12 +39,22 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, InconsistentKeys, RootCertStore, ServerConfig};
 use rustls::{ServerConnection, SupportedProtocolVersion};
 
+use judge::Verifiers;
 use names::NodeNames;
 pub(crate) use names::dns_name;
 pub(crate) use stream::Stream;
 use stream::{OtherEnd, TlsStream};
 
-use crate::config::{ClientTls, Tls};
+use crate::config::Tls;
+
+/// Whether clients that connect by TLS need a certificate of the cell's authority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientCertificates {
+    /// They need none.
+    Unasked,
+    /// A client without one is refused.
+    Required,
+}
 
 const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13];
 
@@ -158,30 +169,41 @@ impl Tls {
     }
 }
 
-/// This node's identity and the CA that it trusts, ready for any number of connections.
+/// This node's identity and the CA that it trusts, for any number of connections.
 pub(crate) struct TlsContext {
     names: NodeNames,
     client: Arc<ClientConfig>,
-    server: Arc<ServerConfig>,
-    /// How to answer clients, unless that is in clear.
-    clients: Option<Arc<ServerConfig>>,
+    /// Demands a certificate of the CA from the other side.
+    mutual: Arc<ServerConfig>,
+    /// Demands none.
+    one_sided: Arc<ServerConfig>,
     /// When peers will begin to refuse this node.
     not_after: UnixTime,
 }
 
 impl TlsContext {
-    /// Reads this node's certificate chain, its key and the CA of the cell, all PEM. What every
-    /// peer would refuse is refused: better said here than by all of them.
+    /// Reads this node's certificate chain, its key and the CA of the cell, all PEM. Refuses a
+    /// certificate that every peer would refuse.
     fn load(files: &Tls, names: NodeNames, node: NodeId) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let identity = identity(&provider, &files.cert, &files.key)?;
         let roots = Arc::new(roots(&files.ca)?);
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
-                .build()
-                .expect("there is a root, and no revocation list to be wrong");
-        let judges = (Arc::clone(&roots), Arc::clone(&provider));
-        let not_after = judge::judge(&identity.cert, (&names, node), files, judges, &*verifier)?;
+        let no_list = "there is a root, and no revocation list to be wrong";
+        let verifiers = Verifiers {
+            by_dialers: WebPkiServerVerifier::builder_with_provider(
+                Arc::clone(&roots),
+                Arc::clone(&provider),
+            )
+            .build()
+            .expect(no_list),
+            by_acceptors: WebPkiClientVerifier::builder_with_provider(
+                Arc::clone(&roots),
+                Arc::clone(&provider),
+            )
+            .build()
+            .expect(no_list),
+        };
+        let not_after = verifiers.judge(&identity.cert, &names, node, files)?;
         let resolver = Arc::new(SingleCertAndKey::from(identity));
 
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -203,12 +225,8 @@ impl TlsContext {
         };
         Ok(Self {
             client: Arc::new(client),
-            clients: match files.clients {
-                ClientTls::Off => None,
-                ClientTls::Server => Some(server(Arc::new(NoClientAuth))),
-                ClientTls::Mutual => Some(server(Arc::clone(&verifier))),
-            },
-            server: server(verifier),
+            mutual: server(verifiers.by_acceptors),
+            one_sided: server(Arc::new(NoClientAuth)),
             names,
             not_after,
         })
@@ -222,47 +240,49 @@ impl TlsContext {
         Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, peer))))
     }
 
-    /// The called side of a connection. Who called is known, and checked, with its Hello.
+    /// The called side of a connection. The Hello of the caller names its node, to be checked.
     pub(crate) fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
-        let conn = ServerConnection::new(Arc::clone(&self.server))
+        let conn = ServerConnection::new(Arc::clone(&self.mutual))
             .map_err(|error| stream::explain(&error))?;
         let peer = OtherEnd::Peer(self.names.clone());
         Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, peer))))
-    }
-
-    /// The called side of a client's connection, in clear if that is how clients are spoken to.
-    /// One that does not begin with TLS where it must is told `not_tls`.
-    fn accept_client(&self, tcp: TcpStream, not_tls: &'static [u8]) -> io::Result<Stream> {
-        let Some(server) = &self.clients else { return Ok(Stream::Plain(tcp)) };
-        let conn =
-            ServerConnection::new(Arc::clone(server)).map_err(|error| stream::explain(&error))?;
-        let client = OtherEnd::Client { not_tls, is_new: true };
-        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, client))))
     }
 }
 
 /// What new connections are made with: nothing but sockets, or the latest certificates.
 #[derive(Clone, Default)]
-pub(crate) struct CurrentTls(Option<Arc<RwLock<Arc<TlsContext>>>>);
+pub(crate) struct CurrentTls {
+    context: Option<Arc<RwLock<Arc<TlsContext>>>>,
+    /// `None` if clients connect in clear.
+    clients: Option<ClientCertificates>,
+}
 
 impl CurrentTls {
-    /// Reads the files, if there are any.
+    /// Reads the files, if there are any. Clients connect in clear.
     pub(crate) fn load(files: Option<&Tls>, cell: &str, node: NodeId) -> Result<Self, TlsError> {
-        let Some(files) = files else { return Ok(Self(None)) };
+        let Some(files) = files else { return Ok(Self::default()) };
         let context = TlsContext::load(files, NodeNames::new(cell)?, node)?;
-        Ok(Self(Some(Arc::new(RwLock::new(Arc::new(context))))))
+        Ok(Self { context: Some(Arc::new(RwLock::new(Arc::new(context)))), clients: None })
     }
 
-    /// Reads the files again, for connections to come. If any cannot be used, nothing changes.
+    /// Clients connect by TLS, unless `clients` is `None`.
+    pub(crate) fn with_clients(mut self, clients: Option<ClientCertificates>) -> Self {
+        let has_certificate = self.context.is_some();
+        assert!(has_certificate || clients.is_none(), "TLS for clients needs a certificate");
+        self.clients = clients;
+        self
+    }
+
+    /// Reads the files again, for new connections. If any cannot be used, nothing changes.
     pub(crate) fn reload(&self, files: &Tls, node: NodeId) -> Result<(), TlsError> {
-        let (Some(shared), Some(current)) = (&self.0, self.current()) else { return Ok(()) };
+        let (Some(shared), Some(current)) = (&self.context, self.current()) else { return Ok(()) };
         let context = TlsContext::load(files, current.names.clone(), node)?;
         *shared.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(context);
         Ok(())
     }
 
     fn current(&self) -> Option<Arc<TlsContext>> {
-        let current = self.0.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.context.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
         Some(Arc::clone(&current))
     }
 
@@ -282,26 +302,31 @@ impl CurrentTls {
         }
     }
 
-    /// As [`TlsContext::accept_client`], or in clear.
+    /// The called side of a client's connection. A client that must use TLS and does not is told
+    /// `not_tls`.
     pub(crate) fn accept_client(
         &self,
         tcp: TcpStream,
         not_tls: &'static [u8],
     ) -> io::Result<Stream> {
-        match self.current() {
-            Some(tls) => tls.accept_client(tcp, not_tls),
-            None => Ok(Stream::Plain(tcp)),
-        }
+        let Some(server) = self.for_clients() else { return Ok(Stream::Plain(tcp)) };
+        let conn = ServerConnection::new(server).map_err(|error| stream::explain(&error))?;
+        let client = OtherEnd::Client { not_tls, is_new: true };
+        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, client))))
     }
 
-    /// When peers will begin to refuse this node, if they speak TLS.
+    /// When peers will begin to refuse this node, if they use TLS.
     pub(crate) fn not_after(&self) -> Option<UnixTime> {
         Some(self.current()?.not_after)
     }
 
-    /// How to answer clients on sockets that are not this node's.
+    /// How to accept clients, unless they connect in clear.
     pub(crate) fn for_clients(&self) -> Option<Arc<ServerConfig>> {
-        self.current()?.clients.clone()
+        let (certificates, context) = (self.clients?, self.current()?);
+        Some(Arc::clone(match certificates {
+            ClientCertificates::Unasked => &context.one_sided,
+            ClientCertificates::Required => &context.mutual,
+        }))
     }
 }
 

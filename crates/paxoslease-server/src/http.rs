@@ -28,14 +28,14 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use paxoslease_node::Node;
 use paxoslease_node::front::Remote;
-use paxoslease_node::{Limits, Node};
 use tokio::sync::{Semaphore, oneshot, watch as signal};
 
 pub use serve::run;
 
-use crate::Gate;
 use crate::metrics::Metrics;
+use crate::{Gate, ServerLimits};
 use guest::Notices;
 use refusal::Refusal;
 
@@ -69,12 +69,12 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self::from(&Limits::default())
+        Self::from(&ServerLimits::default())
     }
 }
 
-impl From<&Limits> for Bounds {
-    fn from(limits: &Limits) -> Self {
+impl From<&ServerLimits> for Bounds {
+    fn from(limits: &ServerLimits) -> Self {
         Self {
             connections: limits.connections,
             watchers: WATCHERS_MAX,

@@ -28,12 +28,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use paxoslease_node::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Seldom};
-use paxoslease_node::{Config, Verb};
 use paxoslease_wire::resp::{Request, put_error};
 use tokio::sync::watch;
 
-use crate::Gate;
 use crate::access::{Denied, Place, Rules};
+use crate::{Config, Gate, Verb};
 use asks::{Asks, Owner};
 use complaint::Complaint;
 use deadlines::Deadlines;

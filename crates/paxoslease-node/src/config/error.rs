@@ -36,14 +36,6 @@ pub enum LoadError {
     },
 }
 
-/// A text that says no way to speak to clients.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{text:?} is no way to speak to clients; expected off, server or mutual")]
-pub struct UnknownClientTls {
-    /// The text.
-    pub text: String,
-}
-
 /// Why a node cannot start with a configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
@@ -134,15 +126,6 @@ pub enum ConfigError {
         /// What to do instead.
         remedy: &'static str,
     },
-    /// Tokens would protect nothing.
-    #[error(
-        "`[[access]]` is set, but peers speak in clear: anybody who reaches a peer port of the \
-             cell can read, release and take every lease without a token; give all nodes \
-             certificates by `[tls]` cert, key and ca, or set listen.peers = \"off\" if the cell \
-             has one member, or set `listen.peers_out_of_reach` (--peers-out-of-reach) if only \
-             nodes of the cell can reach the peer ports"
-    )]
-    AccessInClear,
     /// Other members could not connect.
     #[error(
         "`listen.peers` is \"off\", but the cell has {members} members, which must reach each \

@@ -24,8 +24,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ConfigBuilder};
 
 use super::stream::CIPHERTEXT_MAX;
-use super::{CurrentTls, NodeNames, Stream, TlsContext, dns_name};
-use crate::config::{ClientTls, Tls};
+use super::{ClientCertificates, CurrentTls, NodeNames, Stream, TlsContext, dns_name};
+use crate::config::Tls;
 
 /// What the cell is called.
 const CELL: &str = "test";
@@ -135,8 +135,9 @@ pub(crate) fn with_clients() -> (CurrentTls, ClientConfig) {
     let (cert, key) = ca.issue(1);
     let [cert, key, root] = [("cert", cert), ("key", key), ("ca", ca.0.pem())]
         .map(|(name, text)| folder.file(name, &text));
-    let files = Tls::new(cert, key, root).clients(ClientTls::Server);
-    (CurrentTls::load(Some(&files), CELL, node(1)).expect("good files"), ca.anonymous())
+    let tls = CurrentTls::load(Some(&Tls::new(cert, key, root)), CELL, node(1));
+    let tls = tls.expect("good files").with_clients(Some(ClientCertificates::Unasked));
+    (tls, ca.anonymous())
 }
 
 fn sockets() -> (TcpStream, TcpStream) {

@@ -7,8 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use paxoslease_node::front::{Answer, ConnId, Desk, FrontEnd, Hint, Instant, Service};
-use paxoslease_node::{ClientTls, Node, Tls, block_on};
+use paxoslease_node::front::{
+    Answer, ClientCertificates, ConnId, Desk, FrontEnd, Hint, Instant, Service,
+};
+use paxoslease_node::{Node, Tls, block_on};
 use paxoslease_wire::Hello;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
@@ -160,10 +162,10 @@ fn a_client_that_does_not_finish_its_handshake_is_cut_off_and_counted() {
     let bind = || TcpListener::bind("127.0.0.1:0").expect("a port");
     let (peers, clients) = (bind(), bind());
     let [own, address] = [&peers, &clients].map(|it| it.local_addr().expect("bound").to_string());
-    let tls = authority.certify(1).clients(ClientTls::Server);
-    let config = cell::config(&[own], 1).shards(1).tls(tls);
+    let config = cell::config(&[own], 1).shards(1).tls(authority.certify(1));
     let front = Box::new(|_| Box::new(Silent) as Box<dyn FrontEnd>);
-    let service = Service { clients: Some(clients), front, recorder: None };
+    let client_tls = Some(ClientCertificates::Unasked);
+    let service = Service { clients: Some(clients), client_tls, front, recorder: None };
     let _node = block_on(Node::start_with(config, Some(peers), service)).expect("starts");
     // One says nothing at all, the other half of a greeting.
     let (mut silent, mut slow) = (Peer(connect(&address)), Peer(connect(&address)));

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use paxoslease_node::front::{Cursor, Desk, Holder, Label, Name, PageMax};
-use paxoslease_node::{NamePattern, PatternError};
 use paxoslease_wire::resp::{Protocol, Request, put_bulk, put_error, put_integer, put_simple};
 
 use super::Common;
@@ -13,6 +12,7 @@ use super::complaint::Complaint;
 use super::reply::put_json;
 use super::session::{Session, put_ok};
 use super::tally::Limit;
+use crate::config::{NamePattern, PatternError};
 
 /// Patterns one connection may watch.
 const PATTERNS_MAX: usize = 16;

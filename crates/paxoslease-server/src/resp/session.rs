@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paxoslease_node::front::{Answer, ConnId, Desk, Hint, Sighting};
-use paxoslease_node::{NamePattern, Verb};
 use paxoslease_wire::resp::{Protocol, put_error, put_integer, put_simple};
 
 use super::Common;
@@ -18,6 +17,7 @@ use super::pace::Pace;
 use super::reply::{put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout};
 use super::standing::Standing;
 use super::tally::Limit;
+use crate::config::{NamePattern, Verb};
 
 /// A client that leaves this much unread is not listened to until it reads. The reply that brings
 /// it there may have 64 KiB, a page of a list or an echo: so 256 KiB are kept at the most.

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use paxoslease_node::front::{Desk, Filter};
-use paxoslease_node::{NamePattern, TokenHash, Verb};
 use paxoslease_wire::resp::put_error;
 
 use super::Common;
@@ -15,6 +14,7 @@ use super::complaint::Complaint;
 use super::reply::put_timeout;
 use super::session::Session;
 use crate::access::{Denied, Place, Rules};
+use crate::config::{NamePattern, TokenHash, Verb};
 
 /// Tokens that are not known on one connection; the last of them ends it. A good token in between
 /// does not begin a new count, or a client with one could guess those of others for ever.

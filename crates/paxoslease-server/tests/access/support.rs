@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use paxoslease_node::{Access, ClientTls, Config, Tls, TokenHash, Verb};
-use paxoslease_server::Server;
+use paxoslease_node::Tls;
+use paxoslease_server::{Access, Config, Server, TokenHash, Verb};
 use paxoslease_wire::resp::{Value, put_command};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
@@ -22,12 +22,11 @@ use sha2::{Digest as _, Sha256};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A daemon that is a whole cell.
-pub(crate) fn daemon(with: impl FnOnce(Config) -> Config) -> Server {
-    let mut config = Config::new("test", 1).peer(1, "127.0.0.1:7401").listen("off");
-    config = config.ephemeral().shards(2);
-    config.listen.clients = Some("127.0.0.1:0".to_owned());
-    config.listen.http = Some("127.0.0.1:0".to_owned());
-    let server = Server::start(with(config)).expect("starts");
+pub(crate) fn daemon(with: impl FnOnce(&mut Config)) -> Server {
+    let node = paxoslease_node::Config::new("test", 1).peer(1, "127.0.0.1:7401").listen("off");
+    let mut config = Config::new(node.ephemeral().shards(2)).listen("127.0.0.1:0", "127.0.0.1:0");
+    with(&mut config);
+    let server = Server::start(config).expect("starts");
     paxoslease_node::block_on(server.node().ready()).expect("it is its own majority");
     server
 }
@@ -52,10 +51,7 @@ pub(crate) fn three_tokens() -> Vec<Access> {
 
 /// A daemon with [`three_tokens`].
 pub(crate) fn guarded() -> Server {
-    daemon(|mut config| {
-        config.access = three_tokens();
-        config
-    })
+    daemon(|config| config.access = three_tokens())
 }
 
 /// What is published now of the series that begin like this.
@@ -116,7 +112,7 @@ impl Authority {
     }
 
     /// Files for node 1 on loopback, written anew.
-    pub(crate) fn files(&self, clients: ClientTls) -> Tls {
+    pub(crate) fn files(&self) -> Tls {
         let (cert, key) = self.sign(&["node-1.test.paxoslease", "127.0.0.1"], false);
         let file = |name: &str, text: &str| {
             let path = self.folder.join(name);
@@ -125,7 +121,7 @@ impl Authority {
             path
         };
         let (cert, key) = (file("node.pem", &cert), file("node.key", &key));
-        Tls::new(cert, key, self.folder.join("ca.pem")).clients(clients)
+        Tls::new(cert, key, self.folder.join("ca.pem"))
     }
 
     /// A client that trusts this authority and shows no certificate.

@@ -4,15 +4,15 @@ use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use paxoslease_node::{ClientTls, Config};
-use paxoslease_server::Server;
+use paxoslease_server::{ClientTls, Server};
 use rustls::ClientConfig;
 
 use crate::support::{Authority, Client, Wire, ask_http, daemon, metric, wait_for_metric};
 
 fn secured(authority: &Authority, clients: ClientTls) -> Server {
-    let tls = authority.files(clients);
-    daemon(|config: Config| config.tls(tls))
+    daemon(|config| {
+        (config.node.tls, config.client_tls) = (Some(authority.files()), clients);
+    })
 }
 
 /// Asks by RESP; an error is how the connection ended.
@@ -100,7 +100,7 @@ fn in_clear_to_a_port_of_tls_is_told_and_counted() {
 
 #[test]
 fn tls_to_a_port_in_clear_is_told_and_counted() {
-    let server = daemon(|config| config);
+    let server = daemon(|_| {});
     let trusting = Authority::new().client();
     assert!(ping(&server, &trusting).is_err() && !is_healthy(&server, &trusting));
     wait_for_metric(&server, Wire::plain, "paxoslease_limited_total{limit=\"framing\"}", 2.0);

@@ -3,6 +3,8 @@
 
 use std::io::Write as _;
 
+use paxoslease_server::{Config, Server};
+
 use crate::support::{Cell, Client, Reply};
 
 /// One more than are looked at.
@@ -132,15 +134,14 @@ fn a_request_that_comes_byte_by_byte_is_a_request() {
 fn a_node_without_a_majority_says_so() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("bound").to_string();
-    let mut config = paxoslease_node::Config::new("test", 1)
+    let mut node = paxoslease_node::Config::new("test", 1)
         .ephemeral()
         .peer(1, address)
         .peer(2, "127.0.0.1:1")
         .peer(3, "127.0.0.2:1");
-    config.listen.clients = Some("127.0.0.1:0".to_owned());
-    config.listen.http = Some("127.0.0.1:0".to_owned());
-    config.timing.request_timeout = std::time::Duration::from_millis(50);
-    let server = paxoslease_server::Server::start_on(config, Some(socket)).expect("starts");
+    node.timing.request_timeout = std::time::Duration::from_millis(50);
+    let config = Config::new(node).listen("127.0.0.1:0", "127.0.0.1:0");
+    let server = Server::start_on(config, Some(socket)).expect("starts");
     let mut client = Client::connect(server.clients().expect("listens"));
     for command in [
         &["LEASE.ACQUIRE", "a", "5000"][..],
@@ -159,15 +160,14 @@ fn a_node_in_quarantine_without_the_others_says_how_long_still() {
     let folder = std::env::temp_dir().join(format!("paxoslease-resp-{}", std::process::id()));
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("bound").to_string();
-    let mut config = paxoslease_node::Config::new("test", 1)
+    let mut node = paxoslease_node::Config::new("test", 1)
         .data_dir(&folder)
         .peer(1, address)
         .peer(2, "127.0.0.1:1")
         .peer(3, "127.0.0.2:1");
-    config.listen.clients = Some("127.0.0.1:0".to_owned());
-    config.listen.http = Some("127.0.0.1:0".to_owned());
-    config.timing.request_timeout = std::time::Duration::from_millis(50);
-    let server = paxoslease_server::Server::start_on(config, Some(socket)).expect("starts");
+    node.timing.request_timeout = std::time::Duration::from_millis(50);
+    let config = Config::new(node).listen("127.0.0.1:0", "127.0.0.1:0");
+    let server = Server::start_on(config, Some(socket)).expect("starts");
     let mut client = Client::connect(server.clients().expect("listens"));
     let reply = client.ask(&["LEASE.ACQUIRE", "a", "5000"]);
     assert!(reply.error().starts_with("QUARANTINE this node was restarted"), "{reply:?}");
