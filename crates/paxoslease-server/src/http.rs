@@ -34,6 +34,7 @@ use tokio::sync::{Semaphore, oneshot, watch as signal};
 
 pub use serve::run;
 
+use crate::limits::WATCHERS_MAX;
 use crate::metrics::Metrics;
 use crate::{Gate, ServerLimits};
 use guest::Notices;
@@ -45,8 +46,6 @@ pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
 
 /// The longest body of a request, in bytes.
 const BODY_MAX: usize = 16 << 10;
-/// Watchers at a time: each may let a quarter of a MiB wait that it does not read.
-const WATCHERS_MAX: u32 = 1024;
 
 /// Bounds on what clients may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,6 +8,7 @@ pub mod metrics;
 
 mod access;
 mod config;
+mod limits;
 mod quota;
 mod resp;
 mod server;

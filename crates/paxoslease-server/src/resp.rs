@@ -16,11 +16,10 @@ mod execute;
 mod expected;
 mod house;
 mod output;
-pub(crate) mod pace;
 mod reply;
 mod session;
 mod standing;
-pub(crate) mod tally;
+mod tally;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -32,16 +31,16 @@ use paxoslease_wire::resp::{Request, put_error};
 use tokio::sync::watch;
 
 use crate::access::{Denied, Place, Rules};
+use crate::limits::{Limit, RateLimiter};
 use crate::{Config, Gate, Verb};
 use asks::{Asks, Owner};
 use complaint::Complaint;
 use deadlines::Deadlines;
 use execute::TLS;
 use house::House;
-use pace::Pace;
 use reply::put_stopping;
 use session::Session;
-use tally::{Limit, Tally};
+use tally::Tally;
 
 /// Requests looked at before they are carried out. More may be read at once, but who asks for pages
 /// of lists is answered one by one, and must not have all of them read for each.
@@ -283,7 +282,7 @@ impl FrontEnd for Sessions {
         }
         let id = common.house.ids.fetch_add(1, Ordering::Relaxed) + 1;
         let address = desk.address(conn).map_or_else(String::new, |address| address.to_string());
-        let pace = common.house.limits.acquires_per_second.map(Pace::new);
+        let pace = common.house.limits.acquires_per_second.map(RateLimiter::new);
         let index = conn.index();
         if self.sessions.len() <= index {
             self.sessions.resize_with(index + 1, || None);

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 
 use super::Bounds;
 use super::refusal::Refusal;
-use crate::resp::pace::Pace;
+use crate::limits::RateLimiter;
 
 /// Requests without a good token on one connection, where tokens are asked for; the last of them
 /// ends it, and somebody else may have the seat.
@@ -34,15 +34,15 @@ pub(super) struct Guest {
     stream: Arc<TcpStream>,
     pub(super) address: SocketAddr,
     came_at: tokio::time::Instant,
-    acquires: Option<(u32, Arc<Mutex<Pace>>)>,
+    acquires: Option<(u32, Arc<Mutex<RateLimiter>>)>,
     unauthorized: Arc<AtomicU32>,
 }
 
 impl Guest {
     pub(super) fn new(stream: &Arc<TcpStream>, address: SocketAddr, bounds: &Bounds) -> Self {
-        let pace = |per_second| (per_second, Arc::new(Mutex::new(Pace::new(per_second))));
+        let limiter = |rate| (rate, Arc::new(Mutex::new(RateLimiter::new(rate))));
         let came_at = tokio::time::Instant::now();
-        let acquires = bounds.acquires_per_second.map(pace);
+        let acquires = bounds.acquires_per_second.map(limiter);
         let stream = Arc::clone(stream);
         Self { stream, address, came_at, acquires, unauthorized: Arc::default() }
     }

@@ -9,9 +9,9 @@ use paxoslease_wire::resp::RespError;
 use thiserror::Error;
 
 use super::command::Spec;
-use super::tally::Limit;
 use crate::access::Denied;
 use crate::config::PatternError;
+use crate::limits::Limit;
 
 /// Each text opens with the word that programs act on.
 #[derive(Debug, Error)]

@@ -11,8 +11,8 @@ use super::command::{Command, Spec, put_commands};
 use super::complaint::Complaint;
 use super::reply::put_json;
 use super::session::{Session, put_ok};
-use super::tally::Limit;
 use crate::config::{NamePattern, PatternError};
+use crate::limits::Limit;
 
 /// Patterns one connection may watch.
 const PATTERNS_MAX: usize = 16;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_integer};
 
-use crate::http::Bounds;
+use crate::limits::WATCHERS_MAX;
 use crate::{Config, Gate, ServerLimits};
 
 /// A client that takes nothing for this long, while there is something for it, is given up.
@@ -27,8 +27,7 @@ pub(super) struct House {
     pub(super) clock_drift_ppm: u32,
     pub(super) clock_granularity: Duration,
     pub(super) limits: ServerLimits,
-    /// Patterns that are watched in one shard, by all its sessions together: its thread holds each
-    /// change in the node against all of them. As many as watch by HTTP, but in tests.
+    /// [`WATCHERS_MAX`], except in tests: patterns that all sessions of one shard watch.
     pub(super) watched_max: usize,
     /// [`SLOW_READER_AFTER`], but in tests.
     pub(super) slow_reader_after: Duration,
@@ -51,7 +50,7 @@ impl House {
             clock_drift_ppm: config.node.clock_drift_ppm,
             clock_granularity: config.node.clock_granularity,
             limits: config.limits,
-            watched_max: Bounds::from(&config.limits).watchers as usize,
+            watched_max: WATCHERS_MAX as usize,
             slow_reader_after: SLOW_READER_AFTER,
             half_request_after: HALF_REQUEST_AFTER,
             stranger_after: STRANGER_AFTER,

@@ -13,11 +13,10 @@ use super::asks::{Ask, AskId, Notify, Owner};
 use super::complaint::Complaint;
 use super::expected::{Expected, State};
 use super::output::Output;
-use super::pace::Pace;
 use super::reply::{put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout};
 use super::standing::Standing;
-use super::tally::Limit;
 use crate::config::{NamePattern, Verb};
+use crate::limits::{Limit, RateLimiter};
 
 /// A client that leaves this much unread is not listened to until it reads. The reply that brings
 /// it there may have 64 KiB, a page of a list or an echo: so 256 KiB are kept at the most.
@@ -54,7 +53,7 @@ pub(super) struct Session {
     pub(super) patterns: Vec<NamePattern>,
     pub(super) standing: Standing,
     missed: u64,
-    pub(super) pace: Option<Pace>,
+    pub(super) pace: Option<RateLimiter>,
     /// A page of a list is being made: the next command waits, as pages may be large.
     pub(super) listing: Option<AskId>,
     is_held: bool,
@@ -66,7 +65,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(conn: ConnId, id: u64, address: String, pace: Option<Pace>) -> Self {
+    pub(super) fn new(conn: ConnId, id: u64, address: String, pace: Option<RateLimiter>) -> Self {
         Self {
             conn,
             id,
