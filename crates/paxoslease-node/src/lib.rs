@@ -62,6 +62,7 @@ pub use paxoslease_holder::{
     LeaseState, PeerStatus, QueuedName, Rates, ReleaseError, RenewError, Role, Status, TextError,
     TtlError, UnknownRole, Watch, block_on,
 };
+pub use paxoslease_tls::PemError;
 pub use stable::StableError;
 #[cfg(any(test, feature = "test-util"))]
 pub use test_cell::TestCell;

@@ -27,17 +27,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use mio::net::TcpStream;
 use paxoslease_core::NodeId;
-use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoClientAuth, NoServerSessionStorage};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::version::TLS13;
-use rustls::{ClientConfig, ClientConnection, InconsistentKeys, RootCertStore, ServerConfig};
-use rustls::{ServerConnection, SupportedProtocolVersion};
+use paxoslease_tls::{Pem, PemError, client_config, client_verifier, server_config};
+use rustls::pki_types::UnixTime;
+use rustls::server::NoClientAuth;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
 use judge::Verifiers;
 use names::NodeNames;
@@ -55,8 +49,6 @@ pub enum ClientCertificates {
     /// A client without one is refused.
     Required,
 }
-
-const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13];
 
 /// Why the files of `[tls]` cannot be used. They were only read: nothing was changed or started.
 #[derive(Debug, thiserror::Error)]
@@ -83,40 +75,9 @@ pub enum TlsError {
         /// What to run.
         remedy: String,
     },
-    /// A file without a certificate where one belongs.
-    #[error("no certificate in {}: expected PEM with BEGIN CERTIFICATE", path.display())]
-    NoCertificate {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file without a private key where one belongs.
-    #[error(
-        "no private key in {}: expected PEM with BEGIN PRIVATE KEY, not encrypted",
-        path.display()
-    )]
-    NoKey {
-        /// The file.
-        path: PathBuf,
-    },
-    /// What a file contains cannot be used.
-    #[error("{} cannot be used: {reason}; make or copy it anew", path.display())]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Certificate and key belong to different pairs.
-    #[error(
-        "the key in {} is not the key of the certificate in {}: use the pair made together",
-        key.display(), cert.display()
-    )]
-    KeyMismatch {
-        /// The certificate's file.
-        cert: PathBuf,
-        /// The key's file.
-        key: PathBuf,
-    },
+    /// The content of a file cannot be used.
+    #[error(transparent)]
+    Pem(#[from] PemError),
     /// This node's own certificate is for another node, so every peer would refuse it.
     #[error(
         "the certificate in {} is not valid for {name}: give this node its own, or correct `node` \
@@ -185,48 +146,18 @@ impl TlsContext {
     /// Reads this node's certificate chain, its key and the CA of the cell, all PEM. Refuses a
     /// certificate that every peer would refuse.
     fn load(files: &Tls, names: NodeNames, node: NodeId) -> Result<Self, TlsError> {
-        let provider = Arc::new(ring::default_provider());
-        let identity = identity(&provider, &files.cert, &files.key)?;
-        let roots = Arc::new(roots(&files.ca)?);
-        let no_list = "there is a root, and no revocation list to be wrong";
-        let verifiers = Verifiers {
-            by_dialers: WebPkiServerVerifier::builder_with_provider(
-                Arc::clone(&roots),
-                Arc::clone(&provider),
-            )
-            .build()
-            .expect(no_list),
-            by_acceptors: WebPkiClientVerifier::builder_with_provider(
-                Arc::clone(&roots),
-                Arc::clone(&provider),
-            )
-            .build()
-            .expect(no_list),
-        };
+        let cert = Pem::new(read(&files.cert)?, files.cert.display());
+        let key = Pem::new(key_file::read(&files.key)?, files.key.display());
+        let identity = cert.with_key(&key)?;
+        let roots = Pem::new(read(&files.ca)?, files.ca.display()).roots()?;
+        let verifier = client_verifier(Arc::clone(&roots));
+        let verifiers = Verifiers::new(Arc::clone(&roots), Arc::clone(&verifier));
         let not_after = verifiers.judge(&identity.cert, &names, node, files)?;
-        let resolver = Arc::new(SingleCertAndKey::from(identity));
-
-        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(VERSIONS)
-            .expect("ring has cipher suites for TLS 1.3")
-            .with_root_certificates(roots)
-            .with_client_cert_resolver(Arc::clone(&resolver) as _);
-        client.resumption = Resumption::disabled();
-
-        let server = |verifier: Arc<dyn ClientCertVerifier>| {
-            let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-                .with_protocol_versions(VERSIONS)
-                .expect("ring has cipher suites for TLS 1.3")
-                .with_client_cert_verifier(verifier)
-                .with_cert_resolver(Arc::clone(&resolver) as _);
-            server.session_storage = Arc::new(NoServerSessionStorage {});
-            server.send_tls13_tickets = 0;
-            Arc::new(server)
-        };
+        let identity = Arc::new(SingleCertAndKey::from(identity));
         Ok(Self {
-            client: Arc::new(client),
-            mutual: server(verifiers.by_acceptors),
-            one_sided: server(Arc::new(NoClientAuth)),
+            client: client_config(roots, Some(Arc::clone(&identity) as _)),
+            mutual: server_config(verifier, Arc::clone(&identity)),
+            one_sided: server_config(Arc::new(NoClientAuth), identity),
             names,
             not_after,
         })
@@ -330,55 +261,6 @@ impl CurrentTls {
     }
 }
 
-fn identity(provider: &CryptoProvider, cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
-    let chain = certificates(cert)?;
-    let secret =
-        PrivateKeyDer::from_pem_slice(&key_file::read(key)?).map_err(|error| match error {
-            pem::Error::NoItemsFound => TlsError::NoKey { path: key.to_owned() },
-            other => damaged(key, &other),
-        })?;
-    CertifiedKey::from_der(chain, secret, provider).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-            TlsError::KeyMismatch { cert: cert.to_owned(), key: key.to_owned() }
-        }
-        rustls::Error::InvalidCertificate(why) => unusable(cert, why.to_string()),
-        _ => unusable(key, "it is no RSA, ECDSA or Ed25519 key that TLS can use".to_owned()),
-    })
-}
-
-fn roots(ca: &Path) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(ca)? {
-        roots.add(certificate).map_err(|error| unusable(ca, error.to_string()))?;
-    }
-    Ok(roots)
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let found: Vec<_> = CertificateDer::pem_slice_iter(&read(path)?)
-        .collect::<Result<_, _>>()
-        .map_err(|error| damaged(path, &error))?;
-    if found.is_empty() {
-        return Err(TlsError::NoCertificate { path: path.to_owned() });
-    }
-    Ok(found)
-}
-
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })
-}
-
-/// The parser's own words would quote the file, and the file may be a private key.
-fn damaged(path: &Path, error: &pem::Error) -> TlsError {
-    let reason = match error {
-        pem::Error::MissingSectionEnd { .. } => "a PEM section has no END line",
-        pem::Error::IllegalSectionStart { .. } => "a PEM section has a malformed BEGIN line",
-        pem::Error::Base64Decode(_) => "a PEM section is not base64",
-        _ => "it is not PEM",
-    };
-    unusable(path, reason.to_owned())
-}
-
-fn unusable(path: &Path, reason: String) -> TlsError {
-    TlsError::Unusable { path: path.to_owned(), reason }
 }

@@ -16,6 +16,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "paxoslease-core", below: &[], pure: true },
     Layer { name: "paxoslease-wire", below: &["paxoslease-core"], pure: true },
     Layer { name: "paxoslease-clock", below: &["paxoslease-core"], pure: false },
+    Layer { name: "paxoslease-tls", below: &[], pure: true },
     Layer { name: "paxoslease-trace", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
     Layer { name: "paxoslease-check", below: &["paxoslease-core"], pure: true },
     Layer { name: "paxoslease-sim", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
@@ -43,6 +44,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "xtask", below: &[], pure: false },
 ];
 
+const TLS: &str = "paxoslease-tls";
 // Only with the feature of that name.
 const TRACE: &str = "paxoslease-trace";
 
@@ -52,11 +54,12 @@ const BELOW_THE_NODE: &[&str] = &[
     "paxoslease-wire",
     "paxoslease-holder",
     "paxoslease-sim",
+    TLS,
     TRACE,
 ];
 
 const BELOW_THE_CLIENT: &[&str] =
-    &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-holder"];
+    &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-holder", TLS];
 
 const BELOW_THE_FACADE: &[&str] = &["paxoslease-holder", "paxoslease-client", "paxoslease-node"];
 
@@ -64,7 +67,7 @@ const BELOW_THE_LOAD: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxosle
 
 // The client is seen by the server's tests only: neither is any use without the other.
 const BELOW_THE_SERVER: &[&str] =
-    &["paxoslease-core", "paxoslease-wire", "paxoslease-node", "paxoslease-client"];
+    &["paxoslease-core", "paxoslease-wire", "paxoslease-node", "paxoslease-client", TLS];
 
 const BELOW_CHAOS: &[&str] = &[
     "paxoslease-core",

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paxoslease_core::NodeId;
+use paxoslease_tls::provider;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{CertificateError, Error};
+use rustls::{CertificateError, Error, RootCertStore};
 
 use super::TlsError;
 use super::names::NodeNames;
@@ -22,11 +23,21 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// How peers that trust the same authorities verify the certificate of a node.
 pub(super) struct Verifiers {
-    pub(super) by_dialers: Arc<WebPkiServerVerifier>,
-    pub(super) by_acceptors: Arc<dyn ClientCertVerifier>,
+    by_dialers: Arc<WebPkiServerVerifier>,
+    by_acceptors: Arc<dyn ClientCertVerifier>,
 }
 
 impl Verifiers {
+    pub(super) fn new(
+        roots: Arc<RootCertStore>,
+        by_acceptors: Arc<dyn ClientCertVerifier>,
+    ) -> Self {
+        let by_dialers = WebPkiServerVerifier::builder_with_provider(roots, provider())
+            .build()
+            .expect("there is a root, and no revocation list to be wrong");
+        Self { by_dialers, by_acceptors }
+    }
+
     /// Until when peers accept this certificate from `node`.
     pub(super) fn judge(
         &self,

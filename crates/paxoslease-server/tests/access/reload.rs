@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use paxoslease_server::{Access, ClientTls, Config, Lasting, ReloadError, Server, Verb};
+use paxoslease_tls::Authority;
 use rustls::ClientConfig;
 
-use crate::support::{Authority, Client, Wire, ask_http, daemon, entry, metric, wait_for_metric};
+use crate::support::{Client, Wire, ask_http, daemon, entry, files, metric, wait_for_metric};
 
 /// A daemon, and the configuration it was started with.
 struct Running {
@@ -198,19 +199,19 @@ fn a_gate_can_be_shut_but_opened_by_a_restart_alone() {
 fn new_connections_get_new_certificates_and_old_ones_go_on() {
     let (before, after) = (Authority::new(), Authority::new());
     let mut running = Running::start(|config| {
-        (config.node.tls, config.client_tls) = (Some(before.files()), ClientTls::Server);
+        (config.node.tls, config.client_tls) = (Some(files(&before)), ClientTls::Server);
     });
     let address = running.server.clients().expect("listens");
     let connect =
         |config: &Arc<ClientConfig>| Client::over(Wire::tls(address, config)).try_ask("PING");
-    let mut old = Client::over(Wire::tls(address, &before.client()));
+    let mut old = Client::over(Wire::tls(address, &before.client(None)));
     let fence = old.acquire("a");
-    assert!(connect(&after.client()).is_err());
-    running.change(|config| config.node.tls = Some(after.files()));
-    assert_eq!(connect(&after.client()).expect("trusted now"), "PONG");
-    assert!(connect(&before.client()).is_err(), "and the old one is gone");
+    assert!(connect(&after.client(None)).is_err());
+    running.change(|config| config.node.tls = Some(files(&after)));
+    assert_eq!(connect(&after.client(None)).expect("trusted now"), "PONG");
+    assert!(connect(&before.client(None)).is_err(), "and the old one is gone");
     assert_eq!(old.ask(&format!("LEASE.RENEW a {fence} 15000")), "15000");
-    let healthy = Wire::tls(running.server.http().expect("listens"), &after.client());
+    let healthy = Wire::tls(running.server.http().expect("listens"), &after.client(None));
     assert_eq!(ask_http(healthy, "GET /healthz", None, None).0, 200);
 }
 
@@ -219,7 +220,7 @@ fn what_cannot_be_used_leaves_everything_as_it_was() {
     let authority = Authority::new();
     let running = Running::start(|config| {
         config.access = both();
-        (config.node.tls, config.client_tls) = (Some(authority.files()), ClientTls::Server);
+        (config.node.tls, config.client_tls) = (Some(files(&authority)), ClientTls::Server);
     });
     let Running { server, config } = &running;
     let refuse = |change: &dyn Fn(&mut Config)| {
@@ -233,15 +234,17 @@ fn what_cannot_be_used_leaves_everything_as_it_was() {
     let in_clear = refuse(&|config| config.client_tls = ClientTls::Off);
     assert!(matches!(in_clear, ReloadError::Restart(Lasting::Tls)), "{in_clear}");
     assert!(matches!(refuse(&|config| config.node.shards = Some(0)), ReloadError::Config(_)));
-    let key = authority.folder.join("node.key");
+    let key = authority.folder.join("node-1.test.paxoslease.key");
     let good = fs::read(&key).expect("a file");
     fs::write(&key, "not a key").expect("written");
     let broken = refuse(&|_| {});
     assert!(matches!(broken, ReloadError::Tls(_)), "{broken}");
-    assert!(broken.to_string().contains("node.key") && !broken.to_string().contains("not a key"));
+    assert!(
+        broken.to_string().contains("paxoslease.key") && !broken.to_string().contains("not a key")
+    );
     fs::write(&key, good).expect("written");
 
-    let trusting = authority.client();
+    let trusting = authority.client(None);
     let connect = |address: SocketAddr| Wire::tls(address, &trusting);
     let mut client = Client::over(connect(server.clients().expect("listens")));
     assert!(client.ask("LEASE.GET a").starts_with("NOAUTH"), "the gate is as it was");
