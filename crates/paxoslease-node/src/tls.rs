@@ -92,13 +92,10 @@ pub enum TlsError {
     },
     /// Certificates cannot name the cell.
     #[error(
-        "certificates cannot name the cell {cell:?}: with [tls], `cell` has 1 to 63 lower-case \
+        "certificates cannot name the cell {0:?}: with [tls], `cell` has 1 to 63 lower-case \
          letters, digits and hyphens, and no hyphen first or last"
     )]
-    CellName {
-        /// What the cell is called.
-        cell: String,
-    },
+    CellName(String),
     /// This node's own certificate is not valid now, or not by the authorities of the cell.
     #[error("every peer would refuse the certificate in {}: {reason}", cert.display())]
     Refused {

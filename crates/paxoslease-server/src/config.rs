@@ -155,7 +155,7 @@ impl ServerLimits {
         ];
         match counts.into_iter().find(|(_, count)| *count == Some(0)) {
             None => Ok(()),
-            Some((key, _)) => Err(paxoslease_node::ConfigError::ZeroLimit { key }),
+            Some((key, _)) => Err(paxoslease_node::ConfigError::ZeroLimit(key)),
         }
     }
 }

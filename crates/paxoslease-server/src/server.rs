@@ -31,14 +31,6 @@ pub enum StartError {
         /// The answer of the system.
         source: io::Error,
     },
-    /// The system refused a thread.
-    #[error("the system refused {what}: {source}")]
-    System {
-        /// What it refused.
-        what: &'static str,
-        /// Its answer.
-        source: io::Error,
-    },
 }
 
 /// Why a daemon keeps its certificates and tokens. Nothing was changed.
@@ -138,18 +130,16 @@ impl Server {
         };
         let node = Node::start_with(config.node.clone(), peers, service);
         let node = paxoslease_node::block_on(node)?;
-        let http = http
-            .map(|socket| Http::start(node.clone(), socket, metrics.clone(), gate.clone(), bounds));
-        let http = http
-            .transpose()
-            .map_err(|source| StartError::System { what: "a thread for HTTP", source });
-        match http {
+        let start =
+            |socket| Http::start(node.clone(), socket, metrics.clone(), gate.clone(), bounds);
+        match http.map(start).transpose() {
             Ok(http) => {
                 Ok(Self { node, clients: clients_at, http_at, http, config, gate, metrics })
             }
-            Err(error) => {
+            Err(source) => {
                 node.shutdown_blocking();
-                Err(error)
+                let what = "a thread for HTTP";
+                Err(paxoslease_node::StartError::System { what, source }.into())
             }
         }
     }

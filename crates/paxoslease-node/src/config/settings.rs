@@ -95,9 +95,9 @@ impl Config {
         self.check_plaintext()?;
         let ids: Vec<NodeId> = members.keys().copied().collect();
         let max_lease = Ttl::from_duration(self.max_lease).filter(|ttl| *ttl >= Ttl::MIN);
-        let max_lease = max_lease.ok_or(ConfigError::MaxLease { max_lease: self.max_lease })?;
+        let max_lease = max_lease.ok_or(ConfigError::MaxLease(self.max_lease))?;
         let drift = Drift::new(self.clock_drift_ppm, self.clock_granularity)
-            .ok_or(ConfigError::ClockDrift { ppm: self.clock_drift_ppm })?;
+            .ok_or(ConfigError::ClockDrift(self.clock_drift_ppm))?;
         let cell = Cell::new(&ids, max_lease, drift).map_err(ConfigError::Cell)?;
         self.check_paths()?;
         self.check_timing()?;
@@ -140,7 +140,7 @@ impl Config {
         check_members(self.peer_addresses())?;
         match (self.role, members.contains_key(&node)) {
             (Role::Member, true) | (Role::Proposer, false) => Ok(members),
-            (Role::Proposer, true) => Err(ConfigError::ProposerListed { node }),
+            (Role::Proposer, true) => Err(ConfigError::ProposerListed(node)),
             (Role::Member, false) => {
                 let ids: Vec<String> = members.keys().map(ToString::to_string).collect();
                 Err(ConfigError::MemberNotListed { node, listed: ids.join(", ") })
@@ -150,10 +150,10 @@ impl Config {
 
     fn check_listen(&self) -> Result<(), ConfigError> {
         if let (Role::Proposer, Some(address)) = (self.role, &self.listen.peers) {
-            return Err(ConfigError::ProposerListens { address: address.clone() });
+            return Err(ConfigError::ProposerListens(address.clone()));
         }
         if self.are_peers_off() && self.peers.len() > 1 {
-            return Err(ConfigError::PeersOff { members: self.peers.len() });
+            return Err(ConfigError::PeersOff(self.peers.len()));
         }
         check_listen(self.listen_address())
     }
@@ -187,7 +187,7 @@ impl Config {
             .flat_map(|tls| [("tls.cert", &tls.cert), ("tls.key", &tls.key), ("tls.ca", &tls.ca)]);
         let mut paths = self.data_dir.iter().map(|path| ("data_dir", path)).chain(tls);
         if let Some((key, _)) = paths.find(|(_, path)| path.as_os_str().is_empty()) {
-            return Err(ConfigError::EmptyPath { key });
+            return Err(ConfigError::EmptyPath(key));
         }
         if self.reset_stable_record && self.new_cell {
             return Err(ConfigError::ResetOfNewCell);
@@ -211,7 +211,7 @@ impl Config {
             return Ok(NonZeroU16::new(cores).expect("a machine has a core"));
         };
         let in_bounds = NonZeroU16::new(shards).filter(|shards| shards.get() <= SHARDS_MAX);
-        in_bounds.ok_or(ConfigError::Shards { shards })
+        in_bounds.ok_or(ConfigError::Shards(shards))
     }
 
     fn check_timing(&self) -> Result<(), ConfigError> {
@@ -236,13 +236,13 @@ impl Config {
         let Limits { leases, names_bytes, waiters, inflight, peer_queue_bytes } = self.limits;
         let counts = [("leases", leases), ("waiters", waiters), ("inflight", inflight)];
         if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
-            return Err(ConfigError::ZeroLimit { key });
+            return Err(ConfigError::ZeroLimit(key));
         }
         if names_bytes == 0 {
-            return Err(ConfigError::ZeroLimit { key: "names_bytes" });
+            return Err(ConfigError::ZeroLimit("names_bytes"));
         }
         if peer_queue_bytes < PEER_QUEUE_BYTES_MIN {
-            return Err(ConfigError::PeerQueue { bytes: peer_queue_bytes });
+            return Err(ConfigError::PeerQueue(peer_queue_bytes));
         }
         Ok(())
     }
