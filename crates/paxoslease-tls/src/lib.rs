@@ -1,15 +1,17 @@
-//! What nodes and clients share about TLS: certificates and keys as PEM, and configurations of
-//! rustls.
+//! What nodes and clients share about TLS: certificates and keys as PEM, configurations of rustls,
+//! and its bytes on sockets that do not block.
 //!
 //! TLS 1.3 only, and a full handshake each time: a resumed session would skip the check of the
-//! certificate. Deliberately absent: files, sockets, and any process-wide state, since the program
-//! that embeds a node or a client may use rustls itself.
+//! certificate. Deliberately absent: files, and any process-wide state, since the program that
+//! embeds a node or a client may use rustls itself.
 
 #[cfg(feature = "test-util")]
 mod authority;
 
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
+use rustls::SupportedProtocolVersion;
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
@@ -18,8 +20,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
-use rustls::{ClientConfig, InconsistentKeys, RootCertStore, ServerConfig};
-use rustls::{Error, SupportedProtocolVersion};
+use rustls::{ClientConfig, Connection, Error, InconsistentKeys, RootCertStore, ServerConfig};
 
 #[cfg(feature = "test-util")]
 pub use authority::Authority;
@@ -175,4 +176,39 @@ pub fn client_verifier(roots: Arc<RootCertStore>) -> Arc<dyn ClientCertVerifier>
     WebPkiClientVerifier::builder_with_provider(roots, provider())
         .build()
         .expect("there is a root, and no revocation list to be wrong")
+}
+
+/// Sends what rustls has for the socket. Returns whether the socket took all of it.
+///
+/// # Errors
+/// Any error of the socket except `WouldBlock`.
+pub fn flush(conn: &mut Connection, socket: &mut impl io::Write) -> io::Result<bool> {
+    while conn.wants_write() {
+        match conn.write_tls(socket) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Reads from the socket once, and decrypts. Returns zero at the end of the connection.
+///
+/// # Errors
+/// Any error of the socket, `WouldBlock` included. An error of TLS is `InvalidData`; the other side
+/// gets an alert.
+pub fn receive(
+    conn: &mut Connection,
+    socket: &mut (impl io::Read + io::Write),
+) -> io::Result<usize> {
+    let count = conn.read_tls(socket)?;
+    if let Err(error) = conn.process_new_packets() {
+        // The caller needs the reason more than whether the alert was sent.
+        let _sent = flush(conn, socket);
+        return Err(io::Error::new(ErrorKind::InvalidData, error));
+    }
+    Ok(count)
 }

@@ -63,7 +63,7 @@ const BELOW_THE_CLIENT: &[&str] =
 
 const BELOW_THE_FACADE: &[&str] = &["paxoslease-holder", "paxoslease-client", "paxoslease-node"];
 
-const BELOW_THE_LOAD: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxoslease-client"];
+const BELOW_THE_LOAD: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxoslease-client", TLS];
 
 // The client is seen by the server's tests only: neither is any use without the other.
 const BELOW_THE_SERVER: &[&str] =
