@@ -52,11 +52,8 @@ pub enum TlsError {
     #[error(transparent)]
     Pem(#[from] PemError),
     /// A name that no certificate can have.
-    #[error("{name:?} is no name of a server: expected one of its certificate, or an IP address")]
-    ServerName {
-        /// As it was given.
-        name: String,
-    },
+    #[error("{0:?} is no name of a server: expected one of its certificate, or an IP address")]
+    ServerName(String),
 }
 
 impl Tls {
@@ -104,7 +101,7 @@ impl Tls {
     /// When no certificate can have such a name.
     pub fn with_server_name(mut self, name: &str) -> Result<Self, TlsError> {
         let parsed = ServerName::try_from(name.to_owned());
-        let parsed = parsed.map_err(|_| TlsError::ServerName { name: name.to_owned() })?;
+        let parsed = parsed.map_err(|_| TlsError::ServerName(name.to_owned()))?;
         self.server_name = Some(parsed);
         Ok(self)
     }

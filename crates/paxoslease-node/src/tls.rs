@@ -33,7 +33,6 @@ use rustls::server::NoClientAuth;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
-use judge::Verifiers;
 use names::NodeNames;
 pub(crate) use names::dns_name;
 pub(crate) use stream::Stream;
@@ -147,13 +146,11 @@ impl TlsContext {
         let key = Pem::new(key_file::read(&files.key)?, files.key.display());
         let identity = cert.with_key(&key)?;
         let roots = Pem::new(read(&files.ca)?, files.ca.display()).roots()?;
-        let verifier = client_verifier(Arc::clone(&roots));
-        let verifiers = Verifiers::new(Arc::clone(&roots), Arc::clone(&verifier));
-        let not_after = verifiers.judge(&identity.cert, &names, node, files)?;
+        let not_after = judge::judge(&identity.cert, &names, node, files, &roots)?;
         let identity = Arc::new(SingleCertAndKey::from(identity));
         Ok(Self {
+            mutual: server_config(client_verifier(Arc::clone(&roots)), Arc::clone(&identity)),
             client: client_config(roots, Some(Arc::clone(&identity) as _)),
-            mutual: server_config(verifier, Arc::clone(&identity)),
             one_sided: server_config(Arc::new(NoClientAuth), identity),
             names,
             not_after,
@@ -216,18 +213,14 @@ impl CurrentTls {
 
     /// As [`TlsContext::dial`], or in clear.
     pub(crate) fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
-        match self.current() {
-            Some(tls) => tls.dial(tcp, node),
-            None => Ok(Stream::Plain(tcp)),
-        }
+        let Some(tls) = self.current() else { return Ok(Stream::Plain(tcp)) };
+        tls.dial(tcp, node)
     }
 
     /// As [`TlsContext::accept`], or in clear.
     pub(crate) fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
-        match self.current() {
-            Some(tls) => tls.accept(tcp),
-            None => Ok(Stream::Plain(tcp)),
-        }
+        let Some(tls) = self.current() else { return Ok(Stream::Plain(tcp)) };
+        tls.accept(tcp)
     }
 
     /// The called side of a client's connection. A client that must use TLS and does not is told

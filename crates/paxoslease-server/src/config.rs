@@ -101,10 +101,8 @@ impl fmt::Display for ClientTls {
 
 /// A text that is not a value of `tls.clients`.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{text:?} is no way to speak to clients; expected off, server or mutual")]
-pub struct UnknownClientTls {
-    text: String,
-}
+#[error("{0:?} is no way to speak to clients; expected off, server or mutual")]
+pub struct UnknownClientTls(String);
 
 impl FromStr for ClientTls {
     type Err = UnknownClientTls;
@@ -112,7 +110,7 @@ impl FromStr for ClientTls {
     fn from_str(text: &str) -> Result<Self, UnknownClientTls> {
         let known = [Self::Off, Self::Server, Self::Mutual];
         let found = known.into_iter().find(|way| way.to_string() == text);
-        found.ok_or_else(|| UnknownClientTls { text: text.to_owned() })
+        found.ok_or_else(|| UnknownClientTls(text.to_owned()))
     }
 }
 
@@ -146,18 +144,6 @@ impl ServerLimits {
         document.read("limits.inflight_per_connection", &mut self.inflight_per_connection)?;
         document.read("limits.acquires_per_second", &mut self.acquires_per_second)
     }
-
-    fn check(&self) -> Result<(), paxoslease_node::ConfigError> {
-        let counts = [
-            ("connections", Some(self.connections)),
-            ("inflight_per_connection", Some(self.inflight_per_connection)),
-            ("acquires_per_second", self.acquires_per_second),
-        ];
-        match counts.into_iter().find(|(_, count)| *count == Some(0)) {
-            None => Ok(()),
-            Some((key, _)) => Err(paxoslease_node::ConfigError::ZeroLimit(key)),
-        }
-    }
 }
 
 /// Why a daemon cannot start with a configuration. Nothing was started or changed.
@@ -169,13 +155,10 @@ pub enum ConfigError {
     Node(#[from] paxoslease_node::ConfigError),
     /// Clients cannot be answered by TLS.
     #[error(
-        "`tls.clients` is \"{clients}\", but there is no certificate; give `cert`, `key` and `ca` \
-         in `[tls]`, or remove `clients`"
+        "`tls.clients` is \"{0}\", but there is no certificate; give `cert`, `key` and `ca` in \
+         `[tls]` (--tls-cert, --tls-key and --tls-ca), or turn TLS for clients off"
     )]
-    NoCertificate {
-        /// The setting.
-        clients: ClientTls,
-    },
+    NoCertificate(ClientTls),
     /// Tokens would protect nothing.
     #[error(
         "`[[access]]` is set, but peers speak in clear: anybody who reaches a peer port of the \
@@ -249,18 +232,18 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         let Self { node, listen, client_tls, access, limits } = self;
         node.check()?;
-        let keyed = |key, address| KeyedAddress::new(key, address);
-        let clients = listen.clients.as_deref().map(|address| keyed("listen.clients", address));
-        let http = listen.http.as_deref().map(|address| keyed("listen.http", address));
-        config::check_listen(node.listen_address().into_iter().chain(clients).chain(http))?;
+        let keyed = |clients, http| {
+            let addresses = [("listen.clients", clients), ("listen.http", http)].into_iter();
+            addresses.filter_map(|(key, address)| Some(KeyedAddress::new(key, address?)))
+        };
+        let clients = keyed(listen.clients.as_deref(), listen.http.as_deref());
+        config::check_listen(node.listen_address().into_iter().chain(clients))?;
         if *client_tls != ClientTls::Off && node.tls.is_none() {
-            return Err(ConfigError::NoCertificate { clients: *client_tls });
+            return Err(ConfigError::NoCertificate(*client_tls));
         }
         if *client_tls == ClientTls::Off && !node.listen.allow_plaintext {
-            let clients = listen.for_clients().map(|address| keyed("listen.clients", address));
-            let http = listen.for_http().map(|address| keyed("listen.http", address));
             let remedy = "set `[tls]` with clients = \"server\" or \"mutual\"";
-            config::check_loopback(clients.into_iter().chain(http), remedy)?;
+            config::check_loopback(keyed(listen.for_clients(), listen.for_http()), remedy)?;
         }
         // A peer may read, release and take every lease without a token. Without certificates every
         // program that reaches the peer port is a peer, also one of another user of this machine.
@@ -269,6 +252,14 @@ impl Config {
         if !access.is_empty() && !are_peers_known {
             return Err(ConfigError::AccessInClear);
         }
-        Ok(limits.check()?)
+        let counts = [
+            ("connections", Some(limits.connections)),
+            ("inflight_per_connection", Some(limits.inflight_per_connection)),
+            ("acquires_per_second", limits.acquires_per_second),
+        ];
+        match counts.into_iter().find(|(_, count)| *count == Some(0)) {
+            None => Ok(()),
+            Some((key, _)) => Err(paxoslease_node::ConfigError::ZeroLimit(key).into()),
+        }
     }
 }

@@ -32,8 +32,6 @@ use paxoslease_node::Node;
 use paxoslease_node::front::Remote;
 use tokio::sync::{Semaphore, oneshot, watch as signal};
 
-pub use serve::run;
-
 use crate::limits::WATCHERS_MAX;
 use crate::metrics::Metrics;
 use crate::{Gate, ServerLimits};
@@ -115,7 +113,7 @@ impl Http {
             let recorder = metrics.recorder();
             let shutdown = async { drop(stopped.await) };
             ::metrics::with_local_recorder(&*recorder, || {
-                runtime.block_on(run(listener, (node, gate), metrics, bounds, shutdown));
+                runtime.block_on(serve::run(listener, node, gate, metrics, bounds, shutdown));
                 // Within the recorder: connections that are cut off count themselves out.
                 drop(runtime);
             });

@@ -178,7 +178,7 @@ fn refusal(change: impl FnOnce(&mut Config)) -> String {
 }
 
 #[test]
-fn clients_in_clear_beyond_this_machine_need_permission() {
+fn clients_in_clear_beyond_this_machine_need_permission_or_tls() {
     for (clients, http, key) in
         [("[::]:1", "off", "`listen.clients`"), ("off", "10.0.0.1:1", "`listen.http`")]
     {
@@ -190,16 +190,11 @@ fn clients_in_clear_beyond_this_machine_need_permission() {
         assert!(config.check().is_err(), "clients still connect in clear");
         config.client_tls = ClientTls::Server;
         assert_eq!(config.check(), Ok(()));
-        (config.node.tls, config.client_tls) = (None, ClientTls::Off);
-        config.node.listen.allow_plaintext = true;
+        config.node.tls = None;
+        assert_eq!(config.check(), Err(ConfigError::NoCertificate(ClientTls::Server)));
+        (config.client_tls, config.node.listen.allow_plaintext) = (ClientTls::Off, true);
         assert_eq!(config.check(), Ok(()));
     }
-}
-
-#[test]
-fn tls_for_clients_needs_a_certificate() {
-    let refused = refusal(|config| config.client_tls = ClientTls::Mutual);
-    assert!(refused.starts_with("`tls.clients` is \"mutual\", but there is no cert"), "{refused}");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::CertificateParams as Params;
+use rcgen::{BasicConstraints, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::server::NoClientAuth;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, ServerConfig};
@@ -35,7 +36,7 @@ impl Authority {
         let folder = format!("paxoslease-authority-{}-{count}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         fs::create_dir_all(&folder).expect("a folder");
-        let mut params = CertificateParams::default();
+        let mut params = Params::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -54,13 +55,9 @@ impl Authority {
     }
 
     /// A certificate for these names, as `change` wants it, and its key; both as PEM.
-    pub fn sign(
-        &self,
-        names: &[&str],
-        change: impl FnOnce(&mut CertificateParams),
-    ) -> (String, String) {
+    pub fn sign(&self, names: &[&str], change: impl FnOnce(&mut Params)) -> (String, String) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names).expect("names");
+        let mut params = Params::new(names).expect("names");
         change(&mut params);
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("signed");
@@ -68,11 +65,7 @@ impl Authority {
     }
 
     /// Like [`Self::sign`], as files: the certificate, its key and the authority.
-    pub fn files(
-        &self,
-        names: &[&str],
-        change: impl FnOnce(&mut CertificateParams),
-    ) -> [PathBuf; 3] {
+    pub fn files(&self, names: &[&str], change: impl FnOnce(&mut Params)) -> [PathBuf; 3] {
         let (cert, key) = self.sign(names, change);
         let file = |kind: &str, text: &str| self.file(&format!("{}.{kind}", names[0]), text);
         [file("pem", &cert), file("key", &key), self.folder.join("ca.pem")]

@@ -48,7 +48,7 @@ pub(super) fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     node.new_cell |= args.new_cell;
     node.reset_stable_record |= args.reset_stable_record;
     node.listen.allow_plaintext |= args.insecure_plaintext;
-    node.tls = tls(args, node.tls.take(), config.client_tls)?;
+    node.tls = tls(args, node.tls.take())?;
     config.check()?;
     Ok(config)
 }
@@ -59,7 +59,7 @@ fn override_with<T: Clone>(setting: &mut T, option: &Option<T>) {
     }
 }
 
-fn tls(args: &ServeArgs, file: Option<Tls>, clients: ClientTls) -> anyhow::Result<Option<Tls>> {
+fn tls(args: &ServeArgs, file: Option<Tls>) -> anyhow::Result<Option<Tls>> {
     let (cert, key, ca) = match file {
         Some(Tls { cert, key, ca, .. }) => (Some(cert), Some(key), Some(ca)),
         None => (None, None, None),
@@ -69,7 +69,7 @@ fn tls(args: &ServeArgs, file: Option<Tls>, clients: ClientTls) -> anyhow::Resul
     let ca = args.tls_ca.clone().or(ca);
     match (cert, key, ca) {
         (Some(cert), Some(key), Some(ca)) => Ok(Some(Tls::new(cert, key, ca))),
-        (None, None, None) if clients == ClientTls::Off => Ok(None),
+        (None, None, None) => Ok(None),
         _ => Err(misused("TLS needs --tls-cert, --tls-key and --tls-ca, or none of them")),
     }
 }

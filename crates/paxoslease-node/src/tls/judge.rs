@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paxoslease_core::NodeId;
-use paxoslease_tls::provider;
+use paxoslease_tls::{client_verifier, provider};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::danger::ClientCertVerifier;
 use rustls::{CertificateError, Error, RootCertStore};
 
 use super::TlsError;
@@ -21,56 +20,41 @@ use crate::config::Tls;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// How peers that trust the same authorities verify the certificate of a node.
-pub(super) struct Verifiers {
-    by_dialers: Arc<WebPkiServerVerifier>,
-    by_acceptors: Arc<dyn ClientCertVerifier>,
-}
-
-impl Verifiers {
-    pub(super) fn new(
-        roots: Arc<RootCertStore>,
-        by_acceptors: Arc<dyn ClientCertVerifier>,
-    ) -> Self {
-        let by_dialers = WebPkiServerVerifier::builder_with_provider(roots, provider())
-            .build()
-            .expect("there is a root, and no revocation list to be wrong");
-        Self { by_dialers, by_acceptors }
+/// Until when peers that trust `roots` accept this certificate from `node`.
+pub(super) fn judge(
+    chain: &[CertificateDer<'_>],
+    names: &NodeNames,
+    node: NodeId,
+    files: &Tls,
+    roots: &Arc<RootCertStore>,
+) -> Result<UnixTime, TlsError> {
+    let by_acceptors = client_verifier(Arc::clone(roots));
+    let by_dialers = WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), provider())
+        .build()
+        .expect("there is a root, and no revocation list to be wrong");
+    let (own, between) = chain.split_first().expect("a file without certificates is refused");
+    let name = names.of(node);
+    let verify = |at: UnixTime| {
+        by_dialers.verify_server_cert(own, between, &name, &[], at)?;
+        by_acceptors.verify_client_cert(own, between, at).map(drop)
+    };
+    let explained = |error| explain(&error, || names.text(node), files);
+    verify(UnixTime::now()).map_err(explained)?;
+    if !names.is_of(own, node) {
+        let reason =
+            "it is valid for every node of the cell, by a wildcard; give each node its own";
+        return Err(refused(&files.cert, reason.to_owned()));
     }
-
-    /// Until when peers accept this certificate from `node`.
-    pub(super) fn judge(
-        &self,
-        chain: &[CertificateDer<'_>],
-        names: &NodeNames,
-        node: NodeId,
-        files: &Tls,
-    ) -> Result<UnixTime, TlsError> {
-        let (own, between) = chain.split_first().expect("a file without certificates is refused");
-        let name = names.of(node);
-        let verify = |at: UnixTime| {
-            self.by_dialers.verify_server_cert(own, between, &name, &[], at)?;
-            self.by_acceptors.verify_client_cert(own, between, at).map(drop)
-        };
-        let explained = |error| explain(&error, || names.text(node), files);
-        verify(UnixTime::now()).map_err(explained)?;
-        if !names.is_of(own, node) {
-            let reason =
-                "it is valid for every node of the cell, by a wildcard; give each node its own";
-            return Err(refused(&files.cert, reason.to_owned()));
-        }
-        // For a time that is too late, rustls reports an end before that: first the end of the
-        // certificate itself, then that of one between it and the authority which ends earlier.
-        let mut until = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
-        while let Err(Error::InvalidCertificate(CertificateError::ExpiredContext {
-            not_after,
-            ..
-        })) = verify(until)
-        {
-            until = not_after;
-        }
-        Ok(until)
+    // For a time that is too late, rustls reports an end before that: first the end of the
+    // certificate itself, then that of one between it and the authority which ends earlier.
+    let mut until = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
+    while let Err(Error::InvalidCertificate(CertificateError::ExpiredContext {
+        not_after, ..
+    })) = verify(until)
+    {
+        until = not_after;
     }
+    Ok(until)
 }
 
 fn explain(error: &Error, name: impl FnOnce() -> String, Tls { cert, ca, .. }: &Tls) -> TlsError {

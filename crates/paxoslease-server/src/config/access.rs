@@ -88,10 +88,8 @@ impl fmt::Display for Verb {
 
 /// A text that is not a [`Verb`].
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{text:?} is nothing that a token may do; expected \"acquire\", \"read\" or \"admin\"")]
-pub struct UnknownVerb {
-    text: String,
-}
+#[error("{0:?} is nothing that a token may do; expected \"acquire\", \"read\" or \"admin\"")]
+pub struct UnknownVerb(String);
 
 impl FromStr for Verb {
     type Err = UnknownVerb;
@@ -99,7 +97,7 @@ impl FromStr for Verb {
     fn from_str(text: &str) -> Result<Self, UnknownVerb> {
         let known = [Self::Acquire, Self::Read, Self::Admin];
         let verb = known.into_iter().find(|verb| verb.to_string() == text);
-        verb.ok_or_else(|| UnknownVerb { text: text.to_owned() })
+        verb.ok_or_else(|| UnknownVerb(text.to_owned()))
     }
 }
 

@@ -48,9 +48,10 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves a node on `listener` until `shutdown` comes to its end; then lets requests finish.
-pub async fn run(
+pub(super) async fn run(
     listener: TcpListener,
-    (node, gate): (Node, Gate),
+    node: Node,
+    gate: Gate,
     metrics: Metrics,
     bounds: Bounds,
     shutdown: impl Future<Output = ()>,

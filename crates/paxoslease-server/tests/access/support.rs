@@ -77,50 +77,44 @@ pub(crate) fn files(authority: &Authority) -> Tls {
     Tls::new(cert, key, ca)
 }
 
+trait Duplex: Read + Write {}
+impl<T: Read + Write> Duplex for T {}
+
 /// One end of a connection.
-pub(crate) enum Wire {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
-}
+pub(crate) struct Wire(Box<dyn Duplex>);
 
 impl Wire {
     pub(crate) fn plain(address: SocketAddr) -> Self {
-        let socket = TcpStream::connect(address).expect("connects");
-        socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
-        Self::Plain(socket)
+        Self(Box::new(connect(address)))
     }
 
     /// Speaks TLS as soon as something is said.
     pub(crate) fn tls(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
-        let Self::Plain(socket) = Self::plain(address) else { unreachable!("just made") };
         let name = ServerName::from(address.ip());
         let connection = ClientConnection::new(Arc::clone(config), name).expect("a client");
-        Self::Tls(Box::new(StreamOwned::new(connection, socket)))
+        Self(Box::new(StreamOwned::new(connection, connect(address))))
     }
+}
+
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(address).expect("connects");
+    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    socket
 }
 
 impl Read for Wire {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(socket) => socket.read(into),
-            Self::Tls(stream) => stream.read(into),
-        }
+        self.0.read(into)
     }
 }
 
 impl Write for Wire {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(socket) => socket.write(bytes),
-            Self::Tls(stream) => stream.write(bytes),
-        }
+        self.0.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(socket) => socket.flush(),
-            Self::Tls(stream) => stream.flush(),
-        }
+        self.0.flush()
     }
 }
 

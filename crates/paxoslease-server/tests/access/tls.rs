@@ -8,7 +8,7 @@ use paxoslease_server::{ClientTls, Server};
 use paxoslease_tls::{Authority, rcgen};
 use rustls::ClientConfig;
 
-use crate::support::{Client, Wire, ask_http, daemon, files, metric, wait_for_metric};
+use crate::support::{Client, Wire, ask_http, connect, daemon, files, metric, wait_for_metric};
 
 fn secured(authority: &Authority, clients: ClientTls) -> Server {
     daemon(|config| {
@@ -126,12 +126,11 @@ fn what_only_looks_like_tls_is_sent_away_and_others_are_served() {
     let ports = [server.clients().expect("listens"), server.http().expect("listens")];
     for junk in [&[0x16, 3, 1, 0xff, 0xff][..], &[0x16; 3000], b"\x16\x03\x01\x00\x05hello"] {
         for port in ports {
-            let mut wire = Wire::plain(port);
-            wire.write_all(junk).expect("sends");
-            let Wire::Plain(socket) = &wire else { unreachable!("in clear") };
+            let mut socket = connect(port);
+            socket.write_all(junk).expect("sends");
             socket.shutdown(std::net::Shutdown::Write).expect("connected");
             // An alert, if anything; reset or closed, it is over.
-            let _end = wire.read_to_end(&mut Vec::new());
+            let _end = socket.read_to_end(&mut Vec::new());
         }
     }
     assert_eq!(ping(&server, &trusting).expect("answers"), "PONG");
