@@ -7,8 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use paxoslease_node::{Config, Listen};
-use paxoslease_server::Server;
+use paxoslease_server::{Config, Server};
 use paxoslease_wire::resp::Value;
 
 use super::bytes::{BATCH, put_acquire, put_release, put_renew};
@@ -30,12 +29,11 @@ impl Served {
     /// Starts the daemon and connects.
     pub fn start() -> Result<Self> {
         let peers = TcpListener::bind("127.0.0.1:0")?;
-        let mut config = Config::new("bench", 1).peer(1, peers.local_addr()?.to_string());
-        config.listen.clients = Some("127.0.0.1:0".to_owned());
-        config.listen.http = Some(Listen::OFF.to_owned());
-        // How often a loop looks in vain depends on the machine.
-        config.spin = Duration::ZERO;
-        let server = Server::start_on(config.ephemeral().shards(1), Some(peers))?;
+        let node = paxoslease_node::Config::new("bench", 1);
+        let node = node.peer(1, peers.local_addr()?.to_string()).ephemeral().shards(1);
+        // Without spinning, because how often a loop polls in vain depends on the machine.
+        let config = Config::new(node.spin(Duration::ZERO)).listen("127.0.0.1:0", "off");
+        let server = Server::start_on(config, Some(peers))?;
         let socket = TcpStream::connect(server.clients().context("it listens")?)?;
         Ok(Self {
             server,

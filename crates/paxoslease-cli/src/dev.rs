@@ -10,8 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use paxoslease_node::Config;
-use paxoslease_server::{Server, StartError};
+use paxoslease_server::{Config, Server, StartError};
 use serde_json::{Value, json};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -114,13 +113,14 @@ impl DevCell {
 
     fn start(&self) -> Result<Vec<Server>, StartError> {
         let start = |node: &Addresses| {
-            let mut config = Config::new(&self.name, node.id).max_lease(self.max_lease).shards(1);
+            let mut config = paxoslease_node::Config::new(&self.name, node.id)
+                .max_lease(self.max_lease)
+                .shards(1)
+                .ephemeral();
             for peer in &self.nodes {
                 config = config.peer(peer.id, &peer.peers);
             }
-            config.listen.clients = Some(node.clients.clone());
-            config.listen.http = Some(node.http.clone());
-            Server::start(config.ephemeral())
+            Server::start(Config::new(config).listen(&node.clients, &node.http))
         };
         self.nodes.iter().map(start).collect()
     }

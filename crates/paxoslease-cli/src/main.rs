@@ -19,8 +19,8 @@ mod trust;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
-use paxoslease_node::{ConfigError, LoadError, StartError as Node, TlsError};
-use paxoslease_server::StartError::Node as Server;
+use paxoslease_node::{LoadError, StartError as NodeError, TlsError};
+use paxoslease_server::{ConfigError, StartError};
 use signal_hook::consts::SIGINT;
 
 use crate::args::{Args, Command};
@@ -60,7 +60,8 @@ fn by_itself_or_interrupted(code: u8) -> ExitCode {
 /// One line and the exit code. The library's messages are complete; our own need their causes.
 fn explain(error: &anyhow::Error) -> (String, u8) {
     let start = error.downcast_ref();
-    let is_configuration = matches!(start, Some(Server(Node::Config(_) | Node::Tls(_))))
+    let is_configuration = matches!(start, Some(StartError::Config(_)))
+        || matches!(start, Some(StartError::Node(NodeError::Tls(_))))
         || error.is::<LoadError>()
         || error.is::<ConfigError>()
         || error.is::<TlsError>();

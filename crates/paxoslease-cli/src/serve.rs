@@ -9,8 +9,7 @@ mod report;
 
 use std::sync::mpsc::RecvTimeoutError;
 
-use paxoslease_node::Config;
-use paxoslease_server::Server;
+use paxoslease_server::{Config, Server};
 use sd_notify::NotifyState;
 use tracing::{error, info, warn};
 use tracing_subscriber::filter::LevelFilter;
@@ -29,7 +28,8 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
         planned => planned?,
     };
     if args.check {
-        config.tls.as_ref().map_or(Ok(()), |tls| tls.check(&config.cell, config.node))?;
+        let node = &config.node;
+        node.tls.as_ref().map_or(Ok(()), |tls| tls.check(&node.cell, node.node))?;
         let text = if args.json { plan::json(&config) } else { plan::text(&config) };
         output::to_stdout(&text)?;
         return Ok(Verdict::Well);
@@ -97,20 +97,21 @@ fn notify(states: &[NotifyState<'_>]) {
 
 /// Logs the configuration.
 fn announce(config: &Config) {
+    let Config { node, listen, client_tls, access, .. } = config;
     info!(
-        node = config.node,
-        cell = config.cell,
-        role = %config.role,
-        members = plan::members(config),
-        listen = config.listen_for_peers(),
-        max_lease = ?config.max_lease,
-        data_dir = config.data_dir.as_ref().map(|path| path.display().to_string()),
-        tls = config.tls.is_some(),
-        tls_clients = config.tls.as_ref().map(|tls| tls.clients.to_string()),
-        access = config.access.len(),
-        peers_out_of_reach = config.listen.peers_out_of_reach,
-        leases_max = config.limits.leases,
-        names_bytes_max = config.limits.names_bytes,
+        node = node.node,
+        cell = node.cell,
+        role = %node.role,
+        members = plan::members(node),
+        listen = node.listen_for_peers(),
+        max_lease = ?node.max_lease,
+        data_dir = node.data_dir.as_ref().map(|path| path.display().to_string()),
+        tls = node.tls.is_some(),
+        tls_clients = node.tls.as_ref().map(|_| client_tls.to_string()),
+        access = access.len(),
+        peers_out_of_reach = listen.peers_out_of_reach,
+        leases_max = node.limits.leases,
+        names_bytes_max = node.limits.names_bytes,
         "starting"
     );
     if plan::trusts_peers(config) {

@@ -83,5 +83,6 @@ pub use paxoslease_holder::{
     LeaseState, PeerStatus, QueuedName, Rates, ReleaseError, RenewError, Role, Status, TextError,
     TtlError, Watch, block_on,
 };
+pub use paxoslease_tls::PemError;
 pub use status::{NodeStatus, Value};
 pub use tls::{Tls, TlsError};

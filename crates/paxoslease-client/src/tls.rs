@@ -10,13 +10,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::Resumption;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::version::TLS13;
-use rustls::{AlertDescription as Alert, CertificateError, Error, InconsistentKeys};
+use paxoslease_tls::{Pem, PemError, client_config};
+use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
+use rustls::{AlertDescription as Alert, CertificateError, Error};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 /// How a client speaks TLS: the CA that signed the nodes' certificates and, where nodes ask for
@@ -51,42 +48,12 @@ pub enum TlsError {
         /// What the system said.
         source: io::Error,
     },
-    /// No certificate where one belongs.
-    #[error("no certificate in {place}: expected PEM with BEGIN CERTIFICATE")]
-    NoCertificate {
-        /// The file, or what was given instead.
-        place: String,
-    },
-    /// No private key where one belongs.
-    #[error("no private key in {place}: expected PEM with BEGIN PRIVATE KEY, not encrypted")]
-    NoKey {
-        /// The file, or what was given instead.
-        place: String,
-    },
-    /// What was given cannot be used.
-    #[error("{place} cannot be used: {reason}; make or copy it anew")]
-    Unusable {
-        /// The file, or what was given instead.
-        place: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Certificate and key belong to different pairs.
-    #[error(
-        "the key in {key} is not that of the certificate in {cert}: use the pair made together"
-    )]
-    KeyMismatch {
-        /// Where the certificate is.
-        cert: String,
-        /// Where the key is.
-        key: String,
-    },
+    /// Certificates or a key cannot be used.
+    #[error(transparent)]
+    Pem(#[from] PemError),
     /// A name that no certificate can have.
-    #[error("{name:?} is no name of a server: expected one of its certificate, or an IP address")]
-    ServerName {
-        /// As it was given.
-        name: String,
-    },
+    #[error("{0:?} is no name of a server: expected one of its certificate, or an IP address")]
+    ServerName(String),
 }
 
 impl Tls {
@@ -95,7 +62,7 @@ impl Tls {
     /// # Errors
     /// When that is no PEM with a certificate.
     pub fn from_ca_pem(ca: &[u8]) -> Result<Self, TlsError> {
-        Self::trusting(ca, "the given CA")
+        Self::trusting(&Pem::new(ca.to_vec(), "the given CA"))
     }
 
     /// As [`Self::from_ca_pem`], from a file.
@@ -103,8 +70,7 @@ impl Tls {
     /// # Errors
     /// Also when the file cannot be read.
     pub fn from_ca_file(ca: impl AsRef<Path>) -> Result<Self, TlsError> {
-        let ca = ca.as_ref();
-        Self::trusting(&read(ca)?, &ca.display().to_string())
+        Self::trusting(&read(ca.as_ref())?)
     }
 
     /// Shows this certificate to nodes that ask for one, with the key that belongs to it.
@@ -112,7 +78,8 @@ impl Tls {
     /// # Errors
     /// When they are no such PEM, or no pair.
     pub fn with_identity_pem(self, cert: &[u8], key: &[u8]) -> Result<Self, TlsError> {
-        self.identified_by((cert, "the given certificate"), (key, "the given key"))
+        let cert = Pem::new(cert.to_vec(), "the given certificate");
+        self.identified_by(&cert, &Pem::new(key.to_vec(), "the given key"))
     }
 
     /// As [`Self::with_identity_pem`], from files.
@@ -124,9 +91,7 @@ impl Tls {
         cert: impl AsRef<Path>,
         key: impl AsRef<Path>,
     ) -> Result<Self, TlsError> {
-        let (cert, key) = (cert.as_ref(), key.as_ref());
-        let places = [cert, key].map(|path| path.display().to_string());
-        self.identified_by((&read(cert)?, &places[0]), (&read(key)?, &places[1]))
+        self.identified_by(&read(cert.as_ref())?, &read(key.as_ref())?)
     }
 
     /// Expects this name in the nodes' certificates instead of the host of the endpoint: for
@@ -136,7 +101,7 @@ impl Tls {
     /// When no certificate can have such a name.
     pub fn with_server_name(mut self, name: &str) -> Result<Self, TlsError> {
         let parsed = ServerName::try_from(name.to_owned());
-        let parsed = parsed.map_err(|_| TlsError::ServerName { name: name.to_owned() })?;
+        let parsed = parsed.map_err(|_| TlsError::ServerName(name.to_owned()))?;
         self.server_name = Some(parsed);
         Ok(self)
     }
@@ -147,37 +112,15 @@ impl Tls {
         error.get_ref().and_then(|cause| cause.downcast_ref()).map(explain)
     }
 
-    fn trusting(ca: &[u8], place: &str) -> Result<Self, TlsError> {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(ca, place)? {
-            roots.add(certificate).map_err(|error| unusable(place, error.to_string()))?;
-        }
-        let roots = Arc::new(roots);
-        let config = builder(&roots).with_no_client_auth();
-        Ok(Self { config: finish(config), roots, server_name: None, has_identity: false })
+    fn trusting(ca: &Pem) -> Result<Self, TlsError> {
+        let roots = ca.roots()?;
+        let config = client_config(Arc::clone(&roots), None);
+        Ok(Self { config, roots, server_name: None, has_identity: false })
     }
 
-    fn identified_by(
-        mut self,
-        (cert, cert_place): (&[u8], &str),
-        (key, key_place): (&[u8], &str),
-    ) -> Result<Self, TlsError> {
-        let chain = certificates(cert, cert_place)?;
-        let secret = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-            pem::Error::NoItemsFound => TlsError::NoKey { place: key_place.to_owned() },
-            other => damaged(key_place, &other),
-        })?;
-        let provider = ring::default_provider();
-        let identity =
-            CertifiedKey::from_der(chain, secret, &provider).map_err(|error| match error {
-                Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-                    TlsError::KeyMismatch { cert: cert_place.to_owned(), key: key_place.to_owned() }
-                }
-                Error::InvalidCertificate(why) => unusable(cert_place, why.to_string()),
-                _ => unusable(key_place, "it is no RSA, ECDSA or Ed25519 key".to_owned()),
-            })?;
-        let resolver = Arc::new(SingleCertAndKey::from(identity));
-        self.config = finish(builder(&self.roots).with_client_cert_resolver(resolver));
+    fn identified_by(mut self, cert: &Pem, key: &Pem) -> Result<Self, TlsError> {
+        let identity = Arc::new(SingleCertAndKey::from(cert.with_key(key)?));
+        self.config = client_config(Arc::clone(&self.roots), Some(identity));
         self.has_identity = true;
         Ok(self)
     }
@@ -211,54 +154,16 @@ impl fmt::Debug for Tls {
     }
 }
 
-type ConfigBuilder = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
-
-fn builder(roots: &Arc<RootCertStore>) -> ConfigBuilder {
-    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_protocol_versions(&[&TLS13])
-        .expect("ring has cipher suites for TLS 1.3")
-        .with_root_certificates(Arc::clone(roots))
-}
-
-/// A resumed session would skip the look at the certificate.
-fn finish(mut config: ClientConfig) -> Arc<ClientConfig> {
-    config.resumption = Resumption::disabled();
-    Arc::new(config)
-}
-
 /// Without the port, and without the brackets of an IPv6 address.
 fn host(endpoint: &str) -> &str {
     let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-fn certificates(pem: &[u8], place: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| damaged(place, &error))?;
-    if found.is_empty() {
-        return Err(TlsError::NoCertificate { place: place.to_owned() });
-    }
-    Ok(found)
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(path).map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })
-}
-
-/// The parser's own words would quote the file, and the file may be a private key.
-fn damaged(place: &str, error: &pem::Error) -> TlsError {
-    let reason = match error {
-        pem::Error::MissingSectionEnd { .. } => "a PEM section has no END line",
-        pem::Error::IllegalSectionStart { .. } => "a PEM section has a malformed BEGIN line",
-        pem::Error::Base64Decode(_) => "a PEM section is not base64",
-        _ => "it is not PEM",
-    };
-    unusable(place, reason.to_owned())
-}
-
-fn unusable(place: &str, reason: String) -> TlsError {
-    TlsError::Unusable { place: place.to_owned(), reason }
+fn read(path: &Path) -> Result<Pem, TlsError> {
+    let bytes =
+        fs::read(path).map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })?;
+    Ok(Pem::new(bytes, path.display()))
 }
 
 /// What went wrong in the words of somebody who has to set it right.

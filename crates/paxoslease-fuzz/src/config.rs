@@ -1,7 +1,8 @@
 //! Configurations of arbitrary text. An error has a line that exists and a reason; a configuration
 //! that parses is checked. Nothing panics.
 
-use paxoslease_node::{Config, Limits, parse_duration};
+use paxoslease_node::parse_duration;
+use paxoslease_server::Config;
 
 /// Arbitrary text as a configuration file and as values of options.
 pub fn config(bytes: &[u8]) {
@@ -18,7 +19,8 @@ pub fn config(bytes: &[u8]) {
             assert!(!error.problem().is_empty());
         }
     }
-    if let Err(error) = Limits::default().set(text) {
+    let mut config = Config::new(paxoslease_node::Config::new("", 0));
+    if let Err(error) = config.set_limit(text) {
         assert!(!error.problem().is_empty());
     }
     if let Err(error) = parse_duration(text) {

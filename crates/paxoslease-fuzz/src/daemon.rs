@@ -6,8 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use paxoslease_node::{Access, Config, Verb};
-use paxoslease_server::Server;
+use paxoslease_server::{Access, Config, Server, Verb};
 use signal_hook::consts::SIGPIPE;
 
 use crate::panics;
@@ -83,14 +82,13 @@ impl Daemon {
         signal_hook::flag::register(SIGPIPE, Arc::default()).expect("it can be caught");
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         let peers = socket.local_addr().expect("bound");
-        let mut config = Config::new(CELL, 1)
+        let mut node = paxoslease_node::Config::new(CELL, 1)
             .peer(1, peers.to_string())
             .max_lease(MAX_LEASE)
             .ephemeral()
             .shards(1);
-        config.listen.clients = Some("127.0.0.1:0".to_owned());
-        config.listen.http = Some("127.0.0.1:0".to_owned());
-        config.limits.leases = 1000;
+        node.limits.leases = 1000;
+        let mut config = Config::new(node).listen("127.0.0.1:0", "127.0.0.1:0");
         config.access = access;
         config.listen.peers_out_of_reach = true;
         let server = Server::start_on(config, Some(socket)).expect("starts");

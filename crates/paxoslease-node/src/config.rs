@@ -1,11 +1,14 @@
-//! What a node is told when it starts: by code, by a TOML file, or by both.
+//! The settings of a node: from code, from a TOML file, or from both.
 //!
-//! A [`Config`] is plain data that may contradict itself; [`Config::check`] says how. What the
-//! node works with are the checked settings of `settings.rs`. Names are not resolved here, no file
-//! but the configuration is opened, and nothing is read from the environment.
+//! A [`Config`] is plain data that may contradict itself; [`Config::check`] says how. The node
+//! works with the checked settings of `settings.rs`. This module resolves no names, opens no file
+//! except the configuration, and reads nothing from the environment.
+//!
+//! A program with more settings than its node can keep all of them in one file: it parses a
+//! [`Document`], takes out its own keys, and hands the rest to [`Config::from_document`].
 
-mod access;
 mod address;
+mod document;
 mod duration;
 mod error;
 mod file;
@@ -13,16 +16,13 @@ mod memory;
 mod settings;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
-pub use access::{Access, NamePattern, PatternError, TokenHash, TokenHashError, UnknownVerb, Verb};
-pub use address::AddressError;
+pub use address::{AddressError, KeyedAddress, check_listen, check_loopback};
+pub use document::{Document, TomlError, TomlText};
 pub use duration::{DurationError, parse_duration};
-pub use error::{ConfigError, LoadError, UnknownClientTls};
-pub use file::TomlError;
+pub use error::{ConfigError, LoadError};
 pub(crate) use paxoslease_holder::Role;
 pub(crate) use settings::Settings;
 
@@ -89,9 +89,6 @@ pub struct Config {
     pub data_dir: Option<PathBuf>,
     /// Certificates for TLS; without it, everybody speaks in clear.
     pub tls: Option<Tls>,
-    /// Which tokens clients of the daemon may do what with. If there are none, whoever can connect
-    /// may do everything.
-    pub access: Vec<Access>,
     /// How many threads share the names, 1 to 256; one per core if not said. All nodes must agree.
     pub shards: Option<u16>,
     /// For how long a shard may look for work before it sleeps: lower latency for idle cycles.
@@ -111,26 +108,17 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// Where a node listens, each as `host:port`. Port 0 is any that is free.
-///
-/// The daemon listens for clients and HTTP on loopback by default. Each of the three can be `off`.
+/// Where a node listens for peers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Listen {
-    /// For peers. A member listens on its own address in [`Config::peers`] if this is not said.
-    /// The only member of a cell may say `off`; then no proposer can join.
+    /// As `host:port`; port 0 is any free port. A member listens on its own address in
+    /// [`Config::peers`] if this is not set. The only member of a cell may set [`Self::OFF`]; then
+    /// no proposer can join.
     pub peers: Option<String>,
-    /// For clients of the daemon; an embedded node has none.
-    pub clients: Option<String>,
-    /// For people, by the daemon; an embedded node has none.
-    pub http: Option<String>,
     /// The caller vouches for the network: bytes in clear may leave this machine. Without this, a
-    /// node that would speak in clear to anywhere but loopback does not start.
+    /// node that would send in clear to an address that is not loopback does not start.
     pub allow_plaintext: bool,
-    /// The caller vouches that only nodes of the cell can reach the peer ports. A peer needs no
-    /// token, so without this a node with [`Config::access`] and without [`Config::tls`] does not
-    /// start.
-    pub peers_out_of_reach: bool,
 }
 
 /// PEM files for TLS 1.3. Between peers it is mutual, and once set, peers without it are refused.
@@ -145,56 +133,14 @@ pub struct Tls {
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Who signs the certificates of the cell's nodes, and those of its clients.
+    /// The authority that signs the certificates of the cell's nodes.
     pub ca: PathBuf,
-    /// How clients of the daemon are spoken to.
-    pub clients: ClientTls,
-}
-
-/// How the daemon speaks to its clients, by RESP and by HTTP.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum ClientTls {
-    /// In clear.
-    #[default]
-    Off,
-    /// In TLS: clients know whom they talk to.
-    Server,
-    /// In TLS, and clients need a certificate of the authority too.
-    Mutual,
-}
-
-impl fmt::Display for ClientTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Off => "off",
-            Self::Server => "server",
-            Self::Mutual => "mutual",
-        })
-    }
-}
-
-impl FromStr for ClientTls {
-    type Err = UnknownClientTls;
-
-    fn from_str(text: &str) -> Result<Self, UnknownClientTls> {
-        let known = [Self::Off, Self::Server, Self::Mutual];
-        let found = known.into_iter().find(|way| way.to_string() == text);
-        found.ok_or_else(|| UnknownClientTls { text: text.to_owned() })
-    }
 }
 
 impl Tls {
-    /// All three are needed. Clients are spoken to in clear.
+    /// All three are needed.
     pub fn new(cert: impl Into<PathBuf>, key: impl Into<PathBuf>, ca: impl Into<PathBuf>) -> Self {
-        let clients = ClientTls::default();
-        Self { cert: cert.into(), key: key.into(), ca: ca.into(), clients }
-    }
-
-    /// Sets [`Self::clients`](field@Self::clients).
-    #[must_use]
-    pub const fn clients(mut self, clients: ClientTls) -> Self {
-        self.clients = clients;
-        self
+        Self { cert: cert.into(), key: key.into(), ca: ca.into() }
     }
 }
 
@@ -223,7 +169,7 @@ impl Default for Timing {
     }
 }
 
-/// Bounds on what a node keeps and lets its clients do; none may be zero.
+/// Bounds on what a node keeps; none may be zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Limits {
@@ -240,14 +186,6 @@ pub struct Limits {
     pub inflight: u32,
     /// Bytes queued for one peer by one shard, at least 512 KiB; what is over is dropped.
     pub peer_queue_bytes: usize,
-    /// Connections of clients to the daemon; who comes when there are as many is sent away.
-    pub connections: u32,
-    /// Commands of one connection under way, those that wait for a lease included; more of them
-    /// are refused.
-    pub inflight_per_connection: u32,
-    /// Acquires of one connection, on average; up to a second's worth may come at once, what is
-    /// over is refused. No bound unless said.
-    pub acquires_per_second: Option<u32>,
 }
 
 impl Limits {
@@ -265,18 +203,7 @@ impl Limits {
             waiters: 1_000_000,
             inflight: 1_000_000,
             peer_queue_bytes: 4 << 20,
-            connections: 10_000,
-            inflight_per_connection: 10_000,
-            acquires_per_second: None,
         }
-    }
-
-    /// Sets one, as `key = number` in the table `[limits]` of a file would.
-    ///
-    /// # Errors
-    /// When there is no such key or the number does not suit it; then nothing was changed.
-    pub fn set(&mut self, assignment: &str) -> Result<(), TomlError> {
-        file::parse_limit(self, assignment)
     }
 }
 
@@ -289,26 +216,12 @@ impl Default for Limits {
 }
 
 impl Listen {
-    /// Where the daemon listens for clients if nothing is said.
-    pub const CLIENTS_DEFAULT: &str = "127.0.0.1:7400";
-    /// Where the daemon listens for HTTP if nothing is said.
-    pub const HTTP_DEFAULT: &str = "127.0.0.1:7402";
-    /// Says that nobody is listened for.
+    /// In place of an address: does not listen.
     pub const OFF: &str = "off";
 
-    /// Where the daemon listens for clients, if at all.
+    /// The address, unless it is [`Self::OFF`].
     #[must_use]
-    pub fn for_clients(&self) -> Option<&str> {
-        Self::unless_off(self.clients.as_deref().unwrap_or(Self::CLIENTS_DEFAULT))
-    }
-
-    /// Where the daemon listens for HTTP, if at all.
-    #[must_use]
-    pub fn for_http(&self) -> Option<&str> {
-        Self::unless_off(self.http.as_deref().unwrap_or(Self::HTTP_DEFAULT))
-    }
-
-    fn unless_off(address: &str) -> Option<&str> {
+    pub fn unless_off(address: &str) -> Option<&str> {
         Some(address).filter(|address| *address != Self::OFF)
     }
 }
@@ -327,7 +240,6 @@ impl Config {
             clock_granularity: Duration::from_millis(1),
             data_dir: None,
             tls: None,
-            access: Vec::new(),
             shards: None,
             spin: Duration::ZERO,
             new_cell: false,
@@ -343,11 +255,7 @@ impl Config {
     /// # Errors
     /// When it cannot be read, is no TOML, or has a key that is unknown or of another kind.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| LoadError::Read { path: path.to_owned(), error })?;
-        let at = |error| LoadError::Toml { path: path.to_owned(), error };
-        Self::from_toml(&text).map_err(at)
+        load(path.as_ref(), Self::from_toml)
     }
 
     /// Reads a TOML text. What it leaves out keeps its default, and may still be set.
@@ -355,7 +263,7 @@ impl Config {
     /// # Errors
     /// When it is no TOML, or has a key that is unknown or of another kind.
     pub fn from_toml(text: &str) -> Result<Self, TomlError> {
-        file::parse(text)
+        Self::from_document(Document::parse(text)?)
     }
 
     /// Adds a member of the cell, or moves it; this node too, if it is one.
@@ -456,4 +364,17 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.settings().map(drop)
     }
+}
+
+/// Reads a file and parses its text.
+///
+/// # Errors
+/// When the file cannot be read or its text cannot be parsed.
+pub fn load<T>(
+    path: &Path,
+    parse: impl FnOnce(&str) -> Result<T, TomlError>,
+) -> Result<T, LoadError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| LoadError::Read { path: path.to_owned(), error })?;
+    parse(&text).map_err(|error| LoadError::Toml { path: path.to_owned(), error })
 }

@@ -20,14 +20,17 @@ pub use paxoslease_holder::Filter;
 pub use crate::driver::ConnId;
 pub use crate::log_throttle::LogThrottle;
 pub use crate::request::{Answer, CowLabel, Cursor, Hint, PageMax, REQUEST_IDS_MAX, Request};
+pub use crate::tls::ClientCertificates;
 pub(crate) use shard_handle::Outgoing;
 pub use shard_handle::{ClientSockets, ShardHandle};
 pub(crate) use waiting::Waiting;
 
 /// What a node is given to serve clients.
 pub struct Service {
-    /// Where clients connect, if they can. In TLS, if the configuration says so.
+    /// Where clients connect, if they can.
     pub clients: Option<TcpListener>,
+    /// `None` if clients connect in clear. TLS needs [`Config::tls`](crate::Config::tls).
+    pub client_tls: Option<ClientCertificates>,
     /// Makes the front-end of a shard, for each shard once.
     pub front: Box<dyn FnMut(u16) -> Box<dyn FrontEnd> + Send>,
     /// Where the metrics of this node go, whatever recorder the process has: several nodes of one

@@ -35,7 +35,7 @@ mod board;
 mod chaos;
 mod clock;
 mod command;
-mod config;
+pub mod config;
 mod driver;
 mod event_loop;
 pub mod front;
@@ -55,9 +55,8 @@ mod trace;
 mod world;
 
 pub use config::{
-    Access, AddressError, ClientTls, Config, ConfigError, DurationError, Limits, Listen, LoadError,
-    NamePattern, PatternError, Timing, Tls, TokenHash, TokenHashError, TomlError, UnknownClientTls,
-    UnknownVerb, Verb, parse_duration,
+    AddressError, Config, ConfigError, DurationError, Limits, Listen, LoadError, Timing, Tls,
+    TomlError, parse_duration,
 };
 pub use node::{Asking, Node, Remote, StartError};
 pub use paxoslease_holder::{
@@ -65,6 +64,7 @@ pub use paxoslease_holder::{
     LeaseState, PeerStatus, QueuedName, Rates, ReleaseError, RenewError, Role, Status, TextError,
     TtlError, UnknownRole, Watch, block_on,
 };
+pub use paxoslease_tls::PemError;
 pub use stable::StableError;
 #[cfg(any(test, feature = "test-util"))]
 pub use test_cell::TestCell;

@@ -1,13 +1,14 @@
-//! TLS, mutual between peers and as configured with clients: certificates, and who they speak for.
+//! TLS, mutual between peers and as a front-end chooses with clients: certificates, and the nodes
+//! that they belong to.
 //!
-//! A node is known by its certificate: that of node 3 of the cell `north` is valid for the DNS name
+//! The certificate of node 3 of the cell `north` is valid for the DNS name
 //! `node-3.north.paxoslease`, for no other node, and is signed by the cell's CA. The dialer demands
-//! that name from the node it calls. The acceptor learns from the Hello whom it talks to and then
-//! asks [`Stream::peer_is`], and so does the dialer. TLS 1.3 only, and a full handshake each time:
-//! a resumed session would skip the look at the certificate.
+//! that name from the node it calls. The acceptor learns the node id from the Hello and then asks
+//! [`Stream::peer_is`], and so does the dialer. TLS 1.3 only, and a full handshake each time: a
+//! resumed session would skip the check of the certificate.
 //!
-//! Files can be read again while everything runs: connections that stand keep what they were made
-//! with, new ones get what is [`CurrentTls`].
+//! Files can be read again while the node runs. Open connections keep the certificates they were
+//! made with; new connections get those of [`CurrentTls`].
 //!
 //! Deliberately absent: revocation lists (a cell replaces its CA instead), and any process-wide
 //! state, since the service that embeds a node may use rustls itself.
@@ -26,26 +27,27 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use mio::net::TcpStream;
 use paxoslease_core::NodeId;
-use rustls::client::Resumption;
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoClientAuth, NoServerSessionStorage};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::version::TLS13;
-use rustls::{ClientConfig, ClientConnection, InconsistentKeys, RootCertStore, ServerConfig};
-use rustls::{ServerConnection, SupportedProtocolVersion};
+use paxoslease_tls::{Pem, PemError, client_config, client_verifier, server_config};
+use rustls::pki_types::UnixTime;
+use rustls::server::NoClientAuth;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
 use names::NodeNames;
 pub(crate) use names::dns_name;
 pub(crate) use stream::Stream;
 use stream::{OtherEnd, TlsStream};
 
-use crate::config::{ClientTls, Tls};
+use crate::config::Tls;
 
-const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13];
+/// Whether clients that connect by TLS need a certificate of the cell's authority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientCertificates {
+    /// They need none.
+    Unasked,
+    /// A client without one is refused.
+    Required,
+}
 
 /// Why the files of `[tls]` cannot be used. They were only read: nothing was changed or started.
 #[derive(Debug, thiserror::Error)]
@@ -72,40 +74,9 @@ pub enum TlsError {
         /// What to run.
         remedy: String,
     },
-    /// A file without a certificate where one belongs.
-    #[error("no certificate in {}: expected PEM with BEGIN CERTIFICATE", path.display())]
-    NoCertificate {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file without a private key where one belongs.
-    #[error(
-        "no private key in {}: expected PEM with BEGIN PRIVATE KEY, not encrypted",
-        path.display()
-    )]
-    NoKey {
-        /// The file.
-        path: PathBuf,
-    },
-    /// What a file contains cannot be used.
-    #[error("{} cannot be used: {reason}; make or copy it anew", path.display())]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Certificate and key belong to different pairs.
-    #[error(
-        "the key in {} is not the key of the certificate in {}: use the pair made together",
-        key.display(), cert.display()
-    )]
-    KeyMismatch {
-        /// The certificate's file.
-        cert: PathBuf,
-        /// The key's file.
-        key: PathBuf,
-    },
+    /// The content of a file cannot be used.
+    #[error(transparent)]
+    Pem(#[from] PemError),
     /// This node's own certificate is for another node, so every peer would refuse it.
     #[error(
         "the certificate in {} is not valid for {name}: give this node its own, or correct `node` \
@@ -120,13 +91,10 @@ pub enum TlsError {
     },
     /// Certificates cannot name the cell.
     #[error(
-        "certificates cannot name the cell {cell:?}: with [tls], `cell` has 1 to 63 lower-case \
+        "certificates cannot name the cell {0:?}: with [tls], `cell` has 1 to 63 lower-case \
          letters, digits and hyphens, and no hyphen first or last"
     )]
-    CellName {
-        /// What the cell is called.
-        cell: String,
-    },
+    CellName(String),
     /// This node's own certificate is not valid now, or not by the authorities of the cell.
     #[error("every peer would refuse the certificate in {}: {reason}", cert.display())]
     Refused {
@@ -158,58 +126,32 @@ impl Tls {
     }
 }
 
-/// This node's identity and the CA that it trusts, ready for any number of connections.
+/// This node's identity and the CA that it trusts, for any number of connections.
 pub(crate) struct TlsContext {
     names: NodeNames,
     client: Arc<ClientConfig>,
-    server: Arc<ServerConfig>,
-    /// How to answer clients, unless that is in clear.
-    clients: Option<Arc<ServerConfig>>,
+    /// Demands a certificate of the CA from the other side.
+    mutual: Arc<ServerConfig>,
+    /// Demands none.
+    one_sided: Arc<ServerConfig>,
     /// When peers will begin to refuse this node.
     not_after: UnixTime,
 }
 
 impl TlsContext {
-    /// Reads this node's certificate chain, its key and the CA of the cell, all PEM. What every
-    /// peer would refuse is refused: better said here than by all of them.
+    /// Reads this node's certificate chain, its key and the CA of the cell, all PEM. Refuses a
+    /// certificate that every peer would refuse.
     fn load(files: &Tls, names: NodeNames, node: NodeId) -> Result<Self, TlsError> {
-        let provider = Arc::new(ring::default_provider());
-        let identity = identity(&provider, &files.cert, &files.key)?;
-        let roots = Arc::new(roots(&files.ca)?);
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
-                .build()
-                .expect("there is a root, and no revocation list to be wrong");
-        let (trusted, crypto) = (Arc::clone(&roots), Arc::clone(&provider));
-        let not_after =
-            judge::judge(&identity.cert, &names, node, files, trusted, crypto, &*verifier)?;
-        let resolver = Arc::new(SingleCertAndKey::from(identity));
-
-        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(VERSIONS)
-            .expect("ring has cipher suites for TLS 1.3")
-            .with_root_certificates(roots)
-            .with_client_cert_resolver(Arc::clone(&resolver) as _);
-        client.resumption = Resumption::disabled();
-
-        let server = |verifier: Arc<dyn ClientCertVerifier>| {
-            let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-                .with_protocol_versions(VERSIONS)
-                .expect("ring has cipher suites for TLS 1.3")
-                .with_client_cert_verifier(verifier)
-                .with_cert_resolver(Arc::clone(&resolver) as _);
-            server.session_storage = Arc::new(NoServerSessionStorage {});
-            server.send_tls13_tickets = 0;
-            Arc::new(server)
-        };
+        let cert = Pem::new(read(&files.cert)?, files.cert.display());
+        let key = Pem::new(key_file::read(&files.key)?, files.key.display());
+        let identity = cert.with_key(&key)?;
+        let roots = Pem::new(read(&files.ca)?, files.ca.display()).roots()?;
+        let not_after = judge::judge(&identity.cert, &names, node, files, &roots)?;
+        let identity = Arc::new(SingleCertAndKey::from(identity));
         Ok(Self {
-            client: Arc::new(client),
-            clients: match files.clients {
-                ClientTls::Off => None,
-                ClientTls::Server => Some(server(Arc::new(NoClientAuth))),
-                ClientTls::Mutual => Some(server(Arc::clone(&verifier))),
-            },
-            server: server(verifier),
+            mutual: server_config(client_verifier(Arc::clone(&roots)), Arc::clone(&identity)),
+            client: client_config(roots, Some(Arc::clone(&identity) as _)),
+            one_sided: server_config(Arc::new(NoClientAuth), identity),
             names,
             not_after,
         })
@@ -223,138 +165,92 @@ impl TlsContext {
         Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, peer))))
     }
 
-    /// The called side of a connection. Who called is known, and checked, with its Hello.
+    /// The called side of a connection. The Hello of the caller names its node, to be checked.
     pub(crate) fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
-        let conn = ServerConnection::new(Arc::clone(&self.server))
+        let conn = ServerConnection::new(Arc::clone(&self.mutual))
             .map_err(|error| stream::explain(&error))?;
         let peer = OtherEnd::Peer(self.names.clone());
         Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, peer))))
-    }
-
-    /// The called side of a client's connection, in clear if that is how clients are spoken to.
-    /// One that does not begin with TLS where it must is told `not_tls`.
-    fn accept_client(&self, tcp: TcpStream, not_tls: &'static [u8]) -> io::Result<Stream> {
-        let Some(server) = &self.clients else { return Ok(Stream::Plain(tcp)) };
-        let conn =
-            ServerConnection::new(Arc::clone(server)).map_err(|error| stream::explain(&error))?;
-        let client = OtherEnd::Client { not_tls, is_new: true };
-        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, client))))
     }
 }
 
 /// What new connections are made with: nothing but sockets, or the latest certificates.
 #[derive(Clone, Default)]
-pub(crate) struct CurrentTls(Option<Arc<RwLock<Arc<TlsContext>>>>);
+pub(crate) struct CurrentTls {
+    context: Option<Arc<RwLock<Arc<TlsContext>>>>,
+    /// `None` if clients connect in clear.
+    clients: Option<ClientCertificates>,
+}
 
 impl CurrentTls {
-    /// Reads the files, if there are any.
+    /// Reads the files, if there are any. Clients connect in clear.
     pub(crate) fn load(files: Option<&Tls>, cell: &str, node: NodeId) -> Result<Self, TlsError> {
-        let Some(files) = files else { return Ok(Self(None)) };
+        let Some(files) = files else { return Ok(Self::default()) };
         let context = TlsContext::load(files, NodeNames::new(cell)?, node)?;
-        Ok(Self(Some(Arc::new(RwLock::new(Arc::new(context))))))
+        Ok(Self { context: Some(Arc::new(RwLock::new(Arc::new(context)))), clients: None })
     }
 
-    /// Reads the files again, for connections to come. If any cannot be used, nothing changes.
+    /// Clients connect by TLS, unless `clients` is `None`.
+    pub(crate) fn with_clients(mut self, clients: Option<ClientCertificates>) -> Self {
+        let has_certificate = self.context.is_some();
+        assert!(has_certificate || clients.is_none(), "TLS for clients needs a certificate");
+        self.clients = clients;
+        self
+    }
+
+    /// Reads the files again, for new connections. If any cannot be used, nothing changes.
     pub(crate) fn reload(&self, files: &Tls, node: NodeId) -> Result<(), TlsError> {
-        let (Some(shared), Some(current)) = (&self.0, self.current()) else { return Ok(()) };
+        let (Some(shared), Some(current)) = (&self.context, self.current()) else { return Ok(()) };
         let context = TlsContext::load(files, current.names.clone(), node)?;
         *shared.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(context);
         Ok(())
     }
 
     fn current(&self) -> Option<Arc<TlsContext>> {
-        let current = self.0.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.context.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
         Some(Arc::clone(&current))
     }
 
     /// As [`TlsContext::dial`], or in clear.
     pub(crate) fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
-        match self.current() {
-            Some(tls) => tls.dial(tcp, node),
-            None => Ok(Stream::Plain(tcp)),
-        }
+        let Some(tls) = self.current() else { return Ok(Stream::Plain(tcp)) };
+        tls.dial(tcp, node)
     }
 
     /// As [`TlsContext::accept`], or in clear.
     pub(crate) fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
-        match self.current() {
-            Some(tls) => tls.accept(tcp),
-            None => Ok(Stream::Plain(tcp)),
-        }
+        let Some(tls) = self.current() else { return Ok(Stream::Plain(tcp)) };
+        tls.accept(tcp)
     }
 
-    /// As [`TlsContext::accept_client`], or in clear.
+    /// The called side of a client's connection. A client that must use TLS and does not is told
+    /// `not_tls`.
     pub(crate) fn accept_client(
         &self,
         tcp: TcpStream,
         not_tls: &'static [u8],
     ) -> io::Result<Stream> {
-        match self.current() {
-            Some(tls) => tls.accept_client(tcp, not_tls),
-            None => Ok(Stream::Plain(tcp)),
-        }
+        let Some(server) = self.for_clients() else { return Ok(Stream::Plain(tcp)) };
+        let conn = ServerConnection::new(server).map_err(|error| stream::explain(&error))?;
+        let client = OtherEnd::Client { not_tls, is_new: true };
+        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, client))))
     }
 
-    /// When peers will begin to refuse this node, if they speak TLS.
+    /// When peers will begin to refuse this node, if they use TLS.
     pub(crate) fn not_after(&self) -> Option<UnixTime> {
         Some(self.current()?.not_after)
     }
 
-    /// How to answer clients on sockets that are not this node's.
+    /// How to accept clients, unless they connect in clear.
     pub(crate) fn for_clients(&self) -> Option<Arc<ServerConfig>> {
-        self.current()?.clients.clone()
+        let (certificates, context) = (self.clients?, self.current()?);
+        Some(Arc::clone(match certificates {
+            ClientCertificates::Unasked => &context.one_sided,
+            ClientCertificates::Required => &context.mutual,
+        }))
     }
-}
-
-fn identity(provider: &CryptoProvider, cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
-    let chain = certificates(cert)?;
-    let secret =
-        PrivateKeyDer::from_pem_slice(&key_file::read(key)?).map_err(|error| match error {
-            pem::Error::NoItemsFound => TlsError::NoKey { path: key.to_owned() },
-            other => damaged(key, &other),
-        })?;
-    CertifiedKey::from_der(chain, secret, provider).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-            TlsError::KeyMismatch { cert: cert.to_owned(), key: key.to_owned() }
-        }
-        rustls::Error::InvalidCertificate(why) => unusable(cert, why.to_string()),
-        _ => unusable(key, "it is no RSA, ECDSA or Ed25519 key that TLS can use".to_owned()),
-    })
-}
-
-fn roots(ca: &Path) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(ca)? {
-        roots.add(certificate).map_err(|error| unusable(ca, error.to_string()))?;
-    }
-    Ok(roots)
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let found: Vec<_> = CertificateDer::pem_slice_iter(&read(path)?)
-        .collect::<Result<_, _>>()
-        .map_err(|error| damaged(path, &error))?;
-    if found.is_empty() {
-        return Err(TlsError::NoCertificate { path: path.to_owned() });
-    }
-    Ok(found)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })
-}
-
-/// The parser's own words would quote the file, and the file may be a private key.
-fn damaged(path: &Path, error: &pem::Error) -> TlsError {
-    let reason = match error {
-        pem::Error::MissingSectionEnd { .. } => "a PEM section has no END line",
-        pem::Error::IllegalSectionStart { .. } => "a PEM section has a malformed BEGIN line",
-        pem::Error::Base64Decode(_) => "a PEM section is not base64",
-        _ => "it is not PEM",
-    };
-    unusable(path, reason.to_owned())
-}
-
-fn unusable(path: &Path, reason: String) -> TlsError {
-    TlsError::Unusable { path: path.to_owned(), reason }
 }

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use paxoslease_node::{
-    Access, ClientTls, Config, ConfigError, LoadError, Role, Tls, TokenHash, Verb,
-};
+use paxoslease_node::{Config, ConfigError, LoadError, Role, Tls};
 
 const WHOLE: &str = r#"
 cell = "prod-eu"
@@ -24,27 +22,12 @@ spin = "50us"
 
 [listen]
 peers = "0.0.0.0:7401"
-clients = "0.0.0.0:7400"
-http = "127.0.0.1:0"
 allow_plaintext = true
-peers_out_of_reach = true
 
 [tls]
 cert = "cert.pem"
 key = "key.pem"
 ca = "ca.pem"
-clients = "mutual"
-
-[[access]]
-name = "ci"
-token_sha256 = "0101010101010101010101010101010101010101010101010101010101010101"
-names = ["jobs/*", "deploy"]
-may = ["acquire", "read", "admin"]
-
-[[access]]
-token_sha256 = "0202020202020202020202020202020202020202020202020202020202020202"
-names = ["*"]
-may = ["read"]
 
 [timing]
 request_timeout = "3s"
@@ -57,9 +40,6 @@ leases = 1_000
 waiters = 10
 inflight = 20
 peer_queue_bytes = 524_288
-connections = 100
-inflight_per_connection = 50
-acquires_per_second = 1_000
 "#;
 
 fn cell() -> Config {
@@ -76,22 +56,12 @@ fn every_key_is_read() {
         .max_lease(Duration::from_secs(90))
         .data_dir("/var/lib/paxoslease")
         .listen("0.0.0.0:7401")
-        .tls(Tls::new("cert.pem", "key.pem", "ca.pem").clients(ClientTls::Mutual))
+        .tls(Tls::new("cert.pem", "key.pem", "ca.pem"))
         .allow_plaintext()
         .shards(16)
         .spin(Duration::from_micros(50));
     expected.clock_drift_ppm = 200;
     expected.clock_granularity = Duration::from_millis(4);
-    expected.listen.clients = Some("0.0.0.0:7400".to_owned());
-    expected.listen.http = Some("127.0.0.1:0".to_owned());
-    expected.listen.peers_out_of_reach = true;
-    let pattern = |text: &str| text.parse().expect("a pattern");
-    let all = [Verb::Acquire, Verb::Read, Verb::Admin];
-    let names = ["jobs/*", "deploy"].map(pattern);
-    let mut ci = Access::new(TokenHash::new([1; 32]), names, all);
-    ci.name = Some("ci".to_owned());
-    let anybody = Access::new(TokenHash::new([2; 32]), [pattern("*")], [Verb::Read]);
-    expected.access = vec![ci, anybody];
     expected.timing.request_timeout = Duration::from_secs(3);
     expected.timing.attempt_timeout = Duration::from_millis(250);
     expected.timing.heartbeat = Duration::from_secs(1);
@@ -100,9 +70,6 @@ fn every_key_is_read() {
     expected.limits.waiters = 10;
     expected.limits.inflight = 20;
     expected.limits.peer_queue_bytes = 524_288;
-    expected.limits.connections = 100;
-    expected.limits.inflight_per_connection = 50;
-    expected.limits.acquires_per_second = Some(1000);
     assert_eq!(Config::from_toml(WHOLE), Ok(expected.clone()));
     assert_eq!(expected.check(), Ok(()));
 }
@@ -128,13 +95,13 @@ fn a_text_that_is_wrong_is_told_where_and_how() {
             "line 1: unknown key `heartbeat`; the nearest known key is `timing.heartbeat`",
         ),
         (
-            "[lissten]\nhttp = 'a:1'",
-            "line 2: unknown key `lissten.http`; the nearest known key is `listen.http`",
+            "[lissten]\npeers = 'a:1'",
+            "line 2: unknown key `lissten.peers`; the nearest known key is `listen.peers`",
         ),
         ("[peer]\n1 = 'a:1'", "line 2: unknown key `peer.1`; the nearest known key is `peers.1`"),
         (
-            "\"listen.http\" = 'a:1'",
-            "line 1: unknown key `\"listen.http\"`; the nearest known key is `listen.http`",
+            "\"listen.peers\" = 'a:1'",
+            "line 1: unknown key `\"listen.peers\"`; the nearest known key is `listen.peers`",
         ),
         ("new_cell = true", "line 1: unknown key `new_cell`; the nearest known key is `cell`"),
         ("zzz = 1\naaa = 2", "line 1: unknown key `zzz`; the nearest known key is `cell`"),
@@ -183,15 +150,6 @@ fn a_text_that_is_wrong_is_told_where_and_how() {
         ),
         ("cell = 'x'\ncell = 'y'", "line 2: duplicate key, in `cell = 'y'`"),
         (
-            "[tls]\nclients = 'server'",
-            "line 2: `tls.cert` is missing; give `cert`, `key` and `ca`, or none",
-        ),
-        (
-            "[tls]\nclients = 'on'",
-            "line 2: `tls.clients`: \"on\" is no way to speak to clients; expected off, server or \
-             mutual",
-        ),
-        (
             "[listen]\nallow_plaintext = 'yes'",
             "line 2: `listen.allow_plaintext` is the text \"yes\"; expected true or false, without \
              quotes",
@@ -203,120 +161,20 @@ fn a_text_that_is_wrong_is_told_where_and_how() {
     }
 }
 
-/// An entry of access with one line changed or left out.
-fn access(changed: &str) -> String {
-    let hash = "token_sha256 = '0101010101010101010101010101010101010101010101010101010101010101'";
-    let lines = [hash, "names = ['jobs/*']", "may = ['read']"];
-    let key = changed.split(' ').next().expect("a word");
-    let kept = lines.map(|line| if line.starts_with(key) { changed } else { line });
-    format!("cell = 'x'\n[[access]]\n{}", kept.join("\n"))
-}
-
 #[test]
-fn an_entry_of_access_that_is_wrong_is_told_where_and_how() {
-    assert!(Config::from_toml(&access("-")).is_ok());
-    let cases = [
-        (access("token_sha256"), "line 3: "),
-        ("[[access]]\nnames = ['x']".to_owned(), "line 1: `access.token_sha256` is missing; "),
-        (access("names = []"), "line 2: `access.names` is missing or empty; write names = "),
-        (access("may = []"), "line 2: `access.may` is missing or empty; write may = "),
-        (access("names = 'x'"), "line 4: `access.names` is the text \"x\"; expected a list"),
-        (access("names = ['a*b']"), "line 4: `access.names`: a pattern is a name, or a prefix"),
-        (access("names = [1]"), "line 4: `access.names`: the number 1 is in the list; expected a"),
-        (access("may = ['write']"), "line 5: `access.may`: \"write\" is nothing that a token may"),
-        (
-            "[[access]]\ntoken = 'x'".to_owned(),
-            "line 2: unknown key `access.token`; the nearest known key is `access.token_sha256`",
-        ),
-        ("[access]\nname = 'x'".to_owned(), "line 2: an entry of access is written `[[access]]`"),
-        (
-            "access = 1".to_owned(),
-            "line 1: `access` is the number 1; expected tables, `[[access]]`",
-        ),
-        ("access = [1]".to_owned(), "line 1: `access` is an array; expected tables, `[[access]]`"),
-    ];
-    for (text, message) in cases {
-        let error = Config::from_toml(&text).expect_err(&text).to_string();
-        assert!(error.starts_with(message), "{error} in {text}");
-    }
-}
-
-#[test]
-fn a_token_in_place_of_its_hash_is_not_repeated() {
-    for token in ["'314159'", "hunter314159", "['314159']", "314159", "314159.5", "{ x = 314159 }"]
-    {
-        let error = Config::from_toml(&access(&format!("token_sha256 = {token}")));
-        let error = error.expect_err(token).to_string();
-        assert!(error.starts_with("line 3: ") && !error.contains("314159"), "{error}");
-    }
-    let config = Config::from_toml(&access("-")).expect("valid");
-    assert!(!format!("{config:?}").contains("0101"), "{config:?}");
-}
-
-#[test]
-fn the_sample_makes_sense_and_its_entry_of_access_is_no_token() {
-    let sample = include_str!("../../../deploy/node.toml");
-    let config = Config::from_toml(sample).expect("valid");
-    assert_eq!((config.check(), config.access.len()), (Ok(()), 0));
-    let is_commented = |line: &&str| line.starts_with("# [[access]]");
-    let begin = sample.lines().position(|line| is_commented(&line)).expect("it has an entry");
-    let entry = sample.lines().enumerate().map(|(number, line)| match line.strip_prefix("# ") {
-        Some(line) if (begin..begin + 5).contains(&number) => line,
-        _ => line,
-    });
-    let uncommented: String = entry.flat_map(|line| [line, "\n"]).collect();
-    let error = Config::from_toml(&uncommented).expect_err("a placeholder").to_string();
-    assert!(error.contains("`access.token_sha256`: expected the SHA-256 of the token"), "{error}");
-}
-
-#[test]
-fn speaking_in_clear_beyond_this_machine_has_to_be_allowed() {
+fn peers_in_clear_beyond_this_machine_need_permission() {
     let loopback = || Config::new("north", 1).peer(1, "127.0.0.1:7401").peer(2, "localhost:7402");
     assert_eq!(loopback().check(), Ok(()));
-    let listening = |change: fn(&mut Config)| {
-        let mut config = loopback();
-        change(&mut config);
-        config
-    };
-    let tls = |clients| Tls::new("cert.pem", "key.pem", "ca.pem").clients(clients);
     for (config, key) in [
         (loopback().peer(2, "10.0.0.2:7401"), "`peers.2` is \"10.0.0.2:7401\", not a loopback"),
         (loopback().listen("0.0.0.0:7401"), "`listen.peers`"),
-        (listening(|config| config.listen.clients = Some("[::]:1".to_owned())), "`listen.clients`"),
-        (listening(|config| config.listen.http = Some("10.0.0.1:1".to_owned())), "`listen.http`"),
     ] {
         let refused = config.check().expect_err(key).to_string();
         assert!(refused.starts_with(key), "{refused}");
         assert!(refused.contains("`listen.allow_plaintext` (--insecure-plaintext)"), "{refused}");
         assert_eq!(config.clone().allow_plaintext().check(), Ok(()));
-        assert_eq!(config.clone().tls(tls(ClientTls::Server)).check(), Ok(()));
-        let is_for_peers = key.contains("peers");
-        assert_eq!(config.tls(tls(ClientTls::Off)).check().is_ok(), is_for_peers, "{key}");
+        assert_eq!(config.tls(Tls::new("cert.pem", "key.pem", "ca.pem")).check(), Ok(()));
     }
-}
-
-#[test]
-fn tokens_are_refused_while_strangers_could_be_peers() {
-    let guarded = |mut config: Config| {
-        let names = ["*".parse().expect("a pattern")];
-        config.access = vec![Access::new(TokenHash::new([1; 32]), names, [Verb::Read])];
-        config
-    };
-    let tls = || Tls::new("cert.pem", "key.pem", "ca.pem");
-    // Other users of this machine reach loopback too, and every node must keep strangers away.
-    let alone = || Config::new("north", 1).peer(1, "127.0.0.1:7401");
-    let proposer = || Config::new("north", 9).peer(1, "127.0.0.1:7401").role(Role::Proposer);
-    for config in [alone(), proposer(), cell()] {
-        assert_eq!(config.check(), Ok(()), "without tokens");
-        let mut config = guarded(config);
-        assert_eq!(config.check(), Err(ConfigError::AccessInClear));
-        assert_eq!(config.clone().tls(tls()).check(), Ok(()));
-        config.listen.peers_out_of_reach = true;
-        assert_eq!(config.check(), Ok(()));
-    }
-    assert_eq!(guarded(alone()).listen("off").check(), Ok(()));
-    let text = ConfigError::AccessInClear.to_string();
-    assert!(text.contains("peers speak in clear") && text.contains("--peers-out-of-reach"));
 }
 
 #[test]
@@ -413,21 +271,14 @@ fn addresses_must_be_such_and_each_its_own() {
         "`peers.1` and `peers.2` are both \"A:7401\"; give each an address of its own"
     );
     assert!(
-        refusal(|config| config.listen.http = Some("::1:80".to_owned())).contains("[::1]:7401")
+        refusal(|config| config.listen.peers = Some("::1:80".to_owned())).contains("[::1]:7401")
     );
-    let same = refusal(|config| {
-        config.listen.peers = Some("0.0.0.0:7401".to_owned());
-        config.listen.http = Some("0.0.0.0:7401".to_owned());
-    });
-    assert!(same.starts_with("`listen.peers` and `listen.http` are both"), "{same}");
     let listening = refusal(|config| {
         (config.node, config.role) = (9, Role::Proposer);
         config.listen.peers = Some("0.0.0.0:7401".to_owned());
     });
     assert!(listening.contains("a proposer connects to the members"), "{listening}");
-    let mut free_ports = cell().listen("0.0.0.0:0");
-    free_ports.listen.http = Some("0.0.0.0:0".to_owned());
-    assert_eq!(free_ports.check(), Ok(()));
+    assert_eq!(cell().listen("0.0.0.0:0").check(), Ok(()));
 }
 
 #[test]
@@ -460,10 +311,6 @@ fn numbers_must_be_within_their_bounds() {
     assert_eq!(
         refusal(|config| config.limits.waiters = 0),
         "`limits.waiters` is zero; expected at least 1"
-    );
-    assert_eq!(
-        refusal(|config| config.limits.acquires_per_second = Some(0)),
-        "`limits.acquires_per_second` is zero; expected at least 1"
     );
     assert_eq!(
         refusal(|config| config.limits.peer_queue_bytes = 524_287),

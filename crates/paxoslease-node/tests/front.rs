@@ -111,7 +111,8 @@ fn a_shard_that_stops_answers_what_others_take_back_before_it_goes() {
             Box::new(front) as Box<dyn FrontEnd>
         }
     };
-    let service = Service { clients: Some(clients), front: Box::new(make), recorder: None };
+    let front = Box::new(make);
+    let service = Service { clients: Some(clients), client_tls: None, front, recorder: None };
     let node = block_on(Node::start_with(config, Some(peers), service)).expect("starts");
     let remote: Remote = node.remote();
     let lease = Name::new(&name).expect("a name").into();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use paxoslease_node::{Access, NamePattern, TokenHash, Verb};
+use crate::config::{Access, NamePattern, TokenHash, Verb};
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio::sync::watch;
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn an_empty_token_cannot_be_configured() {
         let digits = hash("").as_bytes().map(|byte| format!("{byte:02x}")).concat();
-        assert_eq!(digits.parse::<TokenHash>(), Err(paxoslease_node::TokenHashError::Guessable));
+        assert_eq!(digits.parse::<TokenHash>(), Err(crate::TokenHashError::Guessable));
     }
 
     #[test]

@@ -28,14 +28,12 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use paxoslease_node::Remote;
-use paxoslease_node::{Limits, Node};
+use paxoslease_node::{Node, Remote};
 use tokio::sync::{Semaphore, oneshot, watch as signal};
 
-pub use serve::run;
-
-use crate::Gate;
+use crate::limits::WATCHERS_MAX;
 use crate::metrics::Metrics;
+use crate::{Gate, ServerLimits};
 use connection::Notices;
 use refusal::Refusal;
 
@@ -45,8 +43,6 @@ pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
 
 /// The longest body of a request, in bytes.
 const BODY_MAX: usize = 16 << 10;
-/// Watchers at a time: each may let a quarter of a MiB wait that it does not read.
-const WATCHERS_MAX: u32 = 1024;
 
 /// Bounds on what clients may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,12 +65,12 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self::from(&Limits::default())
+        Self::from(&ServerLimits::default())
     }
 }
 
-impl From<&Limits> for Bounds {
-    fn from(limits: &Limits) -> Self {
+impl From<&ServerLimits> for Bounds {
+    fn from(limits: &ServerLimits) -> Self {
         Self {
             connections: limits.connections,
             watchers: WATCHERS_MAX,
@@ -116,7 +112,7 @@ impl Http {
             let recorder = metrics.recorder();
             let shutdown = async { drop(stopped.await) };
             ::metrics::with_local_recorder(&*recorder, || {
-                runtime.block_on(run(listener, node, gate, metrics, bounds, shutdown));
+                runtime.block_on(serve::run(listener, node, gate, metrics, bounds, shutdown));
                 // Within the recorder: connections that are cut off count themselves out.
                 drop(runtime);
             });

@@ -1,15 +1,21 @@
-//! The daemon: a [`paxoslease_node::Node`] that serves clients elsewhere.
+//! The daemon: a [`paxoslease_node::Node`] that serves clients in other processes.
 //!
-//! Protocol state is the node's. A lease belongs to whoever has its name and fence, not to a
-//! connection, so nothing here has to outlive one.
+//! The node keeps all protocol state. A lease belongs to the client that has its name and fence,
+//! not to a connection, so nothing in this crate outlives a connection.
 
 pub mod http;
 pub mod metrics;
 
 mod access;
+mod config;
+mod limits;
 mod quota;
 mod resp;
 mod server;
 
 pub use access::Gate;
+pub use config::{
+    Access, ClientTls, Config, ConfigError, NamePattern, PatternError, ServerLimits, ServerListen,
+    TokenHash, TokenHashError, UnknownClientTls, UnknownVerb, Verb,
+};
 pub use server::{Lasting, ReloadError, Reloaded, Server, StartError};

@@ -14,13 +14,12 @@ mod deadlines;
 mod execute;
 mod expected;
 mod output;
-pub(crate) mod pace;
 mod pending;
 mod reply;
 mod reply_error;
 mod server_context;
 mod session;
-pub(crate) mod tally;
+mod tally;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -28,21 +27,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use paxoslease_node::front::{Answer, ConnId, FrontEnd, Hint, Instant, LogThrottle, ShardHandle};
-use paxoslease_node::{Config, Verb};
 use paxoslease_wire::resp::{Request, put_error};
 use tokio::sync::watch;
 
-use crate::Gate;
 use crate::access::{Denied, Place, Rules};
+use crate::limits::{Limit, RateLimiter};
+use crate::{Config, Gate, Verb};
 use deadlines::Deadlines;
 use execute::TLS;
-use pace::RateLimiter;
 use pending::{Owner, PendingRequests};
 use reply::put_stopping;
 use reply_error::ReplyError;
 use server_context::ServerContext;
 use session::Session;
-use tally::{Limit, Tally};
+use tally::Tally;
 
 /// Requests whose names are prefetched. A read may bring more, but a session that asks for pages of
 /// lists is shown the same bytes again after each page, and must not have all of them parsed again.

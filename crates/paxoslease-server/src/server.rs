@@ -5,41 +5,35 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 
 use paxoslease_node::front::Service;
-use paxoslease_node::{ClientTls, Config, ConfigError, Node, TlsError};
+use paxoslease_node::{Node, TlsError};
 
-use crate::Gate;
 use crate::http::{Bounds, Http};
 use crate::metrics::Metrics;
-use crate::resp;
+use crate::{Config, ConfigError, Gate, resp};
 
 /// Why a daemon did not start. Nothing runs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The node itself did not.
+    /// The configuration makes no sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The node did not start.
     #[error(transparent)]
     Node(#[from] paxoslease_node::StartError),
-    /// Somebody cannot be listened for.
+    /// A port cannot be listened on.
     #[error("cannot listen for {what} on {address}: {source}{}", hint(source))]
     Listen {
-        /// Whom.
+        /// Its clients.
         what: &'static str,
-        /// Where.
+        /// Its address.
         address: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The system refused a thread.
-    #[error("the system refused {what}: {source}")]
-    System {
-        /// What.
-        what: &'static str,
-        /// Why.
+        /// The answer of the system.
         source: io::Error,
     },
 }
 
-/// Why a daemon goes on with the certificates and tokens it has. Nothing was changed.
+/// Why a daemon keeps its certificates and tokens. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
@@ -52,20 +46,20 @@ pub enum ReloadError {
     /// Certificate, key or authority cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// What can be given other certificates or tokens while it runs, but cannot be turned on, off
-    /// or over.
+    /// Certificates and tokens can be replaced while the daemon runs. TLS and the need for a token
+    /// cannot be turned on or off.
     #[error(transparent)]
     Restart(#[from] Lasting),
 }
 
-/// What stays as it is until a restart.
+/// What only a restart can change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Lasting {
-    /// How nodes and clients are spoken to.
+    /// Whether nodes and clients use TLS.
     #[error("`[tls]` or `tls.clients` came, went or changed; that takes a restart")]
     Tls,
-    /// That clients need a token: a file that was cut short must not let everybody in.
+    /// That clients need a token. A truncated file must not open the daemon to everybody.
     #[error(
         "no `[[access]]` is left, which would let everybody do everything; keep at least one entry, \
          or restart the node to run it without tokens"
@@ -73,13 +67,13 @@ pub enum Lasting {
     Tokens,
 }
 
-/// What a daemon took over.
+/// What a reload changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Reloaded {
     /// How many entries `[[access]]` has now.
     pub access: usize,
-    /// Whether something else differs too, which only a restart would take over.
+    /// Whether other settings differ too, which require a restart.
     pub needs_restart: bool,
 }
 
@@ -91,14 +85,14 @@ fn hint(source: &io::Error) -> &'static str {
     }
 }
 
-/// A node that serves clients, until it is shut down.
+/// A node that serves clients.
 #[derive(Debug)]
 pub struct Server {
     node: Node,
     clients: Option<SocketAddr>,
     http_at: Option<SocketAddr>,
     http: Option<Http>,
-    /// As it was at the start.
+    /// The configuration at the start.
     config: Config,
     gate: Gate,
     metrics: Metrics,
@@ -114,12 +108,12 @@ impl Server {
         Self::start_on(config, None)
     }
 
-    /// As [`Self::start`], on a socket that listens for peers already, if there is one.
+    /// Like [`Self::start`], on a socket that already listens for peers, if there is one.
     ///
     /// # Errors
     /// As for [`Self::start`].
     pub fn start_on(config: Config, peers: Option<TcpListener>) -> Result<Self, StartError> {
-        config.check().map_err(paxoslease_node::StartError::from)?;
+        config.check()?;
         let clients = bind("clients", config.listen.for_clients())?;
         let http = bind("http", config.listen.for_http())?;
         let metrics = Metrics::new();
@@ -130,22 +124,22 @@ impl Server {
         let gate = Gate::new(&config.access);
         let service = Service {
             clients,
+            client_tls: config.client_tls.certificates(),
             front: Box::new(resp::front_ends(&config, &gate)),
             recorder: Some(metrics.recorder()),
         };
-        let node = paxoslease_node::block_on(Node::start_with(config.clone(), peers, service))?;
-        let http = http
-            .map(|socket| Http::start(node.clone(), socket, metrics.clone(), gate.clone(), bounds));
-        let http = http
-            .transpose()
-            .map_err(|source| StartError::System { what: "a thread for HTTP", source });
-        match http {
+        let node = Node::start_with(config.node.clone(), peers, service);
+        let node = paxoslease_node::block_on(node)?;
+        let start =
+            |socket| Http::start(node.clone(), socket, metrics.clone(), gate.clone(), bounds);
+        match http.map(start).transpose() {
             Ok(http) => {
                 Ok(Self { node, clients: clients_at, http_at, http, config, gate, metrics })
             }
-            Err(error) => {
+            Err(source) => {
                 node.shutdown_blocking();
-                Err(error)
+                let what = "a thread for HTTP";
+                Err(paxoslease_node::StartError::System { what, source }.into())
             }
         }
     }
@@ -168,13 +162,13 @@ impl Server {
         self.http_at
     }
 
-    /// Reads the configuration again, by `read`, and takes over its certificates and tokens: the
-    /// former for connections to come, the latter at once and everywhere. No lease is lost by it,
-    /// no connection is dropped whose token is still good, and a node that asks for tokens is never
-    /// opened to everybody. Blocks this thread for a moment.
+    /// Reads the configuration again, by `read`, and replaces certificates and tokens. New
+    /// connections get the new certificates; new tokens apply at once to all connections. No lease
+    /// is lost, a connection whose token is still valid stays open, and a daemon that requires
+    /// tokens goes on requiring them. Blocks this thread for a moment.
     ///
     /// # Errors
-    /// When something of it cannot be used. Then nothing is changed.
+    /// When a part of the configuration cannot be used. Then nothing is changed.
     pub fn reload(
         &self,
         read: impl FnOnce() -> Result<Config, Box<dyn Error + Send + Sync>>,
@@ -190,30 +184,30 @@ impl Server {
 
     fn take_over(&self, mut config: Config) -> Result<Reloaded, ReloadError> {
         config.check()?;
-        let way = |config: &Config| -> Option<ClientTls> { Some(config.tls.as_ref()?.clients) };
-        if way(&config) != way(&self.config) {
+        let encryption = |config: &Config| (config.node.tls.is_some(), config.client_tls);
+        if encryption(&config) != encryption(&self.config) {
             return Err(Lasting::Tls.into());
         }
         if config.access.is_empty() && !self.gate.is_open() {
             return Err(Lasting::Tokens.into());
         }
-        if let Some(files) = &config.tls {
+        if let Some(files) = &config.node.tls {
             self.node.reload_tls(files)?;
         }
         self.gate.change(&config.access);
-        // Every thread that serves clients has turned once when this is answered, and has the new
-        // rules when it turns. One that is gone serves nobody.
+        // A shard's thread takes over new rules before it answers, so when the status is here, all
+        // of them have. A thread that has stopped serves no client.
         let _stopped = paxoslease_node::block_on(self.node.status());
         let access = config.access.len();
-        config.tls.clone_from(&self.config.tls);
+        config.node.tls.clone_from(&self.config.node.tls);
         config.access.clone_from(&self.config.access);
         Ok(Reloaded { access, needs_restart: config != self.config })
     }
 
-    /// Stops cleanly, blocking this thread: accepts nobody any more, turns away whoever waits,
-    /// and leaves the snapshot that lets the next start vote at once.
+    /// Stops cleanly, blocking this thread: accepts no more clients, refuses those that wait, and
+    /// writes the snapshot that lets the next start vote at once.
     pub fn shutdown(self) {
-        // HTTP ends first, or a request there would find the node gone.
+        // HTTP ends first, or its requests would find the node stopped.
         if let Some(http) = self.http {
             http.shutdown();
         }

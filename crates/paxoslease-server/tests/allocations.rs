@@ -6,8 +6,7 @@ use std::alloc::System;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use paxoslease_node::{Access, Config, TokenHash, Verb};
-use paxoslease_server::Server;
+use paxoslease_server::{Access, Config, Server, TokenHash, Verb};
 use paxoslease_wire::resp::{Value, put_array, put_bulk, put_bulk_integer};
 use sha2::{Digest as _, Sha256};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -72,10 +71,8 @@ impl Client {
 
 /// How often memory is asked for while leases are taken and given back.
 fn allocations(access: Vec<Access>) -> usize {
-    let mut config = Config::new("test", 1).peer(1, "127.0.0.1:7401").listen("off");
-    config = config.ephemeral().shards(1);
-    config.listen.clients = Some("127.0.0.1:0".to_owned());
-    config.listen.http = Some("off".to_owned());
+    let node = paxoslease_node::Config::new("test", 1).peer(1, "127.0.0.1:7401").listen("off");
+    let mut config = Config::new(node.ephemeral().shards(1)).listen("127.0.0.1:0", "off");
     let is_guarded = !access.is_empty();
     config.access = access;
     let server = Server::start(config).expect("starts");

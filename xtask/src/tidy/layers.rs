@@ -18,6 +18,7 @@ const LAYERS: &[Layer] = &[
     // Proves that both need no std.
     Layer { name: "paxoslease-no-std", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
     Layer { name: "paxoslease-clock", below: &["paxoslease-core"], pure: false },
+    Layer { name: "paxoslease-tls", below: &[], pure: true },
     Layer { name: "paxoslease-trace", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
     Layer { name: "paxoslease-check", below: &["paxoslease-core"], pure: true },
     Layer { name: "paxoslease-sim", below: &["paxoslease-core", "paxoslease-wire"], pure: true },
@@ -45,6 +46,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "xtask", below: &[], pure: false },
 ];
 
+const TLS: &str = "paxoslease-tls";
 // Only with the feature of that name.
 const TRACE: &str = "paxoslease-trace";
 
@@ -54,19 +56,20 @@ const BELOW_THE_NODE: &[&str] = &[
     "paxoslease-wire",
     "paxoslease-holder",
     "paxoslease-sim",
+    TLS,
     TRACE,
 ];
 
 const BELOW_THE_CLIENT: &[&str] =
-    &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-holder"];
+    &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-holder", TLS];
 
 const BELOW_THE_FACADE: &[&str] = &["paxoslease-holder", "paxoslease-client", "paxoslease-node"];
 
-const BELOW_THE_LOAD: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxoslease-client"];
+const BELOW_THE_LOAD: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxoslease-client", TLS];
 
 // The client is seen by the server's tests only: neither is any use without the other.
 const BELOW_THE_SERVER: &[&str] =
-    &["paxoslease-core", "paxoslease-wire", "paxoslease-node", "paxoslease-client"];
+    &["paxoslease-core", "paxoslease-wire", "paxoslease-node", "paxoslease-client", TLS];
 
 const BELOW_CHAOS: &[&str] = &[
     "paxoslease-core",

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use paxoslease_node::{ClientTls, Role, parse_duration};
+use paxoslease_node::{Role, parse_duration};
+use paxoslease_server::ClientTls;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// The name of a cell without a name.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use paxoslease_node::{NamePattern, PatternError, UnknownVerb, Verb};
+use paxoslease_server::{NamePattern, PatternError, UnknownVerb, Verb};
 
 use super::CELL_DEFAULT;
 

@@ -3,7 +3,7 @@
 //! A node without free files cannot reach its peers or write its record. So clients get what the
 //! node does not need.
 
-use paxoslease_node::Config;
+use paxoslease_server::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_port_counts_unless_it_is_off() {
-        let mut config = Config::new("c", 1);
+        let mut config = Config::new(paxoslease_node::Config::new("c", 1));
         assert_eq!(ports(&config), 2, "unless told otherwise");
         config.listen.http = Some("off".to_owned());
         assert_eq!(ports(&config), 1);

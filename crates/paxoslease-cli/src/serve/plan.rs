@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use paxoslease_node::{ClientTls, Config, Limits, Role, Tls};
+use paxoslease_node::{Limits, Role, Tls};
+use paxoslease_server::{ClientTls, Config};
 use serde_json::json;
 
 use crate::args::{Args, CELL_DEFAULT, ServeArgs};
@@ -13,38 +14,41 @@ use crate::args::{Args, CELL_DEFAULT, ServeArgs};
 pub(super) fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     let mut config = match &args.config {
         Some(path) => Config::load(path)?,
-        None => Config::new(CELL_DEFAULT, 0),
+        None => Config::new(paxoslease_node::Config::new(CELL_DEFAULT, 0)),
     };
+    for limit in &args.limits {
+        if let Err(error) = config.set_limit(limit) {
+            return Err(misused(&format!("--limit {limit}: {}", error.problem())));
+        }
+    }
+    override_with(&mut config.client_tls, &args.tls_clients);
+    let listen = &mut config.listen;
+    listen.clients = args.listen_clients.clone().or(listen.clients.take());
+    listen.http = args.listen_http.clone().or(listen.http.take());
+    listen.peers_out_of_reach |= args.peers_out_of_reach;
+    let node = &mut config.node;
     if !args.peers.is_empty() {
-        config.peers.clear();
+        node.peers.clear();
     }
     for (id, address) in &args.peers {
-        if let Some(other) = config.peers.insert(*id, address.clone()) {
+        if let Some(other) = node.peers.insert(*id, address.clone()) {
             let why = format!("node {id} is given twice, as {other} and as {address}; drop one");
             return Err(misused(&why));
         }
     }
-    override_with(&mut config.cell, &args.cell);
-    override_with(&mut config.node, &args.node);
-    override_with(&mut config.role, &args.role);
-    override_with(&mut config.max_lease, &args.max_lease);
-    override_with(&mut config.clock_drift_ppm, &args.clock_drift_ppm);
-    override_with(&mut config.spin, &args.spin);
-    config.listen.peers = args.listen_peers.clone().or(config.listen.peers);
-    config.listen.clients = args.listen_clients.clone().or(config.listen.clients);
-    config.listen.http = args.listen_http.clone().or(config.listen.http);
-    for limit in &args.limits {
-        if let Err(error) = config.limits.set(limit) {
-            return Err(misused(&format!("--limit {limit}: {}", error.problem())));
-        }
-    }
-    config.new_cell |= args.new_cell;
-    config.data_dir = args.data_dir.clone().or(config.data_dir);
-    config.shards = args.shards.or(config.shards);
-    config.reset_stable_record |= args.reset_stable_record;
-    config.tls = tls(args, config.tls)?;
-    config.listen.allow_plaintext |= args.insecure_plaintext;
-    config.listen.peers_out_of_reach |= args.peers_out_of_reach;
+    override_with(&mut node.cell, &args.cell);
+    override_with(&mut node.node, &args.node);
+    override_with(&mut node.role, &args.role);
+    override_with(&mut node.max_lease, &args.max_lease);
+    override_with(&mut node.clock_drift_ppm, &args.clock_drift_ppm);
+    override_with(&mut node.spin, &args.spin);
+    node.listen.peers = args.listen_peers.clone().or(node.listen.peers.take());
+    node.data_dir = args.data_dir.clone().or(node.data_dir.take());
+    node.shards = args.shards.or(node.shards.take());
+    node.new_cell |= args.new_cell;
+    node.reset_stable_record |= args.reset_stable_record;
+    node.listen.allow_plaintext |= args.insecure_plaintext;
+    node.tls = tls(args, node.tls.take())?;
     config.check()?;
     Ok(config)
 }
@@ -56,17 +60,16 @@ fn override_with<T: Clone>(setting: &mut T, option: &Option<T>) {
 }
 
 fn tls(args: &ServeArgs, file: Option<Tls>) -> anyhow::Result<Option<Tls>> {
-    let (cert, key, ca, clients) = match file {
-        Some(Tls { cert, key, ca, clients, .. }) => (Some(cert), Some(key), Some(ca), clients),
-        None => (None, None, None, ClientTls::Off),
+    let (cert, key, ca) = match file {
+        Some(Tls { cert, key, ca, .. }) => (Some(cert), Some(key), Some(ca)),
+        None => (None, None, None),
     };
     let cert = args.tls_cert.clone().or(cert);
     let key = args.tls_key.clone().or(key);
     let ca = args.tls_ca.clone().or(ca);
-    let clients = args.tls_clients.unwrap_or(clients);
     match (cert, key, ca) {
-        (Some(cert), Some(key), Some(ca)) => Ok(Some(Tls::new(cert, key, ca).clients(clients))),
-        (None, None, None) if clients == ClientTls::Off => Ok(None),
+        (Some(cert), Some(key), Some(ca)) => Ok(Some(Tls::new(cert, key, ca))),
+        (None, None, None) => Ok(None),
         _ => Err(misused("TLS needs --tls-cert, --tls-key and --tls-ca, or none of them")),
     }
 }
@@ -80,7 +83,7 @@ fn misused(why: &str) -> anyhow::Error {
 }
 
 /// `1 at host:port, 2 at host:port`.
-pub(super) fn members(config: &Config) -> String {
+pub(super) fn members(config: &paxoslease_node::Config) -> String {
     let members = config.peers.iter().map(|(id, address)| format!("{id} at {address}"));
     members.collect::<Vec<_>>().join(", ")
 }
@@ -88,63 +91,65 @@ pub(super) fn members(config: &Config) -> String {
 /// Whether tokens protect leases only as long as peer ports cannot be reached from outside the
 /// cell.
 pub(super) const fn trusts_peers(config: &Config) -> bool {
-    config.listen.peers_out_of_reach && config.tls.is_none() && !config.access.is_empty()
+    config.listen.peers_out_of_reach && config.node.tls.is_none() && !config.access.is_empty()
 }
 
 /// The configuration for people.
 pub(super) fn text(config: &Config) -> String {
-    let Config { cell, node, role, max_lease, clock_drift_ppm, .. } = config;
+    let Config { node, listen, client_tls, access, limits, .. } = config;
+    let (role, max_lease) = (node.role, node.max_lease);
     let mut text = "The configuration makes sense. It would run\n".to_owned();
     let mut line = |what: &str, value: &str| {
         let _ = writeln!(text, "  {what:<10}  {value}");
     };
-    line("node", &format!("{node} of cell {cell}, a {role}"));
-    line("members", &members(config));
-    let encrypted = if config.tls.is_some() { "mutual TLS" } else { "unencrypted" };
-    match (config.listen_for_peers(), role) {
+    line("node", &format!("{} of cell {}, a {role}", node.node, node.cell));
+    line("members", &members(node));
+    let encrypted = if node.tls.is_some() { "mutual TLS" } else { "unencrypted" };
+    match (node.listen_for_peers(), role) {
         (Some(address), _) => line("peers", &format!("on {address}, {encrypted}")),
         (None, Role::Member) => line("peers", "off"),
         (None, Role::Proposer) => line("peers", &format!("connects to the members, {encrypted}")),
     }
-    let way = match config.tls.as_ref().map_or(ClientTls::Off, |tls| tls.clients) {
+    let way = match client_tls {
         ClientTls::Off => "unencrypted",
         ClientTls::Server => "TLS",
         ClientTls::Mutual => "mutual TLS",
     };
     let on = |at: Option<&str>| at.map_or("off".to_owned(), |at| format!("on {at}, {way}"));
-    line("clients", &on(config.listen.for_clients()));
-    line("http", &on(config.listen.for_http()));
-    match config.access.len() {
+    line("clients", &on(listen.for_clients()));
+    line("http", &on(listen.for_http()));
+    match access.len() {
         0 => line("access", "any client that can connect may do everything"),
         entries => line("access", &format!("by token, {entries} in [[access]]")),
     }
     if trusts_peers(config) {
         line("", "but a node that reaches a peer port needs no token");
     }
-    line("max lease", &format!("{max_lease:?}, clocks off by up to {clock_drift_ppm} ppm"));
-    match (&config.data_dir, config.role) {
+    line("max lease", &format!("{max_lease:?}, clocks off by up to {} ppm", node.clock_drift_ppm));
+    match (&node.data_dir, role) {
         (Some(path), _) => line("data", &path.display().to_string()),
         (None, Role::Member) => line("data", &format!("none: waits {max_lease:?} at every start")),
         (None, Role::Proposer) => line("data", "none"),
     }
-    match config.shards {
+    match node.shards {
         Some(shards) => line("shards", &shards.to_string()),
         None => line("shards", "one per core"),
     }
-    let Limits { leases, names_bytes, connections, .. } = config.limits;
+    let Limits { leases, names_bytes, .. } = node.limits;
     let memory = u64::from(leases) * Limits::LEASE_BYTES + names_bytes;
     line(
         "limits",
         &format!(
             "{leases} leases and {names_bytes} bytes of long names, up to {} MB together; \
-             {connections} connections",
-            memory / 1_000_000
+             {} connections",
+            memory / 1_000_000,
+            limits.connections
         ),
     );
-    if config.new_cell {
+    if node.new_cell {
         line("new cell", "votes at once if the data folder is empty");
     }
-    if config.reset_stable_record {
+    if node.reset_stable_record {
         line("reset", &format!("the stable record; waits {max_lease:?} before it votes"));
     }
     text
@@ -152,31 +157,32 @@ pub(super) fn text(config: &Config) -> String {
 
 /// The configuration for programs.
 pub(super) fn json(config: &Config) -> String {
+    let Config { node, listen, client_tls, access, limits, .. } = config;
     let plan = json!({
-        "cell": config.cell,
-        "node": config.node,
-        "role": config.role,
-        "members": config.peers,
+        "cell": node.cell,
+        "node": node.node,
+        "role": node.role,
+        "members": node.peers,
         "listen": {
-            "peers": config.listen_for_peers(),
-            "clients": config.listen.for_clients(),
-            "http": config.listen.for_http(),
+            "peers": node.listen_for_peers(),
+            "clients": listen.for_clients(),
+            "http": listen.for_http(),
         },
-        "max_lease_ms": u64::try_from(config.max_lease.as_millis()).unwrap_or(u64::MAX),
-        "clock_drift_ppm": config.clock_drift_ppm,
-        "data_dir": config.data_dir,
-        "tls": config.tls.is_some(),
-        "tls_clients": config.tls.as_ref().map_or(ClientTls::Off, |tls| tls.clients).to_string(),
-        "access": config.access.len(),
-        "peers_out_of_reach": config.listen.peers_out_of_reach,
-        "shards": config.shards,
+        "max_lease_ms": u64::try_from(node.max_lease.as_millis()).unwrap_or(u64::MAX),
+        "clock_drift_ppm": node.clock_drift_ppm,
+        "data_dir": node.data_dir,
+        "tls": node.tls.is_some(),
+        "tls_clients": client_tls.to_string(),
+        "access": access.len(),
+        "peers_out_of_reach": listen.peers_out_of_reach,
+        "shards": node.shards,
         "limits": {
-            "leases": config.limits.leases,
-            "names_bytes": config.limits.names_bytes,
-            "connections": config.limits.connections,
+            "leases": node.limits.leases,
+            "names_bytes": node.limits.names_bytes,
+            "connections": limits.connections,
         },
-        "new_cell": config.new_cell,
-        "reset_stable_record": config.reset_stable_record,
+        "new_cell": node.new_cell,
+        "reset_stable_record": node.reset_stable_record,
     });
     format!("{plan}\n")
 }

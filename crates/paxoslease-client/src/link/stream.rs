@@ -5,7 +5,8 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-use rustls::ClientConnection;
+use paxoslease_tls::receive;
+use rustls::{ClientConnection, Connection};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -15,7 +16,7 @@ pub(super) enum Stream {
 }
 
 pub(super) struct TlsStream {
-    conn: ClientConnection,
+    conn: Connection,
     tcp: TcpStream,
 }
 
@@ -69,7 +70,7 @@ impl Stream {
 impl TlsStream {
     /// Agrees with the other side on keys, and looks at its certificate.
     pub(super) async fn begin(conn: ClientConnection, tcp: TcpStream) -> io::Result<Self> {
-        let mut tls = Self { conn, tcp };
+        let mut tls = Self { conn: conn.into(), tcp };
         loop {
             tls.flush()?;
             if !tls.conn.is_handshaking() {
@@ -78,7 +79,7 @@ impl TlsStream {
             let interest =
                 if tls.conn.wants_write() { Interest::WRITABLE } else { Interest::READABLE };
             tls.tcp.ready(interest).await?;
-            match tls.take_in() {
+            match receive(&mut tls.conn, &mut Socket(&tls.tcp)) {
                 Ok(0) => {
                     let text = "it closed the connection during the TLS handshake";
                     return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
@@ -100,19 +101,8 @@ impl TlsStream {
                 // With a goodbye or without: replies say themselves when they are whole.
                 Ok(_) | Err(_) => return Ok(0),
             }
-            self.take_in()?;
+            receive(&mut self.conn, &mut Socket(&self.tcp))?;
         }
-    }
-
-    /// Lets rustls have what the socket has; zero at the end.
-    fn take_in(&mut self) -> io::Result<usize> {
-        let count = self.conn.read_tls(&mut Socket(&self.tcp))?;
-        if let Err(error) = self.conn.process_new_packets() {
-            // The alert that tells the node why; the reason given here is the one that counts.
-            let _gone = self.flush();
-            return Err(io::Error::new(ErrorKind::InvalidData, error));
-        }
-        Ok(count)
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -127,15 +117,7 @@ impl TlsStream {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        while self.conn.wants_write() {
-            match self.conn.write_tls(&mut Socket(&self.tcp)) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        paxoslease_tls::flush(&mut self.conn, &mut Socket(&self.tcp)).map(drop)
     }
 }
 

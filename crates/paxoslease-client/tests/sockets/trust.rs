@@ -5,60 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use paxoslease_client::{AcquireError, AskError, Builder, Change, Client, Election, Tls};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::ServerConfig;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::version::TLS13;
+use paxoslease_tls::Authority;
 
 use crate::fake::{Fake, Say};
 use crate::{DEAD, TTL, willing};
 
-/// The authority of a cell.
-struct Ca(CertifiedIssuer<'static, KeyPair>);
-
-impl Ca {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        Self(CertifiedIssuer::self_signed(params, key).expect("signed"))
-    }
-
-    /// A certificate for these names, and its key.
-    fn issue(&self, names: &[&str]) -> (String, String) {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(names).expect("names");
-        let certificate = params.signed_by(&key, &self.0).expect("signed");
-        (certificate.pem(), key.serialize_pem())
-    }
-
-    /// A node for these names; one that wants to see the client's certificate too, if `mutual`.
-    fn server(&self, names: &[&str], mutual: bool) -> Arc<ServerConfig> {
-        let (certificate, key) = self.issue(names);
-        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM");
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("PEM");
-        let provider = Arc::new(ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
-        let builder = builder.with_protocol_versions(&[&TLS13]).expect("known");
-        let builder = if mutual {
-            let mut roots = rustls::RootCertStore::empty();
-            roots.add(self.0.der().clone()).expect("a root");
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            builder.with_client_cert_verifier(verifier.build().expect("a verifier"))
-        } else {
-            builder.with_no_client_auth()
-        };
-        Arc::new(builder.with_single_cert(vec![certificate], key).expect("a pair"))
-    }
-
-    /// How a client trusts it.
-    fn trusted(&self) -> Tls {
-        Tls::from_ca_pem(self.0.pem().as_bytes()).expect("a CA")
-    }
+/// How a client trusts an authority.
+fn trusted(ca: &Authority) -> Tls {
+    Tls::from_ca_pem(ca.issuer.pem().as_bytes()).expect("a CA")
 }
 
 fn builder(endpoints: &[&str]) -> Builder {
@@ -80,21 +34,21 @@ fn assert_tls(error: &AskError, expected: &str) {
 
 #[test]
 fn a_node_whose_certificate_the_ca_signed_is_trusted_by_address_and_by_name() {
-    let ca = Ca::new();
+    let ca = Authority::new();
     let node = Fake::with_tls(ca.server(&["127.0.0.1"], false), Some("hush"), willing);
-    let client = builder(&[node.endpoint()]).tls(ca.trusted()).token("hush");
+    let client = builder(&[node.endpoint()]).tls(trusted(&ca)).token("hush");
     let client = client.start().expect("a client");
     let lease = client.acquire("x", TTL).blocking().expect("granted");
     lease.release_blocking().expect("confirmed");
     let tunnelled = Fake::with_tls(ca.server(&["node-1.test.paxoslease"], false), None, willing);
-    let tls = ca.trusted().with_server_name("node-1.test.paxoslease").expect("a name");
+    let tls = trusted(&ca).with_server_name("node-1.test.paxoslease").expect("a name");
     let client = builder(&[tunnelled.endpoint()]).tls(tls).start().expect("a client");
     assert_eq!(client.get_blocking("x"), Ok(None));
 }
 
 #[test]
 fn much_goes_both_ways_under_tls() {
-    let ca = Ca::new();
+    let ca = Authority::new();
     let page = |count: usize| {
         let entry = "%4\r\n+name\r\n+x\r\n+holder\r\n+me\r\n+fence\r\n:1025\r\n+ttl_ms\r\n:900\r\n";
         format!("*2\r\n+0\r\n*{count}\r\n{}", entry.repeat(count))
@@ -104,7 +58,7 @@ fn much_goes_both_ways_under_tls() {
             "LEASE.LIST" => Say::line(&page(20_000)),
             _ => willing(request),
         });
-    let client = builder(&[node.endpoint()]).tls(ca.trusted()).start().expect("a client");
+    let client = builder(&[node.endpoint()]).tls(trusted(&ca)).start().expect("a client");
     let mut list = client.list("");
     let mut count = 0;
     while list.next_blocking().expect("answered").is_some() {
@@ -126,25 +80,25 @@ fn much_goes_both_ways_under_tls() {
 
 #[test]
 fn a_node_of_another_ca_or_for_another_host_is_refused() {
-    let (ours, theirs) = (Ca::new(), Ca::new());
+    let (ours, theirs) = (Authority::new(), Authority::new());
     let strange = Fake::with_tls(theirs.server(&["127.0.0.1"], false), None, willing);
-    let error = refused(builder(&[strange.endpoint()]).tls(ours.trusted()));
+    let error = refused(builder(&[strange.endpoint()]).tls(trusted(&ours)));
     assert_tls(&error, "not signed by the CA that this client trusts");
     let other = Fake::with_tls(ours.server(&["db2.example"], false), None, willing);
-    let error = refused(builder(&[other.endpoint()]).tls(ours.trusted()).token("hush"));
+    let error = refused(builder(&[other.endpoint()]).tls(trusted(&ours)).token("hush"));
     assert_tls(&error, "certificate is refused");
     assert!(error.to_string().contains(other.endpoint()), "{error}");
 }
 
 #[test]
 fn where_nodes_ask_for_a_certificate_only_one_of_the_ca_will_do() {
-    let (ours, theirs) = (Ca::new(), Ca::new());
+    let (ours, theirs) = (Authority::new(), Authority::new());
     let node = Fake::with_tls(ours.server(&["127.0.0.1"], true), None, willing);
-    let error = refused(builder(&[node.endpoint()]).tls(ours.trusted()));
+    let error = refused(builder(&[node.endpoint()]).tls(trusted(&ours)));
     assert_tls(&error, "it wants a certificate of this client");
-    let with = |ca: &Ca| {
-        let (cert, key) = ca.issue(&["client"]);
-        ours.trusted().with_identity_pem(cert.as_bytes(), key.as_bytes()).expect("a pair")
+    let with = |ca: &Authority| {
+        let (cert, key) = ca.sign(&["client"], |_| {});
+        trusted(&ours).with_identity_pem(cert.as_bytes(), key.as_bytes()).expect("a pair")
     };
     let error = refused(builder(&[node.endpoint()]).tls(with(&theirs)));
     assert_tls(&error, "its CA has not signed this client's certificate");
@@ -154,9 +108,9 @@ fn where_nodes_ask_for_a_certificate_only_one_of_the_ca_will_do() {
 
 #[test]
 fn tls_and_none_are_told_apart_in_both_directions() {
-    let ca = Ca::new();
+    let ca = Authority::new();
     let plain = Fake::raw("-ERR no such command\r\n");
-    let error = refused(builder(&[plain.endpoint()]).tls(ca.trusted()));
+    let error = refused(builder(&[plain.endpoint()]).tls(trusted(&ca)));
     assert_tls(&error, "it does not speak TLS on this port");
     for words in ["\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{32}", "-ERR this port speaks TLS; connect so\r\n"]
     {
@@ -168,18 +122,18 @@ fn tls_and_none_are_told_apart_in_both_directions() {
     }
     let closing = Fake::start("c", |_| Say::Close);
     closing.stop();
-    let error = refused(builder(&[closing.endpoint()]).tls(ca.trusted()));
+    let error = refused(builder(&[closing.endpoint()]).tls(trusted(&ca)));
     assert!(matches!(error, AskError::Unreachable { .. }), "a dead node is dead: {error:?}");
 }
 
 #[test]
 fn a_key_that_is_not_the_certificates_is_refused_before_anything_runs() {
-    let ca = Ca::new();
-    let ((cert, _), (_, key)) = (ca.issue(&["a"]), ca.issue(&["b"]));
-    let error = ca.trusted().with_identity_pem(cert.as_bytes(), key.as_bytes());
+    let ca = Authority::new();
+    let ((cert, _), (_, key)) = (ca.sign(&["a"], |_| {}), ca.sign(&["b"], |_| {}));
+    let error = trusted(&ca).with_identity_pem(cert.as_bytes(), key.as_bytes());
     let text = error.expect_err("no pair").to_string();
     assert!(text.contains("use the pair made together"), "{text}");
-    assert!(ca.trusted().with_server_name("no name").is_err());
+    assert!(trusted(&ca).with_server_name("no name").is_err());
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use rustls::ClientConnection;
+use paxoslease_tls::{flush, receive};
+use rustls::{ClientConnection, Connection};
 
 /// What is read at once, and more than any answer to us takes.
 const BUFFER_LEN: usize = 64 * 1024;
@@ -16,7 +17,7 @@ const BUFFER_LEN: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: Option<TcpStream>,
-    tls: Option<Box<ClientConnection>>,
+    tls: Option<Box<Connection>>,
     /// Until when a connection must come about; `None` once it has.
     dial_ends_at: Option<Duration>,
     /// When to dial again, after a pause.
@@ -88,7 +89,7 @@ impl Socket {
     ) -> io::Result<()> {
         (self.len, self.redial_at) = (0, None);
         self.dial_ends_at = Some(ends_at);
-        self.tls = tls.map(Box::new);
+        self.tls = tls.map(|tls| Box::new(tls.into()));
         let stream = self.stream.insert(TcpStream::connect(address)?);
         registry.register(stream, token, Interest::READABLE | Interest::WRITABLE)
     }
@@ -167,11 +168,7 @@ impl Socket {
 }
 
 /// Fills the room as far as the socket allows, and sends what the handshake asks for.
-fn decrypt(
-    tls: &mut ClientConnection,
-    stream: &mut TcpStream,
-    room: &mut [u8],
-) -> io::Result<usize> {
+fn decrypt(tls: &mut Connection, stream: &mut TcpStream, room: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     loop {
         match tls.reader().read(&mut room[filled..]) {
@@ -185,43 +182,23 @@ fn decrypt(
             // Gone without a goodbye.
             Err(_) => return Ok(filled),
         }
-        match tls.read_tls(stream) {
+        match receive(tls, stream) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock && filled > 0 => return Ok(filled),
             Err(error) => return Err(error),
         }
-        let processed = tls.process_new_packets();
-        // Also the alert that says why not.
-        let pushed = push(tls, stream);
-        processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-        pushed?;
+        flush(tls, stream)?;
     }
 }
 
 /// Takes as much as rustls keeps, and sends as much as the socket takes.
-fn encrypt(
-    tls: &mut ClientConnection,
-    stream: &mut TcpStream,
-    out: &mut Vec<u8>,
-) -> io::Result<()> {
+fn encrypt(tls: &mut Connection, stream: &mut TcpStream, out: &mut Vec<u8>) -> io::Result<()> {
     loop {
         let taken = tls.writer().write(out)?;
         out.drain(..taken);
-        push(tls, stream)?;
+        flush(tls, stream)?;
         if out.is_empty() || taken == 0 {
             return Ok(());
         }
     }
-}
-
-fn push(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
-    while tls.wants_write() {
-        match tls.write_tls(stream) {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

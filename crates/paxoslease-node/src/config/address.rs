@@ -1,23 +1,26 @@
 //! The form of an address, `host:port`.
 //!
-//! Only the form: names are resolved by who connects or listens, each time anew, so that a node
-//! that moved is found again.
+//! Only the form: names are resolved at every attempt to connect or listen, so that a node that
+//! moved is found again.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV6};
 
 use thiserror::Error;
 
-/// Why a text is no address.
+use super::{ConfigError, Listen};
+
+/// Why a text is not an address.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum AddressError {
     /// There is no port.
     #[error("it has no port; write host:port, such as 10.0.0.1:7401")]
     NoPort,
-    /// The port is no number that fits.
+    /// The port is not a number, or too large.
     #[error("the port is not a number from 0 to 65535; write host:port, such as 10.0.0.1:7401")]
     Port,
-    /// Peers connect to it, and nobody can connect to port 0.
+    /// Peers connect to it, and port 0 cannot be connected to.
     #[error("peers cannot connect to port 0; give the port that the node listens on")]
     PortZero,
     /// There is no host.
@@ -29,7 +32,7 @@ pub enum AddressError {
     /// An IPv6 address without its brackets, or with bad ones.
     #[error("an IPv6 address goes in brackets, with a port behind, such as [::1]:7401")]
     Ipv6,
-    /// Peers connect to it, and "any address" is none to connect to.
+    /// Peers connect to it, and the unspecified address cannot be connected to.
     #[error(
         "peers cannot connect to the unspecified address; give one that they can reach, and \
              listen on this one by `listen.peers`"
@@ -39,9 +42,9 @@ pub enum AddressError {
 
 /// A host and a port, spelt in one way, for comparing.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Address {
+struct Address {
     host: Host,
-    pub(super) port: u16,
+    port: u16,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -52,7 +55,7 @@ enum Host {
 
 impl Address {
     /// Reads an address to listen on: any port, and any host.
-    pub(super) fn parse(text: &str) -> Result<Self, AddressError> {
+    fn parse(text: &str) -> Result<Self, AddressError> {
         if text.starts_with('[') {
             let address: SocketAddrV6 = text.parse().map_err(|_| AddressError::Ipv6)?;
             let host = Host::Ip(IpAddr::V6(*address.ip()), address.scope_id());
@@ -78,7 +81,7 @@ impl Address {
     }
 
     /// Whether what is sent there stays on this machine, as far as its spelling tells.
-    pub(super) fn is_loopback(&self) -> bool {
+    fn is_loopback(&self) -> bool {
         match &self.host {
             Host::Ip(ip, _) => ip.to_canonical().is_loopback(),
             Host::Name(name) => name == "localhost",
@@ -86,7 +89,7 @@ impl Address {
     }
 
     /// Reads an address that others connect to.
-    pub(super) fn parse_peer(text: &str) -> Result<Self, AddressError> {
+    fn parse_peer(text: &str) -> Result<Self, AddressError> {
         let address = Self::parse(text)?;
         if address.port == 0 {
             return Err(AddressError::PortZero);
@@ -95,6 +98,81 @@ impl Address {
             return Err(AddressError::Unspecified);
         }
         Ok(address)
+    }
+}
+
+/// An address and the key that sets it, such as `listen.http`.
+#[derive(Clone, Debug)]
+pub struct KeyedAddress<'a> {
+    key: String,
+    address: &'a str,
+}
+
+impl<'a> KeyedAddress<'a> {
+    /// The address may still be malformed.
+    pub fn new(key: impl Into<String>, address: &'a str) -> Self {
+        Self { key: key.into(), address }
+    }
+}
+
+/// Checks addresses that one program listens on: each must have the form of an address or be
+/// [`Listen::OFF`], and no two may be the same.
+///
+/// # Errors
+/// Names the first address that is malformed or already taken.
+pub fn check_listen<'a>(
+    addresses: impl IntoIterator<Item = KeyedAddress<'a>>,
+) -> Result<(), ConfigError> {
+    let on = addresses.into_iter().filter(|listen| listen.address != Listen::OFF);
+    check_distinct(on, Address::parse)
+}
+
+/// Checks the addresses of the members. No two may be the same.
+pub(super) fn check_members<'a>(
+    addresses: impl IntoIterator<Item = KeyedAddress<'a>>,
+) -> Result<(), ConfigError> {
+    check_distinct(addresses, Address::parse_peer)
+}
+
+fn check_distinct<'a>(
+    addresses: impl IntoIterator<Item = KeyedAddress<'a>>,
+    parse: fn(&str) -> Result<Address, AddressError>,
+) -> Result<(), ConfigError> {
+    let mut taken = BTreeMap::new();
+    for KeyedAddress { key, address } in addresses {
+        let parsed = match parse(address) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                return Err(ConfigError::Address { key, address: address.to_owned(), error });
+            }
+        };
+        // Port 0 is another free port each time.
+        if parsed.port != 0
+            && let Some(first) = taken.insert(parsed, key.clone())
+        {
+            let address = address.to_owned();
+            return Err(ConfigError::SameAddress { first, second: key, address });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that what is sent in clear to these addresses stays on this machine.
+///
+/// # Errors
+/// Names the first address that is not a loopback address; `remedy` says how to encrypt.
+pub fn check_loopback<'a>(
+    addresses: impl IntoIterator<Item = KeyedAddress<'a>>,
+    remedy: &'static str,
+) -> Result<(), ConfigError> {
+    let leaves = |at: &KeyedAddress<'_>| {
+        !Address::parse(at.address).is_ok_and(|address| address.is_loopback())
+    };
+    match addresses.into_iter().find(leaves) {
+        None => Ok(()),
+        Some(KeyedAddress { key, address }) => {
+            Err(ConfigError::Plaintext { key, address: address.to_owned(), remedy })
+        }
     }
 }
 

@@ -30,41 +30,23 @@ pub enum DurationError {
     #[error("an empty duration; write a number and a unit, such as 15s or 500ms")]
     Empty,
     /// A number has no unit.
-    #[error("{number} has no unit; write {number}s or {number}ms")]
-    NoUnit {
-        /// The number.
-        number: String,
-    },
+    #[error("{0} has no unit; write {0}s or {0}ms")]
+    NoUnit(String),
     /// A unit has no number, or a number is misspelt.
-    #[error("{text:?} is no duration; write a number and a unit, such as 15s or 500ms")]
-    NoNumber {
-        /// The whole text.
-        text: String,
-    },
+    #[error("{0:?} is no duration; write a number and a unit, such as 15s or 500ms")]
+    NoNumber(String),
     /// A unit is unknown.
-    #[error("{unit:?} is no unit of time; use d, h, m, s, ms, us or ns, as in 15s or 1m30s")]
-    UnknownUnit {
-        /// The unit.
-        unit: String,
-    },
+    #[error("{0:?} is no unit of time; use d, h, m, s, ms, us or ns, as in 15s or 1m30s")]
+    UnknownUnit(String),
     /// Units are repeated, or a smaller one comes first.
-    #[error("{text:?} is ambiguous; write each unit once, the largest first, as in 1m30s")]
-    Order {
-        /// The whole text.
-        text: String,
-    },
+    #[error("{0:?} is ambiguous; write each unit once, the largest first, as in 1m30s")]
+    Order(String),
     /// It has a fraction of a nanosecond.
-    #[error("{text:?} is finer than a nanosecond; use fewer digits")]
-    TooFine {
-        /// The whole text.
-        text: String,
-    },
+    #[error("{0:?} is finer than a nanosecond; use fewer digits")]
+    TooFine(String),
     /// It does not fit into 64 bits of nanoseconds.
-    #[error("{text:?} is too long; at most 584 years can be counted")]
-    TooLong {
-        /// The whole text.
-        text: String,
-    },
+    #[error("{0:?} is too long; at most 584 years can be counted")]
+    TooLong(String),
 }
 
 /// Reads a span of time such as `500ms`, `15s`, `1.5h` or `1m30s`.
@@ -88,19 +70,19 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
         let (number, after) = split_where(rest, |c| !c.is_ascii_digit() && c != '.');
         let (unit, after) = split_where(after, |c| c.is_ascii_digit() || c == '.');
         if number.is_empty() {
-            return Err(DurationError::NoNumber { text: whole() });
+            return Err(DurationError::NoNumber(whole()));
         }
         if unit.is_empty() {
-            return Err(DurationError::NoUnit { number: number.to_owned() });
+            return Err(DurationError::NoUnit(number.to_owned()));
         }
         let Some((_, unit_nanos)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-            return Err(DurationError::UnknownUnit { unit: unit.to_owned() });
+            return Err(DurationError::UnknownUnit(unit.to_owned()));
         };
         if *unit_nanos >= unit_before {
-            return Err(DurationError::Order { text: whole() });
+            return Err(DurationError::Order(whole()));
         }
         let part = nanos_of(text, number, *unit_nanos)?;
-        nanos = nanos.checked_add(part).ok_or_else(|| DurationError::TooLong { text: whole() })?;
+        nanos = nanos.checked_add(part).ok_or_else(|| DurationError::TooLong(whole()))?;
         (rest, unit_before) = (after, *unit_nanos);
     }
     Ok(Duration::from_nanos(nanos))
@@ -115,18 +97,18 @@ fn nanos_of(text: &str, number: &str, unit_nanos: u64) -> Result<u64, DurationEr
         {
             (integer, fraction.trim_end_matches('0'))
         }
-        Some(_) => return Err(DurationError::NoNumber { text: whole() }),
+        Some(_) => return Err(DurationError::NoNumber(whole())),
         None => (number, ""),
     };
     if fraction.len() > FRACTION_DIGITS_MAX {
-        return Err(DurationError::TooFine { text: whole() });
+        return Err(DurationError::TooFine(whole()));
     }
-    let too_long = || DurationError::TooLong { text: whole() };
+    let too_long = || DurationError::TooLong(whole());
     let digits: u128 = format!("{integer}{fraction}").parse().map_err(|_| too_long())?;
     let scaled = digits.checked_mul(u128::from(unit_nanos)).ok_or_else(too_long)?;
     let scale = 10u128.pow(fraction.len() as u32);
     if !scaled.is_multiple_of(scale) {
-        return Err(DurationError::TooFine { text: whole() });
+        return Err(DurationError::TooFine(whole()));
     }
     u64::try_from(scaled / scale).map_err(|_| too_long())
 }
@@ -196,9 +178,9 @@ mod tests {
             assert_eq!(parse_duration(text).expect_err(text).to_string(), message);
         }
         let long = format!("{}s", "9".repeat(100));
-        assert!(matches!(parse_duration(&long), Err(DurationError::TooLong { .. })));
+        assert!(matches!(parse_duration(&long), Err(DurationError::TooLong(_))));
         let fine = format!("0.{}1s", "0".repeat(100));
-        assert!(matches!(parse_duration(&fine), Err(DurationError::TooFine { .. })));
+        assert!(matches!(parse_duration(&fine), Err(DurationError::TooFine(_))));
     }
 
     #[test]

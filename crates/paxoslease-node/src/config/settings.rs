@@ -12,8 +12,8 @@ use std::time::Duration;
 use paxoslease_core::{Cell, Drift, NodeId, Rules, Ttl};
 use paxoslease_wire::CellName;
 
-use super::address::Address;
-use super::{ClientTls, Config, ConfigError, Limits, Listen, Role, Timing, Tls};
+use super::address::{KeyedAddress, check_listen, check_loopback, check_members};
+use super::{Config, ConfigError, Limits, Listen, Role, Timing, Tls};
 
 /// The most threads that can share the names.
 pub(super) const SHARDS_MAX: u16 = 256;
@@ -93,12 +93,11 @@ impl Config {
         let members = self.checked_members(node)?;
         self.check_listen()?;
         self.check_plaintext()?;
-        self.check_access()?;
         let ids: Vec<NodeId> = members.keys().copied().collect();
         let max_lease = Ttl::from_duration(self.max_lease).filter(|ttl| *ttl >= Ttl::MIN);
-        let max_lease = max_lease.ok_or(ConfigError::MaxLease { max_lease: self.max_lease })?;
+        let max_lease = max_lease.ok_or(ConfigError::MaxLease(self.max_lease))?;
         let drift = Drift::new(self.clock_drift_ppm, self.clock_granularity)
-            .ok_or(ConfigError::ClockDrift { ppm: self.clock_drift_ppm })?;
+            .ok_or(ConfigError::ClockDrift(self.clock_drift_ppm))?;
         let cell = Cell::new(&ids, max_lease, drift).map_err(ConfigError::Cell)?;
         self.check_paths()?;
         self.check_timing()?;
@@ -134,21 +133,14 @@ impl Config {
             return Err(ConfigError::NoPeers);
         }
         let mut members = BTreeMap::new();
-        let mut taken = BTreeMap::new();
         for (id, address) in &self.peers {
             let member = NodeId::new(*id).ok_or(ConfigError::NodeId { key: "peers", node: *id })?;
-            let key = format!("peers.{id}");
-            let parsed = Address::parse_peer(address).map_err(|error| ConfigError::Address {
-                key: key.clone(),
-                address: address.clone(),
-                error,
-            })?;
-            claim(&mut taken, parsed, key, address)?;
             members.insert(member, address.clone());
         }
+        check_members(self.peer_addresses())?;
         match (self.role, members.contains_key(&node)) {
             (Role::Member, true) | (Role::Proposer, false) => Ok(members),
-            (Role::Proposer, true) => Err(ConfigError::ProposerListed { node }),
+            (Role::Proposer, true) => Err(ConfigError::ProposerListed(node)),
             (Role::Member, false) => {
                 let ids: Vec<String> = members.keys().map(ToString::to_string).collect();
                 Err(ConfigError::MemberNotListed { node, listed: ids.join(", ") })
@@ -158,72 +150,30 @@ impl Config {
 
     fn check_listen(&self) -> Result<(), ConfigError> {
         if let (Role::Proposer, Some(address)) = (self.role, &self.listen.peers) {
-            return Err(ConfigError::ProposerListens { address: address.clone() });
+            return Err(ConfigError::ProposerListens(address.clone()));
         }
         if self.are_peers_off() && self.peers.len() > 1 {
-            return Err(ConfigError::PeersOff { members: self.peers.len() });
+            return Err(ConfigError::PeersOff(self.peers.len()));
         }
-        let mut taken = BTreeMap::new();
-        let listen = &self.listen;
-        let listens =
-            [("peers", &listen.peers), ("clients", &listen.clients), ("http", &listen.http)];
-        for (name, address) in listens {
-            let Some(address) = address else { continue };
-            if address == Listen::OFF {
-                continue;
-            }
-            let key = format!("listen.{name}");
-            let parsed = Address::parse(address).map_err(|error| ConfigError::Address {
-                key: key.clone(),
-                address: address.clone(),
-                error,
-            })?;
-            // Port 0 is another free one each time.
-            if parsed.port != 0 {
-                claim(&mut taken, parsed, key, address)?;
-            }
-        }
-        Ok(())
+        check_listen(self.listen_address())
     }
 
-    /// Whoever would speak in clear beyond this machine has to say so.
+    /// A node that would send in clear beyond this machine needs permission.
     fn check_plaintext(&self) -> Result<(), ConfigError> {
-        const PEERS: &str = "give all nodes certificates by `[tls]` cert, key and ca";
-        const CLIENTS: &str = "set `[tls]` with clients = \"server\" or \"mutual\"";
-        if self.listen.allow_plaintext {
+        if self.listen.allow_plaintext || self.tls.is_some() || self.are_peers_off() {
             return Ok(());
         }
-        let mut in_clear = Vec::new();
-        if self.tls.is_none() && !self.are_peers_off() {
-            let listen = self.listen.peers.iter().map(|at| ("listen.peers".to_owned(), &**at));
-            in_clear.extend(listen.map(|at| (at, PEERS)));
-            let peers = self.peers.iter().map(|(id, at)| (format!("peers.{id}"), &**at));
-            in_clear.extend(peers.map(|at| (at, PEERS)));
-        }
-        if self.tls.as_ref().is_none_or(|tls| tls.clients == ClientTls::Off) {
-            let listen = &self.listen;
-            let listens = [("clients", listen.for_clients()), ("http", listen.for_http())];
-            let listens = listens.into_iter().filter_map(|(name, at)| Some((name, at?)));
-            let listens = listens.map(|(name, at)| (format!("listen.{name}"), at));
-            in_clear.extend(listens.map(|at| (at, CLIENTS)));
-        }
-        let leaves = |address| !Address::parse(address).is_ok_and(|at| at.is_loopback());
-        match in_clear.into_iter().find(|((_, address), _)| leaves(address)) {
-            None => Ok(()),
-            Some(((key, address), remedy)) => {
-                Err(ConfigError::Plaintext { key, address: address.to_owned(), remedy })
-            }
-        }
+        let addresses = self.listen_address().into_iter().chain(self.peer_addresses());
+        check_loopback(addresses, "give all nodes certificates by `[tls]` cert, key and ca")
     }
 
-    /// A peer may read, release and take every lease without a token. Without certificates anybody
-    /// who reaches the peer port is a peer, also another user of this machine.
-    fn check_access(&self) -> Result<(), ConfigError> {
-        let is_out_of_reach = self.are_peers_off() || self.listen.peers_out_of_reach;
-        if self.access.is_empty() || self.tls.is_some() || is_out_of_reach {
-            return Ok(());
-        }
-        Err(ConfigError::AccessInClear)
+    fn peer_addresses(&self) -> impl Iterator<Item = KeyedAddress<'_>> {
+        self.peers.iter().map(|(id, address)| KeyedAddress::new(format!("peers.{id}"), address))
+    }
+
+    /// `listen.peers`, if it is set.
+    pub fn listen_address(&self) -> Option<KeyedAddress<'_>> {
+        self.listen.peers.as_ref().map(|address| KeyedAddress::new("listen.peers", address))
     }
 
     fn are_peers_off(&self) -> bool {
@@ -237,7 +187,7 @@ impl Config {
             .flat_map(|tls| [("tls.cert", &tls.cert), ("tls.key", &tls.key), ("tls.ca", &tls.ca)]);
         let mut paths = self.data_dir.iter().map(|path| ("data_dir", path)).chain(tls);
         if let Some((key, _)) = paths.find(|(_, path)| path.as_os_str().is_empty()) {
-            return Err(ConfigError::EmptyPath { key });
+            return Err(ConfigError::EmptyPath(key));
         }
         if self.reset_stable_record && self.new_cell {
             return Err(ConfigError::ResetOfNewCell);
@@ -261,7 +211,7 @@ impl Config {
             return Ok(NonZeroU16::new(cores).expect("a machine has a core"));
         };
         let in_bounds = NonZeroU16::new(shards).filter(|shards| shards.get() <= SHARDS_MAX);
-        in_bounds.ok_or(ConfigError::Shards { shards })
+        in_bounds.ok_or(ConfigError::Shards(shards))
     }
 
     fn check_timing(&self) -> Result<(), ConfigError> {
@@ -283,50 +233,18 @@ impl Config {
     }
 
     fn check_limits(&self) -> Result<(), ConfigError> {
-        let Limits {
-            leases,
-            names_bytes,
-            waiters,
-            inflight,
-            peer_queue_bytes,
-            connections,
-            inflight_per_connection,
-            acquires_per_second,
-        } = self.limits;
-        let counts = [
-            ("leases", Some(leases)),
-            ("waiters", Some(waiters)),
-            ("inflight", Some(inflight)),
-            ("connections", Some(connections)),
-            ("inflight_per_connection", Some(inflight_per_connection)),
-            ("acquires_per_second", acquires_per_second),
-        ];
-        if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == Some(0)) {
-            return Err(ConfigError::ZeroLimit { key });
+        let Limits { leases, names_bytes, waiters, inflight, peer_queue_bytes } = self.limits;
+        let counts = [("leases", leases), ("waiters", waiters), ("inflight", inflight)];
+        if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(ConfigError::ZeroLimit(key));
         }
         if names_bytes == 0 {
-            return Err(ConfigError::ZeroLimit { key: "names_bytes" });
+            return Err(ConfigError::ZeroLimit("names_bytes"));
         }
         if peer_queue_bytes < PEER_QUEUE_BYTES_MIN {
-            return Err(ConfigError::PeerQueue { bytes: peer_queue_bytes });
+            return Err(ConfigError::PeerQueue(peer_queue_bytes));
         }
         Ok(())
-    }
-}
-
-/// Notes who has an address, unless somebody else does.
-fn claim(
-    taken: &mut BTreeMap<Address, String>,
-    parsed: Address,
-    key: String,
-    address: &str,
-) -> Result<(), ConfigError> {
-    match taken.insert(parsed, key.clone()) {
-        None => Ok(()),
-        Some(first) => {
-            let address = address.to_owned();
-            Err(ConfigError::SameAddress { first, second: key, address })
-        }
     }
 }
 

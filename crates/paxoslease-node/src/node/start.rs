@@ -114,8 +114,10 @@ impl Running {
         let settings = config.settings()?;
         #[cfg(feature = "chaos")]
         let settings = crate::chaos::with_rules(settings);
+        let client_tls = service.as_ref().and_then(|service| service.client_tls);
         let tls =
-            CurrentTls::load(settings.tls.as_ref(), settings.cell_name().as_str(), settings.node)?;
+            CurrentTls::load(settings.tls.as_ref(), settings.cell_name().as_str(), settings.node)?
+                .with_clients(client_tls);
         let wishes = Wishes {
             new_cell: settings.new_cell,
             reset: settings.reset_stable_record,
@@ -125,7 +127,7 @@ impl Running {
         let mut listener = listen(&settings, listener)?;
         let (mut clients, mut front, recorder) = match service {
             None => (None, None, None),
-            Some(Service { clients, front, recorder }) => {
+            Some(Service { clients, front, recorder, .. }) => {
                 (clients.map(ready_to_accept).transpose()?, Some(front), recorder)
             }
         };

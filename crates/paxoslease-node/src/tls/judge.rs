@@ -1,18 +1,17 @@
-//! What peers will make of this node's own certificate, asked before they are.
+//! Whether peers will accept this node's own certificate, checked before they see it.
 //!
-//! Peers judge by rustls, so it is the judge here too, for those who call this node and for those
-//! whom it calls. Deliberately absent: a parser of certificates. Their dates are what rustls says.
+//! Peers verify certificates by rustls, as dialers and as acceptors, so this module does the same.
+//! Deliberately absent: a parser of certificates. Their dates are those that rustls reports.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use paxoslease_core::NodeId;
+use paxoslease_tls::{client_verifier, provider};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::danger::ClientCertVerifier;
 use rustls::{CertificateError, Error, RootCertStore};
 
 use super::TlsError;
@@ -21,24 +20,23 @@ use crate::config::Tls;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Says until when peers that trust the same authorities take this certificate from `node`.
+/// Until when peers that trust `roots` accept this certificate from `node`.
 pub(super) fn judge(
     chain: &[CertificateDer<'_>],
     names: &NodeNames,
     node: NodeId,
     files: &Tls,
-    roots: Arc<RootCertStore>,
-    provider: Arc<CryptoProvider>,
-    by_called: &dyn ClientCertVerifier,
+    roots: &Arc<RootCertStore>,
 ) -> Result<UnixTime, TlsError> {
-    let by_callers = WebPkiServerVerifier::builder_with_provider(roots, provider)
+    let by_acceptors = client_verifier(Arc::clone(roots));
+    let by_dialers = WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), provider())
         .build()
         .expect("there is a root, and no revocation list to be wrong");
     let (own, between) = chain.split_first().expect("a file without certificates is refused");
     let name = names.of(node);
     let verify = |at: UnixTime| {
-        by_callers.verify_server_cert(own, between, &name, &[], at)?;
-        by_called.verify_client_cert(own, between, at).map(drop)
+        by_dialers.verify_server_cert(own, between, &name, &[], at)?;
+        by_acceptors.verify_client_cert(own, between, at).map(drop)
     };
     let explained = |error| explain(&error, || names.text(node), files);
     verify(UnixTime::now()).map_err(explained)?;
@@ -47,8 +45,8 @@ pub(super) fn judge(
             "it is valid for every node of the cell, by a wildcard; give each node its own";
         return Err(refused(&files.cert, reason.to_owned()));
     }
-    // Asked of too late a time, rustls says what ended before that: first of all the certificate
-    // itself, and if one between it and the authority ends earlier, then that one.
+    // For a time that is too late, rustls reports an end before that: first the end of the
+    // certificate itself, then that of one between it and the authority which ends earlier.
     let mut until = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
     while let Err(Error::InvalidCertificate(CertificateError::ExpiredContext {
         not_after, ..

@@ -36,7 +36,7 @@ impl NodeNames {
         if is_label && !cell.starts_with('-') && !cell.ends_with('-') {
             return Ok(Self { cell: cell.into() });
         }
-        Err(TlsError::CellName { cell: cell.to_owned() })
+        Err(TlsError::CellName(cell.to_owned()))
     }
 
     pub(super) fn text(&self, node: NodeId) -> String {

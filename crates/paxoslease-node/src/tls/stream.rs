@@ -236,16 +236,7 @@ impl TlsStream {
     }
 
     fn flush(&mut self) -> io::Result<bool> {
-        while self.conn.wants_write() {
-            match self.conn.write_tls(&mut self.tcp) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
+        paxoslease_tls::flush(&mut self.conn, &mut self.tcp)
     }
 
     fn cut(&self) -> io::Error {

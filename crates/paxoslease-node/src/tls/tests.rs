@@ -4,28 +4,20 @@
 mod certificates;
 
 use std::cell::Cell;
-use std::fs::Permissions;
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpListener};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use std::{fs, process};
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use paxoslease_core::NodeId;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rustls::client::WantsClientCert;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, ConfigBuilder};
+use paxoslease_tls::Authority;
+use rustls::ClientConfig;
 
 use super::stream::CIPHERTEXT_MAX;
-use super::{CurrentTls, NodeNames, Stream, TlsContext, dns_name};
-use crate::config::{ClientTls, Tls};
+use super::{ClientCertificates, CurrentTls, NodeNames, Stream, TlsContext, dns_name};
+use crate::config::Tls;
 
 /// What the cell is called.
 const CELL: &str = "test";
@@ -38,105 +30,30 @@ fn node(id: u16) -> NodeId {
     NodeId::new(id).expect("a node id")
 }
 
-/// A folder of PEM files, gone with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("paxoslease-tls-{}-{count}", process::id()));
-        fs::create_dir_all(&path).expect("a temporary folder");
-        Self(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, text).expect("a temporary file");
-        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("a mode");
-        path
-    }
+fn issue(ca: &Authority, id: u16) -> (String, String) {
+    ca.sign(&[&dns_name(CELL, id)], |_| {})
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Node `id` with a certificate of one authority, trusting those that `trusted` names.
+fn context_trusting(ca: &Authority, id: u16, trusted: &[&Authority]) -> TlsContext {
+    let (cert, key) = issue(ca, id);
+    let cas: String = trusted.iter().map(|ca| ca.issuer.pem()).collect();
+    let [cert, key, trusted] =
+        [("cert", cert), ("key", key), ("ca", cas)].map(|(name, text)| ca.file(name, &text));
+    TlsContext::load(&Tls::new(cert, key, trusted), names(), node(id)).expect("good files")
 }
 
-/// The authority of one cell.
-struct Ca(CertifiedIssuer<'static, KeyPair>);
-
-impl Ca {
-    fn new() -> Self {
-        Self::named("the cell's CA")
-    }
-
-    fn named(name: &str) -> Self {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        Self(CertifiedIssuer::self_signed(params, key).expect("a root certificate"))
-    }
-
-    /// The certificate of node `id` and its key.
-    fn issue(&self, id: u16) -> (String, String) {
-        self.issue_for(&dns_name(CELL, id))
-    }
-
-    fn issue_for(&self, name: &str) -> (String, String) {
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new([name.to_owned()]).expect("a name");
-        let certificate = params.signed_by(&key, &self.0).expect("a certificate");
-        (certificate.pem(), key.serialize_pem())
-    }
-
-    /// Node `id` with a certificate of this authority, trusting those that `trusted` names.
-    fn context_trusting(&self, id: u16, trusted: &[&Ca]) -> TlsContext {
-        let folder = Folder::new();
-        let (cert, key) = self.issue(id);
-        let cas: String = trusted.iter().map(|ca| ca.0.pem()).collect();
-        let [cert, key, ca] = [("cert", cert), ("key", key), ("ca", cas)]
-            .map(|(name, text)| folder.file(name, &text));
-        TlsContext::load(&Tls::new(cert, key, ca), names(), node(id)).expect("good files")
-    }
-
-    fn context(&self, id: u16) -> TlsContext {
-        self.context_trusting(id, &[self])
-    }
-
-    /// A client that trusts this authority and has no certificate.
-    fn anonymous(&self) -> ClientConfig {
-        self.trusting().with_no_client_auth()
-    }
-
-    /// A client that trusts this authority and has a certificate of it, for this name.
-    fn client_named(&self, name: &str) -> ClientConfig {
-        let (cert, key) = self.issue_for(name);
-        let chain = vec![CertificateDer::from_pem_slice(cert.as_bytes()).expect("PEM")];
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("PEM");
-        self.trusting().with_client_auth_cert(chain, key).expect("a pair")
-    }
-
-    fn trusting(&self) -> ConfigBuilder<ClientConfig, WantsClientCert> {
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(self.0.der().clone()).expect("a root");
-        ClientConfig::builder_with_provider(Arc::new(super::ring::default_provider()))
-            .with_protocol_versions(super::VERSIONS)
-            .expect("TLS 1.3")
-            .with_root_certificates(roots)
-    }
+fn context(ca: &Authority, id: u16) -> TlsContext {
+    context_trusting(ca, id, &[ca])
 }
 
-/// A node that speaks TLS to its clients, and a client that trusts it.
+/// A node that accepts its clients by TLS, and a client that trusts it.
 pub(crate) fn with_clients() -> (CurrentTls, ClientConfig) {
-    let (ca, folder) = (Ca::new(), Folder::new());
-    let (cert, key) = ca.issue(1);
-    let [cert, key, root] = [("cert", cert), ("key", key), ("ca", ca.0.pem())]
-        .map(|(name, text)| folder.file(name, &text));
-    let files = Tls::new(cert, key, root).clients(ClientTls::Server);
-    (CurrentTls::load(Some(&files), CELL, node(1)).expect("good files"), ca.anonymous())
+    let ca = Authority::new();
+    let [cert, key, root] = ca.files(&[&dns_name(CELL, 1)], |_| {});
+    let tls = CurrentTls::load(Some(&Tls::new(cert, key, root)), CELL, node(1));
+    let tls = tls.expect("good files").with_clients(Some(ClientCertificates::Unasked));
+    (tls, Arc::unwrap_or_clone(ca.client(None)))
 }
 
 fn sockets() -> (TcpStream, TcpStream) {
@@ -262,8 +179,8 @@ fn noise(len: usize, seed: u32) -> Vec<u8> {
 
 #[test]
 fn megabytes_pass_in_both_directions_unchanged() {
-    let ca = Ca::new();
-    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+    let ca = Authority::new();
+    let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
     ends[0].says = noise(5_000_000, 1);
     ends[1].says = noise(3_000_000, 2);
     assert!(ends.iter().all(|end| end.stream.is_handshaking() && !end.stream.peer_is(node(2))));
@@ -274,8 +191,8 @@ fn megabytes_pass_in_both_directions_unchanged() {
 
 #[test]
 fn each_side_knows_the_node_at_the_other_end() {
-    let ca = Ca::new();
-    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+    let ca = Authority::new();
+    let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
     run(&mut ends, all_heard);
     let [dialer, acceptor] = &ends;
     assert!(dialer.stream.peer_is(node(2)) && acceptor.stream.peer_is(node(1)));
@@ -296,8 +213,8 @@ fn a_plain_stream_is_used_in_the_same_way() {
 
 #[test]
 fn a_read_that_leaves_room_has_drained_the_socket() {
-    let ca = Ca::new();
-    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+    let ca = Authority::new();
+    let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
     for end in &mut ends {
         end.says = noise(3_000_000, 4);
         end.stops_at_room = true;
@@ -308,9 +225,11 @@ fn a_read_that_leaves_room_has_drained_the_socket() {
 
 #[test]
 fn an_authority_unknown_to_the_dialer_is_refused() {
-    let ours = Ca::new();
-    for (other, alert) in [(Ca::named("another"), "UnknownCA"), (Ca::new(), "DecryptError")] {
-        let mut ends = ends(&ours.context(1), 2, &other.context(2));
+    let ours = Authority::new();
+    for (other, alert) in
+        [(Authority::named("another"), "UnknownCA"), (Authority::new(), "DecryptError")]
+    {
+        let mut ends = ends(&context(&ours, 1), 2, &context(&other, 2));
         run(&mut ends, all_ended);
         assert_eq!(
             ends[0].error(),
@@ -329,8 +248,8 @@ fn an_authority_unknown_to_the_dialer_is_refused() {
 
 #[test]
 fn an_authority_unknown_to_the_acceptor_is_refused() {
-    let (ours, other) = (Ca::new(), Ca::named("another"));
-    let mut ends = ends(&other.context_trusting(1, &[&ours, &other]), 2, &ours.context(2));
+    let (ours, other) = (Authority::new(), Authority::named("another"));
+    let mut ends = ends(&context_trusting(&other, 1, &[&ours, &other]), 2, &context(&ours, 2));
     run(&mut ends, all_ended);
     assert!(ends[0].error().contains("its [tls] ca has not signed this node's certificate"));
     assert!(ends[1].error().contains("is not signed by the CA"), "{}", ends[1].error());
@@ -340,8 +259,8 @@ fn an_authority_unknown_to_the_acceptor_is_refused() {
 
 #[test]
 fn the_certificate_of_another_node_is_refused() {
-    let ca = Ca::new();
-    let mut ends = ends(&ca.context(1), 3, &ca.context(2));
+    let ca = Authority::new();
+    let mut ends = ends(&context(&ca, 1), 3, &context(&ca, 2));
     run(&mut ends, all_ended);
     let text = ends[0].error();
     assert!(text.contains(&dns_name(CELL, 3)) && text.contains(&dns_name(CELL, 2)), "{text}");
@@ -350,17 +269,17 @@ fn the_certificate_of_another_node_is_refused() {
 }
 
 /// A connection to node 2 by a caller that is set up otherwise than nodes are.
-fn ends_by(ca: &Ca, caller: ClientConfig) -> [End; 2] {
-    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+fn ends_by(ca: &Authority, caller: Arc<ClientConfig>) -> [End; 2] {
+    let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
     let Stream::Tls(tls) = &mut ends[0].stream else { panic!("a TLS stream") };
     let name = names().of(node(2));
-    tls.conn = rustls::ClientConnection::new(Arc::new(caller), name).expect("a client").into();
+    tls.conn = rustls::ClientConnection::new(caller, name).expect("a client").into();
     ends
 }
 
 #[test]
 fn a_certificate_of_another_cell_or_of_every_node_makes_nobody_a_peer() {
-    let ca = Ca::new();
+    let ca = Authority::new();
     for (name, is_peer) in [
         (&*dns_name(CELL, 1), true),
         ("node-1.other.paxoslease", false),
@@ -368,7 +287,7 @@ fn a_certificate_of_another_cell_or_of_every_node_makes_nobody_a_peer() {
         ("*.paxoslease", false),
         ("*.test.paxoslease", false),
     ] {
-        let mut ends = ends_by(&ca, ca.client_named(name));
+        let mut ends = ends_by(&ca, ca.client(Some(ca.sign(&[name], |_| {}))));
         run(&mut ends, all_heard);
         assert_eq!(ends[1].stream.peer_is(node(1)), is_peer, "{name}");
     }
@@ -376,8 +295,8 @@ fn a_certificate_of_another_cell_or_of_every_node_makes_nobody_a_peer() {
 
 #[test]
 fn a_client_without_certificate_is_refused() {
-    let ca = Ca::new();
-    let mut ends = ends_by(&ca, ca.anonymous());
+    let ca = Authority::new();
+    let mut ends = ends_by(&ca, ca.client(None));
     run(&mut ends, all_ended);
     assert!(ends[0].error().contains("this node sent no certificate"), "{}", ends[0].error());
     assert!(ends[1].error().contains("the peer sent no certificate"), "{}", ends[1].error());
@@ -386,11 +305,12 @@ fn a_client_without_certificate_is_refused() {
 
 #[test]
 fn what_is_not_tls_ends_the_connection_with_an_error() {
-    let ca = Ca::new();
+    let ca = Authority::new();
     for len in [1, 5, 64, 100_000] {
         for dials in [true, false] {
             let (a, b) = sockets();
-            let tls = if dials { ca.context(1).dial(a, node(2)) } else { ca.context(1).accept(a) };
+            let tls =
+                if dials { context(&ca, 1).dial(a, node(2)) } else { context(&ca, 1).accept(a) };
             let garbage = End::new(Stream::Plain(b), &noise(len, 77));
             let mut ends = [End::new(tls.expect("a stream"), b"hello"), garbage];
             run(&mut ends, |ends| ends[0].ended.is_some() || ends[1].said == len);
@@ -405,9 +325,9 @@ fn what_is_not_tls_ends_the_connection_with_an_error() {
 
 #[test]
 fn a_goodbye_is_told_from_a_cut() {
-    let ca = Ca::new();
+    let ca = Authority::new();
     for goodbye in [true, false] {
-        let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+        let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
         run(&mut ends, all_heard);
         let [mut dialer, mut acceptor] = ends;
         assert_eq!(dialer.stream.write(b", the end").expect("room"), 9);
@@ -440,8 +360,8 @@ fn stuff(stream: &mut Stream) -> usize {
 
 #[test]
 fn what_waits_for_a_handshake_is_bounded() {
-    let ca = Ca::new();
-    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+    let ca = Authority::new();
+    let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
     assert_eq!(stuff(&mut ends[0].stream), CIPHERTEXT_MAX);
     let expected = CIPHERTEXT_MAX + ends[0].says.len();
     run(&mut ends, |ends| ends[1].heard.len() == expected);
@@ -449,8 +369,8 @@ fn what_waits_for_a_handshake_is_bounded() {
 
 #[test]
 fn what_waits_for_a_peer_that_never_reads_is_bounded() {
-    let ca = Ca::new();
-    let mut ends = ends(&ca.context(1), 2, &ca.context(2));
+    let ca = Authority::new();
+    let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
     run(&mut ends, all_heard);
     let taken = stuff(&mut ends[0].stream);
     assert!(ends[0].stream.wants_write());

@@ -1,85 +1,40 @@
 //! The same through TLS: bytes that are none, and a peer whose certificate is as good as any.
 
-use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-use std::sync::Arc;
 
-use paxoslease_node::front::{Answer, ConnId, FrontEnd, Hint, Instant, Service, ShardHandle};
-use paxoslease_node::{ClientTls, Node, Tls, block_on};
+use paxoslease_node::front::{
+    Answer, ClientCertificates, ConnId, FrontEnd, Hint, Instant, Service, ShardHandle,
+};
+use paxoslease_node::{Node, Tls, block_on};
+use paxoslease_tls::Authority;
 use paxoslease_wire::Hello;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
 
 use crate::cell;
 use crate::support::{Drops, PROPOSER, Peer, connect, frame, start};
 
-/// An authority, in a folder of its own.
-struct Authority {
-    folder: PathBuf,
-    issuer: CertifiedIssuer<'static, KeyPair>,
+fn certify(authority: &Authority, node: u16) -> Tls {
+    let name = Tls::node_name("test", node).expect("a label");
+    let [cert, key, ca] = authority.files(&[&name], |_| {});
+    Tls::new(cert, key, ca)
 }
 
-impl Authority {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("paxoslease-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
-        let mut params = CertificateParams::new(Vec::new()).expect("valid");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let issuer = CertifiedIssuer::self_signed(params, key).expect("signed");
-        fs::write(folder.join("ca.pem"), issuer.pem()).expect("written");
-        Self { folder, issuer }
-    }
-
-    fn certify(&self, node: u16) -> Tls {
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec![Tls::node_name("test", node).expect("a label")]);
-        let cert = params.expect("valid").signed_by(&key, &self.issuer).expect("signed");
-        let (cert_at, key_at) =
-            (self.folder.join(format!("{node}.pem")), self.folder.join(format!("{node}.key")));
-        fs::write(&cert_at, cert.pem()).expect("written");
-        fs::write(&key_at, key.serialize_pem()).expect("written");
-        fs::set_permissions(&key_at, Permissions::from_mode(0o600)).expect("a mode");
-        Tls::new(cert_at, key_at, self.folder.join("ca.pem"))
-    }
-
-    /// A connection to the first node with a certificate of this authority.
-    fn dial(&self, node: u16, address: &str) -> Peer<impl Read + Write + use<>> {
-        let files = self.certify(node);
-        let mut roots = RootCertStore::empty();
-        roots.add(self.issuer.der().clone()).expect("a root");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let chain = vec![CertificateDer::from_pem_file(&files.cert).expect("written above")];
-        let key = PrivateKeyDer::from_pem_file(&files.key).expect("written above");
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .expect("ring has it")
-            .with_root_certificates(roots)
-            .with_client_auth_cert(chain, key)
-            .expect("a pair");
-        let name = ServerName::try_from("node-1.test.paxoslease").expect("a name");
-        let connection = ClientConnection::new(Arc::new(config), name).expect("valid");
-        Peer(StreamOwned::<_, TcpStream>::new(connection, connect(address)))
-    }
-}
-
-impl Drop for Authority {
-    fn drop(&mut self) {
-        // A folder left behind in the temporary one does no harm.
-        let _left = fs::remove_dir_all(&self.folder);
-    }
+/// A connection to the first node with a certificate of this authority.
+fn dial(authority: &Authority, node: u16, address: &str) -> Peer<impl Read + Write + use<>> {
+    let own = Tls::node_name("test", node).expect("a label");
+    let config = authority.client(Some(authority.sign(&[&own], |_| {})));
+    let name = ServerName::try_from("node-1.test.paxoslease").expect("a name");
+    let connection = ClientConnection::new(config, name).expect("valid");
+    Peer(StreamOwned::<_, TcpStream>::new(connection, connect(address)))
 }
 
 #[test]
 fn what_is_no_tls_is_hung_up_on_and_counted() {
-    let authority = Authority::new("hostile-junk");
+    let authority = Authority::new();
     let cell = start(|config| {
-        let tls = authority.certify(config.node);
+        let tls = certify(&authority, config.node);
         config.tls(tls)
     });
     let refused = Drops::of("refused");
@@ -100,20 +55,20 @@ fn what_is_no_tls_is_hung_up_on_and_counted() {
 
 #[test]
 fn a_certificate_does_not_make_nonsense_of_a_peer_count() {
-    let authority = Authority::new("hostile-peer");
+    let authority = Authority::new();
     let cell = start(|config| {
-        let tls = authority.certify(config.node);
+        let tls = certify(&authority, config.node);
         config.tls(tls)
     });
     let (malformed, refused) = (Drops::of("malformed"), Drops::of("refused"));
-    let mut peer = authority.dial(PROPOSER, &cell.addresses[0]);
+    let mut peer = dial(&authority, PROPOSER, &cell.addresses[0]);
     peer.say(&cell.hello(PROPOSER, 1));
     assert!(Hello::decode(&peer.hear()).is_ok());
     peer.say(&frame(2, []));
     peer.is_hung_up_on();
     malformed.wait_for(1);
     // As a member, with the certificate of another node.
-    let mut liar = authority.dial(PROPOSER, &cell.addresses[0]);
+    let mut liar = dial(&authority, PROPOSER, &cell.addresses[0]);
     liar.say(&cell.hello(2, 2));
     liar.is_hung_up_on();
     refused.wait_for(1);
@@ -155,15 +110,15 @@ impl FrontEnd for Silent {
 
 #[test]
 fn a_client_that_does_not_finish_its_handshake_is_cut_off_and_counted() {
-    let authority = Authority::new("hostile-client");
+    let authority = Authority::new();
     let refused = Drops::of("tls");
     let bind = || TcpListener::bind("127.0.0.1:0").expect("a port");
     let (peers, clients) = (bind(), bind());
     let [own, address] = [&peers, &clients].map(|it| it.local_addr().expect("bound").to_string());
-    let tls = authority.certify(1).clients(ClientTls::Server);
-    let config = cell::config(&[own], 1).shards(1).tls(tls);
+    let config = cell::config(&[own], 1).shards(1).tls(certify(&authority, 1));
     let front = Box::new(|_| Box::new(Silent) as Box<dyn FrontEnd>);
-    let service = Service { clients: Some(clients), front, recorder: None };
+    let client_tls = Some(ClientCertificates::Unasked);
+    let service = Service { clients: Some(clients), client_tls, front, recorder: None };
     let _node = block_on(Node::start_with(config, Some(peers), service)).expect("starts");
     // One says nothing at all, the other half of a greeting.
     let (mut silent, mut slow) = (Peer(connect(&address)), Peer(connect(&address)));

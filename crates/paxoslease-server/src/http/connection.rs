@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 
 use super::Bounds;
 use super::refusal::Refusal;
-use crate::resp::pace::RateLimiter;
+use crate::limits::RateLimiter;
 
 /// Requests without a good token on one connection, where tokens are asked for; the last of them
 /// ends it, and somebody else may have the seat.
@@ -40,9 +40,9 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(stream: &Arc<TcpStream>, address: SocketAddr, bounds: &Bounds) -> Self {
-        let pace = |per_second| (per_second, Arc::new(Mutex::new(RateLimiter::new(per_second))));
+        let limiter = |rate| (rate, Arc::new(Mutex::new(RateLimiter::new(rate))));
         let came_at = tokio::time::Instant::now();
-        let acquires = bounds.acquires_per_second.map(pace);
+        let acquires = bounds.acquires_per_second.map(limiter);
         let stream = Arc::clone(stream);
         Self { stream, address, came_at, acquires, unauthorized: Arc::default() }
     }

@@ -5,6 +5,8 @@
 //! about what is refused. The examples of refusals are made from the very values that are refused
 //! with, so they cannot differ from what is really said.
 
+mod status;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use utoipa::{IntoResponses, OpenApi, ToSchema as _};
 use super::refusal::{Changed, ErrorBody, Problem, Refusal};
 use super::watch::crowded;
 use super::{cell, leases, page, watch};
+pub(super) use status::CellStatus;
 
 #[derive(OpenApi)]
 #[openapi(

@@ -17,7 +17,7 @@ use super::document::{NotAcquired, NotInspected, NotListed, NotReleased, NotRene
 use super::input::{Body, Fields, FromFields, LeaseName, Parameters, required};
 use super::permit::Permit;
 use super::refusal::{Changed, Refusal, millis_down};
-use crate::resp::tally::Limit;
+use crate::limits::Limit;
 
 /// Leases on a page, unless asked otherwise, and at most.
 const LIMIT_DEFAULT: u32 = 100;

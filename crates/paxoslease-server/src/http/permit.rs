@@ -16,13 +16,13 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use metrics::counter;
 use paxoslease_node::front::Filter;
-use paxoslease_node::{TokenHash, Verb};
 use tokio::sync::watch;
 
 use super::App;
 use super::connection::Connection;
 use super::refusal::Refusal;
 use crate::access::{Denied, Place, Rules};
+use crate::config::{TokenHash, Verb};
 use crate::quota::Quota;
 
 /// Routes that take nothing: for probes, and for whoever wants to know what to ask.

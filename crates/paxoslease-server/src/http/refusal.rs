@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::connection::limited;
 use super::permit;
 use crate::access::Denied;
-use crate::resp::tally::Limit;
+use crate::limits::Limit;
 
 /// Why something was not done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

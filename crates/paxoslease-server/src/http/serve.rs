@@ -48,7 +48,7 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves a node on `listener` until `shutdown` comes to its end; then lets requests finish.
-pub async fn run(
+pub(super) async fn run(
     listener: TcpListener,
     node: Node,
     gate: Gate,

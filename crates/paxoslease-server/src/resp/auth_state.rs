@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use crate::config::{NamePattern, TokenHash, Verb};
 use paxoslease_node::front::Filter;
-use paxoslease_node::{NamePattern, TokenHash, Verb};
 use paxoslease_wire::resp::put_error;
 
 use super::command::{Command, Requirement};

@@ -3,8 +3,9 @@
 
 use std::ops::RangeInclusive;
 
-use paxoslease_node::Verb;
 use paxoslease_wire::resp::{Protocol, Request, put_array, put_bulk, put_integer, put_simple};
+
+use crate::config::Verb;
 
 /// What a client may ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use paxoslease_node::front::{Cursor, Holder, Label, Name, PageMax, Request as LeaseRequest};
-use paxoslease_node::{NamePattern, PatternError};
 use paxoslease_wire::resp::{Protocol, Request, put_bulk, put_error, put_integer, put_simple};
 
 use super::command::{Command, Spec, put_commands};
@@ -11,8 +10,9 @@ use super::pending::Notify;
 use super::reply::put_json;
 use super::reply_error::ReplyError;
 use super::session::{Session, put_ok};
-use super::tally::Limit;
 use super::{Common, Turn};
+use crate::config::{NamePattern, PatternError};
+use crate::limits::Limit;
 
 /// Patterns one connection may watch.
 const PATTERNS_MAX: usize = 16;

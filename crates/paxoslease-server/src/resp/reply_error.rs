@@ -4,13 +4,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use paxoslease_node::{PatternError, TextError};
+use paxoslease_node::TextError;
 use paxoslease_wire::resp::RespError;
 use thiserror::Error;
 
 use super::command::Spec;
-use super::tally::Limit;
 use crate::access::Denied;
+use crate::config::PatternError;
+use crate::limits::Limit;
 
 /// Each text opens with the word that programs act on.
 #[derive(Debug, Error)]

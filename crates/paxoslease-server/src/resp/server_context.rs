@@ -3,11 +3,10 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-use paxoslease_node::{Config, Limits};
 use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_integer};
 
-use crate::Gate;
-use crate::http::Bounds;
+use crate::limits::WATCHERS_MAX;
+use crate::{Config, Gate, ServerLimits};
 
 /// A client that takes nothing for this long, while there is something for it, is given up.
 const SLOW_READER_AFTER: Duration = Duration::from_secs(60);
@@ -27,9 +26,8 @@ pub(super) struct ServerContext {
     pub(super) max_lease: Duration,
     pub(super) clock_drift_ppm: u32,
     pub(super) clock_granularity: Duration,
-    pub(super) limits: Limits,
-    /// Patterns that are watched in one shard, by all its sessions together: its thread holds each
-    /// change in the node against all of them. As many as watch by HTTP, but in tests.
+    pub(super) limits: ServerLimits,
+    /// [`WATCHERS_MAX`], except in tests: patterns that all sessions of one shard watch.
     pub(super) watched_max: usize,
     /// [`SLOW_READER_AFTER`], but in tests.
     pub(super) slow_reader_after: Duration,
@@ -45,14 +43,14 @@ pub(super) struct ServerContext {
 impl ServerContext {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            cell: config.cell.clone(),
-            node: config.node,
-            role: config.role.to_string(),
-            max_lease: config.max_lease,
-            clock_drift_ppm: config.clock_drift_ppm,
-            clock_granularity: config.clock_granularity,
+            cell: config.node.cell.clone(),
+            node: config.node.node,
+            role: config.node.role.to_string(),
+            max_lease: config.node.max_lease,
+            clock_drift_ppm: config.node.clock_drift_ppm,
+            clock_granularity: config.node.clock_granularity,
             limits: config.limits,
-            watched_max: Bounds::from(&config.limits).watchers as usize,
+            watched_max: WATCHERS_MAX as usize,
             slow_reader_after: SLOW_READER_AFTER,
             partial_request_after: PARTIAL_REQUEST_AFTER,
             unauthenticated_after: UNAUTHENTICATED_AFTER,

@@ -6,18 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paxoslease_node::front::{Answer, ConnId, Hint, Request, Sighting};
-use paxoslease_node::{NamePattern, Verb};
 use paxoslease_wire::resp::{Protocol, put_error, put_integer, put_simple};
 
 use super::auth_state::AuthState;
 use super::expected::{Expected, State};
 use super::output::Output;
-use super::pace::RateLimiter;
 use super::pending::{Notify, Owner, PendingRequest, RequestId};
 use super::reply::{put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout};
 use super::reply_error::ReplyError;
-use super::tally::Limit;
 use super::{Common, Turn};
+use crate::config::{NamePattern, Verb};
+use crate::limits::{Limit, RateLimiter};
 
 /// The requests of a client that leaves this much unread wait until it reads. The reply that brings
 /// it there may have 64 KiB, a page of a list or an echo: so 256 KiB are kept at the most.

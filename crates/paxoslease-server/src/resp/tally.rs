@@ -4,85 +4,13 @@
 use std::time::Duration;
 
 use metrics::{counter, gauge};
-use paxoslease_node::front::{Answer, CommandError, Instant};
+use paxoslease_node::front::Instant;
 
 use super::command::{Command, SPECS};
 use crate::access::Denied;
+use crate::limits::Limit;
 
 const PUBLISH_EVERY: Duration = Duration::from_millis(250);
-
-/// Which limit somebody ran into.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Limit {
-    Connections,
-    InflightPerConnection,
-    AcquiresPerSecond,
-    /// Requests under way in a shard.
-    Inflight,
-    /// Requests that wait in a shard.
-    Waiters,
-    /// Names a shard keeps, by number or by bytes.
-    Leases,
-    /// An acquire that waited while its client said too much to be seen leaving.
-    OutOfSight,
-    /// Messages of a watch that a slow reader missed.
-    Watch,
-    /// A client that read nothing for too long.
-    SlowReader,
-    /// A request longer than RESP requests may be here, or otherwise out of step.
-    Framing,
-    /// A client that did not finish a request in time.
-    HalfRequest,
-    /// What is no name, being too long, or empty, or no text.
-    Name,
-    /// What is no holder.
-    Holder,
-    /// Patterns that one connection watches.
-    Patterns,
-    /// Patterns that are watched in a shard.
-    Watchers,
-    /// Lists that wait in a shard.
-    Lists,
-    /// Leases of a token.
-    Quota,
-}
-
-impl Limit {
-    const ALL: [(Self, &'static str); 17] = [
-        (Self::Connections, "connections"),
-        (Self::InflightPerConnection, "inflight_per_connection"),
-        (Self::AcquiresPerSecond, "acquires_per_second"),
-        (Self::Inflight, "inflight"),
-        (Self::Waiters, "waiters"),
-        (Self::Leases, "leases"),
-        (Self::OutOfSight, "out_of_sight"),
-        (Self::Watch, "watch"),
-        (Self::SlowReader, "slow_reader"),
-        (Self::Framing, "framing"),
-        (Self::HalfRequest, "half_request"),
-        (Self::Name, "name"),
-        (Self::Holder, "holder"),
-        (Self::Patterns, "patterns"),
-        (Self::Watchers, "watchers"),
-        (Self::Lists, "lists"),
-        (Self::Quota, "quota"),
-    ];
-
-    /// The limit of a shard that an answer tells of.
-    pub(crate) const fn of(answer: &Answer) -> Option<Self> {
-        match answer {
-            Answer::Busy(CommandError::TooManyWaiters(_)) => Some(Self::Waiters),
-            Answer::Busy(_) => Some(Self::Inflight),
-            Answer::Full => Some(Self::Leases),
-            Answer::TooManyLists(_) => Some(Self::Lists),
-            _ => None,
-        }
-    }
-
-    pub(crate) const fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Tally {
@@ -169,17 +97,5 @@ impl Tally {
             }
         }
         gauge!("paxoslease_connections").set(connections as f64);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_limit_has_its_own_place() {
-        for (place, (limit, name)) in Limit::ALL.into_iter().enumerate() {
-            assert_eq!((limit as usize, limit.name()), (place, name));
-        }
     }
 }

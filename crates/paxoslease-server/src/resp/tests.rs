@@ -4,14 +4,15 @@ use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 
+use paxoslease_node::Node;
 use paxoslease_node::front::Service;
-use paxoslease_node::{Access, Node, TokenHash};
 use sha2::{Digest as _, Sha256};
 use socket2::{Domain, SockRef, Socket, Type};
 use tracing::field::{Field, Visit};
 use tracing::span;
 
 use super::*;
+use crate::config::{Access, TokenHash};
 use crate::metrics::Metrics;
 
 /// How long a test waits for what must come. Never what it waits for.
@@ -42,14 +43,18 @@ impl Impatient {
         let ((peers, address), (socket, clients)) = (listen(), listen());
         // So that what is not read stays with the node. Connections take after it.
         SockRef::from(&socket).set_send_buffer_size(NARROW).expect("an option of every socket");
-        let config = Config::new("test", 1).peer(1, address.to_string()).ephemeral().shards(1);
-        let mut server = ServerContext::new(&config);
+        let config = paxoslease_node::Config::new("test", 1)
+            .peer(1, address.to_string())
+            .ephemeral()
+            .shards(1);
+        let mut server = ServerContext::new(&Config::new(config.clone()));
         with(&mut server);
         let server = Arc::new(server);
         let (shared, metrics) = (Arc::clone(&server), Metrics::new());
         let front =
             Box::new(move |_| Box::new(Sessions::new(Arc::clone(&shared))) as Box<dyn FrontEnd>);
-        let service = Service { clients: Some(socket), front, recorder: Some(metrics.recorder()) };
+        let (clients_socket, recorder) = (Some(socket), Some(metrics.recorder()));
+        let service = Service { clients: clients_socket, client_tls: None, front, recorder };
         let node = paxoslease_node::block_on(Node::start_with(config, Some(peers), service));
         Self { node: node.expect("starts"), server, clients, metrics }
     }

@@ -1,6 +1,6 @@
 //! How many leases a token may have through a node.
 
-use paxoslease_node::{Config, Verb};
+use paxoslease_server::Verb;
 
 use crate::support::{Client, Wire, ask_http, daemon, entry, wait_for_metric};
 
@@ -9,13 +9,12 @@ const TTL: &str = r#"{"ttl":"15s"}"#;
 #[test]
 fn a_token_gets_no_more_leases_than_its_quota_and_others_go_on() {
     let mut kept = None;
-    let server = daemon(|mut config: Config| {
+    let server = daemon(|config| {
         let mut few = entry("few", &["*"], &[Verb::Acquire]);
         few.leases = Some(2);
         let ops = entry("ops", &["*"], &[Verb::Acquire, Verb::Read, Verb::Admin]);
         config.access = vec![few, ops];
         kept = Some(config.clone());
-        config
     });
     let (mut few, mut ops) = (Client::with(&server, "few"), Client::with(&server, "ops"));
     let post = |what: &str| {

@@ -5,11 +5,11 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use paxoslease_node::{Access, ClientTls, Config, Verb};
-use paxoslease_server::{Lasting, ReloadError, Server};
+use paxoslease_server::{Access, ClientTls, Config, Lasting, ReloadError, Server, Verb};
+use paxoslease_tls::Authority;
 use rustls::ClientConfig;
 
-use crate::support::{Authority, Client, Wire, ask_http, daemon, entry, metric, wait_for_metric};
+use crate::support::{Client, Wire, ask_http, daemon, entry, files, metric, wait_for_metric};
 
 /// A daemon, and the configuration it was started with.
 struct Running {
@@ -18,21 +18,17 @@ struct Running {
 }
 
 impl Running {
-    fn start(with: impl FnOnce(Config) -> Config) -> Self {
+    fn start(with: impl FnOnce(&mut Config)) -> Self {
         let mut kept = None;
         let server = daemon(|config| {
-            let config = with(config);
+            with(config);
             kept = Some(config.clone());
-            config
         });
         Self { server, config: kept.expect("it was configured") }
     }
 
     fn with_access(access: Vec<Access>) -> Self {
-        Self::start(|mut config| {
-            config.access = access;
-            config
-        })
+        Self::start(|config| config.access = access)
     }
 
     fn change(&mut self, change: impl FnOnce(&mut Config)) {
@@ -202,30 +198,29 @@ fn a_gate_can_be_shut_but_opened_by_a_restart_alone() {
 #[test]
 fn new_connections_get_new_certificates_and_old_ones_go_on() {
     let (before, after) = (Authority::new(), Authority::new());
-    let tls = before.files(ClientTls::Server);
-    let mut running = Running::start(|config| config.tls(tls));
+    let mut running = Running::start(|config| {
+        (config.node.tls, config.client_tls) = (Some(files(&before)), ClientTls::Server);
+    });
     let address = running.server.clients().expect("listens");
     let connect =
         |config: &Arc<ClientConfig>| Client::over(Wire::tls(address, config)).try_ask("PING");
-    let mut old = Client::over(Wire::tls(address, &before.client()));
+    let mut old = Client::over(Wire::tls(address, &before.client(None)));
     let fence = old.acquire("a");
-    assert!(connect(&after.client()).is_err());
-    running.change(|config| config.tls = Some(after.files(ClientTls::Server)));
-    assert_eq!(connect(&after.client()).expect("trusted now"), "PONG");
-    assert!(connect(&before.client()).is_err(), "and the old one is gone");
+    assert!(connect(&after.client(None)).is_err());
+    running.change(|config| config.node.tls = Some(files(&after)));
+    assert_eq!(connect(&after.client(None)).expect("trusted now"), "PONG");
+    assert!(connect(&before.client(None)).is_err(), "and the old one is gone");
     assert_eq!(old.ask(&format!("LEASE.RENEW a {fence} 15000")), "15000");
-    let healthy = Wire::tls(running.server.http().expect("listens"), &after.client());
+    let healthy = Wire::tls(running.server.http().expect("listens"), &after.client(None));
     assert_eq!(ask_http(healthy, "GET /healthz", None, None).0, 200);
 }
 
 #[test]
 fn what_cannot_be_used_leaves_everything_as_it_was() {
     let authority = Authority::new();
-    let tls = authority.files(ClientTls::Server);
-    let access = both();
-    let running = Running::start(|mut config| {
-        config.access = access;
-        config.tls(tls)
+    let running = Running::start(|config| {
+        config.access = both();
+        (config.node.tls, config.client_tls) = (Some(files(&authority)), ClientTls::Server);
     });
     let Running { server, config } = &running;
     let refuse = |change: &dyn Fn(&mut Config)| {
@@ -236,18 +231,20 @@ fn what_cannot_be_used_leaves_everything_as_it_was() {
     };
     let no_file = server.reload(|| Err("no such file".into())).expect_err("refused");
     assert!(matches!(no_file, ReloadError::Read(_)), "{no_file}");
-    let in_clear = refuse(&|config| config.tls = None);
+    let in_clear = refuse(&|config| config.client_tls = ClientTls::Off);
     assert!(matches!(in_clear, ReloadError::Restart(Lasting::Tls)), "{in_clear}");
-    assert!(matches!(refuse(&|config| config.shards = Some(0)), ReloadError::Config(_)));
-    let key = authority.folder.join("node.key");
+    assert!(matches!(refuse(&|config| config.node.shards = Some(0)), ReloadError::Config(_)));
+    let key = authority.folder.join("node-1.test.paxoslease.key");
     let good = fs::read(&key).expect("a file");
     fs::write(&key, "not a key").expect("written");
     let broken = refuse(&|_| {});
     assert!(matches!(broken, ReloadError::Tls(_)), "{broken}");
-    assert!(broken.to_string().contains("node.key") && !broken.to_string().contains("not a key"));
+    assert!(
+        broken.to_string().contains("paxoslease.key") && !broken.to_string().contains("not a key")
+    );
     fs::write(&key, good).expect("written");
 
-    let trusting = authority.client();
+    let trusting = authority.client(None);
     let connect = |address: SocketAddr| Wire::tls(address, &trusting);
     let mut client = Client::over(connect(server.clients().expect("listens")));
     assert!(client.ask("LEASE.GET a").starts_with("NOAUTH"), "the gate is as it was");
@@ -261,7 +258,7 @@ fn what_only_a_restart_would_take_over_is_told() {
     let mut changed = running.config.clone();
     let same = running.server.reload(|| Ok(changed.clone())).expect("reloaded");
     assert_eq!((same.access, same.needs_restart), (2, false));
-    changed.limits.leases = 7;
+    changed.node.limits.leases = 7;
     changed.access.pop();
     let other = running.server.reload(|| Ok(changed)).expect("reloaded");
     assert_eq!((other.access, other.needs_restart), (1, true));

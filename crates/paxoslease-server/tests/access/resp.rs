@@ -1,6 +1,6 @@
 //! Tokens by RESP.
 
-use paxoslease_node::Verb;
+use paxoslease_server::Verb;
 
 use crate::support::{Client, Wire, daemon, entry, guarded, three_tokens, wait_for_metric};
 
@@ -82,11 +82,10 @@ fn a_token_does_what_it_says_with_the_names_it_says_and_no_more() {
 
 #[test]
 fn lists_and_watches_show_what_may_be_read() {
-    let server = daemon(|mut config| {
+    let server = daemon(|config| {
         config.access = three_tokens();
-        let all = crate::support::entry("all", &["*"], &[paxoslease_node::Verb::Acquire]);
+        let all = crate::support::entry("all", &["*"], &[paxoslease_server::Verb::Acquire]);
         config.access.push(all);
-        config
     });
     let mut all = Client::with(&server, "all");
     let (mut reader, mut ops) = (Client::with(&server, "reader"), Client::with(&server, "ops"));
@@ -125,10 +124,9 @@ fn lists_and_watches_show_what_may_be_read() {
 
 #[test]
 fn pages_of_a_list_tell_nothing_of_names_that_may_not_be_read() {
-    let server = daemon(|mut config| {
+    let server = daemon(|config| {
         config.access = three_tokens();
         config.access.push(entry("all", &["*"], &[Verb::Acquire]));
-        config
     });
     let (mut all, mut reader) = (Client::with(&server, "all"), Client::with(&server, "reader"));
     for number in 0..160 {
@@ -174,7 +172,7 @@ fn who_guesses_is_counted_and_sent_away() {
 
 #[test]
 fn a_node_without_tokens_takes_none() {
-    let server = daemon(|config| config);
+    let server = daemon(|_| {});
     let mut client = Client::of(&server);
     assert!(client.ask("AUTH x").starts_with("ERR this node asks for no token"));
     client.acquire("anything");

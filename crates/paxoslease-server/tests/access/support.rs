@@ -1,33 +1,27 @@
-//! One daemon, an authority that signs certificates, and clients that speak TLS or do not.
+//! One daemon, its certificate, and clients that speak TLS or do not.
 
-use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use paxoslease_node::{Access, ClientTls, Config, Tls, TokenHash, Verb};
-use paxoslease_server::Server;
+use paxoslease_node::Tls;
+use paxoslease_server::{Access, Config, Server, TokenHash, Verb};
+use paxoslease_tls::Authority;
 use paxoslease_wire::resp::{Value, put_command};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use sha2::{Digest as _, Sha256};
 
 /// How long a test waits for what must come. Never what it waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A daemon that is a whole cell.
-pub(crate) fn daemon(with: impl FnOnce(Config) -> Config) -> Server {
-    let mut config = Config::new("test", 1).peer(1, "127.0.0.1:7401").listen("off");
-    config = config.ephemeral().shards(2);
-    config.listen.clients = Some("127.0.0.1:0".to_owned());
-    config.listen.http = Some("127.0.0.1:0".to_owned());
-    let server = Server::start(with(config)).expect("starts");
+pub(crate) fn daemon(with: impl FnOnce(&mut Config)) -> Server {
+    let node = paxoslease_node::Config::new("test", 1).peer(1, "127.0.0.1:7401").listen("off");
+    let mut config = Config::new(node.ephemeral().shards(2)).listen("127.0.0.1:0", "127.0.0.1:0");
+    with(&mut config);
+    let server = Server::start(config).expect("starts");
     paxoslease_node::block_on(server.node().ready()).expect("it is its own majority");
     server
 }
@@ -52,10 +46,7 @@ pub(crate) fn three_tokens() -> Vec<Access> {
 
 /// A daemon with [`three_tokens`].
 pub(crate) fn guarded() -> Server {
-    daemon(|mut config| {
-        config.access = three_tokens();
-        config
-    })
+    daemon(|config| config.access = three_tokens())
 }
 
 /// What is published now of the series that begin like this.
@@ -80,129 +71,50 @@ pub(crate) fn wait_for_metric(
     }
 }
 
-/// An authority that signs certificates, in a folder of its own.
-pub(crate) struct Authority {
-    pub(crate) folder: PathBuf,
-    issuer: CertifiedIssuer<'static, KeyPair>,
+/// Files for node 1 on loopback, written anew.
+pub(crate) fn files(authority: &Authority) -> Tls {
+    let [cert, key, ca] = authority.files(&["node-1.test.paxoslease", "127.0.0.1"], |_| {});
+    Tls::new(cert, key, ca)
 }
 
-impl Authority {
-    pub(crate) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = format!("paxoslease-access-{}-{count}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        fs::create_dir_all(&folder).expect("a folder");
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, format!("authority {count}"));
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let issuer = CertifiedIssuer::self_signed(params, key).expect("signed");
-        fs::write(folder.join("ca.pem"), issuer.pem()).expect("written");
-        Self { folder, issuer }
-    }
-
-    /// A certificate and its key, as PEM.
-    fn sign(&self, names: &[&str], expired: bool) -> (String, String) {
-        let key = KeyPair::generate().expect("a key");
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names).expect("names");
-        if expired {
-            params.not_before = rcgen::date_time_ymd(2020, 1, 1);
-            params.not_after = rcgen::date_time_ymd(2020, 1, 2);
-        }
-        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
-        (certificate.pem(), key.serialize_pem())
-    }
-
-    /// Files for node 1 on loopback, written anew.
-    pub(crate) fn files(&self, clients: ClientTls) -> Tls {
-        let (cert, key) = self.sign(&["node-1.test.paxoslease", "127.0.0.1"], false);
-        let file = |name: &str, text: &str| {
-            let path = self.folder.join(name);
-            fs::write(&path, text).expect("written");
-            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("a mode");
-            path
-        };
-        let (cert, key) = (file("node.pem", &cert), file("node.key", &key));
-        Tls::new(cert, key, self.folder.join("ca.pem")).clients(clients)
-    }
-
-    /// A client that trusts this authority and shows no certificate.
-    pub(crate) fn client(&self) -> Arc<ClientConfig> {
-        Arc::new(self.trusting().with_no_client_auth())
-    }
-
-    /// A client that trusts this authority and shows a certificate of `signer`.
-    pub(crate) fn client_of(&self, signer: &Self, expired: bool) -> Arc<ClientConfig> {
-        let (cert, key) = signer.sign(&["worker-7"], expired);
-        let chain = vec![CertificateDer::from_pem_slice(cert.as_bytes()).expect("PEM")];
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("PEM");
-        let config = self.trusting().with_client_auth_cert(chain, key);
-        Arc::new(config.expect("a certificate and its key"))
-    }
-
-    fn trusting(&self) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.issuer.der().clone()).expect("a root");
-        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .expect("TLS 1.3")
-            .with_root_certificates(roots)
-    }
-}
-
-impl Drop for Authority {
-    fn drop(&mut self) {
-        // A folder left behind in the temporary one does no harm.
-        let _left = fs::remove_dir_all(&self.folder);
-    }
-}
+trait Duplex: Read + Write {}
+impl<T: Read + Write> Duplex for T {}
 
 /// One end of a connection.
-pub(crate) enum Wire {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
-}
+pub(crate) struct Wire(Box<dyn Duplex>);
 
 impl Wire {
     pub(crate) fn plain(address: SocketAddr) -> Self {
-        let socket = TcpStream::connect(address).expect("connects");
-        socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
-        Self::Plain(socket)
+        Self(Box::new(connect(address)))
     }
 
     /// Speaks TLS as soon as something is said.
     pub(crate) fn tls(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
-        let Self::Plain(socket) = Self::plain(address) else { unreachable!("just made") };
         let name = ServerName::from(address.ip());
         let connection = ClientConnection::new(Arc::clone(config), name).expect("a client");
-        Self::Tls(Box::new(StreamOwned::new(connection, socket)))
+        Self(Box::new(StreamOwned::new(connection, connect(address))))
     }
+}
+
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(address).expect("connects");
+    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    socket
 }
 
 impl Read for Wire {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(socket) => socket.read(into),
-            Self::Tls(stream) => stream.read(into),
-        }
+        self.0.read(into)
     }
 }
 
 impl Write for Wire {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(socket) => socket.write(bytes),
-            Self::Tls(stream) => stream.write(bytes),
-        }
+        self.0.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(socket) => socket.flush(),
-            Self::Tls(stream) => stream.flush(),
-        }
+        self.0.flush()
     }
 }
 

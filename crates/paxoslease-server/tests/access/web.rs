@@ -87,11 +87,10 @@ fn a_browser_may_send_the_token_as_a_password() {
 
 #[test]
 fn lists_watches_and_the_page_show_what_may_be_read() {
-    let server = daemon(|mut config| {
+    let server = daemon(|config| {
         config.access = three_tokens();
-        config.access.push(entry("all", &["*"], &[paxoslease_node::Verb::Acquire]));
-        config.access.push(entry("few", &["jobs/*"], &[paxoslease_node::Verb::Admin]));
-        config
+        config.access.push(entry("all", &["*"], &[paxoslease_server::Verb::Acquire]));
+        config.access.push(entry("few", &["jobs/*"], &[paxoslease_server::Verb::Admin]));
     });
     let mut wire = Wire::plain(server.http().expect("listens"));
     let head = "GET /v1/watch HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer reader\r\n\r\n";
@@ -119,10 +118,9 @@ fn lists_watches_and_the_page_show_what_may_be_read() {
 
 #[test]
 fn a_name_that_is_held_has_a_holder_only_for_a_token_that_may_read_it() {
-    let server = daemon(|mut config| {
+    let server = daemon(|config| {
         config.access = three_tokens();
-        config.access.push(entry("taker", &["*"], &[paxoslease_node::Verb::Acquire]));
-        config
+        config.access.push(entry("taker", &["*"], &[paxoslease_server::Verb::Acquire]));
     });
     let acquire = "POST /v1/leases/jobs/a/acquire";
     let body = r#"{"ttl": "15s", "holder": "somebody"}"#;
@@ -141,13 +139,13 @@ fn a_path_that_does_not_exist_takes_a_token_too() {
     let server = guarded();
     assert_eq!(ask(&server, "GET /v1/nothing", None).0, 401);
     assert_eq!(ask(&server, "GET /v1/nothing", Some("reader")).0, 404);
-    let open = daemon(|config| config);
+    let open = daemon(|_| {});
     assert_eq!(ask(&open, "GET /v1/nothing", None).0, 404);
 }
 
 #[test]
 fn a_page_of_another_site_gets_nothing_from_a_node_without_tokens() {
-    let server = daemon(|config| config);
+    let server = daemon(|_| {});
     let cross = |rest: &str| format!("host: localhost\r\nsec-fetch-site: cross-site\r\n{rest}");
     let refused =
         ask_host(&server, &cross("sec-fetch-mode: navigate\r\nsec-fetch-dest: object\r\n"));
@@ -204,7 +202,7 @@ fn ask_host(server: &Server, host: &str) -> String {
 
 #[test]
 fn a_page_that_leads_its_own_name_to_a_node_without_tokens_is_refused() {
-    let server = daemon(|config| config);
+    let server = daemon(|_| {});
     for host in ["host: 127.0.0.1:7402\r\n", "host: [::1]\r\n", "host: localhost:7402\r\n", ""] {
         assert!(ask_host(&server, host).starts_with("HTTP/1.1 200"), "{host}");
     }
@@ -222,9 +220,9 @@ fn a_page_that_leads_its_own_name_to_a_node_without_tokens_is_refused() {
 fn where_there_are_tokens_or_other_addresses_any_name_will_do() {
     let refused = ask_host(&guarded(), "host: node.example\r\n");
     assert!(refused.starts_with("HTTP/1.1 401"), "for want of a token alone: {refused}");
-    let everywhere = daemon(|mut config| {
+    let everywhere = daemon(|config| {
         config.listen.http = Some("0.0.0.0:0".to_owned());
-        config.allow_plaintext()
+        config.node.listen.allow_plaintext = true;
     });
     let told = ask_host(&everywhere, "host: node.example\r\n");
     assert!(told.starts_with("HTTP/1.1 200"), "{told}");

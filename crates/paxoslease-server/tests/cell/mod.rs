@@ -2,8 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use paxoslease_node::Config;
-use paxoslease_server::Server;
+use paxoslease_server::{Config, Server};
 
 /// Three daemons.
 pub(crate) struct Cell {
@@ -12,24 +11,24 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn start() -> Self {
-        Self::start_with(|config| config)
+        Self::start_with(|_| {})
     }
 
     /// Starts three, each configured further by `with`, and waits until all of them reach each
     /// other: what only a majority has heard of does not outlive one of that majority.
-    pub(crate) fn start_with(with: impl Fn(Config) -> Config) -> Self {
+    pub(crate) fn start_with(with: impl Fn(&mut Config)) -> Self {
         let sockets: Vec<TcpListener> =
             (0..3).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
         let addresses: Vec<String> =
             sockets.iter().map(|socket| socket.local_addr().expect("bound").to_string()).collect();
         let servers = sockets.into_iter().zip(1..).map(|(socket, id)| {
-            let mut config = Config::new("test", id).ephemeral().shards(2);
-            config.listen.clients = Some("127.0.0.1:0".to_owned());
-            config.listen.http = Some("127.0.0.1:0".to_owned());
+            let mut node = paxoslease_node::Config::new("test", id).ephemeral().shards(2);
             for (address, id) in addresses.iter().zip(1..) {
-                config = config.peer(id, address);
+                node = node.peer(id, address);
             }
-            Server::start_on(with(config), Some(socket)).expect("starts")
+            let mut config = Config::new(node).listen("127.0.0.1:0", "127.0.0.1:0");
+            with(&mut config);
+            Server::start_on(config, Some(socket)).expect("starts")
         });
         let servers: Vec<Server> = servers.collect();
         for server in &servers {

@@ -4,9 +4,8 @@
 use std::net::TcpListener;
 
 use paxoslease_client::Client;
-use paxoslease_node::Config;
 use paxoslease_node::block_on;
-use paxoslease_server::Server;
+use paxoslease_server::{Config, Server};
 use serde_json::{Value, json};
 use ureq::Agent;
 
@@ -34,9 +33,8 @@ impl Ways {
     fn start(shards: u16) -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = socket.local_addr().expect("bound").to_string();
-        let mut config = Config::new("test", 1).ephemeral().shards(shards).peer(1, address);
-        config.listen.clients = Some("127.0.0.1:0".to_owned());
-        config.listen.http = Some("127.0.0.1:0".to_owned());
+        let node = paxoslease_node::Config::new("test", 1).ephemeral().shards(shards);
+        let config = Config::new(node.peer(1, address)).listen("127.0.0.1:0", "127.0.0.1:0");
         let server = Server::start_on(config, Some(socket)).expect("starts");
         block_on(server.node().ready()).expect("is its own majority");
         let endpoint = server.clients().expect("listens").to_string();

@@ -8,10 +8,7 @@ const COUNT: u32 = 64;
 
 #[test]
 fn a_flood_of_connections_is_counted_and_the_first_are_still_served() {
-    let cell = Cell::start_with(|mut config| {
-        config.limits.connections = 8;
-        config
-    });
+    let cell = Cell::start_with(|config| config.limits.connections = 8);
     let mut inside: Vec<Raw> = (0..8).map(|_| Raw::connect(cell.address(0))).collect();
     for client in &mut inside {
         client.say(b"PING\r\n");

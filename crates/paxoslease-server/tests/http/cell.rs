@@ -57,6 +57,7 @@ fn start(size: usize, running: u16, with: impl Fn(Config) -> Config, bounds: Bou
         let metrics = Metrics::new();
         let service = Service {
             clients: None,
+            client_tls: None,
             front: Box::new(|_| Box::new(Nobody)),
             recorder: Some(metrics.recorder()),
         };

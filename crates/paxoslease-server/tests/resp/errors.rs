@@ -3,6 +3,8 @@
 
 use std::io::Write as _;
 
+use paxoslease_server::{Config, Server};
+
 use crate::support::{Cell, Client, Reply};
 
 /// One more than are looked at.
@@ -128,19 +130,20 @@ fn a_request_that_comes_byte_by_byte_is_a_request() {
     assert_eq!(client.expect().items().len(), 3);
 }
 
-#[test]
-fn a_node_without_a_majority_says_so() {
+/// The first of three members, without the others.
+fn lonely(with: impl FnOnce(paxoslease_node::Config) -> paxoslease_node::Config) -> Server {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("bound").to_string();
-    let mut config = paxoslease_node::Config::new("test", 1)
-        .ephemeral()
-        .peer(1, address)
-        .peer(2, "127.0.0.1:1")
-        .peer(3, "127.0.0.2:1");
-    config.listen.clients = Some("127.0.0.1:0".to_owned());
-    config.listen.http = Some("127.0.0.1:0".to_owned());
-    config.timing.request_timeout = std::time::Duration::from_millis(50);
-    let server = paxoslease_server::Server::start_on(config, Some(socket)).expect("starts");
+    let node = paxoslease_node::Config::new("test", 1).peer(1, address);
+    let mut node = with(node.peer(2, "127.0.0.1:1").peer(3, "127.0.0.2:1"));
+    node.timing.request_timeout = std::time::Duration::from_millis(50);
+    let config = Config::new(node).listen("127.0.0.1:0", "127.0.0.1:0");
+    Server::start_on(config, Some(socket)).expect("starts")
+}
+
+#[test]
+fn a_node_without_a_majority_says_so() {
+    let server = lonely(|config| config.ephemeral());
     let mut client = Client::connect(server.clients().expect("listens"));
     for command in [
         &["LEASE.ACQUIRE", "a", "5000"][..],
@@ -157,17 +160,7 @@ fn a_node_without_a_majority_says_so() {
 #[test]
 fn a_node_in_quarantine_without_the_others_says_how_long_still() {
     let folder = std::env::temp_dir().join(format!("paxoslease-resp-{}", std::process::id()));
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = socket.local_addr().expect("bound").to_string();
-    let mut config = paxoslease_node::Config::new("test", 1)
-        .data_dir(&folder)
-        .peer(1, address)
-        .peer(2, "127.0.0.1:1")
-        .peer(3, "127.0.0.2:1");
-    config.listen.clients = Some("127.0.0.1:0".to_owned());
-    config.listen.http = Some("127.0.0.1:0".to_owned());
-    config.timing.request_timeout = std::time::Duration::from_millis(50);
-    let server = paxoslease_server::Server::start_on(config, Some(socket)).expect("starts");
+    let server = lonely(|config| config.data_dir(&folder));
     let mut client = Client::connect(server.clients().expect("listens"));
     let reply = client.ask(&["LEASE.ACQUIRE", "a", "5000"]);
     assert!(reply.error().starts_with("QUARANTINE this node was restarted"), "{reply:?}");

@@ -30,10 +30,7 @@ fn a_waiter_for_a_push_that_leaves_does_not_get_the_lease() {
 
 #[test]
 fn a_waiter_that_leaves_while_nobody_listens_to_it_does_not_get_the_lease() {
-    let cell = Cell::start_with(|mut config| {
-        config.limits.inflight_per_connection = 2;
-        config
-    });
+    let cell = Cell::start_with(|config| config.limits.inflight_per_connection = 2);
     let mut holder = cell.client(0);
     holder.acquire("a", 60_000);
     let abandoned = "paxoslease_acquires_total{result=\"abandoned\"}";
@@ -55,10 +52,7 @@ const TOO_MANY_PINGS: usize = 100_000;
 
 #[test]
 fn a_waiter_that_leaves_behind_too_much_to_see_it_does_not_get_the_lease() {
-    let cell = Cell::start_with(|mut config| {
-        config.limits.inflight_per_connection = 2;
-        config
-    });
+    let cell = Cell::start_with(|config| config.limits.inflight_per_connection = 2);
     let (mut holder, mut leaver) = (cell.client(0), cell.client(1));
     let fence = holder.acquire("a", 60_000).to_string();
     leaver.send(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
@@ -72,10 +66,7 @@ fn a_waiter_that_leaves_behind_too_much_to_see_it_does_not_get_the_lease() {
 
 #[test]
 fn a_waiter_that_could_not_be_seen_leaving_hears_so_and_then_everything_else() {
-    let cell = Cell::start_with(|mut config| {
-        config.limits.inflight_per_connection = 2;
-        config
-    });
+    let cell = Cell::start_with(|config| config.limits.inflight_per_connection = 2);
     let (mut holder, mut waiter) = (cell.client(0), cell.client(1));
     holder.acquire("a", 60_000);
     waiter.send(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);
@@ -123,10 +114,7 @@ fn who_closes_its_side_hears_everything_it_asked() {
 
 #[test]
 fn who_closes_its_side_acquires_nothing_more() {
-    let cell = Cell::start_with(|mut config| {
-        config.limits.inflight_per_connection = 2;
-        config
-    });
+    let cell = Cell::start_with(|config| config.limits.inflight_per_connection = 2);
     let (mut holder, mut client) = (cell.client(0), cell.client(1));
     let fence = holder.acquire("a", 60_000).to_string();
     client.send(&["LEASE.ACQUIRE", "a", "60000", "WAIT", "60000"]);

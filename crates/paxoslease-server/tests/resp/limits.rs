@@ -4,10 +4,7 @@ use crate::support::{Cell, Client, Reply};
 
 #[test]
 fn connections_are_limited_and_room_is_made_when_one_ends() {
-    let cell = Cell::start_with(|mut config| {
-        config.limits.connections = 2;
-        config
-    });
+    let cell = Cell::start_with(|config| config.limits.connections = 2);
     let (mut first, mut second) = (cell.client(0), cell.client(0));
     first.ask(&["PING"]);
     second.ask(&["PING"]);
@@ -33,10 +30,7 @@ fn connections_are_limited_and_room_is_made_when_one_ends() {
 
 #[test]
 fn commands_under_way_are_limited_by_connection() {
-    let cell = Cell::start_with(|mut config| {
-        config.limits.inflight_per_connection = 3;
-        config
-    });
+    let cell = Cell::start_with(|config| config.limits.inflight_per_connection = 3);
     let (mut holder, mut client) = (cell.client(0), cell.client3(1));
     holder.acquire("a", 60_000);
     for id in ["1", "2", "3"] {
@@ -53,10 +47,7 @@ fn commands_under_way_are_limited_by_connection() {
 
 #[test]
 fn acquires_are_limited_by_connection_and_second() {
-    let cell = Cell::start_with(|mut config| {
-        config.limits.acquires_per_second = Some(1);
-        config
-    });
+    let cell = Cell::start_with(|config| config.limits.acquires_per_second = Some(1));
     let mut client = cell.client(0);
     let busy =
         (0..1000).find_map(|n| match client.ask(&["LEASE.ACQUIRE", &format!("n/{n}"), "50"]) {
@@ -71,9 +62,9 @@ fn acquires_are_limited_by_connection_and_second() {
 
 #[test]
 fn waiters_are_limited_by_node() {
-    let cell = Cell::start_with(|mut config| {
-        config.limits.waiters = 2;
-        config.shards(1)
+    let cell = Cell::start_with(|config| {
+        config.node.limits.waiters = 2;
+        config.node.shards = Some(1);
     });
     let mut holder = cell.client(0);
     holder.acquire("a", 60_000);
@@ -89,10 +80,10 @@ fn waiters_are_limited_by_node() {
 
 #[test]
 fn names_are_limited_by_node() {
-    let cell = Cell::start_with(|mut config| {
-        config.limits.leases = 1;
-        config.timing.request_timeout = std::time::Duration::from_millis(50);
-        config.shards(1)
+    let cell = Cell::start_with(|config| {
+        config.node.limits.leases = 1;
+        config.node.timing.request_timeout = std::time::Duration::from_millis(50);
+        config.node.shards = Some(1);
     });
     let mut client = cell.client(0);
     client.acquire("a", 60_000);
@@ -117,7 +108,7 @@ fn patterns_are_limited_by_connection() {
 
 #[test]
 fn answers_kept_behind_an_acquire_that_waits_count_as_unread() {
-    let cell = Cell::start_with(|config| config.shards(1));
+    let cell = Cell::start_with(|config| config.node.shards = Some(1));
     let (mut holder, mut client, mut other) = (cell.client(0), cell.client(1), cell.client(1));
     let (name, owner) = ("n".repeat(512), "h".repeat(256));
     holder.acquire("taken", 60_000);

@@ -1,9 +1,14 @@
 //! Which files will do for a node, and until when.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use rcgen::{ExtendedKeyUsagePurpose, Issuer, KeyUsagePurpose, SanType};
+use paxoslease_tls::rcgen::{
+    self, BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
+};
 
 use super::*;
 use crate::board::Board;
@@ -17,18 +22,18 @@ fn refusal(cert: &Path, key: &Path, ca: &Path) -> String {
 
 #[test]
 fn a_file_that_cannot_be_used_is_named_with_the_reason() {
-    let (folder, authority) = (Folder::new(), Ca::new());
-    let (cert_pem, key_pem) = authority.issue(1);
+    let folder = Authority::new();
+    let (cert_pem, key_pem) = issue(&folder, 1);
     let cert = folder.file("cert.pem", &cert_pem);
     let key = folder.file("key.pem", &key_pem);
-    let ca = folder.file("ca.pem", &authority.0.pem());
-    let other_key = folder.file("other-key.pem", &authority.issue(2).1);
+    let ca = folder.folder.join("ca.pem");
+    let other_key = folder.file("other-key.pem", &issue(&folder, 2).1);
     let cut = folder.file("cut.pem", &key_pem[..key_pem.len() / 2]);
     let hollow =
         folder.file("hollow.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     let hollow_key = folder
         .file("hollow-key.pem", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
-    let missing = folder.0.join("missing.pem");
+    let missing = folder.folder.join("missing.pem");
 
     for (text, words) in [
         (refusal(&missing, &key, &ca), ["missing.pem", "cannot read"]),
@@ -50,8 +55,8 @@ fn a_file_that_cannot_be_used_is_named_with_the_reason() {
 
 #[test]
 fn a_key_that_others_can_read_is_refused_with_what_to_run() {
-    let (folder, authority) = (Folder::new(), Ca::new());
-    let tls = files(&folder, &authority, |_| {});
+    let ca = Authority::new();
+    let tls = files(&ca, |_| {});
     let current = CurrentTls::load(Some(&tls), CELL, node(1)).expect("good files");
     fs::set_permissions(&tls.key, Permissions::from_mode(0o644)).expect("a mode");
     let refused = tls.check(CELL, 1).expect_err("refused").to_string();
@@ -61,22 +66,17 @@ fn a_key_that_others_can_read_is_refused_with_what_to_run() {
 }
 
 /// The files of node 1, whose certificate is as `change` wants it.
-fn files(folder: &Folder, ca: &Ca, change: impl FnOnce(&mut CertificateParams)) -> Tls {
-    let key = KeyPair::generate().expect("a key");
-    let mut params = CertificateParams::new([dns_name(CELL, 1)]).expect("a name");
-    change(&mut params);
-    let cert = params.signed_by(&key, &ca.0).expect("a certificate").pem();
-    let [cert, key, ca] = [("cert", cert), ("key", key.serialize_pem()), ("ca", ca.0.pem())]
-        .map(|(name, text)| folder.file(name, &text));
+fn files(ca: &Authority, change: impl FnOnce(&mut CertificateParams)) -> Tls {
+    let [cert, key, ca] = ca.files(&[&dns_name(CELL, 1)], change);
     Tls::new(cert, key, ca)
 }
 
 #[test]
 fn a_certificate_that_every_peer_would_refuse_is_refused_with_the_reason_and_the_remedy() {
     use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
-    let (ca, folder) = (Ca::new(), Folder::new());
+    let ca = Authority::new();
     let refusal = |change: fn(&mut CertificateParams)| {
-        let refused = files(&folder, &ca, change).check(CELL, 1).expect_err("refused");
+        let refused = files(&ca, change).check(CELL, 1).expect_err("refused");
         assert!(matches!(refused, TlsError::Refused { .. }), "{refused}");
         refused.to_string()
     };
@@ -86,30 +86,30 @@ fn a_certificate_that_every_peer_would_refuse_is_refused_with_the_reason_and_the
         (refusal(|it| it.extended_key_usages = vec![ServerAuth]), ["both", "client"]),
         (refusal(|it| it.extended_key_usages = vec![ClientAuth]), ["both", "server"]),
     ] {
-        assert!(text.contains("cert: ") && words.iter().all(|word| text.contains(word)), "{text}");
+        assert!(text.contains(".pem: ") && words.iter().all(|word| text.contains(word)), "{text}");
     }
-    assert!(files(&folder, &ca, |_| {}).check(CELL, 1).is_ok());
+    assert!(files(&ca, |_| {}).check(CELL, 1).is_ok());
 }
 
 #[test]
 fn a_certificate_of_no_authority_in_the_file_is_refused() {
     // One of another name, and one that has the name alone in common.
-    for other in [Ca::named("another"), Ca::new()] {
-        let (ca, folder) = (Ca::new(), Folder::new());
-        let mut files = files(&folder, &ca, |_| {});
+    for other in [Authority::named("another"), Authority::new()] {
+        let ca = Authority::new();
+        let mut files = files(&ca, |_| {});
         assert!(files.check(CELL, 1).is_ok());
-        files.ca = folder.file("other-ca", &other.0.pem());
+        files.ca = ca.file("other-ca", &other.issuer.pem());
         let text = files.check(CELL, 1).expect_err("refused").to_string();
         assert!(text.contains("other-ca has signed it") && text.contains("keep both"), "{text}");
-        files.ca = folder.file("both", &[other.0.pem(), ca.0.pem()].concat());
+        files.ca = ca.file("both", &[other.issuer.pem(), ca.issuer.pem()].concat());
         assert!(files.check(CELL, 1).is_ok());
     }
 }
 
 #[test]
 fn a_node_with_anothers_certificate_is_told_so() {
-    let folder = Folder::new();
-    let files = files(&folder, &Ca::new(), |_| {});
+    let ca = Authority::new();
+    let files = files(&ca, |_| {});
     for id in [0, 2, 11, u16::MAX] {
         let refused = files.check(CELL, id).expect_err("refused");
         assert!(
@@ -122,12 +122,12 @@ fn a_node_with_anothers_certificate_is_told_so() {
 
 #[test]
 fn a_certificate_for_every_node_of_the_cell_is_refused() {
-    let (ca, folder) = (Ca::new(), Folder::new());
+    let ca = Authority::new();
     let wildcard = "*.test.paxoslease".try_into().expect("a name");
     let add = |params: &mut CertificateParams| {
         params.subject_alt_names.push(SanType::DnsName(wildcard));
     };
-    let refused = files(&folder, &ca, add).check(CELL, 1).expect_err("refused").to_string();
+    let refused = files(&ca, add).check(CELL, 1).expect_err("refused").to_string();
     assert!(refused.contains("valid for every node of the cell"), "{refused}");
 }
 
@@ -140,7 +140,7 @@ fn a_cell_that_certificates_cannot_name_is_refused() {
     }
     for cell in ["", "Prod", "prod eu", "prod_eu", "a.b", "-a", "a-", "*", "\u{e9}", &too_long] {
         let refused = Tls::node_name(cell, 1).expect_err(cell);
-        assert!(matches!(refused, TlsError::CellName { .. }), "{refused}");
+        assert!(matches!(refused, TlsError::CellName(_)), "{refused}");
     }
 }
 
@@ -155,11 +155,11 @@ fn seconds(year: i32) -> u64 {
 
 #[test]
 fn the_end_is_that_of_the_certificate_or_of_one_between_it_and_the_authority() {
-    let (ca, folder) = (Ca::new(), Folder::new());
+    let ca = Authority::new();
     let own_end = |params: &mut CertificateParams| {
         params.not_after = rcgen::date_time_ymd(2500, 1, 1);
     };
-    assert_eq!(not_after(&files(&folder, &ca, own_end)), seconds(2500));
+    assert_eq!(not_after(&files(&ca, own_end)), seconds(2500));
 
     for (between_ends, end) in [(2600, 2500), (2400, 2400)] {
         let mut params = CertificateParams::default();
@@ -168,15 +168,15 @@ fn the_end_is_that_of_the_certificate_or_of_one_between_it_and_the_authority() {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         params.not_after = rcgen::date_time_ymd(between_ends, 1, 1);
         let key = KeyPair::generate().expect("a key");
-        let between = params.signed_by(&key, &ca.0).expect("a certificate").pem();
+        let between = params.signed_by(&key, &ca.issuer).expect("a certificate").pem();
         let mut own = CertificateParams::new([dns_name(CELL, 1)]).expect("a name");
         own_end(&mut own);
         let own_key = KeyPair::generate().expect("a key");
         let own = own.signed_by(&own_key, &Issuer::new(params, key)).expect("a certificate").pem();
         let files = Tls::new(
-            folder.file("chain", &[own, between].concat()),
-            folder.file("key", &own_key.serialize_pem()),
-            folder.file("ca", &ca.0.pem()),
+            ca.file("chain", &[own, between].concat()),
+            ca.file("key", &own_key.serialize_pem()),
+            ca.folder.join("ca.pem"),
         );
         assert_eq!(not_after(&files), seconds(end));
     }
@@ -184,9 +184,8 @@ fn the_end_is_that_of_the_certificate_or_of_one_between_it_and_the_authority() {
 
 #[test]
 fn the_end_of_the_certificate_that_is_in_use_is_published() {
-    let (ca, folder, recorder) = (Ca::new(), Folder::new(), DebuggingRecorder::new());
-    let until =
-        |year| files(&folder, &ca, |params| params.not_after = rcgen::date_time_ymd(year, 1, 1));
+    let (ca, recorder) = (Authority::new(), DebuggingRecorder::new());
+    let until = |year| files(&ca, |params| params.not_after = rcgen::date_time_ymd(year, 1, 1));
     let settings = Config::new("test", 1).peer(1, "127.0.0.1:1").ephemeral().settings();
     let settings = settings.expect("it makes sense");
     let published = |tls: &CurrentTls| {

@@ -1,36 +1,38 @@
-//! Who may do what: the entries of `[[access]]`.
+//! What tokens permit: the entries of `[[access]]`.
 //!
-//! Plain data. A token itself never comes here, only its SHA-256, and not even that is shown by
-//! `Debug`. Comparing what a client sends is for the daemon, which knows the clients.
+//! Plain data. A configuration never contains a token, only its SHA-256, and `Debug` does not show
+//! even that. `access.rs` of the crate compares hashes with what clients send.
 
 use std::fmt;
 use std::str::FromStr;
 
-use paxoslease_core::Name;
+use paxoslease_node::TomlError;
+use paxoslease_node::config::{Document, TomlText};
+use paxoslease_node::front::Name;
 use thiserror::Error;
 
-/// What the bearer of a token may do, and with which names.
+/// What a token permits, and for which names.
 ///
-/// A token may have several entries, and then may do what any of them allows: read everything, but
-/// acquire only under one prefix, for example.
+/// A token may have several entries and then permits what any of them does: to read everything, but
+/// to acquire only under one prefix, for example.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Access {
-    /// What to call the bearer in errors and logs.
+    /// The name of the token in errors and logs.
     pub name: Option<String>,
     /// The SHA-256 of the token.
     pub token_sha256: TokenHash,
-    /// The names that this is about.
+    /// The names of the leases.
     pub names: Vec<NamePattern>,
-    /// What may be done with them.
+    /// What the token permits for them.
     pub may: Vec<Verb>,
     /// Leases that the token may have through one node at a time; of several entries the least
-    /// counts. No bound unless said.
+    /// counts. Unbounded by default.
     pub leases: Option<u32>,
 }
 
 impl Access {
-    /// An entry without a name for its bearer.
+    /// An entry without a name and without a bound.
     pub fn new(
         token_sha256: TokenHash,
         names: impl IntoIterator<Item = NamePattern>,
@@ -39,16 +41,38 @@ impl Access {
         let (names, may) = (names.into_iter().collect(), may.into_iter().collect());
         Self { name: None, token_sha256, names, may, leases: None }
     }
+
+    pub(super) fn from_document(mut document: Document<'_>) -> Result<Self, TomlError> {
+        let (mut name, mut token, mut leases) = (None, None::<TokenHash>, None);
+        let (mut names, mut may) = (Vec::<NamePattern>::new(), Vec::<Verb>::new());
+        document.read("access.name", &mut name)?;
+        document.read("access.token_sha256", &mut token)?;
+        document.read("access.names", &mut names)?;
+        document.read("access.may", &mut may)?;
+        document.read("access.leases", &mut leases)?;
+        document.finish()?;
+        let error = |problem: &str| Err(document.error(problem.to_owned()));
+        match token {
+            None => error("`access.token_sha256` is missing; give the SHA-256 of a token"),
+            Some(_) if names.is_empty() => {
+                error("`access.names` is missing or empty; write names = [\"jobs/*\"]")
+            }
+            Some(_) if may.is_empty() => {
+                error("`access.may` is missing or empty; write may = [\"acquire\", \"read\"]")
+            }
+            Some(token_sha256) => Ok(Self { name, token_sha256, names, may, leases }),
+        }
+    }
 }
 
-/// Something that a token may allow. None of these includes another.
+/// Something that a token may permit. None of these includes another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Verb {
-    /// To take, keep and give back leases.
+    /// To acquire, renew and release leases.
     Acquire,
     /// To see who holds them.
     Read,
-    /// To see how the cell and its nodes are.
+    /// To see the status of the cell and its nodes.
     Admin,
 }
 
@@ -62,12 +86,10 @@ impl fmt::Display for Verb {
     }
 }
 
-/// A text that says nothing a token could allow.
+/// A text that is not a [`Verb`].
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{text:?} is nothing that a token may do; expected \"acquire\", \"read\" or \"admin\"")]
-pub struct UnknownVerb {
-    text: String,
-}
+#[error("{0:?} is nothing that a token may do; expected \"acquire\", \"read\" or \"admin\"")]
+pub struct UnknownVerb(String);
 
 impl FromStr for Verb {
     type Err = UnknownVerb;
@@ -75,8 +97,12 @@ impl FromStr for Verb {
     fn from_str(text: &str) -> Result<Self, UnknownVerb> {
         let known = [Self::Acquire, Self::Read, Self::Admin];
         let verb = known.into_iter().find(|verb| verb.to_string() == text);
-        verb.ok_or_else(|| UnknownVerb { text: text.to_owned() })
+        verb.ok_or_else(|| UnknownVerb(text.to_owned()))
     }
+}
+
+impl TomlText for Verb {
+    const EXPECTED: &'static str = "\"acquire\", \"read\" or \"admin\"";
 }
 
 /// The SHA-256 of a token. `Debug` does not show it.
@@ -103,7 +129,7 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// The SHA-256 of nothing, which is what a variable that was never set comes to, and of `test`.
+/// The SHA-256 of an empty text, as of a variable that was never set, and of `test`.
 const GUESSED_FIRST: [&str; 2] = [
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
@@ -146,27 +172,30 @@ impl FromStr for TokenHash {
     }
 }
 
-/// One name, or all that begin with a prefix. No more is offered, so that nobody can ask for work
-/// without bound.
+impl TomlText for TokenHash {
+    const EXPECTED: &'static str = "64 hexadecimal digits in quotes";
+}
+
+/// One name, or all names that begin with a prefix. Other patterns could cost unbounded work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamePattern {
     text: Box<str>,
     is_prefix: bool,
 }
 
-/// Not a pattern: no text, too long, or a star elsewhere than at its end.
+/// Not a pattern: empty, too long, or with a star that is not at its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("a pattern is a name, or a prefix of names that ends in '*', such as jobs/*")]
 pub struct PatternError;
 
 impl NamePattern {
-    /// Whether a name is meant.
+    /// Whether the pattern matches a name.
     #[must_use]
     pub fn fits(&self, name: &str) -> bool {
         if self.is_prefix { name.starts_with(&*self.text) } else { *name == *self.text }
     }
 
-    /// Whether any name that begins with `prefix` can be meant.
+    /// Whether the pattern can match a name that begins with `prefix`.
     #[must_use]
     pub fn meets(&self, prefix: &str) -> bool {
         self.text.starts_with(prefix) || self.fits(prefix)
@@ -200,6 +229,10 @@ impl FromStr for NamePattern {
             Err(PatternError)
         }
     }
+}
+
+impl TomlText for NamePattern {
+    const EXPECTED: &'static str = "a pattern in quotes, such as \"jobs/*\"";
 }
 
 #[cfg(test)]

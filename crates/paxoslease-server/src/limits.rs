@@ -1,0 +1,143 @@
+//! The limits on clients that RESP and HTTP share.
+
+use paxoslease_node::front::{Answer, CommandError, Instant};
+
+/// Patterns watched in one shard by RESP, and watches at a time by HTTP. The thread of a shard
+/// compares each change with all its patterns, and each watch by HTTP may keep a quarter of a MiB
+/// that its client does not read.
+pub(crate) const WATCHERS_MAX: u32 = 1024;
+
+/// A limit that a client can reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Limit {
+    Connections,
+    InflightPerConnection,
+    AcquiresPerSecond,
+    /// Requests under way in a shard.
+    Inflight,
+    /// Requests that wait in a shard.
+    Waiters,
+    /// Names a shard keeps, by number or by bytes.
+    Leases,
+    /// A client that sent so much while its acquire waited that its end could not be noticed.
+    OutOfSight,
+    /// Messages of a watch that a slow reader missed.
+    Watch,
+    /// A client that read nothing for too long.
+    SlowReader,
+    /// A RESP request that is too long or malformed.
+    Framing,
+    /// A client that did not finish a request in time.
+    HalfRequest,
+    /// A name that is too long, empty or not a text.
+    Name,
+    /// A holder that is too long or not a text.
+    Holder,
+    /// Patterns that one connection watches.
+    Patterns,
+    /// Patterns that all connections of a shard watch.
+    Watchers,
+    /// Lists that wait in a shard.
+    Lists,
+    /// Leases of a token.
+    Quota,
+}
+
+impl Limit {
+    pub(crate) const ALL: [(Self, &'static str); 17] = [
+        (Self::Connections, "connections"),
+        (Self::InflightPerConnection, "inflight_per_connection"),
+        (Self::AcquiresPerSecond, "acquires_per_second"),
+        (Self::Inflight, "inflight"),
+        (Self::Waiters, "waiters"),
+        (Self::Leases, "leases"),
+        (Self::OutOfSight, "out_of_sight"),
+        (Self::Watch, "watch"),
+        (Self::SlowReader, "slow_reader"),
+        (Self::Framing, "framing"),
+        (Self::HalfRequest, "half_request"),
+        (Self::Name, "name"),
+        (Self::Holder, "holder"),
+        (Self::Patterns, "patterns"),
+        (Self::Watchers, "watchers"),
+        (Self::Lists, "lists"),
+        (Self::Quota, "quota"),
+    ];
+
+    /// The limit of a shard that an answer reports.
+    pub(crate) const fn of(answer: &Answer) -> Option<Self> {
+        match answer {
+            Answer::Busy(CommandError::TooManyWaiters(_)) => Some(Self::Waiters),
+            Answer::Busy(_) => Some(Self::Inflight),
+            Answer::Full => Some(Self::Leases),
+            Answer::TooManyLists(_) => Some(Self::Lists),
+            _ => None,
+        }
+    }
+
+    /// The label of this limit in `paxoslease_limited_total`.
+    pub(crate) const fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A rate on average, with up to a second's worth at once. The time at which the next event would
+/// be due, if events came evenly, is its whole state (Turner's leaky bucket as a meter, known as
+/// GCRA).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateLimiter {
+    interval: u64,
+    due_at: u64,
+}
+
+impl RateLimiter {
+    /// At least one a second.
+    pub(crate) fn new(per_second: u32) -> Self {
+        Self { interval: SECOND / u64::from(per_second.max(1)), due_at: 0 }
+    }
+
+    /// Whether one more event may come now. If so, it is counted.
+    pub(crate) fn admits(&mut self, now: Instant) -> bool {
+        let now = now.as_nanos();
+        let due_at = self.due_at.max(now);
+        let admitted = due_at - now + self.interval <= SECOND;
+        if admitted {
+            self.due_at = due_at + self.interval;
+        }
+        admitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted(limiter: &mut RateLimiter, millis: u64, tries: u32) -> u32 {
+        let now = Instant::from_nanos(millis * 1_000_000);
+        (0..tries).map(|_| u32::from(limiter.admits(now))).sum()
+    }
+
+    #[test]
+    fn every_limit_has_its_own_place() {
+        for (place, (limit, name)) in Limit::ALL.into_iter().enumerate() {
+            assert_eq!((limit as usize, limit.name()), (place, name));
+        }
+    }
+
+    #[test]
+    fn a_seconds_worth_may_come_at_once_and_then_as_many_as_time_allows() {
+        let mut limiter = RateLimiter::new(100);
+        assert_eq!(admitted(&mut limiter, 5_000, 500), 100);
+        assert_eq!(admitted(&mut limiter, 5_050, 500), 5);
+        assert_eq!(admitted(&mut limiter, 5_050, 500), 0);
+        assert_eq!(admitted(&mut limiter, 90_000, 500), 100, "more is not saved up");
+    }
+
+    #[test]
+    fn one_a_second_is_one_a_second() {
+        let mut limiter = RateLimiter::new(1);
+        assert_eq!([0, 400, 999, 1000].map(|at| admitted(&mut limiter, at, 2)), [1, 0, 0, 1]);
+    }
+}
