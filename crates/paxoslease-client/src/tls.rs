@@ -1,8 +1,8 @@
-//! TLS to nodes: whom to trust, who this client is, and what went wrong in words that help.
+//! TLS to nodes: the CA to trust, the certificate of this client, and error texts that help.
 //!
-//! TLS 1.3 only, with the cell's own CA and nothing of the system's: a certificate that the whole
-//! web trusts says nothing about a cell. Files are read once. Deliberately absent: any process-wide
-//! state, since the program may use rustls itself, and a way to skip the check of a certificate.
+//! TLS 1.3 only, with the cell's own CA and none of the system's: a certificate that the web trusts
+//! says nothing about a cell. Files are read once. Deliberately absent: process-wide state, because
+//! the program may use rustls itself, and a way to skip the check of a certificate.
 
 use std::fmt;
 use std::fs;
@@ -43,32 +43,32 @@ pub struct Tls {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file is missing or may not be read.
+    /// A file is missing or not readable.
     #[error("cannot read {}: {source}; expected a PEM file", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// No certificate where one belongs.
+    /// The PEM has no certificate.
     #[error("no certificate in {place}: expected PEM with BEGIN CERTIFICATE")]
     NoCertificate {
         /// The file, or what was given instead.
         place: String,
     },
-    /// No private key where one belongs.
+    /// The PEM has no private key.
     #[error("no private key in {place}: expected PEM with BEGIN PRIVATE KEY, not encrypted")]
     NoKey {
         /// The file, or what was given instead.
         place: String,
     },
-    /// What was given cannot be used.
+    /// A certificate or key is damaged, or of an unknown kind.
     #[error("{place} cannot be used: {reason}; make or copy it anew")]
     Unusable {
         /// The file, or what was given instead.
         place: String,
-        /// What is wrong with it.
+        /// Why it cannot be used.
         reason: String,
     },
     /// Certificate and key belong to different pairs.
@@ -81,41 +81,42 @@ pub enum TlsError {
         /// Where the key is.
         key: String,
     },
-    /// A name that no certificate can have.
-    #[error("{name:?} is no name of a server: expected one of its certificate, or an IP address")]
+    /// No certificate can have this name.
+    #[error("{name:?} is not a server name: expected a name of its certificate or an IP address")]
     ServerName {
-        /// As it was given.
+        /// The name as given.
         name: String,
     },
 }
 
 impl Tls {
-    /// Trusts nodes whose certificates this CA signed; several may stand in one text.
+    /// Trusts nodes whose certificates this CA signed. The PEM may contain several CAs.
     ///
     /// # Errors
-    /// When that is no PEM with a certificate.
+    /// When it is not PEM with a certificate.
     pub fn from_ca_pem(ca: &[u8]) -> Result<Self, TlsError> {
-        Self::trusting(ca, "the given CA")
+        Self::trusting(&Pem { bytes: ca, place: "the given CA" })
     }
 
-    /// As [`Self::from_ca_pem`], from a file.
+    /// Like [`Self::from_ca_pem`], from a file.
     ///
     /// # Errors
     /// Also when the file cannot be read.
     pub fn from_ca_file(ca: impl AsRef<Path>) -> Result<Self, TlsError> {
         let ca = ca.as_ref();
-        Self::trusting(&read(ca)?, &ca.display().to_string())
+        Self::trusting(&Pem { bytes: &read(ca)?, place: &ca.display().to_string() })
     }
 
-    /// Shows this certificate to nodes that ask for one, with the key that belongs to it.
+    /// Shows this certificate to nodes that require one.
     ///
     /// # Errors
-    /// When they are no such PEM, or no pair.
+    /// When the certificate or its private key is not valid PEM, or they are not a pair.
     pub fn with_identity_pem(self, cert: &[u8], key: &[u8]) -> Result<Self, TlsError> {
-        self.identified_by((cert, "the given certificate"), (key, "the given key"))
+        let cert = Pem { bytes: cert, place: "the given certificate" };
+        self.identified_by(&cert, &Pem { bytes: key, place: "the given key" })
     }
 
-    /// As [`Self::with_identity_pem`], from files.
+    /// Like [`Self::with_identity_pem`], from files.
     ///
     /// # Errors
     /// Also when a file cannot be read.
@@ -126,7 +127,9 @@ impl Tls {
     ) -> Result<Self, TlsError> {
         let (cert, key) = (cert.as_ref(), key.as_ref());
         let places = [cert, key].map(|path| path.display().to_string());
-        self.identified_by((&read(cert)?, &places[0]), (&read(key)?, &places[1]))
+        let (cert, key) = (read(cert)?, read(key)?);
+        let cert = Pem { bytes: &cert, place: &places[0] };
+        self.identified_by(&cert, &Pem { bytes: &key, place: &places[1] })
     }
 
     /// Expects this name in the nodes' certificates instead of the host of the endpoint: for
@@ -141,40 +144,36 @@ impl Tls {
         Ok(self)
     }
 
-    /// What an error of a connection means, if it is one of TLS.
+    /// The explanation of a connection's error, if it is a TLS error.
     #[must_use]
     pub fn explain(error: &io::Error) -> Option<String> {
         error.get_ref().and_then(|cause| cause.downcast_ref()).map(explain)
     }
 
-    fn trusting(ca: &[u8], place: &str) -> Result<Self, TlsError> {
+    fn trusting(ca: &Pem<'_>) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
-        for certificate in certificates(ca, place)? {
-            roots.add(certificate).map_err(|error| unusable(place, error.to_string()))?;
+        for certificate in ca.certificates()? {
+            roots.add(certificate).map_err(|error| ca.unusable(error.to_string()))?;
         }
         let roots = Arc::new(roots);
         let config = builder(&roots).with_no_client_auth();
         Ok(Self { config: finish(config), roots, server_name: None, has_identity: false })
     }
 
-    fn identified_by(
-        mut self,
-        (cert, cert_place): (&[u8], &str),
-        (key, key_place): (&[u8], &str),
-    ) -> Result<Self, TlsError> {
-        let chain = certificates(cert, cert_place)?;
-        let secret = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-            pem::Error::NoItemsFound => TlsError::NoKey { place: key_place.to_owned() },
-            other => damaged(key_place, &other),
+    fn identified_by(mut self, cert: &Pem<'_>, key: &Pem<'_>) -> Result<Self, TlsError> {
+        let chain = cert.certificates()?;
+        let secret = PrivateKeyDer::from_pem_slice(key.bytes).map_err(|error| match error {
+            pem::Error::NoItemsFound => TlsError::NoKey { place: key.place.to_owned() },
+            other => key.damaged(&other),
         })?;
         let provider = ring::default_provider();
         let identity =
             CertifiedKey::from_der(chain, secret, &provider).map_err(|error| match error {
                 Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-                    TlsError::KeyMismatch { cert: cert_place.to_owned(), key: key_place.to_owned() }
+                    TlsError::KeyMismatch { cert: cert.place.to_owned(), key: key.place.to_owned() }
                 }
-                Error::InvalidCertificate(why) => unusable(cert_place, why.to_string()),
-                _ => unusable(key_place, "it is no RSA, ECDSA or Ed25519 key".to_owned()),
+                Error::InvalidCertificate(why) => cert.unusable(why.to_string()),
+                _ => key.unusable("it is not an RSA, ECDSA or Ed25519 key".to_owned()),
             })?;
         let resolver = Arc::new(SingleCertAndKey::from(identity));
         self.config = finish(builder(&self.roots).with_client_cert_resolver(resolver));
@@ -182,8 +181,8 @@ impl Tls {
         Ok(self)
     }
 
-    /// The calling side of a connection to this endpoint, `host:port`, for programs with sockets of
-    /// their own. Nothing is sent yet.
+    /// The client side of a TLS connection to this endpoint, `host:port`, for programs with sockets
+    /// of their own. Sends nothing yet.
     ///
     /// # Errors
     /// When no certificate can be for that host.
@@ -220,52 +219,60 @@ fn builder(roots: &Arc<RootCertStore>) -> ConfigBuilder {
         .with_root_certificates(Arc::clone(roots))
 }
 
-/// A resumed session would skip the look at the certificate.
+/// Without session resumption, which would skip the check of the certificate.
 fn finish(mut config: ClientConfig) -> Arc<ClientConfig> {
     config.resumption = Resumption::disabled();
     Arc::new(config)
 }
 
-/// Without the port, and without the brackets of an IPv6 address.
+/// The host of an endpoint, without the brackets of an IPv6 address.
 fn host(endpoint: &str) -> &str {
     let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
-}
-
-fn certificates(pem: &[u8], place: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| damaged(place, &error))?;
-    if found.is_empty() {
-        return Err(TlsError::NoCertificate { place: place.to_owned() });
-    }
-    Ok(found)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })
 }
 
-/// The parser's own words would quote the file, and the file may be a private key.
-fn damaged(place: &str, error: &pem::Error) -> TlsError {
-    let reason = match error {
-        pem::Error::MissingSectionEnd { .. } => "a PEM section has no END line",
-        pem::Error::IllegalSectionStart { .. } => "a PEM section has a malformed BEGIN line",
-        pem::Error::Base64Decode(_) => "a PEM section is not base64",
-        _ => "it is not PEM",
-    };
-    unusable(place, reason.to_owned())
+/// PEM, and where it comes from: a file, or an argument.
+struct Pem<'a> {
+    bytes: &'a [u8],
+    place: &'a str,
 }
 
-fn unusable(place: &str, reason: String) -> TlsError {
-    TlsError::Unusable { place: place.to_owned(), reason }
+impl Pem<'_> {
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+        let found: Vec<_> = CertificateDer::pem_slice_iter(self.bytes)
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.damaged(&error))?;
+        if found.is_empty() {
+            return Err(TlsError::NoCertificate { place: self.place.to_owned() });
+        }
+        Ok(found)
+    }
+
+    /// The text of the parser would quote the file, and the file may be a private key.
+    fn damaged(&self, error: &pem::Error) -> TlsError {
+        let reason = match error {
+            pem::Error::MissingSectionEnd { .. } => "a PEM section has no END line",
+            pem::Error::IllegalSectionStart { .. } => "a PEM section has a malformed BEGIN line",
+            pem::Error::Base64Decode(_) => "a PEM section is not base64",
+            _ => "it is not PEM",
+        };
+        self.unusable(reason.to_owned())
+    }
+
+    fn unusable(&self, reason: String) -> TlsError {
+        TlsError::Unusable { place: self.place.to_owned(), reason }
+    }
 }
 
-/// What went wrong in the words of somebody who has to set it right.
+/// Says what is wrong, for the operator who has to correct it.
 fn explain(error: &Error) -> String {
     use CertificateError as Cert;
     match error {
-        // A bad signature is what a CA of the same name with another key leads to.
+        // A CA of the same name with another key leads to a bad signature.
         Error::InvalidCertificate(Cert::UnknownIssuer | Cert::BadSignature) => {
             "the node's certificate is not signed by the CA that this client trusts".to_owned()
         }
@@ -282,7 +289,7 @@ fn explain(error: &Error) -> String {
                 Alert::UnsupportedCertificate => {
                     "this client's certificate must allow client authentication"
                 }
-                _ => "its own log says why",
+                _ => "its log says why",
             };
             format!("the node refused the connection: {why} (TLS alert {alert:?})")
         }
@@ -306,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pem_is_named_and_never_quoted() {
+    fn invalid_pem_is_named_and_never_quoted() {
         let text = |error: TlsError| format!("{error} {error:?}");
         let error = text(Tls::from_ca_pem(b"hush").expect_err("no PEM"));
         assert!(error.contains("no certificate in the given CA") && !error.contains("hush"));

@@ -11,6 +11,7 @@ use crate::tidy::repository::Repository;
 const DONE: &[&str] = &[
     "crates/paxoslease-check/",
     "crates/paxoslease-cli/",
+    "crates/paxoslease-client/",
     "crates/paxoslease-clock/",
     "crates/paxoslease-fuzz/",
     "crates/paxoslease-sim/",

@@ -1,7 +1,7 @@
-//! A connection that may or may not be encrypted, for a link that does not care which.
+//! A TCP connection with or without TLS.
 //!
-//! Never blocks by itself: whoever waits asks [`Stream::ready`], and `WouldBlock` means that there
-//! is nothing to read, or no room to write, for now. Knows no RESP and no time.
+//! Reads and writes never block: `WouldBlock` means that nothing can be read or written for now,
+//! and [`Stream::ready`] waits. There is no RESP and no timeout here.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -20,7 +20,7 @@ pub(super) struct TlsStream {
 }
 
 impl Stream {
-    /// Reads what is there; zero when there is no more to come.
+    /// Appends what has arrived to `inbox`; 0 at the end of the stream.
     pub(super) fn read(&mut self, inbox: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => tcp.try_read_buf(inbox),
@@ -28,7 +28,7 @@ impl Stream {
         }
     }
 
-    /// Takes a prefix and says how long it was.
+    /// Takes a prefix of the bytes, and returns its length.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => tcp.try_write(bytes),
@@ -36,7 +36,7 @@ impl Stream {
         }
     }
 
-    /// Pushes what was taken and not sent yet, as far as there is room.
+    /// Sends bytes that `write` has taken, as far as the socket takes them.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
@@ -44,12 +44,12 @@ impl Stream {
         }
     }
 
-    /// Waits until there is room to write. Cancel-safe.
+    /// Waits until the socket is writable. Cancel-safe.
     pub(super) async fn writable(&self) -> io::Result<()> {
         self.tcp().writable().await
     }
 
-    /// Waits until something can be read, or sent if that is wanted. Cancel-safe.
+    /// Waits until the socket is readable, or writable if there are bytes to send. Cancel-safe.
     pub(super) async fn ready(&self, to_send: bool) -> io::Result<()> {
         let mut interest = Interest::READABLE;
         if to_send || matches!(self, Self::Tls(tls) if tls.conn.wants_write()) {
@@ -67,7 +67,7 @@ impl Stream {
 }
 
 impl TlsStream {
-    /// Agrees with the other side on keys, and looks at its certificate.
+    /// Runs the handshake, which checks the node's certificate.
     pub(super) async fn begin(conn: ClientConnection, tcp: TcpStream) -> io::Result<Self> {
         let mut tls = Self { conn, tcp };
         loop {
@@ -78,7 +78,7 @@ impl TlsStream {
             let interest =
                 if tls.conn.wants_write() { Interest::WRITABLE } else { Interest::READABLE };
             tls.tcp.ready(interest).await?;
-            match tls.take_in() {
+            match tls.read_ready() {
                 Ok(0) => {
                     let text = "it closed the connection during the TLS handshake";
                     return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
@@ -89,7 +89,8 @@ impl TlsStream {
         }
     }
 
-    /// All that rustls has is taken out each time: nothing waits there while the socket is silent.
+    /// Takes all decrypted bytes each time, so that none waits in rustls while the socket is
+    /// silent.
     fn read(&mut self, inbox: &mut Vec<u8>) -> io::Result<usize> {
         let before = inbox.len();
         loop {
@@ -97,18 +98,18 @@ impl TlsStream {
             match taken {
                 _ if inbox.len() > before => return Ok(inbox.len() - before),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // With a goodbye or without: replies say themselves when they are whole.
+                // With or without close_notify: replies carry their own length.
                 Ok(_) | Err(_) => return Ok(0),
             }
-            self.take_in()?;
+            self.read_ready()?;
         }
     }
 
-    /// Lets rustls have what the socket has; zero at the end.
-    fn take_in(&mut self) -> io::Result<usize> {
+    /// Moves bytes from the socket to rustls; 0 at the end of the stream.
+    fn read_ready(&mut self) -> io::Result<usize> {
         let count = self.conn.read_tls(&mut Socket(&self.tcp))?;
         if let Err(error) = self.conn.process_new_packets() {
-            // The alert that tells the node why; the reason given here is the one that counts.
+            // Sends the alert for the node. An error of that matters less than the first one.
             let _gone = self.flush();
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
@@ -116,7 +117,7 @@ impl TlsStream {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // What rustls keeps is bounded, so there may be room only after this.
+        // The buffer of rustls is bounded, so a flush may make room.
         self.flush()?;
         let taken = self.conn.writer().write(bytes)?;
         if taken == 0 && !bytes.is_empty() {
@@ -139,7 +140,7 @@ impl TlsStream {
     }
 }
 
-/// The socket as rustls wants it.
+/// `Read` and `Write` for rustls.
 struct Socket<'a>(&'a TcpStream);
 
 impl Read for Socket<'_> {
