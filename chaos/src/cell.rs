@@ -153,7 +153,7 @@ impl Cell {
         command.args(["--max-lease", &format!("{}ms", setup.max_lease.as_millis())]);
         command.args(["--clock-drift-ppm", &setup.drift_ppm.to_string()]);
         if let Some(certificates) = &setup.certificates {
-            certificates.show(&mut command, id.into(), "off");
+            certificates.add_options(&mut command, id.into(), "off");
         }
         // A variable, because a binary to upgrade from may not know the option.
         command.env("PAXOSLEASE_INSECURE_PLAINTEXT", "true");
@@ -218,7 +218,7 @@ impl Cell {
                 log.write(What::Node { id, state: NodeState::Stopped })?;
             }
             Some(status) => {
-                let said = process.said();
+                let said = process.log_tail();
                 self.bugs.push(format!("node {id} did not stop well: {status}; it said: {said}"));
                 log.write(What::Node { id, state: NodeState::Died })?;
             }
@@ -334,7 +334,7 @@ impl Cell {
             }
             log.write(What::Node { id, state: NodeState::Died })?;
             if !node.may_die {
-                let said = process.said();
+                let said = process.log_tail();
                 self.bugs.push(format!("node {id} ended by itself: {status}; it said: {said}"));
             }
             node.process = None;

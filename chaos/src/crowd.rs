@@ -182,7 +182,7 @@ impl Crowd {
         for (id, client) in (1..).zip(&mut self.clients) {
             let Some(process) = &client.process else { continue };
             if let Some(status) = process.ended()? {
-                let (kind, said) = (client.kind, process.said());
+                let (kind, said) = (client.kind, process.log_tail());
                 self.bugs.push(format!("client {id} ({kind}) ended: {status}; it said: {said}"));
                 client.process = None;
             }

@@ -101,14 +101,14 @@ fn await_grants(events: &Path, since: u64, clients: &[Process]) -> Records {
             verdict.tenures.iter().filter(of_kind).count() as u64
         };
         for client in clients {
-            assert_eq!(client.ended().expect("a status"), None, "it ended: {}", client.said());
+            assert_eq!(client.ended().expect("a status"), None, "it ended: {}", client.log_tail());
         }
         if Kind::ALL.into_iter().all(|kind| granted(kind) >= GRANTS) {
             return records;
         }
         clock::sleep(Duration::from_millis(100));
     }
-    let said: String = clients.iter().map(Process::said).collect();
+    let said: String = clients.iter().map(Process::log_tail).collect();
     panic!("not every kind of client was granted a lease in time; they said: {said}");
 }
 

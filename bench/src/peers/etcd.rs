@@ -77,7 +77,7 @@ impl Etcd {
             ensure!(status.leader != 0, "it knows no leader");
             Ok(())
         })
-        .with_context(|| self.members[member].said())
+        .with_context(|| self.members[member].log_tail())
     }
 
     fn status(&self, member: usize) -> Result<StatusResponse> {

@@ -123,14 +123,14 @@ impl Ours {
         }
         command.arg("--data-dir").arg(self.folder.join((node + 1).to_string()));
         if let Some(certificates) = &self.certificates {
-            certificates.show(&mut command, node + 1, "off");
+            certificates.add_options(&mut command, node + 1, "off");
         }
         command
     }
 
     fn await_node(&mut self, node: usize) -> Result<()> {
         await_service(&self.endpoints()[node], Dialect::Paxoslease)
-            .with_context(|| self.nodes.iter().map(Process::said).collect::<String>())
+            .with_context(|| self.nodes.iter().map(Process::log_tail).collect::<String>())
     }
 }
 

@@ -114,7 +114,7 @@ impl RedisServer {
     }
 
     pub(super) fn await_service(&self, process: &Process) -> Result<()> {
-        await_service(&self.endpoint, Dialect::Redis).with_context(|| process.said())
+        await_service(&self.endpoint, Dialect::Redis).with_context(|| process.log_tail())
     }
 }
 

@@ -110,7 +110,7 @@ impl ZooKeeper {
 
     fn await_server(&self, server: usize) -> Result<()> {
         await_until("a ZooKeeper server", || self.status(server))
-            .with_context(|| self.servers[server].said())?;
+            .with_context(|| self.servers[server].log_tail())?;
         Ok(())
     }
 

@@ -86,14 +86,14 @@ impl Node {
         if tls {
             let folder = folder.join("certs");
             let certificates = Certificates::make(&binary, "default", 1, folder)?;
-            certificates.show(&mut command, 1, "server");
+            certificates.add_options(&mut command, 1, "server");
             trust = Some(crate::trust(&certificates)?);
         }
         let process = Process::spawn(command, &folder.join("log"))?;
         let node = Self { process, address, trust, _folder: folder };
         let began_at = now();
         while let Err(error) = node.used(1, ask, answer) {
-            ensure!(began_at.elapsed() < READY_MAX, "{error:#}: {}", node.process.said());
+            ensure!(began_at.elapsed() < READY_MAX, "{error:#}: {}", node.process.log_tail());
             sleep(Duration::from_millis(10));
         }
         Ok(node)
