@@ -33,7 +33,7 @@ pub use self::zookeeper::{ZooKeeper, ZooKeeperSettings};
 const READY_MAX: Duration = Duration::from_secs(60);
 
 /// How long the servers of others may be silent: longer than an election takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// A service whose processes run. Loads can be put on it, also several at once from threads of
 /// their own, and while a member dies.

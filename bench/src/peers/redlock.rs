@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use paxoslease_load::{
-    Ask, Connections, Failure, Outcome, Outgoing, Plan, Protocol, RedisLock, Report, run_with,
+    LeaseRequest, Connections, Failure, Outcome, Outgoing, Plan, Protocol, RedisLock, Report, run_with,
 };
 use paxoslease_rig::{Folder, Process, free_ports};
 use paxoslease_wire::resp::Value;
 
 use self::votes::{Votes, validity};
 use super::redis::{Persistence, RedisServer, version};
-use super::{PATIENCE, Service, Target, connected};
+use super::{SILENCE_MAX, Service, Target, connected};
 
 /// How long to wait for servers that are not needed, since one may be dead.
 const OPENING_MAX: Duration = Duration::from_secs(1);
@@ -165,9 +165,9 @@ impl Client {
         (round.aim, round.votes, round.asked_at) = (aim, Votes::new(self.servers), now);
         let Round { turn, number, token, .. } = *round;
         let ask = match aim {
-            Aim::Acquire => Ask::Acquire { token },
-            Aim::Renew => Ask::Renew { fence: token },
-            Aim::Release | Aim::Undo => Ask::Release { fence: token },
+            Aim::Acquire => LeaseRequest::Acquire { token },
+            Aim::Renew => LeaseRequest::Renew { fence: token },
+            Aim::Release | Aim::Undo => LeaseRequest::Release { fence: token },
         };
         let mut absent = 0;
         for server in 0..self.servers {
@@ -235,8 +235,8 @@ impl Protocol for Client {
         false
     }
 
-    fn patience(&self) -> Duration {
-        PATIENCE
+    fn silence_max(&self) -> Duration {
+        SILENCE_MAX
     }
 
     fn is_open(&self, now: Duration) -> bool {
@@ -250,11 +250,11 @@ impl Protocol for Client {
         2 * (0..self.servers).filter(is_up).count() > self.servers
     }
 
-    fn ask(&mut self, slot: u32, number: u32, ask: Ask, now: Duration) {
+    fn request(&mut self, slot: u32, number: u32, ask: LeaseRequest, now: Duration) {
         let (aim, token) = match ask {
-            Ask::Acquire { token } => (Aim::Acquire, token),
-            Ask::Renew { fence } => (Aim::Renew, fence),
-            Ask::Release { fence } => (Aim::Release, fence),
+            LeaseRequest::Acquire { token } => (Aim::Acquire, token),
+            LeaseRequest::Renew { fence } => (Aim::Renew, fence),
+            LeaseRequest::Release { fence } => (Aim::Release, fence),
         };
         let round = &mut self.rounds[slot as usize];
         (round.number, round.token) = (number, token);

@@ -14,6 +14,7 @@ const DONE: &[&str] = &[
     "crates/paxoslease-client/",
     "crates/paxoslease-clock/",
     "crates/paxoslease-fuzz/",
+    "crates/paxoslease-load/",
     "crates/paxoslease-rig/",
     "crates/paxoslease-sim/",
     "crates/paxoslease-trace/",

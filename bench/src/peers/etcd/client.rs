@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use paxoslease_load::{Ask, Names, Outcome, Plan, Protocol, Workload};
+use paxoslease_load::{LeaseRequest, Names, Outcome, Plan, Protocol, Workload};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use super::super::PATIENCE;
+use super::super::SILENCE_MAX;
 use super::call::{Stream, call, channel};
 use super::messages::*;
 
@@ -37,7 +37,7 @@ struct Shared {
     names: RefCell<Names>,
     /// The used ones, then one to every member that is spoken to only when another dies.
     channels: Vec<Channel>,
-    keep_alive: Vec<Stream<LeaseRequest, LeaseKeepAliveResponse>>,
+    keep_alive: Vec<Stream<LeaseIdRequest, LeaseKeepAliveResponse>>,
     watches: Vec<Stream<WatchRequest, WatchResponse>>,
     /// Watches so far: each has a number of its own.
     watched: Cell<i64>,
@@ -102,15 +102,15 @@ impl Protocol for Client {
         true
     }
 
-    fn patience(&self) -> Duration {
-        PATIENCE
+    fn silence_max(&self) -> Duration {
+        SILENCE_MAX
     }
 
     fn is_open(&self, _: Duration) -> bool {
         self.0.leased.get() == self.0.slots.borrow().len()
     }
 
-    fn ask(&mut self, slot: u32, number: u32, ask: Ask, _: Duration) {
+    fn request(&mut self, slot: u32, number: u32, ask: LeaseRequest, _: Duration) {
         let shared = Rc::clone(&self.0);
         spawn_local(async move {
             let outcome = match shared.carry_out(slot, number, ask).await {
@@ -169,7 +169,7 @@ impl Shared {
         slot.channel = (slot.channel + 1) % self.channels.len();
     }
 
-    async fn carry_out(&self, slot: u32, number: u32, ask: Ask) -> Result<Outcome, Status> {
+    async fn carry_out(&self, slot: u32, number: u32, ask: LeaseRequest) -> Result<Outcome, Status> {
         let Slot { channel, lease } = self.slots.borrow()[slot as usize];
         let key = match self.workload {
             Workload::Handover => [&self.queue, format!("{lease:x}").as_bytes()].concat(),
@@ -177,39 +177,39 @@ impl Shared {
         };
         let yes_if = |is_done| if is_done { Outcome::Yes(None) } else { Outcome::No };
         Ok(match (ask, self.workload) {
-            (Ask::Acquire { .. }, Workload::Pairs | Workload::Mixed { .. }) => {
+            (LeaseRequest::Acquire { .. }, Workload::Pairs | Workload::Mixed { .. }) => {
                 match self.put(channel, &key, lease).await? {
                     Some(revision) => Outcome::Yes(Some(revision.cast_unsigned())),
                     None => Outcome::No,
                 }
             }
-            (Ask::Acquire { .. }, Workload::Renew { .. } | Workload::Fill) => {
+            (LeaseRequest::Acquire { .. }, Workload::Renew { .. } | Workload::Fill) => {
                 let lease = self.grant(channel, self.ttl).await?;
                 match self.put(channel, &key, lease).await? {
                     Some(_) => Outcome::Yes(Some(lease.cast_unsigned())),
                     None => Outcome::No,
                 }
             }
-            (Ask::Acquire { .. }, Workload::Handover) => {
+            (LeaseRequest::Acquire { .. }, Workload::Handover) => {
                 self.enqueue(channel, key, lease).await?;
                 Outcome::Yes(None)
             }
-            (Ask::Renew { fence: id }, _) => {
+            (LeaseRequest::Renew { fence: id }, _) => {
                 let stream = &self.keep_alive[channel % self.keep_alive.len()];
                 let id = id.cast_signed();
-                yes_if(stream.ask(id, LeaseRequest { id }).await?.ttl_seconds > 0)
+                yes_if(stream.ask(id, LeaseIdRequest { id }).await?.ttl_seconds > 0)
             }
-            (Ask::Release { fence }, Workload::Renew { .. }) => {
+            (LeaseRequest::Release { fence }, Workload::Renew { .. }) => {
                 self.revoke(channel, fence.cast_signed()).await?;
                 Outcome::Yes(None)
             }
-            (Ask::Release { .. }, Workload::Handover) => {
+            (LeaseRequest::Release { .. }, Workload::Handover) => {
                 let question = DeleteRequest { key };
                 let deleted: DeleteResponse =
                     call(&self.channels[channel], DELETE, question).await?;
                 yes_if(deleted.deleted == 1)
             }
-            (Ask::Release { fence }, _) => {
+            (LeaseRequest::Release { fence }, _) => {
                 let delete = DeleteRequest { key: key.clone() };
                 let question = if_created_at(&key, fence.cast_signed(), Request::Delete(delete));
                 let answer: TxnResponse = call(&self.channels[channel], TXN, question).await?;
@@ -227,7 +227,7 @@ impl Shared {
     }
 
     async fn revoke(&self, channel: usize, id: i64) -> Result<(), Status> {
-        let _: Header = call(&self.channels[channel], REVOKE, LeaseRequest { id }).await?;
+        let _: Header = call(&self.channels[channel], REVOKE, LeaseIdRequest { id }).await?;
         Ok(())
     }
 

@@ -97,7 +97,7 @@ messages! {
         id: i64 [int64, tag = "2"]
     }
     // To revoke it or to keep it alive.
-    LeaseRequest {
+    LeaseIdRequest {
         id: i64 [int64, tag = "1"]
     }
     // A ttl of zero if the lease is over.

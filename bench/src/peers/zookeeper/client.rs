@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use paxoslease_load::{
-    Ask, Connections, Failure, Names, Outcome, Outgoing, Plan, Protocol, Workload,
+    LeaseRequest, Connections, Failure, Names, Outcome, Outgoing, Plan, Protocol, Workload,
 };
 
-use super::super::{PATIENCE, Target};
+use super::super::{SILENCE_MAX, Target};
 use super::jute::{self, NO_NODE, NODE_EXISTS, Node, OK, PING_XID, Reader, Said, Session};
 
 /// A request that is no client's, but part of the greeting.
@@ -300,8 +300,8 @@ impl Protocol for Client {
         true
     }
 
-    fn patience(&self) -> Duration {
-        PATIENCE
+    fn silence_max(&self) -> Duration {
+        SILENCE_MAX
     }
 
     fn is_open(&self, _: Duration) -> bool {
@@ -312,17 +312,17 @@ impl Protocol for Client {
         self.connections[self.link(slot)].state == State::Ready
     }
 
-    fn ask(&mut self, slot: u32, number: u32, ask: Ask, _: Duration) {
+    fn request(&mut self, slot: u32, number: u32, ask: LeaseRequest, _: Duration) {
         let step = match (ask, &self.queue) {
-            (Ask::Acquire { .. }, Some(_)) => Step::Enqueue,
-            (Ask::Release { .. }, Some(_)) => Step::Delete,
+            (LeaseRequest::Acquire { .. }, Some(_)) => Step::Enqueue,
+            (LeaseRequest::Release { .. }, Some(_)) => Step::Delete,
             // Renews whatever belongs to the session.
-            (Ask::Renew { .. }, _) => Step::Ping,
-            (Ask::Acquire { .. } | Ask::Release { .. }, None) => {
+            (LeaseRequest::Renew { .. }, _) => Step::Ping,
+            (LeaseRequest::Acquire { .. } | LeaseRequest::Release { .. }, None) => {
                 let own = &mut self.waiters[slot as usize].own;
                 own.clear();
                 own.extend_from_slice(self.names.get(number));
-                if matches!(ask, Ask::Acquire { .. }) { Step::Create } else { Step::Delete }
+                if matches!(ask, LeaseRequest::Acquire { .. }) { Step::Create } else { Step::Delete }
             }
         };
         self.enter(slot, step);
