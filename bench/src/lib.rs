@@ -4,4 +4,3 @@ pub mod cores;
 pub mod page;
 pub mod peers;
 pub mod plot;
-pub mod rigs;
