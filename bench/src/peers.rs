@@ -36,7 +36,6 @@ pub trait Service: Sync {
     /// The name in errors, such as `Redlock`.
     fn name(&self) -> &'static str;
 
-    /// The version of its program.
     fn version(&self) -> Result<String>;
 
     /// The settings that differ from the defaults, for the page.
@@ -61,12 +60,9 @@ pub trait Service: Sync {
     fn restart(&mut self, member: usize) -> Result<()>;
 }
 
-/// The members that a load goes to, if clients can choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// All connections to one member.
     One,
-    /// Connections to all members in turn.
     Spread,
     /// One connection to this member, and to the next one when it dies. PaxosLease only.
     Member(usize),

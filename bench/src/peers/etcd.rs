@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 
 use self::call::{call, channel};
-use self::client::{CLIENT_TTL, Client};
+use self::client::{CLIENT_TTL, EtcdClient};
 use self::messages::{STATUS, StatusRequest, StatusResponse};
 use super::{Service, Storage, Target, await_until, connected};
 use paxoslease_rig::{Folder, Process, free_ports};
@@ -144,7 +144,7 @@ impl Service for Etcd {
 
 /// Drives the load: gRPC has its own sockets and cannot use the load's event loop.
 async fn converse(plan: &Plan, used: &[u16], spare: &[u16]) -> Result<Report> {
-    let client = Client::new(plan, used, spare)?;
+    let client = EtcdClient::new(plan, used, spare)?;
     let (heard, started_at) = (client.heard(), now());
     let mut session = Session::new(plan, client);
     loop {

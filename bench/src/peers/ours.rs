@@ -85,12 +85,10 @@ impl Ours {
         Ok(cell)
     }
 
-    /// The RESP addresses of the nodes.
     pub fn endpoints(&self) -> Vec<String> {
         addresses(&self.clients)
     }
 
-    /// The peer addresses of the nodes.
     pub fn peer_endpoints(&self) -> Vec<String> {
         addresses(&self.peers)
     }

@@ -15,7 +15,6 @@ use paxoslease_rig::{Folder, Process, free_ports};
 /// What a Redis server writes to its disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Persistence {
-    /// Nothing: the fastest.
     Nothing,
     /// Snapshots by a child process, the default.
     Snapshots,
@@ -43,7 +42,6 @@ impl Redis {
         Ok(redis)
     }
 
-    /// The addresses of the servers.
     pub fn endpoints(&self) -> Vec<String> {
         self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }

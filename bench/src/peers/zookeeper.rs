@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use paxoslease_load::{Plan, Report, run_with};
 
-use self::client::Client;
+use self::client::ZooKeeperClient;
 use super::{Service, Storage, Target, await_until, connected};
 use paxoslease_rig::{Folder, Process, free_ports};
 
@@ -148,7 +148,7 @@ impl Service for ZooKeeper {
             Target::Spread | Target::Member(_) => 0,
         };
         let plan = connected(plan, self.clients.map(|port| format!("127.0.0.1:{port}")));
-        Ok(run_with(&plan, Client::new(&plan, first, target), &mut |_| {})?)
+        Ok(run_with(&plan, ZooKeeperClient::new(&plan, first, target), &mut |_| {})?)
     }
 
     fn first_to_kill(&self) -> Result<Option<usize>> {

@@ -24,7 +24,7 @@ pub(crate) struct Figures {
     pub(crate) rows: Vec<Row>,
     /// Turns that failed, and why.
     pub(crate) troubles: Vec<String>,
-    pub(crate) scale: Option<scale::Figures>,
+    pub(crate) scale: Option<scale::ScaleFigures>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -135,8 +135,8 @@ impl Cli {
         Ok(figures)
     }
 
-    fn scale(&self) -> Result<scale::Plan> {
-        Ok(scale::Plan {
+    fn scale(&self) -> Result<scale::ScalePlan> {
+        Ok(scale::ScalePlan {
             paxoslease: self.paxoslease.clone().map_or_else(paxoslease_beside_this, Ok)?,
             sides: Side::ALL.into_iter().filter(|side| self.wants(*side)).collect(),
             quick: self.quick,
@@ -168,7 +168,7 @@ impl Cli {
 }
 
 /// Starts all services.
-fn start(scale: &scale::Plan) -> Result<Vec<Running>> {
+fn start(scale: &scale::ScalePlan) -> Result<Vec<Running>> {
     let start = |side: &Side| {
         eprintln!("{}: starting", side.title());
         let service = side.start(&scale.paxoslease).with_context(|| side.title())?;

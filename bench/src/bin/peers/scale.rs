@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use self::failover::{Clients, MAX_LEASE as FAILOVER_MAX_LEASE, TTL as FAILOVER_TTL};
-pub(crate) use self::memory::Row as MemoryRow;
+pub(crate) use self::memory::MemoryRow;
 pub(crate) use self::renewed::Latency;
 pub(crate) use self::stalls::Phase;
 pub(crate) use self::start::{After, MAX_LEASE as START_MAX_LEASE};
@@ -37,11 +37,11 @@ const CONNECTIONS: u32 = 4;
 /// One kind of measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    /// The field of its rows in [`Figures`].
+    /// The field of its rows in [`ScaleFigures`].
     key: &'static str,
     /// What `--only` matches.
     pub(crate) title: &'static str,
-    measure: fn(&Plan) -> Result<Value>,
+    measure: fn(&ScalePlan) -> Result<Value>,
 }
 
 impl Part {
@@ -58,13 +58,13 @@ impl Part {
     const fn new(
         key: &'static str,
         title: &'static str,
-        measure: fn(&Plan) -> Result<Value>,
+        measure: fn(&ScalePlan) -> Result<Value>,
     ) -> Self {
         Self { key, title, measure }
     }
 
     /// Adds its rows to the figures; none if it fails.
-    pub(crate) fn measure(&self, plan: &Plan, figures: &mut Figures) -> Result<()> {
+    pub(crate) fn measure(&self, plan: &ScalePlan, figures: &mut ScaleFigures) -> Result<()> {
         let mut all = serde_json::to_value(&*figures)?;
         all[self.key] = (self.measure)(plan)?;
         *figures = serde_json::from_value(all)?;
@@ -77,7 +77,7 @@ fn rows<R: Serialize>(rows: Result<Vec<R>>) -> Result<Value> {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct ScalePlan {
     pub(crate) paxoslease: PathBuf,
     pub(crate) sides: Vec<Side>,
     pub(crate) quick: bool,
@@ -85,17 +85,17 @@ pub(crate) struct Plan {
 
 /// The rows of each part; empty if it was not measured.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
-pub(crate) struct Figures {
-    pub(crate) memory: Vec<memory::Row>,
-    pub(crate) growth: Vec<growth::Row>,
-    pub(crate) renewed: Vec<renewed::Row>,
-    pub(crate) stalls: Vec<stalls::Row>,
-    pub(crate) failover: Vec<failover::Row>,
-    pub(crate) start: Vec<start::Row>,
-    pub(crate) neighbour: Vec<neighbour::Row>,
+pub(crate) struct ScaleFigures {
+    pub(crate) memory: Vec<memory::MemoryRow>,
+    pub(crate) growth: Vec<growth::GrowthRow>,
+    pub(crate) renewed: Vec<renewed::RenewedRow>,
+    pub(crate) stalls: Vec<stalls::StallsRow>,
+    pub(crate) failover: Vec<failover::FailoverRow>,
+    pub(crate) start: Vec<start::StartRow>,
+    pub(crate) neighbour: Vec<neighbour::NeighbourRow>,
 }
 
-impl Figures {
+impl ScaleFigures {
     /// Takes the parts that were not measured from an earlier run, and returns their titles.
     pub(crate) fn complete_from(&mut self, earlier: &Self) -> Result<Vec<&'static str>> {
         let (mut own, earlier) = (serde_json::to_value(&*self)?, serde_json::to_value(earlier)?);
@@ -111,7 +111,7 @@ impl Figures {
     }
 }
 
-impl Plan {
+impl ScalePlan {
     fn pick<T>(&self, quick: T, full: T) -> T {
         if self.quick { quick } else { full }
     }

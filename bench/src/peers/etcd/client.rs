@@ -25,7 +25,7 @@ pub(super) const CLIENT_TTL: Duration = Duration::from_secs(3600);
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_millis(5);
 
-pub(super) struct Client(Rc<Shared>);
+pub(super) struct EtcdClient(Rc<Shared>);
 
 /// The state that the tasks of all slots share.
 struct Shared {
@@ -54,7 +54,7 @@ struct Slot {
     lease: i64,
 }
 
-impl Client {
+impl EtcdClient {
     pub(super) fn new(plan: &Plan, ports: &[u16], spare: &[u16]) -> anyhow::Result<Self> {
         let connections = plan.connections as usize;
         let used = (0..connections).map(|link| ports[link % ports.len()]);
@@ -95,7 +95,7 @@ impl Client {
     }
 }
 
-impl Protocol for Client {
+impl Protocol for EtcdClient {
     fn queues(&self) -> bool {
         true
     }

@@ -74,7 +74,7 @@ struct Waiter {
 }
 
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct ZooKeeperClient {
     timeout_ms: i32,
     names: Names,
     /// The servers of each connection, the preferred one first.
@@ -90,7 +90,7 @@ pub(super) struct Client {
     is_closing: bool,
 }
 
-impl Client {
+impl ZooKeeperClient {
     pub(super) fn new(plan: &Plan, first: usize, target: Target) -> Self {
         let prefix = format!("/{}", plan.names);
         let slashes = prefix.match_indices('/').map(|(place, _)| place).skip(1);
@@ -281,7 +281,7 @@ impl Client {
     }
 }
 
-impl Protocol for Client {
+impl Protocol for ZooKeeperClient {
     fn queues(&self) -> bool {
         true
     }
@@ -341,7 +341,7 @@ impl Protocol for Client {
     }
 }
 
-impl Connections for Client {
+impl Connections for ZooKeeperClient {
     fn routes(&self) -> Vec<Vec<usize>> {
         self.routes.clone()
     }

@@ -14,7 +14,7 @@ const MS: Duration = Duration::from_millis(1);
 
 /// A server that keeps leases in a map, and the connections to it.
 #[derive(Default)]
-struct Server {
+struct FakeServer {
     held: BTreeMap<Vec<u8>, Vec<u8>>,
     waiting: VecDeque<(usize, Vec<u8>)>,
     fence: i64,
@@ -22,7 +22,7 @@ struct Server {
     refusal: Option<&'static str>,
 }
 
-impl Server {
+impl FakeServer {
     /// Answers one request; a waiting acquire gets its answer later.
     fn answer(&mut self, link: usize, request: &Request<'_>, out: &mut [Vec<u8>]) {
         let arg = |index| request.arg(index).expect("an argument").to_vec();
@@ -103,7 +103,7 @@ fn grant(out: &mut Vec<u8>, fence: i64) {
 /// A session and its server, with a latency of a millisecond.
 struct ScriptedLoad {
     session: Session<Resp>,
-    server: Server,
+    server: FakeServer,
     plan: Plan,
     now: Duration,
     /// Replies that have not arrived yet.
@@ -118,7 +118,7 @@ impl ScriptedLoad {
         plan.check().expect("a load");
         let replies = vec![Vec::new(); plan.connections as usize];
         let session = Session::new(&plan, Resp::new(&plan));
-        Self { session, server: Server::default(), plan, now: Duration::ZERO, replies }
+        Self { session, server: FakeServer::default(), plan, now: Duration::ZERO, replies }
     }
 
     /// Sends due requests to the server. Its replies do not arrive yet.

@@ -147,7 +147,7 @@ fn handovers(figures: &Figures) -> [Goal; 3] {
     ]
 }
 
-fn at_scale(measured: &crate::scale::Figures) -> [Goal; 6] {
+fn at_scale(measured: &crate::scale::ScaleFigures) -> [Goal; 6] {
     let millis = |value: f64| micros(value * 1e3);
     let gap = |lost| {
         OURS.map(|side| Cell::at_most(50.0, scale::gap_max_ms(measured, side, lost), millis))

@@ -9,12 +9,12 @@ use paxoslease_bench::plot::{Axis, Chart, Series, heights};
 use super::numbers::{count, micros, three_digits, with_range};
 use crate::figures::Spread;
 use crate::scale::{
-    After, Clients, FAILOVER_MAX_LEASE, FAILOVER_TTL, Figures, Latency, MemoryRow, Phase,
-    START_MAX_LEASE,
+    After, Clients, FAILOVER_MAX_LEASE, FAILOVER_TTL, Latency, MemoryRow, Phase, START_MAX_LEASE,
+    ScaleFigures,
 };
 use crate::side::Side;
 
-pub(crate) fn fill(page: &mut Page, scale: &Figures) {
+pub(crate) fn fill(page: &mut Page, scale: &ScaleFigures) {
     memory(page, scale);
     growth(page, scale);
     renewed(page, scale);
@@ -25,33 +25,33 @@ pub(crate) fn fill(page: &mut Page, scale: &Figures) {
 }
 
 /// The most bytes per lease in any node.
-pub(crate) fn bytes_max(scale: &Figures) -> Option<f64> {
+pub(crate) fn bytes_max(scale: &ScaleFigures) -> Option<f64> {
     let ours = scale.memory.iter().filter(|row| row.side == Side::Ours);
     ours.flat_map(|row| row.bytes.iter().copied()).max_by(f64::total_cmp)
 }
 
 /// The ratio of the highest to the lowest cost of a pair over all numbers of held leases.
-pub(crate) fn cost_growth(scale: &Figures, side: Side) -> Option<f64> {
+pub(crate) fn cost_growth(scale: &ScaleFigures, side: Side) -> Option<f64> {
     let costs = scale.growth.iter().filter(|row| row.side == side);
     let costs: Vec<f64> = costs.filter_map(|row| median(&row.cpu_us)).collect();
     let spread = Spread::of(costs)?;
     Some(spread.high / spread.low)
 }
 
-pub(crate) fn longest_turn_ms(scale: &Figures) -> Option<f64> {
+pub(crate) fn longest_turn_ms(scale: &ScaleFigures) -> Option<f64> {
     let many = scale.stalls.iter().filter(|row| row.phase != Phase::Few);
     many.flat_map(|row| row.longest_turn_ms.iter().copied()).max_by(f64::total_cmp)
 }
 
 /// The longest gap, of clients that lose their node or of all other clients.
-pub(crate) fn gap_max_ms(scale: &Figures, side: Side, lose_their_node: bool) -> Option<f64> {
+pub(crate) fn gap_max_ms(scale: &ScaleFigures, side: Side, lose_their_node: bool) -> Option<f64> {
     let rows = scale.failover.iter().filter(|row| row.side == side);
     let rows = rows.filter(|row| (row.clients == Clients::OfVictim) == lose_their_node);
     rows.flat_map(|row| row.gaps_ms.iter().copied()).max_by(f64::total_cmp)
 }
 
 /// The lowest ratio of spinning to blocking, with a core taken.
-pub(crate) fn worst_beside_neighbour(scale: &Figures) -> Option<f64> {
+pub(crate) fn worst_beside_neighbour(scale: &ScaleFigures) -> Option<f64> {
     let ratios =
         scale.neighbour.iter().filter_map(|row| Some(beside(&row.spinning, &row.blocking)?.median));
     ratios.min_by(f64::total_cmp)
@@ -66,7 +66,7 @@ fn lines(points: impl Fn(Side) -> Vec<(f64, f64)>) -> Vec<Series> {
         .collect()
 }
 
-fn memory(page: &mut Page, scale: &Figures) {
+fn memory(page: &mut Page, scale: &ScaleFigures) {
     let most = |row: &MemoryRow| row.bytes.iter().copied().max_by(f64::total_cmp);
     let rows: Vec<Vec<String>> = scale
         .memory
@@ -93,7 +93,7 @@ fn memory(page: &mut Page, scale: &Figures) {
     page.keep("benchmarks/memory.svg", chart.svg());
 }
 
-fn growth(page: &mut Page, scale: &Figures) {
+fn growth(page: &mut Page, scale: &ScaleFigures) {
     if scale.growth.is_empty() {
         return;
     }
@@ -123,7 +123,7 @@ fn growth(page: &mut Page, scale: &Figures) {
     page.keep("benchmarks/growth.svg", chart.svg());
 }
 
-fn renewed(page: &mut Page, scale: &Figures) {
+fn renewed(page: &mut Page, scale: &ScaleFigures) {
     let Some(first) = scale.renewed.first() else { return };
     page.set("renewed_leases", count(f64::from(first.leases)));
     page.set("renewed_ttl", three_digits(first.ttl_ms as f64 / 1e3));
@@ -149,7 +149,7 @@ fn renewed(page: &mut Page, scale: &Figures) {
     page.table("renewed", &head, &rows);
 }
 
-fn stalls(page: &mut Page, scale: &Figures) {
+fn stalls(page: &mut Page, scale: &ScaleFigures) {
     let Some(most) = scale.stalls.iter().map(|row| row.leases).max() else { return };
     page.set("stalls_leases", count(f64::from(most)));
     let rows: Vec<Vec<String>> = scale
@@ -184,7 +184,7 @@ const fn phase(phase: Phase) -> &'static str {
     }
 }
 
-fn failover(page: &mut Page, scale: &Figures) {
+fn failover(page: &mut Page, scale: &ScaleFigures) {
     let rows = scale.failover.iter().map(|row| {
         let clients = match row.clients {
             Clients::All => "clients of all members",
@@ -205,7 +205,7 @@ fn failover(page: &mut Page, scale: &Figures) {
     page.set("failover_ttl_ms", FAILOVER_TTL.as_millis());
 }
 
-fn start(page: &mut Page, scale: &Figures) {
+fn start(page: &mut Page, scale: &ScaleFigures) {
     let rows = scale.start.iter().map(|row| {
         let after = match row.after {
             After::Nothing => "a new cell",
@@ -223,7 +223,7 @@ fn start(page: &mut Page, scale: &Figures) {
     page.set("start_max_lease", seconds(START_MAX_LEASE));
 }
 
-fn neighbour(page: &mut Page, scale: &Figures) {
+fn neighbour(page: &mut Page, scale: &ScaleFigures) {
     let rows = scale.neighbour.iter().map(|row| {
         let ratio = beside(&row.spinning, &row.blocking);
         vec![

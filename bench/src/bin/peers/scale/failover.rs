@@ -14,7 +14,7 @@ use paxoslease_load::Extent;
 use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
 
-use super::{Plan, metrics, pairs};
+use super::{ScalePlan, metrics, pairs};
 use crate::figures::rounded;
 use crate::side::Side;
 
@@ -40,7 +40,7 @@ pub(crate) enum Clients {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct FailoverRow {
     pub(crate) side: Side,
     pub(crate) clients: Clients,
     /// The longest time without a success, in turns in which a member was killed.
@@ -51,7 +51,7 @@ pub(crate) struct Row {
     pub(crate) failures: Vec<u64>,
 }
 
-pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
+pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<FailoverRow>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
         let is_led = matches!(side, Side::ZooKeeper | Side::Etcd);
@@ -62,7 +62,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
         let count = if side.is_ours() { plan.pick(1, kinds.len()) } else { 1 };
         for clients in kinds.into_iter().take(count) {
             let (gaps_ms, quiet_ms, failures) = Default::default();
-            let mut row = Row { side, clients, gaps_ms, quiet_ms, failures };
+            let mut row = FailoverRow { side, clients, gaps_ms, quiet_ms, failures };
             for turn in 1..=turns {
                 eprintln!("{}: fail-over, turn {turn} of {turns}", side.title());
                 let killed = row.add(&*service, after)?;
@@ -75,7 +75,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-impl Row {
+impl FailoverRow {
     /// Runs one turn without a kill and one with it. Returns the killed member.
     fn add(&mut self, service: &dyn Service, after: Duration) -> Result<usize> {
         let victim = service.first_to_kill()?.context("the only member cannot be killed")?;

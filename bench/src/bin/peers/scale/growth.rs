@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use paxoslease_bench::peers::{Service, Target};
 use serde::{Deserialize, Serialize};
 
-use super::{HELD_FOR, Plan, cpu, fill, pairs};
+use super::{HELD_FOR, ScalePlan, cpu, fill, pairs};
 use crate::figures::rounded;
 use crate::side::Side;
 
@@ -19,7 +19,7 @@ const SPAN: Duration = Duration::from_secs(1);
 const WARMUP: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct GrowthRow {
     pub(crate) side: Side,
     pub(crate) held: u32,
     /// Processor time of all members per pair, in microseconds.
@@ -27,7 +27,7 @@ pub(crate) struct Row {
     pub(crate) per_second: Vec<f64>,
 }
 
-pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
+pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<GrowthRow>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
         let mut points = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
             eprintln!("{}: {held} leases held", side.title());
             let service = plan.start(side, HELD_FOR)?;
             fill(&*service, 0, *held)?;
-            let row = Row { side, held: *held, cpu_us: Vec::new(), per_second: Vec::new() };
+            let row = GrowthRow { side, held: *held, cpu_us: Vec::new(), per_second: Vec::new() };
             points.push((service, row));
         }
         for round in 0..plan.pick(2, 5) {
@@ -52,7 +52,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-impl Row {
+impl GrowthRow {
     fn add(&mut self, service: &dyn Service) -> Result<()> {
         service.run(&pairs(IN_FLIGHT, WARMUP), Target::One)?;
         let before = cpu(service)?;

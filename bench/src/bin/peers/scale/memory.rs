@@ -7,7 +7,7 @@ use paxoslease_load::{Extent, Workload};
 use paxoslease_rig::Process;
 use serde::{Deserialize, Serialize};
 
-use super::{HELD_FOR, Plan, fill, pairs};
+use super::{HELD_FOR, ScalePlan, fill, pairs};
 use crate::figures::rounded;
 use crate::side::Side;
 
@@ -21,14 +21,14 @@ const SIDES: [Side; 6] =
     [Side::Redis, Side::Redlock, Side::OursDefault, Side::Ours, Side::ZooKeeper, Side::Etcd];
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct MemoryRow {
     pub(crate) side: Side,
     pub(crate) leases: u32,
     /// Per lease, in every member.
     pub(crate) bytes: Vec<f64>,
 }
 
-pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
+pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<MemoryRow>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
         let steps = if FEWEST.contains(&side) && plan.quick {
@@ -53,7 +53,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
                 .iter()
                 .zip(after)
                 .map(|(before, after)| rounded((after as f64 - *before as f64) / f64::from(held)));
-            rows.push(Row { side, leases: held, bytes: each.collect() });
+            rows.push(MemoryRow { side, leases: held, bytes: each.collect() });
         }
     }
     Ok(rows)

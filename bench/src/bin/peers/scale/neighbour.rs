@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use paxoslease_bench::cores::{self, Busy, Want};
 use serde::{Deserialize, Serialize};
 
-use super::Plan;
+use super::ScalePlan;
 use crate::case::{Case, What};
 use crate::figures::rounded;
 use crate::side::Side;
@@ -24,7 +24,7 @@ const QUICK_SPAN: Duration = Duration::from_millis(250);
 const WARMUP: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct NeighbourRow {
     #[serde(flatten)]
     pub(crate) case: Case,
     /// Operations per second of threads that sleep when idle.
@@ -33,13 +33,13 @@ pub(crate) struct Row {
     pub(crate) spinning: Vec<f64>,
 }
 
-pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
+pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<NeighbourRow>> {
     let blocking = plan.start(Side::Ours, MAX_LEASE)?;
     let spinning = plan.start(Side::OursSpinning, MAX_LEASE)?;
     let taken = *cores::all().last().context("cannot tell which cores there are")?;
     let neighbour = Busy::on(taken, Want::Share)?;
-    let mut rows: Vec<Row> =
-        CASES.map(|case| Row { case, blocking: Vec::new(), spinning: Vec::new() }).into();
+    let mut rows: Vec<NeighbourRow> =
+        CASES.map(|case| NeighbourRow { case, blocking: Vec::new(), spinning: Vec::new() }).into();
     for round in 0..plan.pick(1, 4) {
         for row in &mut rows {
             eprintln!("{}, beside a busy neighbour", row.case);

@@ -12,7 +12,7 @@ use paxoslease_load::{Dialect, Extent, Report, Workload};
 use paxoslease_rig::clock::sleep;
 use serde::{Deserialize, Serialize};
 
-use super::{HELD_FOR, Plan};
+use super::{HELD_FOR, ScalePlan};
 use crate::figures::rounded;
 use crate::side::Side;
 
@@ -27,7 +27,7 @@ const AROUND: Duration = Duration::from_secs(3);
 const IN_FLIGHT: u32 = 512;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct RenewedRow {
     pub(crate) side: Side,
     pub(crate) leases: u32,
     pub(crate) ttl_ms: u64,
@@ -59,7 +59,7 @@ impl Latency {
     }
 }
 
-pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
+pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<RenewedRow>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
         eprintln!("{}: many leases renewed, pairs beside", side.title());
@@ -75,7 +75,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn row(plan: &Plan, side: Side, dialect: Dialect, endpoint: &str) -> Result<Row> {
+fn row(plan: &ScalePlan, side: Side, dialect: Dialect, endpoint: &str) -> Result<RenewedRow> {
     let leases = plan.pick(QUICK_LEASES, LEASES);
     let span = Duration::from_secs(plan.pick(1, 8));
     let load = |workload, rate| {
@@ -94,7 +94,7 @@ fn row(plan: &Plan, side: Side, dialect: Dialect, endpoint: &str) -> Result<Row>
     (renewals.extent, renewals.warmup) = (Extent::Lasting(span + AROUND), WARMUP);
     renewals.names = "held/series/00".to_owned();
     let (renewed, beside) = at_once(&renewals, &pairs)?;
-    Ok(Row {
+    Ok(RenewedRow {
         side,
         leases,
         ttl_ms: TTL.as_millis() as u64,

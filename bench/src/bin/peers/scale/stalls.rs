@@ -18,7 +18,7 @@ use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
 
 use super::renewed::Latency;
-use super::{Plan, metrics, millis};
+use super::{ScalePlan, metrics, millis};
 use crate::figures::rounded;
 use crate::side::Side;
 
@@ -57,7 +57,7 @@ pub(crate) enum Phase {
 type Current = Mutex<Option<Phase>>;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct StallsRow {
     pub(crate) phase: Phase,
     pub(crate) leases: u32,
     pub(crate) seconds: f64,
@@ -67,7 +67,7 @@ pub(crate) struct Row {
     pub(crate) failures: u64,
 }
 
-pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
+pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<StallsRow>> {
     if !plan.sides.contains(&Side::Ours) {
         return Ok(Vec::new());
     }
@@ -125,7 +125,7 @@ fn run(
 /// Puts a steady load on all nodes, and keeps the results by phase.
 struct Probe<'a> {
     cell: &'a Ours,
-    rows: Vec<Row>,
+    rows: Vec<StallsRow>,
     /// Of the last row.
     began_at: Instant,
     nanos: Histogram<u64>,
@@ -161,7 +161,7 @@ impl Probe<'_> {
             (self.began_at, self.nanos) = (now(), Histogram::new(3)?);
             let probe = Latency::of(&self.nanos);
             let longest_turn_ms = Vec::new();
-            self.rows.push(Row {
+            self.rows.push(StallsRow {
                 phase,
                 leases,
                 seconds: 0.0,

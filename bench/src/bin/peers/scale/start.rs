@@ -10,7 +10,7 @@ use paxoslease_load::Extent;
 use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
 
-use super::{HELD_FOR, Plan, fill, metrics, millis, pairs};
+use super::{HELD_FOR, ScalePlan, fill, metrics, millis, pairs};
 use crate::side::Side;
 
 const SIDES: [Side; 6] =
@@ -35,7 +35,7 @@ pub(crate) enum After {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct StartRow {
     pub(crate) side: Side,
     pub(crate) after: After,
     pub(crate) held: u32,
@@ -45,7 +45,7 @@ pub(crate) struct Row {
     pub(crate) votes_ms: Vec<f64>,
 }
 
-pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
+pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<StartRow>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
         eprintln!("{}: starts", side.title());
@@ -53,7 +53,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
             Side::ZooKeeper | Side::Etcd => plan.pick(1, 3),
             _ => plan.pick(1, 5),
         };
-        let mut cold = Row::new(side, After::Nothing, 0);
+        let mut cold = StartRow::new(side, After::Nothing, 0);
         for _ in 0..turns {
             let began_at = now();
             let service = plan.start(side, MAX_LEASE)?;
@@ -62,24 +62,29 @@ pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>> {
         }
         rows.push(cold);
         if side != Side::Redis {
-            rows.push(restarts(plan, Row::new(side, After::Kill, 0), MAX_LEASE, turns)?);
+            rows.push(restarts(plan, StartRow::new(side, After::Kill, 0), MAX_LEASE, turns)?);
         }
         if side.is_ours() {
             let leases = plan.pick(QUICK_LEASES, LEASES);
-            rows.push(restarts(plan, Row::new(side, After::Stop, leases), HELD_FOR, turns)?);
+            rows.push(restarts(plan, StartRow::new(side, After::Stop, leases), HELD_FOR, turns)?);
         }
     }
     Ok(rows)
 }
 
-impl Row {
+impl StartRow {
     const fn new(side: Side, after: After, held: u32) -> Self {
         Self { side, after, held, serves_ms: Vec::new(), votes_ms: Vec::new() }
     }
 }
 
 /// Restarts a member of a running service after a kill or a clean stop.
-fn restarts(plan: &Plan, mut row: Row, max_lease: Duration, turns: u32) -> Result<Row> {
+fn restarts(
+    plan: &ScalePlan,
+    mut row: StartRow,
+    max_lease: Duration,
+    turns: u32,
+) -> Result<StartRow> {
     let mut service = plan.start(row.side, max_lease)?;
     if row.held > 0 {
         fill(&*service, 0, row.held)?;
