@@ -1,7 +1,4 @@
-//! The cores a measurement runs on: which there are, staying on one, and keeping one busy, either
-//! as a neighbour that wants its share or only so that it never sleeps.
-//!
-//! Where the system offers no way to say so, it alone decides.
+//! The cores of this machine, and processes that keep a core busy.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -10,57 +7,40 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use paxoslease_rig::Process;
 
-/// What the command line of a binary calls [`keep_busy`].
+/// The subcommand that calls [`keep_busy`].
 pub const BUSY: &str = "busy";
 
-/// The cores that this process may run on, where it can tell.
-#[cfg(target_os = "linux")]
+/// The cores that this process may run on; none if the system does not tell.
 pub fn all() -> Vec<usize> {
-    let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
-    (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect()
-}
-
-/// Keeps this process, and the threads it starts from now on, on one core.
-#[cfg(target_os = "linux")]
-pub fn stay_on(core: usize) -> std::io::Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(core);
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
-}
-
-/// The cores that this process may run on, where it can tell.
-#[cfg(not(target_os = "linux"))]
-pub fn all() -> Vec<usize> {
+    #[cfg(target_os = "linux")]
+    if let Ok(allowed) = rustix::thread::sched_getaffinity(None) {
+        let cores = 0..rustix::thread::CpuSet::MAX_CPU;
+        return cores.filter(|core| allowed.is_set(*core)).collect();
+    }
     Vec::new()
 }
 
-/// Keeps this process on one core, where that can be said.
-#[cfg(not(target_os = "linux"))]
-pub fn stay_on(_: usize) -> std::io::Result<()> {
-    Ok(())
-}
-
-/// How much a busy loop wants its core.
+/// The scheduling class of a busy loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Want {
-    /// As much as anybody: half of it when somebody else wants it too.
+    /// Normal: half of the core if another thread wants it too.
     Share,
-    /// Only what nobody else wants: the core never sleeps, and nobody waits for it.
+    /// Idle: the core never sleeps, and no other thread waits for it.
     Rest,
 }
 
-/// A process that keeps one core busy; gone when dropped.
+/// A process that keeps one core busy, killed on drop.
 #[derive(Debug)]
 pub struct Busy(Process);
 
 impl Busy {
-    /// Starts one. The binary that runs must know the subcommand [`BUSY`] with a core.
+    /// Starts one. This binary must have the subcommand [`BUSY`] with a core.
     pub fn on(core: usize, want: Want) -> Result<Self> {
         let this = std::env::current_exe()?;
         let mut command = match want {
             Want::Share => Command::new(this),
             Want::Rest => {
-                // The idle class of the scheduler, which a nice value does not come near.
+                // The idle class of the scheduler is below every nice value.
                 let mut chrt = Command::new("chrt");
                 chrt.args(["--idle", "0"]).arg(this);
                 chrt
@@ -70,23 +50,28 @@ impl Busy {
         Ok(Self(Process::spawn(command, Path::new("/dev/null"))?))
     }
 
-    /// Makes sure that it still runs: whoever may not choose a class of the scheduler is gone at
-    /// once.
+    /// Checks that it still runs: without the permission to set its class it exits at once.
     pub fn check(&self) -> Result<()> {
-        ensure!(self.0.ended()?.is_none(), "what was to keep a core busy has ended");
+        ensure!(self.0.ended()?.is_none(), "the process that keeps a core busy has ended");
         Ok(())
     }
 
-    /// One on every core, for what nobody else wants.
+    /// One with idle class on every core.
     pub fn on_all() -> Result<Vec<Self>> {
         all().into_iter().map(|core| Self::on(core, Want::Rest)).collect()
     }
 }
 
-/// What the process behind [`Busy`] does: nothing, as fast as it can, until whoever started it is
-/// gone.
+/// The program of [`Busy`]: spins until its standard input is closed.
 pub fn keep_busy(core: usize) -> Result<()> {
-    stay_on(core)?;
+    #[cfg(target_os = "linux")]
+    {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(core);
+        rustix::thread::sched_setaffinity(None, &set)?;
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _any = core;
     std::thread::spawn(|| {
         loop {
             std::hint::spin_loop();

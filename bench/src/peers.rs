@@ -1,12 +1,9 @@
-//! Lease services that people use, as real cells of processes on loopback, put under the same
-//! load by the same engine, `paxoslease-load`. Here is what only benchmarks need: how services are
-//! started, and the protocols of those that do not speak RESP.
+//! Lease services as real processes on loopback, under the same load by the same engine,
+//! `paxoslease-load`: how each service is started, and the protocols of those without RESP.
 
 mod check;
 mod etcd;
 mod ours;
-#[cfg(test)]
-mod play;
 mod redis;
 mod redlock;
 mod zookeeper;
@@ -19,65 +16,64 @@ use paxoslease_load::{Dialect, Extent, Plan, Report, Workload};
 use paxoslease_rig::clock::{now, sleep};
 use paxoslease_rig::{Folder, Process};
 
-/// What is asked of a service; its endpoints are not looked at.
+/// The load on a service, which sets its own endpoints.
 pub use paxoslease_load::Plan as Load;
 
 pub use self::check::check;
 pub use self::etcd::Etcd;
 pub use self::ours::{Ours, OursSettings};
 pub use self::redis::{Persistence, Redis};
-pub use self::redlock::Redlock;
-pub use self::zookeeper::{ZooKeeper, ZooKeeperSettings};
+pub use self::zookeeper::ZooKeeper;
 
-/// How long anything may take to come up; a JVM beside two others on a busy machine takes some.
+/// How long a service may take to start: a JVM on a busy machine takes long.
 const READY_MAX: Duration = Duration::from_secs(60);
 
-/// How long the servers of others may be silent: longer than an election takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long peers may be silent: longer than an election on a busy machine.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// A service whose processes run. Loads can be put on it, also several at once from threads of
-/// their own, and while a member dies.
+/// A running service. Several threads may put loads on it, also while a member dies.
 pub trait Service: Sync {
-    /// What errors call it, such as `Redlock`.
+    /// The name in errors, such as `Redlock`.
     fn name(&self) -> &'static str;
 
-    /// What its program calls its version.
     fn version(&self) -> Result<String>;
 
-    /// In what its settings differ from the defaults, for the page.
+    /// The settings that differ from the defaults, for the page.
     fn settings(&self) -> String;
 
-    /// Its members, in order. One that was killed stays in its place.
+    /// Its members. A killed one stays in its place.
     fn members(&self) -> &[Process];
 
-    /// Puts a load on it and waits for the end. The plan's endpoints are replaced by its own, and
-    /// the connections are those to each server that a client would speak to.
+    /// Runs a load with the service's own endpoints. The plan's connections are per server that a
+    /// client uses.
     fn run(&self, plan: &Plan, target: Target) -> Result<Report>;
 
-    /// The member whose death hurts most: the leader where there is one. `None` where the death
-    /// of one is the death of all.
+    /// The member to kill: the leader, if there is one. `None` if there is one member only.
     fn first_to_kill(&self) -> Result<Option<usize>>;
 
-    /// Starts a member that was killed and waits until it serves.
+    /// The HTTP addresses of its members, for the metrics of PaxosLease.
+    fn http_endpoints(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Restarts a member and waits until it serves.
     fn restart(&mut self, member: usize) -> Result<()>;
 }
 
-/// Which members a load goes to, where that is the client's choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// All connections to the same one.
     One,
-    /// Connections to every one in turn.
     Spread,
+    /// One connection to this member, and to the next one when it dies. PaxosLease only.
+    Member(usize),
 }
 
-/// Where a service that logs before it answers puts its log.
+/// Where a service with a log keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Storage {
-    /// On the disk where temporary files are, with every sync it asks for.
+    /// On the disk of temporary files, synced.
     Disk,
-    /// On a file system in memory, where a sync costs nothing: as fast as it gets without giving
-    /// up its protocol, but what was promised dies with the machine.
+    /// On a file system in memory, where a sync is free and the log is lost with the machine.
     Memory,
 }
 
@@ -97,7 +93,7 @@ impl Storage {
     }
 }
 
-/// A load of pairs in a closed loop, for a service to put its endpoints in.
+/// A load of pairs in a closed loop, without endpoints.
 pub fn pairs(in_flight: u32, connections: u32, extent: Extent) -> Plan {
     Plan {
         in_flight,
@@ -108,15 +104,14 @@ pub fn pairs(in_flight: u32, connections: u32, extent: Extent) -> Plan {
     }
 }
 
-/// The plan with these endpoints.
 fn connected(plan: &Plan, endpoints: impl Into<Vec<String>>) -> Plan {
     Plan { endpoints: endpoints.into(), ..plan.clone() }
 }
 
-/// Waits until a lease can be taken and released there.
+/// Waits until the server grants and releases a lease.
 fn await_service(endpoint: &str, dialect: Dialect) -> Result<()> {
     let mut plan = connected(&pairs(1, 1, Extent::Count(1)), [endpoint.to_owned()]);
-    // A cell may be told to grant nothing longer.
+    // Shorter than the `max_lease` of any cell here.
     (plan.dialect, plan.ttl) = (dialect, Duration::from_millis(500));
     plan.names = "ready/".to_owned();
     await_until(endpoint, || match paxoslease_load::run(&plan, &mut |_| {}) {
@@ -126,25 +121,25 @@ fn await_service(endpoint: &str, dialect: Dialect) -> Result<()> {
     })
 }
 
-/// Asks again and again until there is no error.
+/// Calls a function until it succeeds.
 fn await_until<T>(what: &str, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
     let began_at = now();
     loop {
         match ask() {
             Ok(answer) => return Ok(answer),
             Err(error) if began_at.elapsed() >= READY_MAX => {
-                return Err(error.context(format!("{what} did not come up")));
+                return Err(error.context(format!("{what} did not start")));
             }
             Err(_) => sleep(Duration::from_millis(1)),
         }
     }
 }
 
-/// What a program prints when it is asked for its version.
+/// The output of `--version`.
 fn version_of(program: impl AsRef<std::ffi::OsStr>) -> Result<String> {
     let name = program.as_ref().to_string_lossy().into_owned();
     let output = Command::new(program).arg("--version").output();
     let output = output.with_context(|| format!("cannot start {name}"))?;
-    ensure!(output.status.success(), "{name} does not say its version");
+    ensure!(output.status.success(), "{name} --version failed");
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

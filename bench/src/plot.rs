@@ -1,5 +1,5 @@
-//! Plots as SVG: white background, so that they can be read on any page, labelled axes, and a
-//! legend beside the lines, never on them. Series differ in marker and dash as well as in colour.
+//! Plots as SVG: a white background for any page, labelled axes, and a legend beside the lines.
+//! Series differ in marker and dash, not only in colour.
 
 use paxoslease_sim::diagram::svg::{Anchor, Point, Svg, at};
 
@@ -7,7 +7,7 @@ const HEIGHT: f64 = 420.0;
 const PANEL_WIDTH: f64 = 620.0;
 const PANELS_WIDTH: f64 = 330.0;
 const LEGEND_WIDTH: f64 = 300.0;
-/// Around the lines: for the title, and for what is written at the axes.
+/// Margins for the title and the labels of the axes.
 const TOP: f64 = 48.0;
 const RIGHT: f64 = 20.0;
 const BOTTOM: f64 = 66.0;
@@ -19,35 +19,29 @@ const BAR_STEP: f64 = 42.0;
 const NAME_WIDTH: f64 = 285.0;
 const VALUE_WIDTH: f64 = 190.0;
 const BAR_TOP: f64 = 62.0;
-/// More lines would not be counted by anybody.
+/// The most grid lines of an axis.
 const STEPS_MAX: f64 = 6.0;
 
-/// What stands at every point of a line.
+/// The symbol at each point of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Marker {
-    /// A disc.
     Circle,
-    /// A square on its side.
     Square,
-    /// A triangle on its base.
     Triangle,
-    /// A square on its corner.
     Diamond,
 }
 
 /// How a line is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Look {
-    /// Red, green and blue.
     pub colour: (u8, u8, u8),
-    /// At every point.
     pub marker: Marker,
     /// Dashed, with hollow markers.
     pub dashed: bool,
 }
 
 impl Look {
-    /// The same, dashed or not.
+    /// Sets whether the line is dashed.
     pub const fn dashed_if(self, dashed: bool) -> Self {
         Self { dashed, ..self }
     }
@@ -62,7 +56,7 @@ impl Look {
         format!("fill:none;stroke:{};stroke-width:2{dashes}", self.colour())
     }
 
-    /// A marker at this place; hollow where lines are dashed.
+    /// Draws a marker, hollow if the line is dashed.
     fn mark(self, svg: &mut Svg, Point { x, y }: Point) {
         let colour = self.colour();
         let inside = if self.dashed { "#fff" } else { &colour };
@@ -80,15 +74,16 @@ impl Look {
     }
 }
 
-/// A line.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// In the legend.
     pub name: String,
-    /// In order.
     pub points: Vec<(f64, f64)>,
-    /// How it is drawn.
     pub look: Look,
+}
+
+/// The y values of all points.
+pub fn heights(series: &[Series]) -> Vec<f64> {
+    series.iter().flat_map(|series| series.points.iter().map(|(_, y)| *y)).collect()
 }
 
 /// An axis from its first tick to its last.
@@ -101,17 +96,17 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Steps of the same length.
+    /// A linear axis with these ticks.
     pub fn even(label: &'static str, ticks: impl Into<Vec<f64>>) -> Self {
         Self { label, ticks: ticks.into(), log: false, name: short }
     }
 
-    /// Steps of the same factor.
+    /// A logarithmic axis with these ticks.
     pub fn log(label: &'static str, ticks: impl Into<Vec<f64>>) -> Self {
         Self { log: true, ..Self::even(label, ticks) }
     }
 
-    /// A power of ten at either end and each between, so that all of these are on it.
+    /// A logarithmic axis with powers of ten that includes these values.
     pub fn decades(label: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
         let logs: Vec<f64> =
             values.into_iter().filter(|value| *value > 0.0).map(f64::log10).collect();
@@ -121,7 +116,7 @@ impl Axis {
         Self::log(label, ticks)
     }
 
-    /// Even steps from nothing to beyond all of these, in round numbers.
+    /// A linear axis from zero that includes these values.
     pub fn from_zero(label: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
         let most = values.into_iter().fold(f64::MIN_POSITIVE, f64::max);
         let ten = 10_f64.powf((most / STEPS_MAX).log10().floor());
@@ -132,27 +127,22 @@ impl Axis {
         Self::even(label, ticks)
     }
 
-    /// Shares of all, from half of them to all but one in ten thousand, each nine as far from the
-    /// next. Points are at one divided by the share that is left.
+    /// Percentiles from 50 to 99.99 with equal distances between the nines. The x value of a point
+    /// is 1 / (1 - quantile).
     pub fn nines(label: &'static str) -> Self {
         let name = |left: f64| format!("p{}", 100.0 - 100.0 / left);
         Self { name, ..Self::log(label, [2.0, 10.0, 100.0, 1000.0, 10_000.0]) }
     }
 
-    fn ends(&self) -> (f64, f64) {
-        (self.ticks[0], self.ticks[self.ticks.len() - 1])
-    }
-
-    /// How far along the axis a value is, with a little room at both ends.
+    /// The position of a value on the axis from 0 to 1, with a margin at both ends.
     fn share(&self, value: f64) -> f64 {
         let scale = |value: f64| if self.log { value.log10() } else { value };
-        let (first, last) = self.ends();
+        let (first, last) = (self.ticks[0], self.ticks[self.ticks.len() - 1]);
         let value = scale(value.clamp(first, last));
         0.03 + 0.94 * (value - scale(first)) / (scale(last) - scale(first))
     }
 }
 
-/// With as few digits as an axis needs.
 fn short(value: f64) -> String {
     match value {
         1e6.. => format!("{} M", value / 1e6),
@@ -161,27 +151,22 @@ fn short(value: f64) -> String {
     }
 }
 
-/// A plot.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Above it.
     pub title: String,
-    /// From left to right.
     pub x: Axis,
-    /// From bottom to top.
     pub y: Axis,
-    /// What is drawn, and told in the legend.
     pub series: Vec<Series>,
 }
 
 impl Chart {
-    /// As a file of its own.
+    /// The SVG of this plot alone.
     pub fn svg(self) -> String {
         panels(&[self])
     }
 
-    /// Between this left edge and this right one.
-    fn draw(&self, svg: &mut Svg, (left, right): (f64, f64), with_y_label: bool) {
+    /// Draws the plot between these edges.
+    fn draw(&self, svg: &mut Svg, left: f64, right: f64, with_y_label: bool) {
         let bottom = HEIGHT - BOTTOM;
         let across = |value: f64| left + self.x.share(value) * (right - left);
         let up = |value: f64| bottom - self.y.share(value) * (bottom - TOP);
@@ -211,7 +196,7 @@ impl Chart {
     }
 }
 
-/// Plots beside each other, with the legend of the first for all.
+/// The SVG of plots beside each other, with the legend of the first one.
 pub fn panels(charts: &[Chart]) -> String {
     let each = if charts.len() == 1 { PANEL_WIDTH } else { PANELS_WIDTH };
     let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
@@ -219,7 +204,7 @@ pub fn panels(charts: &[Chart]) -> String {
     let mut svg = Svg::new(width + LEGEND_WIDTH, HEIGHT, &titles.join("; "), charts[0].y.label);
     for (place, chart) in charts.iter().enumerate() {
         let left = each * place as f64 + if place == 0 { LEFT } else { LEFT - 22.0 };
-        chart.draw(&mut svg, (left, each * (place + 1) as f64 - RIGHT), place == 0);
+        chart.draw(&mut svg, left, each * (place + 1) as f64 - RIGHT, place == 0);
     }
     for (Series { name, look, .. }, row) in charts[0].series.iter().zip(0..) {
         let y = 70.0 + 28.0 * f64::from(row);
@@ -238,18 +223,15 @@ fn polyline(points: impl IntoIterator<Item = Point>) -> String {
 /// A bar with its name before it and its value after it.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Before it.
     pub name: String,
-    /// Its length.
     pub value: f64,
-    /// After it.
+    /// The label after the bar.
     pub text: String,
-    /// Its colour; filled, or only an outline where lines would be dashed.
+    /// The colour; lighter if dashed.
     pub look: Look,
 }
 
-/// Bars from left to right, on an axis whose steps are factors. A bar says what it is, so there is
-/// no legend.
+/// Horizontal bars on a logarithmic axis. Each bar has its label, so there is no legend.
 pub fn bars(title: &str, axis: &Axis, bars: &[Bar]) -> String {
     let bottom = BAR_TOP + BAR_STEP * bars.len() as f64;
     let place =

@@ -1,10 +1,9 @@
-//! The judge: what the events of a run prove, whatever the run was.
+//! The judge of a chaos run: what the events of a run prove.
 //!
-//! [`judge`] is a pure function: the same events give the same verdict. It trusts the clients' logs
-//! (they say what they believed, [`crate::log`] says why that is enough) and nothing that the cell
-//! says of itself. Whatever cannot be known is held in the cell's favour: a violation is proven by
-//! the events that come with it, never guessed. Deliberately lacks any knowledge of seeds,
-//! schedules and processes.
+//! [`judge`] is a pure function of the events. It trusts the clients' logs of their beliefs
+//! ([`crate::log`] says why that is enough), and nothing that the cell reports about itself. Events
+//! prove each violation: in doubt, there is none. Deliberately lacks seeds, schedules and
+//! processes.
 
 mod beliefs;
 mod counts;
@@ -26,27 +25,27 @@ use std::time::Duration;
 
 pub(crate) use counts::contended;
 pub use counts::{Counts, Tally};
-pub use gaps::{Gap, Gaps};
+pub use gaps::{FaultGaps, Gap};
 pub use health::{FaultSpan, Health};
 pub use tenures::{Over, Tenure};
 
-use crate::log::{Event, Nanos, What};
+use crate::log::{Event, EventKind, Nanos};
 use requests::Request;
 
-/// What a healthy cell owes its clients, on the machine it runs on.
+/// What a healthy cell guarantees on this machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// How soon after a confirmed release whoever waits has the lease.
+    /// From a confirmed release to the grant for a waiter.
     pub available: Duration,
-    /// How long after the last fault a cell counts as healthy again.
+    /// From the end of the last fault until the cell counts as healthy.
     pub settle: Duration,
-    /// How long after healing every client must have been heard of.
+    /// From healing until every client has logged something.
     pub silence: Duration,
-    /// The longest time without any grant while nothing is broken.
+    /// The longest time without a grant in a healthy cell.
     pub idle: Duration,
-    /// The longest time without a grant through a node that is well and has a majority.
+    /// The longest time without a grant through a healthy node with a majority.
     pub served: Duration,
-    /// Through how many hand-overs for each contender a waiter may have to wait.
+    /// How many hand-overs per contender a waiter may see.
     pub turns: u64,
 }
 
@@ -63,38 +62,29 @@ impl Default for Bounds {
     }
 }
 
-/// What must never happen.
+/// A property that a run must have. The names state it; the texts state the violation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Rule {
-    /// Two beliefs in one name met (invariant 1).
+    /// Invariant 1.
     OneHolder,
-    /// A later tenure has a fence that is not greater (invariant 3).
+    /// Invariant 3.
     FencesRise,
-    /// Two tenures have one fence.
     FencesAreUnique,
-    /// The fenced store took a write that came late.
     StaleWritesAreRefused,
-    /// The fenced store refused a write of whoever held the lease.
     HoldersMayWrite,
-    /// Somebody was denied because of a tenure whose release had been confirmed.
+    /// No request is denied because of a tenure whose release was confirmed.
     ReleasesAreKept,
-    /// A name that was given back was not granted to whoever waited for it.
+    /// A released name is granted to a waiter.
     ReleasedIsAvailable,
-    /// Somebody was told, before its belief was over, that its tenure was.
+    /// No holder is told that its tenure is over before its belief ends.
     LeasesAreKept,
-    /// A name was not granted again after everything was mended.
     HealedIsGranted,
-    /// A node granted nothing, or took nothing back, after everything was mended.
     EveryNodeServes,
-    /// A client was not heard of after everything was mended.
     ClientsAreHeard,
-    /// Nothing was granted for long, though nothing was broken.
     HealthyIsGranted,
-    /// A node that had a majority granted nothing for long, though only a minority was away.
     MajorityServes,
-    /// A client waited while others had the name over and over.
     WaitersTakeTurns,
-    /// Too little happened for the verdict to mean anything.
+    /// Enough happened for the verdict to mean something.
     RunShowsEnough,
 }
 
@@ -120,76 +110,60 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A broken rule, with the events that prove it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Which.
     pub rule: Rule,
-    /// For which name.
     pub name: String,
-    /// When it became true.
     pub at: Nanos,
-    /// In words, with the figures.
     pub text: String,
-    /// The proof.
     pub evidence: Vec<Event>,
 }
 
-/// What came of a run.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// Everything that must not be, by time. Empty is what we want.
+    /// By time.
     pub violations: Vec<Violation>,
-    /// Everything that was held, by the begin of the belief.
+    /// By the begin of the belief.
     pub tenures: Vec<Tenure>,
-    /// Everything that was broken, and when nothing was.
     pub health: Health,
-    /// The longest times without a grant, by kind of fault.
-    pub gaps: Vec<Gaps>,
-    /// How much happened, by kind of client.
+    pub gaps: Vec<FaultGaps>,
     pub counts: Counts,
-    /// The first instant that was logged, and the last that counts.
+    /// The first logged instant, and the last one that counts.
     pub span: (Nanos, Nanos),
-    /// How much there was to judge.
-    pub judged: Judged,
+    pub judged: Coverage,
 }
 
 impl Verdict {
-    /// How many violations of a rule there are.
-    #[must_use]
     pub fn count(&self, rule: Rule) -> usize {
         self.violations.iter().filter(|violation| violation.rule == rule).count()
     }
 }
 
-/// How often a rule that needs an occasion had one.
+/// How much each check had to judge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Judged {
-    /// How many times everything was declared mended.
+pub struct Coverage {
     pub healings: u64,
-    /// Names that had to be granted again, in all healings.
+    /// Names that had to be granted after healings.
     pub names: u64,
-    /// Nodes that had to serve, in all healings.
+    /// Nodes that had to serve after healings.
     pub nodes: u64,
-    /// Healings in which every client had to be heard of.
+    /// Healings after which every client had to log something.
     pub clients: u64,
-    /// Releases that somebody waited for, with nothing else in the way.
+    /// Releases with a waiter, and no other obstacle.
     pub releases: u64,
-    /// The longest that anybody waited after such a release.
+    /// The longest wait after such a release.
     pub longest_wait: Nanos,
-    /// How long nothing was broken, nor had been shortly before.
+    /// How long the cell was healthy.
     pub healthy: Nanos,
-    /// How long nodes with a majority had to serve while something was broken, all nodes together.
+    /// How long nodes with a majority had to serve during faults, summed over nodes.
     pub minority: Nanos,
-    /// The longest time without a grant through such a node.
     pub longest_unserved: Nanos,
-    /// Requests that waited where nothing was broken.
+    /// Requests that waited in a healthy cell.
     pub waits: u64,
-    /// Through how many hand-overs to others any of these waited.
+    /// The most hand-overs to others during one of these waits.
     pub most_turns: u64,
 }
 
-/// What there is to judge by.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     events: &'a [Event],
@@ -198,14 +172,12 @@ struct Run<'a> {
     requests: &'a [Request],
     health: &'a Health,
     bounds: Bounds,
-    /// The last instant that counts.
     last: Nanos,
 }
 
-/// Judges a run by its events, which are in the order of time.
-#[must_use]
+/// Judges a run by its events, ordered by time.
 pub fn judge(events: &[Event], bounds: Bounds) -> Verdict {
-    let closed = events.iter().find(|event| event.what == What::Closed);
+    let closed = events.iter().find(|event| event.what == EventKind::Closed);
     let span = span(events, closed);
     let tenures = tenures::collect(events);
     let requests = requests::collect(events);
@@ -218,7 +190,7 @@ pub fn judge(events: &[Event], bounds: Bounds) -> Verdict {
         bounds,
         last: span.1,
     };
-    let mut judged = Judged::default();
+    let mut judged = Coverage::default();
     let mut violations = beliefs::violations(&tenures);
     violations.extend(writes::violations(events, &tenures));
     violations.extend(kept::violations(run));
@@ -234,15 +206,13 @@ pub fn judge(events: &[Event], bounds: Bounds) -> Verdict {
     Verdict { violations, tenures, health, gaps, counts, span, judged }
 }
 
-/// Beliefs may reach beyond the last thing that happened; a run does not.
+/// Beliefs may end after the last event; the run does not.
 fn span(events: &[Event], closed: Option<&Event>) -> (Nanos, Nanos) {
     let first = events.first().map_or(0, |event| event.at);
     (first, closed.or(events.last()).map_or(first, |event| event.at))
 }
 
-/// Nanoseconds, for people.
-#[must_use]
-pub fn spoken(nanos: Nanos) -> String {
+pub fn format_nanos(nanos: Nanos) -> String {
     match nanos {
         0..10_000 => format!("{nanos} ns"),
         10_000..10_000_000 => format!("{:.0} us", nanos as f64 / 1e3),

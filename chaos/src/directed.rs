@@ -1,7 +1,5 @@
-//! Schedules that are no matter of luck: each makes the harm of one missing rule all but certain
-//! (docs/protocol.md, section 8), and does none to a cell that keeps it.
-//!
-//! A rule without a schedule of its own is tried with a drawn one.
+//! Directed schedules: each makes the harm of one missing rule almost certain (docs/protocol.md,
+//! section 8), and does no harm to a correct cell. A rule without one gets a drawn schedule.
 
 use std::time::Duration;
 
@@ -9,53 +7,48 @@ use crate::nemesis::{Fault, Shape};
 use crate::network::Place;
 use crate::schedule::{Entry, Plan, Round, Schedule};
 
-/// What a directed run needs besides its schedule.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Directed {
-    /// What is broken when.
+pub struct DirectedSchedule {
     pub schedule: Schedule,
-    /// How far the cell allows clocks to be off, if not as usual.
+    /// `None` for the drift of the plan.
     pub drift_ppm: Option<u32>,
-    /// How far the nodes' clocks are off, the same for all.
+    /// The rate error of all nodes.
     pub clocks_ppm: i64,
 }
 
-/// The clocks that the schedule against drift lets the nodes have: as fast as is allowed.
 const DRIFT_PPM: u32 = 100_000;
 
-/// The schedule that finds a rule missing, if there is one.
-#[must_use]
-pub fn schedule(rule: &str, plan: &Plan) -> Option<Directed> {
+/// The schedule that shows that a rule is missing, if there is one.
+pub fn schedule(rule: &str, plan: &Plan) -> Option<DirectedSchedule> {
     let lease = plan.max_lease;
     let everyone: Vec<u16> = (1..=plan.nodes).collect();
     let plain = |rounds| {
         let schedule = Schedule { rounds, bound: plan.bound() };
-        Directed { schedule, drift_ppm: None, clocks_ppm: 0 }
+        DirectedSchedule { schedule, drift_ppm: None, clocks_ppm: 0 }
     };
     let directed = match rule {
-        // Whoever holds cannot renew and goes on believing, while acceptors that forgot it are
-        // asked by others.
+        // A holder cannot renew and believes on, while other clients ask acceptors that forgot it.
         "QuarantineCoversLongestTtl" => {
             let kill = entry(Fault::Kill(everyone), lease / 4, lease / 40);
             plain(silenced(plan, 3, lease, &[kill]))
         }
-        // A clean stop while they wait would let them forget the wait, too.
+        // A clean stop during the quarantine would make nodes forget the quarantine.
         "NoSnapshotFromQuarantine" => {
             let kill = entry(Fault::Kill(everyone.clone()), lease / 4, lease / 40);
             let stop = entry(Fault::Stop(everyone), lease / 2, lease / 40);
             plain(silenced(plan, 3, lease, &[kill, stop]))
         }
-        // Contention is enough: somebody proposes, or undoes what was proposed, all the time.
+        // Contention is enough: clients propose and undo all the time.
         "ProposeRefusesForeign" | "ReleaseMatchesTenure" => {
             plain(vec![round(Vec::new(), 5 * lease)])
         }
-        // Every node is alone, and each would be enough.
+        // Every node is isolated, and each one would be a quorum.
         "QuorumIsMajority" => {
             let cut = |id: &u16| entry(Fault::Cut(Shape::Isolate(*id)), lease / 4, 2 * lease);
             plain(vec![round(everyone.iter().map(cut).collect(), lease)])
         }
-        // A holder that cannot renew believes up to the very end.
-        "BeliefKeepsDriftMargin" => Directed {
+        // A holder that cannot renew believes until the end.
+        "BeliefKeepsDriftMargin" => DirectedSchedule {
             drift_ppm: Some(DRIFT_PPM),
             clocks_ppm: i64::from(DRIFT_PPM) - 1,
             ..plain(silenced(plan, 2, 2 * lease, &[]))
@@ -65,16 +58,15 @@ pub fn schedule(rule: &str, plan: &Plan) -> Option<Directed> {
     Some(directed)
 }
 
-/// Clocks that are further off than the cell allows: by a fifth.
-#[must_use]
-pub fn outside_the_drift(plan: &Plan) -> Directed {
+/// A schedule for clocks that are off by a fifth, more than the cell allows.
+pub fn outside_the_drift(plan: &Plan) -> DirectedSchedule {
     let rounds = silenced(plan, 2, 2 * plan.max_lease, &[]);
     let schedule = Schedule { rounds, bound: plan.bound() };
-    Directed { schedule, drift_ppm: None, clocks_ppm: 200_000 }
+    DirectedSchedule { schedule, drift_ppm: None, clocks_ppm: 200_000 }
 }
 
-/// One group of clients after another reaches no node for so long, each so many times, while the
-/// others want what it holds, and `more` is broken.
+/// Cuts one group of clients after another off from all nodes for `len`, each group `times` times,
+/// with the faults in `more`. The other groups want its leases.
 fn silenced(plan: &Plan, times: u16, len: Duration, more: &[Entry]) -> Vec<Round> {
     let groups = (1..=plan.groups).cycle().take(usize::from(times * plan.groups));
     let silence = groups.map(|group| {
@@ -92,7 +84,7 @@ fn entry(fault: Fault, begin_at: Duration, len: Duration) -> Entry {
     Entry { fault, episode: 0, begin_at, end_at: begin_at + len }
 }
 
-/// Faults of one kind are steps of one.
+/// Faults of one kind are steps of one fault.
 fn round(mut entries: Vec<Entry>, least: Duration) -> Round {
     let mut kinds: Vec<&str> = Vec::new();
     for entry in &mut entries {

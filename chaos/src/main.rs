@@ -1,5 +1,5 @@
-//! The command line of the harness: reads options, runs, and says by its exit code what came of
-//! it: 0 when all was well, 3 on a violation, 1 when the harness itself failed.
+//! The command line of the harness. The exit code is 0 without a violation, 3 after one, and 1 if
+//! the harness itself failed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, exit};
@@ -8,11 +8,11 @@ use std::{fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use paxoslease_chaos::check::{self, Bounds, Judged, Rule, Verdict};
+use paxoslease_chaos::check::{self, Bounds, Coverage, Rule, Verdict};
 use paxoslease_chaos::directed;
 use paxoslease_chaos::network::spaces;
-use paxoslease_chaos::report::{self, Facts};
-use paxoslease_chaos::run::{self, Order, Played};
+use paxoslease_chaos::report::{self, ReportFacts};
+use paxoslease_chaos::run::{self, RunOptions, RunOutcome};
 use paxoslease_chaos::schedule::Plan;
 use paxoslease_chaos::{cell, log, traces};
 use paxoslease_rig::{end_all, paxoslease_beside_this};
@@ -21,29 +21,29 @@ use sha2::{Digest as _, Sha256};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// What a violation ends with.
+/// The exit code after a violation.
 const VIOLATED: u8 = 3;
-/// What a failure of the harness ends with.
+/// The exit code after a failure of the harness.
 const FAILED: u8 = 1;
-/// What clocks lead to that are further off than the cell allows.
+/// Violations that clocks outside of the drift may cause.
 const OUTSIDE: [Rule; 3] = [Rule::OneHolder, Rule::HoldersMayWrite, Rule::LeasesAreKept];
-/// What a busy machine may take to hand a lease on.
+/// The least time that a busy machine gets to hand a lease over.
 const AVAILABLE_MIN: Duration = Duration::from_secs(1);
-/// What only a build with the feature `chaos` knows.
+/// The variables that only a build with the feature `chaos` reads.
 const KNOBS: [&str; 2] = ["PAXOSLEASE_CLOCK_PPM", "PAXOSLEASE_WITHOUT_RULE"];
-/// Violations that are told; all are in the report.
+/// The most violations on the terminal; the report has all of them.
 const TOLD_MAX: usize = 20;
-/// How often a schedule without its rule is played until the harm is seen.
+/// How often a mutant is run until its harm shows.
 const TRIES: u64 = 3;
 
-/// Breaks a cell of real processes in every way that a seed can think of, and proves that no two
-/// clients ever held one lease
+/// Injects faults, drawn from a seed, into a cell of real processes, and proves that no two clients
+/// ever held one lease
 #[derive(Parser, Clone, Debug)]
 #[command(name = "cargo xtask chaos", bin_name = "cargo xtask chaos")]
 #[command(after_help = "Exit code: 0 when all was well, 3 on a violation, 1 for anything else.")]
 struct Options {
-    /// Draws everything that is random; the same seed plays the same schedule [default: another
-    /// one every time]
+    /// The seed of everything random; the same seed gives the same schedule [default: a new one
+    /// every time]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
@@ -65,7 +65,7 @@ struct Options {
     #[arg(long)]
     diskless: bool,
 
-    /// Switch a safety rule off, as crates/paxoslease-core/src/rules.rs spells it; the run must
+    /// Switch a safety rule off, by its name in crates/paxoslease-core/src/rules.rs; the run must
     /// then end with exit code 3
     #[arg(long, value_name = "RULE", conflicts_with = "directed")]
     mutant: Option<String>,
@@ -74,8 +74,8 @@ struct Options {
     #[arg(long, value_name = "RULE")]
     directed: Option<String>,
 
-    /// Let clocks be off by far more than the cell allows: two holders are then possible, and only
-    /// fences are judged
+    /// Give clocks a much larger rate error than the cell allows: two holders are then possible,
+    /// and only fences are judged
     #[arg(long, conflicts_with_all = ["mutant", "directed"])]
     clocks_outside: bool,
 
@@ -83,8 +83,8 @@ struct Options {
     #[arg(long, conflicts_with_all = ["mutant", "directed", "clocks_outside"])]
     quick: bool,
 
-    /// Every rule that has a schedule of its own, one after another, switched off: each must lead
-    /// to two holders at once
+    /// Switch off every rule that has a directed schedule, one after another: each must lead to two
+    /// holders at once
     #[arg(long, conflicts_with_all = ["mutant", "directed", "clocks_outside", "quick"])]
     mutants: bool,
 
@@ -139,14 +139,13 @@ fn run(options: &Options) -> Result<ExitCode> {
     Ok(outcome.code().into())
 }
 
-/// What came of one run.
 struct Outcome {
     options: Options,
     seed: u64,
-    order: Order,
-    played: Played,
+    order: RunOptions,
+    outcome: RunOutcome,
     verdict: Verdict,
-    /// What nodes' traces say; `None` where not every binary writes them.
+    /// The verdict on the traces; `None` if a binary writes none.
     traced: Option<paxoslease_trace::Report>,
     violations: Vec<String>,
 }
@@ -158,15 +157,15 @@ impl Outcome {
         let versions = [Some(&order.paxoslease), order.upgrade.as_ref()];
         let versions =
             versions.into_iter().flatten().map(|file| identity(file)).collect::<Result<_>>()?;
-        let played = run::play(&order)?;
-        let records = log::read(&played.events)?;
+        let outcome = run::play(&order)?;
+        let records = log::read(&outcome.events)?;
         let verdict = check::judge(&records.events, bounds(&order.plan));
         let traced = match writes_traces(&order)? {
             true => Some(traces::judge(&order.folder, clocks(options))?),
             false => None,
         };
         let expected = if options.clocks_outside { OUTSIDE.to_vec() } else { Vec::new() };
-        let mut bugs = played.bugs.clone();
+        let mut bugs = outcome.bugs.clone();
         if options.clocks_outside && verdict.count(Rule::OneHolder) == 0 {
             bugs.push("no two held at once, though clocks were that far off: no fault".to_owned());
         }
@@ -179,41 +178,41 @@ impl Outcome {
             .map(|violation| format!("{} ({}): {}", violation.rule, violation.name, violation.text))
             .chain(bugs.iter().cloned())
             .collect();
-        let facts = Facts {
+        let facts = ReportFacts {
             seed,
             nodes: options.nodes,
-            network: played.network.clone(),
+            network: outcome.network.clone(),
             versions,
-            bound: played.bound,
+            bound: outcome.bound,
             replay: format!("cargo xtask chaos {}", replay(options, seed)),
             bugs,
-            failure: played.failure.as_ref().map(|error| format!("{error:#}")),
+            failure: outcome.failure.as_ref().map(|error| format!("{error:#}")),
             expected,
         };
         report::write(&order.folder, &facts, &records, &verdict)?;
-        Ok(Self { options: options.clone(), seed, order, played, verdict, traced, violations })
+        Ok(Self { options: options.clone(), seed, order, outcome, verdict, traced, violations })
     }
 
-    /// A short summary, and what to repeat.
+    /// Prints a summary, and the command that repeats the run.
     fn tell(&self) {
-        let Judged { healings, names, nodes, clients, releases, longest_wait, .. } =
+        let Coverage { healings, names, nodes, clients, releases, longest_wait, .. } =
             self.verdict.judged;
         let counts = &self.verdict.counts;
-        println!("{} faults on {}", self.played.faults, self.played.network);
+        println!("{} faults on {}", self.outcome.faults, self.outcome.network);
         println!(
             "judged: {} tenures of contended names, {} of others; {healings} healings with {names} \
              names and {nodes} nodes to be served, {clients} with all clients heard of; {releases} \
              releases with a waiter, which waited {} at most",
             counts.contended.0,
             counts.uncontended.0,
-            check::spoken(longest_wait),
+            check::format_nanos(longest_wait),
         );
         match &self.traced {
             Some(traced) => println!("traces: {traced}"),
             None => println!("traces: none, not every binary was built with the feature `trace`"),
         }
         println!("report: {}", self.order.folder.join("report.md").display());
-        if let Some(failure) = &self.played.failure {
+        if let Some(failure) = &self.outcome.failure {
             println!("the run ended before its time: {failure:#}");
         }
         if self.violations.is_empty() {
@@ -234,11 +233,11 @@ impl Outcome {
     }
 
     fn code(&self) -> u8 {
-        code(!self.violations.is_empty(), self.played.failure.is_some())
+        code(!self.violations.is_empty(), self.outcome.failure.is_some())
     }
 }
 
-/// A violation is one, also in a run that failed later.
+/// A violation counts, even if the harness failed later.
 const fn code(is_violated: bool, is_failed: bool) -> u8 {
     match (is_violated, is_failed) {
         (true, _) => VIOLATED,
@@ -247,8 +246,7 @@ const fn code(is_violated: bool, is_failed: bool) -> u8 {
     }
 }
 
-/// What a cell owes its clients: whoever waits for what was given back does not wait until the
-/// lease, which is as long as the longest, would have ended.
+/// The guarantees of a cell: a waiter gets a released name long before the lease would have ended.
 fn bounds(plan: &Plan) -> Bounds {
     Bounds {
         available: (plan.max_lease / 2).max(AVAILABLE_MIN),
@@ -262,7 +260,7 @@ const fn clocks(options: &Options) -> Clocks {
     if options.clocks_outside { Clocks::Outside } else { Clocks::WithinDrift }
 }
 
-/// One run that must be clean, and one without a rule that must not.
+/// A run without violations, then a mutant that must be caught.
 fn quick(options: &Options) -> Result<ExitCode> {
     let seed = options.seed.unwrap_or(1);
     let folder = options.out.clone().unwrap_or_else(|| "target/chaos/quick".into());
@@ -277,7 +275,7 @@ fn quick(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every rule that has a schedule of its own, switched off: each must be found out.
+/// Runs every mutant that has a directed schedule. Each must be caught.
 fn mutants(options: &Options) -> Result<ExitCode> {
     let seed = options.seed.unwrap_or(1);
     let folder = options.out.clone().unwrap_or_else(|| "target/chaos/mutants".into());
@@ -287,7 +285,7 @@ fn mutants(options: &Options) -> Result<ExitCode> {
         rules.iter().partition(|rule| directed::schedule(rule, &plan).is_some());
     let mut missed = Vec::new();
     for rule in directed {
-        // A machine that is slow at the wrong moment can hide the harm; it does not do so for ever.
+        // A slow machine can hide the harm, but not every time.
         let is_caught = (seed..seed + TRIES).any(|seed| {
             let out = folder.join(rule).join(seed.to_string());
             caught(options, rule, seed, out).inspect_err(|error| println!("{error:#}")).is_ok()
@@ -307,8 +305,8 @@ fn mutants(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Plays a cell without this rule, in which two must be seen to hold one lease at once: whatever
-/// else goes wrong might be the machine's doing.
+/// Runs a mutant, in which two clients must hold one lease at once. Other violations do not count:
+/// a slow machine may cause them.
 fn caught(options: &Options, rule: &str, seed: u64, out: PathBuf) -> Result<()> {
     let (mutant, out) = (Some(rule.to_owned()), Some(out));
     let outcome = Outcome::of(&Options { mutant, out, ..options.clone() }, seed)?;
@@ -320,10 +318,7 @@ fn caught(options: &Options, rule: &str, seed: u64, out: PathBuf) -> Result<()> 
     Ok(())
 }
 
-/// What a binary calls itself, and the hash that tells it from others of the same version.
-///
-/// # Errors
-/// When it was built without the knobs that a run sets: it would ignore them without a word.
+/// The version of a binary and a part of its hash. Fails if the binary ignores [`KNOBS`].
 fn identity(binary: &Path) -> Result<String> {
     let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
     ensure!(
@@ -347,8 +342,8 @@ fn knows(binary: &[u8], knob: &str) -> bool {
     binary.windows(knob.len()).any(|text| text == knob.as_bytes())
 }
 
-/// Whether every start of every node leaves a trace: with gaps, none can be judged.
-fn writes_traces(order: &Order) -> Result<bool> {
+/// Whether every binary writes traces: incomplete traces cannot be judged.
+fn writes_traces(order: &RunOptions) -> Result<bool> {
     let mut binaries = [Some(&order.paxoslease), order.upgrade.as_ref()].into_iter().flatten();
     binaries.try_fold(true, |all, binary| Ok(all && knows(&fs::read(binary)?, traces::FOLDER)))
 }
@@ -376,7 +371,7 @@ fn replay(options: &Options, seed: u64) -> String {
     line
 }
 
-fn order(options: &Options, seed: u64) -> Result<Order> {
+fn order(options: &Options, seed: u64) -> Result<RunOptions> {
     ensure!((0.0..=1440.0).contains(&options.minutes), "--minutes: from 0 to 1440");
     ensure!(
         options.nodes != 4,
@@ -397,7 +392,7 @@ fn order(options: &Options, seed: u64) -> Result<Order> {
     let is_drawn = directed.is_none() && options.directed.is_some();
     ensure!(!is_drawn, "--directed: no schedule of its own; leave it out, the drawn one is used");
     let folder = options.out.clone().unwrap_or_else(|| format!("target/chaos/{seed}").into());
-    Ok(Order {
+    Ok(RunOptions {
         plan,
         len: Duration::from_secs_f64(options.minutes * 60.0),
         directed,
@@ -435,7 +430,7 @@ fn known(rule: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whatever was started or made goes with us when we are asked to go.
+/// Ends all processes and removes namespaces and mounts at a signal.
 fn end_with_signals() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
     let wait = move || {

@@ -1,108 +1,87 @@
-//! What can be broken. A [`Fault`] is a value that says what and whom; `Fault::begin` breaks it
-//! in an [`Arena`], `Fault::end` mends it.
+//! The faults. A [`Fault`] is a value; `Fault::begin` applies it to a [`Testbed`], `Fault::end`
+//! removes it.
 //!
-//! What a fault does to the network is a pure function of the faults in force ([`weather`]), so
-//! that any number of them can overlap and end in any order. Deliberately lacks time and chance:
-//! those are the schedule's.
+//! The network conditions are a pure function of the active faults ([`conditions`]), so that faults
+//! can overlap and end in any order. Deliberately lacks time and randomness: the schedule has them.
 
-mod arena;
+mod testbed;
 
 use std::time::Duration;
 
-pub use arena::{Arena, Step};
+pub use testbed::{Step, Testbed};
 
-use crate::network::{Delay, Place, Way, Weather};
+use crate::network::{Conditions, Delay, Link, Place};
 
-/// Something that is broken for a while.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// Processes that end without a word, and are started again.
+    /// SIGKILL, then a restart.
     Kill(Vec<u16>),
-    /// Processes that are asked to stop, and are started again.
+    /// SIGTERM, then a restart.
     Stop(Vec<u16>),
-    /// As `Stop`, one after another, perhaps with another binary.
+    /// Like `Stop`, one node after another, maybe with the other binary.
     Roll {
-        /// Whose turn it is.
         node: u16,
-        /// Whether the other binary is started.
         upgrade: bool,
     },
-    /// Processes that stand still, and go on as if nothing had been.
+    /// SIGSTOP, then SIGCONT.
     Pause(Vec<u16>),
-    /// A client that stands still.
     PauseClient(u16),
-    /// A client that ends without a word, and is started again.
     KillClient(u16),
-    /// A partition.
     Cut(Shape),
-    /// A partition that comes and goes.
     Flap(Shape),
-    /// Packets that are lost.
     Lose {
-        /// On the way to whom.
+        /// The receivers.
         whom: Vec<Place>,
-        /// How many in a thousand.
         permille: u32,
     },
-    /// Packets that are late, and overtake each other.
+    /// Late and reordered packets.
     Delay {
-        /// On the way to and from whom.
+        /// The senders and receivers.
         whom: Vec<Place>,
-        /// How late.
         delay: Delay,
     },
-    /// Nodes that are far apart, where nothing is lost or reordered: they go on serving.
+    /// A long distance between all nodes, without loss or reordering: all nodes must serve.
     Distance {
-        /// How long there and back between any two nodes.
+        /// Between any two nodes.
         round_trip: Duration,
     },
-    /// A clock that runs at another rate, from a clean restart to the next.
+    /// A clock with a rate error, from a clean restart to the next.
     Clock {
-        /// Whose.
         node: u16,
-        /// Too fast by this.
+        /// Positive if the clock is too fast.
         ppm: i64,
     },
-    /// Certificates and tokens that are read again, which nobody must notice.
+    /// A reload of certificates and tokens, which must have no effect.
     Reload(u16),
-    /// A data folder without room.
     FullDisk(u16),
-    /// A data folder in which nothing can be made.
     ReadOnly(u16),
-    /// No further file or connection can be opened.
     FewFiles(u16),
-    /// Hardly any further memory can be had, and a node that needs it dies.
+    /// Hardly any free memory. A node that needs more dies.
     LittleMemory(u16),
 }
 
-/// Who is cut off from whom.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// A node from all others; clients still reach it.
+    /// A node from all other nodes. Clients still reach it.
     Isolate(u16),
-    /// Nodes from nodes: `len` of them, from `first` on in a circle, from the rest.
+    /// `len` nodes, from `first` on in a circle, from the rest.
     Halves {
-        /// All of them.
         nodes: u16,
-        /// The first of one side.
         first: u16,
-        /// How many are on that side.
         len: u16,
     },
-    /// A node that hears nobody.
+    /// A node that receives nothing from nodes.
     Deaf(u16),
-    /// A node that nobody hears.
+    /// A node that sends nothing to nodes.
     Mute(u16),
-    /// One way between two.
     OneWay(Place, Place),
-    /// Both ways between two.
     Both(Place, Place),
-    /// Each node hears only its neighbours; of three, only the one before it.
+    /// Each node receives from its neighbours only; of three, from the one before it only.
     Ring(u16),
 }
 
 impl Shape {
-    fn ways(&self, places: &[Place]) -> Vec<Way> {
+    fn links(&self, places: &[Place]) -> Vec<Link> {
         let nodes = || places.iter().copied().filter(|place| matches!(place, Place::Node(_)));
         let pairs = || nodes().flat_map(|a| nodes().map(move |b| (a, b))).filter(|(a, b)| a != b);
         let at = |place: Place| match place {
@@ -121,7 +100,7 @@ impl Shape {
             Self::OneWay(from, to) => vec![(from, to)],
             Self::Both(one, other) => vec![(one, other), (other, one)],
             Self::Ring(count) => {
-                let hears = |(a, b): &Way| {
+                let hears = |(a, b): &Link| {
                     let ahead = (at(*b) + count - at(*a)) % count;
                     ahead == 1 || (count > 3 && ahead == count - 1)
                 };
@@ -130,8 +109,8 @@ impl Shape {
         }
     }
 
-    /// The nodes that may not serve for it, of those at these places: the smaller side of a
-    /// partition, or everybody where no side is a majority.
+    /// The nodes that it may keep from serving: the smaller side of a partition, or all nodes if no
+    /// side is a majority.
     fn nodes(&self, all: &[u16]) -> Vec<u16> {
         match *self {
             Self::Isolate(id) | Self::Deaf(id) | Self::Mute(id) => vec![id],
@@ -173,34 +152,7 @@ impl Shape {
 }
 
 impl Fault {
-    /// Every kind there is.
-    pub const KINDS: [&'static str; 22] = [
-        "kill -9",
-        "kill -9 of many",
-        "clean restart",
-        "clean restart of many",
-        "rolling restart",
-        "rolling upgrade",
-        "pause",
-        "pause of many",
-        "pause of a client",
-        "kill -9 of a client",
-        "partition",
-        "one-way partition",
-        "flapping partition",
-        "packet loss",
-        "delay and reordering",
-        "distance",
-        "clock rate",
-        "reload",
-        "full disk",
-        "read-only disk",
-        "few file descriptors",
-        "little memory",
-    ];
-
-    /// As reports count it.
-    #[must_use]
+    /// The kind in reports.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Kill(nodes) if nodes.len() > 1 => "kill -9 of many",
@@ -228,8 +180,7 @@ impl Fault {
         }
     }
 
-    /// To whom, and how badly.
-    #[must_use]
+    /// The targets, and the degree.
     pub fn whom(&self) -> String {
         let millis = Duration::as_millis;
         match self {
@@ -260,8 +211,7 @@ impl Fault {
         }
     }
 
-    /// The nodes whose processes, limits or folders it changes: no other fault may at that time.
-    #[must_use]
+    /// The nodes whose processes, limits or folders it changes. No other fault may do so meanwhile.
     pub fn processes(&self) -> Vec<u16> {
         match self {
             Self::Kill(nodes) | Self::Stop(nodes) | Self::Pause(nodes) => nodes.clone(),
@@ -282,8 +232,7 @@ impl Fault {
         }
     }
 
-    /// The nodes that it may keep from serving, of those at these places. All others must go on.
-    #[must_use]
+    /// The nodes of these places that it may keep from serving. All others must serve.
     pub fn nodes(&self, places: &[Place]) -> Vec<u16> {
         let node = |place: &Place| match place {
             Place::Node(id) => Some(*id),
@@ -292,7 +241,7 @@ impl Fault {
         let all: Vec<u16> = places.iter().filter_map(node).collect();
         match self {
             Self::Cut(shape) | Self::Flap(shape) => shape.nodes(&all),
-            // Clients that are hard to reach say little of the nodes they ask.
+            // If clients are hard to reach, their grants tell little about the nodes.
             Self::Lose { whom, .. } | Self::Delay { whom, .. } => {
                 let nodes: Vec<u16> = whom.iter().filter_map(node).collect();
                 if nodes.len() < whom.len() { all } else { nodes }
@@ -318,29 +267,28 @@ fn places(places: impl Iterator<Item = Place>) -> String {
     places.map(|place| place.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The weather under all faults that are in force: of two that say different things of one place,
-/// the worse.
-pub fn weather<'a>(faults: impl Iterator<Item = &'a Fault>, places: &[Place]) -> Weather {
-    let mut weather = Weather::default();
+/// The network conditions under all active faults: at each place, the worst of them.
+pub fn conditions<'a>(faults: impl Iterator<Item = &'a Fault>, places: &[Place]) -> Conditions {
+    let mut conditions = Conditions::default();
     for fault in faults {
         match fault {
-            Fault::Cut(shape) | Fault::Flap(shape) => weather.cut.extend(shape.ways(places)),
+            Fault::Cut(shape) | Fault::Flap(shape) => conditions.cut.extend(shape.links(places)),
             Fault::Lose { whom, permille } => {
                 for place in whom {
-                    let worse = weather.loss.entry(*place).or_default();
+                    let worse = conditions.loss.entry(*place).or_default();
                     *worse = (*worse).max(*permille);
                 }
             }
             Fault::Delay { whom, delay } => {
                 for place in whom {
-                    weather.delay.entry(*place).or_insert(*delay).worsen(*delay);
+                    conditions.delay.entry(*place).or_insert(*delay).worsen(*delay);
                 }
             }
-            // Between two nodes every packet passes two of these places, there and back.
+            // A packet between two nodes passes two of these delays, and so does the way back.
             Fault::Distance { round_trip } => {
                 let delay = Delay { least: *round_trip / 4, spread: Duration::ZERO };
                 for place in places.iter().filter(|place| matches!(place, Place::Node(_))) {
-                    weather.delay.entry(*place).or_insert(delay).worsen(delay);
+                    conditions.delay.entry(*place).or_insert(delay).worsen(delay);
                 }
             }
             Fault::Kill(_)
@@ -357,7 +305,7 @@ pub fn weather<'a>(faults: impl Iterator<Item = &'a Fault>, places: &[Place]) ->
             | Fault::LittleMemory(_) => {}
         }
     }
-    weather
+    conditions
 }
 
 #[cfg(test)]
@@ -368,45 +316,45 @@ mod tests {
         (1..=5).map(Place::Node).chain([Place::Clients(1)]).collect()
     }
 
-    fn ways(shape: &Shape) -> Vec<(u16, u16)> {
+    fn links(shape: &Shape) -> Vec<(u16, u16)> {
         let id = |place| match place {
             Place::Node(id) => id,
             Place::Clients(group) => 100 + group,
         };
-        shape.ways(&five()).into_iter().map(|(a, b)| (id(a), id(b))).collect()
+        shape.links(&five()).into_iter().map(|(a, b)| (id(a), id(b))).collect()
     }
 
     #[test]
     fn each_shape_cuts_exactly_what_it_says() {
-        assert_eq!(ways(&Shape::Isolate(2)).len(), 8);
-        let halves = ways(&Shape::Halves { nodes: 5, first: 4, len: 3 });
+        assert_eq!(links(&Shape::Isolate(2)).len(), 8);
+        let halves = links(&Shape::Halves { nodes: 5, first: 4, len: 3 });
         assert_eq!(halves.len(), 2 * 3 * 2, "4, 5, 1 from 2, 3: both ways");
         assert!(halves.contains(&(1, 2)) && halves.contains(&(3, 5)) && !halves.contains(&(4, 1)));
-        assert_eq!(ways(&Shape::Deaf(3)), [(1, 3), (2, 3), (4, 3), (5, 3)]);
-        assert_eq!(ways(&Shape::Mute(3)), [(3, 1), (3, 2), (3, 4), (3, 5)]);
-        let ring = ways(&Shape::Ring(5));
+        assert_eq!(links(&Shape::Deaf(3)), [(1, 3), (2, 3), (4, 3), (5, 3)]);
+        assert_eq!(links(&Shape::Mute(3)), [(3, 1), (3, 2), (3, 4), (3, 5)]);
+        let ring = links(&Shape::Ring(5));
         assert_eq!(ring.len(), 10);
         assert!(!ring.contains(&(1, 2)) && !ring.contains(&(1, 5)) && ring.contains(&(1, 3)));
         let three: Vec<Place> = (1..=3).map(Place::Node).collect();
-        assert_eq!(Shape::Ring(3).ways(&three).len(), 3, "each hears one, not two");
-        assert_eq!(ways(&Shape::Both(Place::Clients(1), Place::Node(2))), [(101, 2), (2, 101)]);
+        assert_eq!(Shape::Ring(3).links(&three).len(), 3, "each hears one, not two");
+        assert_eq!(links(&Shape::Both(Place::Clients(1), Place::Node(2))), [(101, 2), (2, 101)]);
     }
 
     #[test]
-    fn faults_that_overlap_add_up_and_the_end_of_one_leaves_the_other() {
+    fn overlapping_faults_add_up_and_end_alone() {
         let one = Fault::Cut(Shape::Deaf(1));
         let two = Fault::Cut(Shape::Isolate(1));
         let loss = |permille| Fault::Lose { whom: vec![Place::Node(1)], permille };
         let places = five();
-        let both = weather([&one, &two, &loss(10), &loss(20)].into_iter(), &places);
+        let both = conditions([&one, &two, &loss(10), &loss(20)].into_iter(), &places);
         assert_eq!(both.cut.len(), 8);
         assert_eq!(both.loss[&Place::Node(1)], 20);
-        assert_eq!(weather([&one].into_iter(), &places).cut.len(), 4);
-        assert_eq!(weather([].into_iter(), &places), Weather::default());
+        assert_eq!(conditions([&one].into_iter(), &places).cut.len(), 4);
+        assert_eq!(conditions([].into_iter(), &places), Conditions::default());
     }
 
     #[test]
-    fn a_fault_excuses_the_nodes_that_it_hits_and_no_majority_beside_them() {
+    fn a_fault_excuses_only_the_nodes_that_it_hits() {
         let nodes = |fault: Fault| fault.nodes(&five());
         let cut = |shape| nodes(Fault::Cut(shape));
         assert_eq!(nodes(Fault::Pause(vec![2, 4])), [2, 4]);
@@ -419,16 +367,16 @@ mod tests {
         let lose = |whom| nodes(Fault::Lose { whom, permille: 9 });
         assert_eq!(lose(vec![Place::Node(5)]), [5]);
         assert_eq!(lose(vec![Place::Node(5), Place::Clients(1)]), [1, 2, 3, 4, 5]);
-        let nobody: [u16; 0] = [];
-        assert_eq!(nodes(Fault::Reload(1)), nobody);
-        assert_eq!(nodes(Fault::KillClient(1)), nobody);
-        assert_eq!(nodes(Fault::Distance { round_trip: Duration::from_secs(1) }), nobody);
+        let none: [u16; 0] = [];
+        assert_eq!(nodes(Fault::Reload(1)), none);
+        assert_eq!(nodes(Fault::KillClient(1)), none);
+        assert_eq!(nodes(Fault::Distance { round_trip: Duration::from_secs(1) }), none);
     }
 
     #[test]
-    fn nodes_that_are_far_apart_are_so_by_a_quarter_at_each_of_their_four_ends() {
+    fn distance_is_a_quarter_at_each_of_four_delays() {
         let round_trip = Duration::from_millis(300);
-        let far = weather([&Fault::Distance { round_trip }].into_iter(), &five());
+        let far = conditions([&Fault::Distance { round_trip }].into_iter(), &five());
         let delay = Delay { least: Duration::from_millis(75), spread: Duration::ZERO };
         assert_eq!(far.delay.len(), 5);
         assert!(far.delay.values().all(|each| *each == delay));

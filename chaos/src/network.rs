@@ -1,9 +1,8 @@
-//! Who can hear whom. Nodes and groups of clients are places; the weather says which ways between
-//! places are cut, how much is lost, and how late the rest arrives.
+//! The network between places, which are nodes and groups of clients. [`Conditions`] tell which
+//! links are cut, how much is lost, and how late the rest arrives.
 //!
-//! Owns the words for that and the choice between real networks ([`spaces`]) and what a machine
-//! without root can do ([`loopback`]). Deliberately lacks time: the weather is set as a whole, and
-//! whoever plays a schedule sets it anew at every change.
+//! Chooses between network namespaces ([`spaces`]) and proxies for a machine without root
+//! ([`loopback`]). Deliberately lacks time: the harness sets all conditions at every change.
 
 pub mod loopback;
 pub mod relay;
@@ -17,12 +16,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-/// Where processes run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Place {
-    /// One node.
     Node(u16),
-    /// A group of clients, such as those of one building.
     Clients(u16),
 }
 
@@ -35,75 +31,58 @@ impl fmt::Display for Place {
     }
 }
 
-/// From one place to another, and not back.
-pub type Way = (Place, Place);
+/// From one place to another, in one direction.
+pub type Link = (Place, Place);
 
-/// What a node listens for.
+/// A port of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Door {
-    /// Other nodes.
+pub enum Interface {
     Peers,
-    /// Clients that speak RESP.
     Clients,
-    /// Clients that speak HTTP.
     Http,
 }
 
-impl Door {
-    /// All of them.
+impl Interface {
     pub const ALL: [Self; 3] = [Self::Clients, Self::Peers, Self::Http];
 }
 
-/// How late things arrive: each by `least` and a random share of `spread`, so that those sent one
-/// after another overtake each other.
+/// Each packet is late by `least` and a random share of `spread`, so that packets overtake each
+/// other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delay {
-    /// At least so late.
     pub least: Duration,
-    /// And up to this much more.
     pub spread: Duration,
 }
 
 impl Delay {
-    /// As late as the later of both.
+    /// The maximum of both.
     pub(crate) fn worsen(&mut self, other: Self) {
         self.least = self.least.max(other.least);
         self.spread = self.spread.max(other.spread);
     }
 }
 
-/// The state of the whole network.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Weather {
-    /// Ways on which nothing arrives.
-    pub cut: BTreeSet<Way>,
-    /// How many in a thousand packets to a place are lost.
+pub struct Conditions {
+    pub cut: BTreeSet<Link>,
+    /// Per mille of the packets to a place.
     pub loss: BTreeMap<Place, u32>,
-    /// How late packets to and from a place are.
+    /// Of packets to and from a place.
     pub delay: BTreeMap<Place, Delay>,
 }
 
-/// A network in which places are joined.
 pub trait Network {
-    /// In a few words, for the report.
+    /// For the report.
     fn description(&self) -> &'static str;
-    /// Where a node listens.
-    fn listen(&self, node: u16, door: Door) -> String;
-    /// Where a place reaches a node.
-    fn address(&self, from: Place, node: u16, door: Door) -> String;
-    /// A program that will run at a place.
+    fn listen(&self, node: u16, interface: Interface) -> String;
+    /// The address of a node, as seen from a place.
+    fn address(&self, from: Place, node: u16, interface: Interface) -> String;
+    /// A command that runs at a place.
     fn command(&self, place: Place, program: &Path) -> Command;
-    /// Makes the weather what it is from now on.
-    ///
-    /// # Errors
-    /// When a rule or a relay cannot be changed; the weather is then unknown.
-    fn set(&mut self, weather: &Weather) -> Result<()>;
+    fn set(&mut self, conditions: &Conditions) -> Result<()>;
 }
 
-/// The best network this machine lets us build, for nodes `1..=nodes` and groups `1..=groups`.
-///
-/// # Errors
-/// When even loopback cannot be used, or namespaces were there at first and then failed.
+/// Namespaces if this machine allows them, or proxies on loopback.
 pub fn build(nodes: u16, groups: u16, seed: u64, on_loopback: bool) -> Result<Box<dyn Network>> {
     let places: Vec<Place> =
         (1..=nodes).map(Place::Node).chain((1..=groups).map(Place::Clients)).collect();

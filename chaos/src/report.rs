@@ -1,7 +1,5 @@
-//! A verdict for people: a page in Markdown and a picture of the time that matters most.
-//!
-//! Violations come first. Every figure is counted from the events of the run; what only the
-//! harness knows comes as [`Facts`].
+//! The report: a Markdown page, violations first, and a picture of the most interesting time. Every
+//! figure is counted from the events; [`ReportFacts`] has what only the harness knows.
 
 mod page;
 mod timeline;
@@ -15,34 +13,32 @@ use crate::log::Records;
 
 pub use timeline::Window;
 
-/// What the events do not say.
+/// What the events do not contain.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Facts {
-    /// What everything was drawn from.
+pub struct ReportFacts {
     pub seed: u64,
-    /// How many nodes.
     pub nodes: u16,
-    /// How they were joined.
     pub network: String,
-    /// What was tested: its version, and that of whatever it was replaced by.
+    /// The version of the binary, and of the one for upgrades.
     pub versions: Vec<String>,
-    /// How long after healing every name had to be granted again.
+    /// The time after healing in which every name had to be granted.
     pub bound: Duration,
-    /// The command that plays the same schedule again.
+    /// The command that repeats the schedule.
     pub replay: String,
-    /// What no process may do and one did.
+    /// What processes did wrong.
     pub bugs: Vec<String>,
-    /// Why the run ended before its time, if it did.
+    /// Why the run ended early, if it did.
     pub failure: Option<String>,
-    /// What a run like this breaks, because that is what it is about.
+    /// The violations that this run is meant to cause.
     pub expected: Vec<Rule>,
 }
 
-/// Writes `report.md` and `timeline.svg` into a folder.
-///
-/// # Errors
-/// When they cannot be written.
-pub fn write(folder: &Path, facts: &Facts, records: &Records, verdict: &Verdict) -> io::Result<()> {
+pub fn write(
+    folder: &Path,
+    facts: &ReportFacts,
+    records: &Records,
+    verdict: &Verdict,
+) -> io::Result<()> {
     let window = Window::of_interest(verdict);
     fs::write(folder.join("timeline.svg"), timeline::draw(facts, verdict, window))?;
     fs::write(folder.join("report.md"), page::page(facts, records, verdict, window))

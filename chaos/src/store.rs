@@ -1,10 +1,9 @@
-//! A fenced store: takes a write only with a fence that is at least the highest it took before for
+//! A fenced store: accepts a write only with a fence that is at least the highest accepted one of
 //! the same name, and logs every verdict.
 //!
-//! It is what a holder's writes would go to in earnest. A unix socket, because that is reached from
-//! every network namespace, also from one that is cut off: a holder that lost the cell has not
-//! lost its disk. One line of JSON asks, one character answers. Verdict and log line are one step,
-//! so the log has them in the order in which they were given.
+//! It has a Unix socket, which works in every network namespace, also behind a partition. A request
+//! is one line of JSON, an answer one character. Verdict and log line are one step, so that the log
+//! has the order of the verdicts.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -15,21 +14,19 @@ use std::{fs, thread};
 
 use serde::{Deserialize, Serialize};
 
-use crate::log::{EXTENSION, Log, What};
+use crate::log::{EXTENSION, EventKind, Log};
 
-/// What the socket is called in the folder of the logs.
 const SOCKET: &str = "store.sock";
 
-/// The longest question.
+/// The longest request.
 const LINE_MAX: u64 = 4096;
 
-/// Where the store of a run listens, whose logs are in this folder.
-#[must_use]
+/// The socket of the store of a run with logs in this folder.
 pub fn socket(folder: &Path) -> PathBuf {
     folder.join(SOCKET)
 }
 
-/// The store; its socket goes with it, and whoever is connected is served on.
+/// The store. On drop it removes its socket, but goes on serving connected clients.
 #[derive(Debug)]
 pub struct Store {
     socket: PathBuf,
@@ -49,10 +46,7 @@ struct Question {
 }
 
 impl Store {
-    /// Begins to serve on a thread of its own, with socket and log in this folder.
-    ///
-    /// # Errors
-    /// When either cannot be made.
+    /// Starts a thread that serves, with socket and log in this folder.
     pub fn start(folder: &Path) -> io::Result<Self> {
         let socket = socket(folder);
         let listener = UnixListener::bind(&socket)?;
@@ -82,7 +76,6 @@ impl Drop for Store {
     }
 }
 
-/// Until the client leaves, which it may do at any moment.
 fn serve(stream: &UnixStream, state: &Mutex<State>) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
@@ -107,12 +100,11 @@ impl State {
         if accepted {
             self.highest.insert(name.clone(), fence);
         }
-        self.log.write(What::Write { client, name, fence, accepted, highest })?;
+        self.log.write(EventKind::Write { client, name, fence, accepted, highest })?;
         Ok(accepted)
     }
 }
 
-/// Whoever writes to a store.
 #[derive(Debug)]
 pub struct Writer {
     stream: UnixStream,
@@ -120,18 +112,11 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Connects to the store at this socket.
-    ///
-    /// # Errors
-    /// When nobody listens there.
     pub fn connect(socket: &Path, client: &str) -> io::Result<Self> {
         Ok(Self { stream: UnixStream::connect(socket)?, client: client.to_owned() })
     }
 
-    /// Writes something under a fence; whether it was taken.
-    ///
-    /// # Errors
-    /// When the store is gone.
+    /// Writes under a fence, and returns whether the store accepted it.
     pub fn write(&mut self, name: &str, fence: u64) -> io::Result<bool> {
         let question = Question { client: self.client.clone(), name: name.to_owned(), fence };
         let mut line = serde_json::to_vec(&question)?;
@@ -166,7 +151,9 @@ mod tests {
         let verdicts: Vec<(u64, bool, u64)> = events
             .iter()
             .filter_map(|event| match event.what {
-                What::Write { fence, accepted, highest, .. } => Some((fence, accepted, highest)),
+                EventKind::Write { fence, accepted, highest, .. } => {
+                    Some((fence, accepted, highest))
+                }
                 _ => None,
             })
             .collect();

@@ -1,7 +1,5 @@
-//! What nodes wrote down of themselves, if they were built with the feature `trace`, and what the
-//! judge of traces says of it.
-//!
-//! Owns where traces are. Deliberately lacks any knowledge of what is in them.
+//! The traces of nodes that were built with the feature `trace`, and the verdict on them. Owns the
+//! folder of the traces, not their contents.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -11,19 +9,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use paxoslease_trace::{Clocks, Judge, Report};
 
-/// The variable by which a node is told where its traces go.
+/// The variable that tells a node the folder of its traces.
 pub const FOLDER: &str = "PAXOSLEASE_TRACE_DIR";
 
-/// Where the traces of a run are.
-#[must_use]
 pub fn folder(run: &Path) -> PathBuf {
     run.join("traces")
 }
 
 /// Judges the traces of a run, and writes the verdict beside them.
-///
-/// # Errors
-/// When they cannot be read.
 pub fn judge(run: &Path, clocks: Clocks) -> Result<Report> {
     let mut judge = Judge::new(clocks);
     let mut paths: Vec<PathBuf> = fs::read_dir(folder(run))?

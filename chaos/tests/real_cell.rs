@@ -1,15 +1,18 @@
 //! Clients of every kind on a real cell of three processes on loopback, one of which is killed; and
-//! the log of that very run, doctored in every way that must be caught.
+//! the log of that run, falsified in every way that the judge must notice.
 //!
-//! No nemesis and no network of the harness: if this fails, clients, log or judge are wrong, or the
-//! cell is.
+//! There are no faults of the harness: a failure is due to the clients, the log, the judge or the
+//! cell.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use paxoslease_chaos::check::{Bounds, Rule, Verdict, judge};
-use paxoslease_chaos::log::{Ask, Event, Kind, Log, NodeState, Phase, Records, What, now, read};
+use paxoslease_chaos::clients::{Behaviour, ClientOptions, Part};
+use paxoslease_chaos::log::{
+    AcquireRequest, Event, EventKind, Kind, Log, NodeState, Phase, Records, now, read,
+};
 use paxoslease_chaos::store::Store;
 use paxoslease_rig::{Folder, Process, clock, free_ports};
 
@@ -60,11 +63,24 @@ impl Cell {
         let first = if kind == Kind::Http { 6 } else { 0 };
         let endpoints: Vec<String> = (0..3).map(|node| self.address(first, node)).collect();
         let mut command = Command::new(env!("CARGO_BIN_EXE_chaos-client"));
-        command.args(["--kind", &kind.to_string(), "--id", &format!("{kind}-{number}")]);
-        command.args(["--endpoints", &endpoints.join(","), "--names", "alpha,beta"]);
-        command.args(["--seed", &number.to_string(), "--ttl-max-ms", &TTL_MAX_MS.to_string()]);
-        command.arg("--log").arg(events.join(format!("{kind}-{number}.jsonl")));
-        command.arg("--paxoslease").arg(&self.binary);
+        let options = ClientOptions {
+            kind,
+            id: format!("{kind}-{number}"),
+            endpoints,
+            names: ["alpha", "beta"].map(str::to_owned).to_vec(),
+            behaviour: Behaviour::Contend,
+            through: None,
+            seed: number,
+            ttl_max_ms: TTL_MAX_MS,
+            drift_ppm: 1000,
+            log: events.join(format!("{kind}-{number}.jsonl")),
+            paxoslease: self.binary.clone(),
+            part: Part::Client,
+            attempt: 0,
+            hold_ms: 0,
+            stubborn: false,
+        };
+        command.arg(options.to_json());
         let log = self.folder.join(format!("{kind}-{number}.log"));
         Process::spawn(command, &log).expect("a client")
     }
@@ -84,11 +100,11 @@ fn paxoslease() -> PathBuf {
 }
 
 fn judged(records: &Records) -> Verdict {
-    // Nobody probes here, so patient holders may well leave long times without a grant.
+    // There are no probes here, so holders may cause long times without a grant.
     judge(&records.events, Bounds { idle: Duration::from_secs(86_400), ..Bounds::default() })
 }
 
-/// Waits until every kind of client was granted a lease so many times from `since` on.
+/// Waits until every kind of client was granted a lease `GRANTS` times after `since`.
 fn await_grants(events: &Path, since: u64, clients: &[Process]) -> Records {
     for _ in 0..LOOKS_MAX {
         let records = read(events).expect("logs");
@@ -101,14 +117,14 @@ fn await_grants(events: &Path, since: u64, clients: &[Process]) -> Records {
             verdict.tenures.iter().filter(of_kind).count() as u64
         };
         for client in clients {
-            assert_eq!(client.ended().expect("a status"), None, "it ended: {}", client.said());
+            assert_eq!(client.ended().expect("a status"), None, "it ended: {}", client.log_tail());
         }
         if Kind::ALL.into_iter().all(|kind| granted(kind) >= GRANTS) {
             return records;
         }
         clock::sleep(Duration::from_millis(100));
     }
-    let said: String = clients.iter().map(Process::said).collect();
+    let said: String = clients.iter().map(Process::log_tail).collect();
     panic!("not every kind of client was granted a lease in time; they said: {said}");
 }
 
@@ -125,17 +141,17 @@ fn run() -> Records {
 
     let fault = |phase| {
         let (what, whom) = ("kill".to_owned(), "node 1".to_owned());
-        What::Fault { id: 1, what, whom, nodes: vec![1], phase }
+        EventKind::Fault { id: 1, what, whom, nodes: vec![1], phase }
     };
     log.write(fault(Phase::Begin)).expect("written");
     cell.nodes[0].take().expect("it runs").kill().expect("killed");
-    log.write(What::Node { id: 1, state: NodeState::Killed }).expect("written");
+    log.write(EventKind::Node { id: 1, state: NodeState::Killed }).expect("written");
     await_grants(&events, now(), &clients);
     cell.nodes[0] = Some(cell.node(0));
-    log.write(What::Node { id: 1, state: NodeState::Started }).expect("written");
+    log.write(EventKind::Node { id: 1, state: NodeState::Started }).expect("written");
     log.write(fault(Phase::End)).expect("written");
     await_grants(&events, now(), &clients);
-    // Killed in the middle of whatever they do.
+    // Killed at any point.
     drop(clients);
     read(&events).expect("logs")
 }
@@ -155,7 +171,7 @@ fn a_real_run_has_no_violation_until_its_log_is_doctored() {
     assert!(total.released > 0 && total.renewed > 0, "{total:?}");
     assert!(verdict.counts.writes_taken > 0, "{:?}", verdict.counts);
 
-    // The first of two that followed each other under one name.
+    // The first of two consecutive tenures of one name.
     let (first, second) = verdict
         .tenures
         .iter()
@@ -170,10 +186,11 @@ fn a_real_run_has_no_violation_until_its_log_is_doctored() {
         .expect("two tenures of a name");
 
     let mut longer = records.events.clone();
-    longer
-        .retain(|event| !matches!(&event.what, What::Ended { fence, .. } if *fence == first.fence));
+    longer.retain(
+        |event| !matches!(&event.what, EventKind::Ended { fence, .. } if *fence == first.fence),
+    );
     for event in &mut longer {
-        if let What::Held(belief) = &mut event.what
+        if let EventKind::Held(belief) = &mut event.what
             && belief.fence == first.fence
         {
             belief.until = second.from + 1;
@@ -183,7 +200,7 @@ fn a_real_run_has_no_violation_until_its_log_is_doctored() {
 
     let mut shared = records.events.clone();
     for event in &mut shared {
-        if let What::Held(belief) = &mut event.what
+        if let EventKind::Held(belief) = &mut event.what
             && belief.fence == second.fence
         {
             belief.fence = first.fence;
@@ -193,7 +210,7 @@ fn a_real_run_has_no_violation_until_its_log_is_doctored() {
 
     let mut swapped = records.events.clone();
     for event in &mut swapped {
-        if let What::Held(belief) = &mut event.what {
+        if let EventKind::Held(belief) = &mut event.what {
             if belief.fence == second.fence {
                 belief.fence = first.fence;
             } else if belief.fence == first.fence {
@@ -203,14 +220,14 @@ fn a_real_run_has_no_violation_until_its_log_is_doctored() {
     }
     assert!(rules(swapped).contains(&Rule::FencesRise), "fences the wrong way round");
 
-    let late = |accepted| What::Write {
+    let late = |accepted| EventKind::Write {
         client: first.client.clone(),
         name: first.name.clone(),
         fence: first.fence,
         accepted,
         highest: second.fence,
     };
-    let newer = What::Write {
+    let newer = EventKind::Write {
         client: second.client.clone(),
         name: second.name.clone(),
         fence: second.fence,
@@ -229,7 +246,7 @@ fn a_real_run_has_no_violation_until_its_log_is_doctored() {
     let released = verdict.tenures.iter().find(|held| held.released_at.is_some());
     let released = released.expect("a confirmed release");
     let asked_at = released.released_at.expect("it was found by that");
-    let ask = Ask {
+    let ask = AcquireRequest {
         client: "x".to_owned(),
         kind: Kind::Http,
         name: released.name.clone(),
@@ -239,7 +256,7 @@ fn a_real_run_has_no_violation_until_its_log_is_doctored() {
     };
     let fence = Some(released.fence);
     let mut denied = records.events;
-    denied.push(Event { at: asked_at, what: What::Asked(ask.clone()) });
-    denied.push(Event { at: asked_at + 1, what: What::Denied { ask, asked_at, fence } });
+    denied.push(Event { at: asked_at, what: EventKind::Asked(ask.clone()) });
+    denied.push(Event { at: asked_at + 1, what: EventKind::Denied { ask, asked_at, fence } });
     assert!(rules(denied).contains(&Rule::ReleasesAreKept), "denied by what was given back");
 }

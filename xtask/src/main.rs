@@ -94,13 +94,11 @@ enum Task {
     },
 }
 
-/// What there is to benchmark: each but `micro` is a binary of that name in `bench/`.
+/// Each is a binary of that name in `bench/`.
 #[derive(Clone, Copy, ValueEnum)]
 enum Suite {
     /// What hostile clients and peers cost the others, and an idle connection the node
     Hostile,
-    /// Small pieces, one layer after another: core, frames between nodes, RESP
-    Micro,
     /// Beside Redis, Redlock, ZooKeeper and etcd; installs them, and writes docs/benchmarks.md
     Peers,
 }
@@ -110,10 +108,6 @@ impl Suite {
     fn command(self) -> Invocation {
         let binary = match self {
             Self::Hostile => "hostile",
-            Self::Micro => {
-                let bench = cargo(["bench", "-p", "paxoslease-bench", "--bench", "core"]);
-                return bench.arg("--bench").arg("wire").arg("--bench").arg("resp").arg("--");
-            }
             Self::Peers => "peers",
         };
         cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", binary, "--"])
@@ -163,7 +157,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Bench { suite, args } => {
             let peers: &[Tool] = match suite {
-                Suite::Hostile | Suite::Micro => &[],
+                Suite::Hostile => &[],
                 Suite::Peers => &[Tool::Redis, Tool::Etcd, Tool::ZooKeeper],
             };
             peers.iter().try_for_each(|tool| tool.ensure())?;

@@ -1,5 +1,5 @@
-//! Whether a service does what is about to be measured: a fast answer to a question that nobody
-//! asked is worth nothing. Run against the real thing, before any figure is taken.
+//! Checks that a running service grants, renews, hands over and releases leases correctly. Runs
+//! before any measurement, against the real service.
 
 use std::time::Duration;
 
@@ -10,11 +10,10 @@ use super::{Service, Target, pairs};
 
 const OPERATIONS: u64 = 40;
 const NAMES: u32 = 8;
-/// As short as every service lets a lease be.
+/// The shortest ttl of all services.
 const TTL: Duration = Duration::from_secs(4);
 
-/// Takes, renews, hands over and gives back a few leases, and makes sure that what is held by one
-/// load is held against another.
+/// Runs a few operations of each kind, and checks that a lease of one load excludes another load.
 pub fn check(service: &dyn Service) -> Result<()> {
     checked(service).with_context(|| format!("{} does not do what it should", service.name()))
 }

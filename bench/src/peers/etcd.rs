@@ -1,7 +1,7 @@
 //! A cluster of three etcd members, and keys attached to leases as locks.
 //!
-//! etcd is spoken to by gRPC, as its own clients do: one thread, and as many connections as the
-//! other services get. How its locks are taken is in `client.rs`.
+//! The load uses gRPC, as etcd's own clients do: one thread, and as many connections as for the
+//! other services. The locks are in `client.rs`.
 
 mod call;
 mod client;
@@ -17,16 +17,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 
 use self::call::{call, channel};
-use self::client::{CLIENT_TTL, Client};
+use self::client::{CLIENT_TTL, EtcdClient};
 use self::messages::{STATUS, StatusRequest, StatusResponse};
 use super::{Service, Storage, Target, await_until, connected};
 use paxoslease_rig::{Folder, Process, free_ports};
 
 const MEMBERS: usize = 3;
-/// How long the load waits for an outcome before it looks at the clock again.
 const TURN_MAX: Duration = Duration::from_millis(100);
 
-/// A cluster of three.
 #[derive(Debug)]
 pub struct Etcd {
     storage: Storage,
@@ -77,7 +75,7 @@ impl Etcd {
             ensure!(status.leader != 0, "it knows no leader");
             Ok(())
         })
-        .with_context(|| self.members[member].said())
+        .with_context(|| self.members[member].log_tail())
     }
 
     fn status(&self, member: usize) -> Result<StatusResponse> {
@@ -92,7 +90,7 @@ impl Etcd {
                 status.header.is_some_and(|header| header.member_id == status.leader)
             })
         };
-        (0..MEMBERS).find(leads).context("nobody leads")
+        (0..MEMBERS).find(leads).context("there is no leader")
     }
 }
 
@@ -117,7 +115,7 @@ impl Service for Etcd {
         &self.members
     }
 
-    /// One is the leader, to whom all others would only pass it on.
+    /// [`Target::One`] is the leader: the others would only forward.
     fn run(&self, plan: &Plan, target: Target) -> Result<Report> {
         let mut ports = self.clients;
         let used = match target {
@@ -125,7 +123,7 @@ impl Service for Etcd {
                 ports.swap(0, self.leader()?);
                 1
             }
-            Target::Spread => MEMBERS,
+            Target::Spread | Target::Member(_) => MEMBERS,
         };
         let plan = connected(plan, ports.map(|port| format!("127.0.0.1:{port}")));
         plan.check()?;
@@ -144,9 +142,9 @@ impl Service for Etcd {
     }
 }
 
-/// gRPC brings its own sockets, so this drives the load instead of the load's event loop.
+/// Drives the load: gRPC has its own sockets and cannot use the load's event loop.
 async fn converse(plan: &Plan, used: &[u16], spare: &[u16]) -> Result<Report> {
-    let client = Client::new(plan, used, spare)?;
+    let client = EtcdClient::new(plan, used, spare)?;
     let (heard, started_at) = (client.heard(), now());
     let mut session = Session::new(plan, client);
     loop {
@@ -160,7 +158,6 @@ async fn converse(plan: &Plan, used: &[u16], spare: &[u16]) -> Result<Report> {
     }
 }
 
-/// All on the thread that runs the load.
 fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }

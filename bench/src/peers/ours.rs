@@ -11,20 +11,20 @@ use paxoslease_rig::{Certificates, Folder, Process, free_ports, paxoslease_besid
 
 const NODES: usize = 3;
 
-/// How nodes of ours are started.
+/// How PaxosLease nodes are started.
 #[derive(Clone, Debug)]
 pub struct OursSettings {
-    /// The binary `paxoslease`; `None` for the one beside the program that runs.
+    /// The binary `paxoslease`; `None` for the one beside this program.
     pub binary: Option<PathBuf>,
-    /// How many shards; `None` for one per core, as is the default.
+    /// The number of shards; `None` for the default of one per core.
     pub shards: Option<u16>,
-    /// How long threads look for work before they sleep, such as `50us`; not at all by default.
+    /// How long idle threads spin before they sleep, such as `50us`; 0 by default.
     pub spin: Option<String>,
     /// Further options of `paxoslease serve`, such as `--limit` and `leases=10000000`.
     pub options: Vec<String>,
-    /// Whether nodes listen for HTTP, where their metrics are.
+    /// Whether nodes listen for HTTP, which has the metrics.
     pub has_http: bool,
-    /// Whether nodes speak TLS with each other; clients come in clear.
+    /// Whether nodes use TLS with each other. Clients do not.
     pub has_tls: bool,
 }
 
@@ -37,7 +37,7 @@ impl OursSettings {
         chosen.chain(self.options.iter().cloned()).collect()
     }
 
-    /// What a user has who sets nothing. Metrics are on then, and have to have a port.
+    /// The default settings of a user, which include HTTP.
     pub fn shipped() -> Self {
         Self { shards: None, has_http: true, ..Self::default() }
     }
@@ -51,7 +51,6 @@ impl Default for OursSettings {
     }
 }
 
-/// A cell of three nodes.
 #[derive(Debug)]
 pub struct Ours {
     settings: OursSettings,
@@ -86,22 +85,15 @@ impl Ours {
         Ok(cell)
     }
 
-    /// Where clients reach each node.
     pub fn endpoints(&self) -> Vec<String> {
-        self.clients.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+        addresses(&self.clients)
     }
 
-    /// Where each node answers HTTP, if it does.
-    pub fn http_endpoints(&self) -> Vec<String> {
-        self.http.iter().map(|port| format!("127.0.0.1:{port}")).collect()
-    }
-
-    /// Where each node listens for its peers.
     pub fn peer_endpoints(&self) -> Vec<String> {
-        self.peers.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+        addresses(&self.peers)
     }
 
-    /// What its nodes show each other, if they speak TLS.
+    /// The certificates of the nodes, if they use TLS.
     pub fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
     }
@@ -112,7 +104,7 @@ impl Ours {
 
     fn command(&self, node: usize) -> Command {
         let mut command = Command::new(&self.binary);
-        // It stops when its stdin is closed: no node outlives a benchmark that was killed.
+        // It stops when its stdin is closed, so that no node outlives a killed benchmark.
         command.args(["serve", "--with-parent"]).args(self.settings.chosen());
         command.args(["--node", &(node + 1).to_string()]);
         command.args(["--listen-clients", &format!("127.0.0.1:{}", self.clients[node])]);
@@ -123,14 +115,14 @@ impl Ours {
         }
         command.arg("--data-dir").arg(self.folder.join((node + 1).to_string()));
         if let Some(certificates) = &self.certificates {
-            certificates.show(&mut command, node + 1, "off");
+            certificates.add_options(&mut command, node + 1, "off");
         }
         command
     }
 
     fn await_node(&mut self, node: usize) -> Result<()> {
         await_service(&self.endpoints()[node], Dialect::Paxoslease)
-            .with_context(|| self.nodes.iter().map(Process::said).collect::<String>())
+            .with_context(|| self.nodes.iter().map(Process::log_tail).collect::<String>())
     }
 }
 
@@ -157,15 +149,23 @@ impl Service for Ours {
     }
 
     fn run(&self, plan: &Plan, target: Target) -> Result<Report> {
-        let mut endpoints = self.endpoints();
-        if target == Target::One {
-            endpoints.truncate(1);
+        let mut plan = connected(plan, self.endpoints());
+        match target {
+            Target::One => plan.endpoints.truncate(1),
+            Target::Spread => {}
+            Target::Member(member) => {
+                plan.endpoints.rotate_left(member);
+                plan.connections = 1;
+            }
         }
-        Ok(paxoslease_load::run(&connected(plan, endpoints), &mut |_| {})?)
+        Ok(paxoslease_load::run(&plan, &mut |_| {})?)
     }
 
-    /// Nobody leads, so one is as good as another; the first is left alone because it is the one
-    /// that [`Target::One`] speaks to.
+    fn http_endpoints(&self) -> Vec<String> {
+        addresses(&self.http)
+    }
+
+    /// There is no leader. The first member is the one of [`Target::One`], so it stays alive.
     fn first_to_kill(&self) -> Result<Option<usize>> {
         Ok(Some(NODES - 1))
     }
@@ -175,4 +175,8 @@ impl Service for Ours {
         self.nodes[member] = Process::spawn(self.command(member), &self.log(member))?;
         self.await_node(member)
     }
+}
+
+fn addresses(ports: &[u16]) -> Vec<String> {
+    ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
 }

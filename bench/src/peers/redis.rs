@@ -1,126 +1,121 @@
-//! One Redis server that hands out locks the usual way, with `SET NX PX` and a script that
-//! compares before it deletes. It asks nobody, and what it grants is gone when it dies.
+//! Redis servers that hand out locks with `SET NX PX` and a script that compares before it deletes:
+//! one alone, or several without knowledge of each other for Redlock. What a server grants is gone
+//! when it dies.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use paxoslease_load::{Dialect, Plan, Report};
+use paxoslease_load::{Dialect, Plan, Report, run_with};
 
+use super::redlock::Redlock;
 use super::{Service, Target, await_service, connected, version_of};
 use paxoslease_rig::{Folder, Process, free_ports};
 
 /// What a Redis server writes to its disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Persistence {
-    /// Nothing: the fastest.
     Nothing,
-    /// Snapshots now and then, by a child process, as is the default.
+    /// Snapshots by a child process, the default.
     Snapshots,
 }
 
-/// One Redis server.
+/// One server, or the servers of Redlock.
 #[derive(Debug)]
 pub struct Redis {
-    server: [RedisServer; 1],
+    ports: Vec<u16>,
     persistence: Persistence,
-    process: [Process; 1],
-    _folder: Folder,
+    processes: Vec<Process>,
+    folder: Folder,
 }
 
 impl Redis {
-    /// Starts a server and waits until it serves.
-    pub fn start(persistence: Persistence) -> Result<Self> {
-        let folder = Folder::new("redis")?;
-        let [port] = free_ports()?;
-        let server = RedisServer::new(folder.path(), port, persistence)?;
-        let process = [server.spawn()?];
-        server.await_service(&process[0])?;
-        Ok(Self { server: [server], persistence, process, _folder: folder })
+    /// Starts the servers and waits until each serves. Several servers are for Redlock.
+    pub fn start<const SERVERS: usize>(persistence: Persistence) -> Result<Self> {
+        let (ports, folder) = (free_ports::<SERVERS>()?.to_vec(), Folder::new("redis")?);
+        let mut redis = Self { ports, persistence, processes: Vec::new(), folder };
+        for member in 0..SERVERS {
+            std::fs::create_dir(redis.data(member))?;
+            redis.processes.push(redis.spawn(member)?);
+        }
+        (0..SERVERS).try_for_each(|member| redis.await_member(member))?;
+        Ok(redis)
     }
 
-    /// Where it listens.
-    pub fn endpoint(&self) -> &str {
-        &self.server[0].endpoint
+    pub fn endpoints(&self) -> Vec<String> {
+        self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    fn is_redlock(&self) -> bool {
+        self.ports.len() > 1
+    }
+
+    fn data(&self, member: usize) -> PathBuf {
+        self.folder.join(member.to_string())
+    }
+
+    fn spawn(&self, member: usize) -> Result<Process> {
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &self.ports[member].to_string(), "--bind", "127.0.0.1"]);
+        if self.persistence == Persistence::Nothing {
+            command.args(["--save", "", "--appendonly", "no"]);
+        }
+        command.arg("--dir").arg(self.data(member));
+        Process::spawn(command, &self.data(member).join("log"))
+            .context("is redis-server installed? On Debian: apt-get install redis-server")
+    }
+
+    fn await_member(&self, member: usize) -> Result<()> {
+        await_service(&self.endpoints()[member], Dialect::Redis)
+            .with_context(|| self.processes[member].log_tail())
     }
 }
 
 impl Service for Redis {
     fn name(&self) -> &'static str {
         match self.persistence {
+            _ if self.is_redlock() => "Redlock",
             Persistence::Nothing => "Redis",
             Persistence::Snapshots => "Redis with snapshots",
         }
     }
 
     fn version(&self) -> Result<String> {
-        version()
+        let text = version_of("redis-server")?;
+        let version = text.split_whitespace().find_map(|word| word.strip_prefix("v="));
+        Ok(version.context("no version")?.to_owned())
     }
 
     fn settings(&self) -> String {
+        let redlock =
+            "no persistence; every operation to all at once, decided by the first majority";
         match self.persistence {
+            _ if self.is_redlock() => redlock.to_owned(),
             Persistence::Nothing => "no persistence (--save \"\" --appendonly no)".to_owned(),
             Persistence::Snapshots => "defaults".to_owned(),
         }
     }
 
     fn members(&self) -> &[Process] {
-        &self.process
+        &self.processes
     }
 
     fn run(&self, plan: &Plan, _: Target) -> Result<Report> {
-        let plan =
-            Plan { dialect: Dialect::Redis, ..connected(plan, [self.endpoint().to_owned()]) };
-        Ok(paxoslease_load::run(&plan, &mut |_| {})?)
+        let plan = Plan { dialect: Dialect::Redis, ..connected(plan, self.endpoints()) };
+        Ok(if self.is_redlock() {
+            run_with(&plan, Redlock::new(&plan), &mut |_| {})?
+        } else {
+            paxoslease_load::run(&plan, &mut |_| {})?
+        })
     }
 
     fn first_to_kill(&self) -> Result<Option<usize>> {
-        Ok(None)
+        Ok(self.is_redlock().then_some(0))
     }
 
     fn restart(&mut self, member: usize) -> Result<()> {
-        self.process[member].kill()?;
-        self.process[member] = self.server[member].spawn()?;
-        self.server[member].await_service(&self.process[member])
+        self.processes[member].kill()?;
+        self.processes[member] = self.spawn(member)?;
+        self.await_member(member)
     }
-}
-
-/// How one Redis server is started, once or again.
-#[derive(Debug)]
-pub(super) struct RedisServer {
-    pub(super) endpoint: String,
-    port: u16,
-    folder: PathBuf,
-    persistence: Persistence,
-}
-
-impl RedisServer {
-    /// It keeps its things in a folder of its own within this one.
-    pub(super) fn new(parent: &Path, port: u16, persistence: Persistence) -> Result<Self> {
-        let folder = parent.join(port.to_string());
-        std::fs::create_dir(&folder)?;
-        Ok(Self { endpoint: format!("127.0.0.1:{port}"), port, folder, persistence })
-    }
-
-    pub(super) fn spawn(&self) -> Result<Process> {
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"]);
-        if self.persistence == Persistence::Nothing {
-            command.args(["--save", "", "--appendonly", "no"]);
-        }
-        command.arg("--dir").arg(&self.folder);
-        Process::spawn(command, &self.folder.join("log"))
-            .context("is redis-server installed? On Debian: apt-get install redis-server")
-    }
-
-    pub(super) fn await_service(&self, process: &Process) -> Result<()> {
-        await_service(&self.endpoint, Dialect::Redis).with_context(|| process.said())
-    }
-}
-
-/// What the installed server calls its version.
-pub(super) fn version() -> Result<String> {
-    let text = version_of("redis-server")?;
-    let version = text.split_whitespace().find_map(|word| word.strip_prefix("v="));
-    Ok(version.context("no version")?.to_owned())
 }

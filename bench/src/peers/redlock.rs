@@ -1,138 +1,71 @@
-//! Redlock: as many Redis servers that know nothing of each other, and a lock is held by whoever
-//! set its key at a majority of them, in time.
+//! The client of Redlock, without sockets: a client holds a lock if it has set the key at a
+//! majority of independent Redis servers in time.
 //!
-//! Every operation goes to all servers at once and is decided by the first majority, which no
-//! library does better. What a failed acquire has set is taken back everywhere. Its safety rests
-//! on clocks and on no server ever forgetting, which is not what is measured here.
-
-mod votes;
+//! Every operation goes to all servers at once, and the first majority decides, which no library
+//! does better. A failed acquire deletes its key everywhere. The safety of Redlock depends on
+//! clocks and on servers that never forget; that is not measured here.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use anyhow::Result;
 use paxoslease_load::{
-    Ask, Connections, Failure, Outcome, Outgoing, Plan, Protocol, RedisLock, Report, run_with,
+    Connections, Failure, LeaseRequest, Outcome, Outgoing, Plan, Protocol, RedisLock,
 };
-use paxoslease_rig::{Folder, Process, free_ports};
 use paxoslease_wire::resp::Value;
 
-use self::votes::{Votes, validity};
-use super::redis::{Persistence, RedisServer, version};
-use super::{PATIENCE, Service, Target, connected};
+use super::SILENCE_MAX;
 
-/// How long to wait for servers that are not needed, since one may be dead.
+/// How long the load waits for servers beyond a majority.
 const OPENING_MAX: Duration = Duration::from_secs(1);
-/// Between two tries to connect to a server that is dead.
 const REDIAL_AFTER: Duration = Duration::from_millis(5);
 
-/// Redlock over Redis servers without persistence.
-#[derive(Debug)]
-pub struct Redlock {
-    servers: Vec<RedisServer>,
-    processes: Vec<Process>,
-    _folder: Folder,
-}
-
-impl Redlock {
-    /// Starts so many servers and waits until each serves.
-    pub fn start<const SERVERS: usize>() -> Result<Self> {
-        let folder = Folder::new("redlock")?;
-        let mut servers = Vec::new();
-        let mut processes = Vec::new();
-        for port in free_ports::<SERVERS>()? {
-            let server = RedisServer::new(folder.path(), port, Persistence::Nothing)?;
-            processes.push(server.spawn()?);
-            servers.push(server);
-        }
-        for (server, process) in servers.iter().zip(&processes) {
-            server.await_service(process)?;
-        }
-        Ok(Self { servers, processes, _folder: folder })
-    }
-}
-
-impl Service for Redlock {
-    fn name(&self) -> &'static str {
-        "Redlock"
-    }
-
-    fn version(&self) -> Result<String> {
-        version()
-    }
-
-    fn settings(&self) -> String {
-        "no persistence; every operation to all at once, decided by the first majority".to_owned()
-    }
-
-    fn members(&self) -> &[Process] {
-        &self.processes
-    }
-
-    fn run(&self, plan: &Plan, _: Target) -> Result<Report> {
-        let endpoints = self.servers.iter().map(|server| server.endpoint.clone());
-        let plan = connected(plan, endpoints.collect::<Vec<_>>());
-        Ok(run_with(&plan, Client::new(&plan), &mut |_| {})?)
-    }
-
-    /// They are all alike.
-    fn first_to_kill(&self) -> Result<Option<usize>> {
-        Ok(Some(0))
-    }
-
-    fn restart(&mut self, member: usize) -> Result<()> {
-        self.processes[member].kill()?;
-        self.processes[member] = self.servers[member].spawn()?;
-        self.servers[member].await_service(&self.processes[member])
-    }
-}
-
-/// What a round of questions to all servers is for.
+/// The purpose of a round of requests to all servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Aim {
     Acquire,
     Renew,
     Release,
-    /// Takes back what an acquire without a majority has set.
+    /// Deletes the keys of an acquire without a majority.
     Undo,
 }
 
-/// The last round of a client.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// Tells late answers to earlier rounds apart.
+    /// The number of the round, to ignore late answers to earlier ones.
     turn: u32,
     aim: Aim,
-    votes: Votes,
+    yes: usize,
+    no: usize,
     number: u32,
     token: u64,
     asked_at: Duration,
 }
 
-/// The client's side, without sockets. The connections to a server lie next to each other.
+/// The client's side, without sockets. The connections of a server have adjacent numbers.
 #[derive(Debug)]
-struct Client {
+pub(super) struct Redlock {
     servers: usize,
     connections: usize,
     ttl: Duration,
     redis: RedisLock,
     rounds: Vec<Round>,
     out: Outgoing,
-    /// Per link, whose answers are to come; `None` while there is no connection.
+    /// Per connection, slot and round of each request; `None` while disconnected.
     asked: Vec<Option<VecDeque<(u32, u32)>>>,
-    /// Answers to the greeting that are to come before all others.
+    /// Per connection, how many replies to the greeting are missing.
     greetings: Vec<u32>,
     outcomes: VecDeque<(u32, Outcome)>,
 }
 
-impl Client {
-    fn new(plan: &Plan) -> Self {
+impl Redlock {
+    pub(super) fn new(plan: &Plan) -> Self {
         let (servers, connections) = (plan.endpoints.len(), plan.connections as usize);
         let links = servers * connections;
         let round = Round {
             turn: 0,
             aim: Aim::Acquire,
-            votes: Votes::new(servers),
+            yes: 0,
+            no: 0,
             number: 0,
             token: 0,
             asked_at: Duration::ZERO,
@@ -158,16 +91,16 @@ impl Client {
         server * self.connections + slot as usize % self.connections
     }
 
-    /// A new round with the name and token of the one before.
+    /// Starts a round with the name and token of the last one.
     fn poll(&mut self, slot: u32, aim: Aim, now: Duration) {
         let round = &mut self.rounds[slot as usize];
         round.turn = round.turn.wrapping_add(1);
-        (round.aim, round.votes, round.asked_at) = (aim, Votes::new(self.servers), now);
+        (round.aim, round.yes, round.no, round.asked_at) = (aim, 0, 0, now);
         let Round { turn, number, token, .. } = *round;
-        let ask = match aim {
-            Aim::Acquire => Ask::Acquire { token },
-            Aim::Renew => Ask::Renew { fence: token },
-            Aim::Release | Aim::Undo => Ask::Release { fence: token },
+        let request = match aim {
+            Aim::Acquire => LeaseRequest::Acquire { token },
+            Aim::Renew => LeaseRequest::Renew { fence: token },
+            Aim::Release | Aim::Undo => LeaseRequest::Release { fence: token },
         };
         let mut absent = 0;
         for server in 0..self.servers {
@@ -175,7 +108,7 @@ impl Client {
             match &mut self.asked[link] {
                 Some(asked) if self.greetings[link] == 0 => {
                     asked.push_back((slot, turn));
-                    self.redis.put(self.out.to(link), number, ask);
+                    self.redis.put(self.out.to(link), number, request);
                 }
                 _ => absent += 1,
             }
@@ -190,8 +123,20 @@ impl Client {
         if round.turn != turn {
             return;
         }
-        let Some(decision) = round.votes.hear(is_yes) else { return };
-        let is_in_time = validity(self.ttl, now.saturating_sub(round.asked_at)).is_some();
+        if is_yes {
+            round.yes += 1
+        } else {
+            round.no += 1
+        }
+        // Exactly one vote completes a majority, or makes it impossible.
+        let quorum = self.servers / 2 + 1;
+        let decision = is_yes && round.yes == quorum;
+        if !decision && (is_yes || round.no != self.servers - quorum + 1) {
+            return;
+        }
+        // The clock drift that the algorithm allows is a hundredth and two milliseconds.
+        let drift = self.ttl / 100 + Duration::from_millis(2);
+        let is_in_time = now.saturating_sub(round.asked_at) + drift < self.ttl;
         let outcome = match (round.aim, decision) {
             (Aim::Acquire, true) if is_in_time => Outcome::Yes(None),
             (Aim::Acquire, _) => return self.poll(slot, Aim::Undo, now),
@@ -217,7 +162,7 @@ impl Client {
         let garbled = |text: &str| Failure::Garbled(text.to_owned());
         let asked = self.asked[link].as_mut().and_then(VecDeque::pop_front);
         let (slot, turn) = asked.ok_or_else(|| garbled("an answer to nothing"))?;
-        // Whatever a server says to an undo, it has undone it.
+        // Any answer to an undo means that the key is gone.
         let is_undo = self.rounds[slot as usize].aim == Aim::Undo;
         let is_yes = match value {
             Value::Simple(b"OK") => true,
@@ -230,13 +175,13 @@ impl Client {
     }
 }
 
-impl Protocol for Client {
+impl Protocol for Redlock {
     fn queues(&self) -> bool {
         false
     }
 
-    fn patience(&self) -> Duration {
-        PATIENCE
+    fn silence_max(&self) -> Duration {
+        SILENCE_MAX
     }
 
     fn is_open(&self, now: Duration) -> bool {
@@ -250,11 +195,11 @@ impl Protocol for Client {
         2 * (0..self.servers).filter(is_up).count() > self.servers
     }
 
-    fn ask(&mut self, slot: u32, number: u32, ask: Ask, now: Duration) {
-        let (aim, token) = match ask {
-            Ask::Acquire { token } => (Aim::Acquire, token),
-            Ask::Renew { fence } => (Aim::Renew, fence),
-            Ask::Release { fence } => (Aim::Release, fence),
+    fn request(&mut self, slot: u32, number: u32, request: LeaseRequest, now: Duration) {
+        let (aim, token) = match request {
+            LeaseRequest::Acquire { token } => (Aim::Acquire, token),
+            LeaseRequest::Renew { fence } => (Aim::Renew, fence),
+            LeaseRequest::Release { fence } => (Aim::Release, fence),
         };
         let round = &mut self.rounds[slot as usize];
         (round.number, round.token) = (number, token);
@@ -265,13 +210,13 @@ impl Protocol for Client {
         self.outcomes.pop_front()
     }
 
-    /// A majority has decided everything, but the others are to hear of it too.
+    /// Waits for all servers, not only for a majority.
     fn is_closed(&self) -> bool {
         self.asked.iter().flatten().all(VecDeque::is_empty)
     }
 }
 
-impl Connections for Client {
+impl Connections for Redlock {
     fn routes(&self) -> Vec<Vec<usize>> {
         (0..self.asked.len()).map(|link| vec![link / self.connections]).collect()
     }
@@ -316,6 +261,3 @@ impl Connections for Client {
         self.asked.iter().position(|asked| asked.as_ref().is_some_and(|asked| !asked.is_empty()))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,9 @@
 //! An ensemble of three ZooKeeper servers, and ephemeral nodes as locks.
 //!
 //! A pair creates a node that lives as long as its session, and deletes it. A renewal is a ping,
-//! which renews all of a session's nodes at once: there is no other. A lock that is waited for
-//! follows ZooKeeper's own recipe: a sequential node, and a watch on the one before. How long a
-//! session lasts without a ping is for the ensemble to decide: two to twenty of its ticks.
+//! which renews all nodes of a session: there is no other kind. A waiting client follows
+//! ZooKeeper's own recipe: a sequential node, and a watch on the node before. The ensemble bounds
+//! the session timeout: two to twenty of its ticks.
 
 mod client;
 mod jute;
@@ -18,37 +18,23 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use paxoslease_load::{Plan, Report, run_with};
 
-use self::client::Client;
+use self::client::ZooKeeperClient;
 use super::{Service, Storage, Target, await_until, connected};
 use paxoslease_rig::{Folder, Process, free_ports};
 
 const SERVERS: usize = 3;
-/// Where Debian puts it.
+/// The path of the Debian package.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 const CONFIGURATION: &str = "/etc/zookeeper/conf";
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
+/// The heap limit of ZooKeeper's own script.
+const HEAP: &str = "1000m";
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// How ZooKeeper's servers are started.
-#[derive(Clone, Debug)]
-pub struct ZooKeeperSettings {
-    /// Where its log is synced to.
-    pub storage: Storage,
-    /// The most memory that objects of a server may take, as `java -Xmx` takes it.
-    pub heap: String,
-}
-
-impl Default for ZooKeeperSettings {
-    /// As ZooKeeper's own script does.
-    fn default() -> Self {
-        Self { storage: Storage::Disk, heap: "1000m".to_owned() }
-    }
-}
-
-/// An ensemble of three.
+/// An ensemble of three servers.
 #[derive(Debug)]
 pub struct ZooKeeper {
-    settings: ZooKeeperSettings,
+    storage: Storage,
     clients: [u16; SERVERS],
     servers: Vec<Process>,
     folder: Folder,
@@ -56,13 +42,13 @@ pub struct ZooKeeper {
 
 impl ZooKeeper {
     /// Starts an ensemble and waits until every server leads or follows.
-    pub fn start(settings: ZooKeeperSettings) -> Result<Self> {
+    pub fn start(storage: Storage) -> Result<Self> {
         let is_installed = Path::new(JAR).exists();
         ensure!(is_installed, "no {JAR}; on Debian: apt-get install zookeeper");
-        let folder = settings.storage.folder("zookeeper")?;
+        let folder = storage.folder("zookeeper")?;
         let ports: [u16; 3 * SERVERS] = free_ports()?;
         let clients = std::array::from_fn(|server| ports[server]);
-        let mut ensemble = Self { settings, clients, servers: Vec::new(), folder };
+        let mut ensemble = Self { storage, clients, servers: Vec::new(), folder };
         for server in 0..SERVERS {
             ensemble.configure(server, &ports[SERVERS..])?;
         }
@@ -83,8 +69,8 @@ impl ZooKeeper {
             .zip(ports.chunks(2))
             .map(|(peer, ports)| format!("server.{peer}=127.0.0.1:{}:{}\n", ports[0], ports[1]))
             .collect();
-        // The first three are what it is shipped with. A benchmark has more connections from one
-        // address than it usually lets in, and three servers cannot share a port for people.
+        // The first three are the defaults. The limits of connections per address and the port for
+        // administration would get in the way.
         let text = format!(
             "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir={}\nclientPort={}\n\
              clientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n{peers}",
@@ -97,7 +83,7 @@ impl ZooKeeper {
     fn spawn(&self, server: usize) -> Result<Process> {
         let folder = self.folder.join(server.to_string());
         let mut command = Command::new("java");
-        command.arg(format!("-Xmx{}", self.settings.heap));
+        command.arg(format!("-Xmx{HEAP}"));
         command.args(["-cp", &format!("{CONFIGURATION}:{JAR}")]);
         command.arg("-Dzookeeper.root.logger=WARN,CONSOLE");
         command.arg(MAIN).arg(folder.join("zoo.cfg"));
@@ -110,11 +96,11 @@ impl ZooKeeper {
 
     fn await_server(&self, server: usize) -> Result<()> {
         await_until("a ZooKeeper server", || self.status(server))
-            .with_context(|| self.servers[server].said())?;
+            .with_context(|| self.servers[server].log_tail())?;
         Ok(())
     }
 
-    /// What a server says of itself, once it is part of the ensemble.
+    /// The status of a server, once it is part of the ensemble.
     fn status(&self, server: usize) -> Result<String> {
         let mut stream = TcpStream::connect(self.address(server))?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
@@ -128,13 +114,13 @@ impl ZooKeeper {
     fn leader(&self) -> Result<usize> {
         let leads =
             |server: &usize| self.status(*server).is_ok_and(|text| text.contains("Mode: leader"));
-        (0..SERVERS).find(leads).context("nobody leads")
+        (0..SERVERS).find(leads).context("there is no leader")
     }
 }
 
 impl Service for ZooKeeper {
     fn name(&self) -> &'static str {
-        match self.settings.storage {
+        match self.storage {
             Storage::Disk => "ZooKeeper",
             Storage::Memory => "ZooKeeper on tmpfs",
         }
@@ -147,23 +133,22 @@ impl Service for ZooKeeper {
     }
 
     fn settings(&self) -> String {
-        let storage = self.settings.storage.text();
-        let heap = &self.settings.heap;
-        format!("{storage}, -Xmx{heap}, maxClientCnxns=0; sessions last 4 to 40 s")
+        let storage = self.storage.text();
+        format!("{storage}, -Xmx{HEAP}, maxClientCnxns=0; sessions last 4 to 40 s")
     }
 
     fn members(&self) -> &[Process] {
         &self.servers
     }
 
-    /// One is the leader, which decides without asking the way.
+    /// [`Target::One`] is the leader.
     fn run(&self, plan: &Plan, target: Target) -> Result<Report> {
         let first = match target {
             Target::One => self.leader()?,
-            Target::Spread => 0,
+            Target::Spread | Target::Member(_) => 0,
         };
         let plan = connected(plan, self.clients.map(|port| format!("127.0.0.1:{port}")));
-        Ok(run_with(&plan, Client::new(&plan, first, target), &mut |_| {})?)
+        Ok(run_with(&plan, ZooKeeperClient::new(&plan, first, target), &mut |_| {})?)
     }
 
     fn first_to_kill(&self) -> Result<Option<usize>> {
@@ -176,6 +161,3 @@ impl Service for ZooKeeper {
         self.await_server(member)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,7 +1,6 @@
-//! The data folder of a node: a small file system of its own where we are root, so that it can be
-//! full; an ordinary folder elsewhere, and then it cannot.
+//! The data folder of a node. With root it is a small file system, which a fault can fill.
 //!
-//! What a harness that was killed left mounted is found by its name and unmounted by the next.
+//! The next harness finds the mounts of a killed harness by their name, and unmounts them.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
@@ -11,23 +10,18 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
 
-/// What all file systems of all harnesses are called, with the process id behind it.
+/// The mount source of all harnesses, followed by the process id.
 const PREFIX: &str = "paxoslease-chaos-";
-/// Enough for a record, a snapshot and what replaces them.
+/// Enough for two records and two snapshots.
 const SIZE: &str = "size=1m";
 
-/// A data folder that can be broken.
 pub struct Disk {
-    /// The file system, or the folder that has to do.
+    /// A file system of its own, or a folder if mounting is not possible.
     root: PathBuf,
     is_mounted: bool,
 }
 
 impl Disk {
-    /// A new one.
-    ///
-    /// # Errors
-    /// When the folder cannot be made.
     pub fn new(root: &Path) -> Result<Self> {
         fs::create_dir_all(root)?;
         let source = format!("{PREFIX}{}", std::process::id());
@@ -38,16 +32,11 @@ impl Disk {
         Ok(Self { root: root.to_owned(), is_mounted })
     }
 
-    /// What a node is told.
-    #[must_use]
     pub fn path(&self) -> PathBuf {
         self.root.join("data")
     }
 
-    /// Leaves no room, or gives it back. An ordinary folder always has room.
-    ///
-    /// # Errors
-    /// When the system does not let us.
+    /// Fills the file system, or frees it. Does nothing in an ordinary folder.
     pub fn fill(&self, full: bool) -> Result<()> {
         let filler = self.root.join("filler");
         if !full {
@@ -60,11 +49,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Lets nothing be made in the folder, or lets it again. Root is stopped by no permissions, but
-    /// by the attribute.
-    ///
-    /// # Errors
-    /// When the system does not let us.
+    /// Forbids or allows to create files. For root that needs an attribute instead of permissions.
     pub fn protect(&self, protected: bool) -> Result<()> {
         if rustix::process::geteuid().is_root() {
             let attribute = if protected { "+i" } else { "-i" };
@@ -77,7 +62,6 @@ impl Disk {
     }
 
     /// Whether [`Self::fill`] and [`Self::protect`] do anything here.
-    #[must_use]
     pub fn can_break(&self) -> bool {
         self.is_mounted && self.protect(true).and_then(|()| self.protect(false)).is_ok()
     }
@@ -92,12 +76,11 @@ impl Drop for Disk {
     }
 }
 
-/// Unmounts what this harness mounted.
 pub fn unmount_all() {
     unmount(|owner| owner == std::process::id());
 }
 
-/// Unmounts what harnesses that are dead left behind.
+/// Unmounts the file systems of dead harnesses.
 pub fn remove_leftovers() {
     unmount(|owner| !Path::new(&format!("/proc/{owner}")).exists());
 }

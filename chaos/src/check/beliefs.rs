@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Rule, Tenure, Violation, spoken};
+use super::{Rule, Tenure, Violation, format_nanos};
 
-/// Of tenures in the order in which they began.
+/// The tenures are ordered by their begin.
 pub(super) fn violations(tenures: &[Tenure]) -> Vec<Violation> {
     let mut by_name: BTreeMap<&str, Vec<&Tenure>> = BTreeMap::new();
     for tenure in tenures {
@@ -21,7 +21,7 @@ pub(super) fn violations(tenures: &[Tenure]) -> Vec<Violation> {
     found
 }
 
-/// Each belief against whoever before it believed longest: if any met it, that one did.
+/// Compares each belief with the earlier one that ends last: if any overlaps, that one does.
 fn overlaps(believed: &[&Tenure], found: &mut Vec<Violation>) {
     let mut longest: Option<&Tenure> = None;
     for second in believed {
@@ -41,7 +41,7 @@ fn overlaps(believed: &[&Tenure], found: &mut Vec<Violation>) {
                 second.from,
                 second.to,
                 second.fence,
-                spoken(both),
+                format_nanos(both),
             );
             found.push(proven(Rule::OneHolder, first, second, text));
         }
@@ -51,7 +51,7 @@ fn overlaps(believed: &[&Tenure], found: &mut Vec<Violation>) {
     }
 }
 
-/// Each fence against the greatest before it.
+/// Compares each fence with the greatest one before.
 fn falls(believed: &[&Tenure], found: &mut Vec<Violation>) {
     let mut greatest: Option<&Tenure> = None;
     for later in believed {
@@ -76,7 +76,7 @@ fn falls(believed: &[&Tenure], found: &mut Vec<Violation>) {
     }
 }
 
-/// A fence belongs to one answer to one client, even if the answer came too late to be believed.
+/// A fence belongs to one grant, even if the grant came too late to be believed.
 fn shared(tenures: &[&Tenure], found: &mut Vec<Violation>) {
     let mut owners: BTreeMap<u64, &Tenure> = BTreeMap::new();
     for tenure in tenures {

@@ -1,12 +1,11 @@
 //! A run in which little happened proves little: "no violation" has to rest on something.
 
-use super::{Counts, Health, Judged, Rule, Violation};
+use super::{Counts, Coverage, Health, Rule, Violation};
 use crate::log::{Kind, Nanos};
 
-/// What a run that was played to its end lacks.
 pub(super) fn violations(
     counts: &Counts,
-    judged: &Judged,
+    judged: &Coverage,
     health: &Health,
     last: Nanos,
 ) -> Vec<Violation> {
@@ -15,7 +14,7 @@ pub(super) fn violations(
         ("name that had to be granted after healing", judged.names),
         ("node that had to serve after healing", judged.nodes),
         ("client that had to be heard of after healing", judged.clients),
-        ("release that somebody waited for", judged.releases),
+        ("release with a waiter", judged.releases),
         ("time in which nothing was broken", judged.healthy),
     ];
     let mut lacks: Vec<String> = looked_at
@@ -25,12 +24,12 @@ pub(super) fn violations(
         .collect();
     for (kind, tally) in &counts.by_kind {
         let mut deeds = vec![("granted", tally.granted)];
-        // `lock` renews and releases by itself, and does not say so.
+        // `lock` renews and releases by itself, without a log.
         if *kind != Kind::Lock {
             deeds.extend([("renewed", tally.renewed), ("released", tally.released)]);
         }
         let idle = deeds.into_iter().filter(|(_, count)| *count == 0);
-        lacks.extend(idle.map(|(deed, _)| format!("nothing was {deed} by {kind}")));
+        lacks.extend(idle.map(|(operation, _)| format!("nothing was {operation} by {kind}")));
     }
     let (_, stalls) = health.counts();
     let violation = |text| Violation {

@@ -1,65 +1,56 @@
-//! What each kind of fault did: how long nothing was granted, how many requests failed, how many
-//! nodes died. Figures, no judgement.
+//! The effect of each kind of fault: times without a grant, failed requests, dead nodes. These are
+//! figures, not checks.
 
 use std::collections::BTreeMap;
 
 use super::Run;
-use crate::log::{Nanos, NodeState, What};
+use crate::log::{EventKind, Nanos, NodeState};
 
-/// A time without a grant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Gap {
-    /// How long.
     pub span: Nanos,
-    /// From when: the last grant before it, or the begin of the fault.
+    /// The last grant before, or the begin of the fault.
     pub from: Nanos,
-    /// Until the next grant, which may be after the end of the fault, or the end of the run.
+    /// The next grant, maybe after the fault, or the end of the run.
     pub to: Nanos,
-    /// Whether nothing else was broken.
+    /// Whether no other fault was active.
     pub is_alone: bool,
 }
 
-/// The longest gap in each fault of a kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Gaps {
-    /// The kind; `None` for the stretches in which nothing was broken, from their first grant on.
+pub struct FaultGaps {
+    /// The kind of fault; `None` for the times without a fault, from their first grant on.
     pub what: Option<String>,
-    /// How long it was so in all.
+    /// The total duration.
     pub lasted: Nanos,
-    /// How many requests failed meanwhile, whatever for.
+    /// Requests that failed meanwhile.
     pub failed: u64,
-    /// How many nodes ended by themselves meanwhile.
+    /// Nodes that ended by themselves meanwhile.
     pub died: u64,
-    /// One for each, the shortest first.
+    /// The longest gap of each fault, shortest first.
     pub gaps: Vec<Gap>,
 }
 
-impl Gaps {
-    /// The gap in the middle.
-    #[must_use]
+impl FaultGaps {
     pub fn median(&self) -> Option<Gap> {
         self.gaps.get(self.gaps.len() / 2).copied()
     }
 
-    /// The longest.
-    #[must_use]
     pub fn longest(&self) -> Option<Gap> {
         self.gaps.last().copied()
     }
 
-    /// The longest when nothing else was broken.
-    #[must_use]
     pub fn longest_alone(&self) -> Option<Gap> {
         self.gaps.iter().rev().find(|gap| gap.is_alone).copied()
     }
 }
 
-/// By kind of fault, the stretches without any first.
-pub(super) fn by_fault(run: Run<'_>, span: (Nanos, Nanos)) -> Vec<Gaps> {
+/// By kind of fault; first the times without any.
+pub(super) fn by_fault(run: Run<'_>, span: (Nanos, Nanos)) -> Vec<FaultGaps> {
     let Run { events, tenures, health, .. } = run;
     let grants: Vec<Nanos> = tenures.iter().map(|tenure| tenure.from).collect();
-    let mut kinds: BTreeMap<Option<&str>, Gaps> = BTreeMap::new();
-    // What a fault leaves behind is the fault's: all is well from the next grant on.
+    let mut kinds: BTreeMap<Option<&str>, FaultGaps> = BTreeMap::new();
+    // The time until the next grant belongs to the fault.
     let well = health.well(span).into_iter().filter_map(|(from, to)| {
         let from = *grants.get(grants.partition_point(|at| *at < from))?;
         (from < to).then_some((None, from, to, true))
@@ -69,7 +60,7 @@ pub(super) fn by_fault(run: Run<'_>, span: (Nanos, Nanos)) -> Vec<Gaps> {
         .iter()
         .map(|fault| (Some(fault.what.as_str()), fault.from, fault.to, fault.is_alone));
     for (what, from, to, is_alone) in well.chain(faults) {
-        let kind = kinds.entry(what).or_insert_with(|| Gaps {
+        let kind = kinds.entry(what).or_insert_with(|| FaultGaps {
             what: what.map(str::to_owned),
             lasted: 0,
             failed: 0,
@@ -80,24 +71,24 @@ pub(super) fn by_fault(run: Run<'_>, span: (Nanos, Nanos)) -> Vec<Gaps> {
         let begun = events.partition_point(|event| event.at < from);
         for event in events[begun..].iter().take_while(|event| event.at <= to) {
             match event.what {
-                What::Failed { .. } => kind.failed += 1,
-                What::Node { state: NodeState::Died, .. } => kind.died += 1,
+                EventKind::Failed { .. } => kind.failed += 1,
+                EventKind::Node { state: NodeState::Died, .. } => kind.died += 1,
                 _ => {}
             }
         }
-        // What follows a fault is its own; where all is well, what follows is not.
+        // A gap of a fault may end after the fault.
         let end = if what.is_some() { span.1 } else { to };
         let mut gap = longest(&grants, from, to, end);
         let is_broken_again = |at: Nanos| at > to && at <= gap.to;
         gap.is_alone = is_alone && !health.faults.iter().any(|fault| is_broken_again(fault.from));
         kind.gaps.push(gap);
     }
-    let mut kinds: Vec<Gaps> = kinds.into_values().collect();
+    let mut kinds: Vec<FaultGaps> = kinds.into_values().collect();
     kinds.iter_mut().for_each(|kind| kind.gaps.sort_unstable());
     kinds
 }
 
-/// The longest time without a grant that began between `from` and `to`, and ended by `last`.
+/// The longest gap that begins between `from` and `to`, and ends by `last`.
 fn longest(grants: &[Nanos], from: Nanos, to: Nanos, last: Nanos) -> Gap {
     let first = grants.partition_point(|at| *at < from);
     let mut begin = from;

@@ -2,39 +2,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::log::{Event, Nanos, NodeState, Phase, What};
+use crate::log::{Event, EventKind, Nanos, NodeState, Phase};
 
-/// What a time is called in which the machine itself stood still.
 const STALL: &str = "stall of this machine";
 
-/// A fault, from its begin to the end of its last step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaultSpan {
-    /// Which; none if nobody drew it.
+    /// `None` for a stall of the machine.
     pub id: Option<u64>,
-    /// The kind.
     pub what: String,
-    /// To whom.
     pub whom: String,
-    /// When it began.
     pub from: Nanos,
-    /// When it ended; the end of the run if it never did.
+    /// The end of the run if the fault never ended.
     pub to: Nanos,
-    /// Whether nothing else was broken meanwhile, nor shortly before.
+    /// Whether no other fault was active meanwhile or shortly before.
     pub is_alone: bool,
 }
 
-/// All faults of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Health {
     /// By their begin.
     pub faults: Vec<FaultSpan>,
-    /// When each node may have been kept from serving, by its id.
+    /// When a fault may have kept each node from serving.
     away: BTreeMap<u16, Vec<(Nanos, Nanos)>>,
 }
 
 impl Health {
-    /// What is broken within `settle` after something else may suffer from both.
+    /// A fault that begins within `settle` after another one is not alone.
     pub(super) fn of(events: &[Event], last: Nanos, settle: Nanos) -> Self {
         let mut drawn: BTreeMap<u64, FaultSpan> = BTreeMap::new();
         let mut faults: Vec<FaultSpan> = Vec::new();
@@ -42,7 +36,7 @@ impl Health {
         for event in events {
             away.see(event);
             match &event.what {
-                What::Fault { id, what, whom, phase, .. } => {
+                EventKind::Fault { id, what, whom, phase, .. } => {
                     let fault = drawn.entry(*id).or_insert_with(|| FaultSpan {
                         id: Some(*id),
                         what: what.clone(),
@@ -53,10 +47,10 @@ impl Health {
                     });
                     fault.to = if *phase == Phase::End { event.at } else { last };
                 }
-                What::Stalled { from } => faults.push(FaultSpan {
+                EventKind::Stalled { from } => faults.push(FaultSpan {
                     id: None,
                     what: STALL.to_owned(),
-                    whom: "everybody".to_owned(),
+                    whom: "all processes".to_owned(),
                     from: *from,
                     to: event.at,
                     is_alone: true,
@@ -75,21 +69,19 @@ impl Health {
         Self { faults, away: away.until(last) }
     }
 
-    /// How many faults were drawn, and how many times the machine itself stood still.
-    #[must_use]
+    /// The number of faults, and of stalls of the machine.
     pub fn counts(&self) -> (u64, u64) {
         let stalls = self.faults.iter().filter(|fault| fault.id.is_none()).count();
         ((self.faults.len() - stalls) as u64, stalls as u64)
     }
 
-    /// Whether nothing was broken at any time from `from` to `to`, both included.
-    #[must_use]
+    /// Whether no fault was active from `from` to `to`, both included.
     pub fn is_well(&self, from: Nanos, to: Nanos) -> bool {
         !self.faults.iter().any(|fault| fault.from <= to && from <= fault.to)
     }
 
-    /// The stretches within `span` in which `node` had a majority to serve with, itself included:
-    /// they begin `after` a node that was away is back. None if the node was never there.
+    /// The times within `span` in which `node` had a majority, itself included. A node counts again
+    /// `after` it is back. Empty if the node was never started.
     pub(super) fn served_by(
         &self,
         node: u16,
@@ -116,16 +108,14 @@ impl Health {
         stretches
     }
 
-    /// Whether fewer than half of the nodes were away at any time from `from` to `to`, both
-    /// included, together.
+    /// Whether all nodes that were away between `from` and `to`, both included, are less than half.
     pub(super) fn has_majority(&self, from: Nanos, to: Nanos) -> bool {
         let meets = |(begin, end): &(Nanos, Nanos)| *begin <= to && from <= *end;
         let away = self.away.values().filter(|spans| spans.iter().any(meets)).count();
         away == 0 || 2 * away < self.away.len()
     }
 
-    /// The stretches within `span` in which nothing was broken.
-    #[must_use]
+    /// The times within `span` without a fault.
     pub fn well(&self, span: (Nanos, Nanos)) -> Vec<(Nanos, Nanos)> {
         let mut stretches = Vec::new();
         let mut from = span.0;
@@ -142,7 +132,7 @@ impl Health {
     }
 }
 
-/// Gathers when nodes were away, step by step of every fault.
+/// Collects when nodes were away, from the steps of every fault.
 #[derive(Default)]
 struct Away {
     over: BTreeMap<u16, Vec<(Nanos, Nanos)>>,
@@ -153,10 +143,10 @@ struct Away {
 impl Away {
     fn see(&mut self, event: &Event) {
         match &event.what {
-            What::Node { id, state: NodeState::Started } => {
+            EventKind::Node { id, state: NodeState::Started } => {
                 self.over.entry(*id).or_default();
             }
-            What::Fault { id, nodes, phase, .. } => {
+            EventKind::Fault { id, nodes, phase, .. } => {
                 for node in nodes {
                     if *phase == Phase::Begin {
                         self.open.entry((*id, *node)).or_insert(event.at);
@@ -165,14 +155,14 @@ impl Away {
                     }
                 }
             }
-            What::Stalled { from } => {
+            EventKind::Stalled { from } => {
                 self.over.values_mut().for_each(|spans| spans.push((*from, event.at)));
             }
             _ => {}
         }
     }
 
-    /// What was never mended is broken to the end.
+    /// A fault without an end lasts to the end of the run.
     fn until(mut self, last: Nanos) -> BTreeMap<u16, Vec<(Nanos, Nanos)>> {
         for ((_, node), from) in self.open {
             self.over.entry(node).or_default().push((from, last));

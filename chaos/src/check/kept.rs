@@ -1,20 +1,20 @@
-//! What the cell granted it keeps: nobody who still believes is told that the tenure is over.
+//! The cell keeps what it granted: it tells no holder that still believes that its tenure is over.
 //!
 //! A belief ends before the records of the majority that gave it (T1), and an acceptor that lost
-//! its record in a restart is silent for longer than that (R3). So whoever wants to renew before
-//! the belief is over meets, in every majority, somebody who has the record or says nothing. That
-//! is so whatever is broken, as long as clocks are within the drift. To be told so by a release is
-//! proof only where nothing was broken: the first confirmation of a node may have been lost.
+//! its record in a restart is silent for longer than that (R3). So a renewal before the end of the
+//! belief meets, in every majority, an acceptor with the record or a silent one. That holds under
+//! any fault, as long as clocks are within the drift. The answer to a release is proof only without
+//! a fault: the first confirmation may have been lost.
 
-use super::{Rule, Run, Violation, nanos, spoken};
-use crate::log::Deed;
+use super::{Rule, Run, Violation, format_nanos, nanos};
+use crate::log::Operation;
 
 pub(super) fn violations(run: Run<'_>) -> Vec<Violation> {
     let settle = nanos(run.bounds.settle);
     let mut found = Vec::new();
     for tenure in run.tenures {
         let Some(over) = tenure.over.filter(|over| over.at < tenure.until) else { continue };
-        let is_excused = over.deed == Deed::Release
+        let is_excused = over.operation == Operation::Release
             && !run.health.is_well(over.asked_at.saturating_sub(settle), over.at);
         if is_excused {
             continue;
@@ -26,8 +26,8 @@ pub(super) fn violations(run: Run<'_>) -> Vec<Violation> {
             tenure.name,
             tenure.fence,
             tenure.until,
-            spoken(tenure.until - over.at),
-            over.deed,
+            format_nanos(tenure.until - over.at),
+            over.operation,
         );
         found.push(Violation {
             rule: Rule::LeasesAreKept,

@@ -1,14 +1,13 @@
-//! A cell that is not broken works: once everything is mended, every name somebody asks for is
-//! granted again in time, every node grants and takes back, and every client is heard of. While
-//! nothing is broken, there is no long time without a grant; while only a minority is away, there
-//! is none through any of the other nodes.
+//! Liveness. After healing, the cell grants every requested name in time, every node grants and
+//! releases, and every client logs something. Without a fault, there is no long time without a
+//! grant. While only a minority is away, there is none through any of the other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Judged, Request, Rule, Run, Tenure, Violation, nanos, spoken};
-use crate::log::{Event, Nanos, NodeState, What};
+use super::{Coverage, Request, Rule, Run, Tenure, Violation, format_nanos, nanos};
+use crate::log::{Event, EventKind, Nanos, NodeState};
 
-/// A time in which everything was mended and stayed so.
+/// A healing that was not followed by a fault too soon.
 #[derive(Clone, Copy)]
 struct Healing<'a> {
     event: &'a Event,
@@ -24,8 +23,7 @@ impl Healing<'_> {
 }
 
 impl<'a> Run<'a> {
-    /// What was missing, and how much was looked at.
-    pub(super) fn liveness(self, judged: &mut Judged) -> Vec<Violation> {
+    pub(super) fn liveness(self, judged: &mut Coverage) -> Vec<Violation> {
         let mut found = Vec::new();
         let silence = nanos(self.bounds.silence);
         for (event, bound) in self.healings() {
@@ -45,21 +43,21 @@ impl<'a> Run<'a> {
 
     fn healings(self) -> impl Iterator<Item = (&'a Event, Nanos)> + use<'a> {
         self.events.iter().filter_map(|event| match event.what {
-            What::Healed { bound } => Some((event, bound)),
+            EventKind::Healed { bound } => Some((event, bound)),
             _ => None,
         })
     }
 
-    /// Unless something broke again within `span`, or the run ended.
+    /// `None` if a fault began within `span`, or the run ended.
     fn lasting(self, event: &'a Event, span: Nanos) -> Option<Healing<'a>> {
         let (from, to) = (event.at, event.at + span);
         let is_broken_again = self.health.faults.iter().any(|f| f.to > from && f.from <= to);
         (to <= self.last && !is_broken_again).then_some(Healing { event, from, to })
     }
 
-    fn names(self, healing: Healing<'_>, judged: &mut Judged, found: &mut Vec<Violation>) {
+    fn names(self, healing: Healing<'_>, judged: &mut Coverage, found: &mut Vec<Violation>) {
         let Healing { from, to, .. } = healing;
-        // Somebody who asked early enough, and was there to hear the answer.
+        // The request came early enough, and its client was there for the answer.
         let is_open = |request: &&Request| {
             request.answered_at().is_none_or(|at| at >= from)
                 && request.asked_at <= from + (to - from) / 2
@@ -76,9 +74,9 @@ impl<'a> Run<'a> {
             });
             if !granted {
                 let text = format!(
-                    "{name:?} was not granted to anybody within {} after everything was mended, \
-                     though {} asked",
-                    spoken(to - from),
+                    "{name:?} was not granted within {} after everything was mended, \
+                     although {} asked",
+                    format_nanos(to - from),
                     request.ask.client,
                 );
                 let rule = Rule::HealedIsGranted;
@@ -87,15 +85,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Nodes that were started until then, and who speaks to that node only.
+    /// Nodes that were started until then, with the clients that use that node only.
     fn clients_by_node(self, to: Nanos) -> BTreeMap<u16, BTreeSet<&'a str>> {
         let mut nodes: BTreeMap<u16, BTreeSet<&str>> = BTreeMap::new();
         for event in self.events.iter().take_while(|event| event.at <= to) {
             match &event.what {
-                What::Node { id, state: NodeState::Started } => {
+                EventKind::Node { id, state: NodeState::Started } => {
                     nodes.entry(*id).or_default();
                 }
-                What::Began { client, through: Some(id), .. } => {
+                EventKind::Began { client, through: Some(id), .. } => {
                     nodes.entry(*id).or_default().insert(client);
                 }
                 _ => {}
@@ -104,9 +102,8 @@ impl<'a> Run<'a> {
         nodes
     }
 
-    /// A node with a majority goes on granting names without contenders, whatever happens to the
-    /// minority.
-    fn minority(self, judged: &mut Judged, found: &mut Vec<Violation>) {
+    /// A node with a majority grants uncontended names, whatever happens to the minority.
+    fn minority(self, judged: &mut Coverage, found: &mut Vec<Violation>) {
         let (settle, most) = (nanos(self.bounds.settle), nanos(self.bounds.served));
         for (id, clients) in self.clients_by_node(self.last) {
             let of_node = |tenure: &&Tenure| clients.contains(tenure.client.as_str());
@@ -125,7 +122,7 @@ impl<'a> Run<'a> {
                         let text = format!(
                             "through node {id} nothing was granted for {}, though it had a \
                              majority",
-                            spoken(at - before)
+                            format_nanos(at - before)
                         );
                         let last = grants.iter().rfind(|tenure| tenure.from <= before);
                         let evidence = last.map_or_else(Vec::new, |last| last.evidence.clone());
@@ -138,8 +135,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Each node has a client that speaks to this node only. The node has to serve it.
-    fn nodes(self, healing: Healing<'_>, judged: &mut Judged, found: &mut Vec<Violation>) {
+    /// Each node has a client that uses this node only. The node has to serve it.
+    fn nodes(self, healing: Healing<'_>, judged: &mut Coverage, found: &mut Vec<Violation>) {
         let Healing { from, to, .. } = healing;
         for (id, clients) in self.clients_by_node(to) {
             judged.nodes += 1;
@@ -152,7 +149,7 @@ impl<'a> Run<'a> {
                 let text = format!(
                     "through node {id} nothing was granted and given back within {} after \
                      everything was mended",
-                    spoken(to - from),
+                    format_nanos(to - from),
                 );
                 let name = format!("node {id}");
                 found.push(healing.violation(Rule::EveryNodeServes, &name, text, &[]));
@@ -160,8 +157,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A client that hangs says nothing that could be judged, so that itself is.
-    fn clients(self, healing: Healing<'_>, judged: &mut Judged, found: &mut Vec<Violation>) {
+    /// A client that hangs logs nothing, so its silence is a violation.
+    fn clients(self, healing: Healing<'_>, judged: &mut Coverage, found: &mut Vec<Violation>) {
         let Healing { from, to, .. } = healing;
         let mut silent: BTreeMap<&str, &Event> = BTreeMap::new();
         for event in self.events.iter().take_while(|event| event.at <= to) {
@@ -179,7 +176,7 @@ impl<'a> Run<'a> {
         for (client, event) in silent {
             let text = format!(
                 "{client} was not heard of for {} after everything was mended",
-                spoken(to - from)
+                format_nanos(to - from)
             );
             found.push(healing.violation(
                 Rule::ClientsAreHeard,
@@ -190,12 +187,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where nothing is broken, nor was shortly before, somebody is granted something all the time.
-    fn idle(self, judged: &mut Judged, found: &mut Vec<Violation>) {
+    /// A healthy cell grants something all the time.
+    fn idle(self, judged: &mut Coverage, found: &mut Vec<Violation>) {
         let (settle, most) = (nanos(self.bounds.settle), nanos(self.bounds.idle));
         let Some(first) = self.tenures.first() else { return };
         for (from, to) in self.health.well((first.from, self.last)) {
-            // The first stretch begins with a grant, and so has nothing to recover from.
+            // The first time span begins with a grant, so there is nothing to recover from.
             let from = if from == first.from { from } else { from + settle };
             if from >= to {
                 continue;
@@ -208,7 +205,7 @@ impl<'a> Run<'a> {
                 if at - before > most {
                     let text = format!(
                         "nothing was granted for {}, though nothing was broken",
-                        spoken(at - before)
+                        format_nanos(at - before)
                     );
                     let (rule, name) = (Rule::HealthyIsGranted, "any name".to_owned());
                     let grant = self.tenures.iter().rfind(|tenure| tenure.from <= before);
@@ -221,7 +218,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The process that starts workers again and again, of which each has a name of its own.
+/// The client process of a worker's id.
 pub(super) fn process(client: &str) -> &str {
     client.split('.').next().unwrap_or(client)
 }

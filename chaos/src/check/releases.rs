@@ -1,21 +1,20 @@
-//! A confirmed release is a release: nobody is denied by that tenure any more, and whoever waits
-//! has the name soon.
+//! After a confirmed release, that tenure denies no request, and a waiter gets the name soon.
 //!
-//! Three ways to prove the opposite. A refusal that names the tenure is proof by itself. One that
-//! names nobody is proof if nobody else can have stood in the way. And a name that is free while
-//! somebody waits for it has to be granted. The second is judged where only a minority is away, the
-//! last where nothing is broken, since nobody knows through which node a client waits. Both are
-//! judged only where every request about the name is accounted for: what a client left behind that
-//! died in the middle of a request may well exclude others until its time is over.
+//! Three proofs of a violation. A refusal that names the tenure is proof by itself. A refusal
+//! without a name is proof if no other tenure can have excluded the client. A free name with a
+//! waiter has to be granted. The second is judged while only a minority is away. The third is
+//! judged without a fault, because the judge does not know through which node a client waits. Both
+//! need all requests for the name: a client that died during a request may exclude others until its
+//! ttl is over.
 
 use std::collections::BTreeMap;
 
 use super::requests::{Answer, Request};
-use super::{Judged, Rule, Run, Tenure, Violation, nanos, spoken};
+use super::{Coverage, Rule, Run, Tenure, Violation, format_nanos, nanos};
 use crate::log::{Kind, Nanos};
 
-pub(super) fn violations(run: Run<'_>, judged: &mut Judged) -> Vec<Violation> {
-    let mut names: BTreeMap<&str, Name<'_>> = BTreeMap::new();
+pub(super) fn violations(run: Run<'_>, judged: &mut Coverage) -> Vec<Violation> {
+    let mut names: BTreeMap<&str, NameHistory<'_>> = BTreeMap::new();
     for tenure in run.tenures {
         names.entry(&tenure.name).or_default().tenures.push(tenure);
     }
@@ -26,28 +25,27 @@ pub(super) fn violations(run: Run<'_>, judged: &mut Judged) -> Vec<Violation> {
     for name in names.values() {
         name.denied_by_name(&mut found);
         let occupied = name.occupied(run);
-        name.denied_by_nobody(&occupied, run, &mut found);
+        name.denied_by_unknown(&occupied, run, &mut found);
         found.extend(name.unavailable(&occupied, run, judged));
     }
     found
 }
 
-/// Everything about one name.
 #[derive(Default)]
-struct Name<'a> {
+struct NameHistory<'a> {
     tenures: Vec<&'a Tenure>,
     requests: Vec<&'a Request>,
 }
 
-/// When somebody may have stood in the way.
+/// When a tenure or a leftover may have excluded others.
 struct Occupied {
     from: Nanos,
     to: Nanos,
-    /// Whether that was a tenure whose holder knew of it.
+    /// Whether a client knew of the tenure.
     is_known: bool,
 }
 
-impl Name<'_> {
+impl NameHistory<'_> {
     fn denied_by_name(&self, found: &mut Vec<Violation>) {
         let released: BTreeMap<u64, (Nanos, &Tenure)> = self
             .tenures
@@ -63,7 +61,7 @@ impl Name<'_> {
                      {}, and was denied because of fence {fence}",
                     request.ask.client,
                     request.ask.name,
-                    spoken(request.asked_at - released_at),
+                    format_nanos(request.asked_at - released_at),
                     tenure.client,
                 );
                 found.push(proven(Rule::ReleasesAreKept, at, text, tenure, request));
@@ -71,15 +69,15 @@ impl Name<'_> {
         }
     }
 
-    /// Acceptors exclude others a little longer than the holder believes, and a request that was
-    /// not granted may have left something behind for its ttl.
+    /// Acceptors exclude others a little longer than the holder believes, and a request without a
+    /// grant may exclude others for its ttl.
     fn occupied(&self, run: Run<'_>) -> Vec<Occupied> {
         let beliefs: BTreeMap<(&str, u64), &Tenure> = self
             .tenures
             .iter()
             .map(|tenure| ((tenure.client.as_str(), tenure.attempt), *tenure))
             .collect();
-        // Whatever was broken meanwhile may have held up what was on its way: it may come still.
+        // A fault meanwhile may have delayed messages, which then arrive later.
         let delayed =
             |at: Nanos, after: Nanos| {
                 let broken = run.health.faults.iter().filter(|fault| fault.to >= at);
@@ -103,7 +101,7 @@ impl Name<'_> {
                     (delayed(request.asked_at + waited, after), false)
                 }
             };
-            // `lock` says nothing of a grant until the command runs that it starts then.
+            // `lock` logs no grant; its command does when it runs.
             if request.ask.kind == Kind::Lock
                 && let Answer::Granted { at } = request.answer
             {
@@ -114,8 +112,8 @@ impl Name<'_> {
         occupied
     }
 
-    fn denied_by_nobody(&self, occupied: &[Occupied], run: Run<'_>, found: &mut Vec<Violation>) {
-        let reach = Reach::of(occupied);
+    fn denied_by_unknown(&self, occupied: &[Occupied], run: Run<'_>, found: &mut Vec<Violation>) {
+        let reach = SpanIndex::of(occupied);
         for request in &self.requests {
             let Answer::Denied { at, by: None } = request.answer else { continue };
             let asked_at = request.asked_at;
@@ -129,19 +127,18 @@ impl Name<'_> {
             });
             let Some(tenure) = last.max_by_key(|tenure| tenure.released_at) else { continue };
             let text = format!(
-                "{} was denied {:?}, and nobody can have held it: the last tenure, fence {}, was \
+                "{} was denied {:?}, and no client can have held it: the last tenure, fence {}, was \
                  given back {} before it asked",
                 request.ask.client,
                 request.ask.name,
                 tenure.fence,
-                spoken(asked_at - tenure.released_at.unwrap_or(asked_at)),
+                format_nanos(asked_at - tenure.released_at.unwrap_or(asked_at)),
             );
             found.push(proven(Rule::ReleasesAreKept, at, text, tenure, request));
         }
     }
 
-    /// When a belief began next after this one, which may well be before its holder heard that the
-    /// release was confirmed; they are in that order.
+    /// When the next belief began, maybe before the confirmation of the release arrived.
     fn granted_after(&self, tenure: &Tenure) -> Option<Nanos> {
         let next = self.tenures.partition_point(|other| other.from < tenure.to);
         let others = self.tenures[next..].iter().filter(|other| other.fence != tenure.fence);
@@ -152,9 +149,9 @@ impl Name<'_> {
         &self,
         occupied: &[Occupied],
         run: Run<'_>,
-        judged: &mut Judged,
+        judged: &mut Coverage,
     ) -> Vec<Violation> {
-        let ghosts = Reach::of(occupied.iter().filter(|span| !span.is_known));
+        let ghosts = SpanIndex::of(occupied.iter().filter(|span| !span.is_known));
         let mut found = Vec::new();
         for tenure in &self.tenures {
             let Some(from) = tenure.released_at else { continue };
@@ -165,7 +162,7 @@ impl Name<'_> {
             {
                 continue;
             }
-            // Whoever never heard an answer is judged for its silence.
+            // Another check covers clients without an answer.
             let waits = |request: &&&Request| {
                 let patient_until = request.asked_at + request.ask.wait_ms * 1_000_000;
                 request.asked_at <= from
@@ -181,11 +178,11 @@ impl Name<'_> {
             }
             let text = format!(
                 "{} gave {:?} back (fence {}), and {} after the confirmation {}, which had asked \
-                 before, did not have it, nor anybody else",
+                 before, did not have it, and no other client did",
                 tenure.client,
                 tenure.name,
                 tenure.fence,
-                spoken(to - from),
+                format_nanos(to - from),
                 request.ask.client,
             );
             found.push(proven(Rule::ReleasedIsAvailable, to, text, tenure, request));
@@ -194,12 +191,12 @@ impl Name<'_> {
     }
 }
 
-/// Whether any of many spans meets another, by their begins and how far those before reach.
-struct Reach {
+/// Tells whether any of many spans overlaps another one.
+struct SpanIndex {
     spans: Vec<(Nanos, Nanos)>,
 }
 
-impl Reach {
+impl SpanIndex {
     fn of<'a>(occupied: impl IntoIterator<Item = &'a Occupied>) -> Self {
         let mut spans: Vec<(Nanos, Nanos)> =
             occupied.into_iter().map(|span| (span.from, span.to)).collect();

@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::log::{Ask, Deed, Event, Nanos, What};
+use crate::log::{AcquireRequest, Event, EventKind, Nanos, Operation};
 
-/// A request for a lease, and its answer if one came.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    pub(super) ask: Ask,
-    /// When it was about to leave.
+    pub(super) ask: AcquireRequest,
     pub(super) asked_at: Nanos,
     pub(super) answer: Answer,
-    /// The question and the answer, as they were logged.
+    /// The logged request and answer.
     pub(super) evidence: Vec<Event>,
-    /// When its client was heard of last, about anything.
+    /// When its client logged its last event.
     pub(super) heard_at: Nanos,
 }
 
@@ -34,7 +32,7 @@ impl Request {
     }
 }
 
-/// All requests, by when they left.
+/// All requests, by their time.
 pub(super) fn collect(events: &[Event]) -> Vec<Request> {
     let mut requests: BTreeMap<(&str, u64), Request> = BTreeMap::new();
     let mut heard: BTreeMap<&str, Nanos> = BTreeMap::new();
@@ -42,7 +40,7 @@ pub(super) fn collect(events: &[Event]) -> Vec<Request> {
         let Some(client) = event.what.client() else { continue };
         heard.insert(client, event.at);
         let (attempt, answer) = match &event.what {
-            What::Asked(ask) => {
+            EventKind::Asked(ask) => {
                 let request = Request {
                     ask: ask.clone(),
                     asked_at: event.at,
@@ -53,21 +51,21 @@ pub(super) fn collect(events: &[Event]) -> Vec<Request> {
                 requests.entry((client, ask.attempt)).or_insert(request);
                 continue;
             }
-            What::Denied { ask, asked_at: _, fence } => {
+            EventKind::Denied { ask, asked_at: _, fence } => {
                 (ask.attempt, Answer::Denied { at: event.at, by: *fence })
             }
-            What::Failed { attempt, deed: Deed::Acquire, .. } => {
+            EventKind::Failed { attempt, operation: Operation::Acquire, .. } => {
                 (*attempt, Answer::Failed { at: event.at })
             }
-            What::Held(belief) => (belief.attempt, Answer::Granted { at: belief.from }),
+            EventKind::Held(belief) => (belief.attempt, Answer::Granted { at: belief.from }),
             _ => continue,
         };
         let Some(request) = requests.get_mut(&(client, attempt)) else { continue };
         if request.answer == Answer::None {
             request.answer = answer;
             request.evidence.push(event.clone());
-            // The client knows best when its request left.
-            if let What::Denied { asked_at, .. } = &event.what {
+            // The client logs when it sent the request.
+            if let EventKind::Denied { asked_at, .. } = &event.what {
                 request.asked_at = *asked_at;
             }
         }

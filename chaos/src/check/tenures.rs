@@ -2,54 +2,38 @@
 
 use std::collections::BTreeMap;
 
-use crate::log::{Belief, Deed, End, Event, Kind, Nanos, What};
+use crate::log::{Belief, EndReason, Event, EventKind, Kind, Nanos, Operation};
 
-/// One holding of one name, as its holder believed it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tenure {
-    /// What was held.
     pub name: String,
-    /// By whom.
     pub client: String,
-    /// How that client speaks to the cell.
     pub kind: Kind,
-    /// The answer to which of its requests.
     pub attempt: u64,
-    /// The tenure's number.
     pub fence: u64,
-    /// When the holder learned of it.
     pub from: Nanos,
-    /// Until when the holder would have believed if it had not ended the belief itself.
+    /// The end of the belief if the holder had not ended it.
     pub until: Nanos,
-    /// When the holder's belief ended, this instant not included. Not after `from` when the grant
-    /// came too late to be believed.
+    /// When the belief ended, exclusive. Not after `from` if the grant came too late to be
+    /// believed.
     pub to: Nanos,
-    /// How often it was renewed.
     pub renewals: u64,
-    /// Why it ended, if the holder lived to say so.
-    pub end: Option<End>,
-    /// When the cell confirmed its release.
+    pub end: Option<EndReason>,
     pub released_at: Option<Nanos>,
-    /// That the cell said it was over, in the first answer that did.
+    /// The first answer of the cell that the tenure was over.
     pub over: Option<Over>,
-    /// Begin, last extension, end and answer, as they were logged.
+    /// The logged begin, last extension, end and answer.
     pub evidence: Vec<Event>,
 }
 
-/// The answer that a tenure was over already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Over {
-    /// What was tried.
-    pub deed: Deed,
-    /// When that left.
+    pub operation: Operation,
     pub asked_at: Nanos,
-    /// When the answer came.
     pub at: Nanos,
 }
 
 impl Tenure {
-    /// Whether it was believed for any time at all.
-    #[must_use]
     pub const fn is_believed(&self) -> bool {
         self.from < self.to
     }
@@ -73,14 +57,14 @@ impl Tenure {
     }
 }
 
-/// A client's name is used by one process only, so this is one tenure.
+/// Only one process uses a client's id, so this is one tenure.
 type Key<'a> = (&'a str, &'a str, u64, u64);
 
 /// All tenures, by the begin of their belief.
 pub(super) fn collect(events: &[Event]) -> Vec<Tenure> {
     let mut tenures: BTreeMap<Key<'_>, Tenure> = BTreeMap::new();
     for event in events {
-        if let What::Held(belief) = &event.what {
+        if let EventKind::Held(belief) = &event.what {
             let key = (&*belief.name, &*belief.client, belief.attempt, belief.fence);
             let tenure = tenures.entry(key).or_insert_with(|| Tenure::new(belief, event));
             if belief.until > tenure.until {
@@ -92,11 +76,11 @@ pub(super) fn collect(events: &[Event]) -> Vec<Tenure> {
             tenure.renewals = tenure.renewals.max(belief.renewals);
         }
     }
-    // A grant that came too late was over before it was written down: ends come second.
+    // A late grant may end before it is logged, so ends are collected second.
     for event in events {
-        let (What::Ended { client, name, attempt, fence, .. }
-        | What::Over { client, name, attempt, fence, .. }
-        | What::ReleaseAcknowledged { client, name, attempt, fence }) = &event.what
+        let (EventKind::Ended { client, name, attempt, fence, .. }
+        | EventKind::Over { client, name, attempt, fence, .. }
+        | EventKind::ReleaseAcknowledged { client, name, attempt, fence }) = &event.what
         else {
             continue;
         };
@@ -105,15 +89,15 @@ pub(super) fn collect(events: &[Event]) -> Vec<Tenure> {
         };
         tenure.evidence.push(event.clone());
         match &event.what {
-            What::Ended { why, .. } => {
+            EventKind::Ended { why, .. } => {
                 tenure.end = Some(*why);
-                // Nobody gave back what a dead process held: it stays excluded for its time.
-                if *why != End::Crashed {
+                // The lease of a crashed holder excludes others for its ttl.
+                if *why != EndReason::Crashed {
                     tenure.to = tenure.to.min(event.at);
                 }
             }
-            What::Over { deed, asked_at, .. } => {
-                let over = Over { deed: *deed, asked_at: *asked_at, at: event.at };
+            EventKind::Over { operation, asked_at, .. } => {
+                let over = Over { operation: *operation, asked_at: *asked_at, at: event.at };
                 tenure.over.get_or_insert(over);
             }
             _ => {

@@ -3,25 +3,23 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::log::{Ask, Belief, Deed, End, Kind, NodeState, Phase, What};
+use crate::log::{AcquireRequest, Belief, EndReason, EventKind, Kind, NodeState, Operation, Phase};
 
 const SECOND: Nanos = 1_000_000_000;
 
-/// A run, told event by event.
 #[derive(Default)]
-struct Story(Vec<Event>);
+struct History(Vec<Event>);
 
-impl Story {
-    fn tell(mut self, at: Nanos, what: What) -> Self {
+impl History {
+    fn tell(mut self, at: Nanos, what: EventKind) -> Self {
         self.0.push(Event { at, what });
         self
     }
 
     fn asked(self, client: &str, attempt: u64, at: Nanos, wait_ms: u64) -> Self {
-        self.tell(at, What::Asked(ask(client, attempt, wait_ms)))
+        self.tell(at, EventKind::Asked(ask(client, attempt, wait_ms)))
     }
 
-    /// Believed from the first instant to the second.
     fn held(self, client: &str, attempt: u64, fence: u64, from: Nanos, until: Nanos) -> Self {
         let belief = Belief {
             client: client.to_owned(),
@@ -33,51 +31,58 @@ impl Story {
             until,
             renewals: 0,
         };
-        self.tell(from, What::Held(belief))
+        self.tell(from, EventKind::Held(belief))
     }
 
-    fn ended(self, client: &str, fence: u64, at: Nanos, why: End) -> Self {
+    fn ended(self, client: &str, fence: u64, at: Nanos, why: EndReason) -> Self {
         let (client, name) = (client.to_owned(), "a".to_owned());
-        self.tell(at, What::Ended { client, name, attempt: 1, fence, why })
+        self.tell(at, EventKind::Ended { client, name, attempt: 1, fence, why })
     }
 
     fn released(self, client: &str, fence: u64, at: Nanos) -> Self {
         let (client, name) = (client.to_owned(), "a".to_owned());
-        self.tell(at, What::ReleaseAcknowledged { client, name, attempt: 1, fence })
+        self.tell(at, EventKind::ReleaseAcknowledged { client, name, attempt: 1, fence })
     }
 
     fn denied(self, client: &str, attempt: u64, (asked_at, at): (Nanos, Nanos), by: u64) -> Self {
         let ask = ask(client, attempt, 0);
         let fence = (by > 0).then_some(by);
-        self.asked(client, attempt, asked_at, 0).tell(at, What::Denied { ask, asked_at, fence })
+        self.asked(client, attempt, asked_at, 0)
+            .tell(at, EventKind::Denied { ask, asked_at, fence })
     }
 
     fn write(self, client: &str, fence: u64, at: Nanos, accepted: bool) -> Self {
         let (client, name) = (client.to_owned(), "a".to_owned());
-        self.tell(at, What::Write { client, name, fence, accepted, highest: 0 })
+        self.tell(at, EventKind::Write { client, name, fence, accepted, highest: 0 })
     }
 
     fn fault(self, id: u64, from: Nanos, to: Nanos) -> Self {
         let fault = |phase| {
             let (what, whom) = ("kill".to_owned(), "node 1".to_owned());
-            What::Fault { id, what, whom, nodes: vec![1], phase }
+            EventKind::Fault { id, what, whom, nodes: vec![1], phase }
         };
         self.tell(from, fault(Phase::Begin)).tell(to, fault(Phase::End))
     }
 
-    fn over(self, client: &str, fence: u64, deed: Deed, (asked_at, at): (Nanos, Nanos)) -> Self {
+    fn over(
+        self,
+        client: &str,
+        fence: u64,
+        operation: Operation,
+        (asked_at, at): (Nanos, Nanos),
+    ) -> Self {
         let (client, name) = (client.to_owned(), "a".to_owned());
-        self.tell(at, What::Over { client, name, attempt: 1, fence, deed, asked_at })
+        self.tell(at, EventKind::Over { client, name, attempt: 1, fence, operation, asked_at })
     }
 
     fn began(self, client: &str, at: Nanos, through: Option<u16>) -> Self {
         let (client, kind) = (client.to_owned(), Kind::Resp);
-        self.tell(at, What::Began { client, kind, seed: 1, through })
+        self.tell(at, EventKind::Began { client, kind, seed: 1, through })
     }
 
     fn judge(mut self) -> Verdict {
         self.0.sort_by_key(|event| event.at);
-        // Stories are short, and nothing is granted in most of them for most of the time.
+        // Histories are short, and most have long times without a grant.
         judge(&self.0, Bounds { idle: Duration::from_secs(86_400), ..Bounds::default() })
     }
 
@@ -86,72 +91,72 @@ impl Story {
     }
 }
 
-fn ask(client: &str, attempt: u64, wait_ms: u64) -> Ask {
+fn ask(client: &str, attempt: u64, wait_ms: u64) -> AcquireRequest {
     let (client, name) = (client.to_owned(), "a".to_owned());
-    Ask { client, kind: Kind::Resp, name, attempt, ttl_ms: 1000, wait_ms }
+    AcquireRequest { client, kind: Kind::Resp, name, attempt, ttl_ms: 1000, wait_ms }
 }
 
-fn story() -> Story {
-    Story::default()
+fn history() -> History {
+    History::default()
 }
 
 #[test]
 fn beliefs_that_meet_are_found_to_the_nanosecond() {
-    let verdict = story().held("x", 1, 1, 10, 20).held("y", 1, 2, 17, 30).judge();
+    let verdict = history().held("x", 1, 1, 10, 20).held("y", 1, 2, 17, 30).judge();
     let [violation] = &verdict.violations[..] else { panic!("{:?}", verdict.violations) };
     assert_eq!(violation.rule, Rule::OneHolder);
     assert!(violation.text.contains("[10, 20)"), "{}", violation.text);
     assert!(violation.text.contains("[17, 30)"), "{}", violation.text);
     assert!(violation.text.contains("both for 3 ns"), "{}", violation.text);
     assert_eq!(violation.evidence.len(), 2);
-    assert_eq!(story().held("x", 1, 1, 10, 20).held("y", 1, 2, 20, 30).rules(), []);
+    assert_eq!(history().held("x", 1, 1, 10, 20).held("y", 1, 2, 20, 30).rules(), []);
 }
 
 #[test]
 fn a_renewal_extends_a_belief_and_an_end_cuts_it() {
-    let renewed = || story().held("x", 1, 1, 10, 20).held("x", 1, 1, 10, 40);
+    let renewed = || history().held("x", 1, 1, 10, 20).held("x", 1, 1, 10, 40);
     assert_eq!(renewed().held("y", 1, 2, 30, 50).rules(), [Rule::OneHolder]);
-    let ended = renewed().ended("x", 1, 30, End::Released);
+    let ended = renewed().ended("x", 1, 30, EndReason::Released);
     assert_eq!(ended.held("y", 1, 2, 30, 50).rules(), []);
-    let late = renewed().ended("x", 1, 31, End::Lost);
+    let late = renewed().ended("x", 1, 31, EndReason::Lost);
     assert_eq!(late.held("y", 1, 2, 30, 50).rules(), [Rule::OneHolder]);
 }
 
 #[test]
 fn a_crash_frees_nothing() {
-    let crashed = story().held("x", 1, 1, 10, 40).ended("x", 1, 20, End::Crashed);
+    let crashed = history().held("x", 1, 1, 10, 40).ended("x", 1, 20, EndReason::Crashed);
     assert_eq!(crashed.held("y", 1, 2, 30, 50).rules(), [Rule::OneHolder]);
 }
 
 #[test]
 fn a_long_belief_meets_more_than_its_neighbour() {
-    let met = story().held("x", 1, 1, 10, 90).held("y", 1, 2, 20, 30).held("z", 1, 3, 40, 50);
+    let met = history().held("x", 1, 1, 10, 90).held("y", 1, 2, 20, 30).held("z", 1, 3, 40, 50);
     assert_eq!(met.rules(), [Rule::OneHolder, Rule::OneHolder]);
 }
 
 #[test]
 fn fences_rise_from_belief_to_belief() {
-    let falls = story().held("x", 1, 5, 10, 20).held("y", 1, 4, 30, 40).held("z", 1, 6, 50, 60);
+    let falls = history().held("x", 1, 5, 10, 20).held("y", 1, 4, 30, 40).held("z", 1, 6, 50, 60);
     assert_eq!(falls.rules(), [Rule::FencesRise]);
-    // Granted before, heard of after: no belief, so no place in the order.
-    let late = story().held("x", 1, 5, 10, 20).held("y", 1, 4, 30, 30);
+    // A grant that arrives too late gives no belief, so its order does not count.
+    let late = history().held("x", 1, 5, 10, 20).held("y", 1, 4, 30, 30);
     assert_eq!(late.rules(), []);
 }
 
 #[test]
 fn a_fence_belongs_to_one_grant() {
-    let shared = story().held("x", 1, 5, 10, 20).held("y", 1, 5, 30, 40);
+    let shared = history().held("x", 1, 5, 10, 20).held("y", 1, 5, 30, 40);
     assert_eq!(shared.rules(), [Rule::FencesAreUnique]);
-    let again = story().held("x", 1, 5, 10, 20).held("x", 2, 5, 30, 40);
+    let again = history().held("x", 1, 5, 10, 20).held("x", 2, 5, 30, 40);
     assert_eq!(again.rules(), [Rule::FencesAreUnique]);
-    let late = story().held("x", 1, 5, 10, 20).held("y", 1, 5, 30, 30);
+    let late = history().held("x", 1, 5, 10, 20).held("y", 1, 5, 30, 30);
     assert_eq!(late.rules(), [Rule::FencesAreUnique]);
 }
 
 #[test]
 fn a_stale_write_that_was_taken_is_found() {
     let writes = |accepted| {
-        let held = story().held("x", 1, 1, 10, 20).held("y", 1, 2, 30, 40);
+        let held = history().held("x", 1, 1, 10, 20).held("y", 1, 2, 30, 40);
         held.write("x", 1, 15, true).write("y", 2, 35, true).write("x", 1, 36, accepted)
     };
     assert_eq!(writes(true).rules(), [Rule::StaleWritesAreRefused]);
@@ -160,7 +165,7 @@ fn a_stale_write_that_was_taken_is_found() {
 
 #[test]
 fn a_holder_that_may_not_write_is_found() {
-    let held = || story().held("x", 1, 1, 10, 20).held("y", 1, 2, 30, 40);
+    let held = || history().held("x", 1, 1, 10, 20).held("y", 1, 2, 30, 40);
     let refused = held().write("y", 2, 35, true).write("y", 2, 36, false);
     assert_eq!(refused.rules(), [Rule::HoldersMayWrite], "refused for no reason");
     let raced = held().write("y", 2, 12, true).write("x", 1, 15, false);
@@ -170,30 +175,31 @@ fn a_holder_that_may_not_write_is_found() {
 #[test]
 fn a_denial_by_a_tenure_that_was_given_back_is_found() {
     let released = || {
-        let held = story().asked("x", 1, 5, 0).held("x", 1, 1, 10, 40);
-        held.ended("x", 1, 20, End::Released).released("x", 1, 25)
+        let held = history().asked("x", 1, 5, 0).held("x", 1, 1, 10, 40);
+        held.ended("x", 1, 20, EndReason::Released).released("x", 1, 25)
     };
     assert_eq!(released().denied("y", 1, (26, 27), 1).rules(), [Rule::ReleasesAreKept]);
     assert_eq!(released().denied("y", 1, (24, 27), 1).rules(), [], "asked before");
-    assert_eq!(released().denied("y", 1, (26, 27), 9).rules(), [], "somebody else's");
+    assert_eq!(released().denied("y", 1, (26, 27), 9).rules(), [], "of another client");
 }
 
 #[test]
-fn a_denial_that_nobody_explains_is_found_where_nothing_is_broken() {
+fn an_unexplained_denial_without_a_fault_is_found() {
     let released = || {
-        let held = story().asked("x", 1, 20 * SECOND, 0).held("x", 1, 1, 20 * SECOND, 30 * SECOND);
-        held.ended("x", 1, 21 * SECOND, End::Released).released("x", 1, 22 * SECOND)
+        let held =
+            history().asked("x", 1, 20 * SECOND, 0).held("x", 1, 1, 20 * SECOND, 30 * SECOND);
+        held.ended("x", 1, 21 * SECOND, EndReason::Released).released("x", 1, 22 * SECOND)
     };
-    let denied = |story: Story| story.denied("y", 1, (23 * SECOND, 24 * SECOND), 0).rules();
+    let denied = |history: History| history.denied("y", 1, (23 * SECOND, 24 * SECOND), 0).rules();
     assert_eq!(denied(released()), [Rule::ReleasesAreKept]);
     assert_eq!(denied(released().fault(1, 5 * SECOND, 14 * SECOND)), []);
     let other = released().asked("z", 1, 22 * SECOND, 0);
     assert_eq!(denied(other.held("z", 1, 2, 23 * SECOND, 24 * SECOND)), [], "z held it");
-    let failed = What::Failed {
+    let failed = EventKind::Failed {
         client: "z".to_owned(),
         name: "a".to_owned(),
         attempt: 1,
-        deed: Deed::Acquire,
+        operation: Operation::Acquire,
         why: "no answer".to_owned(),
     };
     let left = released().asked("z", 1, 15 * SECOND, 0).tell(19 * SECOND, failed);
@@ -203,17 +209,28 @@ fn a_denial_that_nobody_explains_is_found_where_nothing_is_broken() {
 #[test]
 fn a_name_given_back_that_a_waiter_does_not_get_is_found() {
     let waited = |granted: Nanos| {
-        let held = story().asked("x", 1, 20 * SECOND, 0).held("x", 1, 1, 20 * SECOND, 30 * SECOND);
-        let released = held.ended("x", 1, 21 * SECOND, End::Released).released("x", 1, 22 * SECOND);
+        let held =
+            history().asked("x", 1, 20 * SECOND, 0).held("x", 1, 1, 20 * SECOND, 30 * SECOND);
+        let released =
+            held.ended("x", 1, 21 * SECOND, EndReason::Released).released("x", 1, 22 * SECOND);
         let waits = released.asked("y", 1, 20 * SECOND, 60_000);
-        waits.held("y", 1, 2, granted * SECOND, 40 * SECOND).ended("y", 2, 41 * SECOND, End::Lost)
+        waits.held("y", 1, 2, granted * SECOND, 40 * SECOND).ended(
+            "y",
+            2,
+            41 * SECOND,
+            EndReason::Lost,
+        )
     };
     assert_eq!(waited(30).rules(), [Rule::ReleasedIsAvailable]);
     assert_eq!(waited(24).rules(), []);
     assert_eq!(waited(30).fault(1, 13 * SECOND, 14 * SECOND).rules(), []);
     let early = waited(30).asked("z", 1, 20 * SECOND, 60_000);
-    let early =
-        early.held("z", 1, 3, 21 * SECOND + 1, 30 * SECOND).ended("z", 3, 30 * SECOND, End::Lost);
+    let early = early.held("z", 1, 3, 21 * SECOND + 1, 30 * SECOND).ended(
+        "z",
+        3,
+        30 * SECOND,
+        EndReason::Lost,
+    );
     let rules = early.rules();
     assert!(
         !rules.contains(&Rule::ReleasedIsAvailable),
@@ -223,7 +240,7 @@ fn a_name_given_back_that_a_waiter_does_not_get_is_found() {
     assert_eq!(waited(24).judge().judged.longest_wait, 2 * SECOND);
     let asked_by_the_dead = waited(30).asked("z", 1, 21 * SECOND, 0);
     assert_eq!(asked_by_the_dead.rules(), [], "z may have left something behind");
-    let lock = What::Asked(Ask { kind: Kind::Lock, ..ask("z", 1, 60_000) });
+    let lock = EventKind::Asked(AcquireRequest { kind: Kind::Lock, ..ask("z", 1, 60_000) });
     let starting = waited(30).tell(19 * SECOND, lock).held("z", 1, 3, 41 * SECOND, 42 * SECOND);
     assert_eq!(starting.rules(), [], "z may have had it, and not yet said so");
 }
@@ -231,44 +248,48 @@ fn a_name_given_back_that_a_waiter_does_not_get_is_found() {
 #[test]
 fn a_name_that_is_not_granted_after_healing_is_found() {
     let healed = |granted: Nanos| {
-        let asked = story().fault(1, 1, 5).tell(10, What::Healed { bound: 20 });
+        let asked = history().fault(1, 1, 5).tell(10, EventKind::Healed { bound: 20 });
         let asked = asked.asked("x", 1, 12, 60_000).held("x", 1, 1, granted, 90);
-        asked.ended("x", 1, 95, End::Expired)
+        asked.ended("x", 1, 95, EndReason::Expired)
     };
     assert_eq!(healed(40).rules(), [Rule::HealedIsGranted]);
     assert_eq!(healed(30).rules(), []);
     assert_eq!(healed(40).fault(2, 25, 26).rules(), [], "broken again");
-    let nobody_asked = story().fault(1, 1, 5).tell(10, What::Healed { bound: 20 });
-    assert_eq!(nobody_asked.asked("x", 1, 29, 0).held("x", 1, 1, 40, 90).rules(), []);
+    let without_request = history().fault(1, 1, 5).tell(10, EventKind::Healed { bound: 20 });
+    assert_eq!(without_request.asked("x", 1, 29, 0).held("x", 1, 1, 40, 90).rules(), []);
     let judged = healed(30).judge().judged;
     assert_eq!((judged.healings, judged.names), (1, 1));
 }
 
 #[test]
-fn a_node_through_which_nothing_is_granted_after_healing_is_found() {
-    let started = |id| What::Node { id, state: NodeState::Started };
+fn a_node_that_grants_nothing_after_healing_is_found() {
+    let started = |id| EventKind::Node { id, state: NodeState::Started };
     let healed = || {
-        let began = story().tell(1, started(1)).tell(1, started(2)).began("x", 2, Some(1));
+        let began = history().tell(1, started(1)).tell(1, started(2)).began("x", 2, Some(1));
         let served = began.held("x", 1, 1, 12, 14).released("x", 1, 15).began("y", 2, Some(2));
-        served.held("y", 1, 2, 16, 90).tell(10, What::Healed { bound: 20 })
+        served.held("y", 1, 2, 16, 90).tell(10, EventKind::Healed { bound: 20 })
     };
-    let at_last = |story: Story| story.ended("z", 9, 100, End::Lost);
+    let at_last = |history: History| history.ended("z", 9, 100, EndReason::Lost);
     let verdict = at_last(healed()).judge();
     let [violation] = &verdict.violations[..] else { panic!("{:?}", verdict.violations) };
     assert_eq!((violation.rule, &*violation.name), (Rule::EveryNodeServes, "node 2"));
     assert_eq!(verdict.judged.nodes, 2);
     assert_eq!(at_last(healed().released("y", 2, 30)).rules(), []);
     assert_eq!(at_last(healed().released("y", 2, 31)).rules(), [Rule::EveryNodeServes], "late");
-    let nobody_asks = at_last(healed().released("y", 2, 30).tell(3, started(3)));
-    assert_eq!(nobody_asks.rules(), [Rule::EveryNodeServes], "it is judged though nobody asks it");
+    let without_client = at_last(healed().released("y", 2, 30).tell(3, started(3)));
+    assert_eq!(
+        without_client.rules(),
+        [Rule::EveryNodeServes],
+        "a node without requests is judged"
+    );
     assert_eq!(at_last(healed().fault(1, 20, 21)).rules(), [], "broken again");
 }
 
 #[test]
 fn a_client_that_hangs_is_found() {
     let silence = 15 * SECOND;
-    let healed = || story().began("x-1.1.1", 1, None).tell(10, What::Healed { bound: 20 });
-    let at_last = |story: Story| story.write("w", 1, silence + 11, true).rules();
+    let healed = || history().began("x-1.1.1", 1, None).tell(10, EventKind::Healed { bound: 20 });
+    let at_last = |history: History| history.write("w", 1, silence + 11, true).rules();
     assert_eq!(at_last(healed()), [Rule::ClientsAreHeard]);
     assert_eq!(at_last(healed().asked("x-1.1.1", 1, 9, 0)), [Rule::ClientsAreHeard]);
     assert_eq!(at_last(healed().began("x-1.2.1", 40, None)), [], "another worker of it speaks");
@@ -278,45 +299,45 @@ fn a_client_that_hangs_is_found() {
 
 #[test]
 fn a_lease_that_the_cell_forgot_is_found() {
-    let held = || story().held("x", 1, 1, 20 * SECOND, 30 * SECOND);
-    let told = |deed, at: Nanos| held().over("x", 1, deed, (22 * SECOND, at)).rules();
-    assert_eq!(told(Deed::Renew, 30 * SECOND - 1), [Rule::LeasesAreKept]);
-    assert_eq!(told(Deed::Renew, 30 * SECOND), [], "the belief was over");
-    assert_eq!(told(Deed::Release, 23 * SECOND), [Rule::LeasesAreKept]);
-    let over = |deed| held().over("x", 1, deed, (22 * SECOND, 23 * SECOND));
-    let broken = |deed| over(deed).fault(1, 13 * SECOND, 14 * SECOND).rules();
-    assert_eq!(broken(Deed::Release), [], "a confirmation may have been lost");
-    assert_eq!(broken(Deed::Renew), [Rule::LeasesAreKept], "no fault excuses that");
-    let ended = over(Deed::Renew).ended("x", 1, 23 * SECOND, End::Lost);
+    let held = || history().held("x", 1, 1, 20 * SECOND, 30 * SECOND);
+    let told = |operation, at: Nanos| held().over("x", 1, operation, (22 * SECOND, at)).rules();
+    assert_eq!(told(Operation::Renew, 30 * SECOND - 1), [Rule::LeasesAreKept]);
+    assert_eq!(told(Operation::Renew, 30 * SECOND), [], "the belief was over");
+    assert_eq!(told(Operation::Release, 23 * SECOND), [Rule::LeasesAreKept]);
+    let over = |operation| held().over("x", 1, operation, (22 * SECOND, 23 * SECOND));
+    let broken = |operation| over(operation).fault(1, 13 * SECOND, 14 * SECOND).rules();
+    assert_eq!(broken(Operation::Release), [], "a confirmation may have been lost");
+    assert_eq!(broken(Operation::Renew), [Rule::LeasesAreKept], "no fault excuses that");
+    let ended = over(Operation::Renew).ended("x", 1, 23 * SECOND, EndReason::Lost);
     assert_eq!(ended.rules(), [Rule::LeasesAreKept], "whatever the holder made of it");
 }
 
 #[test]
 fn a_long_time_without_a_grant_is_found_where_nothing_is_broken() {
     let granted = |second: Nanos| {
-        let held = story().held("x", 1, 1, SECOND, SECOND + 1);
+        let held = history().held("x", 1, 1, SECOND, SECOND + 1);
         held.held("x", 2, 2, second * SECOND, second * SECOND + 1)
     };
-    let rules = |mut story: Story| -> Vec<Rule> {
-        story.0.sort_by_key(|event| event.at);
-        let violations = judge(&story.0, Bounds::default()).violations;
+    let rules = |mut history: History| -> Vec<Rule> {
+        history.0.sort_by_key(|event| event.at);
+        let violations = judge(&history.0, Bounds::default()).violations;
         violations.iter().map(|violation| violation.rule).collect()
     };
     assert_eq!(rules(granted(4)), []);
     assert_eq!(rules(granted(5)), [Rule::HealthyIsGranted]);
     assert_eq!(rules(granted(12).fault(1, 2 * SECOND, 3 * SECOND)), [], "it settles");
-    let stalled = What::Stalled { from: 2 * SECOND };
+    let stalled = EventKind::Stalled { from: 2 * SECOND };
     assert_eq!(rules(granted(5).tell(3 * SECOND, stalled)), [], "the machine stood still");
 }
 
 #[test]
-fn a_run_that_shows_nothing_is_found_and_one_that_was_cut_short_is_not_asked_to() {
-    let told = || story().began("x", 1, None).held("x", 1, 1, 10, 20);
+fn only_a_complete_run_has_to_show_enough() {
+    let told = || history().began("x", 1, None).held("x", 1, 1, 10, 20);
     assert_eq!(told().rules(), []);
     let texts: Vec<String> =
-        told().tell(30, What::Closed).judge().violations.into_iter().map(|v| v.text).collect();
+        told().tell(30, EventKind::Closed).judge().violations.into_iter().map(|v| v.text).collect();
     let lacks = |what: &str| texts.iter().any(|text| text.starts_with(what));
-    assert!(lacks("no release that somebody waited for could be judged"), "{texts:?}");
+    assert!(lacks("no release with a waiter could be judged"), "{texts:?}");
     assert!(lacks("no node that had to serve"), "{texts:?}");
     assert!(lacks("nothing was renewed by resp") && lacks("nothing was released"), "{texts:?}");
     assert!(!lacks("nothing was granted by resp"), "{texts:?}");
@@ -324,32 +345,32 @@ fn a_run_that_shows_nothing_is_found_and_one_that_was_cut_short_is_not_asked_to(
 
 #[test]
 fn what_happens_after_the_end_of_a_run_is_not_waited_for() {
-    let waits = story().asked("x", 1, 12, 0).tell(10, What::Healed { bound: 20 });
-    let rules = waits.tell(25, What::Closed).write("w", 1, 90, true).rules();
+    let waits = history().asked("x", 1, 12, 0).tell(10, EventKind::Healed { bound: 20 });
+    let rules = waits.tell(25, EventKind::Closed).write("w", 1, 90, true).rules();
     assert!(!rules.contains(&Rule::HealedIsGranted), "{rules:?}");
 }
 
 #[test]
-fn an_end_that_is_logged_for_an_instant_before_its_begin_is_an_end() {
-    // It was granted at 20, for a time that was over at 15.
-    let late = story().tell(15, What::Healed { bound: 1 }).held("x", 1, 1, 20, 15);
-    let verdict = late.ended("x", 1, 15, End::Expired).judge();
-    assert_eq!(verdict.tenures[0].end, Some(End::Expired));
+fn an_end_logged_before_its_begin_counts() {
+    // It was granted at 20, and its time was over at 15.
+    let late = history().tell(15, EventKind::Healed { bound: 1 }).held("x", 1, 1, 20, 15);
+    let verdict = late.ended("x", 1, 15, EndReason::Expired).judge();
+    assert_eq!(verdict.tenures[0].end, Some(EndReason::Expired));
     assert_eq!((verdict.counts.total().lost, verdict.counts.total().crashed), (1, 0));
 }
 
 #[test]
 fn only_names_that_several_held_are_counted_as_compared() {
-    let alone = story().held("x", 1, 1, 10, 20).released("x", 1, 15).held("x", 2, 2, 30, 40);
+    let alone = history().held("x", 1, 1, 10, 20).released("x", 1, 15).held("x", 2, 2, 30, 40);
     assert_eq!(alone.judge().counts.uncontended, (2, 1));
-    let met = story().held("x", 1, 1, 10, 20).released("x", 1, 15).held("y", 1, 2, 30, 40);
+    let met = history().held("x", 1, 1, 10, 20).released("x", 1, 15).held("y", 1, 2, 30, 40);
     let counts = met.judge().counts;
     assert_eq!((counts.contended, counts.uncontended), ((2, 1), (0, 0)));
 }
 
 #[test]
 fn a_fault_in_steps_is_one_and_a_stall_is_none() {
-    let stalled = story().tell(90, What::Stalled { from: 80 });
+    let stalled = history().tell(90, EventKind::Stalled { from: 80 });
     let health = stalled.fault(1, 10, 20).fault(1, 30, 40).fault(2, 50, 60).judge().health;
     assert_eq!(health.counts(), (2, 1));
     assert!(!health.is_well(25, 25), "between its steps it is not over");
@@ -360,17 +381,20 @@ fn a_fault_in_steps_is_one_and_a_stall_is_none() {
 fn what_a_fault_did_is_counted() {
     let failed = |at| {
         let (client, name) = ("x".to_owned(), "a".to_owned());
-        let (deed, why) = (Deed::Acquire, "no answer".to_owned());
-        move |story: Story| story.tell(at, What::Failed { client, name, attempt: 1, deed, why })
+        let (operation, why) = (Operation::Acquire, "no answer".to_owned());
+        move |history: History| {
+            history.tell(at, EventKind::Failed { client, name, attempt: 1, operation, why })
+        }
     };
-    let story = failed(35)(failed(60)(story().fault(1, 30, 50)));
-    let verdict = story.tell(40, What::Node { id: 1, state: NodeState::Died }).judge();
+    let history = failed(35)(failed(60)(history().fault(1, 30, 50)));
+    let verdict = history.tell(40, EventKind::Node { id: 1, state: NodeState::Died }).judge();
     assert_eq!((verdict.gaps[0].failed, verdict.gaps[0].died), (1, 1));
 }
 
 #[test]
 fn gaps_are_told_by_kind_of_fault() {
-    let verdict = story().held("x", 1, 1, 10, 20).fault(1, 30, 50).held("y", 1, 2, 60, 70).judge();
+    let verdict =
+        history().held("x", 1, 1, 10, 20).fault(1, 30, 50).held("y", 1, 2, 60, 70).judge();
     let kinds: Vec<_> = verdict.gaps.iter().map(|gaps| gaps.what.as_deref()).collect();
     assert_eq!(kinds, [None, Some("kill")]);
     let gap = verdict.gaps[1].longest_alone().expect("one fault, alone");
@@ -380,10 +404,11 @@ fn gaps_are_told_by_kind_of_fault() {
 }
 
 #[test]
-fn a_gap_that_two_faults_share_is_nobodys_alone() {
+fn a_gap_of_two_faults_belongs_to_neither_alone() {
     let kinds = |second: Nanos| {
-        let story = story().held("x", 1, 1, 10, 20).fault(1, 30, 50).fault(2, second, second + 5);
-        let verdict = story.held("y", 1, 2, 60, 70).judge();
+        let history =
+            history().held("x", 1, 1, 10, 20).fault(1, 30, 50).fault(2, second, second + 5);
+        let verdict = history.held("y", 1, 2, 60, 70).judge();
         verdict.gaps[1].gaps.iter().filter(|gap| gap.is_alone).count()
     };
     assert_eq!(kinds(40), 0, "at once");
@@ -391,7 +416,7 @@ fn a_gap_that_two_faults_share_is_nobodys_alone() {
     assert_eq!(kinds(65), 1, "after it, but too soon for the second");
 }
 
-/// A lawful life of one name: tenures that follow each other, with fences that rise.
+/// A correct history of one name: tenures one after another, with rising fences.
 fn lawful() -> impl Strategy<Value = Vec<(Nanos, Nanos, u64)>> {
     let step = (1..50_u64, 1..100_u64, 1..9_u64);
     prop::collection::vec(step, 2..12).prop_map(|steps| {
@@ -407,10 +432,10 @@ fn lawful() -> impl Strategy<Value = Vec<(Nanos, Nanos, u64)>> {
     })
 }
 
-fn told(tenures: &[(Nanos, Nanos, u64)]) -> Story {
-    tenures.iter().enumerate().fold(story(), |story, (place, (from, until, fence))| {
+fn told(tenures: &[(Nanos, Nanos, u64)]) -> History {
+    tenures.iter().enumerate().fold(history(), |history, (place, (from, until, fence))| {
         let client = format!("c{place}");
-        story.held(&client, 1, *fence, *from, *until).write(&client, *fence, *from, true)
+        history.held(&client, 1, *fence, *from, *until).write(&client, *fence, *from, true)
     })
 }
 
@@ -432,10 +457,10 @@ proptest! {
             spans[place + 1..].iter().any(meets)
         });
         let tenures: Vec<_> = spans.iter().map(|(from, span)| (*from, from + span)).collect();
-        let story = tenures.iter().enumerate().fold(story(), |story, (place, (from, until))| {
-            story.held(&format!("c{place}"), 1, place as u64 + 1, *from, *until)
+        let history = tenures.iter().enumerate().fold(history(), |history, (place, (from, until))| {
+            history.held(&format!("c{place}"), 1, place as u64 + 1, *from, *until)
         });
-        prop_assert_eq!(story.rules().contains(&Rule::OneHolder), met);
+        prop_assert_eq!(history.rules().contains(&Rule::OneHolder), met);
     }
 
     #[test]
@@ -461,34 +486,34 @@ proptest! {
     }
 }
 
-/// Three nodes, of which each has somebody that speaks to it alone and is granted something every
-/// second until `until`.
-fn probed(until: Nanos) -> Story {
-    let started = |id| What::Node { id, state: NodeState::Started };
-    let mut story = (1..=3).fold(story(), |story, id| story.tell(1, started(id)));
+/// Three nodes, each with a client that uses this node only and gets a grant every second until
+/// `until`.
+fn probed(until: Nanos) -> History {
+    let started = |id| EventKind::Node { id, state: NodeState::Started };
+    let mut history = (1..=3).fold(history(), |history, id| history.tell(1, started(id)));
     for id in 1..=3u16 {
         let client = format!("p-{id}");
-        story = story.began(&client, 2, Some(id));
+        history = history.began(&client, 2, Some(id));
         for second in 1..until {
             let (attempt, from) = (second, second * SECOND + Nanos::from(id) * 1000);
             let fence = 1000 * second + u64::from(id);
-            story = story.held(&client, attempt, fence, from, from + 1);
+            history = history.held(&client, attempt, fence, from, from + 1);
         }
     }
-    story
+    history
 }
 
-fn away(story: Story, id: u64, nodes: &[u16], (from, to): (Nanos, Nanos)) -> Story {
+fn away(history: History, id: u64, nodes: &[u16], (from, to): (Nanos, Nanos)) -> History {
     let fault = |phase| {
-        let (what, whom, nodes) = ("kill".to_owned(), "somebody".to_owned(), nodes.to_vec());
-        What::Fault { id, what, whom, nodes, phase }
+        let (what, whom, nodes) = ("kill".to_owned(), "a node".to_owned(), nodes.to_vec());
+        EventKind::Fault { id, what, whom, nodes, phase }
     };
-    story.tell(from * SECOND, fault(Phase::Begin)).tell(to * SECOND, fault(Phase::End))
+    history.tell(from * SECOND, fault(Phase::Begin)).tell(to * SECOND, fault(Phase::End))
 }
 
 #[test]
 fn a_node_with_a_majority_that_does_not_serve_is_found() {
-    let end = |story: Story| story.tell(60 * SECOND, What::Healed { bound: SECOND });
+    let end = |history: History| history.tell(60 * SECOND, EventKind::Healed { bound: SECOND });
     assert_eq!(end(probed(60)).rules(), []);
     let one = end(away(probed(20), 1, &[1], (20, 60)));
     let verdict = one.judge();
@@ -499,20 +524,21 @@ fn a_node_with_a_majority_that_does_not_serve_is_found() {
     let two = away(away(probed(20), 1, &[1], (20, 60)), 2, &[3], (20, 60));
     assert_eq!(end(two).rules(), [], "a majority is away");
     let steps = away(away(probed(31), 1, &[1], (20, 30)), 1, &[2], (31, 39));
-    let steps = steps.tell(43 * SECOND, What::Healed { bound: SECOND });
+    let steps = steps.tell(43 * SECOND, EventKind::Healed { bound: SECOND });
     assert_eq!(steps.rules(), [], "the first is not back for long enough");
-    let nobody = end(away(probed(20), 1, &[], (20, 60)));
-    assert_eq!(nobody.rules(), [Rule::MajorityServes; 3], "a fault that nobody may notice");
-    let stalled = end(probed(20).tell(60 * SECOND, What::Stalled { from: 20 * SECOND }));
+    let harmless = end(away(probed(20), 1, &[], (20, 60)));
+    assert_eq!(harmless.rules(), [Rule::MajorityServes; 3], "a fault that excuses no node");
+    let stalled = end(probed(20).tell(60 * SECOND, EventKind::Stalled { from: 20 * SECOND }));
     assert_eq!(stalled.rules(), [], "the machine stood still");
 }
 
 #[test]
-fn a_denial_that_nobody_explains_is_found_while_a_minority_is_away() {
+fn an_unexplained_denial_with_a_majority_is_found() {
     let released = |nodes: &[u16]| {
         let held = probed(40).asked("x", 1, 20 * SECOND, 0);
         let held = held.held("x", 1, 1, 20 * SECOND, 30 * SECOND);
-        let held = held.ended("x", 1, 21 * SECOND, End::Released).released("x", 1, 22 * SECOND);
+        let held =
+            held.ended("x", 1, 21 * SECOND, EndReason::Released).released("x", 1, 22 * SECOND);
         away(held, 1, nodes, (15, 30)).denied("y", 1, (23 * SECOND, 24 * SECOND), 0).rules()
     };
     let is_found = |nodes: &[u16]| released(nodes).contains(&Rule::ReleasesAreKept);
@@ -520,12 +546,12 @@ fn a_denial_that_nobody_explains_is_found_while_a_minority_is_away() {
 }
 
 #[test]
-fn a_waiter_that_is_passed_over_is_found_where_nothing_is_broken() {
+fn a_waiter_that_is_passed_over_is_found() {
     let waits = |turns: u64| {
-        let waits = story().asked("y", 1, 20 * SECOND, 60_000).asked("x", 1, 20 * SECOND, 60_000);
-        let handed = (0..turns).fold(waits, |story, turn| {
+        let waits = history().asked("y", 1, 20 * SECOND, 60_000).asked("x", 1, 20 * SECOND, 60_000);
+        let handed = (0..turns).fold(waits, |history, turn| {
             let at = (21 + turn) * SECOND;
-            story.held("x", 1, 10 + turn, at, at + 1)
+            history.held("x", 1, 10 + turn, at, at + 1)
         });
         handed.held("y", 1, 999, 50 * SECOND, 51 * SECOND)
     };

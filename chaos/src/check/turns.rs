@@ -1,13 +1,12 @@
-//! Waiters take turns: while nothing is broken, a client that waits sees a name handed on among
-//! others a few times for each contender at most.
+//! Fairness: without a fault, a waiter sees at most a few hand-overs to others per contender.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::liveness::process;
 use super::requests::Request;
-use super::{Judged, Rule, Run, Tenure, Violation, nanos};
+use super::{Coverage, Rule, Run, Tenure, Violation, nanos};
 
-pub(super) fn violations(run: Run<'_>, judged: &mut Judged) -> Vec<Violation> {
+pub(super) fn violations(run: Run<'_>, judged: &mut Coverage) -> Vec<Violation> {
     let mut contenders: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for request in run.requests {
         contenders.entry(&request.ask.name).or_default().insert(process(&request.ask.client));

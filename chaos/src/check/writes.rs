@@ -1,11 +1,11 @@
-//! The fenced store: whoever is late is refused, whoever holds is not.
+//! The fenced store refuses late writes, and accepts those of the holder.
 
 use std::collections::BTreeMap;
 
 use super::{Rule, Tenure, Violation};
-use crate::log::{Event, What};
+use crate::log::{Event, EventKind};
 
-/// Judges the store's verdicts in the order in which it gave them.
+/// Judges the store's verdicts in their order.
 pub(super) fn violations(events: &[Event], tenures: &[Tenure]) -> Vec<Violation> {
     let beliefs: BTreeMap<(&str, &str, u64), &Tenure> = tenures
         .iter()
@@ -14,7 +14,7 @@ pub(super) fn violations(events: &[Event], tenures: &[Tenure]) -> Vec<Violation>
     let mut taken: BTreeMap<&str, (u64, &Event)> = BTreeMap::new();
     let mut found = Vec::new();
     for event in events {
-        let What::Write { client, name, fence, accepted, .. } = &event.what else { continue };
+        let EventKind::Write { client, name, fence, accepted, .. } = &event.what else { continue };
         let before = taken.get(name.as_str()).copied();
         let is_stale = before.is_some_and(|(highest, _)| *fence < highest);
         if *accepted {
@@ -35,8 +35,11 @@ pub(super) fn violations(events: &[Event], tenures: &[Tenure]) -> Vec<Violation>
         let belief = beliefs.get(&(name.as_str(), client.as_str(), *fence));
         let holder = belief.filter(|tenure| (tenure.from..tenure.to).contains(&event.at));
         if !is_stale || holder.is_some() {
-            let why =
-                if is_stale { "somebody had a higher one" } else { "nobody had a higher one" };
+            let why = if is_stale {
+                "another client had a higher one"
+            } else {
+                "no client had a higher one"
+            };
             let text = format!(
                 "the store refused a write to {name:?} by {client} with fence {fence}, {}; {why}",
                 if holder.is_some() { "which held it" } else { "which did not hold it" },

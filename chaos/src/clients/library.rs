@@ -1,8 +1,8 @@
 //! `paxoslease-client`, whose guards renew themselves.
 //!
-//! A belief is logged up to the end that the guard itself gives it, less what the library's thread
-//! may give it up early and give it back (P6). From there on it is logged up to the last instant at
-//! which it was seen to be held, and looked at most often, for there an overlap would be.
+//! A belief is logged up to the end of the guard, less the time by which the library may release it
+//! early (P6). After that, it is logged up to the last check that saw it held. Checks are most
+//! frequent there, because an overlap would be there.
 
 use std::future::{Future as _, IntoFuture as _};
 use std::pin::pin;
@@ -14,24 +14,24 @@ use paxoslease_client::{AcquireError, Client, LeaseGuard, ReleaseError};
 use paxoslease_clock::machine_span;
 use paxoslease_rig::clock;
 
-use super::scene::{Ending, Held, Scene, Wish};
+use super::worker::{AcquirePlan, Ending, Held, Worker};
 use crate::check::nanos;
-use crate::log::{Deed, End, Nanos, now};
+use crate::log::{EndReason, Nanos, Operation, now};
 
-/// How often a guard is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// What is left of a lease when it is looked at more often, and how often.
+/// The interval of checks of a guard.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// With this much of the lease left, checks have the second interval.
 const NEAR: (Duration, Duration) = (Duration::from_millis(100), Duration::from_micros(500));
-/// The library gives a lease up this share of its ttl early, at most this much, ...
+/// The library gives a lease up by this fraction of its ttl early, at most by this much.
 const EARLY: (u32, Duration) = (50, Duration::from_millis(100));
-/// ... and its alarms ring together with others up to so much later.
+/// Its timers may fire this much later, together with others.
 const TOGETHER: Duration = Duration::from_millis(5);
-/// How many looks are between writes to the store.
+/// The number of checks between writes to the store.
 const LOOKS_PER_WRITE: u64 = 4;
 
-/// Asks, holds, gives back, for ever.
-pub(super) fn work(scene: &mut Scene) -> Result<()> {
-    let options = &scene.options;
+/// Acquires, holds and releases without end.
+pub(super) fn work(worker: &mut Worker) -> Result<()> {
+    let options = &worker.options;
     let endpoints = options.endpoints.join(",");
     let client = Client::builder()
         .endpoints(&endpoints)
@@ -40,99 +40,98 @@ pub(super) fn work(scene: &mut Scene) -> Result<()> {
         .start()
         .context("cannot start the client")?;
     loop {
-        let wish = scene.ask()?;
+        let plan = worker.ask()?;
         let asked_at = now();
-        match acquire(&client, &wish) {
-            None => scene.failed(&wish.ask, Deed::Acquire, "abandoned")?,
+        match acquire(&client, &plan) {
+            None => worker.failed(&plan.request, Operation::Acquire, "abandoned")?,
             Some(Err(AcquireError::Held { .. })) => {
-                // Whom the error names was looked up afterwards: a hint.
-                scene.denied(&wish, asked_at, None)?;
+                // The holder in the error was looked up later: a hint.
+                worker.denied(&plan, asked_at, None)?;
             }
             Some(Err(error)) => {
-                scene.failed(&wish.ask, Deed::Acquire, error)?;
-                scene.rest(20, 200);
+                worker.failed(&plan.request, Operation::Acquire, error)?;
+                worker.rest(20, 200);
             }
             Some(Ok(guard)) => {
-                let held = scene.granted(&wish, guard.fence(), now());
-                hold(scene, guard, held, &wish)?;
+                let held = worker.granted(&plan, guard.fence(), now());
+                hold(worker, guard, held, &plan)?;
             }
         }
     }
 }
 
-/// `None` when the client left in the middle.
-fn acquire(client: &Client, wish: &Wish) -> Option<Result<LeaseGuard, AcquireError>> {
-    let ttl = Duration::from_millis(wish.ask.ttl_ms);
-    let asking = match wish.ask.wait_ms {
-        0 => client.try_acquire(&wish.ask.name, ttl),
-        wait => client.acquire(&wish.ask.name, ttl).wait(Duration::from_millis(wait)),
+/// `None` if the client left during the request.
+fn acquire(client: &Client, plan: &AcquirePlan) -> Option<Result<LeaseGuard, AcquireError>> {
+    let ttl = Duration::from_millis(plan.request.ttl_ms);
+    let asking = match plan.request.wait_ms {
+        0 => client.try_acquire(&plan.request.name, ttl),
+        wait => client.acquire(&plan.request.name, ttl).wait(Duration::from_millis(wait)),
     };
-    let asking = asking.holder(&wish.holder);
-    let Ending::Abandon(after) = wish.ending else { return Some(asking.blocking()) };
-    // The first look sends it, and nobody takes another: what is granted meanwhile is given back
-    // when the future is dropped.
+    let asking = asking.holder(&plan.holder);
+    let Ending::Abandon(after) = plan.ending else { return Some(asking.blocking()) };
+    // The first poll sends the request. Dropping the future releases what is granted meanwhile.
     let mut asking = asking.into_future();
     let _pending = pin!(&mut asking).poll(&mut Task::from_waker(Waker::noop()));
     clock::sleep(after);
     None
 }
 
-/// Until when a guard is held for certain that was looked at then and had so much left: nothing but
-/// the cell's word ends it before.
+/// The earliest end of a guard that had this much left at `at`: only an answer of the cell can end
+/// it before.
 fn certain_until(at: Nanos, remaining: Duration, ttl: Duration) -> Nanos {
     let early = (ttl / EARLY.0).min(EARLY.1) + TOGETHER;
     at + nanos(machine_span(remaining.saturating_sub(early)))
 }
 
-fn hold(scene: &mut Scene, guard: LeaseGuard, mut held: Held, wish: &Wish) -> Result<()> {
-    // That it was granted, even if there is nothing left to believe.
+fn hold(worker: &mut Worker, guard: LeaseGuard, mut held: Held, plan: &AcquirePlan) -> Result<()> {
+    // Logs the grant, even if its time is over.
     let mut seen_at = held.belief.from;
-    scene.see(&mut held, seen_at, seen_at)?;
+    worker.see(&mut held, seen_at, seen_at)?;
     let mut looks = 0_u64;
     loop {
-        // The clock is read first: what is held later was held then.
+        // The clock is read first: a lease that is held later was held then.
         let at = now();
         let remaining = guard.remaining();
         held.belief.renewals = guard.renewals();
         if remaining.is_zero() {
             let until = held.belief.until;
-            // Only the cell's word ends it before its time.
+            // Only an answer of the cell ends it before its time.
             if now() < until {
-                scene.over(&held, Deed::Renew, seen_at)?;
-                scene.ended(&held, seen_at, End::Lost)?;
+                worker.over(&held, Operation::Renew, seen_at)?;
+                worker.ended(&held, seen_at, EndReason::Lost)?;
             } else {
-                scene.ended(&held, until, End::Expired)?;
+                worker.ended(&held, until, EndReason::Expired)?;
             }
-            return scene.store_late(&held);
+            return worker.store_late(&held);
         }
         seen_at = at;
-        scene.see(&mut held, at, certain_until(at, remaining, guard.ttl()))?;
+        worker.see(&mut held, at, certain_until(at, remaining, guard.ttl()))?;
         if at >= held.ends_at {
             break;
         }
         if looks.is_multiple_of(LOOKS_PER_WRITE) && guard.is_held() {
-            scene.store(&held)?;
+            worker.store(&held)?;
         }
         looks += 1;
-        clock::sleep(if remaining < NEAR.0 { NEAR.1 } else { LOOK_EVERY });
+        clock::sleep(if remaining < NEAR.0 { NEAR.1 } else { POLL_INTERVAL });
     }
     match held.ending {
-        Ending::Crash => return scene.crash(&held),
+        Ending::Crash => return worker.crash(&held),
         Ending::Forget | Ending::Abandon(_) => {
-            scene.ended(&held, seen_at, End::Released)?;
+            worker.ended(&held, seen_at, EndReason::Released)?;
             drop(guard);
         }
         Ending::Release => {
-            scene.ended(&held, seen_at, End::Released)?;
+            worker.ended(&held, seen_at, EndReason::Released)?;
             match guard.release_blocking() {
-                Ok(()) => scene.released(&held)?,
+                Ok(()) => worker.released(&held)?,
                 Err(ReleaseError::NotHeld { .. }) => {}
-                Err(error) => scene.failed(&wish.ask, Deed::Release, error)?,
+                Err(error) => worker.failed(&plan.request, Operation::Release, error)?,
             }
         }
     }
-    scene.store_late(&held)?;
-    scene.rest(0, 50);
+    worker.store_late(&held)?;
+    worker.rest(0, 50);
     Ok(())
 }
 
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_belief_reaches_beyond_the_last_look_so_that_a_pause_or_a_crash_hides_nothing() {
+    fn a_belief_extends_beyond_the_last_check() {
         let millis = Duration::from_millis;
         let until = |remaining, ttl| certain_until(7, millis(remaining), millis(ttl));
         assert_eq!(until(1500, 2000), 7 + 1_455_000_000);

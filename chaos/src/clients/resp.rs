@@ -6,29 +6,29 @@ use std::time::Duration;
 use paxoslease_rig::clock;
 use redis::{Cmd, Connection, FromRedisValue, RedisError, Value, cmd};
 
-use super::Options;
-use super::bare::{Answer, Failure, Nodes, Rule, Tenancy, Way};
-use super::scene::Wish;
+use super::ClientOptions;
+use super::bare::{AcquireReply, ClockRule, Endpoints, Failure, Protocol, TenureReply};
+use super::worker::AcquirePlan;
 use crate::log::Belief;
 
-/// How long a node may take to greet.
+/// The timeout of HELLO.
 const GREETING_MAX: Duration = Duration::from_millis(500);
 
 pub(super) struct Resp {
-    nodes: Nodes,
+    endpoints: Endpoints,
     connection: Option<Connection>,
-    rule: Rule,
+    rule: ClockRule,
 }
 
 impl Resp {
-    pub(super) fn new(options: &Options) -> Self {
-        Self { nodes: Nodes::of(options), connection: None, rule: Rule::of(options) }
+    pub(super) fn new(options: &ClientOptions) -> Self {
+        Self { endpoints: Endpoints::of(options), connection: None, rule: ClockRule::of(options) }
     }
 
-    /// A connection to a node that has greeted, and said how far clocks may be off.
-    fn connected(&mut self, patience: Duration) -> Result<&mut Connection, RedisError> {
+    /// A connection after HELLO, which tells drift and granularity.
+    fn connected(&mut self, timeout: Duration) -> Result<&mut Connection, RedisError> {
         if self.connection.is_none() {
-            let client = redis::Client::open(format!("redis://{}/", self.nodes.endpoint()))?;
+            let client = redis::Client::open(format!("redis://{}/", self.endpoints.endpoint()))?;
             let mut connection = client.get_connection_with_timeout(GREETING_MAX)?;
             connection.set_read_timeout(Some(GREETING_MAX))?;
             let greeting: BTreeMap<String, Value> = cmd("HELLO").arg(3).query(&mut connection)?;
@@ -40,21 +40,21 @@ impl Resp {
             let (Some(drift_ppm), Some(granularity_us)) = told else {
                 return Err(RedisError::from((redis::ErrorKind::Client, "HELLO lacks the clock")));
             };
-            self.rule = Rule { drift_ppm, granularity_us };
+            self.rule = ClockRule { drift_ppm, granularity_us };
             self.connection = Some(connection);
         }
         let connection = self.connection.as_mut().expect("it was just made");
-        connection.set_read_timeout(Some(patience))?;
-        connection.set_write_timeout(Some(patience))?;
+        connection.set_read_timeout(Some(timeout))?;
+        connection.set_write_timeout(Some(timeout))?;
         Ok(connection)
     }
 
     fn ask<T: FromRedisValue>(
         &mut self,
         question: &Cmd,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<T, RedisError> {
-        let answer = self.connected(patience).and_then(|connection| question.query(connection));
+        let answer = self.connected(timeout).and_then(|connection| question.query(connection));
         if answer.as_ref().is_err_and(|error: &RedisError| error.code() != Some("NOTHELD")) {
             self.leave();
         }
@@ -63,27 +63,27 @@ impl Resp {
 
     fn leave(&mut self) {
         self.connection = None;
-        self.nodes.leave();
+        self.endpoints.leave();
     }
 }
 
-fn acquire(wish: &Wish) -> Cmd {
+fn acquire(plan: &AcquirePlan) -> Cmd {
     let mut question = cmd("LEASE.ACQUIRE");
-    question.arg(&wish.ask.name).arg(wish.ask.ttl_ms).arg("HOLDER").arg(&wish.holder);
-    if wish.ask.wait_ms > 0 {
-        question.arg("WAIT").arg(wish.ask.wait_ms);
+    question.arg(&plan.request.name).arg(plan.request.ttl_ms).arg("HOLDER").arg(&plan.holder);
+    if plan.request.wait_ms > 0 {
+        question.arg("WAIT").arg(plan.request.wait_ms);
     }
     question
 }
 
-impl Way for Resp {
-    fn acquire(&mut self, wish: &Wish, patience: Duration) -> Result<Answer, Failure> {
-        let answer: Option<(u64, u64, u64)> = self.ask(&acquire(wish), patience).map_err(text)?;
+impl Protocol for Resp {
+    fn acquire(&mut self, plan: &AcquirePlan, timeout: Duration) -> Result<AcquireReply, Failure> {
+        let answer: Option<(u64, u64, u64)> = self.ask(&acquire(plan), timeout).map_err(text)?;
         Ok(match answer {
-            // A nil names nobody.
-            None => Answer::Denied { by: None },
+            // A nil does not name the holder.
+            None => AcquireReply::Denied { by: None },
             Some((fence, _, waited)) => {
-                Answer::Granted { fence, waited: Duration::from_millis(waited) }
+                AcquireReply::Granted { fence, waited: Duration::from_millis(waited) }
             }
         })
     }
@@ -92,35 +92,35 @@ impl Way for Resp {
         &mut self,
         held: &Belief,
         ttl_ms: u64,
-        patience: Duration,
-    ) -> Result<Tenancy, Failure> {
+        timeout: Duration,
+    ) -> Result<TenureReply, Failure> {
         let mut question = cmd("LEASE.RENEW");
         question.arg(&held.name).arg(held.fence).arg(ttl_ms);
-        match self.ask::<u64>(&question, patience) {
-            Ok(_) => Ok(Tenancy::Done),
-            Err(error) if error.code() == Some("NOTHELD") => Ok(Tenancy::Over),
+        match self.ask::<u64>(&question, timeout) {
+            Ok(_) => Ok(TenureReply::Done),
+            Err(error) if error.code() == Some("NOTHELD") => Ok(TenureReply::Over),
             Err(error) => Err(text(error)),
         }
     }
 
-    fn release(&mut self, held: &Belief, patience: Duration) -> Result<Tenancy, Failure> {
+    fn release(&mut self, held: &Belief, timeout: Duration) -> Result<TenureReply, Failure> {
         let mut question = cmd("LEASE.RELEASE");
         question.arg(&held.name).arg(held.fence);
-        match self.ask::<u64>(&question, patience).map_err(text)? {
-            1 => Ok(Tenancy::Done),
-            _ => Ok(Tenancy::Over),
+        match self.ask::<u64>(&question, timeout).map_err(text)? {
+            1 => Ok(TenureReply::Done),
+            _ => Ok(TenureReply::Over),
         }
     }
 
-    fn abandon(&mut self, wish: &Wish, after: Duration) {
+    fn abandon(&mut self, plan: &AcquirePlan, after: Duration) {
         if let Ok(connection) = self.connected(GREETING_MAX) {
-            let _gone = connection.send_packed_command(&acquire(wish).get_packed_command());
+            let _gone = connection.send_packed_command(&acquire(plan).get_packed_command());
             clock::sleep(after);
         }
         self.leave();
     }
 
-    fn rule(&self) -> Rule {
+    fn rule(&self) -> ClockRule {
         self.rule
     }
 }

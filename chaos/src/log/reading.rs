@@ -1,52 +1,26 @@
-//! Reading logs back: every file of a folder, merged by time. A last line that a kill cut off is
-//! normal; a whole line that is no event is not.
+//! Reads the logs of a folder, merged by time. An incomplete last line is normal after a kill. A
+//! complete line that is not an event is an error.
 
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
 
 use super::{EXTENSION, Event};
 
-/// What all processes of a run wrote.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
-    /// By time; what one process wrote at one instant stays in its order.
+    /// By time; events of one process at one instant keep their order.
     pub events: Vec<Event>,
-    /// How many files end in the middle of a line, as after a kill.
+    /// How many files end in an incomplete line, as after a kill.
     pub cut: u64,
 }
 
-/// Why a run's logs cannot be read. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// A file or folder cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A whole line that is no event: this is no log of this version, or it was tampered with.
-    #[error("{}:{line}: not an event: {source}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong.
-        source: serde_json::Error,
-    },
-}
-
-/// Reads every log of a folder and merges them by time.
-///
-/// # Errors
-/// When a file cannot be read, or has a whole line that is no event.
-pub fn read(folder: &Path) -> Result<Records, ReadError> {
-    let failed = |path: &Path, source| ReadError::File { path: path.to_owned(), source };
+/// Reads every log of a folder and merges the events by time.
+pub fn read(folder: &Path) -> Result<Records> {
     let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|error| failed(folder, error))? {
-        let path = entry.map_err(|error| failed(folder, error))?.path();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == EXTENSION) {
             paths.push(path);
         }
@@ -54,12 +28,8 @@ pub fn read(folder: &Path) -> Result<Records, ReadError> {
     paths.sort();
     let mut records = Records::default();
     for path in paths {
-        let bytes = fs::read(&path).map_err(|error| failed(&path, error))?;
-        let (events, is_cut) = parse(&bytes).map_err(|(line, source)| ReadError::Line {
-            path: path.clone(),
-            line,
-            source,
-        })?;
+        let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+        let (events, is_cut) = parse(&bytes).with_context(|| path.display().to_string())?;
         records.events.extend(events);
         records.cut += u64::from(is_cut);
     }
@@ -67,13 +37,14 @@ pub fn read(folder: &Path) -> Result<Records, ReadError> {
     Ok(records)
 }
 
-/// The events of one file, and whether it ends in the middle of a line.
-fn parse(bytes: &[u8]) -> Result<(Vec<Event>, bool), (usize, serde_json::Error)> {
+/// The events of one file, and whether it ends in an incomplete line.
+fn parse(bytes: &[u8]) -> Result<(Vec<Event>, bool)> {
     let mut events = Vec::new();
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
     for (place, line) in bytes[..whole].split(|byte| *byte == b'\n').enumerate() {
         if !line.is_empty() {
-            events.push(serde_json::from_slice(line).map_err(|error| (place + 1, error))?);
+            let event = serde_json::from_slice(line);
+            events.push(event.with_context(|| format!("line {} is not an event", place + 1))?);
         }
     }
     Ok((events, whole < bytes.len()))
@@ -84,14 +55,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_a_kill_cut_off_is_dropped_and_a_whole_one_that_makes_no_sense_is_an_error() {
+    fn an_incomplete_last_line_is_dropped_and_a_bad_one_an_error() {
         let whole = b"{\"at\":1,\"event\":\"healed\",\"bound\":7}\n";
         for cut in 1..whole.len() {
             let bytes = [&whole[..], &whole[..cut]].concat();
             let (events, is_cut) = parse(&bytes).expect("the first line is whole");
             assert_eq!((events.len(), is_cut), (1, true), "cut after {cut}");
         }
-        let (line, _) = parse(b"{\"at\":1}\n").expect_err("no event");
-        assert_eq!(line, 1);
+        let error = parse(b"{\"at\":1}\n").expect_err("no event");
+        assert!(error.to_string().contains("line 1"), "{error}");
     }
 }

@@ -1,10 +1,9 @@
-//! A real network on one machine: each place in a network namespace of its own, joined by veth to
-//! a bridge in yet another.
+//! A network of namespaces: one per place, connected by veth to a bridge in another namespace.
 //!
-//! What is cut or lost is dropped by nftables where it arrives, so that one direction can be cut
-//! alone. A place whose packets are late is plugged into a bridge of its own, whose only way to
-//! the others is a [`Relay`]. Everything has the harness's process id in its name: what a harness
-//! that was killed left behind is found by that and removed by the next.
+//! nftables drop packets at the receiver, so that one direction can be cut alone. A place with
+//! delays is attached to a bridge of its own, whose only link to the others is a [`Relay`]. All
+//! names contain the process id of the harness, so that the next harness can remove what a killed
+//! one left.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,22 +14,20 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 
 use super::relay::{Relay, Tap};
-use super::{Door, Network, Place, Weather};
+use super::{Conditions, Interface, Network, Place};
 
-/// What all namespaces of all harnesses begin with.
+/// The prefix of the namespaces of all harnesses.
 const PREFIX: &str = "paxoslease-chaos-";
 
-/// Namespaces, removed when dropped.
 pub struct Spaces {
     relays: BTreeMap<Place, Relay>,
     places: Vec<Place>,
-    weather: Weather,
-    /// By place, the rules that are in force there.
+    conditions: Conditions,
+    /// The current rules of each place.
     rules: BTreeMap<Place, String>,
 }
 
-/// Whether we may make namespaces, and everything that is needed is installed.
-#[must_use]
+/// Whether this process may make namespaces, and all tools are installed.
 pub fn are_possible() -> bool {
     let probe = format!("{PREFIX}{}-probe", std::process::id());
     let made = quietly("ip", &["netns", "add", &probe]);
@@ -41,7 +38,7 @@ pub fn are_possible() -> bool {
         && Path::new(super::relay::TUN).exists()
 }
 
-/// Removes the namespaces of this harness, or of all that are dead.
+/// Removes the namespaces of this harness, or of all dead ones.
 pub fn remove(of_this_harness: bool) {
     let Ok(listed) = Command::new("ip").args(["netns", "list"]).output() else { return };
     for line in String::from_utf8_lossy(&listed.stdout).lines() {
@@ -57,20 +54,16 @@ pub fn remove(of_this_harness: bool) {
 }
 
 impl Spaces {
-    /// Joins these places.
-    ///
-    /// # Errors
-    /// When the system refuses a namespace, a link or a device.
     pub fn build(places: &[Place], seed: u64) -> Result<Self> {
         let mut spaces = Self {
             relays: BTreeMap::new(),
             places: places.to_vec(),
-            weather: Weather::default(),
+            conditions: Conditions::default(),
             rules: BTreeMap::new(),
         };
         let hub = namespace("hub");
         ip(&format!("netns add {hub}"))?;
-        // Nobody remembers where anybody was, as places move between bridges.
+        // Bridges must not learn addresses, because places move between them.
         ip(&format!("-n {hub} link add fast type bridge ageing_time 0"))?;
         ip(&format!("-n {hub} link set fast up"))?;
         for (index, place) in places.iter().enumerate() {
@@ -90,14 +83,14 @@ impl Spaces {
         Ok(spaces)
     }
 
-    fn rules_at(&self, place: Place, weather: &Weather) -> String {
+    fn rules_at(&self, place: Place, conditions: &Conditions) -> String {
         let mut rules = String::new();
-        for (from, to) in &weather.cut {
+        for (from, to) in &conditions.cut {
             if *to == place {
                 let _always = writeln!(rules, "iifname eth0 ip saddr {} drop", host(*from));
             }
         }
-        if let Some(permille) = weather.loss.get(&place) {
+        if let Some(permille) = conditions.loss.get(&place) {
             let _always = writeln!(rules, "iifname eth0 numgen random mod 1000 < {permille} drop");
         }
         rules
@@ -110,15 +103,15 @@ impl Network for Spaces {
          Ethernet frames delays and reorders"
     }
 
-    fn listen(&self, node: u16, door: Door) -> String {
-        self.address(Place::Node(node), node, door)
+    fn listen(&self, node: u16, interface: Interface) -> String {
+        self.address(Place::Node(node), node, interface)
     }
 
-    fn address(&self, _from: Place, node: u16, door: Door) -> String {
-        let port = match door {
-            Door::Clients => 7400,
-            Door::Peers => 7401,
-            Door::Http => 7402,
+    fn address(&self, _from: Place, node: u16, interface: Interface) -> String {
+        let port = match interface {
+            Interface::Clients => 7400,
+            Interface::Peers => 7401,
+            Interface::Http => 7402,
         };
         format!("{}:{port}", host(Place::Node(node)))
     }
@@ -129,22 +122,22 @@ impl Network for Spaces {
         command
     }
 
-    fn set(&mut self, weather: &Weather) -> Result<()> {
+    fn set(&mut self, conditions: &Conditions) -> Result<()> {
         for place in self.places.clone() {
-            let rules = self.rules_at(place, weather);
+            let rules = self.rules_at(place, conditions);
             if self.rules.get(&place).is_none_or(|old| *old != rules) {
                 filter(place, &rules)?;
                 self.rules.insert(place, rules);
             }
-            let delay = weather.delay.get(&place).copied();
-            if delay != self.weather.delay.get(&place).copied() {
+            let delay = conditions.delay.get(&place).copied();
+            if delay != self.conditions.delay.get(&place).copied() {
                 let port = short(place);
                 self.relays[&place].set(delay);
                 let bridge = if delay.is_some() { format!("{port}-slow") } else { "fast".into() };
                 ip(&format!("-n {} link set {port} master {bridge}", namespace("hub")))?;
             }
         }
-        self.weather = weather.clone();
+        self.conditions = conditions.clone();
         Ok(())
     }
 }
@@ -155,9 +148,9 @@ impl Drop for Spaces {
     }
 }
 
-/// A device in the hub, plugged into a bridge.
+/// A device in the hub, attached to a bridge.
 fn tap(hub: &str, index: usize, end: &str, bridge: &str) -> Result<Tap> {
-    // It begins in our own namespace, where the name must be nobody else's.
+    // The device begins in the namespace of this process, where its name must be unique.
     let name = format!("plx{}{end}{index}", std::process::id());
     let tap = Tap::new(&name)?;
     ip(&format!("link set {name} netns {hub}"))?;
@@ -190,7 +183,7 @@ fn ip(line: &str) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the rules of a place, all at once.
+/// Replaces the rules of a place in one step.
 fn filter(place: Place, rules: &str) -> Result<()> {
     let script = format!(
         "table ip chaos\ndelete table ip chaos\ntable ip chaos {{\nchain input {{\n\

@@ -2,16 +2,21 @@
 
 use std::fmt::Write as _;
 
-use super::{Facts, Window};
-use crate::check::{Gap, Judged, Tally, Verdict, Violation, spoken};
+use super::{ReportFacts, Window};
+use crate::check::{Coverage, Gap, Tally, Verdict, Violation, format_nanos};
 use crate::log::{Kind, Nanos, Records};
 
-/// How many violations are shown with their events; one is enough to look into.
+/// The most violations with their events on the page.
 const SHOWN_MAX: usize = 20;
-/// How many events prove a violation on the page.
+/// The most events of a violation on the page.
 const EVIDENCE_MAX: usize = 16;
 
-pub(super) fn page(facts: &Facts, records: &Records, verdict: &Verdict, window: Window) -> String {
+pub(super) fn page(
+    facts: &ReportFacts,
+    records: &Records,
+    verdict: &Verdict,
+    window: Window,
+) -> String {
     let mut page = format!("# Chaos, seed {}\n\n", facts.seed);
     judgement(&mut page, facts, verdict);
     run(&mut page, facts, records, verdict);
@@ -24,8 +29,8 @@ pub(super) fn page(facts: &Facts, records: &Records, verdict: &Verdict, window: 
             "## Who held what\n\nFrom {} to {} after the begin. Each name has a line for each \
          kind of client, so that two holders at once would stand above each other.\n\n\
          ![holders, faults and gaps](timeline.svg)\n",
-            spoken(from),
-            spoken(to),
+            format_nanos(from),
+            format_nanos(to),
         ),
     );
     put(
@@ -43,7 +48,7 @@ fn put(page: &mut String, text: &str) {
     writeln!(page, "{text}").expect("a String takes every text");
 }
 
-fn judgement(page: &mut String, facts: &Facts, verdict: &Verdict) {
+fn judgement(page: &mut String, facts: &ReportFacts, verdict: &Verdict) {
     let is_expected = |violation: &&Violation| facts.expected.contains(&violation.rule);
     let (expected, violations): (Vec<&Violation>, Vec<&Violation>) =
         verdict.violations.iter().partition(is_expected);
@@ -80,7 +85,7 @@ fn judgement(page: &mut String, facts: &Facts, verdict: &Verdict) {
     }
     for (number, violation) in (1..).zip(violations.iter().take(SHOWN_MAX)) {
         let Violation { rule, name, text, at, evidence } = violation;
-        let at = spoken(at.saturating_sub(verdict.span.0));
+        let at = format_nanos(at.saturating_sub(verdict.span.0));
         put(page, &format!("### {number}. {rule}: `{name}`, {at} after the begin\n\n{text}\n"));
         put(page, "```json");
         for event in evidence.iter().take(EVIDENCE_MAX) {
@@ -93,9 +98,9 @@ fn judgement(page: &mut String, facts: &Facts, verdict: &Verdict) {
     }
 }
 
-fn run(page: &mut String, facts: &Facts, records: &Records, verdict: &Verdict) {
-    let Judged { healings, names, nodes, clients, releases, .. } = verdict.judged;
-    let Judged { longest_wait, healthy, minority, longest_unserved, waits, most_turns, .. } =
+fn run(page: &mut String, facts: &ReportFacts, records: &Records, verdict: &Verdict) {
+    let Coverage { healings, names, nodes, clients, releases, .. } = verdict.judged;
+    let Coverage { longest_wait, healthy, minority, longest_unserved, waits, most_turns, .. } =
         verdict.judged;
     let counts = &verdict.counts;
     let (faults, stalls) = verdict.health.counts();
@@ -118,8 +123,8 @@ fn run(page: &mut String, facts: &Facts, records: &Records, verdict: &Verdict) {
         ("nodes that had to serve then", nodes.to_string()),
         ("times that every client had to be heard of then", clients.to_string()),
         (
-            "releases judged because somebody waited",
-            format!("{releases}, the longest wait {}", spoken(longest_wait)),
+            "releases judged because a client waited",
+            format!("{releases}, the longest wait {}", format_nanos(longest_wait)),
         ),
         ("seconds in which nothing was broken, nor shortly before", seconds(healthy)),
         (
@@ -127,7 +132,7 @@ fn run(page: &mut String, facts: &Facts, records: &Records, verdict: &Verdict) {
             format!(
                 "{}, the longest without a grant {}",
                 seconds(minority),
-                spoken(longest_unserved)
+                format_nanos(longest_unserved)
             ),
         ),
         (
@@ -144,7 +149,7 @@ fn run(page: &mut String, facts: &Facts, records: &Records, verdict: &Verdict) {
 }
 
 fn faults(page: &mut String, verdict: &Verdict) {
-    put(page, "## What was broken, and the longest time without a grant meanwhile\n");
+    put(page, "## EventKind was broken, and the longest time without a grant meanwhile\n");
     put(
         page,
         "A gap counts from the fault, or from the last grant within it, to the next grant of any \
@@ -156,7 +161,7 @@ fn faults(page: &mut String, verdict: &Verdict) {
         "| fault | times | seconds | median gap | longest gap | longest, alone | failed | died |",
     );
     put(page, "|---|--:|--:|--:|--:|--:|--:|--:|");
-    let told = |gap: Option<Gap>| gap.map_or_else(|| "–".to_owned(), |gap| spoken(gap.span));
+    let told = |gap: Option<Gap>| gap.map_or_else(|| "–".to_owned(), |gap| format_nanos(gap.span));
     for kind in &verdict.gaps {
         put(
             page,
@@ -177,7 +182,7 @@ fn faults(page: &mut String, verdict: &Verdict) {
 }
 
 fn clients(page: &mut String, verdict: &Verdict) {
-    put(page, "## What clients did\n");
+    put(page, "## EventKind clients did\n");
     put(
         page,
         "| kind | processes | asked | granted | denied | failed | renewed | released | lost \
@@ -200,7 +205,7 @@ fn clients(page: &mut String, verdict: &Verdict) {
     put(page, &row("all", &verdict.counts.total()));
     put(
         page,
-        "\nFailed: nobody knows what came of it, be it to acquire, renew or release; that gives \
+        "\nFailed: the outcome of an acquire, renewal or release is unknown; that gives \
                no belief. `lock` renews and releases by itself, and does not say so.\n",
     );
 }
@@ -215,18 +220,18 @@ mod tests {
 
     use super::*;
     use crate::check::{Bounds, Rule, judge};
-    use crate::log::{Belief, Event, What};
+    use crate::log::{Belief, Event, EventKind};
 
     fn met(expected: Vec<Rule>) -> String {
         let held = |client: &str, fence, from| {
             let (client, name, kind) = (client.to_owned(), "a".to_owned(), Kind::Http);
             let until = from + 1_500_000_000;
             let belief = Belief { client, kind, name, attempt: 1, fence, from, until, renewals: 0 };
-            Event { at: from, what: What::Held(belief) }
+            Event { at: from, what: EventKind::Held(belief) }
         };
         let events = vec![held("x", 1, 0), held("y", 2, 1_200_000_000)];
         let verdict = judge(&events, Bounds::default());
-        let facts = Facts {
+        let facts = ReportFacts {
             seed: 1,
             nodes: 3,
             network: String::new(),
@@ -242,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_expected_is_counted_by_rule_and_never_said_not_to_have_been() {
+    fn expected_violations_are_counted_by_rule() {
         let page = met(vec![Rule::OneHolder, Rule::HoldersMayWrite]);
         assert!(!page.contains("VIOLATIONS") && !page.contains("No two beliefs met"), "{page}");
         assert!(page.contains("two holders at once, 1 times"), "{page}");

@@ -1,13 +1,12 @@
-//! The picture: faults above, times without a grant below them, then every contended name with a
-//! line for each kind of client. Place tells the kind, colour only helps; where two held at once, a
-//! red hatch says so.
+//! The picture: faults, then times without a grant, then every contended name with a line for each
+//! kind of client. A red hatch marks two holders at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use paxoslease_sim::diagram::svg::{Anchor, Svg, at, width_of};
 
-use super::Facts;
-use crate::check::{Gaps, Tenure, Verdict, contended, spoken};
+use super::ReportFacts;
+use crate::check::{FaultGaps, Tenure, Verdict, contended, format_nanos};
 use crate::log::{Kind, Nanos};
 
 const WIDTH: f64 = 1200.0;
@@ -17,33 +16,27 @@ const TOP: f64 = 84.0;
 const LINE: f64 = 17.0;
 const BAR: f64 = 13.0;
 const LABEL: f64 = 11.5;
-/// How much time fits into the picture.
 const SPAN_MAX: Nanos = 60_000_000_000;
-/// How much time is shown around a violation, where details matter.
+/// The time around a violation in the picture.
 const SPAN_OF_VIOLATION: Nanos = 10_000_000_000;
-/// How many violations are marked, and how many times of two holders at once: a cell that is
-/// broken altogether would be nothing but red.
+/// The most marked violations and overlaps: more would hide the rest.
 const MARKED_MAX: usize = 5;
 const HATCHED_MAX: u32 = 12;
-/// Times without a grant that are worth a bar.
+/// The shortest time without a grant that gets a bar.
 const GAP_MIN: Nanos = 500_000_000;
 
-/// A stretch of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// Its begin.
     pub from: Nanos,
-    /// Its end.
     pub to: Nanos,
 }
 
 impl Window {
-    /// Around the first violation, else around the longest gap that a fault made, else the first.
-    #[must_use]
+    /// Around the first violation, or the longest gap of a fault, or the begin.
     pub fn of_interest(verdict: &Verdict) -> Self {
         let (first, last) = verdict.span;
         let gaps = verdict.gaps.iter().filter(|gaps| gaps.what.is_some());
-        let gap = gaps.filter_map(Gaps::longest).max().map(|gap| gap.from);
+        let gap = gaps.filter_map(FaultGaps::longest).max().map(|gap| gap.from);
         let centre = verdict.violations.first().map(|violation| violation.at).or(gap);
         let span = if verdict.violations.is_empty() { SPAN_MAX } else { SPAN_OF_VIOLATION };
         let span = span.min(last - first);
@@ -63,7 +56,7 @@ impl Window {
     }
 }
 
-pub(super) fn draw(facts: &Facts, verdict: &Verdict, window: Window) -> String {
+pub(super) fn draw(facts: &ReportFacts, verdict: &Verdict, window: Window) -> String {
     let shown: Vec<&Tenure> =
         verdict.tenures.iter().filter(|held| window.meets(held.from, held.to)).collect();
     let faults: Vec<_> =
@@ -83,8 +76,8 @@ pub(super) fn draw(facts: &Facts, verdict: &Verdict, window: Window) -> String {
     let caption = format!(
         "{} nodes; {} of {}; {} tenures, {} faults in this stretch; {}",
         facts.nodes,
-        spoken(window.to - window.from),
-        spoken(verdict.span.1 - verdict.span.0),
+        format_nanos(window.to - window.from),
+        format_nanos(verdict.span.1 - verdict.span.0),
         shown.len(),
         faults.len(),
         if verdict.violations.is_empty() { "no violation in the run" } else { "VIOLATIONS" },
@@ -97,8 +90,8 @@ pub(super) fn draw(facts: &Facts, verdict: &Verdict, window: Window) -> String {
     for kind in kinds {
         painter.label("small", kind);
         for fault in faults.iter().filter(|fault| fault.what == kind) {
-            let hover = format!("{kind}: {}, {}", fault.whom, spoken(fault.to - fault.from));
-            painter.bar("silent", (fault.from, fault.to), &fault.whom, &hover);
+            let hover = format!("{kind}: {}, {}", fault.whom, format_nanos(fault.to - fault.from));
+            painter.bar("silent", fault.from, fault.to, &fault.whom, &hover);
         }
         painter.y += LINE;
     }
@@ -121,9 +114,9 @@ pub(super) fn draw(facts: &Facts, verdict: &Verdict, window: Window) -> String {
 struct Painter {
     svg: Svg,
     window: Window,
-    /// The top of the line being drawn.
+    /// The top of the current line.
     y: f64,
-    /// How many times of two holders at once were marked.
+    /// How many overlaps are marked.
     hatched: u32,
 }
 
@@ -145,19 +138,18 @@ impl Painter {
         self.svg.text(class, at(LEFT - 10.0, self.y + BAR - 2.0), Anchor::End, text);
     }
 
-    /// A bar, with a text in it if that fits.
-    fn bar(&mut self, class: &str, (from, to): (Nanos, Nanos), text: &str, hover: &str) {
+    /// A bar, with a text in it if it fits.
+    fn bar(&mut self, class: &str, from: Nanos, to: Nanos, text: &str, hover: &str) {
         let (left, right) = (self.window.x(from), self.window.x(to));
         self.svg.rect(class, at(left, self.y), at(right, self.y + BAR), hover);
         if width_of(text, LABEL) + 6.0 < right - left {
             let middle = at((left + right) / 2.0, self.y + BAR - 2.5);
-            // A hatch would run through it.
+            // A hatch would cross it.
             let class = if class.starts_with("bar") { "small" } else { "small halo" };
             self.svg.text(class, middle, Anchor::Middle, text);
         }
     }
 
-    /// Times without a grant of any name.
     fn gaps(&mut self, verdict: &Verdict) {
         self.y += LINE / 4.0;
         self.label("small", "no grant at all");
@@ -166,15 +158,15 @@ impl Painter {
         for grant in grants.chain([verdict.span.1]) {
             let gap = grant.saturating_sub(before);
             if gap >= GAP_MIN && self.window.meets(before, grant) {
-                let hover = format!("{} without a grant", spoken(gap));
-                self.bar("paused", (before, grant), &spoken(gap), &hover);
+                let hover = format!("{} without a grant", format_nanos(gap));
+                self.bar("paused", before, grant, &format_nanos(gap), &hover);
             }
             before = before.max(grant);
         }
         self.y += LINE * 1.25;
     }
 
-    /// A name: a line per kind of client.
+    /// A line per kind of client.
     fn name(&mut self, name: &str, shown: &[&Tenure]) {
         let top = self.y;
         self.svg.text("lane", at(20.0, top + 2.0 * LINE + 4.0), Anchor::Start, name);
@@ -191,14 +183,14 @@ impl Painter {
             let hover = format!(
                 "{} held {name} for {} with fence {}",
                 tenure.client,
-                spoken(tenure.to.saturating_sub(tenure.from)),
+                format_nanos(tenure.to.saturating_sub(tenure.from)),
                 tenure.fence,
             );
             self.y = lines[&tenure.kind];
             let class = format!("bar t{place}");
-            // The line says the kind already.
+            // The line shows the kind already.
             let who = tenure.client.rsplit('-').next().unwrap_or_default();
-            self.bar(&class, (tenure.from, tenure.to), who, &hover);
+            self.bar(&class, tenure.from, tenure.to, who, &hover);
         }
         let mut before: Option<&Tenure> = None;
         for tenure in held {

@@ -1,4 +1,4 @@
-//! How a client is set up.
+//! The settings of a client.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::tls::Tls;
 /// The port nodes listen on for clients.
 const PORT: u16 = 7400;
 
-/// How a client is set up, from [`Client::builder`].
+/// The settings of a client, from [`Client::builder`].
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `start`"]
 pub struct Builder {
@@ -46,36 +46,36 @@ impl Builder {
         self
     }
 
-    /// How long a question may take before it fails, waiting for a lease not counted; 5 s unless
-    /// told otherwise. Nodes give up after 2 s, so this leaves time to ask another.
+    /// How long a request may take before it fails, without the wait for a lease; 5 s by default.
+    /// Nodes give up after 2 s, so the default leaves time to ask another node.
     pub const fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
     }
 
-    /// How long an endpoint may take to greet before the next is tried; 500 ms unless told
-    /// otherwise.
+    /// How long a connection attempt may take before the client tries the next endpoint; 500 ms by
+    /// default.
     pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Speaks TLS, and nothing else: a node without it is none. Without this, connections are in
-    /// clear.
+    /// Uses TLS for every connection, and refuses nodes without it. By default, connections are
+    /// not encrypted.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// The token to authenticate with, said first on every connection. Never shown, and never sent
-    /// in clear to another machine unless [`Self::token_in_clear`] says so.
+    /// The token to authenticate with, sent first on every connection. The client never shows it,
+    /// and sends it unencrypted to another machine only with [`Self::token_in_clear`].
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Sends the token to other machines without TLS too: for networks where nobody listens, such
-    /// as a tunnel. Whoever reads it can use it.
+    /// Allows to send the token unencrypted to other machines, for trusted networks such as a
+    /// tunnel. An eavesdropper could use the token.
     pub const fn token_in_clear(mut self) -> Self {
         self.token_in_clear = true;
         self
@@ -87,10 +87,10 @@ impl Builder {
         self
     }
 
-    /// Starts the client's thread. It connects with the first question.
+    /// Starts the client's thread. It connects with the first request.
     ///
     /// # Errors
-    /// When there is no endpoint, one is none, or the system has no thread left.
+    /// When there is no endpoint, one is not valid, or the system has no thread left.
     pub fn start(mut self) -> Result<Client, StartError> {
         if self.endpoints.is_empty() {
             return Err(StartError::NoEndpoint);
@@ -101,7 +101,7 @@ impl Builder {
     }
 }
 
-/// Secrets are not for logs.
+/// Does not show the token, because the output may go to a log.
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { endpoints, request_timeout, connect_timeout, tls, token, token_in_clear, name } =
@@ -121,7 +121,7 @@ impl fmt::Debug for Builder {
 /// Checks an endpoint, and adds the port if it has none.
 pub(crate) fn endpoint(text: &str) -> Result<String, StartError> {
     let bad = |problem| StartError::Endpoint { endpoint: text.to_owned(), problem };
-    // An IPv6 address stands in brackets, or its last group would look like a port.
+    // An IPv6 address needs brackets, or its last group would look like a port.
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or_else(|| bad("`[` without `]`"))?;
@@ -133,7 +133,7 @@ pub(crate) fn endpoint(text: &str) -> Result<String, StartError> {
         }
         None => match text.split_once(':') {
             Some((_, port)) if port.contains(':') => {
-                return Err(bad("an IPv6 address stands in brackets"));
+                return Err(bad("an IPv6 address needs brackets"));
             }
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
@@ -145,7 +145,7 @@ pub(crate) fn endpoint(text: &str) -> Result<String, StartError> {
     match port {
         None => Ok(format!("{text}:{PORT}")),
         Some(port) if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(text.to_owned()),
-        Some(_) => Err(bad("the port is no number from 1 to 65535")),
+        Some(_) => Err(bad("the port is not a number from 1 to 65535")),
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_a_host_and_perhaps_a_port() {
+    fn an_endpoint_is_a_host_with_an_optional_port() {
         for (given, expected) in [
             ("a", "a:7400"),
             ("a.b:1", "a.b:1"),

@@ -1,4 +1,4 @@
-//! A client: the handle its users have, and how it starts and stops.
+//! The handle of a client: how it starts, what it can do, how it stops.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ const ENDPOINTS_VARIABLE: &str = "PAXOSLEASE_ENDPOINTS";
 
 /// A client of a cell, on a thread of its own.
 ///
-/// Clones are handles to the same client. When the last handle and everything that came from one
-/// is dropped, the thread gives back what is left and ends; [`Self::shutdown`] does so and waits,
-/// as a program should that ends right after.
+/// Clones are handles to the same client. When the last handle, guard and watch is dropped, the
+/// thread releases what is left and ends. [`Self::shutdown`] does the same and waits for it, as a
+/// program should before it exits.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) shared: Arc<Shared>,
@@ -90,16 +90,16 @@ impl Transport for Shared {
 }
 
 impl Client {
-    /// How to set up a client.
+    /// The default settings, to change before [`Builder::start`].
     pub fn builder() -> Builder {
         Builder::default()
     }
 
     /// A client of the cell with these endpoints, `host:port` separated by commas. It connects
-    /// with the first question.
+    /// with the first request.
     ///
     /// # Errors
-    /// When an endpoint is none, or the system has no thread left.
+    /// When an endpoint is not valid, or the system has no thread left.
     pub fn connect(endpoints: &str) -> Result<Self, StartError> {
         Self::builder().endpoints(endpoints).start()
     }
@@ -128,22 +128,21 @@ impl Client {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Asks for a lease, and waits for as long as somebody else holds it or no majority of the cell
-    /// can be reached. Options on the way:
+    /// Acquires a lease. Waits as long as another client holds it, or no majority of the cell is
+    /// reachable. Options come before `await`:
     /// `client.acquire("jobs/nightly", ttl).holder("me").wait(Duration::from_secs(5)).await`.
     ///
     /// A wait that ends without a majority ends with [`crate::AskError::NoQuorum`] or
-    /// [`crate::AskError::Quarantine`], not with [`crate::AcquireError::Held`]. Whoever wants to
-    /// hear of that at once asks with [`Self::try_acquire`] first. If no node answered at all,
-    /// that is an error at once: the endpoints may be wrong.
+    /// [`crate::AskError::Quarantine`], not with [`crate::AcquireError::Held`]. To get these errors
+    /// at once, call [`Self::try_acquire`] first. If no node answers at all, that is an error at
+    /// once: the endpoints may be wrong.
     ///
-    /// Cancel-safe: dropping the future takes the wish back.
+    /// Cancel-safe: dropping the future cancels the acquire.
     pub fn acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
         Acquire::new(self.transport(), name, ttl, Duration::MAX)
     }
 
-    /// Asks for a lease, and takes no for an answer: [`crate::AcquireError::Held`] says who holds
-    /// it.
+    /// Acquires a lease without waiting: [`crate::AcquireError::Held`] names another holder.
     pub fn try_acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
         Acquire::new(self.transport(), name, ttl, Duration::ZERO)
     }
@@ -152,17 +151,17 @@ impl Client {
         Arc::<Shared>::clone(&self.shared)
     }
 
-    /// Renews a tenure that was granted to this holder, here or in another process. Never one that
-    /// was merely seen (P7). A [`crate::LeaseGuard`] renews itself.
+    /// Renews a tenure that was granted to this holder, here or in another process. Never renew a
+    /// tenure that a hint has shown (P7). A [`crate::LeaseGuard`] renews itself.
     ///
     /// # Errors
-    /// When that tenure is over, the ttl is out of bounds, or nobody answers. Then it lasts as
-    /// long as it did before.
+    /// When that tenure is over, the ttl is out of bounds, or no node answers. The end of the lease
+    /// is the same as before then.
     pub async fn renew(&self, name: &str, fence: u64, ttl: Duration) -> Result<Grant, RenewError> {
         transport::renew(&*self.shared, name, fence, ttl).await
     }
 
-    /// As [`Self::renew`], blocking this thread.
+    /// Like [`Self::renew`], but blocks this thread.
     ///
     /// # Errors
     /// As for [`Self::renew`].
@@ -175,16 +174,16 @@ impl Client {
         block_on(self.renew(name, fence, ttl))
     }
 
-    /// Gives back a tenure that was granted to this holder, here or in another process. The holder
-    /// must have stopped believing before (P6). A [`crate::LeaseGuard`] does all that by itself.
+    /// Releases a tenure that was granted to this holder, here or in another process. The holder
+    /// must have stopped to use the lease before (P6). A [`crate::LeaseGuard`] does all that.
     ///
     /// # Errors
-    /// When that tenure was over, or nobody confirmed. It is not held in any case.
+    /// When that tenure was over, or no node confirmed. The lease is not held in any case.
     pub async fn release(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
         transport::release(&*self.shared, name, fence).await
     }
 
-    /// As [`Self::release`], blocking this thread.
+    /// Like [`Self::release`], but blocks this thread.
     ///
     /// # Errors
     /// As for [`Self::release`].
@@ -192,17 +191,17 @@ impl Client {
         block_on(self.release(name, fence))
     }
 
-    /// Who holds a name, as a majority said a moment ago. A hint: only the holder knows that it
-    /// holds.
+    /// The holder of a name, as a majority reported it a moment ago. A hint: only the holder knows
+    /// that it holds.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// When no node answers.
     pub async fn get(&self, name: &str) -> Result<Option<LeaseInfo>, AskError> {
         let name = checked_name(name)?;
         self.shared.ask(|reply| Command::Get { name, reply }).await
     }
 
-    /// As [`Self::get`], blocking this thread.
+    /// Like [`Self::get`], but blocks this thread.
     ///
     /// # Errors
     /// As for [`Self::get`].
@@ -215,10 +214,10 @@ impl Client {
         List::new(self.clone(), prefix)
     }
 
-    /// Follows leases of names that begin with `prefix`, as one node happens to see them. Hints.
-    /// Goes on at another node when its connection breaks, and says so.
+    /// Follows leases of names that begin with `prefix`, as one node sees them. Hints. When its
+    /// connection breaks, the watch reports that and continues at another node.
     pub fn watch(&self, prefix: &str) -> Watch {
-        // The client goes on as long as the watch exists.
+        // The client runs as long as the watch exists.
         let kept = Arc::<Shared>::clone(&self.shared);
         let (subscription, watch) = subscribe(prefix, Filter::ALL, Some(kept));
         // A client that was shut down ends the watch at once.
@@ -226,15 +225,15 @@ impl Client {
         watch
     }
 
-    /// The cell as the node sees it that this client is connected to.
+    /// The cell as seen by the node that this client is connected to.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// When no node answers.
     pub async fn status(&self) -> Result<NodeStatus, AskError> {
         self.shared.ask(|reply| Command::Status { reply }).await
     }
 
-    /// As [`Self::status`], blocking this thread.
+    /// Like [`Self::status`], but blocks this thread.
     ///
     /// # Errors
     /// As for [`Self::status`].
@@ -242,8 +241,7 @@ impl Client {
         block_on(self.status())
     }
 
-    /// The cell as the node at this endpoint sees it, and nobody else, over a connection of its
-    /// own.
+    /// The cell as seen by the node at this endpoint. Uses a connection of its own.
     ///
     /// # Errors
     /// When that node does not answer.
@@ -255,7 +253,7 @@ impl Client {
         self.shared.ask(|reply| Command::StatusOf { endpoint, reply }).await
     }
 
-    /// As [`Self::status_of`], blocking this thread.
+    /// Like [`Self::status_of`], but blocks this thread.
     ///
     /// # Errors
     /// As for [`Self::status_of`].
@@ -263,27 +261,27 @@ impl Client {
         block_on(self.status_of(endpoint))
     }
 
-    /// Whom this client may connect to, in the order it tries them.
+    /// The endpoints of this client, in the order in which it tries them.
     #[must_use]
     pub fn endpoints(&self) -> &[String] {
         &self.shared.endpoints
     }
 
-    /// Who is shown as the holder of a lease unless told otherwise: `user@host:pid`.
+    /// The holder text of leases that set none: `user@host:pid`.
     #[must_use]
     pub fn default_holder(&self) -> &str {
         &self.shared.default_holder
     }
 
-    /// Gives back every lease its guards hold (which are lost from now on), turns away whoever
-    /// waits, and ends the client's thread. Returns when that is done, or after the request
-    /// timeout if nobody confirms. Cancel-safe: the end goes on.
+    /// Releases every lease of a guard (the guards are lost then), fails pending acquires, and ends
+    /// the client's thread. Returns when that is done, or after the request timeout if no node
+    /// confirms. Cancel-safe: the shutdown continues without its future.
     pub async fn shutdown(&self) {
         let _stopped = self.shared.post(Command::Stop);
         self.shared.commands.closed().await;
     }
 
-    /// As [`Self::shutdown`], blocking this thread.
+    /// Like [`Self::shutdown`], but blocks this thread.
     pub fn shutdown_blocking(&self) {
         block_on(self.shutdown());
     }

@@ -55,7 +55,7 @@ pub(crate) struct Release {
 /// Where the result of a release goes.
 pub(crate) enum ReleaseReply {
     /// No caller waits for it.
-    Nobody,
+    None,
     /// To a guard.
     Guard(Caller),
     /// To a caller that released by fence.

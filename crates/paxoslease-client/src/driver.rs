@@ -1,8 +1,8 @@
-//! The client's thread: brings the engine its commands, a connection and the time, and looks after
-//! those who have connections of their own.
+//! The client's thread: gives the engine its commands, a connection and the time, and spawns the
+//! tasks that have a connection of their own.
 //!
-//! One runtime on one thread, so nothing here is shared. There is no protocol state here beyond
-//! which endpoint comes next.
+//! One runtime on one thread, so nothing here is shared. The only protocol state here is the
+//! choice of the next endpoint.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -17,18 +17,18 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::builder::Builder;
 use crate::command::Command;
 use crate::engine::Engine;
-use crate::engine::speech::Greeting;
+use crate::engine::protocol::Greeting;
+use crate::follow;
 use crate::link::{Dialler, Link, LinkError};
-use crate::onlookers;
 use crate::route::Route;
 use paxoslease_holder::AskError;
 
-/// How many commands are taken at once.
+/// How many commands the thread takes from its queue at once.
 const BATCH_LEN: usize = 4096;
 
 type Dialling = Pin<Box<dyn Future<Output = Result<(Link, Greeting), AskError>>>>;
 
-/// Runs a client until its last handle is gone, or it is told to stop.
+/// Runs a client until its last handle is dropped, or it gets the command to stop.
 pub(crate) fn run(
     runtime: Runtime,
     config: Builder,
@@ -44,11 +44,11 @@ pub(crate) fn run(
         clock,
         commands,
         batch: Vec::new(),
-        is_orphan: false,
-        line: Line::Down,
+        is_unused: false,
+        line: LineState::Down,
     };
     LocalSet::new().block_on(&runtime, driver.run());
-    // A host's name that is still being looked up keeps nobody waiting.
+    // Does not wait for a host name that is still being looked up.
     runtime.shutdown_background();
 }
 
@@ -59,13 +59,13 @@ struct Driver {
     clock: Clock,
     commands: UnboundedReceiver<Command>,
     batch: Vec<Command>,
-    /// Whether the last handle is gone.
-    is_orphan: bool,
-    line: Line,
+    /// Whether the last handle was dropped.
+    is_unused: bool,
+    line: LineState,
 }
 
 /// The connection for leases.
-enum Line {
+enum LineState {
     Down,
     Dialling(Dialling),
     Up(Link),
@@ -76,14 +76,14 @@ impl Driver {
         loop {
             let now = self.clock.now();
             self.engine.tick(now);
-            if let Some(why) = self.engine.wants_elsewhere().cloned() {
-                self.hang_up(now, why);
+            if let Some(why) = self.engine.leave_reason().cloned() {
+                self.disconnect(now, why);
                 continue;
             }
             if self.engine.is_done(now) {
                 return;
             }
-            if let Line::Up(link) = &mut self.line
+            if let LineState::Up(link) = &mut self.line
                 && let Err(error) = link.flush(self.engine.out())
             {
                 self.broken(now, &error);
@@ -94,45 +94,44 @@ impl Driver {
         }
     }
 
-    /// Begins to connect if there is anything to connect for, and not too soon.
+    /// Begins to connect if the engine needs a connection, and the pause of the route is over.
     fn dial(&mut self, now: Instant) {
-        let is_down = matches!(self.line, Line::Down);
+        let is_down = matches!(self.line, LineState::Down);
         if is_down && self.engine.wants_session() && now >= self.route.retry_at {
             let dialler = Rc::clone(&self.dialler);
             let endpoint = dialler.config.endpoints[self.route.next].clone();
             let mut within = dialler.config.connect_timeout;
-            if let Some(patience) = self.engine.dial_patience() {
-                // With each round in vain it is less likely that it is a node that is slow.
-                within = within.min(patience.max(self.route.pause));
+            if let Some(timeout) = self.engine.dial_timeout() {
+                // With each failed pass over the endpoints it is less likely that one node is slow.
+                within = within.min(timeout.max(self.route.pause));
             }
-            self.line =
-                Line::Dialling(Box::pin(
-                    async move { dialler.dial_within(&endpoint, within).await },
-                ));
+            self.line = LineState::Dialling(Box::pin(async move {
+                dialler.dial_within(&endpoint, within).await
+            }));
         }
     }
 
-    /// Waits for whatever comes first, and takes it in.
+    /// Waits for the next event and handles it.
     async fn wait(&mut self, now: Instant) {
-        let Self { engine, commands, batch, is_orphan, line, route, .. } = self;
+        let Self { engine, commands, batch, is_unused, line, route, .. } = self;
         let to_send = !engine.out().is_empty();
-        let is_down = matches!(line, Line::Down) && engine.wants_session();
+        let is_down = matches!(line, LineState::Down) && engine.wants_session();
         let retry_at = is_down.then_some(route.retry_at);
         let next_at = [engine.next_at(), retry_at].into_iter().flatten().min();
         let span = next_at.map(|at| at.since(now));
         let event = tokio::select! {
-            count = commands.recv_many(batch, BATCH_LEN), if !*is_orphan => Event::Commands(count),
+            count = commands.recv_many(batch, BATCH_LEN), if !*is_unused => Event::Commands(count),
             event = line.event(to_send) => event,
             () = sleep(span) => Event::Time,
         };
-        // Read after the input was received.
+        // The clock is read after the event.
         let now = self.clock.now();
         match event {
-            // If this thread was late, perhaps the answers are not.
-            Event::Time => self.take_in(now),
+            // If this thread was late, the replies may have come in time.
+            Event::Time => self.read_ready(now),
             Event::Commands(0) => {
-                self.is_orphan = true;
-                self.engine.leave(now);
+                self.is_unused = true;
+                self.engine.stop(now);
             }
             Event::Commands(_) => {
                 for command in std::mem::take(&mut self.batch) {
@@ -143,21 +142,21 @@ impl Driver {
                 let endpoint = &self.dialler.config.endpoints[self.route.next];
                 tracing::debug!(endpoint, node = greeting.node, "connected");
                 self.engine.connected(now, endpoint, greeting);
-                self.line = Line::Up(link);
+                self.line = LineState::Up(link);
             }
             Event::Dialled(Err(error)) => {
-                self.line = Line::Down;
+                self.line = LineState::Down;
                 self.failed(now, error);
             }
-            Event::Ready(Ok(())) => self.take_in(now),
+            Event::Ready(Ok(())) => self.read_ready(now),
             Event::Ready(Err(error)) => self.broken(now, &error),
         }
     }
 
-    /// Takes in what was received, if there is a connection.
-    fn take_in(&mut self, now: Instant) {
-        let Self { line: Line::Up(link), engine, .. } = self else { return };
-        if let Err(error) = link.take_in(|bytes| engine.received(now, bytes)) {
+    /// Gives received bytes to the engine, if there is a connection.
+    fn read_ready(&mut self, now: Instant) {
+        let Self { line: LineState::Up(link), engine, .. } = self else { return };
+        if let Err(error) = link.read_ready(|bytes| engine.received(now, bytes)) {
             self.broken(now, &error);
         }
     }
@@ -166,30 +165,30 @@ impl Driver {
         let dialler = Rc::clone(&self.dialler);
         match command {
             Command::Watch(subscription) => {
-                spawn_local(onlookers::watch(dialler, self.route.next, subscription));
+                spawn_local(follow::watch(dialler, self.route.next, subscription));
             }
             Command::Observe { name, leader } => {
-                spawn_local(onlookers::observe(dialler, self.route.next, name, leader));
+                spawn_local(follow::observe(dialler, self.route.next, name, leader));
             }
             Command::StatusOf { endpoint, reply } => {
                 spawn_local(async move {
-                    let _left = reply.send(onlookers::status_of(&dialler, &endpoint).await);
+                    let _left = reply.send(follow::status_of(&dialler, &endpoint).await);
                 });
             }
             command => self.engine.command(now, command),
         }
     }
 
-    /// The connection broke.
+    /// The connection failed.
     fn broken(&mut self, now: Instant, error: &LinkError) {
         let endpoint = self.dialler.config.endpoints[self.route.next].clone();
         let (endpoints, problem) = (vec![endpoint], error.to_string());
-        self.hang_up(now, AskError::Unreachable { endpoints, problem });
+        self.disconnect(now, AskError::Unreachable { endpoints, problem });
     }
 
-    /// The connection is over.
-    fn hang_up(&mut self, now: Instant, why: AskError) {
-        self.line = Line::Down;
+    /// Closes the connection.
+    fn disconnect(&mut self, now: Instant, why: AskError) {
+        self.line = LineState::Down;
         tracing::debug!(%why, "disconnected");
         if self.engine.disconnected() {
             self.route.advance(now);
@@ -198,10 +197,10 @@ impl Driver {
         }
     }
 
-    /// An endpoint is no good. Once that is so for all of them, everybody is told.
+    /// An endpoint failed. Once all have failed, the engine tells its callers.
     fn failed(&mut self, now: Instant, error: AskError) {
         tracing::debug!(%error, "not connected");
-        let most = self.engine.dial_patience().unwrap_or(Duration::MAX);
+        let most = self.engine.dial_timeout().unwrap_or(Duration::MAX);
         let why = match self.route.fail(now, error, most) {
             None => return,
             Some(AskError::Unreachable { endpoints: which, problem }) => {
@@ -220,13 +219,13 @@ impl Driver {
 
 enum Event {
     Time,
-    /// None when nobody can give any more.
+    /// How many; 0 after the last handle was dropped.
     Commands(usize),
     Dialled(Result<(Link, Greeting), AskError>),
     Ready(Result<(), LinkError>),
 }
 
-impl Line {
+impl LineState {
     async fn event(&mut self, to_send: bool) -> Event {
         match self {
             Self::Down => std::future::pending().await,

@@ -1,6 +1,6 @@
-//! Electing a leader: a lease whose holder text is the leader's address.
+//! Leader election: a lease whose holder text is the leader's address.
 //!
-//! The leader knows that it leads by its [`LeaseGuard`]; everybody else has hints.
+//! The leader knows by its [`LeaseGuard`] that it leads. All others have hints.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use paxoslease_holder::LeaseGuard;
 use paxoslease_holder::LeaseInfo;
 use paxoslease_holder::{AcquireError, AskError, ReleaseError};
 
-/// How long a leadership lasts unless it is renewed, if nothing else is said.
+/// The default ttl of a leadership.
 const TTL: Duration = Duration::from_secs(15);
 
-/// An election among everybody who campaigns under the same name.
+/// An election among all candidates that campaign under the same name.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,7 +32,7 @@ const TTL: Duration = Duration::from_secs(15);
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "an election does nothing until somebody campaigns or looks"]
+#[must_use = "an election does nothing until its methods are called"]
 pub struct Election {
     client: Client,
     name: String,
@@ -61,15 +61,14 @@ impl Election {
         Self { client: client.clone(), name: name.into(), holder: None, ttl: TTL }
     }
 
-    /// What others see of this candidate once it leads, by convention where to reach it;
-    /// `user@host:pid` unless told otherwise.
+    /// The holder text of this candidate: by convention, where to reach it. `user@host:pid` by
+    /// default.
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = Some(holder.into());
         self
     }
 
-    /// How long it takes until somebody else can lead when the leader dies; 15 s unless told
-    /// otherwise.
+    /// How long it takes until another candidate can lead when the leader dies; 15 s by default.
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
@@ -78,17 +77,16 @@ impl Election {
     /// Waits until this candidate leads. Cancel-safe: dropping the future withdraws.
     ///
     /// # Errors
-    /// When nobody answers at all, or something is out of bounds.
+    /// When no node answers at all, or the name, holder text or ttl is out of bounds.
     pub async fn campaign(&self) -> Result<Leadership, AcquireError> {
-        let wish = self.client.acquire(&self.name, self.ttl);
-        let guard = match &self.holder {
-            Some(holder) => wish.holder(holder),
-            None => wish,
-        };
-        Ok(Leadership { guard: guard.await? })
+        let mut acquire = self.client.acquire(&self.name, self.ttl);
+        if let Some(holder) = &self.holder {
+            acquire = acquire.holder(holder);
+        }
+        Ok(Leadership { guard: acquire.await? })
     }
 
-    /// As [`Self::campaign`], blocking this thread.
+    /// Like [`Self::campaign`], but blocks this thread.
     ///
     /// # Errors
     /// As for [`Self::campaign`].
@@ -96,15 +94,15 @@ impl Election {
         block_on(self.campaign())
     }
 
-    /// Who leads, as a majority said a moment ago: a hint.
+    /// Who leads, as a majority reported it a moment ago: a hint.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// When no node answers.
     pub async fn leader(&self) -> Result<Option<Leader>, AskError> {
         Ok(self.client.get(&self.name).await?.map(Leader::from))
     }
 
-    /// As [`Self::leader`], blocking this thread.
+    /// Like [`Self::leader`], but blocks this thread.
     ///
     /// # Errors
     /// As for [`Self::leader`].
@@ -112,7 +110,7 @@ impl Election {
         block_on(self.leader())
     }
 
-    /// Follows who leads: hints, the latest only.
+    /// Follows who leads. Hints, of which the observer keeps the latest only.
     pub fn observe(&self) -> Observer {
         let (leader, seen) = watch::channel(None);
         let name = self.name.as_str().into();
@@ -124,26 +122,26 @@ impl Election {
 
 /// Leading, from [`Election::campaign`]. Dropping it resigns in the background.
 #[derive(Debug)]
-#[must_use = "a leadership that is dropped is given up at once"]
+#[must_use = "dropping a leadership resigns at once"]
 pub struct Leadership {
     guard: LeaseGuard,
 }
 
 impl Leadership {
-    /// The lease behind it: whether it is held, its fence, and when it is lost.
+    /// The lease of the leader: whether it is held, its fence, and when it is lost.
     pub const fn guard(&self) -> &LeaseGuard {
         &self.guard
     }
 
-    /// Stops leading, and hands over: the next candidate leads at once.
+    /// Stops leading. The next candidate leads at once.
     ///
     /// # Errors
-    /// As for [`LeaseGuard::release`]. It does not lead any more in any case.
+    /// As for [`LeaseGuard::release`]. The leadership is over in any case.
     pub async fn resign(self) -> Result<(), ReleaseError> {
         self.guard.release().await
     }
 
-    /// As [`Self::resign`], blocking this thread.
+    /// Like [`Self::resign`], but blocks this thread.
     ///
     /// # Errors
     /// As for [`Self::resign`].
@@ -154,23 +152,23 @@ impl Leadership {
 
 /// Who leads, as it changes, from [`Election::observe`].
 #[derive(Debug)]
-#[must_use = "an observer that is dropped sees nothing"]
+#[must_use = "dropping an observer ends it"]
 pub struct Observer {
     seen: watch::Receiver<Option<Leader>>,
-    /// A client goes on as long as somebody observes.
+    /// The client runs as long as the observer exists.
     _client: Client,
 }
 
 impl Observer {
-    /// Waits for a change and says who leads now, if anybody is known to; `None` once the client
-    /// is shut down, or no endpoint trusts it. The first answer comes as soon as a node was asked.
-    /// Changes nobody waited for are skipped: it is always the latest. Cancel-safe.
+    /// Waits for a change and returns the leader, if one is known; the outer `None` once the client
+    /// is shut down, or no endpoint trusts it. The first answer comes as soon as a node has
+    /// replied. Only the latest change counts: the observer skips older ones. Cancel-safe.
     pub async fn next(&mut self) -> Option<Option<Leader>> {
         self.seen.changed().await.ok()?;
         Some(self.seen.borrow_and_update().clone())
     }
 
-    /// As [`Self::next`], blocking this thread.
+    /// Like [`Self::next`], but blocks this thread.
     pub fn next_blocking(&mut self) -> Option<Option<Leader>> {
         block_on(self.next())
     }

@@ -1,60 +1,55 @@
-//! Everything a client knows, as a state machine: questions, wishes and guards on one side, one
-//! connection after the other on the other side.
+//! The state machine of a client: requests, acquires and guards, and at most one connection.
 //!
-//! Commands and bytes go in, bytes come out; `now` is always an argument, read *before* the bytes
-//! that are made with it leave (T2). Whatever a server says, a lease lasts no longer than it was
-//! asked for, counted so. There is no socket here and no timer; [`crate::driver`] has those.
+//! Commands and bytes go in, bytes come out. `now` is always an argument, and the caller reads it
+//! *before* it sends the bytes (T2). Whatever a node replies, a lease lasts at most the requested
+//! ttl, counted from then. There is no socket and no timer here; [`crate::driver`] has those.
 
-mod answers;
-mod ask;
-mod pace;
-pub(crate) mod speech;
+mod acquires;
+pub(crate) mod protocol;
+mod renewal_timeout;
+mod replies;
+mod request;
 #[cfg(test)]
 mod tests;
-mod wishes;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use paxoslease_core::{Instant, Label, Tenure};
 use paxoslease_holder::AskError;
-use paxoslease_holder::transport::{
-    AcquireRequest, Caller, Due, GuardId, Guards, ReleaseOutcome, Request,
-};
+use paxoslease_holder::transport::{Caller, Due, GuardId, Guards, ReleaseOutcome, Request};
 use paxoslease_wire::resp::{RespError, Value};
 
 use crate::command::{Command, Release, ReleaseReply, Renew};
-use ask::{Ask, Question};
-use pace::Pace;
-use speech::{Greeting, Push};
-use wishes::{Wish, Wishes};
+use acquires::Acquires;
+use protocol::{Greeting, Push};
+use renewal_timeout::RenewalTimeout;
+use request::{NodeRequest, PendingRequest};
 
-/// How many questions are on their way at once; the rest waits here, not in a node's buffers.
+/// How many requests are in flight at once. The rest waits here, not in the buffers of a node.
 const IN_FLIGHT_MAX: usize = 1024;
 
-/// How long a connection that matters may be silent before it is asked for a sign of life.
+/// How long the node of a needed connection may be silent before the client probes it.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Engine {
     endpoints: Vec<String>,
     request_timeout: Duration,
-    pace: Pace,
+    renewal_timeout: RenewalTimeout,
     guards: Guards,
-    wishes: Wishes,
-    /// What is to be asked, in this order.
-    pending: VecDeque<Ask>,
-    /// Wishes that wait here because too many wait at the node.
-    parked: VecDeque<Ask>,
+    acquires: Acquires,
+    /// Requests to send, in this order.
+    pending: VecDeque<PendingRequest>,
+    /// Acquires that wait here because [`Acquires::is_queue_full`].
+    parked: VecDeque<PendingRequest>,
     session: Option<Session>,
     /// How many sessions there were.
     sessions: u64,
-    /// How many acquires there were.
-    acquires: u64,
-    /// What is to be sent.
+    /// Bytes to send.
     out: Vec<u8>,
-    /// Until when releases may take, for a client that leaves.
-    leave_by: Option<Instant>,
+    /// Set while the client stops: the deadline of its releases.
+    stop_by: Option<Instant>,
 }
 
 /// One connection, from the greeting to its end.
@@ -63,25 +58,25 @@ struct Session {
     number: u64,
     endpoint: String,
     greeting: Greeting,
-    /// Answered in this order.
+    /// The node answers in this order.
     in_flight: VecDeque<Sent>,
-    /// What this node cannot do, for another.
-    again: Vec<Ask>,
+    /// Refused requests, for another node.
+    again: Vec<PendingRequest>,
     began_at: Instant,
     heard_at: Instant,
-    /// When its node last showed that it reaches a majority.
+    /// When the node last showed that it reaches a majority.
     served_at: Instant,
-    /// Whether it has answered anything but with an error.
+    /// Whether the node has sent any reply except an error.
     was_useful: bool,
-    /// Why to go elsewhere.
-    leave: Option<AskError>,
-    /// Whether its replies are out of step.
-    is_garbled: bool,
+    /// Why the client should close this connection.
+    leave_reason: Option<AskError>,
+    /// Whether a reply did not fit its request. The engine ignores all later ones.
+    is_out_of_step: bool,
 }
 
 #[derive(Debug)]
 struct Sent {
-    ask: Ask,
+    pending: PendingRequest,
     sent_at: Instant,
 }
 
@@ -95,67 +90,59 @@ impl Engine {
         Self {
             endpoints,
             request_timeout,
-            pace: Pace::new(request_timeout),
+            renewal_timeout: RenewalTimeout::new(request_timeout),
             guards: Guards::new(seed, now),
-            wishes: Wishes::default(),
+            acquires: Acquires::new(request_timeout),
             pending: VecDeque::new(),
             parked: VecDeque::new(),
             session: None,
             sessions: 0,
-            acquires: 0,
             out: Vec::new(),
-            leave_by: None,
+            stop_by: None,
         }
     }
 
-    /// Somebody wants something. What concerns other connections is not for here.
+    /// Handles a command of a caller, except those that get a connection of their own.
     pub(crate) fn command(&mut self, now: Instant, command: Command) {
-        if self.leave_by.is_some() {
-            // The leases were released already, and callers hear it by what is dropped here.
+        if self.stop_by.is_some() {
+            // The client has released its leases. Callers notice that their reply is dropped.
             return drop(command);
         }
-        let question = match command {
+        let request = match command {
             Command::Request(request) => return self.request(now, request),
-            Command::Get { name, reply } => Question::Get { name, reply },
+            Command::Get { name, reply } => NodeRequest::Get { name, reply },
             Command::List { from, prefix, count, reply } => {
-                Question::List { from, prefix, count, reply }
+                NodeRequest::List { from, prefix, count, reply }
             }
-            Command::Status { reply } => Question::Status { reply },
-            Command::Stop => return self.leave(now),
+            Command::Status { reply } => NodeRequest::Status { reply },
+            Command::Stop => return self.stop(now),
             Command::StatusOf { .. } | Command::Watch(_) | Command::Observe { .. } => {
                 unreachable!("has a connection of its own")
             }
         };
-        self.ask(now, question);
+        self.enqueue(now, request);
     }
 
-    fn ask(&mut self, now: Instant, question: Question) {
-        self.pending.push_back(Ask::new(question, now.after(self.request_timeout)));
+    fn enqueue(&mut self, now: Instant, request: NodeRequest) {
+        self.pending.push_back(PendingRequest::new(request, now.after(self.request_timeout)));
     }
 
     fn request(&mut self, now: Instant, request: Request) {
         match request {
-            Request::Acquire(acquire) => self.acquire(now, acquire),
+            Request::Acquire(acquire) => {
+                let id = self.acquires.add(now, acquire);
+                self.enqueue(now, NodeRequest::Acquire(id));
+            }
             Request::Abandon(ticket) => self.abandon(now, &ticket),
             Request::Release(caller) => self.release(now, caller),
             Request::RenewTenure { label, tenure, ttl, reply } => {
-                self.ask(now, Question::Renew(Renew { label, tenure, ttl, reply }));
+                self.enqueue(now, NodeRequest::Renew(Renew { label, tenure, ttl, reply }));
             }
             Request::ReleaseTenure { label, tenure, reply } => {
-                let reply = reply.map_or(ReleaseReply::Nobody, ReleaseReply::Caller);
-                self.ask(now, Question::Release(Release { label, tenure, reply }));
+                let reply = reply.map_or(ReleaseReply::None, ReleaseReply::Caller);
+                self.enqueue(now, NodeRequest::Release(Release { label, tenure, reply }));
             }
         }
-    }
-
-    fn acquire(&mut self, now: Instant, acquire: AcquireRequest) {
-        let AcquireRequest { caller, label, ttl, wait, renewed } = acquire;
-        self.acquires += 1;
-        let id = self.acquires;
-        caller.ticket().lock().slot = id;
-        let wish = Wish { id, label, ttl, wait, caller: Some(caller), renewed };
-        let id = self.wishes.add(now, self.request_timeout, wish);
-        self.ask(now, Question::Acquire(id));
     }
 
     /// P6: the guard has dropped its belief. From now on the lease is not renewed.
@@ -166,29 +153,30 @@ impl Engine {
             return waker.into_iter().for_each(std::task::Waker::wake);
         };
         let (label, tenure, reply) = (guard.label, guard.tenure, ReleaseReply::Guard(caller));
-        self.ask(now, Question::Release(Release { label, tenure, reply }));
+        self.enqueue(now, NodeRequest::Release(Release { label, tenure, reply }));
     }
 
     /// Releases a lease without a caller that waits for the result.
     fn release_in_background(&mut self, now: Instant, label: Label, tenure: Tenure) {
-        let reply = ReleaseReply::Nobody;
-        self.ask(now, Question::Release(Release { label, tenure, reply }));
+        let reply = ReleaseReply::None;
+        self.enqueue(now, NodeRequest::Release(Release { label, tenure, reply }));
     }
 
-    /// Ends every belief and gives the leases back; done once [`Self::is_done`].
-    pub(crate) fn leave(&mut self, now: Instant) {
-        if self.leave_by.is_some() {
+    /// Ends every belief and releases the leases. [`Self::is_done`] tells when that is done.
+    pub(crate) fn stop(&mut self, now: Instant) {
+        if self.stop_by.is_some() {
             return;
         }
-        self.leave_by = Some(now.after(self.request_timeout));
-        self.wishes.turn_away(&AskError::Stopped);
+        self.stop_by = Some(now.after(self.request_timeout));
+        self.acquires.refuse_all(&AskError::Stopped);
         self.parked.clear();
-        let is_release = |ask: &Ask| matches!(ask.question, Question::Release(_));
-        for ask in std::mem::take(&mut self.pending) {
-            if is_release(&ask) {
-                self.pending.push_back(ask);
+        let is_release =
+            |pending: &PendingRequest| matches!(pending.request, NodeRequest::Release(_));
+        for pending in std::mem::take(&mut self.pending) {
+            if is_release(&pending) {
+                self.pending.push_back(pending);
             } else {
-                ask.question.fail(AskError::Stopped);
+                pending.request.fail(AskError::Stopped);
             }
         }
         for guard in self.guards.give_up() {
@@ -196,23 +184,25 @@ impl Engine {
         }
     }
 
-    /// Whether everything a client that leaves has to say is said and confirmed, or was given up.
+    /// Whether a client that stops has released its leases, or has no time left for that.
     pub(crate) fn is_done(&self, now: Instant) -> bool {
-        let Some(leave_by) = self.leave_by else { return false };
+        let Some(stop_by) = self.stop_by else { return false };
         let mut in_flight = self.session.iter().flat_map(|session| &session.in_flight);
-        // What is granted still has to be given back too.
-        let matters =
-            |question: &Question| matches!(question, Question::Release(_) | Question::Acquire(_));
-        let is_busy = !self.pending.is_empty() || in_flight.any(|sent| matters(&sent.ask.question));
-        now >= leave_by || !is_busy
+        // The client has to release the grants of these acquires.
+        let matters = |request: &NodeRequest| {
+            matches!(request, NodeRequest::Release(_) | NodeRequest::Acquire(_))
+        };
+        let is_busy =
+            !self.pending.is_empty() || in_flight.any(|sent| matters(&sent.pending.request));
+        now >= stop_by || !is_busy
     }
 
-    /// Whether there is anything to connect for.
+    /// Whether the client needs a connection.
     pub(crate) fn wants_session(&self) -> bool {
         !self.pending.is_empty() || !self.guards.is_empty()
     }
 
-    /// A node was greeted.
+    /// A connection is open, and its node has greeted the client.
     pub(crate) fn connected(&mut self, now: Instant, endpoint: &str, greeting: Greeting) {
         self.sessions += 1;
         self.session = Some(Session {
@@ -225,62 +215,67 @@ impl Engine {
             heard_at: now,
             served_at: Instant::ZERO,
             was_useful: false,
-            leave: None,
-            is_garbled: false,
+            leave_reason: None,
+            is_out_of_step: false,
         });
     }
 
-    /// The connection is over: what was under way is to be asked elsewhere. Says whether it was
-    /// good for anything.
+    /// The connection is closed. Its requests become pending again, for another node. Returns
+    /// whether the node has ever replied with anything except an error.
     pub(crate) fn disconnected(&mut self) -> bool {
         let Some(session) = self.session.take() else { return false };
         self.out.clear();
         let mut again = VecDeque::new();
-        let in_flight = session.in_flight.into_iter().map(|sent| sent.ask);
-        for mut ask in session.again.into_iter().chain(in_flight) {
-            ask.was_sent = true;
-            match ask.question {
-                Question::Acquire(id) if !self.wishes.ask_again(id) => {}
-                Question::Ping | Question::Cancel(_) => {}
-                _ => again.push_back(ask),
+        let in_flight = session.in_flight.into_iter().map(|sent| sent.pending);
+        for mut pending in session.again.into_iter().chain(in_flight) {
+            pending.was_sent = true;
+            match pending.request {
+                NodeRequest::Acquire(id) if !self.acquires.unsend(id) => {}
+                NodeRequest::Ping | NodeRequest::Cancel(_) => {}
+                _ => again.push_back(pending),
             }
         }
         let give_up_at = Instant::MAX;
-        again.extend(self.wishes.queued().map(|id| Ask::new(Question::Acquire(id), give_up_at)));
+        again.extend(
+            self.acquires
+                .unsend_queued()
+                .map(|id| PendingRequest::new(NodeRequest::Acquire(id), give_up_at)),
+        );
         again.append(&mut self.parked);
         again.append(&mut self.pending);
         self.pending = again;
         session.was_useful
     }
 
-    /// No endpoint could be reached. What was never sent fails at once, what was may be tried
-    /// again while it has time; guards go on trying as long as they hold. Who is not trusted will
-    /// not be in a moment either, so then nobody but guards tries again.
+    /// No endpoint could be reached. Requests that were never sent fail at once; others are retried
+    /// while they have time. Guards retry as long as they hold. If the nodes do not trust the
+    /// client, or the client does not trust them, only guards retry.
     pub(crate) fn unreachable(&mut self, now: Instant, error: &AskError) {
-        for ask in std::mem::take(&mut self.pending) {
-            let keep = match &ask.question {
-                Question::RenewGuard(id) => self.guards.get(*id).is_some(),
+        for pending in std::mem::take(&mut self.pending) {
+            let keep = match &pending.request {
+                NodeRequest::RenewGuard(id) => self.guards.get(*id).is_some(),
                 _ if error.is_lack_of_trust() => false,
-                Question::Acquire(id) => self.wishes.outlasts(*id, now, ask.was_sent),
-                _ => ask.was_sent && now < ask.give_up_at,
+                NodeRequest::Acquire(id) => self.acquires.outlasts(*id, now, pending.was_sent),
+                _ => pending.was_sent && now < pending.give_up_at,
             };
-            if keep && self.leave_by.is_none() {
-                self.pending.push_back(ask);
+            if keep && self.stop_by.is_none() {
+                self.pending.push_back(pending);
             } else {
-                self.give_up(ask, error);
+                self.give_up(pending, error);
             }
         }
     }
 
-    /// Bytes came. Says how many were used. Once replies are out of step, none is looked at.
+    /// Handles received bytes, and returns how many it used.
     ///
     /// # Errors
-    /// When they are no replies: the connection is good for nothing then.
+    /// When the bytes are not valid RESP. The caller has to close the connection then.
     pub(crate) fn received(&mut self, now: Instant, bytes: &[u8]) -> Result<usize, RespError> {
         let mut used = 0;
         while let Some((value, len)) = Value::parse(&bytes[used..])? {
             used += len;
-            let Some(session) = self.session.as_mut().filter(|session| !session.is_garbled) else {
+            let Some(session) = self.session.as_mut().filter(|session| !session.is_out_of_step)
+            else {
                 return Ok(bytes.len());
             };
             session.heard_at = now;
@@ -294,37 +289,38 @@ impl Engine {
             match session.in_flight.pop_front() {
                 Some(sent) => self.answered(now, sent, value),
                 None => {
-                    session.is_garbled = true;
-                    self.go_elsewhere("it answers what nobody asked");
+                    session.is_out_of_step = true;
+                    self.leave_node("it sent a reply without a request");
                 }
             }
         }
         Ok(used)
     }
 
-    /// Does what is due, and says as much as may be on its way at once.
+    /// Does what is due, and writes as many requests as may be in flight.
     pub(crate) fn tick(&mut self, now: Instant) {
-        self.tend_guards(now);
-        self.tend_wishes(now);
-        self.tend_session(now);
+        self.check_guards(now);
+        self.check_acquires(now);
+        self.check_session(now);
         self.send_pending(now);
     }
 
-    fn tend_guards(&mut self, now: Instant) {
+    fn check_guards(&mut self, now: Instant) {
         while let Some((id, due)) = self.guards.due(now) {
             match due {
-                // No time limit: the guard itself has one.
+                // No deadline: the guard has its own.
                 Due::Renew => {
-                    self.pending.push_back(Ask::new(Question::RenewGuard(id), Instant::MAX));
+                    self.pending
+                        .push_back(PendingRequest::new(NodeRequest::RenewGuard(id), Instant::MAX));
                 }
                 Due::Late { sent_at: since } => {
                     let is_only = self.endpoints.len() == 1;
                     let is_late = |session: &Session| {
-                        // The only one there is may be slow, as long as it says anything at all.
+                        // The only endpoint may be slow, as long as it sends anything.
                         session.began_at <= since && (!is_only || session.heard_at < since)
                     };
                     if self.session.as_ref().is_some_and(is_late) {
-                        self.go_elsewhere("it does not answer renewals in time");
+                        self.leave_node("it does not answer renewals in time");
                     }
                 }
                 Due::Lose => self.lose(now, id),
@@ -332,88 +328,88 @@ impl Engine {
         }
     }
 
-    /// A lease is over. Acceptors may have renewed it without our hearing of it, so it is given
-    /// back too, for those who wait.
+    /// A lease is over. Acceptors may have renewed it without the client's knowledge, so the client
+    /// also releases it, for the clients that wait for it.
     fn lose(&mut self, now: Instant, id: GuardId) {
         let Some(guard) = self.guards.remove(id) else { return };
         guard.ticket.lose();
         self.release_in_background(now, guard.label, guard.tenure);
     }
 
-    fn tend_session(&mut self, now: Instant) {
+    fn check_session(&mut self, now: Instant) {
         let Some(session) = &mut self.session else { return };
         if let Some(sent) = session.in_flight.front() {
             if now >= session.stalls_at(sent, self.request_timeout) {
-                self.go_elsewhere("it does not answer in time");
+                self.leave_node("it does not answer in time");
             }
         } else if self.pending.is_empty()
-            && (!self.guards.is_empty() || !self.wishes.is_empty())
+            && (!self.guards.is_empty() || !self.acquires.is_empty())
             && now >= session.heard_at.after(SILENCE_MAX)
         {
-            let question = self.sign_of_life();
-            self.ask(now, question);
+            let request = self.liveness_probe();
+            self.enqueue(now, request);
         }
     }
 
-    /// What to ask a silent node. One that waits for leases may have lost its majority, and would
-    /// wait in vain while another need not.
-    fn sign_of_life(&self) -> Question {
-        match self.wishes.queued_name() {
+    /// The request to a silent node. A node with queued acquires may have lost its majority; then
+    /// another node could grant them. So the probe needs a majority.
+    fn liveness_probe(&self) -> NodeRequest {
+        match self.acquires.queued_name() {
             Some(name) if self.endpoints.len() > 1 => {
-                let (reply, _nobody) = oneshot::channel();
-                Question::Get { name: name.into(), reply }
+                let (reply, _dropped) = oneshot::channel();
+                NodeRequest::Get { name: name.into(), reply }
             }
-            _ => Question::Ping,
+            _ => NodeRequest::Ping,
         }
     }
 
     fn send_pending(&mut self, now: Instant) {
         loop {
             let Some(session) = &self.session else { return };
-            if session.leave.is_some() || session.in_flight.len() >= IN_FLIGHT_MAX {
+            if session.leave_reason.is_some() || session.in_flight.len() >= IN_FLIGHT_MAX {
                 return;
             }
-            let is_full = self.wishes.are_full();
+            let is_full = self.acquires.is_queue_full();
             let parked = if is_full { None } else { self.parked.pop_front() };
-            let Some(ask) = parked.or_else(|| self.pending.pop_front()) else { return };
+            let Some(pending) = parked.or_else(|| self.pending.pop_front()) else { return };
             if is_full
-                && let Question::Acquire(id) = ask.question
-                && self.wishes.waits(id, now)
+                && let NodeRequest::Acquire(id) = pending.request
+                && self.acquires.waits(id, now)
             {
-                // The wish itself knows how long it waits.
-                self.parked.push_back(Ask { give_up_at: Instant::MAX, ..ask });
-            } else if now >= ask.give_up_at {
-                self.give_up(ask, &self.unanswered());
-            } else if self.put(now, &ask.question) {
+                // The acquire has its own deadline.
+                self.parked.push_back(PendingRequest { give_up_at: Instant::MAX, ..pending });
+            } else if now >= pending.give_up_at {
+                self.give_up(pending, &self.unanswered());
+            } else if self.put(now, &pending.request) {
                 let session = self.session.as_mut().expect("looked at above");
-                session.in_flight.push_back(Sent { ask, sent_at: now });
+                session.in_flight.push_back(Sent { pending, sent_at: now });
             }
         }
     }
 
-    /// The node is not good enough; another may be.
-    fn go_elsewhere(&mut self, why: &str) {
+    /// Makes the client try another node, because this one does not answer as it should.
+    fn leave_node(&mut self, why: &str) {
         let (endpoints, problem) = (vec![self.endpoint()], why.to_owned());
-        self.leave_for(AskError::Unreachable { endpoints, problem });
+        self.leave_because(AskError::Unreachable { endpoints, problem });
     }
 
-    /// The node said itself that it is not.
-    fn leave_for(&mut self, why: AskError) {
+    /// Makes the client try another node, for the first reason that comes.
+    fn leave_because(&mut self, why: AskError) {
         if let Some(session) = &mut self.session {
-            session.leave.get_or_insert(why);
+            session.leave_reason.get_or_insert(why);
         }
     }
 
-    /// How long a node may take to greet while leases are to be renewed; `None` for as long as
-    /// usual.
-    pub(crate) fn dial_patience(&self) -> Option<Duration> {
+    /// How long a connection attempt may take while leases need renewals; `None` for the
+    /// configured connect timeout.
+    pub(crate) fn dial_timeout(&self) -> Option<Duration> {
         let ttl = self.guards.ttl_min().filter(|_| self.endpoints.len() > 1)?;
-        Some(self.pace.patience(self.endpoints.len())(ttl, 1))
+        Some(self.renewal_timeout.for_endpoints(self.endpoints.len())(ttl, 1))
     }
 
-    /// Whether to leave this connection for another, and why.
-    pub(crate) fn wants_elsewhere(&self) -> Option<&AskError> {
-        self.session.as_ref()?.leave.as_ref()
+    /// Why the client should close this connection and try another node, if it should.
+    pub(crate) fn leave_reason(&self) -> Option<&AskError> {
+        self.session.as_ref()?.leave_reason.as_ref()
     }
 
     fn unanswered(&self) -> AskError {
@@ -421,32 +417,32 @@ impl Engine {
         AskError::Unreachable { endpoints: self.endpoints.clone(), problem }
     }
 
-    /// What is to be sent; whatever was sent is to be drained.
+    /// The bytes to send. The caller drains what it has sent.
     pub(crate) const fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
-    /// When [`Self::tick`] has something to do, if nothing else happens.
+    /// When the caller has to call [`Self::tick`], if nothing else happens.
     pub(crate) fn next_at(&self) -> Option<Instant> {
         let session_at = self.session.as_ref().map(|session| {
             let silent_at = session.heard_at.after(SILENCE_MAX);
-            let idle = self.guards.is_empty() && self.wishes.is_empty();
+            let idle = self.guards.is_empty() && self.acquires.is_empty();
             match session.in_flight.front() {
                 Some(sent) => session.stalls_at(sent, self.request_timeout),
                 None if idle => Instant::MAX,
                 None => silent_at,
             }
         });
-        let times = [self.guards.next_at(), self.wishes.next_at(), session_at, self.leave_by];
+        let times = [self.guards.next_at(), self.acquires.next_at(), session_at, self.stop_by];
         times.into_iter().flatten().min().filter(|at| *at < Instant::MAX)
     }
 }
 
 impl Session {
-    /// When to stop believing that the oldest question will be answered. Half of the time a
-    /// question may take, so that the other half is left for another node.
+    /// When the client stops to wait for the reply to the oldest request: after half of the request
+    /// timeout, so that the other half is left for another node.
     fn stalls_at(&self, sent: &Sent, request_timeout: Duration) -> Instant {
         let stalls_at = sent.sent_at.max(self.heard_at).after(request_timeout / 2);
-        stalls_at.min(sent.ask.give_up_at)
+        stalls_at.min(sent.pending.give_up_at)
     }
 }

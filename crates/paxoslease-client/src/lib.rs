@@ -1,5 +1,5 @@
-//! A client of a PaxosLease cell: leases that renew themselves, held by a process that is no node
-//! of the cell.
+//! A client of a PaxosLease cell: leases that renew themselves, for a process that is not a node of
+//! the cell.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -18,44 +18,42 @@
 //! # }
 //! ```
 //!
-//! - [`Client::acquire`] waits, [`Client::try_acquire`] does not; options are set on the way.
+//! - [`Client::acquire`] waits, [`Client::try_acquire`] does not. Both take options.
 //! - A [`LeaseGuard`] renews itself until it is dropped, and computes [`LeaseGuard::is_held`] from
 //!   the clock on every call.
 //! - [`Election`] is a lease whose holder text is the leader's address, and a way to follow it.
 //! - Everything is `Send + Sync`, every future is cancel-safe and runs on any executor, and every
-//!   async call has a blocking twin. A client owns one thread, so leases stay renewed whatever the
-//!   program's own runtime is busy with.
+//!   async call has a blocking twin. A client owns one thread, so it renews its leases even while
+//!   the program's own runtime is busy.
 //!
 //! # What is the truth, and what is a hint
 //! Only the holder knows that it holds. [`LeaseGuard::is_held`] and [`Grant::is_held`] are the
-//! truth at the moment they are asked: computed from this machine's clock, counted from before the
-//! request was sent, less what clocks may drift. No answer of a server, late, repeated or wrong,
-//! makes a lease last longer than the time it was asked for, counted so.
+//! truth at the moment of the call. They use this machine's clock, count from before the request
+//! was sent, and subtract the drift of the clocks. No reply of a server, late, repeated or wrong,
+//! makes a lease last longer than its ttl counted so.
 //!
-//! What happens *after* the answer is covered by nothing: a process may be paused between the
-//! question and the deed. Where that matters, pass the fence along and let the resource refuse
-//! lower ones.
+//! They do not cover what happens *after* the call: the process may be paused before it acts on the
+//! result. Where that matters, pass the fence along and let the resource refuse lower ones.
 //!
 //! [`Client::get`], [`Client::list`], [`Client::watch`], [`Client::status`] and
-//! [`Election::leader`] are hints: what nodes said a moment ago. Show them; build no decision that
-//! must be safe on them.
+//! [`Election::leader`] are hints: what nodes reported a moment ago. Show them, but do not base a
+//! decision on them that must be safe.
 //!
-//! # Who may ask
-//! [`Builder::tls`] encrypts, and makes sure that it is the cell that answers; [`Builder::token`]
-//! says who asks. Nodes say which of them they want. [`AskError::Unauthenticated`],
-//! [`AskError::Denied`] and [`AskError::Tls`] are told at once and to everybody who waits, since
-//! trying again is in vain; only guards go on for as long as their leases last, because one node
-//! that was set up wrongly need not cost a lease.
+//! # Authentication
+//! [`Builder::tls`] encrypts and authenticates the nodes; [`Builder::token`] authenticates the
+//! client. The configuration of the nodes decides which of them a client needs.
+//! [`AskError::Unauthenticated`], [`AskError::Denied`] and [`AskError::Tls`] fail all requests at
+//! once, because a retry would not help. Only guards retry as long as their leases last, so that
+//! one misconfigured node does not cost a lease.
 //!
 //! # When nodes and connections fail
-//! A client keeps one connection, to the first endpoint that answers, and moves to the next when
-//! it breaks, stalls, or its node has no majority. Renewals, releases and questions under way are
-//! asked again there: any node can serve them. A renewal that is not answered within about a
-//! tenth of the ttl is tried at another node, so that one that is frozen or cut off costs no
-//! lease. A wait goes on at the new node, at the end of its queue, and outlasts a cell that is
-//! without a majority for a while. If the answer that granted a lease was lost with its
-//! connection, nobody knows of that tenure any more: the name looks held, by this client's own
-//! holder text, until its ttl is over.
+//! A client keeps one connection, to the first endpoint that answers. It moves to the next endpoint
+//! when the connection breaks or stalls, or its node has no majority. It repeats the requests in
+//! flight there: any node can serve them. If a node does not answer a renewal within about a tenth
+//! of the ttl, the client tries another node, so that a frozen or isolated node does not cost a
+//! lease. A wait continues at the new node, at the end of its queue, and outlasts a cell without a
+//! majority. If the reply that granted a lease was lost with its connection, no client knows that
+//! tenure: the name looks held, with this client's own holder text, until its ttl is over.
 
 mod builder;
 mod client;
@@ -64,9 +62,9 @@ mod driver;
 mod election;
 mod engine;
 mod error;
+mod follow;
 mod link;
 mod list;
-mod onlookers;
 mod route;
 mod status;
 #[cfg(any(test, feature = "test-util"))]

@@ -1,5 +1,5 @@
-//! Connections: dialling a node, greeting it, and talking to it where one question follows the
-//! other. What is asked and what it means is for others.
+//! Connections: dials a node, reads its greeting, and sends and receives RESP values. Their
+//! meaning is in [`crate::engine::protocol`].
 
 mod stream;
 
@@ -14,28 +14,28 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::builder::Builder;
-use crate::engine::speech::{Greeting, Refusal, put_hello};
+use crate::engine::protocol::{Greeting, Refusal, put_hello};
 use crate::tls::Tls;
 use paxoslease_holder::AskError;
 use stream::{Stream, TlsStream};
 
-/// What whoever expects TLS says to whoever does not speak it: nodes in clear, others by an alert.
+/// How a port with TLS answers a client without it: a node with this error, others with an alert.
 const SPEAKS_TLS: &[u8] = b"ERR this port speaks TLS";
 const TLS_ALERT: &[u8] = &[21, 3];
 
-/// How much is read at once.
+/// How many bytes one read takes at most.
 const READ_LEN: usize = 64 * 1024;
 
-/// Dials nodes, and sees to it that they are of one cell.
+/// Dials nodes, and checks that they are of one cell.
 #[derive(Debug)]
 pub(crate) struct Dialler {
     pub(crate) config: Builder,
-    /// The cell of the first node that was greeted. Leases of two cells exclude nobody, so a list
-    /// of endpoints that mixes them must not go unnoticed.
+    /// The cell of the first node. Leases of two cells do not exclude each other, so the client
+    /// refuses endpoints of different cells.
     cell: RefCell<Option<String>>,
 }
 
-/// Why a connection is over.
+/// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     #[error("the connection was closed")]
@@ -62,8 +62,8 @@ impl From<io::Error> for LinkError {
 }
 
 impl LinkError {
-    /// The other end went away, and said nothing about it.
-    fn is_silence(&self) -> bool {
+    /// Whether the other end closed the connection without an error message.
+    fn is_silent_close(&self) -> bool {
         match self {
             Self::Closed => true,
             Self::Io(error) => error.kind() == io::ErrorKind::ConnectionReset,
@@ -77,12 +77,12 @@ impl Dialler {
         Self { config, cell: RefCell::new(None) }
     }
 
-    /// Connects and greets, all within the connect timeout.
+    /// Connects and reads the greeting, within the connect timeout.
     pub(crate) async fn dial(&self, endpoint: &str) -> Result<(Link, Greeting), AskError> {
         self.dial_within(endpoint, self.config.connect_timeout).await
     }
 
-    /// As [`Self::dial`], for at most so long.
+    /// Like [`Self::dial`], with this timeout.
     pub(crate) async fn dial_within(
         &self,
         endpoint: &str,
@@ -104,9 +104,9 @@ impl Dialler {
                 return Err(AskError::Tls { endpoint: endpoint.to_owned(), problem });
             }
             Err(LinkError::Refused(error)) => return Err(error),
-            Err(error) if error.is_silence() => {
-                "it closed the connection without a greeting, as a port for peers does, or one \
-                 with TLS"
+            Err(error) if error.is_silent_close() => {
+                "it closed the connection without a greeting; a port for peers does so, and a \
+                 port that requires TLS"
                     .to_owned()
             }
             Err(error) => error.to_string(),
@@ -130,9 +130,9 @@ impl Dialler {
         };
         let mut link = Link { stream, inbox: Vec::new() };
         let mut out = Vec::new();
-        let (before, after) = put_hello(&mut out, token.as_deref(), name.as_deref());
+        put_hello(&mut out, token.as_deref(), name.as_deref());
         link.send(&out).await?;
-        for _ in 0..before {
+        if token.is_some() {
             link.receive(check_auth).await??;
         }
         let greeting = link.receive(|reply| {
@@ -140,8 +140,8 @@ impl Dialler {
             Greeting::new(reply).map_err(LinkError::Refused)
         });
         let greeting = greeting.await??;
-        for _ in 0..after {
-            // A node that does not want to know our name is good enough.
+        if name.is_some() {
+            // The client does not depend on its name, so it ignores an error.
             link.receive(|_| ()).await?;
         }
         Ok((link, greeting))
@@ -157,24 +157,24 @@ impl Dialler {
     }
 }
 
-/// Whether what is sent there in clear may be read on the way.
+/// Whether others could read unencrypted bytes on their way to this address.
 fn is_exposed(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 
-fn tls_wanted() -> LinkError {
+fn tls_required() -> LinkError {
     LinkError::Tls("it speaks TLS on this port".to_owned())
 }
 
-/// Whether a node speaks in clear.
+/// Fails if the node requires TLS.
 fn check_clear(reply: Value<'_>) -> Result<(), LinkError> {
     match reply {
-        Value::Error(text) if text.starts_with(SPEAKS_TLS) => Err(tls_wanted()),
+        Value::Error(text) if text.starts_with(SPEAKS_TLS) => Err(tls_required()),
         _ => Ok(()),
     }
 }
 
-/// A node that asks for no token refuses one with a word of its own, and goes on.
+/// A node without tokens answers AUTH with another error, and serves the client all the same.
 fn check_auth(reply: Value<'_>) -> Result<(), LinkError> {
     check_clear(reply)?;
     let Value::Error(text) = reply else { return Ok(()) };
@@ -186,10 +186,10 @@ fn check_auth(reply: Value<'_>) -> Result<(), LinkError> {
     }
 }
 
-/// A connection that was made.
+/// An open connection.
 pub(crate) struct Link {
     stream: Stream,
-    /// What was received and not used yet.
+    /// Received bytes that are not used yet.
     inbox: Vec<u8>,
 }
 
@@ -200,7 +200,7 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Sends all of it.
+    /// Sends all bytes.
     pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> Result<(), LinkError> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
@@ -214,7 +214,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends what there is room for, and removes it.
+    /// Sends as much as the socket takes, and removes it from `out`.
     pub(crate) fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), LinkError> {
         while !out.is_empty() {
             match self.stream.write(out) {
@@ -226,13 +226,13 @@ impl Link {
         Ok(self.stream.flush()?)
     }
 
-    /// Waits until something can be received, or sent if that is wanted. Cancel-safe.
+    /// Waits until the socket is readable, or writable if there are bytes to send. Cancel-safe.
     pub(crate) async fn ready(&self, to_send: bool) -> Result<(), LinkError> {
         Ok(self.stream.ready(to_send).await?)
     }
 
-    /// Takes in what is there, and lets `use_up` say how much of all that is unused it used.
-    pub(crate) fn take_in(
+    /// Reads what has arrived. `use_up` gets all unused bytes, and returns how many it used.
+    pub(crate) fn read_ready(
         &mut self,
         use_up: impl FnOnce(&[u8]) -> Result<usize, RespError>,
     ) -> Result<(), LinkError> {
@@ -248,7 +248,7 @@ impl Link {
         Ok(())
     }
 
-    /// The next value, whatever it answers. Cancel-safe.
+    /// Waits for the next value. Cancel-safe.
     pub(crate) async fn receive<T>(
         &mut self,
         read: impl FnOnce(Value<'_>) -> T,
@@ -261,16 +261,16 @@ impl Link {
                     return Ok(read);
                 }
                 Ok(None) => {}
-                Err(_) if self.inbox.starts_with(TLS_ALERT) => return Err(tls_wanted()),
+                Err(_) if self.inbox.starts_with(TLS_ALERT) => return Err(tls_required()),
                 Err(error) => return Err(error.into()),
             }
             self.stream.flush()?;
             self.stream.ready(false).await?;
-            self.take_in(|_| Ok(0))?;
+            self.read_ready(|_| Ok(0))?;
         }
     }
 
-    /// As [`Self::receive`], for at most so long.
+    /// Like [`Self::receive`], with this timeout.
     pub(crate) async fn receive_within<T>(
         &mut self,
         span: Duration,
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stays_on_this_machine_is_not_exposed() {
+    fn only_addresses_of_other_machines_are_exposed() {
         for (address, expected) in [
             ("127.0.0.1:7400", false),
             ("127.8.0.1:7400", false),

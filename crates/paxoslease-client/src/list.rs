@@ -1,4 +1,4 @@
-//! Leases that are held, page by page: hints.
+//! The list of held leases, page by page: hints.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -10,11 +10,11 @@ use crate::command::Command;
 use paxoslease_holder::AskError;
 use paxoslease_holder::LeaseInfo;
 
-/// How many leases a page has unless told otherwise.
+/// The default number of leases per page.
 const PAGE_LEN: u32 = 500;
 
-/// Where a page begins. Every node counts in its own way, so this means something only as long as
-/// the connection is the same; after that the list begins anew.
+/// Where a page begins. Each node has its own cursors, so a cursor is valid in one session only.
+/// In another session, the list starts again.
 #[derive(Clone, Debug)]
 pub(crate) struct PageStart {
     session: u64,
@@ -24,13 +24,13 @@ pub(crate) struct PageStart {
 impl PageStart {
     const FIRST: &str = "0";
 
-    /// What to ask for in this session.
+    /// The cursor to send in this session.
     pub(crate) fn cursor(&self, session: u64) -> &str {
         if self.session == session { &self.cursor } else { Self::FIRST }
     }
 }
 
-/// One answer to LEASE.LIST.
+/// One reply to LEASE.LIST.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) session: u64,
@@ -39,13 +39,13 @@ pub(crate) struct Page {
     pub(crate) leases: Vec<LeaseInfo>,
 }
 
-/// Leases whose names begin with a prefix, from [`crate::Client::list`]. Asks for a page when it
-/// needs one, so that a million leases stall nobody.
+/// Leases whose names begin with a prefix, from [`crate::Client::list`]. Requests a page when it
+/// needs one, so that a list of a million leases does not stall the node.
 ///
-/// In the manner of SCAN: what is held all the while comes at least once; what comes or goes
-/// meanwhile may be missed; a name may come twice, above all when the list has to go on at another
-/// node.
-#[must_use = "a list asks nothing until its first lease is asked for"]
+/// The guarantees are those of SCAN: a lease that is held all the time comes at least once; a lease
+/// that begins or ends meanwhile may be missing; a name may come twice, mostly when the list
+/// continues at another node.
+#[must_use = "a list sends no request before `next` or `all`"]
 pub struct List {
     client: Client,
     prefix: Box<str>,
@@ -62,7 +62,7 @@ impl List {
         Self { client, prefix, page_len: PAGE_LEN, next_page, leases }
     }
 
-    /// How many leases to ask for at a time.
+    /// The number of leases per page; 500 by default.
     pub const fn page_len(mut self, page_len: u32) -> Self {
         self.page_len = page_len;
         self
@@ -71,13 +71,13 @@ impl List {
     /// The next lease; `None` after the last. Cancel-safe.
     ///
     /// # Errors
-    /// When no node answers. Asking again goes on where it was.
+    /// When no node answers. The next call continues at the same place.
     pub async fn next(&mut self) -> Result<Option<LeaseInfo>, AskError> {
         while self.leases.is_empty() {
             let Some(from) = &self.next_page else { return Ok(None) };
             let (from, prefix, count) = (from.clone(), self.prefix.clone(), self.page_len);
-            let ask = |reply| Command::List { from, prefix, count, reply };
-            let page = self.client.shared.ask(ask).await?;
+            let command = |reply| Command::List { from, prefix, count, reply };
+            let page = self.client.shared.ask(command).await?;
             let session = page.session;
             self.next_page = page.cursor.map(|cursor| PageStart { session, cursor });
             self.leases = page.leases.into();
@@ -85,7 +85,7 @@ impl List {
         Ok(self.leases.pop_front())
     }
 
-    /// As [`Self::next`], blocking this thread.
+    /// Like [`Self::next`], but blocks this thread.
     ///
     /// # Errors
     /// As for [`Self::next`].
@@ -93,7 +93,7 @@ impl List {
         block_on(self.next())
     }
 
-    /// All that is left of it, each name once and in order.
+    /// All remaining leases, each name once and in order.
     ///
     /// # Errors
     /// As for [`Self::next`].
@@ -105,7 +105,7 @@ impl List {
         Ok(all.into_values().collect())
     }
 
-    /// As [`Self::all`], blocking this thread.
+    /// Like [`Self::all`], but blocks this thread.
     ///
     /// # Errors
     /// As for [`Self::next`].

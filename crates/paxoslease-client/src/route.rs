@@ -1,4 +1,5 @@
-//! Which endpoint is tried next, and when. Knows no connection, only how they ended.
+//! The choice of the next endpoint, and of the pause before it. There is no connection here, only
+//! how connections ended.
 
 use std::time::Duration;
 
@@ -6,21 +7,21 @@ use paxoslease_core::{Instant, Rng};
 
 use paxoslease_holder::AskError;
 
-/// How long to pause when no endpoint can be reached: the first time, and at most.
+/// The pause after all endpoints have failed: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// How long others are preferred to an endpoint that was no good.
+/// How long the client prefers other endpoints after one has failed.
 const AVOID: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Route {
-    /// Until when each is avoided.
+    /// Until when the client avoids each endpoint.
     avoid_until: Vec<Instant>,
-    /// The one that is in use, or is tried next.
+    /// The index of the endpoint in use, or of the next one to try.
     pub(crate) next: usize,
-    /// How many failed since one was good.
+    /// How many endpoints have failed since one worked.
     failures: usize,
-    best_informed: Option<AskError>,
+    best_error: Option<AskError>,
     pub(crate) retry_at: Instant,
     pub(crate) pause: Duration,
     rng: Rng,
@@ -32,30 +33,30 @@ impl Route {
             avoid_until: vec![Instant::ZERO; endpoints],
             next: 0,
             failures: 0,
-            best_informed: None,
+            best_error: None,
             retry_at: Instant::ZERO,
             pause: PAUSE,
             rng: Rng::seeded(seed),
         }
     }
 
-    /// What was good is so no more; another may be.
+    /// The endpoint in use has worked until now. Chooses another one.
     pub(crate) fn advance(&mut self, now: Instant) {
         self.move_on(now);
         self.failures = 0;
-        self.best_informed = None;
+        self.best_error = None;
         self.pause = PAUSE;
     }
 
-    /// An endpoint is no good. Once that is so for all of them, says why; the next round waits a
-    /// little then, longer each time, but no longer than `most`.
+    /// An endpoint failed. Once all have failed, returns why, and sets a pause before the next try:
+    /// longer each time, but at most `most`.
     pub(crate) fn fail(&mut self, now: Instant, why: AskError, most: Duration) -> Option<AskError> {
-        let best_informed = match (self.best_informed.take(), why) {
-            // Where it can be told what to do about it, that is worth more than "not there".
+        let best_error = match (self.best_error.take(), why) {
+            // Any other error tells the user more than "unreachable".
             (Some(best), AskError::Unreachable { .. }) => best,
             (_, why) => why,
         };
-        self.best_informed = Some(best_informed);
+        self.best_error = Some(best_error);
         self.move_on(now);
         self.failures += 1;
         if self.failures < self.avoid_until.len() {
@@ -65,10 +66,10 @@ impl Route {
         let pause = self.pause / 2 + self.rng.below(self.pause);
         self.retry_at = now.after(pause.min(most));
         self.pause = (self.pause * 2).min(PAUSE_MAX);
-        self.best_informed.take()
+        self.best_error.take()
     }
 
-    /// In turn, but whoever was no good a moment ago comes last.
+    /// Round robin, but endpoints that failed a moment ago come last.
     fn move_on(&mut self, now: Instant) {
         self.avoid_until[self.next] = now.after(AVOID);
         let count = self.avoid_until.len();
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_no_good_is_avoided_for_a_while() {
+    fn a_failed_endpoint_is_avoided_for_a_while() {
         let mut route = Route::new(3, 7);
         let mut now = Instant::ZERO.after(Duration::from_secs(1));
         let mut tried = vec![route.next];
@@ -96,7 +97,7 @@ mod tests {
             route.advance(now);
             tried.push(route.next);
         }
-        assert_eq!(tried, [0, 1, 2, 0, 1, 2], "in turn when all are alike");
+        assert_eq!(tried, [0, 1, 2, 0, 1, 2], "round robin when all have failed");
         now = now.after(AVOID);
         route.advance(now);
         assert_eq!(route.next, 0);
@@ -104,11 +105,11 @@ mod tests {
         route.advance(now);
         assert_eq!(route.next, 1, "not the one that was left before");
         route.advance(now.after(AVOID / 2));
-        assert_eq!(route.next, 2, "the time of avoiding it is over");
+        assert_eq!(route.next, 2, "it is not avoided any more");
     }
 
     #[test]
-    fn when_all_have_failed_the_best_informed_error_is_told() {
+    fn when_all_have_failed_the_most_specific_error_is_returned() {
         let mut route = Route::new(3, 7);
         let (now, alone) = (Instant::ZERO, AskError::NoQuorum("alone".into()));
         let most = Duration::from_millis(1);
@@ -116,7 +117,7 @@ mod tests {
             assert_eq!(route.fail(now, unreachable(), most), None);
             assert_eq!(route.fail(now, alone.clone(), most), None);
             assert_eq!(route.fail(now, unreachable(), most), Some(alone.clone()));
-            assert!(route.retry_at <= now.after(most), "whoever has no time does not wait long");
+            assert!(route.retry_at <= now.after(most), "the pause has an upper bound");
         }
     }
 }

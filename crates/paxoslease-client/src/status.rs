@@ -1,5 +1,5 @@
-//! What a node says of itself and its cell: the fields this client knows, typed, and all of them
-//! as they came. Hints, a moment old when they are read.
+//! The status that a node reports about itself and its cell: the fields that this client knows, and
+//! all fields as received. Hints, a moment old when they are read.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The status of a node, from [`crate::Client::status`].
 ///
-/// It serialises as everything the node said, known to this client or not.
+/// It serialises all fields, known to this client or not.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct NodeStatus {
@@ -17,7 +17,7 @@ pub struct NodeStatus {
     pub endpoint: String,
     /// The fields that this client knows. A field that the node did not send has its default.
     pub status: Status,
-    /// Everything the node said, in its own order.
+    /// All fields, in the order of the node.
     pub fields: Value,
 }
 
@@ -29,49 +29,49 @@ impl Deref for NodeStatus {
     }
 }
 
-/// A value a node sent, for fields this client has no type for.
+/// A value that a node sent, of any type.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Value {
-    /// Nothing.
+    /// A null.
     Null,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// Any other number.
+    /// A floating-point number.
     Double(f64),
-    /// A text; bytes that are no UTF-8 are replaced.
+    /// A string; invalid UTF-8 is replaced.
     Text(String),
     /// A list or set.
     List(Vec<Value>),
-    /// A map, in the order it was sent.
+    /// A map, in the order of the node.
     Map(Vec<(String, Value)>),
 }
 
 impl Value {
-    /// What a map has under `key`.
+    /// The value of `key`, if this is a map that has it.
     #[must_use]
     pub fn field(&self, key: &str) -> Option<&Self> {
         let Self::Map(pairs) = self else { return None };
         pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value)
     }
 
-    /// The text, if it is one.
+    /// The string, if it is one.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         let Self::Text(text) = self else { return None };
         Some(text)
     }
 
-    /// The number, if it is a whole one that is not negative.
+    /// The integer, if it is one and not negative.
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
         let Self::Integer(number) = self else { return None };
         u64::try_from(*number).ok()
     }
 
-    /// The truth value; RESP2 has only 0 and 1 for it.
+    /// The boolean; RESP2 sends 0 and 1 instead.
     #[must_use]
     pub fn as_bool(&self) -> Option<bool> {
         match self {
@@ -81,7 +81,7 @@ impl Value {
         }
     }
 
-    /// The list's values; none for anything else.
+    /// The values of a list; empty for anything else.
     #[must_use]
     pub fn as_list(&self) -> &[Self] {
         if let Self::List(values) = self { values } else { &[] }

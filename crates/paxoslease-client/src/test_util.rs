@@ -1,5 +1,5 @@
-//! A client without its thread, for tests of what a server may do to one: the test is its clock,
-//! its executor and its server.
+//! A client without its thread, for tests of the engine against any server. The test is the clock,
+//! the executor and the server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,16 +14,17 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use crate::client::{Client, Shared};
 use crate::command::Command;
 use crate::engine::Engine;
-use crate::engine::speech::Greeting;
+use crate::engine::protocol::Greeting;
 
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest lease of the cell.
 pub(crate) const MAX_LEASE: Ttl = Ttl::from_millis(60_000).expect("in bounds");
-/// Whatever draws is seeded with this.
+/// The seed of all random delays.
 const SEED: u64 = 7;
 
-/// A client driven by hand. What needs a connection of its own, such as a watch, is refused.
-pub struct ByHand {
+/// A client that a test drives. It refuses commands that need a connection of their own, such as
+/// a watch.
+pub struct ManualClient {
     nanos: Arc<AtomicU64>,
     pub(crate) engine: Engine,
     pub(crate) commands: UnboundedReceiver<Command>,
@@ -31,8 +32,8 @@ pub struct ByHand {
     unread: Vec<u8>,
 }
 
-impl ByHand {
-    /// A client with so many endpoints, connected to none.
+impl ManualClient {
+    /// A client with this many endpoints, not connected.
     #[must_use]
     pub fn new(endpoints: usize) -> Self {
         let nanos = Arc::new(AtomicU64::new(1_000_000_000));
@@ -44,50 +45,49 @@ impl ByHand {
         Self { nanos, engine, commands, client: Client { shared }, unread: Vec::new() }
     }
 
-    /// The handle its users have. Futures of it are to be polled, not awaited.
+    /// The handle of the client. A test has to poll its futures, not await them.
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client
     }
 
-    /// What its clock shows.
     pub(crate) fn now(&self) -> Instant {
         Instant::from_nanos(self.nanos.load(Ordering::SeqCst))
     }
 
-    /// Time passes.
-    pub fn pass(&self, span: Duration) {
+    /// Advances the clock.
+    pub fn advance(&self, span: Duration) {
         self.nanos.fetch_add(span.as_nanos() as u64, Ordering::SeqCst);
     }
 
-    /// The node that greets so is connected.
+    /// Connects a node with this greeting.
     pub(crate) fn greeted(&mut self, greeting: Greeting) {
         self.unread.clear();
         self.engine.connected(self.now(), "n1:1", greeting);
     }
 
-    /// A node is connected; its clocks drift like this.
+    /// Connects a node with this drift.
     pub fn connected_to(&mut self, drift: Drift) {
         self.greeted(Greeting { cell: "c".into(), node: 1, drift, max_lease: MAX_LEASE });
     }
 
-    /// A node is connected if this is a greeting; says whether it is.
+    /// Connects a node if the bytes are a greeting. Returns whether they are.
     pub fn greet(&mut self, bytes: &[u8]) -> bool {
         let Ok(Some((value, _))) = Value::parse(bytes) else { return false };
         let greeting = Greeting::new(value);
-        let is_one = greeting.is_ok();
+        let is_valid = greeting.is_ok();
         greeting.into_iter().for_each(|greeting| self.greeted(greeting));
-        is_one
+        is_valid
     }
 
-    /// The connection is over.
+    /// Breaks the connection.
     pub fn disconnect(&mut self) {
         self.unread.clear();
         self.engine.disconnected();
     }
 
-    /// Lets the client do its work.
-    pub fn turn(&mut self) {
+    /// Lets the client handle its commands and timers.
+    pub fn run(&mut self) {
         loop {
             let now = self.now();
             while let Ok(command) = self.commands.try_recv() {
@@ -103,26 +103,26 @@ impl ByHand {
         }
     }
 
-    /// What the client has said since this was asked last.
-    pub fn take_said(&mut self) -> Vec<u8> {
+    /// The bytes that the client has sent since the last call.
+    pub fn take_sent(&mut self) -> Vec<u8> {
         std::mem::take(self.engine.out())
     }
 
-    /// The server says this, and the client acts on it.
+    /// Delivers bytes of the server to the client.
     ///
     /// # Errors
-    /// When it is no RESP: a client hangs up then.
-    pub fn heard(&mut self, bytes: &[u8]) -> Result<(), RespError> {
+    /// When the bytes are not valid RESP. A client closes the connection then.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(), RespError> {
         self.unread.extend_from_slice(bytes);
         let used = self.engine.received(self.now(), &self.unread)?;
         self.unread.drain(..used);
-        self.turn();
+        self.run();
         Ok(())
     }
 }
 
-impl fmt::Debug for ByHand {
+impl fmt::Debug for ManualClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByHand").field("engine", &self.engine).finish_non_exhaustive()
+        f.debug_struct("ManualClient").field("engine", &self.engine).finish_non_exhaustive()
     }
 }

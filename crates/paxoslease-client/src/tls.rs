@@ -1,8 +1,8 @@
-//! TLS to nodes: whom to trust, who this client is, and what went wrong in words that help.
+//! TLS to nodes: the CA to trust, the certificate of this client, and error texts that help.
 //!
-//! TLS 1.3 only, with the cell's own CA and nothing of the system's: a certificate that the whole
-//! web trusts says nothing about a cell. Files are read once. Deliberately absent: any process-wide
-//! state, since the program may use rustls itself, and a way to skip the check of a certificate.
+//! TLS 1.3 only, with the cell's own CA and none of the system's: a certificate that the web trusts
+//! says nothing about a cell. Files are read once. Deliberately absent: process-wide state, because
+//! the program may use rustls itself, and a way to skip the check of a certificate.
 
 use std::fmt;
 use std::fs;
@@ -40,12 +40,12 @@ pub struct Tls {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file is missing or may not be read.
+    /// A file is missing or not readable.
     #[error("cannot read {}: {source}; expected a PEM file", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Certificates or a key cannot be used.
@@ -57,15 +57,15 @@ pub enum TlsError {
 }
 
 impl Tls {
-    /// Trusts nodes whose certificates this CA signed; several may stand in one text.
+    /// Trusts nodes whose certificates this CA signed. The PEM may contain several CAs.
     ///
     /// # Errors
-    /// When that is no PEM with a certificate.
+    /// When it is not PEM with a certificate.
     pub fn from_ca_pem(ca: &[u8]) -> Result<Self, TlsError> {
         Self::trusting(&Pem::new(ca.to_vec(), "the given CA"))
     }
 
-    /// As [`Self::from_ca_pem`], from a file.
+    /// Like [`Self::from_ca_pem`], from a file.
     ///
     /// # Errors
     /// Also when the file cannot be read.
@@ -73,16 +73,16 @@ impl Tls {
         Self::trusting(&read(ca.as_ref())?)
     }
 
-    /// Shows this certificate to nodes that ask for one, with the key that belongs to it.
+    /// Shows this certificate to nodes that require one.
     ///
     /// # Errors
-    /// When they are no such PEM, or no pair.
+    /// When the certificate or its private key is not valid PEM, or they are not a pair.
     pub fn with_identity_pem(self, cert: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let cert = Pem::new(cert.to_vec(), "the given certificate");
         self.identified_by(&cert, &Pem::new(key.to_vec(), "the given key"))
     }
 
-    /// As [`Self::with_identity_pem`], from files.
+    /// Like [`Self::with_identity_pem`], from files.
     ///
     /// # Errors
     /// Also when a file cannot be read.
@@ -106,7 +106,7 @@ impl Tls {
         Ok(self)
     }
 
-    /// What an error of a connection means, if it is one of TLS.
+    /// The explanation of a connection's error, if it is a TLS error.
     #[must_use]
     pub fn explain(error: &io::Error) -> Option<String> {
         error.get_ref().and_then(|cause| cause.downcast_ref()).map(explain)
@@ -125,8 +125,8 @@ impl Tls {
         Ok(self)
     }
 
-    /// The calling side of a connection to this endpoint, `host:port`, for programs with sockets of
-    /// their own. Nothing is sent yet.
+    /// The client side of a TLS connection to this endpoint, `host:port`, for programs with sockets
+    /// of their own. Sends nothing yet.
     ///
     /// # Errors
     /// When no certificate can be for that host.
@@ -166,11 +166,11 @@ fn read(path: &Path) -> Result<Pem, TlsError> {
     Ok(Pem::new(bytes, path.display()))
 }
 
-/// What went wrong in the words of somebody who has to set it right.
+/// Says what is wrong, for the operator who has to correct it.
 fn explain(error: &Error) -> String {
     use CertificateError as Cert;
     match error {
-        // A bad signature is what a CA of the same name with another key leads to.
+        // A CA of the same name with another key leads to a bad signature.
         Error::InvalidCertificate(Cert::UnknownIssuer | Cert::BadSignature) => {
             "the node's certificate is not signed by the CA that this client trusts".to_owned()
         }
@@ -187,7 +187,7 @@ fn explain(error: &Error) -> String {
                 Alert::UnsupportedCertificate => {
                     "this client's certificate must allow client authentication"
                 }
-                _ => "its own log says why",
+                _ => "its log says why",
             };
             format!("the node refused the connection: {why} (TLS alert {alert:?})")
         }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pem_is_named_and_never_quoted() {
+    fn invalid_pem_is_named_and_never_quoted() {
         let text = |error: TlsError| format!("{error} {error:?}");
         let error = text(Tls::from_ca_pem(b"hush").expect_err("no PEM"));
         assert!(error.contains("no certificate in the given CA") && !error.contains("hush"));

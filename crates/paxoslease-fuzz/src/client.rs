@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
-use paxoslease_client::test_util::ByHand;
+use paxoslease_client::test_util::ManualClient;
 use paxoslease_client::{AcquireError, LeaseGuard};
 use paxoslease_core::Drift;
 
@@ -75,8 +75,8 @@ struct Slot {
 /// The bytes of a server, and the actions of a client in between.
 pub fn client(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
-    let mut scene = ByHand::new(2);
-    scene.connected_to(drift());
+    let mut manual = ManualClient::new(2);
+    manual.connected_to(drift());
     let mut slots: [Slot; NAMES.len()] = Default::default();
     // Reads whose results are ignored; their answers arrive all the same.
     let mut reads: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
@@ -87,31 +87,33 @@ pub fn client(bytes: &[u8]) {
         let Ok(step) = ClientStep::arbitrary(&mut input) else { break };
         let place = |name: u8| usize::from(name) % NAMES.len();
         match step {
-            ClientStep::Pass { millis } => scene.pass(Duration::from_millis(u64::from(millis) * 8)),
-            ClientStep::Receive(bytes) => receive(&mut scene, bytes),
+            ClientStep::Pass { millis } => {
+                manual.advance(Duration::from_millis(u64::from(millis) * 8))
+            }
+            ClientStep::Receive(bytes) => receive(&mut manual, bytes),
             ClientStep::Grant(granted) => {
-                receive(&mut scene, format!("*3\r\n{}", granted.text()).as_bytes());
+                receive(&mut manual, format!("*3\r\n{}", granted.text()).as_bytes());
             }
             ClientStep::Push { id, granted } => {
                 let (id, text) = (id.to_string(), granted.text());
                 let kind = "$13\r\nlease.granted";
                 let push = format!(">5\r\n{kind}\r\n${}\r\n{id}\r\n{text}", id.len());
-                receive(&mut scene, push.as_bytes());
+                receive(&mut manual, push.as_bytes());
             }
-            ClientStep::Number(number) => receive(&mut scene, format!(":{number}\r\n").as_bytes()),
-            ClientStep::Queued => receive(&mut scene, b"+QUEUED\r\n"),
-            ClientStep::Break => scene.disconnect(),
+            ClientStep::Number(number) => receive(&mut manual, format!(":{number}\r\n").as_bytes()),
+            ClientStep::Queued => receive(&mut manual, b"+QUEUED\r\n"),
+            ClientStep::Break => manual.disconnect(),
             ClientStep::Connect => {
-                scene.disconnect();
-                scene.connected_to(drift());
+                manual.disconnect();
+                manual.connected_to(drift());
             }
             ClientStep::Greet(bytes) => {
-                scene.disconnect();
-                scene.greet(bytes);
+                manual.disconnect();
+                manual.greet(bytes);
             }
             ClientStep::Acquire { name, wait } => {
                 let wait = Duration::from_millis(u64::from(wait) * 16);
-                let client = scene.client().clone();
+                let client = manual.client().clone();
                 let name = place(name);
                 slots[name].acquiring = Some(Box::pin(async move {
                     client.acquire(NAMES[name], TTL).wait(wait).into_future().await
@@ -121,7 +123,7 @@ pub fn client(bytes: &[u8]) {
             ClientStep::Release { name } => slots[place(name)].lease = None,
             ClientStep::Read { what } => {
                 reads.truncate(8);
-                reads.push(read(&scene, what));
+                reads.push(read(&manual, what));
             }
         }
         reads.retain_mut(|read| poll(read).is_none());
@@ -133,20 +135,20 @@ pub fn client(bytes: &[u8]) {
             let remaining = slot.lease.as_ref().map_or(Duration::ZERO, LeaseGuard::remaining);
             assert!(remaining <= TTL, "T2: asked for {TTL:?}, and believes for {remaining:?}");
         }
-        scene.turn();
-        let said = scene.take_said();
-        assert!(said.len() < 1 << 20, "{} bytes at once", said.len());
+        manual.run();
+        let sent = manual.take_sent();
+        assert!(sent.len() < 1 << 20, "{} bytes at once", sent.len());
     }
 }
 
-fn receive(scene: &mut ByHand, bytes: &[u8]) {
-    if scene.heard(bytes).is_err() {
-        scene.disconnect();
+fn receive(manual: &mut ManualClient, bytes: &[u8]) {
+    if manual.receive(bytes).is_err() {
+        manual.disconnect();
     }
 }
 
-fn read(scene: &ByHand, what: u8) -> Pin<Box<dyn Future<Output = ()>>> {
-    let client = scene.client().clone();
+fn read(manual: &ManualClient, what: u8) -> Pin<Box<dyn Future<Output = ()>>> {
+    let client = manual.client().clone();
     let name = NAMES[usize::from(what) % NAMES.len()];
     // The results are ignored.
     Box::pin(async move {

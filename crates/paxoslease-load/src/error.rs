@@ -1,94 +1,94 @@
-//! Why a load came to nothing.
+//! Why a load failed.
 
 use std::io;
 use std::time::Duration;
 
 use crate::plan::PlanError;
 
-/// Why a load came to nothing. Leases that were taken last until their ttl is over, at most.
+/// Why a load failed. Its leases expire after their ttl.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// There can be no such load.
+    /// The plan is not valid.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// An address that leads nowhere.
+    /// An address could not be resolved.
     #[error("cannot look up {endpoint}: {source}; expected host:port")]
     Resolve {
-        /// As it was given.
+        /// The endpoint as given.
         endpoint: String,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// No endpoint takes a connection, or keeps it.
+    /// No endpoint accepts or keeps a connection.
     #[error("cannot reach {endpoints}: {source}; is it running, and is this its port for clients?")]
     Unreachable {
-        /// All of them.
+        /// All endpoints.
         endpoints: String,
-        /// What the system says of the last.
+        /// The error of the last attempt.
         source: io::Error,
     },
-    /// It takes connections, and then is silent.
+    /// The server accepts connections and does not answer.
     #[error("{endpoint} has not answered for {} s; does it hang?", .silence.as_secs())]
     Silent {
-        /// One that owes an answer.
+        /// An endpoint with an unanswered request.
         endpoint: String,
-        /// For how long nobody has answered.
+        /// The time since the last answer.
         silence: Duration,
     },
-    /// Another kind of server.
+    /// The server is not a PaxosLease node.
     #[error("{endpoint} is no PaxosLease node, it says it is `{server}`; nothing was asked of it")]
     Foreign {
-        /// Which.
+        /// The endpoint or name.
         endpoint: String,
-        /// What it calls itself.
+        /// The name that it reports.
         server: String,
     },
-    /// One side does not trust the other.
+    /// The TLS handshake or the token failed.
     #[error("no trust between here and {endpoint}: {problem}")]
     Tls {
-        /// Which.
+        /// The endpoint or name.
         endpoint: String,
-        /// What went wrong.
+        /// The problem.
         problem: String,
     },
-    /// It refuses what would be asked again and again.
+    /// The server refuses requests with a lasting error.
     #[error("{endpoint} refuses: {text}")]
     Refused {
-        /// Which.
+        /// The endpoint or name.
         endpoint: String,
-        /// In its words.
+        /// The error text of the server.
         text: String,
     },
-    /// Leases that were to be renewed could not be taken.
+    /// The load could not acquire the leases that it has to renew.
     #[error("a lease to renew could not be taken from {endpoint}: {text}")]
     Fill {
-        /// Which.
+        /// The endpoint or name.
         endpoint: String,
-        /// In its words, or ours.
+        /// The error text.
         text: String,
     },
-    /// A name that was to be renewed is held by somebody else.
+    /// Another client holds a lease that the load has to renew.
     #[error("{name} is held by another; choose other names, or wait until its ttl is over")]
     Taken {
-        /// Which.
+        /// The endpoint or name.
         name: String,
     },
-    /// Whatever it speaks, it is not what was expected.
+    /// The server sent an unexpected reply.
     #[error("{endpoint} does not speak as expected: {text}; is this its port for clients?")]
     Garbled {
-        /// Which.
+        /// The endpoint or name.
         endpoint: String,
-        /// What was not expected.
+        /// The unexpected reply.
         text: String,
     },
-    /// This machine does not let us.
+    /// The event loop failed.
     #[error("cannot wait for sockets: {0}")]
     System(#[from] io::Error),
 }
 
 impl LoadError {
-    /// Whether there is no cell that could serve, rather than something wrong with the question.
+    /// Whether the reason is the service, not the plan or the permissions.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         match self {

@@ -1,8 +1,7 @@
-//! The sockets and the clock around a [`Session`]: one thread, and nothing that blocks but the
-//! wait for something to do.
+//! The sockets and the clock of a [`Session`]: one thread, which blocks only in its poll.
 //!
-//! One turn per connection that is ready: read what it has, *then* the clock, let the session
-//! answer, write once. So the server has work again while the next connection is looked at.
+//! For each ready connection it reads the bytes, *then* the clock, lets the session answer, and
+//! writes once. So the server has work again while the next connection is served.
 
 mod alarm;
 mod socket;
@@ -16,7 +15,7 @@ use mio::{Events, Poll, Token};
 use paxoslease_client::Tls;
 
 use self::alarm::Alarm;
-use self::socket::{Socket, Taken};
+use self::socket::{ReadResult, Socket};
 use crate::error::LoadError;
 use crate::plan::Plan;
 use crate::protocol::{Connections, Failure};
@@ -24,24 +23,23 @@ use crate::report::{Progress, Report};
 use crate::resp::Resp;
 use crate::session::Session;
 
-/// How long a connection may take to come about.
+/// The timeout of a connection attempt.
 const DIAL_MAX: Duration = Duration::from_secs(3);
-/// How often people are told how far it has come.
+/// The interval of progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-/// No connection has this number.
+/// The number of no connection.
 const ALARM: Token = Token(usize::MAX - 1);
 
-/// Runs a load on a cell or a Redis server, on this thread to its end, and says what it came to.
+/// Runs a load on a cell or a Redis server on this thread, and returns its result.
 ///
 /// # Errors
-/// When the plan contradicts itself, or when there is nobody to ask. That single operations fail
-/// is part of the report.
+/// When the plan is not valid, or no server answers. Failed operations are part of the report.
 pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Report, LoadError> {
     plan.check()?;
     run_with(plan, Resp::new(plan), progress)
 }
 
-/// The same in another protocol.
+/// Like [`run`], with another protocol.
 ///
 /// # Errors
 /// As [`run`].
@@ -64,7 +62,7 @@ struct Candidate {
 
 struct EventLoop<'a, P> {
     plan: &'a Plan,
-    /// All addresses, those of an endpoint next to each other.
+    /// All addresses, grouped by endpoint.
     candidates: Vec<Candidate>,
     poll: Poll,
     alarm: Option<Alarm>,
@@ -78,7 +76,7 @@ impl<'a, P: Connections> EventLoop<'a, P> {
     fn new(plan: &'a Plan, protocol: P) -> Result<Self, LoadError> {
         let candidates = resolve(&plan.endpoints)?;
         let poll = Poll::new()?;
-        // Waits are whole milliseconds otherwise, which is enough for everything but a rate.
+        // The timeout of a poll is in milliseconds. Only a rate needs a finer timer.
         let alarm = if plan.rate.is_some() { Alarm::new(poll.registry(), ALARM)? } else { None };
         let socket = |route: Vec<usize>| {
             let of = |endpoint| {
@@ -108,7 +106,7 @@ impl<'a, P: Connections> EventLoop<'a, P> {
         let mut shown_at = Duration::ZERO;
         loop {
             let now = self.now();
-            self.tend_dials(now)?;
+            self.check_dials(now)?;
             self.pump(now)?;
             if self.session.is_done() {
                 return Ok(());
@@ -133,7 +131,7 @@ impl<'a, P: Connections> EventLoop<'a, P> {
         instant() - self.started_at
     }
 
-    /// Until something is ready or due, at most until then.
+    /// Waits until a socket is ready or something is due.
     fn wait(&mut self, events: &mut Events, now: Duration, at_most: Duration) -> io::Result<()> {
         let dials = self.sockets.iter().filter_map(Socket::wake_at).min();
         let due = [Some(at_most), self.session.wake_at(), dials].into_iter().flatten().min();
@@ -151,7 +149,7 @@ impl<'a, P: Connections> EventLoop<'a, P> {
         }
     }
 
-    /// A connection came about, broke, brought something, or takes something again.
+    /// Handles an event of a connection.
     fn serve(&mut self, link: usize, event: &Event) -> Result<(), LoadError> {
         if self.sockets[link].dial_ends_at().is_some() {
             match self.sockets[link].connected() {
@@ -180,18 +178,18 @@ impl<'a, P: Connections> EventLoop<'a, P> {
             self.sockets[link].consume(read);
             self.pump(now)?;
             match taken {
-                // A server that answers so much at once is not asked by us.
-                Taken::Full if read == 0 => {
+                // No reply to this load is that long.
+                ReadResult::Full if read == 0 => {
                     let failure = Failure::Garbled("an answer without end".to_owned());
                     return Err(self.explain(link, failure));
                 }
-                Taken::Full => {}
-                Taken::All => return Ok(()),
+                ReadResult::Full => {}
+                ReadResult::All => return Ok(()),
             }
         }
     }
 
-    /// Lets the session begin what is due, and sends whatever there is to send.
+    /// Lets the session begin due operations, and sends its requests.
     fn pump(&mut self, now: Duration) -> Result<(), LoadError> {
         if let Err(failure) = self.session.pump(now) {
             let link = self.session.protocol().waiting().unwrap_or(0);
@@ -234,8 +232,8 @@ impl<'a, P: Connections> EventLoop<'a, P> {
         }
     }
 
-    /// A connection is gone or never came about: on to the next address. Unless the protocol waits
-    /// between two tries, it is an error when all were tried and none greeted.
+    /// A connection failed: goes to the next address. Unless the protocol pauses between attempts,
+    /// it is an error if all addresses failed in a row.
     fn redial(&mut self, link: usize, error: io::Error) -> Result<(), LoadError> {
         if let Some(problem) = Tls::explain(&error) {
             let candidate = &self.candidates[self.sockets[link].candidate()];
@@ -264,8 +262,8 @@ impl<'a, P: Connections> EventLoop<'a, P> {
         self.dial(link)
     }
 
-    /// Gives up dials that take too long, and dials again where the protocol waited.
-    fn tend_dials(&mut self, now: Duration) -> Result<(), LoadError> {
+    /// Ends slow connection attempts, and redials after a pause.
+    fn check_dials(&mut self, now: Duration) -> Result<(), LoadError> {
         for link in 0..self.sockets.len() {
             let socket = &mut self.sockets[link];
             if socket.is_rested(now) {
@@ -287,13 +285,13 @@ impl<'a, P: Connections> EventLoop<'a, P> {
             Failure::Garbled(text) => LoadError::Garbled { endpoint, text },
             Failure::Fill(text) => LoadError::Fill { endpoint, text },
             Failure::Taken(name) => LoadError::Taken { name },
-            Failure::Silent => LoadError::Silent { endpoint, silence: self.session.patience() },
+            Failure::Silent => LoadError::Silent { endpoint, silence: self.session.silence_max() },
         }
     }
 }
 
-/// All addresses. A name that leads nowhere is an error only if no other leads anywhere; what is
-/// not even a name always is.
+/// All addresses. An unknown host is an error only if no other one is known. An endpoint that is
+/// not valid is always an error.
 fn resolve(endpoints: &[String]) -> Result<Vec<Candidate>, LoadError> {
     let mut candidates = Vec::new();
     let mut problem = None;

@@ -1,11 +1,10 @@
-//! A load generator for lease services. It speaks RESP to a PaxosLease cell, or to a Redis server
-//! that hands out locks the usual way; a [`Protocol`] of the caller's makes it speak to any other
-//! service. The engine is the same for all of them, so that they can be compared.
+//! A load generator for lease services. It uses RESP for a PaxosLease cell, or for a Redis server
+//! with the usual locks; a [`Protocol`] of the caller supports any other service. The engine is the
+//! same for all of them, so that they can be compared.
 //!
-//! One thread, no allocation per request. A turn reads what a connection has, answers it from
-//! slots that each have one request under way, and writes once. With a rate, requests are due at
-//! fixed times whatever became of those before, and latency counts from when a request was due:
-//! a server that stalls cannot hide what waited behind the stall.
+//! One thread, no allocation per request. Each slot has one request in flight. With a rate,
+//! requests are due at fixed times, and latency counts from the due time: a server that stalls
+//! cannot hide the requests that waited during the stall.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -19,23 +18,23 @@
 //! # Ok::<(), paxoslease_load::LoadError>(())
 //! ```
 //!
-//! Not here: options, tables and progress bars, which belong to the program that runs a load; and
-//! lease guards, since a load cares about answers and not about what they protect.
+//! Not here: options, tables and progress bars, which belong to the program that runs a load, and
+//! lease guards.
 
+mod arrivals;
+mod counters;
 mod error;
 mod event_loop;
-mod pace;
 mod plan;
 mod protocol;
 mod report;
 mod resp;
 mod session;
-mod tally;
 
 pub use error::LoadError;
 pub use event_loop::{run, run_with};
 pub use plan::{Dialect, Extent, IN_FLIGHT_MAX, Plan, PlanError, Secret, Workload};
-pub use protocol::{Ask, Connections, Failure, Names, Outcome, Outgoing, Protocol};
+pub use protocol::{Connections, Failure, LeaseRequest, Names, Outcome, Outgoing, Protocol};
 pub use report::{Latency, Progress, Report, Shares};
 pub use resp::RedisLock;
 pub use session::Session;

@@ -1,4 +1,4 @@
-//! What a load is to be: plain data that may contradict itself, and a check that says how.
+//! The plan of a load as plain data, and its validation.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use paxoslease_client::Tls;
 use serde::Serialize;
 
-/// The most requests that can be under way.
+/// The most requests in flight.
 pub const IN_FLIGHT_MAX: u32 = 65_536;
-/// A name is the prefix and nine digits, and no name is longer than 512 bytes.
+/// A name is the prefix and nine digits, at most 512 bytes.
 const PREFIX_LEN_MAX: usize = 500;
-/// Nine digits tell names apart, and every one of these takes eight bytes here.
+/// Names have nine digits, and each lease takes eight bytes here.
 const LEASES_MAX: u32 = 100_000_000;
 /// In operations per second.
 const RATE_MIN: f64 = 0.001;
@@ -19,36 +19,35 @@ const RATE_MAX: f64 = 100_000_000.0;
 /// A load.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where to connect, each as `host:port`. Connections go to each in turn.
+    /// The endpoints, each as `host:port`. Connections go to each in turn.
     pub endpoints: Vec<String>,
-    /// What is spoken there.
+    /// The protocol of the server.
     pub dialect: Dialect,
-    /// How to speak TLS; in clear without it.
+    /// The TLS settings; `None` for unencrypted connections.
     pub tls: Option<Tls>,
-    /// A token or password, if one is asked for.
+    /// The token or password, if the server requires one.
     pub token: Option<Secret>,
-    /// Whether it may be sent in clear to other machines.
+    /// Whether the token may be sent unencrypted to other machines.
     pub token_in_clear: bool,
-    /// What is asked.
+    /// The kind of operations.
     pub workload: Workload,
-    /// How many connections; never more than requests in flight.
+    /// The number of connections, at most `in_flight`.
     pub connections: u32,
-    /// How many requests are under way at once; in a hand-over, how many clients there are.
+    /// The number of requests in flight; in a hand-over, of clients.
     pub in_flight: u32,
-    /// When it ends.
+    /// When the load ends.
     pub extent: Extent,
-    /// Operations per second that are due, whatever became of those before; `None` begins one
-    /// when another ends.
+    /// The due operations per second; `None` begins one when another ends.
     pub rate: Option<f64>,
-    /// How long leases are to last.
+    /// The ttl of the leases.
     pub ttl: Duration,
-    /// What every name begins with.
+    /// The prefix of all names.
     pub names: String,
-    /// How long to run before anything counts.
+    /// How long to run before the measurement.
     pub warmup: Duration,
 }
 
-/// What only the other side may see.
+/// A text that is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -63,18 +62,17 @@ impl fmt::Debug for Secret {
 pub enum Extent {
     /// After this time.
     Lasting(Duration),
-    /// After so many operations, whether they succeed or not.
+    /// After this many operations, successful or not.
     Count(u64),
 }
 
 impl Extent {
-    /// Whether this much time is all there was to be.
     pub(crate) fn is_over(self, elapsed: Duration) -> bool {
         matches!(self, Self::Lasting(span) if elapsed >= span)
     }
 }
 
-/// What is spoken to the server.
+/// The commands for leases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
@@ -85,33 +83,33 @@ pub enum Dialect {
     Redis,
 }
 
-/// What is asked.
+/// The kind of operations.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Workload {
-    /// Acquire and release, every name of its own.
+    /// Acquire and release, each of another name.
     Pairs,
-    /// So many leases, taken before anything counts, renewed in turn and released in the end.
+    /// Leases that are acquired before the measurement, renewed in turn, and released at the end.
     Renew {
-        /// How many.
+        /// The number of leases or names.
         leases: u32,
     },
-    /// All clients want one name: each waits for it, releases it at once and wants it again. On
-    /// fewer connections than clients the waiting is done by NOTIFY. Redis is polled.
+    /// All clients want one name: each waits for it, releases it at once and waits again. With
+    /// fewer connections than clients, acquires use NOTIFY. Redis is polled.
     Handover,
-    /// Pairs, of which a share goes to few names.
+    /// Pairs, of which a share uses few names.
     Mixed {
-        /// How many.
+        /// The number of leases or names.
         hot_names: u32,
-        /// Which share, 0 to 1.
+        /// The share, 0 to 1.
         hot_share: f64,
     },
-    /// Acquire, every name once and in the order of their numbers, and let them be: they are
-    /// held until their ttl is over.
+    /// Acquires every name once, in the order of their numbers. The leases stay held until their
+    /// ttl is over.
     Fill,
 }
 
 impl Workload {
-    /// What a command line calls it.
+    /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -123,7 +121,7 @@ impl Workload {
         }
     }
 
-    /// What is counted.
+    /// The plural of the counted operations.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
@@ -165,10 +163,10 @@ impl Plan {
         }
     }
 
-    /// Says what is wrong with it.
+    /// Validates the plan.
     ///
     /// # Errors
-    /// The first contradiction or bound that is not kept.
+    /// The first problem.
     pub fn check(&self) -> Result<(), PlanError> {
         if self.endpoints.is_empty() {
             return Err(PlanError::NoEndpoint);
@@ -209,41 +207,41 @@ impl Plan {
     }
 }
 
-/// Why there can be no such load. Nothing was sent.
+/// Why a plan is not valid. Nothing was sent.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// Nowhere to connect.
+    /// There is no endpoint.
     #[error("no endpoint: name at least one, as host:port")]
     NoEndpoint,
-    /// Too few or too many in flight.
+    /// The number of requests in flight is out of bounds.
     #[error("{0} requests in flight: expected 1 to {IN_FLIGHT_MAX}")]
     InFlight(u32),
-    /// None, or some that would never be used.
+    /// The number of connections is out of bounds.
     #[error("{0} connections: expected at least one, and no more than requests in flight")]
     Connections(u32),
-    /// It would be over before it began.
+    /// The duration or count is zero.
     #[error("nothing to do: expected a duration or a count above zero")]
     NoExtent,
-    /// No name could be that long.
+    /// The prefix of the names is too long.
     #[error("names begin with {0} bytes: expected at most {PREFIX_LEN_MAX}")]
     Names(usize),
-    /// Below what the protocol can say.
+    /// The ttl is below a millisecond.
     #[error("the ttl is below a millisecond; cells take 50ms and more")]
     Ttl,
-    /// Not a rate, or none that a clock could keep.
+    /// The rate is out of bounds.
     #[error("{0} operations per second: expected {RATE_MIN} to {RATE_MAX}")]
     Rate(f64),
-    /// Clients that wait for each other have no rate of their own.
+    /// A hand-over cannot have a rate.
     #[error("a hand-over has no rate: its clients wait for each other")]
     RateOfHandover,
-    /// Fewer leases than requests in flight, or too many to keep.
+    /// The number of leases is out of bounds.
     #[error("{0} leases to renew: expected as many as requests in flight, to {LEASES_MAX}")]
     Leases(u32),
-    /// Not a share.
+    /// The share is not between 0 and 1.
     #[error("a share of {0} for hot names: expected 0 to 1")]
     HotShare(f64),
-    /// A share of the load needs somewhere to go.
+    /// There is no hot name.
     #[error("no hot name: expected at least one")]
     NoHotName,
 }

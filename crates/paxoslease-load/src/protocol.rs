@@ -1,82 +1,81 @@
-//! What a load needs from the protocol that it speaks: leases asked for in slots, and outcomes.
+//! The interface between a load and a protocol: requests of slots, and their outcomes.
 //!
-//! The load decides who asks what when, and counts. How that is spoken is up to a [`Protocol`],
-//! over which connections up to its [`Connections`]. A protocol whose library brings its own
-//! sockets has none: its program drives a [`Session`](crate::Session) itself.
+//! The load decides which slot sends what when, and counts. A [`Protocol`] encodes the requests,
+//! its [`Connections`] carry them. A protocol with a library that has its own sockets has no
+//! [`Connections`]: its program drives a [`Session`](crate::Session) itself.
 
 use std::time::Duration;
 
-use crate::session::PATIENCE;
+use crate::session::SILENCE_MAX;
 
-/// Digits that tell names apart.
+/// The digits at the end of a name.
 const DIGITS: usize = 9;
 
-/// What a slot asks for.
+/// A request of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ask {
-    /// With a token that no other acquire of this load has: the proof of the tenure where the
-    /// server gives no fence.
+pub enum LeaseRequest {
+    /// With a token that no other acquire of this load has. It identifies the tenure if the server
+    /// gives no fence.
     Acquire {
         /// Never zero.
         token: u64,
     },
-    /// Renews what was granted.
+    /// Renews a granted lease.
     Renew {
-        /// Of the grant, or the token.
+        /// The fence of the grant, or the token.
         fence: u64,
     },
-    /// Gives back what was granted.
+    /// Releases a granted lease.
     Release {
-        /// Of the grant, or the token.
+        /// The fence of the grant, or the token.
         fence: u64,
     },
 }
 
-/// What came of it.
+/// The outcome of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Done; of a grant, with the fence if the server gives one.
+    /// Done, with the fence of a grant if the server gives one.
     Yes(Option<u64>),
     /// Held by another client, or no longer held.
     No,
-    /// An error, in the server's words. The first word is its kind.
+    /// The error text of the server. The first word is its kind.
     Failed(Box<str>),
 }
 
-/// How leases are asked for. Slots are numbered from zero to the requests in flight of the plan.
+/// Sends requests for leases. Slots are numbered from zero to `in_flight` of the plan.
 pub trait Protocol {
-    /// Whether an acquire of a name that is held waits at the server. Other clients poll.
+    /// Whether an acquire of a held name waits at the server. If not, the load polls.
     fn queues(&self) -> bool;
 
-    /// Whether [`Protocol::close`] gives back everything that is held.
+    /// Whether [`Protocol::close`] releases all leases.
     fn close_releases(&self) -> bool {
         false
     }
 
-    /// For how long no answer may come before the load gives up: longer than a server makes a
-    /// client wait.
-    fn patience(&self) -> Duration {
-        PATIENCE
+    /// The time without an answer after which the load gives up: longer than a wait at the server.
+    fn silence_max(&self) -> Duration {
+        SILENCE_MAX
     }
 
     /// Whether the load may begin; `now` counts from its start.
     fn is_open(&self, now: Duration) -> bool;
 
-    /// Whether this slot can ask now.
+    /// Whether this slot can send a request now.
     fn is_ready(&self, _slot: u32) -> bool {
         true
     }
 
-    /// Asks something about the lease of this number. There will be one outcome.
-    fn ask(&mut self, slot: u32, number: u32, ask: Ask, now: Duration);
+    /// Sends a request about the lease of this number. There will be one outcome.
+    fn request(&mut self, slot: u32, number: u32, request: LeaseRequest, now: Duration);
 
-    /// What came of something that a slot had asked.
+    /// The next outcome of a request, and its slot.
     fn next_outcome(&mut self) -> Option<(u32, Outcome)>;
 
-    /// Says goodbye where that is the custom.
+    /// Ends the sessions, if the protocol has them.
     fn close(&mut self) {}
 
-    /// Whether the goodbye was heard, and everything that was asked.
+    /// Whether all requests are answered, and the sessions have ended.
     fn is_closed(&self) -> bool {
         true
     }
@@ -84,35 +83,34 @@ pub trait Protocol {
 
 /// The connections of a protocol: bytes and the time go in, bytes come out.
 pub trait Connections: Protocol {
-    /// For each connection the endpoints to which it may go, by their places in the plan, the
-    /// preferred one first.
+    /// For each connection, the indices of its endpoints in the plan, the preferred one first.
     fn routes(&self) -> Vec<Vec<usize>>;
 
-    /// How long to wait before a broken connection is made again. `None` goes to the next endpoint
-    /// at once, and ends the load when none of them answers.
+    /// The pause before a broken connection is made again. `None` goes to the next endpoint at
+    /// once, and ends the load when no endpoint answers.
     fn redials_after(&self) -> Option<Duration> {
         None
     }
 
-    /// A connection came about.
+    /// A connection is open.
     fn connected(&mut self, _link: usize) {}
 
-    /// Whether the server at the other end has introduced itself.
+    /// Whether the server has answered the greeting.
     fn is_greeted(&self, link: usize) -> bool;
 
-    /// A connection broke or did not come about. What was asked there has failed.
+    /// A connection broke or could not be made. Its requests have failed.
     fn lost(&mut self, link: usize, now: Duration);
 
-    /// Bytes that came. Says how many of them were whole answers.
+    /// Handles received bytes, and returns how many of them were complete answers.
     ///
     /// # Errors
     /// When the load cannot go on.
     fn received(&mut self, link: usize, bytes: &[u8], now: Duration) -> Result<usize, Failure>;
 
-    /// What is to be sent.
+    /// The bytes to send.
     fn outgoing(&mut self) -> &mut Outgoing;
 
-    /// A connection that owes an answer, if any does.
+    /// A connection with an unanswered request, if there is one.
     fn waiting(&self) -> Option<usize>;
 }
 
@@ -120,27 +118,27 @@ pub trait Connections: Protocol {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The server is of another kind, which it names.
+    /// The server is not of the expected kind. Its name.
     #[error("another kind of server, which says it is `{0}`")]
     Foreign(String),
-    /// The server refuses what would be asked again and again, in its words.
+    /// The server refuses requests with a lasting error. Its text.
     #[error("the server refuses: {0}")]
     Refused(String),
-    /// An answer that no server of this kind gives.
+    /// The server sent an unexpected reply.
     #[error("not an answer: {0}")]
     Garbled(String),
-    /// A lease that was to be renewed could not be taken.
+    /// The load could not acquire a lease that it has to renew.
     #[error("a lease to renew could not be taken: {0}")]
     Fill(String),
-    /// A name that was to be renewed is held by another client.
+    /// Another client holds a lease that the load has to renew.
     #[error("{0} is held by another")]
     Taken(String),
-    /// Nothing was answered for too long.
+    /// There was no answer for too long.
     #[error("no answer for too long")]
     Silent,
 }
 
-/// What is to be sent on each connection.
+/// The bytes to send on each connection.
 #[derive(Debug)]
 pub struct Outgoing {
     buffers: Vec<Vec<u8>>,
@@ -154,7 +152,7 @@ impl Outgoing {
         Self { buffers: vec![Vec::new(); links], pending: Vec::with_capacity(links) }
     }
 
-    /// Where to append what is to be sent on this connection.
+    /// The buffer of a connection, to append requests to.
     pub fn to(&mut self, link: usize) -> &mut Vec<u8> {
         if self.buffers[link].is_empty() {
             self.pending.push(link);
@@ -162,17 +160,17 @@ impl Outgoing {
         &mut self.buffers[link]
     }
 
-    /// Drops what was not sent.
+    /// Drops unsent bytes.
     pub fn clear(&mut self, link: usize) {
         self.buffers[link].clear();
     }
 
-    /// A connection that has had nothing to send and now has.
+    /// A connection that has bytes to send since the last call.
     pub fn next_pending(&mut self) -> Option<usize> {
         self.pending.pop()
     }
 
-    /// What a connection has to send. The caller takes out what it sent.
+    /// The unsent bytes. The caller removes what it has sent.
     pub fn unsent(&mut self, link: usize) -> &mut Vec<u8> {
         &mut self.buffers[link]
     }

@@ -1,4 +1,4 @@
-//! What a load came to, as plain data: for a table, or for a program as JSON.
+//! The result of a load as plain data, which serialises to JSON.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,72 +8,71 @@ use serde::Serialize;
 
 use crate::plan::Dialect;
 
-/// What a load came to.
+/// The result of a load.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// What was asked.
+    /// The name of the workload.
     pub workload: &'static str,
-    /// What was spoken.
+    /// The commands for leases.
     pub dialect: Dialect,
-    /// Where, in the order of the connections.
+    /// The endpoints, in the order of the connections.
     pub endpoints: Vec<String>,
-    /// How many connections there were.
+    /// The number of connections.
     pub connections: u32,
-    /// How many requests were under way at once, at most.
+    /// The most requests in flight.
     pub in_flight: u32,
-    /// Operations per second that were due, if that was fixed.
+    /// The due operations per second, if the plan had a rate.
     pub rate: Option<f64>,
-    /// For how long it was measured.
+    /// The measured time.
     pub seconds: f64,
-    /// Pairs, renewals or holdings that succeeded.
+    /// Successful pairs, renewals or holdings.
     pub operations: u64,
-    /// The same per second; in a hand-over, those that changed the client.
+    /// Operations per second; in a hand-over, changes of the holder.
     pub per_second: f64,
-    /// Acquires that found the name held by another.
+    /// Acquires of names that another client held.
     pub held: u64,
     /// Operations that failed, by the first word of the error.
     pub errors: BTreeMap<String, u64>,
-    /// One error in the server's words.
+    /// The text of one error.
     pub last_error: Option<String>,
-    /// Operations that were due and never begun, because all slots were taken.
+    /// Due operations that never began, because all slots were busy.
     pub behind: u64,
-    /// Requests that were still unanswered when the load was over and had waited long enough.
+    /// Requests without an answer at the end of the load.
     pub unanswered: u64,
     /// By kind of request: acquire, renew, release.
     pub latency: BTreeMap<&'static str, Latency>,
-    /// How evenly a name went around.
+    /// How evenly the clients of a hand-over got the name.
     pub shares: Option<Shares>,
-    /// The longest time in which nothing succeeded, in milliseconds.
+    /// The longest time without a success, in milliseconds.
     pub longest_gap_ms: f64,
-    /// How long whole operations took, from when one was due to its last answer, in nanoseconds:
-    /// everything the percentiles leave out.
+    /// The durations of whole operations, from the due time to the last answer, in nanoseconds.
     #[serde(skip)]
     pub whole_nanos: Histogram<u64>,
 }
 
 impl Report {
-    /// How many operations failed.
+    /// The number of failed operations.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.errors.values().sum()
     }
 }
 
-/// How long answers took, in microseconds. With a rate this counts from when the request was due.
+/// Latencies in microseconds. With a rate, they count from the due time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Latency {
-    /// How many there were.
+    /// The number of answers.
     pub count: u64,
-    /// Half took no longer.
+    /// The median.
     pub p50_us: f64,
-    /// Of ten, nine took no longer.
+    /// The 90th percentile.
     pub p90_us: f64,
-    /// Of a hundred, all but one.
+    /// The 99th percentile.
     pub p99_us: f64,
-    /// Of a thousand, all but one.
+    /// The 99.9th percentile.
     pub p99_9_us: f64,
-    /// The longest.
+    /// The maximum.
     pub max_us: f64,
 }
 
@@ -91,36 +90,36 @@ impl Latency {
     }
 }
 
-/// How evenly a name went around.
+/// How evenly the clients of a hand-over got the name.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Shares {
-    /// How many wanted it.
+    /// The number of clients.
     pub clients: u32,
-    /// How often it went from one client to another.
+    /// How often the holder changed.
     pub handovers: u64,
-    /// How often the luckiest client had it.
+    /// The most grants of a client.
     pub max: u64,
-    /// How often the unluckiest had it.
+    /// The fewest grants of a client.
     pub min: u64,
 }
 
 impl Shares {
-    /// How many times as often the luckiest had it as the unluckiest; infinite if that never did.
+    /// The ratio of the most to the fewest grants; infinite if a client had none.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.max as f64 / self.min as f64
     }
 }
 
-/// How far a load has come.
+/// The progress of a load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
-    /// What it is doing, for people.
+    /// The current phase, as a text.
     pub doing: &'static str,
-    /// How much of that is done, 0 to 1.
+    /// The completed share of the phase, 0 to 1.
     pub share: f64,
-    /// What was done since it counts.
+    /// Measured operations so far.
     pub operations: u64,
-    /// Since when it counts.
+    /// Measured time so far.
     pub elapsed: Duration,
 }

@@ -1,7 +1,7 @@
-//! RESP: requests of a cell and of a Redis server, and the conversations on their connections.
+//! RESP: the requests to a cell or a Redis server, and their replies.
 //!
-//! Requests are appended to a connection's buffer from pieces made once, and a connection's answers
-//! come in the order of its requests. Knows nothing of when anything is asked or what for.
+//! A connection's replies come in the order of its requests. The session decides when to send which
+//! request.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use paxoslease_wire::resp::{Value, put_array, put_bulk, put_bulk_integer, put_command};
 
 use crate::plan::{Dialect, Plan, Secret, Workload};
-use crate::protocol::{Ask, Connections, Failure, Names, Outcome, Outgoing, Protocol};
+use crate::protocol::{Connections, Failure, LeaseRequest, Names, Outcome, Outgoing, Protocol};
 
 /// How long a waiting acquire waits at the server, in milliseconds.
 const WAIT_MS: u64 = 5000;
 
-/// The usual way to give a lock back: only if it is still one's own.
+/// Deletes a lock only if it still has the token.
 const RELEASE_SCRIPT: &[u8] =
     b"if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) \
       else return 0 end";
@@ -22,53 +22,53 @@ const RENEW_SCRIPT: &[u8] =
     b"if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) \
       else return 0 end";
 
-/// Errors that would come again for the same request: no use in going on.
+/// Errors that every retry would get: the load ends.
 const LASTING: &[&[u8]] =
     &[b"ERR", b"NAME", b"NOAUTH", b"NOPERM", b"NOPROTO", b"NOSCRIPT", b"TTL", b"WRONGPASS"];
 
-/// How a Redis server is asked for locks, as lock libraries do.
+/// The commands for locks of a Redis server, as lock libraries use them.
 #[derive(Debug)]
 pub struct RedisLock {
     ttl_ms: u64,
     names: Names,
-    /// What the server calls the scripts, once it has been given them.
+    /// The hashes of the scripts, once the server has them.
     release_script: Vec<u8>,
     renew_script: Vec<u8>,
 }
 
 impl RedisLock {
-    /// How many answers [`RedisLock::greet`] gets.
+    /// The number of replies to [`RedisLock::greet`].
     pub const GREETINGS: u32 = 2;
 
-    /// With the names and the ttl of this plan.
+    /// Commands with the names and the ttl of this plan.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         let (ttl_ms, names) = (ttl_ms(plan), Names::new(&plan.names));
         Self { ttl_ms, names, release_script: Vec::new(), renew_script: Vec::new() }
     }
 
-    /// Gives the server the scripts.
+    /// Loads the scripts.
     pub fn greet(&self, out: &mut Vec<u8>) {
         put_command(out, &[b"SCRIPT", b"LOAD", RELEASE_SCRIPT]);
         put_command(out, &[b"SCRIPT", b"LOAD", RENEW_SCRIPT]);
     }
 
-    /// An answer to that, with this many still to come.
+    /// Handles a reply to [`RedisLock::greet`], of which `left` are missing.
     pub fn greeted(&mut self, left: u32, value: Value<'_>) {
         let script = value.bytes().unwrap_or_default().to_vec();
         match left {
             1 => self.release_script = script,
             0 => self.renew_script = script,
-            // To an AUTH before.
+            // The reply to AUTH.
             _ => {}
         }
     }
 
-    /// Asks for the lock of this number.
-    pub fn put(&mut self, out: &mut Vec<u8>, number: u32, ask: Ask) {
+    /// Writes a request for the lock of this number.
+    pub fn put(&mut self, out: &mut Vec<u8>, number: u32, request: LeaseRequest) {
         let name = self.names.get(number);
-        match ask {
-            Ask::Acquire { token } => {
+        match request {
+            LeaseRequest::Acquire { token } => {
                 put_array(out, 6);
                 put_bulk(out, b"SET");
                 put_bulk(out, name);
@@ -77,7 +77,7 @@ impl RedisLock {
                 put_bulk(out, b"PX");
                 put_bulk_integer(out, self.ttl_ms);
             }
-            Ask::Renew { fence } => {
+            LeaseRequest::Renew { fence } => {
                 put_array(out, 6);
                 put_bulk(out, b"EVALSHA");
                 put_bulk(out, &self.renew_script);
@@ -86,7 +86,7 @@ impl RedisLock {
                 put_bulk(out, &letters(fence));
                 put_bulk_integer(out, self.ttl_ms);
             }
-            Ask::Release { fence } => {
+            LeaseRequest::Release { fence } => {
                 put_array(out, 5);
                 put_bulk(out, b"EVALSHA");
                 put_bulk(out, &self.release_script);
@@ -98,21 +98,21 @@ impl RedisLock {
     }
 }
 
-/// How a cell is asked.
+/// The commands for leases of a cell.
 #[derive(Debug)]
 struct Cell {
     ttl_ms: u64,
     names: Names,
     waits: bool,
-    /// Whether waiting is done by NOTIFY, because slots share connections.
+    /// Whether acquires use NOTIFY, because slots share connections.
     notifies: bool,
 }
 
 impl Cell {
-    fn put(&mut self, out: &mut Vec<u8>, slot: u32, number: u32, ask: Ask) {
+    fn put(&mut self, out: &mut Vec<u8>, slot: u32, number: u32, request: LeaseRequest) {
         let name = self.names.get(number);
-        match ask {
-            Ask::Acquire { .. } => {
+        match request {
+            LeaseRequest::Acquire { .. } => {
                 let waits = if self.waits { 2 } else { 0 };
                 let notifies = if self.notifies { 2 } else { 0 };
                 put_array(out, 3 + waits + notifies);
@@ -128,14 +128,14 @@ impl Cell {
                     put_bulk_integer(out, u64::from(slot));
                 }
             }
-            Ask::Renew { fence } => {
+            LeaseRequest::Renew { fence } => {
                 put_array(out, 4);
                 put_bulk(out, b"LEASE.RENEW");
                 put_bulk(out, name);
                 put_bulk_integer(out, fence);
                 put_bulk_integer(out, self.ttl_ms);
             }
-            Ask::Release { fence } => {
+            LeaseRequest::Release { fence } => {
                 put_array(out, 3);
                 put_bulk(out, b"LEASE.RELEASE");
                 put_bulk(out, name);
@@ -151,16 +151,15 @@ enum Server {
     Redis(RedisLock),
 }
 
-/// The conversation on one connection.
 #[derive(Debug)]
 struct Link {
-    /// Slots that wait for an answer, in the order of the answers.
+    /// Slots of unanswered requests, in the order of the answers.
     asked: VecDeque<u32>,
-    /// Answers to the greeting that are still to come, before all others.
+    /// Missing replies to the greeting, which come before all others.
     greetings: u32,
 }
 
-/// Conversations with a cell or a Redis server.
+/// The protocol of a cell or a Redis server.
 #[derive(Debug)]
 pub(crate) struct Resp {
     server: Server,
@@ -168,13 +167,12 @@ pub(crate) struct Resp {
     endpoints: usize,
     out: Outgoing,
     links: Vec<Link>,
-    /// By slot: an acquire that will be answered by a push.
+    /// By slot: whether a push will answer its acquire.
     queued: Vec<bool>,
     outcomes: VecDeque<(u32, Outcome)>,
 }
 
 impl Resp {
-    /// Every connection has its greeting to send.
     pub(crate) fn new(plan: &Plan) -> Self {
         let is_handover = plan.workload == Workload::Handover;
         let server = match plan.dialect {
@@ -224,7 +222,7 @@ impl Resp {
         };
     }
 
-    /// An answer to the greeting, with this many still to come.
+    /// Handles a reply to the greeting, of which `left` are missing.
     fn greeted(&mut self, left: u32, value: Value<'_>) -> Result<(), Failure> {
         if let Value::Error(text) = value {
             return Err(Failure::Refused(text_of(text)));
@@ -241,7 +239,7 @@ impl Resp {
         Ok(())
     }
 
-    fn hear(&mut self, link: usize, value: Value<'_>) -> Result<(), Failure> {
+    fn handle(&mut self, link: usize, value: Value<'_>) -> Result<(), Failure> {
         if matches!(value, Value::Push(_)) {
             let Some((slot, answer)) = Answer::of_push(value) else { return Ok(()) };
             return match self.queued.get_mut(slot as usize) {
@@ -249,7 +247,7 @@ impl Resp {
                     *is_queued = false;
                     self.answered(slot, answer)
                 }
-                _ => Err(Failure::Garbled(format!("nobody waits as number {slot}"))),
+                _ => Err(Failure::Garbled(format!("no request waits as number {slot}"))),
             };
         }
         if self.links[link].greetings > 0 {
@@ -291,14 +289,14 @@ impl Protocol for Resp {
         self.links.iter().all(|link| link.greetings == 0)
     }
 
-    /// What a connection is not ready to send waits behind its greeting.
-    fn ask(&mut self, slot: u32, number: u32, ask: Ask, _: Duration) {
+    /// Requests wait in the buffer behind the greeting.
+    fn request(&mut self, slot: u32, number: u32, request: LeaseRequest, _: Duration) {
         let link = slot as usize % self.links.len();
         self.links[link].asked.push_back(slot);
         let out = self.out.to(link);
         match &mut self.server {
-            Server::Cell(cell) => cell.put(out, slot, number, ask),
-            Server::Redis(redis) => redis.put(out, number, ask),
+            Server::Cell(cell) => cell.put(out, slot, number, request),
+            Server::Redis(redis) => redis.put(out, number, request),
         }
     }
 
@@ -308,7 +306,7 @@ impl Protocol for Resp {
 }
 
 impl Connections for Resp {
-    /// To each endpoint in turn, and on to the next when one is gone.
+    /// Each connection begins at another endpoint, and goes to the next one when it fails.
     fn routes(&self) -> Vec<Vec<usize>> {
         let route = |link| (0..self.endpoints).map(|next| (link + next) % self.endpoints).collect();
         (0..self.links.len()).map(route).collect()
@@ -334,7 +332,7 @@ impl Connections for Resp {
         loop {
             match Value::parse(&bytes[read..]) {
                 Ok(Some((value, len))) => {
-                    self.hear(link, value)?;
+                    self.handle(link, value)?;
                     read += len;
                 }
                 Ok(None) => return Ok(read),
@@ -352,21 +350,21 @@ impl Connections for Resp {
     }
 }
 
-/// What a reply comes to, whatever was asked.
+/// The meaning of a reply to any request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer<'a> {
-    /// Done; of a cell's grant, with the fence.
+    /// Done, with the fence if it is a grant of a cell.
     Yes(Option<u64>),
-    /// Held by another, or no longer held.
+    /// Held by another client, or no longer held.
     No,
-    /// To be told later.
+    /// A push will follow.
     Queued,
-    /// An error, in the server's words.
+    /// The error text of the server.
     Error(&'a [u8]),
 }
 
 impl<'a> Answer<'a> {
-    /// What a reply comes to; `None` if no request of ours is ever answered so.
+    /// `None` for a reply that no request here gets.
     fn of(value: Value<'a>) -> Option<Self> {
         Some(match value {
             Value::Array(mut items) => Self::Yes(Some(fence(items.next()?)?)),
@@ -379,7 +377,7 @@ impl<'a> Answer<'a> {
         })
     }
 
-    /// What became of a waiting acquire, and its number; `None` for pushes of any other kind.
+    /// The result of a waiting acquire, and its number; `None` for other pushes.
     fn of_push(value: Value<'a>) -> Option<(u32, Self)> {
         let mut items = value.items()?;
         let kind = items.next()?.bytes()?;
@@ -400,7 +398,7 @@ fn fence(value: Value<'_>) -> Option<u64> {
     u64::try_from(value.integer()?).ok()
 }
 
-/// As long as the tokens that lock libraries draw, and like them no number to Redis.
+/// A text as long as the tokens of lock libraries, which Redis does not store as a number.
 fn letters(token: u64) -> [u8; 16] {
     let mut text = [0; 16];
     for (place, digit) in text.iter_mut().rev().enumerate() {
@@ -409,12 +407,11 @@ fn letters(token: u64) -> [u8; 16] {
     text
 }
 
-/// What a server said, for people.
 pub(crate) fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The word by which a program tells which error it is.
+/// The first word of an error, which is its kind.
 pub(crate) fn first_word(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == b' ').next().unwrap_or_default()
 }
@@ -434,9 +431,9 @@ mod tests {
         resp
     }
 
-    /// What a server would make of it.
-    fn asked(resp: &mut Resp, slot: u32, number: u32, ask: Ask) -> String {
-        resp.ask(slot, number, ask, Duration::ZERO);
+    /// The request as a server parses it.
+    fn asked(resp: &mut Resp, slot: u32, number: u32, request: LeaseRequest) -> String {
+        resp.request(slot, number, request, Duration::ZERO);
         let link = slot as usize % resp.links.len();
         let out = std::mem::take(resp.out.unsent(link));
         let (value, len) = Value::parse(&out).expect("well formed").expect("whole");
@@ -449,15 +446,15 @@ mod tests {
     fn a_cell_is_asked_in_its_own_words() {
         let mut pairs = resp(Dialect::Paxoslease, Workload::Pairs);
         assert_eq!(
-            asked(&mut pairs, 0, 7, Ask::Acquire { token: 1 }),
+            asked(&mut pairs, 0, 7, LeaseRequest::Acquire { token: 1 }),
             "LEASE.ACQUIRE load/000000007 15000"
         );
         assert_eq!(
-            asked(&mut pairs, 0, 123_456_789, Ask::Renew { fence: 42 }),
+            asked(&mut pairs, 0, 123_456_789, LeaseRequest::Renew { fence: 42 }),
             "LEASE.RENEW load/123456789 42 15000"
         );
         assert_eq!(
-            asked(&mut pairs, 0, 0, Ask::Release { fence: 42 }),
+            asked(&mut pairs, 0, 0, LeaseRequest::Release { fence: 42 }),
             "LEASE.RELEASE load/000000000 42"
         );
     }
@@ -469,21 +466,21 @@ mod tests {
         assert_eq!(redis.greeted(1, Value::Bulk(b"abc")), Ok(()));
         assert_eq!(redis.greeted(0, Value::Bulk(b"def")), Ok(()));
         assert_eq!(
-            asked(&mut redis, 0, 7, Ask::Acquire { token: 0x12 }),
+            asked(&mut redis, 0, 7, LeaseRequest::Acquire { token: 0x12 }),
             "SET load/000000007 gggggggggggggghi NX PX 15000"
         );
         assert_eq!(
-            asked(&mut redis, 0, 7, Ask::Release { fence: 0x12 }),
+            asked(&mut redis, 0, 7, LeaseRequest::Release { fence: 0x12 }),
             "EVALSHA abc 1 load/000000007 gggggggggggggghi"
         );
         assert_eq!(
-            asked(&mut redis, 0, 7, Ask::Renew { fence: 0x12 }),
+            asked(&mut redis, 0, 7, LeaseRequest::Renew { fence: 0x12 }),
             "EVALSHA def 1 load/000000007 gggggggggggggghi 15000"
         );
     }
 
     #[test]
-    fn a_server_that_refuses_or_is_another_is_noticed_at_the_greeting() {
+    fn a_refusing_or_foreign_server_is_noticed_at_the_greeting() {
         let mut cell = resp(Dialect::Paxoslease, Workload::Pairs);
         let greeted = |cell: &mut Resp, bytes: &[u8]| {
             let (value, _) = Value::parse(bytes).expect("well formed").expect("whole");

@@ -1,8 +1,8 @@
 //! The load without its sockets: outcomes and the time go in, requests come out. It reads no clock
-//! and blocks on nothing, so a script can play the server.
+//! and never blocks, so a test can script the server.
 //!
-//! A *slot* is one client with one request under way. Slots that are free begin an operation when
-//! one is due ([`Pace`]). How a request is spoken is up to the [`Protocol`].
+//! A *slot* is one client with one request in flight. A free slot begins an operation when one is
+//! due ([`ArrivalSchedule`]). The [`Protocol`] encodes the requests.
 
 mod phase;
 
@@ -13,24 +13,24 @@ use std::time::Duration;
 use paxoslease_core::Rng;
 
 use self::phase::Phase;
-use crate::pace::Pace;
+use crate::arrivals::ArrivalSchedule;
+use crate::counters::{Counters, Kind};
 use crate::plan::{Extent, Plan, Workload};
-use crate::protocol::{Ask, Connections, Failure, Names, Outcome, Outgoing, Protocol};
+use crate::protocol::{Connections, Failure, LeaseRequest, Names, Outcome, Outgoing, Protocol};
 use crate::report::{Progress, Report};
 use crate::resp::{first_word, text_of};
-use crate::tally::{Kind, Tally};
 
-/// Names that pairs go through before they begin again, so that a long load has a bound.
+/// The number of names of pairs, after which they repeat.
 const NAMES: u32 = 1_000_000;
-/// How long a client that polls waits before it tries again, give or take a half. Lock libraries
-/// wait longer, and hand over less often.
+/// The average pause of a client that polls; each pause is between a half and one and a half of it.
+/// Lock libraries pause longer, and hand over less often.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
-/// For how long nobody may answer: longer than a server makes anyone wait.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// The same once nothing counts any more.
-const PATIENCE_IN_THE_END: Duration = Duration::from_secs(2);
+/// The longest time without an answer: longer than a wait at the server.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// The longest time without an answer after the measurement.
+const SILENCE_MAX_AT_END: Duration = Duration::from_secs(2);
 
-/// A load on whatever speaks this protocol.
+/// A load with any protocol.
 #[derive(Debug)]
 pub struct Session<P> {
     protocol: P,
@@ -39,28 +39,28 @@ pub struct Session<P> {
     extent: Extent,
     warmup: Duration,
     phase: Phase,
-    pace: Pace,
-    tally: Tally,
+    arrivals: ArrivalSchedule,
+    counters: Counters,
     rng: Rng,
     slots: Vec<Slot>,
     free: VecDeque<u32>,
-    /// Clients that try again, the first one at the top.
+    /// Clients that retry, the earliest first.
     retries: BinaryHeap<Reverse<(Duration, u32)>>,
     /// Slots that are not free.
     busy: u32,
-    /// Operations begun since it counts.
+    /// Operations that began during the measurement.
     begun: u64,
-    /// Fences of the leases that are renewed; zero for one that is not held.
+    /// Fences of the renewed leases; zero if not held.
     leases: Vec<u64>,
-    /// The lease whose turn it is; when filling, the name.
+    /// The next lease to renew, or the next name to fill.
     cursor: usize,
-    /// Tokens handed out so far.
+    /// The last token.
     tokens: u64,
-    /// When an answer came last, or nobody owed one.
+    /// The time of the last answer, or when no request was in flight.
     heard_at: Duration,
-    /// For how long it counted, and how many operations were not begun.
+    /// The measured time, and the due operations that did not begin.
     measured: (Duration, u64),
-    /// Whether a free slot could not ask when it was last looked at.
+    /// Whether a free slot was not ready.
     has_unready: bool,
 }
 
@@ -69,13 +69,13 @@ struct Slot {
     step: Step,
     /// Of the name.
     number: u32,
-    /// How many names this slot has gone through.
+    /// How many names this slot has used.
     round: u32,
-    /// Of the grant; before it, the token asked with.
+    /// The fence of the grant, or the token of the acquire.
     fence: u64,
-    /// When the operation under way was due.
+    /// When the current operation was due.
     began_at: Duration,
-    /// When the request under way should have been sent.
+    /// When the current request was due.
     due_at: Duration,
 }
 
@@ -90,7 +90,7 @@ enum Step {
 }
 
 impl<P: Protocol> Session<P> {
-    /// A load by this plan, which nothing was asked for yet.
+    /// A load before its first request.
     pub fn new(plan: &Plan, protocol: P) -> Self {
         let slot = Slot {
             step: Step::Free,
@@ -109,8 +109,8 @@ impl<P: Protocol> Session<P> {
             extent: plan.extent,
             warmup: plan.warmup,
             phase: Phase::Opening,
-            pace: Pace::new(plan.rate),
-            tally: Tally::new(if is_handover { plan.in_flight } else { 0 }),
+            arrivals: ArrivalSchedule::new(plan.rate),
+            counters: Counters::new(if is_handover { plan.in_flight } else { 0 }),
             rng: Rng::seeded(1),
             slots: vec![slot; plan.in_flight as usize],
             free: (0..plan.in_flight).collect(),
@@ -126,12 +126,11 @@ impl<P: Protocol> Session<P> {
         }
     }
 
-    pub(crate) fn patience(&self) -> Duration {
-        self.protocol.patience()
+    pub(crate) fn silence_max(&self) -> Duration {
+        self.protocol.silence_max()
     }
 
-    /// Takes all outcomes that there are.
-    fn hear(&mut self, now: Duration) -> Result<(), Failure> {
+    fn take_outcomes(&mut self, now: Duration) -> Result<(), Failure> {
         while let Some((slot, outcome)) = self.protocol.next_outcome() {
             self.heard_at = now;
             self.answered(slot as usize, outcome, now)?;
@@ -147,16 +146,16 @@ impl<P: Protocol> Session<P> {
                 return Err(Failure::Garbled(format!("nothing was asked: {outcome:?}")));
             }
             (Step::Acquire, Outcome::Yes(fence)) => {
-                self.note(|tally| tally.time(Kind::Acquire, took));
+                self.note(|counters| counters.time(Kind::Acquire, took));
                 self.granted(slot, fence, now);
             }
             (Step::Acquire, Outcome::No) => self.refused(slot, now)?,
             (Step::Renew, Outcome::Yes(_)) => {
-                self.note(|tally| tally.time(Kind::Renew, took));
+                self.note(|counters| counters.time(Kind::Renew, took));
                 self.succeeded(slot, now);
             }
             (Step::Release, Outcome::Yes(_)) => {
-                self.note(|tally| tally.time(Kind::Release, took));
+                self.note(|counters| counters.time(Kind::Release, took));
                 if let Some(lease) = self.leases.get_mut(number as usize) {
                     *lease = 0;
                 }
@@ -181,16 +180,16 @@ impl<P: Protocol> Session<P> {
             Workload::Fill => self.succeeded(slot, now),
             Workload::Pairs | Workload::Mixed { .. } | Workload::Handover => {
                 if self.workload == Workload::Handover {
-                    self.note(|tally| tally.grant(slot as u32));
+                    self.note(|counters| counters.grant(slot as u32));
                 }
                 self.slots[slot].fence = fence;
                 self.slots[slot].due_at = now;
-                self.ask(slot, Step::Release, now);
+                self.request(slot, Step::Release, now);
             }
         }
     }
 
-    /// Somebody else holds it.
+    /// Another client holds the name.
     fn refused(&mut self, slot: usize, now: Duration) -> Result<(), Failure> {
         let number = self.slots[slot].number;
         match self.workload {
@@ -199,12 +198,12 @@ impl<P: Protocol> Session<P> {
             }
             Workload::Handover if !self.protocol.queues() && self.phase.is_running() => {
                 self.slots[slot].step = Step::Retry;
-                // Clients that met once are not to meet again and again.
+                // A random delay keeps clients from colliding again.
                 let after = RETRY_AFTER / 2 + self.rng.below(RETRY_AFTER);
                 self.retries.push(Reverse((now + after, slot as u32)));
             }
             _ => {
-                self.note(|tally| tally.held += 1);
+                self.note(|counters| counters.held += 1);
                 self.finish(slot, now);
             }
         }
@@ -213,7 +212,7 @@ impl<P: Protocol> Session<P> {
 
     fn succeeded(&mut self, slot: usize, now: Duration) {
         let took = now.saturating_sub(self.slots[slot].began_at);
-        self.note(|tally| tally.succeeded(now, took));
+        self.note(|counters| counters.succeeded(now, took));
         self.finish(slot, now);
     }
 
@@ -222,20 +221,20 @@ impl<P: Protocol> Session<P> {
             return Err(Failure::Fill(text.to_owned()));
         }
         let Slot { step, number, .. } = self.slots[slot];
-        // Never asked for again while renewing goes on; whether it was released, nobody knows.
+        // The load does not renew it any more. A failed release may have worked.
         let is_over = first_word(text.as_bytes()) == b"NOTHELD" || step == Step::Release;
         if let Some(lease) = self.leases.get_mut(number as usize).filter(|_| is_over) {
             *lease = 0;
         }
-        self.note(|tally| tally.error(text.as_bytes()));
+        self.note(|counters| counters.error(text.as_bytes()));
         self.finish(slot, now);
         Ok(())
     }
 
-    /// Counts it, if it counts.
-    fn note(&mut self, count: impl FnOnce(&mut Tally)) {
+    /// Counts during the measurement only.
+    fn note(&mut self, count: impl FnOnce(&mut Counters)) {
         if matches!(self.phase, Phase::Measuring { .. }) {
-            count(&mut self.tally);
+            count(&mut self.counters);
         }
     }
 
@@ -243,26 +242,26 @@ impl<P: Protocol> Session<P> {
         self.slots[slot].step = Step::Free;
         self.busy -= 1;
         self.free.push_back(slot as u32);
-        self.note(|tally| tally.finished += 1);
-        if self.extent == Extent::Count(self.tally.finished) {
+        self.note(|counters| counters.finished += 1);
+        if self.extent == Extent::Count(self.counters.finished) {
             self.end_measuring(now);
         }
     }
 
-    /// Hears what came and begins what is due. To be called whenever something came, and at
+    /// Handles outcomes and begins due operations. The caller calls this after every event, and at
     /// [`Session::wake_at`].
     ///
     /// # Errors
     /// When the load cannot go on.
     pub fn pump(&mut self, now: Duration) -> Result<(), Failure> {
-        self.hear(now)?;
+        self.take_outcomes(now)?;
         self.advance(now)?;
         while let Some(Reverse((at, slot))) = self.retries.peek().copied() {
             if at > now || !self.protocol.is_ready(slot) {
                 break;
             }
             self.retries.pop();
-            self.ask(slot as usize, Step::Acquire, now);
+            self.request(slot as usize, Step::Acquire, now);
         }
         self.has_unready = false;
         for _ in 0..self.free.len() {
@@ -322,7 +321,7 @@ impl<P: Protocol> Session<P> {
                 Step::Acquire
             }
         };
-        self.ask(slot, step, now);
+        self.request(slot, step, now);
     }
 
     /// A name that no other slot uses.
@@ -334,20 +333,20 @@ impl<P: Protocol> Session<P> {
         Step::Acquire
     }
 
-    fn ask(&mut self, slot: usize, step: Step, now: Duration) {
+    fn request(&mut self, slot: usize, step: Step, now: Duration) {
         self.slots[slot].step = step;
         let Slot { number, fence, .. } = self.slots[slot];
-        let ask = match step {
+        let request = match step {
             Step::Acquire => {
                 self.tokens += 1;
                 self.slots[slot].fence = self.tokens;
-                Ask::Acquire { token: self.tokens }
+                LeaseRequest::Acquire { token: self.tokens }
             }
-            Step::Renew => Ask::Renew { fence },
-            Step::Release => Ask::Release { fence },
+            Step::Renew => LeaseRequest::Renew { fence },
+            Step::Release => LeaseRequest::Release { fence },
             Step::Free | Step::Retry => unreachable!("nothing is asked then"),
         };
-        self.protocol.ask(slot as u32, number, ask, now);
+        self.protocol.request(slot as u32, number, request, now);
     }
 }
 
@@ -356,12 +355,12 @@ impl<P: Connections> Session<P> {
         &mut self.protocol
     }
 
-    /// What is to be sent.
+    /// The bytes to send.
     pub fn outgoing(&mut self) -> &mut Outgoing {
         self.protocol.outgoing()
     }
 
-    /// Bytes that came on a connection. Says how many of them were whole answers.
+    /// Handles received bytes, and returns how many of them were complete answers.
     ///
     /// # Errors
     /// When the load cannot go on.
@@ -370,17 +369,17 @@ impl<P: Connections> Session<P> {
         if read > 0 {
             self.heard_at = now;
         }
-        self.hear(now)?;
+        self.take_outcomes(now)?;
         Ok(read)
     }
 
-    /// A connection broke, and its requests with it.
+    /// A connection broke, and its requests failed.
     ///
     /// # Errors
     /// When the load cannot go on.
     pub fn lost(&mut self, link: usize, now: Duration) -> Result<(), Failure> {
         self.protocol.lost(link, now);
-        self.hear(now)
+        self.take_outcomes(now)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A request costs no allocation. Alone in its process, because all of it is counted.
+//! A request costs no allocation. The only test of its process, because it counts all allocations.
 
 mod support;
 
@@ -14,7 +14,7 @@ use crate::support::server;
 #[global_allocator]
 static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Allocations of a load of so many pairs, from its first connection to its report.
+/// The allocations of a load with this many pairs, from its first connection to its report.
 fn allocations(address: &str, pairs: u64) -> usize {
     let mut plan = Plan::new([address], Workload::Pairs);
     (plan.extent, plan.warmup) = (Extent::Count(pairs), Duration::ZERO);
@@ -30,6 +30,6 @@ fn fifty_times_the_requests_take_hardly_more_allocations() {
     let address = server(usize::MAX, &Arc::default());
     let few = allocations(&address, 2_000);
     let many = allocations(&address, 100_000);
-    // Buffers grow to what the largest batch takes, which is not the same in every run.
+    // Buffers grow to the largest batch, which differs from run to run.
     assert!(many < few + 100, "{few} for 2 000 pairs, {many} for 100 000");
 }

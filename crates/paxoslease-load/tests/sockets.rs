@@ -10,10 +10,9 @@ use paxoslease_load::{Extent, LoadError, Plan, Report, Workload, run};
 
 use crate::support::server;
 
-/// Nobody listens on the first of all ports.
+/// No process listens on port 1.
 const NOWHERE: &str = "127.0.0.1:1";
 
-/// A server that keeps its connections.
 fn willing() -> String {
     server(usize::MAX, &Arc::default())
 }
@@ -87,7 +86,7 @@ fn a_connection_that_breaks_is_made_again() {
 
 #[test]
 fn a_dead_cell_is_told_from_a_wrong_question() {
-    let dead = outcome(&plan(&[NOWHERE], Workload::Pairs, 1)).expect_err("nobody listens");
+    let dead = outcome(&plan(&[NOWHERE], Workload::Pairs, 1)).expect_err("no server");
     assert!(dead.is_unavailable(), "{dead:?}");
     assert!(dead.to_string().starts_with(&format!("cannot reach {NOWHERE}: ")), "{dead}");
     let hangs_up = server(0, &Arc::default());

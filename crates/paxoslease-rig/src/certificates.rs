@@ -1,18 +1,18 @@
-//! Certificates for nodes with TLS, made as a user would: by `paxoslease certs`.
+//! Certificates for nodes with TLS, made by `paxoslease certs`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-/// Those of a cell on loopback, in a folder.
+/// The certificates of a cell on loopback, in a folder.
 #[derive(Debug)]
 pub struct Certificates {
     folder: PathBuf,
 }
 
 impl Certificates {
-    /// Makes them for nodes 1 to `nodes` of a cell.
+    /// Makes certificates for the nodes 1 to `nodes` of a cell.
     pub fn make(binary: &Path, cell: &str, nodes: usize, folder: PathBuf) -> Result<Self> {
         let mut command = Command::new(binary);
         command
@@ -23,9 +23,9 @@ impl Certificates {
         Ok(Self { folder })
     }
 
-    /// Adds the options by which this node shows its own certificate; `clients` is the value of
+    /// Adds the options of `paxoslease serve` for this node; `clients` is the value of
     /// `--tls-clients`.
-    pub fn show(&self, command: &mut Command, node: usize, clients: &str) {
+    pub fn add_options(&self, command: &mut Command, node: usize, clients: &str) {
         let own = [format!("node-{node}.pem"), format!("node-{node}-key.pem"), "ca.pem".into()];
         for (option, file) in ["--tls-cert", "--tls-key", "--tls-ca"].iter().zip(own) {
             command.arg(option).arg(self.folder.join(file));

@@ -1,4 +1,4 @@
-//! Folders that are removed when dropped.
+//! Temporary folders, removed on drop.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 
-/// A new folder, removed in the end.
+/// A new folder, removed on drop.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// One where temporary files go, with `what` in its name.
+    /// A folder on the disk of temporary files, with `what` in its name.
     pub fn new(what: &str) -> Result<Self> {
         Self::within(&std::env::temp_dir(), what)
     }
 
-    /// One in memory: a disk that forgets, for peers that otherwise wait for theirs.
+    /// A folder in memory, where a sync is free.
     pub fn in_memory(what: &str) -> Result<Self> {
         Self::within(Path::new("/dev/shm"), what)
     }
@@ -29,12 +29,12 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// A file or folder within.
+    /// The path of a file or folder in it.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.join(name)
     }
@@ -48,12 +48,12 @@ impl Drop for Folder {
     }
 }
 
-/// What the names of all folders of this process begin with.
+/// The prefix of the names of all folders of this process.
 fn prefix() -> String {
     format!("paxoslease-rig-{}-", std::process::id())
 }
 
-/// Removes all folders of this process, whose owners will not be dropped any more.
+/// Removes all folders of this process, before an exit without drops.
 pub(crate) fn remove_all() {
     for parent in [std::env::temp_dir().as_path(), Path::new("/dev/shm")] {
         let entries = fs::read_dir(parent).into_iter().flatten().flatten();

@@ -1,5 +1,5 @@
-//! Ctrl-C also ends every process that was started, by its id. Without this, servers would stay
-//! behind whenever a signal reaches only this process.
+//! Ends every started process when this process gets a signal such as Ctrl-C, and removes the
+//! folders.
 
 use std::thread;
 
@@ -9,10 +9,10 @@ use signal_hook::iterator::Signals;
 
 use crate::{folder, process};
 
-/// What a shell makes of a program that a signal ended.
+/// The exit code of a shell for a program that a signal ended, less the signal.
 const EXIT_BASE: i32 = 128;
 
-/// From now on, in a thread of its own.
+/// Starts a thread that waits for signals.
 pub fn watch() -> Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     thread::Builder::new().name("interrupt".to_owned()).spawn(move || {

@@ -1,7 +1,5 @@
-//! Real processes on this machine, for benchmarks, chaos runs and tests: started, measured and
-//! ended by their ids, with folders, ports and certificates of their own.
-//!
-//! Knows how to start and end a program, and nothing about what the program does.
+//! Real processes on this machine, for benchmarks, chaos runs and tests: starts, measures and ends
+//! them by their ids, with their own folders, ports and certificates.
 
 mod certificates;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! Ports that no other process is given meanwhile.
+//! Ports that the system gives to no other process.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -32,12 +32,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn free_ports_are_free_and_all_different_however_many_are_asked_for() {
+    fn free_ports_are_free_and_different() {
         let ports: BTreeSet<u16> =
             (0..100).flat_map(|_| free_ports::<9>().expect("there are enough")).collect();
         assert_eq!(ports.len(), 900);
         for port in ports {
-            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("nobody listens there");
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Processes that are killed by their id when dropped, also after a failure. The ids of all running
-//! processes are known here, so that an interrupt can end them as well.
+//! Processes that are killed by their id on drop, also after a failure. A set has the ids of all
+//! running processes, so that an interrupt can end them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,27 +11,26 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Processes that run, or are dead and not yet waited for: the system gives no other process such
-/// an id.
+/// Processes that run or are not waited for. The system does not reuse these ids.
 static IDS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 fn ids() -> MutexGuard<'static, BTreeSet<u32>> {
     IDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills all that run, and keeps others from being started: the end of this process is near.
+/// Kills all processes, and blocks the start of others. The caller has to exit.
 pub fn end_all() {
     let ids = ids();
     for id in ids.iter() {
         let pid = i32::try_from(*id).ok().and_then(Pid::from_raw);
-        // It may be dead already.
+        // The process may be dead already.
         let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
     }
     // A thread that starts or ends a process now waits here until this process exits.
     std::mem::forget(ids);
 }
 
-/// One process; killed when dropped.
+/// One process, killed on drop.
 #[derive(Debug)]
 pub struct Process {
     id: u32,
@@ -40,8 +39,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it. What it says goes to the file `log`, and its standard input stays open as long
-    /// as we live: a program that ends with it never outlives us.
+    /// Starts it. Its output goes to the file `log`. Its standard input stays open as long as this
+    /// process lives, so that a program that ends with its input never outlives it.
     pub fn spawn(mut command: Command, log: &Path) -> Result<Self> {
         let file = File::options().create(true).append(true).open(log)?;
         command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
@@ -53,36 +52,36 @@ impl Process {
         Ok(Self { id: child.id(), child: Mutex::new(child), log: log.to_owned() })
     }
 
-    /// What the system calls it.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.id
     }
 
     fn child(&self) -> MutexGuard<'_, Child> {
-        self.child.lock().expect("nobody panics while holding it")
+        self.child.lock().expect("no panic while it is held")
     }
 
-    /// How long it ran so far, in user and kernel mode.
+    /// The processor time so far, in user and kernel mode.
     pub fn cpu(&self) -> Result<Duration> {
         let stat = self.proc("stat")?;
-        // What follows the name, which may itself hold anything.
+        // The fields after the name, which may contain any character.
         let fields = stat.rsplit_once(')').context("no name in stat")?.1.split_whitespace();
         let ticks: Vec<&str> = fields.skip(11).take(2).collect();
         let ticks: u64 = ticks.iter().map(|ticks| ticks.parse().unwrap_or(0)).sum::<u64>();
         Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
     }
 
-    /// The bytes of memory that it occupies now.
+    /// The resident memory in bytes.
     pub fn rss(&self) -> Result<u64> {
         self.memory("VmRSS:")
     }
 
-    /// The most that it ever occupied.
+    /// The highest resident memory so far, in bytes.
     pub fn peak(&self) -> Result<u64> {
         self.memory("VmHWM:")
     }
 
-    /// What of that it allocated: not the parts of the program that it came to run so far.
+    /// The allocated part of the resident memory in bytes, without pages of the program.
     pub fn allocated(&self) -> Result<u64> {
         self.memory("RssAnon:")
     }
@@ -96,19 +95,19 @@ impl Process {
         Ok(kilobytes * 1024)
     }
 
-    /// How many files and sockets it has open now.
+    /// The number of open files and sockets.
     pub fn open_files(&self) -> Result<usize> {
         let files = fs::read_dir(format!("/proc/{}/fd", self.id()))
-            .with_context(|| format!("a process is gone: {}", self.said()))?;
+            .with_context(|| format!("a process is gone: {}", self.log_tail()))?;
         Ok(files.count())
     }
 
     fn proc(&self, what: &str) -> Result<String> {
         fs::read_to_string(format!("/proc/{}/{what}", self.id()))
-            .with_context(|| format!("a process is gone: {}", self.said()))
+            .with_context(|| format!("a process is gone: {}", self.log_tail()))
     }
 
-    /// Sends it a signal; one that has ended gets none.
+    /// Sends a signal, unless the process has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let mut ids = ids();
         let mut child = self.child();
@@ -116,12 +115,12 @@ impl Process {
             ids.remove(&self.id);
             return Ok(());
         }
-        // Nobody has waited for it yet, so the id is still its own.
+        // The process is not waited for yet, so the id is still valid.
         let pid = i32::try_from(self.id).ok().and_then(Pid::from_raw);
         pid.map_or(Ok(()), |pid| Ok(kill_process(pid, signal)?))
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if it has ended.
     pub fn ended(&self) -> Result<Option<ExitStatus>> {
         let mut ids = ids();
         let status = self.child().try_wait()?;
@@ -131,8 +130,7 @@ impl Process {
         Ok(status)
     }
 
-    /// Kills it as `kill -9` does, and waits until it is gone. One that is gone already is no
-    /// matter.
+    /// Kills it with SIGKILL and waits for its end. Does nothing if it has ended.
     pub fn kill(&self) -> Result<()> {
         let mut ids = ids();
         let mut child = self.child();
@@ -142,19 +140,19 @@ impl Process {
         Ok(())
     }
 
-    /// Ends the input of a program that stops cleanly with it, and waits until it has.
+    /// Closes the standard input of a program that stops cleanly then, and waits for its end.
     pub fn stop(&self) -> Result<()> {
-        // It ends with its input, also when ours is the end.
+        // The process ends with its input, also if this process ends.
         ids().remove(&self.id);
         let mut child = self.child();
         drop(child.stdin.take());
         let status = child.wait()?;
-        ensure!(status.success(), "it did not stop well: {}", self.said());
+        ensure!(status.success(), "it did not stop cleanly: {}", self.log_tail());
         Ok(())
     }
 
-    /// The end of what it wrote.
-    pub fn said(&self) -> String {
+    /// The last lines of its output.
+    pub fn log_tail(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().rev().take(5).collect();
@@ -168,7 +166,7 @@ impl Drop for Process {
     }
 }
 
-/// The binary `paxoslease` that was built with the program that runs.
+/// The binary `paxoslease` in the folder of this program.
 pub fn paxoslease_beside_this() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("paxoslease");
     ensure!(path.is_file(), "no {}; build it: cargo build --release", path.display());

@@ -1,4 +1,4 @@
-//! The attacks: threads that do harm at a stated pace until they are told to stop.
+//! The attacks: each runs in a thread until it is told to stop, most of them at a stated rate.
 
 mod valid;
 
@@ -10,32 +10,31 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
-use paxoslease_bench::peers::Ours;
+use anyhow::{Context, Result, anyhow, ensure};
+use paxoslease_bench::peers::{Ours, Service as _};
 use paxoslease_core::{Ballot, Cell, Drift, Holder, Message, Name, NodeId, Request, Ttl};
 use paxoslease_rig::clock::sleep;
 use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-/// How often those attack that go by a pace.
-const PACE: Duration = Duration::from_millis(1);
+/// The time between two actions of an attacker with a rate.
+const INTERVAL: Duration = Duration::from_millis(1);
 
-/// A way to do harm.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
-    /// What the attackers do is counted in.
+    /// What `Attacker::done` counts.
     pub(crate) unit: &'static str,
     pub(crate) what: &'static str,
-    /// Whether it is done to nodes that speak TLS with each other.
+    /// Whether the nodes speak TLS with each other.
     pub(crate) needs_tls: bool,
-    run: fn(&Means) -> Result<()>,
+    run: fn(&Attacker) -> Result<()>,
 }
 
 const fn attack(
     name: &'static str,
     unit: &'static str,
-    run: fn(&Means) -> Result<()>,
+    run: fn(&Attacker) -> Result<()>,
     what: &'static str,
 ) -> Attack {
     Attack { name, unit, what, needs_tls: false, run }
@@ -70,15 +69,15 @@ pub(crate) const ALL: &[Attack] = &[
     attack("probes", "probes", valid::probes, "10 clients that ask /readyz without a pause, beside 9000 who wait"),
 ];
 
-/// Attackers at work.
-pub(crate) struct Attacking {
+/// A running attack.
+pub(crate) struct RunningAttack {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
     thread: JoinHandle<Result<()>>,
 }
 
-impl Attacking {
-    /// Has them stop, and says how much they did.
+impl RunningAttack {
+    /// Stops the attack, and returns how much it did.
     pub(crate) fn stop(self) -> Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| anyhow!("an attacker panicked"))??;
@@ -86,243 +85,207 @@ impl Attacking {
     }
 }
 
-/// What an attacker knows.
-struct Means {
+/// The ports of the attacked node, and how the attack reports and ends.
+struct Attacker {
     clients: String,
     http: String,
     peers: String,
     trust: Option<Arc<ClientConfig>>,
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
-    place: Sender<()>,
+    ready: Sender<()>,
 }
 
-impl Means {
-    /// The attack is on.
-    fn in_place(&self) {
-        let _nobody_waits = self.place.send(());
-    }
-
-    fn goes_on(&self) -> bool {
+impl Attacker {
+    fn is_running(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    fn did(&self, count: u64) {
-        self.done.fetch_add(count, Ordering::Relaxed);
+    /// Repeats an action, which gets its number and returns how much it did.
+    fn repeat(
+        &self,
+        interval: Duration,
+        mut action: impl FnMut(usize) -> Result<u64>,
+    ) -> Result<()> {
+        let _dropped = self.ready.send(());
+        for number in 0.. {
+            if !self.is_running() {
+                break;
+            }
+            self.done.fetch_add(action(number)?, Ordering::Relaxed);
+            sleep(interval);
+        }
+        Ok(())
+    }
+
+    /// Keeps connections open that have sent their requests, `each` per connection.
+    fn keep(&self, streams: Vec<TcpStream>, each: u64) -> Result<()> {
+        self.done.fetch_add(streams.len() as u64 * each, Ordering::Relaxed);
+        self.repeat(INTERVAL, |_| Ok(0))?;
+        drop(streams);
+        Ok(())
+    }
+
+    /// Sends a byte on each connection about once a second.
+    fn trickle(&self, mut streams: Vec<TcpStream>) -> Result<()> {
+        let count = streams.len();
+        self.repeat(Duration::from_secs(1) / count as u32, |number| {
+            // The node may have closed the connection.
+            Ok(streams[number % count].write(b"x").unwrap_or(0) as u64)
+        })
     }
 }
 
 impl Attack {
-    /// Comes back once the attackers are where they want to be.
-    pub(crate) fn start(&self, cell: &Ours) -> Result<Attacking> {
+    /// Returns once the attack is under way.
+    pub(crate) fn start(&self, cell: &Ours) -> Result<RunningAttack> {
         let (stop, done) = (Arc::default(), Arc::default());
-        let (place, in_place) = mpsc::channel();
+        let (ready, is_ready) = mpsc::channel();
         let first = |endpoints: Vec<String>| endpoints.into_iter().next().expect("three nodes");
-        let means = Means {
+        let attacker = Attacker {
             clients: first(cell.endpoints()),
             http: first(cell.http_endpoints()),
             peers: first(cell.peer_endpoints()),
             trust: cell.certificates().map(crate::trust).transpose()?,
             stop: Arc::clone(&stop),
             done: Arc::clone(&done),
-            place,
+            ready,
         };
         let run = self.run;
-        let thread = std::thread::Builder::new().spawn(move || run(&means))?;
-        // Whoever gives up before is heard of when it is stopped.
-        let _gave_up = in_place.recv();
-        Ok(Attacking { stop, done, thread })
+        let thread = std::thread::Builder::new().spawn(move || run(&attacker))?;
+        // If the attack fails before it is ready, `stop` returns its error.
+        let _failed = is_ready.recv();
+        Ok(RunningAttack { stop, done, thread })
     }
 }
 
-fn slowloris(means: &Means) -> Result<()> {
+fn slowloris(attacker: &Attacker) -> Result<()> {
     let (resp, http) = (
         &b"*2\r\n$4\r\nECHO\r\n$60000\r\n"[..],
         &b"GET /healthz HTTP/1.1\r\nhost: x\r\nslow: "[..],
     );
-    let mut streams = crowd(&means.clients, 500, resp)?;
-    streams.extend(crowd(&means.http, 500, http)?);
-    trickle(means, streams)
+    let mut streams = connect_many(&attacker.clients, 500, resp)?;
+    streams.extend(connect_many(&attacker.http, 500, http)?);
+    attacker.trickle(streams)
 }
 
-fn slow_bodies(means: &Means) -> Result<()> {
+fn slow_bodies(attacker: &Attacker) -> Result<()> {
     let head = format!(
         "POST /v1/leases/hostile/acquire HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
          content-length: 1000\r\n\r\n",
-        means.http
+        attacker.http
     );
-    trickle(means, crowd(&means.http, 500, head.as_bytes())?)
+    attacker.trickle(connect_many(&attacker.http, 500, head.as_bytes())?)
 }
 
-/// As many connections, each of which has said this.
-fn crowd(address: &str, count: usize, begin: &[u8]) -> io::Result<Vec<TcpStream>> {
+/// Connections that have each sent these bytes.
+fn connect_many(address: &str, count: usize, bytes: &[u8]) -> io::Result<Vec<TcpStream>> {
     let connect = |_| {
         let mut stream = TcpStream::connect(address)?;
-        stream.write_all(begin)?;
+        stream.write_all(bytes)?;
         Ok(stream)
     };
     (0..count).map(connect).collect()
 }
 
-/// Each says a byte, one after the other, so that each has its turn about once a second.
-fn trickle(means: &Means, mut streams: Vec<TcpStream>) -> Result<()> {
-    means.in_place();
-    let pace = Duration::from_secs(1) / streams.len() as u32;
-    while means.goes_on() {
-        for stream in &mut streams {
-            // Those that were given up are gone.
-            let said = stream.write(b"x").unwrap_or(0);
-            means.did(said as u64);
-            sleep(pace);
-            if !means.goes_on() {
-                break;
-            }
-        }
-    }
-    Ok(())
+fn watchers(attacker: &Attacker) -> Result<()> {
+    let watch = format!("GET /v1/watch HTTP/1.1\r\nhost: {}\r\n\r\n", attacker.http);
+    attacker.keep(connect_many(&attacker.http, 100, watch.as_bytes())?, 1)
 }
 
-fn watchers(means: &Means) -> Result<()> {
-    let watch = format!("GET /v1/watch HTTP/1.1\r\nhost: {}\r\n\r\n", means.http);
-    let streams = crowd(&means.http, 100, watch.as_bytes())?;
-    means.did(streams.len() as u64);
-    stay(means, streams);
-    Ok(())
-}
-
-fn patterns(means: &Means) -> Result<()> {
-    const EACH: usize = 16;
+fn patterns(attacker: &Attacker) -> Result<()> {
     let watch: String =
-        (0..EACH).map(|number| format!("LEASE.WATCH nobody/{number}/*\r\n")).collect();
-    let streams = crowd(&means.clients, 60, watch.as_bytes())?;
-    means.did((streams.len() * EACH) as u64);
-    stay(means, streams);
-    Ok(())
+        (0..16).map(|number| format!("LEASE.WATCH nobody/{number}/*\r\n")).collect();
+    attacker.keep(connect_many(&attacker.clients, 60, watch.as_bytes())?, 16)
 }
 
-/// On one connection, whose answers are read.
-fn long(means: &Means) -> Result<()> {
-    let mut stream = TcpStream::connect(&means.clients)?;
+/// Reads the replies, on one connection.
+fn long(attacker: &Attacker) -> Result<()> {
+    let mut stream = TcpStream::connect(&attacker.clients)?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    let (holder, mut answer) = ("h".repeat(Holder::LEN_MAX), [0; 1024]);
-    means.in_place();
-    for number in 0.. {
-        if !means.goes_on() {
-            break;
-        }
+    let (holder, mut reply) = ("h".repeat(Holder::LEN_MAX), [0; 1024]);
+    attacker.repeat(INTERVAL, |number| {
         for len in [Name::LEN_MAX, Name::LEN_MAX + 1] {
-            let name = format!("{number:0len$}");
-            let acquire = format!("LEASE.ACQUIRE {name} 1000 HOLDER {holder}\r\n");
+            let acquire = format!("LEASE.ACQUIRE {number:0len$} 1000 HOLDER {holder}\r\n");
             stream.write_all(acquire.as_bytes())?;
-            anyhow::ensure!(stream.read(&mut answer)? > 0, "it hung up");
-            means.did(1);
+            ensure!(stream.read(&mut reply)? > 0, "the node closed the connection");
         }
-        sleep(PACE);
-    }
-    Ok(())
+        Ok(2)
+    })
 }
 
-fn waiters(means: &Means) -> Result<()> {
-    let streams = crowd(&means.clients, 1000, b"LEASE.ACQUIRE hostile 1000 WAIT 60000\r\n")?;
-    means.did(streams.len() as u64);
-    stay(means, streams);
-    Ok(())
+fn waiters(attacker: &Attacker) -> Result<()> {
+    let acquire = b"LEASE.ACQUIRE hostile 1000 WAIT 60000\r\n";
+    attacker.keep(connect_many(&attacker.clients, 1000, acquire)?, 1)
 }
 
-/// Does nothing more for as long as the others are measured.
-fn stay(means: &Means, streams: Vec<TcpStream>) {
-    means.in_place();
-    while means.goes_on() {
-        sleep(PACE);
-    }
-    drop(streams);
-}
-
-fn unread(means: &Means) -> Result<()> {
+fn unread(attacker: &Attacker) -> Result<()> {
     let echo = [b"*2\r\n$4\r\nECHO\r\n$8192\r\n".to_vec(), vec![b'x'; 8192], b"\r\n".to_vec()];
     let echo = echo.concat();
-    let mut streams = Vec::new();
-    for _ in 0..50 {
-        let stream = TcpStream::connect(&means.clients)?;
-        stream.set_nonblocking(true)?;
-        // What of the echo is still to be said.
-        streams.push((stream, 0));
-    }
-    means.in_place();
-    while means.goes_on() {
+    let streams = connect_many(&attacker.clients, 50, b"")?;
+    streams.iter().try_for_each(|stream| stream.set_nonblocking(true))?;
+    // With how many bytes of the echo each connection has sent.
+    let mut streams: Vec<(TcpStream, usize)> =
+        streams.into_iter().map(|stream| (stream, 0)).collect();
+    attacker.repeat(Duration::ZERO, |_| {
         let mut taken = 0;
         for (stream, at) in &mut streams {
             match stream.write(&echo[*at..]) {
                 Ok(sent) => {
                     *at = (*at + sent) % echo.len();
-                    taken += sent;
+                    taken += sent as u64;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        means.did(taken as u64);
         if taken == 0 {
-            sleep(PACE);
+            sleep(INTERVAL);
         }
-    }
-    Ok(())
+        Ok(taken)
+    })
 }
 
-fn gigantic(means: &Means) -> Result<()> {
-    means.in_place();
-    for request in [b"*1000000000\r\n".as_slice(), b"*1\r\n$536870912\r\n"].into_iter().cycle() {
-        if !means.goes_on() {
-            break;
-        }
-        refused(&means.clients, request)?;
-        means.did(1);
-        sleep(PACE);
-    }
-    Ok(())
+fn gigantic(attacker: &Attacker) -> Result<()> {
+    let requests = [b"*1000000000\r\n".as_slice(), b"*1\r\n$536870912\r\n"];
+    attacker.repeat(INTERVAL, |number| {
+        send_and_drain(&attacker.clients, requests[number % 2])?;
+        Ok(1)
+    })
 }
 
-/// Says so and hears it out.
-fn refused(address: &str, bytes: &[u8]) -> io::Result<()> {
+/// Sends bytes on a new connection and reads until the node closes it.
+fn send_and_drain(address: &str, bytes: &[u8]) -> io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    let _hung_up = stream.write_all(bytes);
-    let _hung_up = stream.shutdown(std::net::Shutdown::Write);
-    let mut heard = Vec::new();
-    let _reset = stream.read_to_end(&mut heard);
+    let _closed = stream.write_all(bytes);
+    let _closed = stream.shutdown(std::net::Shutdown::Write);
+    let _reset = stream.read_to_end(&mut Vec::new());
     Ok(())
 }
 
-fn flood(means: &Means) -> Result<()> {
-    means.in_place();
-    while means.goes_on() {
-        drop(TcpStream::connect(&means.clients)?);
-        means.did(1);
-        sleep(PACE);
-    }
-    Ok(())
+fn flood(attacker: &Attacker) -> Result<()> {
+    attacker.repeat(INTERVAL, |_| {
+        drop(TcpStream::connect(&attacker.clients)?);
+        Ok(1)
+    })
 }
 
-fn junk(means: &Means) -> Result<()> {
+fn junk(attacker: &Attacker) -> Result<()> {
     let bytes: Vec<u8> =
         (0..1024_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    means.in_place();
-    for address in [&means.clients, &means.http, &means.peers].into_iter().cycle() {
-        if !means.goes_on() {
-            break;
-        }
-        refused(address, &bytes)?;
-        means.did(1);
-        sleep(PACE);
-    }
-    Ok(())
+    let addresses = [&attacker.clients, &attacker.http, &attacker.peers];
+    attacker.repeat(INTERVAL, |number| {
+        send_and_drain(addresses[number % 3], &bytes)?;
+        Ok(1)
+    })
 }
 
-/// Is let in as a node that only proposes, and then sends what no honest node would.
-fn peer(means: &Means) -> Result<()> {
+/// Connects as a proposer-only node, and then sends what no correct node would send.
+fn peer(attacker: &Attacker) -> Result<()> {
     const MESSAGES: u64 = 50;
     let own = node(9);
-    let mut stream = TcpStream::connect(&means.peers)?;
+    let mut stream = TcpStream::connect(&attacker.peers)?;
     let mut greeting = Vec::new();
     hello(own, boot()).encode(&mut greeting);
     stream.write_all(&greeting)?;
@@ -335,45 +298,39 @@ fn peer(means: &Means) -> Result<()> {
             ttl: Ttl::MIN,
             holder: Holder::NONE,
         });
-        anyhow::ensure!(writer.push(&message), "a frame has room for {MESSAGES}");
+        ensure!(writer.push(&message), "a frame has room for {MESSAGES}");
     }
     let frame = writer.finish(1).to_vec();
-    means.in_place();
-    while means.goes_on() {
+    attacker.repeat(INTERVAL, |_| {
         stream.write_all(&frame)?;
-        means.did(MESSAGES);
-        sleep(PACE);
-    }
-    Ok(())
+        Ok(MESSAGES)
+    })
 }
 
-/// Goes all the way, so that the node has signed for nothing when it sees that nobody vouches for
-/// this client.
-fn handshakes(means: &Means) -> Result<()> {
-    let trust = means.trust.as_ref().context("these nodes do not speak TLS")?;
-    means.in_place();
-    while means.goes_on() {
+/// Completes each handshake, so that the node has signed before it sees that the client has no
+/// certificate.
+fn handshakes(attacker: &Attacker) -> Result<()> {
+    let trust = attacker.trust.as_ref().context("these nodes do not speak TLS")?;
+    attacker.repeat(INTERVAL, |_| {
         let name = ServerName::try_from("127.0.0.1")?;
         let mut tls = ClientConnection::new(Arc::clone(trust), name)?;
-        let mut stream = TcpStream::connect(&means.peers)?;
+        let mut stream = TcpStream::connect(&attacker.peers)?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
         while tls.is_handshaking() {
             tls.complete_io(&mut stream)?;
         }
-        means.did(1);
-        sleep(PACE);
-    }
-    Ok(())
+        Ok(1)
+    })
 }
 
-/// Another one for every attack: a boot that is over is not listened to again.
+/// A new number for every attack: a node drops traffic of older boots.
 fn boot() -> u64 {
     static BOOTS: AtomicU64 = AtomicU64::new(1);
     BOOTS.fetch_add(1, Ordering::Relaxed)
 }
 
 fn hello(own: NodeId, boot: u64) -> Hello<'static> {
-    // As `paxoslease serve` has it unless told otherwise.
+    // The defaults of `paxoslease serve`.
     let config = paxoslease_node::Config::new("default", 1);
     let drift = Drift::new(config.clock_drift_ppm, config.clock_granularity).expect("in bounds");
     let max_lease = Ttl::from_duration(config.max_lease).expect("in bounds");

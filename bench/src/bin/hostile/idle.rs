@@ -1,5 +1,5 @@
-//! What a connection costs a node that was used once and then says nothing: by RESP and HTTP, in
-//! clear and with TLS.
+//! The memory of a connection that was used once and is idle then: over RESP and HTTP, with and
+//! without TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,54 +13,60 @@ use paxoslease_rig::{Certificates, Folder, Process, free_ports, paxoslease_besid
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use crate::Section;
+use crate::figure;
 
 const KIB: f64 = 1024.0;
 const READY_MAX: Duration = Duration::from_secs(20);
 
-/// Says little and hears little.
-const SHORT: (&str, &str) = ("PING\r\n", "+PONG\r\n");
-/// Hears the longest answer that anybody may ask for, and takes it all.
-const LONG: (&str, &str) = ("COMMAND DOCS\r\nPING\r\n", "+PONG\r\n");
-const BY_HTTP: (&str, &str) =
-    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", r#"{"status":"ok"}"#);
+const SHORT: Exchange = Exchange { request: "PING\r\n", end: "+PONG\r\n" };
+/// Has the longest reply of all commands that need no permission.
+const LONG: Exchange = Exchange { request: "COMMAND DOCS\r\nPING\r\n", end: "+PONG\r\n" };
+const BY_HTTP: Exchange = Exchange {
+    request: "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    end: r#"{"status":"ok"}"#,
+};
 
-pub(crate) fn measure(count: usize) -> Result<Section> {
-    let mut section = Section::new(format!(
-        "{count} connections that say nothing more (goal: at most 20 KiB each)"
-    ));
-    for (what, door, tls, (ask, answer)) in [
-        ("after a short answer", Door::Resp, false, SHORT),
-        ("after a long answer", Door::Resp, false, LONG),
-        ("with TLS, after a short answer", Door::Resp, true, SHORT),
-        ("with TLS, after a long answer", Door::Resp, true, LONG),
-        ("by HTTP", Door::Http, false, BY_HTTP),
-        ("by HTTP, with TLS", Door::Http, true, BY_HTTP),
-    ] {
-        let node = Node::start(door, tls, (ask, answer))?;
-        // Buffers that are there for all of them.
-        let few = node.used(100, ask, answer)?;
-        let before = node.process.rss()?;
-        let many = node.used(count, ask, answer)?;
-        let each = (node.process.rss()? as f64 - before as f64) / count as f64 / KIB;
-        drop((few, many));
-        section.figure(format!("of each, {what}"), each, "KiB");
-    }
-    Ok(section)
+/// A request, and the end of its reply.
+#[derive(Clone, Copy)]
+struct Exchange {
+    request: &'static str,
+    end: &'static str,
 }
 
-/// Which port is used; nobody listens at the other.
+pub(crate) fn measure(count: usize) -> Result<()> {
+    println!("{count} idle connections (goal: at most 20 KiB each)");
+    for (what, port, tls, exchange) in [
+        ("after a short answer", Port::Resp, false, SHORT),
+        ("after a long answer", Port::Resp, false, LONG),
+        ("with TLS, after a short answer", Port::Resp, true, SHORT),
+        ("with TLS, after a long answer", Port::Resp, true, LONG),
+        ("by HTTP", Port::Http, false, BY_HTTP),
+        ("by HTTP, with TLS", Port::Http, true, BY_HTTP),
+    ] {
+        let node = Node::start(port, tls, exchange)?;
+        // Makes the buffers that all connections share.
+        let few = node.connect_many(100, exchange)?;
+        let before = node.process.rss()?;
+        let many = node.connect_many(count, exchange)?;
+        let each = (node.process.rss()? as f64 - before as f64) / count as f64 / KIB;
+        drop((few, many));
+        figure(&format!("of each, {what}"), each, "KiB");
+    }
+    println!();
+    Ok(())
+}
+
+/// The port that the node listens on; the other one is off.
 #[derive(Clone, Copy)]
-enum Door {
+enum Port {
     Resp,
     Http,
 }
 
-/// A cell of one.
+/// A cell of one node.
 struct Node {
     process: Process,
     address: String,
-    /// Whom to trust, where it speaks TLS.
     trust: Option<Arc<ClientConfig>>,
     _folder: Folder,
 }
@@ -69,16 +75,16 @@ trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
 impl Node {
-    fn start(door: Door, tls: bool, (ask, answer): (&str, &str)) -> Result<Self> {
+    fn start(port: Port, tls: bool, exchange: Exchange) -> Result<Self> {
         let (binary, folder) = (paxoslease_beside_this()?, Folder::new("idle")?);
         let [peers, clients] = free_ports()?;
         let address = format!("127.0.0.1:{clients}");
         let mut command = Command::new(&binary);
         command.args(["serve", "--with-parent", "--new-cell", "--shards", "1", "--node", "1"]);
         command.args(["--peer", &format!("1=127.0.0.1:{peers}"), "--limit", "connections=15000"]);
-        let (used, other) = match door {
-            Door::Resp => ("--listen-clients", "--listen-http"),
-            Door::Http => ("--listen-http", "--listen-clients"),
+        let (used, other) = match port {
+            Port::Resp => ("--listen-clients", "--listen-http"),
+            Port::Http => ("--listen-http", "--listen-clients"),
         };
         command.args([used, &address, other, "off"]);
         command.arg("--data-dir").arg(folder.join("data"));
@@ -86,25 +92,25 @@ impl Node {
         if tls {
             let folder = folder.join("certs");
             let certificates = Certificates::make(&binary, "default", 1, folder)?;
-            certificates.show(&mut command, 1, "server");
+            certificates.add_options(&mut command, 1, "server");
             trust = Some(crate::trust(&certificates)?);
         }
         let process = Process::spawn(command, &folder.join("log"))?;
         let node = Self { process, address, trust, _folder: folder };
         let began_at = now();
-        while let Err(error) = node.used(1, ask, answer) {
-            ensure!(began_at.elapsed() < READY_MAX, "{error:#}: {}", node.process.said());
+        while let Err(error) = node.connect_many(1, exchange) {
+            ensure!(began_at.elapsed() < READY_MAX, "{error:#}: {}", node.process.log_tail());
             sleep(Duration::from_millis(10));
         }
         Ok(node)
     }
 
-    /// Connections that have asked something, and were answered.
-    fn used(&self, count: usize, ask: &str, answer: &str) -> Result<Vec<Box<dyn Stream>>> {
-        (0..count).map(|_| self.used_one(ask.as_bytes(), answer.as_bytes())).collect()
+    /// Connections that have each made this exchange.
+    fn connect_many(&self, count: usize, exchange: Exchange) -> Result<Vec<Box<dyn Stream>>> {
+        (0..count).map(|_| self.connect(exchange)).collect()
     }
 
-    fn used_one(&self, ask: &[u8], answer: &[u8]) -> Result<Box<dyn Stream>> {
+    fn connect(&self, Exchange { request, end }: Exchange) -> Result<Box<dyn Stream>> {
         let tcp = TcpStream::connect(&self.address)?;
         tcp.set_nodelay(true)?;
         let mut stream: Box<dyn Stream> = match &self.trust {
@@ -115,12 +121,12 @@ impl Node {
                 Box::new(StreamOwned::new(connection, tcp))
             }
         };
-        stream.write_all(ask)?;
-        let (mut heard, mut bytes) = (Vec::new(), [0; 16 * 1024]);
-        while !heard.ends_with(answer) {
+        stream.write_all(request.as_bytes())?;
+        let (mut reply, mut bytes) = (Vec::new(), [0; 16 * 1024]);
+        while !reply.ends_with(end.as_bytes()) {
             let len = stream.read(&mut bytes)?;
-            ensure!(len > 0, "it hung up after {:?}", String::from_utf8_lossy(&heard));
-            heard.extend_from_slice(&bytes[..len]);
+            ensure!(len > 0, "closed after {:?}", String::from_utf8_lossy(&reply));
+            reply.extend_from_slice(&bytes[..len]);
         }
         Ok(stream)
     }

@@ -1,9 +1,8 @@
-//! What hostile clients and peers cost those who behave: pairs of acquire and release at a node
-//! that is attacked, beside the same without the attack, turn by turn; and what a connection that
-//! says nothing costs the node in memory.
+//! What hostile clients and peers cost other clients: pairs of acquire and release at an attacked
+//! node, in turns with the same load without the attack; and the memory of an idle connection.
 //!
-//! Attackers run on the same machine, and those that keep busy take a core's time of their own from
-//! the cell: so they go at a stated pace, and the figures say how much the node itself ran.
+//! Attackers run on the same machine and take processor time from the cell. So most attack at a
+//! stated rate, and the figures say how much the node itself ran.
 
 mod attack;
 mod idle;
@@ -22,7 +21,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
 use attack::Attack;
-use serde::Serialize;
+
+const IDLE_CONNECTIONS: usize = 10_000;
 
 /// Measures what hostile clients and peers cost the others
 #[derive(Parser)]
@@ -34,15 +34,6 @@ struct Cli {
     /// Turns with and without each attack
     #[arg(long, default_value_t = 5)]
     turns: u32,
-    /// How long a turn lasts, in milliseconds
-    #[arg(long, default_value_t = 1000)]
-    turn_ms: u64,
-    /// Connections that say nothing
-    #[arg(long, default_value_t = 10_000)]
-    idle: usize,
-    /// Print a line of JSON per section instead of tables
-    #[arg(long)]
-    json: bool,
 }
 
 fn main() -> Result<()> {
@@ -50,58 +41,33 @@ fn main() -> Result<()> {
     let limit = ["--limit", "connections=15000"].map(str::to_owned).to_vec();
     let settings = OursSettings { options: limit, has_http: true, ..OursSettings::default() };
     if cli.only.as_deref().is_none_or(|only| only == "idle") {
-        idle::measure(cli.idle)?.show(cli.json)?;
+        idle::measure(IDLE_CONNECTIONS)?;
     }
     let wanted = |attack: &&Attack| cli.only.as_deref().is_none_or(|only| only == attack.name);
     for attack in attack::ALL.iter().filter(wanted) {
-        // A cell of its own: what one attack leaves behind is not the next one's.
+        // Each attack gets a new cell, without the leases and connections of the one before.
         let has_tls = attack.needs_tls;
         let cell = Ours::start(OursSettings { has_tls, ..settings.clone() })?;
-        measure(&cell, attack, &cli)?.show(cli.json)?;
+        measure(&cell, attack, &cli)?;
     }
     Ok(())
 }
 
-/// Figures that belong together.
-#[derive(Serialize)]
-struct Section {
-    title: String,
-    figures: Vec<(String, f64, &'static str)>,
+/// Prints one figure of a section.
+fn figure(what: &str, value: f64, unit: &str) {
+    println!("  {what:<52} {value:>14.2} {unit}");
 }
 
-impl Section {
-    fn new(title: String) -> Self {
-        Self { title, figures: Vec::new() }
-    }
-
-    fn figure(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
-        self.figures.push((what.into(), value, unit));
-    }
-
-    fn show(&self, as_json: bool) -> Result<()> {
-        if as_json {
-            println!("{}", serde_json::to_string(self)?);
-            return Ok(());
-        }
-        println!("{}", self.title);
-        for (what, value, unit) in &self.figures {
-            println!("  {what:<52} {value:>14.2} {unit}");
-        }
-        println!();
-        Ok(())
-    }
-}
-
-/// One side of a comparison.
+/// The turns with the attack, or those without.
 #[derive(Default)]
-struct Side {
+struct Turns {
     latency: Option<Histogram<u64>>,
     operations: u64,
     cpu: Duration,
     failures: u64,
 }
 
-impl Side {
+impl Turns {
     fn turn(&mut self, cell: &Ours, turn: Duration) -> Result<()> {
         let node = &cell.members()[0];
         let before = node.cpu()?;
@@ -122,11 +88,11 @@ impl Side {
     }
 }
 
-fn measure(cell: &Ours, attack: &Attack, cli: &Cli) -> Result<Section> {
-    let turn = Duration::from_millis(cli.turn_ms);
-    let (mut calm, mut attacked) = (Side::default(), Side::default());
+fn measure(cell: &Ours, attack: &Attack, cli: &Cli) -> Result<()> {
+    let turn = Duration::from_secs(1);
+    let (mut calm, mut attacked) = (Turns::default(), Turns::default());
     let mut done = 0;
-    Side::default().turn(cell, turn)?;
+    Turns::default().turn(cell, turn)?;
     for _ in 0..cli.turns {
         calm.turn(cell, turn)?;
         let attacking = attack.start(cell)?;
@@ -135,26 +101,27 @@ fn measure(cell: &Ours, attack: &Attack, cli: &Cli) -> Result<Section> {
     }
     ensure!(calm.failures + attacked.failures == 0, "pairs failed under {}", attack.name);
     let (most, rss) = (cell.members()[0].peak()?, cell.members()[0].rss()?);
-    let mut section = Section::new(format!("{}: {}", attack.name, attack.what));
+    println!("{}: {}", attack.name, attack.what);
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
         let (before, after) = (calm.micros(quantile), attacked.micros(quantile));
-        section.figure(format!("{name} of a pair without"), before, "us");
-        section.figure(format!("{name} of a pair beside it"), after, "us");
-        section.figure(format!("{name}, how many times"), after / before, "");
+        figure(&format!("{name} of a pair without"), before, "us");
+        figure(&format!("{name} of a pair beside it"), after, "us");
+        figure(&format!("{name}, how many times"), after / before, "");
     }
-    let each_second = |side: &Side| side.operations as f64 / (turn * cli.turns).as_secs_f64();
-    section.figure("pairs a second without", each_second(&calm), "");
-    section.figure("pairs a second beside it", each_second(&attacked), "");
-    let share = |side: &Side| side.cpu.as_secs_f64() / (turn * cli.turns).as_secs_f64() * 100.0;
-    section.figure("the node ran, without", share(&calm), "% of a core");
-    section.figure("the node ran, beside it", share(&attacked), "% of a core");
-    section.figure("done by the attackers", done as f64, attack.unit);
-    section.figure("the node's memory, the most", most as f64 / 1e6, "MB");
-    section.figure("the node's memory after it", rss as f64 / 1e6, "MB");
-    Ok(section)
+    let each_second = |side: &Turns| side.operations as f64 / (turn * cli.turns).as_secs_f64();
+    figure("pairs a second without", each_second(&calm), "");
+    figure("pairs a second beside it", each_second(&attacked), "");
+    let share = |side: &Turns| side.cpu.as_secs_f64() / (turn * cli.turns).as_secs_f64() * 100.0;
+    figure("the node ran, without", share(&calm), "% of a core");
+    figure("the node ran, beside it", share(&attacked), "% of a core");
+    figure("done by the attackers", done as f64, attack.unit);
+    figure("the node's memory, the most", most as f64 / 1e6, "MB");
+    figure("the node's memory after it", rss as f64 / 1e6, "MB");
+    println!();
+    Ok(())
 }
 
-/// One pair at a time on each of four connections, to the node that is attacked.
+/// One pair at a time on each of four connections, to the attacked node.
 fn load(turn: Duration) -> Load {
     Load {
         names: "behaves/".to_owned(),
@@ -163,7 +130,7 @@ fn load(turn: Duration) -> Load {
     }
 }
 
-/// A client that trusts these nodes and has no certificate of its own.
+/// The TLS settings of a client that trusts these nodes and has no certificate.
 fn trust(certificates: &Certificates) -> Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     let authority = CertificateDer::from_pem_file(certificates.authority());

@@ -1,11 +1,12 @@
-//! What the hot paths cost in instructions, held against the record of what they cost before.
+//! Counts the instructions of the hot paths and compares them with the recorded counts.
 //!
-//! Counted by callgrind, so it is the same on a busy machine and a quiet one, and a part of the
-//! tests. Seeds are fixed, and so is the processor that callgrind pretends to be.
+//! Callgrind counts, so the result is the same on a busy and on a quiet machine, and a part of the
+//! tests. The seeds are fixed, and so is the processor that callgrind simulates.
 
 mod callgrind;
 mod path;
 mod record;
+mod rigs;
 mod worst;
 
 use std::sync::Mutex;
@@ -14,7 +15,6 @@ use std::thread;
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::callgrind::Profile;
 use crate::path::Path;
 use crate::record::{Counts, Record};
 
@@ -34,7 +34,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Runs one path and prints nothing: what valgrind counts
+    /// Runs one path and prints nothing, for valgrind
     #[command(hide = true)]
     Run { path: Path },
 }
@@ -45,9 +45,7 @@ fn main() -> Result<()> {
         return path.run();
     }
     if let Some(path) = cli.show {
-        let profile = Profile::of(path)?;
-        print!("{}", profile.by_function()?);
-        return Ok(());
+        return callgrind::show(path);
     }
     let counts = count_all()?;
     if cli.record {
@@ -59,22 +57,22 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// As many at a time as there are cores; the longest first.
+/// Counts one path per core at a time. The longest path comes first.
 fn count_all() -> Result<Counts> {
     let mut paths = Path::value_variants().to_vec();
     paths.sort_by_key(|path| *path == Path::InsertWorst);
     let (paths, counts) = (Mutex::new(paths), Mutex::new(Counts::new()));
     let work = || -> Result<()> {
         loop {
-            let Some(path) = paths.lock().expect("nobody panics").pop() else { return Ok(()) };
-            let count = Profile::of(path)?.total.round() as u64;
-            counts.lock().expect("nobody panics").insert(path.name(), count);
+            let Some(path) = paths.lock().expect("no thread panics").pop() else { return Ok(()) };
+            let count = callgrind::count(path)?;
+            counts.lock().expect("no thread panics").insert(path.name(), count);
         }
     };
     let workers = thread::available_parallelism()?.get();
     thread::scope(|scope| {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("nobody panics"))
+        workers.into_iter().try_for_each(|worker| worker.join().expect("no thread panics"))
     })?;
-    Ok(counts.into_inner().expect("nobody panics"))
+    Ok(counts.into_inner().expect("no thread panics"))
 }

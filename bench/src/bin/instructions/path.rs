@@ -1,37 +1,34 @@
-//! The hot paths whose instructions are counted. Each prepares, then carries out its operations
-//! within [`counted`], and only what happens there counts, on whichever thread.
+//! The hot paths. Each one prepares, then runs its operations within [`counted`]; only these count,
+//! on any thread.
 
 use std::hint::black_box;
 
-use anyhow::Result;
-use clap::ValueEnum;
-use paxoslease_bench::rigs::acceptor::{Asked, scattered};
-use paxoslease_bench::rigs::bytes::{
+use crate::rigs::acceptor::{Asked, scattered};
+use crate::rigs::bytes::{
     BATCH, Messages, parse_replies, parse_requests, put_replies, put_requests,
 };
-use paxoslease_bench::rigs::cell::Rig;
-use paxoslease_bench::rigs::names::Names;
-use paxoslease_bench::rigs::served::Served;
+use crate::rigs::cell::Rig;
+use crate::rigs::names::Names;
+use crate::rigs::served::Served;
+use anyhow::Result;
+use clap::ValueEnum;
 
 use crate::worst;
 
-/// Leases in an acceptor's table.
 const TABLE: u32 = 80_000;
-/// Names in the cell of three: few, so that all are known soon.
+/// Few, so that the cell soon knows all of them.
 const NAMES: u32 = 1 << 10;
-/// Operations until every name is known and as much is in flight as ever will be.
+/// Operations until the cell knows every name and its buffers have grown.
 const WARMING: u64 = 8 * NAMES as u64;
 const IN_FLIGHT: u32 = 64;
-/// Clients that want the one name.
 const WAITERS: u32 = 16;
 
-/// Callgrind goes by this function's name, so it has to stay one.
+/// Callgrind finds this function by its name, so it must not be inlined.
 #[inline(never)]
 pub(crate) fn counted(work: &mut dyn FnMut()) {
     work();
 }
 
-/// What can be counted, per operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Path {
     /// Acquire and release in a cell of three, through the codec
@@ -65,13 +62,13 @@ pub(crate) enum Path {
 }
 
 impl Path {
-    /// As it is called on the command line and in the record.
+    /// The name on the command line and in the record.
     pub(crate) fn name(self) -> String {
         let value = self.to_possible_value().expect("every path has a name");
         value.get_name().to_owned()
     }
 
-    /// So many that what differs from one to the next evens out.
+    /// Enough operations to average their differences.
     pub(crate) const fn operations(self) -> u32 {
         match self {
             Self::Pair | Self::Renewal | Self::HandOver => 20_000,
@@ -83,7 +80,6 @@ impl Path {
         }
     }
 
-    /// Prepares, then carries out the operations.
     pub(crate) fn run(self) -> Result<()> {
         let batches = self.operations() / BATCH;
         match self {

@@ -1,7 +1,6 @@
-//! What the hot paths cost when it was last recorded, in `bench/instructions.toml`, and how that
-//! compares with what they cost now.
+//! The recorded counts in `bench/instructions.toml`, and how the current counts compare with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env::consts::ARCH;
 use std::fmt;
 use std::fs;
@@ -18,26 +17,21 @@ const OPENING: &str = "\
 # What each path is: `cargo run --release -p paxoslease-bench --bin instructions -- --help`
 ";
 
-/// What a count may be off by, in percent: other versions of libc, and in a daemon what comes by
-/// the clock.
+/// In percent: libc versions differ, and a daemon has timers.
 const TOLERANCE: f64 = 3.0;
-/// And in instructions, since of a short path a few are many percent.
+/// The absolute tolerance: in a short path, a few instructions are many percent.
 const TOLERANCE_MIN: u64 = 8;
-/// Whether the most expensive insert copies what it makes room for is up to what else is on the
-/// heap. A stall would be ten times as much.
+/// The heap decides whether the most expensive insert copies. A stall would cost ten times as much.
 const TOLERANCE_WORST: f64 = 100.0;
 
-/// For those who made a path worse.
 pub(crate) const ADVICE: &str = "\
 a hot path takes more instructions than recorded
   to see where they go:          cargo xtask instructions --show <path>
   if they are worth it, record:  cargo xtask instructions --record
 and say in the commit what they are for";
 
-/// Instructions per operation, by path.
 pub(crate) type Counts = BTreeMap<String, u64>;
 
-/// Counts, and the processors they are for.
 #[derive(Deserialize)]
 pub(crate) struct Record {
     processor: String,
@@ -45,7 +39,6 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Counts of this machine.
     pub(crate) fn of(instructions: Counts) -> Self {
         Self { processor: ARCH.to_owned(), instructions }
     }
@@ -59,18 +52,16 @@ impl Record {
         fs::write(FILE, self.to_string()).with_context(|| format!("cannot write {FILE}"))
     }
 
-    /// Every path of either.
+    /// Compares every path of the record and of the counts.
     pub(crate) fn compare(&self, counts: &Counts) -> Comparison {
-        let mut lines: BTreeMap<&String, (Option<u64>, Option<u64>)> = BTreeMap::new();
-        for (path, count) in &self.instructions {
-            lines.entry(path).or_default().0 = Some(*count);
-        }
-        for (path, count) in counts {
-            lines.entry(path).or_default().1 = Some(*count);
-        }
-        let lines = lines.into_iter().map(|(path, counts)| Line { path: path.clone(), counts });
+        let paths: BTreeSet<&String> = self.instructions.keys().chain(counts.keys()).collect();
+        let line = |path: &String| Line {
+            path: path.clone(),
+            before: self.instructions.get(path).copied(),
+            now: counts.get(path).copied(),
+        };
         let elsewhere = (self.processor != ARCH).then(|| self.processor.clone());
-        Comparison { lines: lines.collect(), elsewhere }
+        Comparison { lines: paths.into_iter().map(line).collect(), elsewhere }
     }
 }
 
@@ -81,59 +72,43 @@ impl fmt::Display for Record {
     }
 }
 
-/// A path's count, as recorded and now.
 struct Line {
     path: String,
-    counts: (Option<u64>, Option<u64>),
-}
-
-/// What is to be said of a path.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
-    Same,
-    Worse,
-    Better,
-    /// It is not recorded yet.
-    New,
-    /// It is counted no more.
-    Gone,
+    before: Option<u64>,
+    now: Option<u64>,
 }
 
 impl Line {
-    /// In percent.
-    fn change(&self) -> Option<f64> {
-        let (Some(before), Some(now)) = self.counts else { return None };
-        Some(100.0 * (now as f64 - before as f64) / (before as f64).max(1.0))
-    }
-
-    fn verdict(&self) -> Verdict {
-        let worst = self.path == Path::InsertWorst.name();
-        let tolerance = if worst { TOLERANCE_WORST } else { TOLERANCE };
-        let is_near = matches!(self.counts, (Some(before), Some(now))
-            if before.abs_diff(now) <= TOLERANCE_MIN);
-        match (self.counts, self.change()) {
-            (_, Some(change)) if change > tolerance && !is_near => Verdict::Worse,
-            (_, Some(change)) if change < -tolerance && !is_near => Verdict::Better,
-            (_, Some(_)) => Verdict::Same,
-            ((None, _), None) => Verdict::New,
-            ((Some(_), _), None) => Verdict::Gone,
-        }
+    /// The change in percent, and the verdict; whether it fails the test.
+    fn verdict(&self) -> (String, &'static str, bool) {
+        let (before, now) = match (self.before, self.now) {
+            (Some(before), Some(now)) => (before, now),
+            // A path without a record has no guard.
+            (None, _) => return (String::new(), "  NOT RECORDED", true),
+            (_, None) => return (String::new(), "  COUNTED NO MORE", true),
+        };
+        let change = 100.0 * (now as f64 - before as f64) / (before as f64).max(1.0);
+        let is_worst = self.path == Path::InsertWorst.name();
+        let tolerance = if is_worst { TOLERANCE_WORST } else { TOLERANCE };
+        let is_same = change.abs() <= tolerance || before.abs_diff(now) <= TOLERANCE_MIN;
+        let (verdict, fails) = match change {
+            _ if is_same => ("", false),
+            0.0.. => ("  WORSE", true),
+            _ => ("  better: record the gain, or it may be lost unnoticed", false),
+        };
+        (format!("{change:+.1}%"), verdict, fails)
     }
 }
 
-/// All paths, for people; [`Self::is_worse`] is what a test goes by.
 pub(crate) struct Comparison {
     lines: Vec<Line>,
-    /// The record is for these processors, and this is another one.
+    /// The processor of the record, if it differs from this one.
     elsewhere: Option<String>,
 }
 
 impl Comparison {
-    /// Whether the record has to be looked at before this may pass. A path it does not know counts
-    /// too: what nobody recorded, nobody guards.
     pub(crate) fn is_worse(&self) -> bool {
-        let passes = |line: &Line| matches!(line.verdict(), Verdict::Same | Verdict::Better);
-        self.elsewhere.is_none() && !self.lines.iter().all(passes)
+        self.elsewhere.is_none() && self.lines.iter().any(|line| line.verdict().2)
     }
 }
 
@@ -142,16 +117,8 @@ impl fmt::Display for Comparison {
         let shown = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |n| n.to_string());
         writeln!(f, "{:<16} {:>12} {:>12} {:>8}", "path", "recorded", "now", "change")?;
         for line in &self.lines {
-            let (before, now) = line.counts;
-            let change = line.change().map_or_else(String::new, |change| format!("{change:+.1}%"));
-            let verdict = match line.verdict() {
-                Verdict::Same => "",
-                Verdict::Worse => "  WORSE",
-                Verdict::Better => "  better: record the gain, or it may be lost unnoticed",
-                Verdict::New => "  NOT RECORDED",
-                Verdict::Gone => "  COUNTED NO MORE",
-            };
-            let (path, before, now) = (&line.path, shown(before), shown(now));
+            let (path, before, now) = (&line.path, shown(line.before), shown(line.now));
+            let (change, verdict, _) = line.verdict();
             writeln!(f, "{path:<16} {before:>12} {now:>12} {change:>8}{verdict}")?;
         }
         if let Some(processor) = &self.elsewhere {
@@ -174,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn more_instructions_than_the_tolerance_fail_and_the_path_is_named() {
+    fn more_instructions_than_the_tolerance_fail() {
         let worse = compared(&[("pair", 1031), ("renewal", 500)]);
         assert!(worse.is_worse());
         let text = worse.to_string();
@@ -185,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_instructions_of_a_short_path_are_no_change() {
+    fn a_few_instructions_of_a_short_path_do_not_count() {
         let record = Record::of(counts(&[("reply", 100)]));
         assert!(!record.compare(&counts(&[("reply", 108)])).is_worse());
         assert!(record.compare(&counts(&[("reply", 109)])).is_worse());
@@ -193,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_instructions_pass_and_the_gain_is_to_be_recorded() {
+    fn fewer_instructions_pass_with_the_advice_to_record() {
         let better = compared(&[("pair", 900), ("renewal", 500)]);
         assert!(!better.is_worse());
         assert!(better.to_string().contains("record the gain"), "{better}");
@@ -201,22 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_without_a_record_fails_and_so_does_a_record_without_a_path() {
+    fn a_path_without_a_record_fails_and_vice_versa() {
         assert!(compared(&[("pair", 1000), ("renewal", 500), ("sweep", 1)]).is_worse());
         assert!(compared(&[("pair", 1000)]).is_worse());
     }
 
     #[test]
-    fn a_record_of_other_processors_is_shown_and_compares_nothing() {
-        let mut record = Record::of(counts(&[("pair", 1000)]));
-        record.processor = "z80".to_owned();
-        let comparison = record.compare(&counts(&[("pair", 2000)]));
-        assert!(!comparison.is_worse());
-        assert!(comparison.to_string().contains("Recorded on z80"), "{comparison}");
-    }
-
-    #[test]
-    fn what_is_written_is_read_again_and_the_record_knows_every_path() {
+    fn the_record_can_be_read_and_has_every_path() {
         use clap::ValueEnum as _;
         let record = Record::read().expect("it is in the repository");
         let again: Record = toml::from_str(&record.to_string()).expect("as it was written");

@@ -1,15 +1,15 @@
-//! The most that a single one of a million inserts takes: while it lasts, the shard does nothing
-//! else, so this is what guards against stalls.
+//! The most instructions of one insert out of a million: a guard against stalls, because the shard
+//! does nothing else meanwhile.
 //!
-//! No more than a few dozen of them can be counted one by one. An insert is unlike its neighbours
-//! where it allocates, and those that allocate about as much are alike, so the last few of each
-//! magnitude are counted; they are the same in every run.
+//! Callgrind can count a few dozen of them one by one. Inserts differ only where they allocate, and
+//! those with allocations of the same magnitude are alike. So the last few of each magnitude are
+//! counted.
 
 use std::alloc::System;
 use std::collections::BTreeMap;
 
-use paxoslease_bench::rigs::acceptor::Asked;
-use paxoslease_bench::rigs::names::Names;
+use crate::rigs::acceptor::Asked;
+use crate::rigs::names::Names;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use crate::path::counted;
@@ -18,12 +18,11 @@ use crate::path::counted;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const INSERTS: u32 = 1_000_000;
-/// Names made at a time.
 const BATCH: u32 = 1000;
 /// Inserts counted of each magnitude.
 const EACH: usize = 4;
 
-/// Looks for those that allocate, then inserts all once more, with those counted one by one.
+/// Finds the inserts that allocate, then repeats all inserts and counts these one by one.
 pub(crate) fn insert() {
     let mut apart = allocating().into_iter().peekable();
     each_insert(|asked, names, at, number| {
@@ -35,7 +34,7 @@ pub(crate) fn insert() {
     });
 }
 
-/// Which inserts to look at, ascending.
+/// The numbers of the inserts to count, ascending.
 fn allocating() -> Vec<u32> {
     let mut magnitudes = BTreeMap::<u32, Vec<u32>>::new();
     each_insert(|asked, names, at, number| {

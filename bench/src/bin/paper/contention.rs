@@ -1,4 +1,4 @@
-//! Many proposers at once: who gets the lease, and how long until anybody does.
+//! Many proposers at once: how long until the first grant.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use paxoslease_bench::page::Page;
 use paxoslease_bench::plot::{Axis, Chart, Series};
 use paxoslease_sim::{Algorithm, Clock, Setup, World};
 
-use crate::sample::{Sample, Samples, percentile_lines, table};
+use crate::sample::{Sample, Samples, Table, percentile_lines, table};
 use crate::worlds::{Contestant, Experiment, assert_unbroken, setup, since, started};
 
 const CONTENDERS: [u16; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -16,13 +16,13 @@ const TTL: Duration = Duration::from_secs(1);
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(20);
 const RUNS: u64 = 2000;
 
-/// So many contenders ask for one lease at the same instant, each at a node of its own.
+/// The contenders acquire one lease at the same instant, each at another node.
 pub(crate) struct AtOnce {
     pub(crate) contenders: u16,
 }
 
 impl AtOnce {
-    /// The world once somebody holds the lease, and how long that took.
+    /// The world after the first grant, and how long that took.
     pub(crate) fn play<A: Algorithm>(
         &self,
         algorithm: A,
@@ -58,9 +58,16 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
     let samples = CONTESTANTS.map(|contestant| {
         CONTENDERS.map(|contenders| Sample::new(AtOnce { contenders }.outcomes(contestant, RUNS)))
     });
-    let labels = CONTENDERS.map(|contenders| contenders.to_string());
-    let of = ("contention", "contenders", labels);
-    table(page, of, (&CONTESTANTS, &samples), ("blocked", &blocked));
+    let of = Table {
+        name: "contention",
+        varied: "contenders",
+        labels: CONTENDERS.map(|contenders| contenders.to_string()),
+        contestants: &CONTESTANTS,
+        samples: &samples,
+        share_name: "blocked",
+        share: blocked,
+    };
+    table(page, of);
     page.keep("plots/contention-time.svg", time_plot(&samples));
     page.keep("plots/contention-blocked.svg", blocked_plot(&samples));
     let runs_blocked = |of: &[Sample]| {
@@ -86,7 +93,7 @@ fn contenders_axis() -> Axis {
 
 fn time_plot(samples: &Samples<7, 3>) -> String {
     Chart {
-        title: "Time until somebody holds the lease".to_owned(),
+        title: "Time until a client holds the lease".to_owned(),
         x: contenders_axis(),
         y: Axis::log("milliseconds", [1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0]),
         series: percentile_lines(CONTENDERS.map(f64::from), &CONTESTANTS, samples),

@@ -1,6 +1,5 @@
-//! What the paper lacks: the schedules in which its algorithm, taken literally, goes wrong; and the
-//! diagrams of all schedules. Their stories are in the template; whether an invariant breaks, and
-//! which, comes from the run.
+//! The schedules in which the paper's algorithm, taken literally, breaks an invariant, and the
+//! diagrams of all schedules. The template describes them; the runs show which invariant breaks.
 
 use anyhow::ensure;
 use paxoslease_bench::page::Page;
@@ -8,7 +7,7 @@ use paxoslease_sim::baseline::{Naive, Paper};
 use paxoslease_sim::scenario::Scenario;
 use paxoslease_sim::{Check, PaxosLease, Report, diagram};
 
-/// The schedules in which the paper's algorithm breaks its word, in the order of the page.
+/// The schedules in which the paper's algorithm breaks an invariant, in the order of the page.
 const HOLES: [Scenario; 7] = [
     Scenario::PromiseNotRaised,
     Scenario::LateProposeAfterRestart,
@@ -23,10 +22,11 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for scenario in Scenario::ALL {
         let (paper, ours) = (scenario.play(Paper), scenario.play(PaxosLease::default()));
-        draw(page, scenario, ("paper", "the paper's algorithm, taken literally"), &paper);
-        draw(page, scenario, ("paxoslease", "PaxosLease"), &ours);
+        draw(page, scenario, &paper, "paper", "the paper's algorithm, taken literally");
+        draw(page, scenario, &ours, "paxoslease", "PaxosLease");
         if scenario == Scenario::SplitVote {
-            draw(page, scenario, ("naive", "the naive majority vote"), &scenario.play(Naive));
+            let report = scenario.play(Naive);
+            draw(page, scenario, &report, "naive", "the naive majority vote");
         }
         let is_hole = HOLES.contains(&scenario);
         ensure!(paper.violations.is_empty() != is_hole, "{scenario}: the page says otherwise");
@@ -54,8 +54,8 @@ const fn verdict(check: Check) -> &'static str {
     }
 }
 
-/// The picture that `paxoslease sim --scenario NAME --diagram` draws.
-fn draw(page: &mut Page, scenario: Scenario, (key, name): (&str, &str), report: &Report) {
+/// The diagram of `paxoslease sim --scenario NAME --diagram`.
+fn draw(page: &mut Page, scenario: Scenario, report: &Report, key: &str, name: &str) {
     let options = diagram::RenderOptions {
         title: format!("{scenario}: {name}"),
         caption: scenario.description().to_owned(),

@@ -6,12 +6,12 @@ use paxoslease_bench::page::Page;
 use paxoslease_bench::plot::{Axis, Chart};
 use paxoslease_sim::{Algorithm, Clock, Link, Setup};
 
-use crate::sample::{Sample, percentile_lines, table};
+use crate::sample::{Sample, Table, percentile_lines, table};
 use crate::worlds::{Contestant, Experiment, LINK, assert_unbroken, setup, since, started};
 
 const LOSS_PERMILLE: [u32; 8] = [0, 10, 20, 50, 100, 150, 200, 300];
 const CONTESTANTS: [Contestant; 3] = [Contestant::Naive, Contestant::Paper, Contestant::Ours];
-/// Longer than a node tries, so that all of them try equally long.
+/// Longer than the request timeout, so that all algorithms try equally long.
 const TTL: Duration = Duration::from_secs(5);
 const RUNS: u64 = 5000;
 
@@ -43,9 +43,16 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
         LOSS_PERMILLE
             .map(|loss_permille| Sample::new(Lossy { loss_permille }.outcomes(contestant, RUNS)))
     });
-    let granted = |sample: &Sample| sample.share(|took| took.is_some());
-    let labels = LOSS_PERMILLE.map(|loss| format!("{} %", loss / 10));
-    table(page, ("loss", "loss", labels), (&CONTESTANTS, &samples), ("granted", &granted));
+    let of = Table {
+        name: "loss",
+        varied: "loss",
+        labels: LOSS_PERMILLE.map(|loss| format!("{} %", loss / 10)),
+        contestants: &CONTESTANTS,
+        samples: &samples,
+        share_name: "granted",
+        share: |sample| sample.share(|took| took.is_some()),
+    };
+    table(page, of);
     let losses = LOSS_PERMILLE.map(|permille| f64::from(permille) / 10.0);
     let chart = Chart {
         title: "Time to acquire while messages are lost".to_owned(),

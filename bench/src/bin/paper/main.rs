@@ -1,9 +1,8 @@
-//! The paper's claims, measured: runs the simulator and writes `docs/paper.md`, its plots and the
+//! Measures the paper's claims in the simulator, and writes `docs/paper.md`, its plots and the
 //! diagrams of every schedule.
 //!
-//! All figures are of simulated time and counted messages, drawn from fixed seeds, so every
-//! machine writes the same files; how fast anything runs is the business of the other benchmark.
-//! Each module measures one section; the words are in the template.
+//! All figures are simulated times and counted messages from fixed seeds, so every machine writes
+//! the same files. Each module measures one section of the template.
 
 mod contention;
 mod holes;

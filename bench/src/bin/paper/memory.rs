@@ -9,7 +9,7 @@ const LEASES: [u32; 3] = [10_000, 100_000, 1_000_000];
 const HOLDER: &str = "holder-of-leases";
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
-/// An acceptor's heap once peers have proposed so many leases, as it reports it itself.
+/// The heap that an acceptor with this many leases reports.
 fn bytes(leases: u32) -> usize {
     let [node, peer, third] = [1, 2, 3].map(|id| NodeId::new(id).expect("a node id"));
     let ttl = Ttl::from_millis(600_000).expect("not zero");

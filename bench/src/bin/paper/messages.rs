@@ -13,10 +13,10 @@ const MEMBERS: [u16; 5] = [1, 3, 5, 7, 9];
 const CONTESTANTS: [Contestant; 2] = [Contestant::Paper, Contestant::Ours];
 const TTL: Duration = Duration::from_secs(10);
 const DELAY: Duration = Duration::from_millis(1);
-/// Long enough for everything an operation causes, short enough for the lease.
+/// Longer than the messages of an operation, shorter than the lease.
 const AFTERMATH: Duration = Duration::from_secs(1);
 
-/// One client acquires, renews and releases at the first node; nobody else is there.
+/// The only client acquires, renews and releases at the first node.
 struct Alone {
     members: u16,
 }

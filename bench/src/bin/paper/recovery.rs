@@ -11,27 +11,25 @@ use crate::sample::{Sample, in_millis, millis};
 use crate::worlds::{Contestant, Experiment, assert_unbroken, setup, since, started};
 
 const TTLS_MS: [u64; 6] = [500, 1000, 2000, 5000, 10_000, 30_000];
-/// For the other ways to die.
 const TTL: Duration = Duration::from_secs(1);
 const CONTESTANTS: [Contestant; 2] = [Contestant::Paper, Contestant::Ours];
 const RUNS: u64 = 1000;
 const RENEWALS: u64 = 3;
 
-/// The holder renews at every third of its ttl and dies some time after the last renewal.
+/// The holder renews every third of its ttl, and dies at a random time after the last renewal.
 #[derive(Clone, Copy)]
 struct HolderDies {
     ttl: Duration,
-    /// Its node, the first of three, dies with it.
+    /// Whether its node, the first of three, dies too.
     with_node: bool,
-    /// How many clients wait, each at another node.
+    /// The number of waiting clients, each at another node.
     waiting: u16,
 }
 
-/// What became of one run.
 struct Recovery {
-    /// From the last renewal, when it was asked for, to the next holder.
+    /// From the request of the last renewal to the next grant.
     took: Option<Duration>,
-    /// Renewals that had to be asked for again.
+    /// Renewals that failed and were repeated.
     repeated: u64,
 }
 
@@ -70,7 +68,7 @@ impl Experiment for HolderDies {
     }
 }
 
-/// Renews, again at once as long as it fails; says when the renewal that worked was asked for.
+/// Renews until a renewal succeeds, and returns when that one was requested.
 fn renew<A: Algorithm>(
     world: &mut World<A>,
     holder: ClientId,
@@ -90,7 +88,6 @@ fn renew<A: Algorithm>(
     }
 }
 
-/// One experiment's figures.
 struct Figures {
     ttl: Duration,
     sample: Sample,
@@ -105,7 +102,7 @@ impl Figures {
         Self { ttl: experiment.ttl, sample, repeated }
     }
 
-    /// What is beyond the ttl.
+    /// The time beyond the ttl.
     fn late(&self, percent: usize) -> Option<Duration> {
         self.sample.percentile(percent).map(|took| took.saturating_sub(self.ttl))
     }
@@ -153,7 +150,6 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Other ways to die.
 fn deaths(page: &mut Page) {
     let mut rows = Vec::new();
     for (with_node, waiting, what) in [

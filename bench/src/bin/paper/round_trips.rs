@@ -18,8 +18,7 @@ const RUNS: u64 = 1000;
 /// The last column is for this many and more.
 const MANY: usize = 8;
 
-/// How many questions to all acceptors (a Prepare or a Propose each) the first holder's node had
-/// sent when it held the lease.
+/// How many Prepares and Proposes to all acceptors the node of the first holder had sent.
 struct Asked(AtOnce);
 
 impl Experiment for Asked {
@@ -63,7 +62,7 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
 
 type Asks = [Vec<usize>; CONTESTANTS.len()];
 
-/// The share of runs with at most so many questions.
+/// The share of runs with at most this many round trips.
 fn within(asked: &[usize], most: usize) -> f64 {
     asked.iter().filter(|asked| **asked <= most).count() as f64 / asked.len() as f64
 }

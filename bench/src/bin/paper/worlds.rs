@@ -9,24 +9,22 @@ use paxoslease_sim::baseline::{Naive, Paper};
 use paxoslease_sim::trace::TrueTime;
 use paxoslease_sim::{Algorithm, Link, PaxosLease, Setup, World};
 
-/// M, in milliseconds.
+/// In milliseconds.
 const MAX_LEASE: u32 = 60_000;
 
-/// The network of every section that does not say otherwise: a busy local one.
+/// The default network: a busy local one.
 pub(crate) const LINK: Link = Link {
     delay_min: Duration::from_micros(500),
     delay_max: Duration::from_micros(1500),
     ..Link::steady(Duration::ZERO)
 };
-/// The same in words.
 pub(crate) const LINK_IN_WORDS: &str = "0.5 to 1.5 ms each way, drawn for every message";
 
-/// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Contestant {
     Naive,
     Paper,
-    /// Ours, without direct rounds (P1).
+    /// PaxosLease without direct rounds (P1).
     Prepared,
     Ours,
 }
@@ -41,7 +39,7 @@ impl Contestant {
         }
     }
 
-    /// One colour and one marker each in every plot; the marker alone tells them apart.
+    /// Each has its marker, so that plots need no colour.
     pub(crate) const fn look(self) -> Look {
         let (colour, marker) = match self {
             Self::Naive => ((0xb4, 0x53, 0x09), Marker::Triangle),
@@ -53,13 +51,13 @@ impl Contestant {
     }
 }
 
-/// Something to be done with any algorithm, once per seed.
+/// An experiment with any algorithm, run once per seed.
 pub(crate) trait Experiment: Sync {
     type Outcome: Send;
 
     fn run<A: Algorithm>(&self, algorithm: A, seed: u64) -> Self::Outcome;
 
-    /// What becomes of it with the seeds from one to `runs`, in that order.
+    /// The outcomes with the seeds from 1 to `runs`, in that order.
     fn outcomes(&self, contestant: Contestant, runs: u64) -> Vec<Self::Outcome> {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let share = (runs as usize).div_ceil(threads) as u64;
@@ -81,7 +79,7 @@ pub(crate) trait Experiment: Sync {
     }
 }
 
-/// A quiet world with disks that take no time: what is measured is the network and the protocol.
+/// A world without faults and with instant disks: only network and protocol take time.
 pub(crate) fn setup(members: u16, seed: u64) -> Setup {
     let nodes: Vec<NodeId> = (1..=members).filter_map(NodeId::new).collect();
     let max_lease = Ttl::from_millis(MAX_LEASE).expect("not zero");
@@ -95,19 +93,17 @@ pub(crate) fn setup(members: u16, seed: u64) -> Setup {
     }
 }
 
-/// A world whose nodes have all started: their first stable records are written.
+/// A world whose nodes have started and written their first records.
 pub(crate) fn started<A: Algorithm>(algorithm: A, setup: Setup) -> World<A> {
     let mut world = World::new(algorithm, setup);
     world.run_for(Duration::from_millis(10));
     world
 }
 
-/// The true time since then.
 pub(crate) fn since<A: Algorithm>(world: &World<A>, then: TrueTime) -> Duration {
     Duration::from_nanos(world.now().0 - then.0)
 }
 
-/// Figures of a world in which an invariant broke would be worth nothing.
 pub(crate) fn assert_unbroken<A: Algorithm>(world: &World<A>, seed: u64) {
     assert!(world.violations().is_empty(), "seed {seed}: {:?}", world.violations());
 }

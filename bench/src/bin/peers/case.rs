@@ -1,5 +1,4 @@
-//! The loads, the same for everybody: what is asked, how much of it at once, over how many
-//! connections and of how many members.
+//! The loads, the same for all services: operations, requests in flight, connections and members.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,49 +7,44 @@ use paxoslease_bench::peers::{Load, Target, pairs};
 use paxoslease_load::{Extent, Workload};
 use serde::{Deserialize, Serialize};
 
-/// Pipelined by all, where clients do not have one each.
+/// Of loads whose clients share connections.
 pub(crate) const CONNECTIONS: u32 = 4;
-/// A multiple of three members, and no fewer than the others have.
+/// A multiple of three members.
 pub(crate) const SPREAD_CONNECTIONS: u32 = 6;
-/// What renewals go around.
+/// Leases that the renewals renew in turn.
 pub(crate) const LEASES: u32 = 2_000;
 pub(crate) const HOT_NAMES: u32 = 4;
 pub(crate) const HOT_SHARE: f64 = 0.1;
 pub(crate) const TTL: Duration = Duration::from_secs(15);
-/// Each client has to have its turn several times before shares mean anything.
+/// Hand-overs last longer, so that each client gets the name several times.
 pub(crate) const HANDOVER_SPANS: u32 = 3;
-/// In flight, of the curve; the three that everything else is about are among them.
 const CURVE: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 const QUICK_CURVE: [u32; 5] = [1, 8, 64, 512, 1024];
 
-/// What is asked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum What {
-    /// Acquire and release, every name of its own.
+    /// Acquire and release, each of another name.
     Pairs,
-    /// The same, with a connection for each in flight.
+    /// Pairs, with a connection for each request in flight.
     OwnConnections,
-    /// The same as pairs, while every core is kept from sleeping.
+    /// Pairs, while no core can sleep.
     Awake,
     Renewals,
-    /// Clients that all want one name.
     Handovers,
-    /// Pairs, of which a tenth want the same few names.
+    /// Pairs, a tenth of them on the same few names.
     Mixed,
 }
 
-/// One load.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(crate) struct Case {
     pub(crate) what: What,
-    /// Operations, or clients.
     pub(crate) in_flight: u32,
-    /// Over all members, not to one of them.
+    /// Whether connections go to all members, not to one.
     pub(crate) spread: bool,
 }
 
-/// Everything, in the order in which it is asked.
+/// All cases, in the order of a round.
 pub(crate) fn all(quick: bool) -> Vec<Case> {
     use What::{Awake, Handovers, Mixed, OwnConnections, Pairs, Renewals};
     let curve: &[u32] = if quick { &QUICK_CURVE } else { &CURVE };
@@ -81,12 +75,12 @@ impl Case {
         Self { spread: true, ..self }
     }
 
-    /// What the others are compared with: a lone server has nothing to spread over.
+    /// The same load on one member, for the comparison with a single server.
     pub(crate) const fn to_one(self) -> Self {
         Self { spread: false, ..self }
     }
 
-    /// Whether it is among the few that variants of a service are asked for, too.
+    /// Whether variants of a service run it too.
     pub(crate) fn is_headline(self) -> bool {
         let headline = match self.what {
             What::Pairs => [1, 64, 512].contains(&self.in_flight),
@@ -96,13 +90,12 @@ impl Case {
         headline && !self.spread
     }
 
-    /// Whether a service that takes long to find itself anew is asked for it: the curve has fewer
-    /// points then.
+    /// Whether restless services run it too: they have fewer points of the curve.
     pub(crate) fn is_coarse(self) -> bool {
         self.what != What::Pairs || QUICK_CURVE.contains(&self.in_flight)
     }
 
-    /// How long it counts, where one turn is to take `span`.
+    /// The measured time of a turn, if that of most cases is `span`.
     pub(crate) fn lasts(self, span: Duration) -> Duration {
         if self.what == What::Handovers { span * HANDOVER_SPANS } else { span }
     }
@@ -128,13 +121,12 @@ impl Case {
         Load { workload, ttl: TTL, names: "peers/".to_owned(), warmup, ..pairs }
     }
 
-    /// Which members are spoken to.
     pub(crate) const fn target(self) -> Target {
         if self.spread { Target::Spread } else { Target::One }
     }
 }
 
-/// What `--only` is looked for in.
+/// The title that `--only` matches.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.in_flight;
@@ -147,32 +139,5 @@ impl fmt::Display for Case {
             What::Mixed => write!(f, "pairs, a tenth contended, {count} in flight"),
         }?;
         f.write_str(if self.spread { ", spread" } else { "" })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_case_is_there_once_and_its_load_has_no_more_connections_than_requests() {
-        for quick in [false, true] {
-            let mut cases = all(quick);
-            for case in &cases {
-                let load = case.load(Duration::from_secs(1), Duration::ZERO);
-                assert!(load.connections <= load.in_flight, "{case}");
-            }
-            let count = cases.len();
-            cases.sort_unstable();
-            cases.dedup();
-            assert_eq!(cases.len(), count);
-        }
-    }
-
-    #[test]
-    fn the_quick_curve_is_part_of_the_full_one() {
-        assert!(QUICK_CURVE.iter().all(|point| CURVE.contains(point)));
-        let is_headline = |point: &&u32| Case::new(What::Pairs, **point).is_headline();
-        assert!(CURVE.iter().filter(is_headline).eq(&[1, 64, 512]));
     }
 }

@@ -1,5 +1,4 @@
-//! What was measured, as plain data: written as JSON beside the page, and all that the page is
-//! made of. Nothing here measures or draws.
+//! The figures as plain data, stored as JSON beside the page. The page is made of nothing else.
 
 use std::time::Duration;
 
@@ -13,24 +12,21 @@ use crate::machine::Machine;
 use crate::scale;
 use crate::side::Side;
 
-/// The shares of all operations whose latency is kept.
 pub(crate) const QUANTILES: [f64; 9] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999];
-/// Digits that count; the others are noise.
+/// Significant digits; the others are noise.
 const DIGITS: usize = 5;
 
-/// A whole run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) machine: Machine,
     pub(crate) method: Method,
     pub(crate) services: Vec<Described>,
     pub(crate) rows: Vec<Row>,
-    /// Turns that came to nothing, and why.
+    /// Turns that failed, and why.
     pub(crate) troubles: Vec<String>,
-    pub(crate) scale: Option<scale::Figures>,
+    pub(crate) scale: Option<scale::ScaleFigures>,
 }
 
-/// How much was measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Method {
     pub(crate) rounds: u32,
@@ -38,7 +34,6 @@ pub(crate) struct Method {
     pub(crate) warmup_ms: u64,
 }
 
-/// A service in its own words.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Described {
     pub(crate) side: Side,
@@ -46,7 +41,7 @@ pub(crate) struct Described {
     pub(crate) settings: String,
 }
 
-/// One load on one side, round after round.
+/// One case on one side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) side: Side,
@@ -55,7 +50,6 @@ pub(crate) struct Row {
     pub(crate) turns: Vec<Turn>,
 }
 
-/// What one turn came to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Turn {
     pub(crate) round: u32,
@@ -66,14 +60,14 @@ pub(crate) struct Turn {
     pub(crate) load_cpu_us: f64,
     /// At each of [`QUANTILES`].
     pub(crate) latency_us: Vec<f64>,
-    /// How often the unluckiest client had the name, and the luckiest.
+    /// How often the clients with the fewest and the most grants had the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) shares: Option<[u64; 2]>,
     pub(crate) failures: u64,
 }
 
 impl Turn {
-    /// CPU time is that of the service and that of the load, while all of it counted.
+    /// The two durations are the processor time of the service and of the load.
     pub(crate) fn new(round: u32, loaded: &Report, [service, load]: [Duration; 2]) -> Self {
         let operations = loaded.operations.max(1) as f64;
         let each = |cpu: Duration| rounded(cpu.as_secs_f64() * 1e6 / operations);
@@ -95,13 +89,13 @@ impl Figures {
         serde_json::from_str(text).context("not the figures of this program")
     }
 
-    /// As JSON with a line for everything of which there are many.
+    /// JSON with one line per row.
     pub(crate) fn to_json(&self) -> Result<String> {
         Ok(in_lines(&serde_json::to_value(self)?) + "\n")
     }
 
-    /// Keeps what was not measured again. Turns belong together, since sides are compared round
-    /// by round; a part about scale stands for itself.
+    /// Keeps what was not measured again. Sides are compared round by round, so the rows of one
+    /// run belong together; each part about scale is independent.
     pub(crate) fn complete_from(&mut self, earlier: Self) -> Result<()> {
         let has_rows = !self.rows.is_empty();
         if !has_rows {
@@ -111,8 +105,8 @@ impl Figures {
         let scale = self.scale.get_or_insert_default();
         let missing = scale.complete_from(&earlier.scale.unwrap_or_default())?;
         let is_kept = |trouble: &String| {
-            let part = scale::Part::ALL.into_iter().find(|part| part.title() == trouble);
-            part.map_or(!has_rows, |part| missing.contains(&part))
+            let is_part = scale::Part::ALL.iter().any(|part| part.title == trouble);
+            if is_part { missing.contains(&trouble.as_str()) } else { !has_rows }
         };
         self.troubles.extend(earlier.troubles.into_iter().filter(is_kept));
         Ok(())
@@ -129,12 +123,12 @@ impl Figures {
         self.rows.iter().find(|row| (row.side, row.case) == (side, case))
     }
 
-    /// Those that were measured, in the order of the tables.
+    /// The measured sides, in the order of the tables.
     pub(crate) fn sides(&self) -> Vec<Side> {
         Side::ALL.into_iter().filter(|side| self.rows.iter().any(|row| row.side == *side)).collect()
     }
 
-    /// How one compares with another within each round.
+    /// The ratio of two rows, computed within each round.
     pub(crate) fn ratio(
         &self,
         one: (Side, Case),
@@ -164,7 +158,7 @@ impl Row {
         self.spread(figure).map_or(f64::NAN, |spread| spread.median)
     }
 
-    /// How many times as often the luckiest client had the name as the unluckiest, in the median.
+    /// The median ratio of the most grants of a client to the fewest.
     pub(crate) fn unevenness(&self) -> Option<f64> {
         let ratios = self.turns.iter().filter_map(|turn| turn.shares);
         let ratios = ratios.map(|[min, max]| max as f64 / min as f64);
@@ -172,7 +166,6 @@ impl Row {
     }
 }
 
-/// What several rounds came to.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Spread {
     pub(crate) low: f64,
@@ -181,7 +174,6 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Least, median and greatest; of an even number the median lies between two.
     pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_unstable_by(f64::total_cmp);
         let (low, high) = (*values.first()?, *values.last()?);
@@ -195,7 +187,7 @@ impl Spread {
     }
 }
 
-/// Fields of objects within objects, and what is in their lists, on lines of their own.
+/// Puts each field of nested objects, and each item of their lists, on its own line.
 fn in_lines(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
@@ -211,7 +203,7 @@ fn in_lines(value: &Value) -> String {
     }
 }
 
-/// Without the digits that are noise.
+/// Rounds to [`DIGITS`] significant digits.
 pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.*e}", DIGITS - 1).parse().unwrap_or(value)
 }
@@ -246,31 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_are_compared_round_by_round() {
-        let (figures, case) = (figures(), Case::new(What::Handovers, 16));
-        let ratio =
-            figures.ratio((Side::Ours, case.spread()), (Side::Redis, case), |turn| turn.per_second);
-        assert_eq!(ratio, Some(Spread { low: 2.0, median: 2.0, high: 2.0 }));
-        assert_eq!(figures.ratio((Side::Etcd, case), (Side::Redis, case), |_| 1.0), None);
-        assert_eq!(figures.sides(), [Side::Redis, Side::Ours]);
-    }
-
-    #[test]
-    fn a_client_that_never_had_the_name_makes_shares_infinitely_uneven() {
-        let row = figures().rows.remove(0);
-        assert!(row.unevenness().is_some_and(f64::is_infinite));
-    }
-
-    #[test]
-    fn what_is_written_is_read_again_a_line_for_each_row() {
-        let json = figures().to_json().expect("plain data");
-        let again = Figures::read(&json).expect("just written").to_json().expect("plain data");
-        assert_eq!(json, again);
-        assert_eq!(json.lines().filter(|line| line.contains("per_second")).count(), 2);
-    }
-
-    #[test]
-    fn what_is_not_measured_again_is_kept_and_its_troubles_with_it() {
+    fn parts_that_were_not_measured_again_are_kept() {
         let mut again = figures();
         (again.rows, again.troubles) = (Vec::new(), vec!["start".to_owned()]);
         let mut earlier = figures();
@@ -283,17 +251,5 @@ mod tests {
         anew.troubles.clear();
         anew.complete_from(earlier).expect("plain data");
         assert_eq!((anew.rows.len(), anew.troubles), (1, vec!["memory per held lease".to_owned()]));
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between_two() {
-        let spread = Spread::of(vec![4.0, 1.0, 2.0, 3.0]).expect("some");
-        assert_eq!((spread.low, spread.median, spread.high), (1.0, 2.5, 4.0));
-        assert_eq!(Spread::of(Vec::new()), None);
-    }
-
-    #[test]
-    fn digits_that_are_noise_are_dropped() {
-        assert_eq!([rounded(123_456.789), rounded(0.001_234_567)], [123_460.0, 0.001_234_6]);
     }
 }

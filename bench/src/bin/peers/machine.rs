@@ -1,11 +1,9 @@
-//! The machine that was measured on, as far as it matters for the figures: nothing that would tell
-//! whose it is.
+//! The measured machine, as far as it matters for the figures, without anything that identifies it.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// What there was, and how quiet.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
@@ -14,13 +12,13 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     pub(crate) system: String,
     pub(crate) virtualised: bool,
-    /// Over the last minute, before anything began.
+    /// The load average of the minute before the run.
     pub(crate) load_before: f64,
-    /// Of all cores' time during the run: what the host gave to other guests.
+    /// The share of processor time that the host gave to other guests.
     pub(crate) stolen_percent: f64,
 }
 
-/// Of all cores since the machine started, in ticks.
+/// Processor time of all cores since boot, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticks {
     all: u64,
@@ -51,7 +49,7 @@ impl Machine {
     }
 }
 
-/// Without what its builder added.
+/// Without the suffix of the distribution.
 fn kernel_version() -> String {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     release.split('-').next().unwrap_or_default().to_owned()
@@ -67,7 +65,6 @@ impl Ticks {
         Self { all: ticks.iter().take(8).sum(), stolen: ticks.get(7).copied().unwrap_or(0) }
     }
 
-    /// Since then, in per cent of all time.
     pub(crate) fn stolen_percent(self) -> f64 {
         let now = Self::now();
         let all = now.all.saturating_sub(self.all).max(1);

@@ -1,6 +1,5 @@
-//! Rounds and turns: who is put under which load when. Only one service is under load at a time,
-//! every round begins with another, and those that would be busy on their own are stopped by
-//! signal until it is their turn.
+//! Rounds and turns. One service is under load at a time, every round begins with another one, and
+//! services that are busy without a load are stopped by signal between their turns.
 
 use std::time::Duration;
 
@@ -13,18 +12,16 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::case::{Case, What};
 use crate::figures::{Described, Figures, Method, Turn};
-use crate::progress::Progress;
 use crate::side::Side;
 
-/// A service that was stopped finds itself anew: connections, leaders, sessions.
+/// How long a continued service may take for connections, leaders and sessions.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 const SETTLE_TURN: Duration = Duration::from_millis(300);
-/// The first time on a JVM, so that what is compiled while it runs has been.
+/// The first load on a JVM, for its compiler.
 pub(crate) const SETTLE: Duration = Duration::from_secs(8);
 pub(crate) const QUICK_SETTLE: Duration = Duration::from_secs(2);
-/// Every other time of those that were stopped.
+/// Any later load on a continued service.
 const RESETTLE: Duration = Duration::from_millis(600);
-/// What is going to be asked, a little of each.
 const SETTLE_CASES: [Case; 5] = [
     Case::new(What::Pairs, 64),
     Case::new(What::Pairs, 512),
@@ -33,29 +30,25 @@ const SETTLE_CASES: [Case; 5] = [
     Case::new(What::Pairs, 1),
 ];
 
-/// How much to measure.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) rounds: u32,
     pub(crate) span: Duration,
     pub(crate) warmup: Duration,
-    /// Of a JVM, once.
     pub(crate) settle: Duration,
     pub(crate) cases: Vec<Case>,
 }
 
-/// A service that runs, or rests.
+/// A started service, which is stopped by signal between its turns if it is restless.
 pub(crate) struct Running {
     side: Side,
     service: Box<dyn Service>,
     pub(crate) described: Described,
-    /// Whether it was under load since it was started.
     is_settled: bool,
 }
 
 impl Running {
-    /// Makes sure that it does what is going to be measured, and asks it who it is, before it may
-    /// have to rest.
+    /// Checks that the service works, reads its version, and stops it if it is restless.
     pub(crate) fn new(side: Side, service: Box<dyn Service>) -> Result<Self> {
         check(&*service)?;
         let (version, settings) = (service.version()?, service.settings());
@@ -80,7 +73,7 @@ impl Running {
         self.signal(Signal::STOP)
     }
 
-    /// Continues it and puts it under load until all is well again.
+    /// Continues it, and puts it under load until it works without failures.
     fn wake(&mut self, plan: &Plan) -> Result<()> {
         self.signal(Signal::CONT)?;
         let began_at = now();
@@ -100,14 +93,14 @@ impl Running {
                 };
             if began_at.elapsed() > SETTLE_MAX {
                 let problem = anyhow!(problem);
-                return Err(problem.context(format!("{}: nobody serves", self.side.title())));
+                return Err(problem.context(format!("{}: it does not serve", self.side.title())));
             }
             sleep(Duration::from_millis(50));
         }
         Ok(())
     }
 
-    /// How long it is put under load before anything counts.
+    /// How long it runs under load before the measurement.
     fn settles_for(&self, plan: &Plan) -> Duration {
         match (self.side.is_restless(), self.is_settled) {
             (true, false) if self.side.is_on_jvm() => plan.settle,
@@ -116,16 +109,16 @@ impl Running {
         }
     }
 
-    /// One turn: the load, and what the processes ran meanwhile.
+    /// Measures a load, and the processor time of the service meanwhile.
     fn turn(&self, case: Case, round: u32, plan: &Plan) -> Result<Turn> {
-        // Both sides alike: nobody has to be woken, whoever is asked.
+        // No core sleeps, so no service has to wake one.
         let awake = if case.what == What::Awake { Busy::on_all()? } else { Vec::new() };
         let load = case.load(plan.span, plan.warmup);
         let before = [self.cpu()?, process_time()];
         let loaded = self.service.run(&load, case.target())?;
         let after = [self.cpu()?, process_time()];
         awake.iter().try_for_each(Busy::check)?;
-        // What ran before anything counted took its share, too.
+        // The processor time includes the warm-up; this is the share of the measured time.
         let counted = case.lasts(plan.span).as_secs_f64();
         let share = counted / plan.turn(case).as_secs_f64();
         let cpu = std::array::from_fn(|of| (after[of] - before[of]).mul_f64(share));
@@ -137,7 +130,7 @@ impl Running {
     }
 }
 
-/// Those that take turns for every load; one that has to be continued first is alone.
+/// Services of a group take turns for every load; a restless service is a group of its own.
 fn groups(services: Vec<Running>) -> Vec<Vec<Running>> {
     let (restless, calm): (Vec<_>, Vec<_>) =
         services.into_iter().partition(|running| running.side.is_restless());
@@ -154,34 +147,17 @@ impl Plan {
         }
     }
 
-    /// How long a turn takes, without what goes before it.
     fn turn(&self, case: Case) -> Duration {
         self.warmup + case.lasts(self.span)
     }
-
-    /// How long all turns take together.
-    pub(crate) fn expected(&self, sides: &[Side]) -> Duration {
-        let of = |side: &Side| -> Duration {
-            let cases = self.cases.iter().filter(|case| side.takes(**case));
-            cases.map(|case| self.turn(*case)).sum()
-        };
-        let settling = sides.iter().filter(|side| side.is_on_jvm()).count() as u32 * self.settle;
-        self.rounds * sides.iter().map(of).sum::<Duration>() + settling
-    }
 }
 
-/// Measures everything, into `figures`.
-pub(crate) fn run(
-    plan: &Plan,
-    services: Vec<Running>,
-    figures: &mut Figures,
-    progress: &Progress,
-) -> Result<()> {
+pub(crate) fn run(plan: &Plan, services: Vec<Running>, figures: &mut Figures) -> Result<()> {
     let mut groups = groups(services);
     for round in 0..plan.rounds {
         for group in &mut groups {
-            if let Err(error) = wake(group, plan, progress) {
-                progress.note(&format!("{error:#}"));
+            if let Err(error) = wake(group, plan) {
+                eprintln!("{error:#}");
                 figures.troubles.push(format!("round {}: {error}", round + 1));
                 continue;
             }
@@ -191,29 +167,28 @@ pub(crate) fn run(
                     if !running.side.takes(*case) {
                         continue;
                     }
-                    progress.at(&format!("{}: {case}", running.side.title()));
+                    eprintln!("{}: {case}", running.side.title());
                     match running.turn(*case, round, plan) {
                         Ok(turn) => figures.add(running.side, *case, turn),
                         Err(error) => {
                             let turn = format!("{}: {case}", running.side.title());
-                            progress.note(&format!("{turn}: {error:#}"));
+                            eprintln!("{turn}: {error:#}");
                             figures.troubles.push(format!("round {}, {turn}", round + 1));
                         }
                     }
-                    progress.done(plan.turn(*case));
                 }
             }
             group.iter().try_for_each(Running::rest)?;
         }
-        // Every round begins with another side, so that none always follows the same.
+        // Every round begins with another group, so that none always follows the same one.
         groups.rotate_left(1);
     }
     Ok(())
 }
 
-fn wake(group: &mut [Running], plan: &Plan, progress: &Progress) -> Result<()> {
+fn wake(group: &mut [Running], plan: &Plan) -> Result<()> {
     for running in group {
-        progress.at(&format!("{}: getting ready", running.side.title()));
+        eprintln!("{}: getting ready", running.side.title());
         running.wake(plan)?;
     }
     Ok(())

@@ -1,5 +1,4 @@
-//! The pages: figures in, values of the templates and pictures out, the same ones for the same
-//! figures on every machine.
+//! The pages: makes the values of the templates and the pictures from the figures alone.
 
 mod goals;
 mod numbers;
@@ -15,7 +14,7 @@ use crate::side::Side;
 
 const COMMAND: &str = "cargo xtask bench peers -- --render";
 
-/// Everything that was measured, for users, and how it stands with the goals, for maintainers.
+/// The page for users, and the goals for maintainers.
 pub(crate) fn pages(figures: &Figures) -> [Page; 2] {
     let mut page = Page::new("benchmarks.md", COMMAND, include_str!("benchmarks.md.in"));
     method(&mut page, figures);
@@ -28,7 +27,6 @@ pub(crate) fn pages(figures: &Figures) -> [Page; 2] {
     [page, goals]
 }
 
-/// How it was measured, and on what.
 fn method(page: &mut Page, figures: &Figures) {
     page.set("rounds", figures.method.rounds);
     page.set("warmup_ms", figures.method.warmup_ms);

@@ -5,27 +5,26 @@ use std::path::Path;
 use anyhow::Result;
 use clap::ValueEnum;
 use paxoslease_bench::peers::{
-    Etcd, Ours, OursSettings, Persistence, Redis, Redlock, Service, Storage, ZooKeeper,
-    ZooKeeperSettings,
+    Etcd, Ours, OursSettings, Persistence, Redis, Service, Storage, ZooKeeper,
 };
 use paxoslease_bench::plot::{Look, Marker};
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
 
-/// How long threads of the spinning cell look for work before they sleep.
+/// How long idle threads of the spinning cell spin before they sleep.
 const SPIN: &str = "50us";
 
-/// Who is compared; the first is what the others are compared with.
+/// The compared services; the first is the reference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Side {
     Redis,
     RedisSaving,
     Redlock,
-    /// As a user has it who sets nothing.
+    /// With default settings.
     OursDefault,
-    /// With one shard.
+    /// With one shard per node.
     Ours,
     OursSpinning,
     ZooKeeper,
@@ -34,7 +33,6 @@ pub(crate) enum Side {
     EtcdInMemory,
 }
 
-/// What `--peers` chooses from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Family {
     Redis,
@@ -57,8 +55,7 @@ impl Side {
         Self::EtcdInMemory,
     ];
 
-    /// What it is chosen by, its title, and how it is drawn. Ours is always there, so it is of no
-    /// family.
+    /// Its family for `--peers` (none for PaxosLease, which always runs), title, colour and marker.
     const fn facts(self) -> (Option<Family>, &'static str, (u8, u8, u8), Marker) {
         const RED: (u8, u8, u8) = (0xc0, 0x26, 0x2d);
         const ORANGE: (u8, u8, u8) = (0xc2, 0x6a, 0x0a);
@@ -83,7 +80,6 @@ impl Side {
         }
     }
 
-    /// What `--peers` chooses it by.
     pub(crate) const fn family(self) -> Option<Family> {
         self.facts().0
     }
@@ -101,28 +97,27 @@ impl Side {
         self.family().is_none()
     }
 
-    /// A service we already have, with other settings: asked for less, drawn lighter.
+    /// Whether it is another side with other settings: it runs fewer cases.
     pub(crate) const fn is_variant(self) -> bool {
         matches!(self, Self::RedisSaving | Self::ZooKeeperInMemory | Self::EtcdInMemory)
     }
 
-    /// Its members do something even when no client asks, so they are stopped while others are
-    /// measured.
+    /// Whether its members are busy without clients, so that they are stopped between their turns.
     pub(crate) const fn is_restless(self) -> bool {
         matches!(self.family(), Some(Family::Zookeeper | Family::Etcd))
     }
 
-    /// What it runs is compiled while it runs, so it needs a while before it is at its best.
+    /// Whether it has a compiler at run time, which needs a warm-up.
     pub(crate) const fn is_on_jvm(self) -> bool {
         matches!(self.family(), Some(Family::Zookeeper))
     }
 
-    /// Whether a renewal is the same as ours: of one lease, by those who decide.
+    /// Whether a renewal concerns one lease and needs the deciding servers, as ours does.
     pub(crate) const fn renews_one(self) -> bool {
         !self.is_restless()
     }
 
-    /// Whether clients may choose a member; Redlock's speak to all.
+    /// Whether clients choose a member; Redlock's clients use all.
     const fn has_choice(self) -> bool {
         !matches!(self.family(), Some(Family::Redis | Family::Redlock))
     }
@@ -133,17 +128,13 @@ impl Side {
             && (!case.spread || self.has_choice())
     }
 
-    /// Starts its processes and waits until they serve.
     pub(crate) fn start(self, paxoslease: &Path) -> Result<Box<dyn Service>> {
         Ok(match self {
-            Self::Redis => Box::new(Redis::start(Persistence::Nothing)?),
-            Self::Redlock => Box::new(Redlock::start::<3>()?),
-            Self::ZooKeeper => Box::new(ZooKeeper::start(ZooKeeperSettings::default())?),
-            Self::ZooKeeperInMemory => Box::new(ZooKeeper::start(ZooKeeperSettings {
-                storage: Storage::Memory,
-                ..ZooKeeperSettings::default()
-            })?),
-            Self::RedisSaving => Box::new(Redis::start(Persistence::Snapshots)?),
+            Self::Redis => Box::new(Redis::start::<1>(Persistence::Nothing)?),
+            Self::Redlock => Box::new(Redis::start::<3>(Persistence::Nothing)?),
+            Self::ZooKeeper => Box::new(ZooKeeper::start(Storage::Disk)?),
+            Self::ZooKeeperInMemory => Box::new(ZooKeeper::start(Storage::Memory)?),
+            Self::RedisSaving => Box::new(Redis::start::<1>(Persistence::Snapshots)?),
             Self::OursDefault | Self::Ours | Self::OursSpinning => {
                 Box::new(Ours::start(self.settings_of_ours(paxoslease))?)
             }
@@ -152,7 +143,6 @@ impl Side {
         })
     }
 
-    /// How nodes of ours are started when this is the side.
     pub(crate) fn settings_of_ours(self, paxoslease: &Path) -> OursSettings {
         let settings = match self {
             Self::OursDefault => OursSettings::shipped(),

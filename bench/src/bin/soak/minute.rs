@@ -1,4 +1,4 @@
-//! One minute of the load with its visitors, and what the nodes occupied at its end.
+//! One minute of the load and of the HTTP clients, and the resources of the nodes at its end.
 
 use std::fmt;
 use std::thread;
@@ -10,27 +10,30 @@ use paxoslease_bench::peers::{Ours, Service as _};
 use paxoslease_load::{Extent, Plan, Report, Workload, run};
 use paxoslease_rig::Process;
 
-use crate::visitors::{self, Visits};
+use crate::http_clients::{self, HttpCounts};
 
-pub(crate) const TTL: Duration = Duration::from_secs(10);
+const TTL: Duration = Duration::from_secs(10);
 const HOT_NAMES: u32 = 16;
 const HOT_SHARE: f64 = 0.1;
 const CONNECTIONS: u32 = 12;
 
-/// What is asked for all the time.
+/// The load, the same in every minute. Each lease is renewed twice per [`TTL`].
+pub(crate) const STEADY: Steady =
+    Steady { pairs_per_second: 4000.0, leases: 20_000, renewals_per_second: 4000.0 };
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steady {
-    pub(crate) pairs_rate: f64,
-    pub(crate) leases: u32,
-    pub(crate) renewals_rate: f64,
+    /// A tenth of them on few names.
+    pairs_per_second: f64,
+    leases: u32,
+    renewals_per_second: f64,
 }
 
-/// What one minute was like.
 #[derive(Clone, Debug)]
 pub(crate) struct Minute {
     pub(crate) pairs: Latency,
     pub(crate) renewals: Latency,
-    pub(crate) visits: Visits,
+    pub(crate) http: HttpCounts,
     /// Operations that failed or were never answered, and one of the errors.
     pub(crate) failures: u64,
     pub(crate) last_error: Option<String>,
@@ -49,11 +52,11 @@ pub(crate) struct Latency {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) rss: u64,
-    /// What of that it allocated; the rest is the program, of which rare minutes run new parts.
+    /// The allocated part of `rss`; the rest is code, of which rare minutes load new pages.
     pub(crate) allocated: u64,
-    /// Open files and sockets, once the clients have left.
+    /// Open files and sockets, after the clients have disconnected.
     pub(crate) files: usize,
-    /// Cores kept busy during the minute.
+    /// Processor time during the minute, in cores.
     pub(crate) cores: f64,
 }
 
@@ -69,19 +72,19 @@ impl Minute {
             ..Plan::new(cell.endpoints(), workload)
         };
         let mixed = Workload::Mixed { hot_names: HOT_NAMES, hot_share: HOT_SHARE };
-        let pairs = plan(mixed, steady.pairs_rate, "soak/pair/");
+        let pairs = plan(mixed, steady.pairs_per_second, "soak/pair/");
         let held = Workload::Renew { leases: steady.leases };
-        let renewals = plan(held, steady.renewals_rate, "soak/held/");
+        let renewals = plan(held, steady.renewals_per_second, "soak/held/");
         let busy_before = busy(cell)?;
-        let http = cell.http_endpoints();
-        let ([pairs, renewals], visits) = thread::scope(|scope| {
+        let endpoints = cell.http_endpoints();
+        let ([pairs, renewals], http) = thread::scope(|scope| {
             let loads =
                 [&pairs, &renewals].map(|plan| scope.spawn(|| run(plan, &mut |_progress| {})));
-            let visits = scope.spawn(|| visitors::call(&http, span));
+            let http = scope.spawn(|| http_clients::run(&endpoints, span));
             let loads = loads.map(|load| load.join().expect("a load does not panic"));
-            (loads, visits.join().expect("visitors do not panic"))
+            (loads, http.join().expect("HTTP clients do not panic"))
         });
-        let (pairs, renewals, visits) = (pairs?, renewals?, visits?);
+        let (pairs, renewals, http) = (pairs?, renewals?, http?);
         let busy_after = busy(cell)?;
         let nodes = cell.members().iter().zip(busy_before.iter().zip(&busy_after));
         let nodes = nodes
@@ -98,7 +101,7 @@ impl Minute {
                 .sum(),
             pairs: Latency::of(&pairs).context("no pair succeeded")?,
             renewals: Latency::of(&renewals).context("no renewal succeeded")?,
-            visits,
+            http,
             last_error: pairs.last_error.or(renewals.last_error),
             nodes,
         })
@@ -126,15 +129,15 @@ impl fmt::Display for Minute {
         let Self { pairs, renewals, failures, .. } = self;
         write!(f, "pairs p50 {:.0} us, p99 {:.0} us;", pairs.p50, pairs.p99)?;
         write!(f, " renewals p50 {:.0} us, p99 {:.0} us;", renewals.p50, renewals.p99)?;
-        let mib = |node: &Node| {
-            format!("{:.1} ({:.2})", mib(node.rss as f64), mib(node.allocated as f64))
-        };
+        let mib = |node: &Node| format!("{:.1} ({:.2})", mib(node.rss), mib(node.allocated));
         let mib: Vec<String> = self.nodes.iter().map(mib).collect();
         let files: Vec<String> = self.nodes.iter().map(|node| node.files.to_string()).collect();
-        write!(f, " {} MiB, {} files, {failures} failures", mib.join("/"), files.join("/"))
+        let cores: Vec<String> = self.nodes.iter().map(|n| format!("{:.2}", n.cores)).collect();
+        write!(f, " {} MiB, {} files, {} cores,", mib.join("/"), files.join("/"), cores.join("/"))?;
+        write!(f, " {failures} failures")
     }
 }
 
-pub(crate) fn mib(bytes: f64) -> f64 {
-    bytes / f64::from(1 << 20)
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }

@@ -17,23 +17,22 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
-/// How long an answer may take at least, and up to twice as long: less than the seven seconds
-/// after which etcd itself gives up what it had passed to a leader that died.
+/// The shortest timeout of a call; the longest is twice that. etcd itself needs seven seconds to
+/// give up a request that it forwarded to a dead leader.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
-/// Calls that were lost together come again one after the other, so that one of them finds the
-/// new leader soon: of this many calls, each waits a little longer than the one before.
+/// This many consecutive calls have different timeouts, so that calls that were lost together are
+/// repeated one after the other, and one of them finds the new leader soon.
 const STAGGERED: u32 = 16;
 
-/// A connection to this port, once it is used.
+/// A channel that connects on first use.
 pub(super) fn channel(port: u16) -> Result<Channel, tonic::transport::Error> {
     Ok(Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?.connect_lazy())
 }
 
-/// One question, one answer.
 pub(super) async fn call<Q, A>(
     channel: &Channel,
     path: &'static str,
-    question: Q,
+    request: Q,
 ) -> Result<A, Status>
 where
     Q: Message + Send + 'static,
@@ -44,57 +43,55 @@ where
     let answer = async {
         grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
         let path = PathAndQuery::from_static(path);
-        grpc.unary(Request::new(question), path, ProstCodec::<Q, A>::default()).await
+        grpc.unary(Request::new(request), path, ProstCodec::<Q, A>::default()).await
     };
     let turn = CALLS.fetch_add(1, Ordering::Relaxed) % STAGGERED;
     let answer = tokio::time::timeout(ANSWER_MAX + ANSWER_MAX / STAGGERED * turn, answer).await;
     Ok(answer.map_err(|_| Status::deadline_exceeded("no answer in time"))??.into_inner())
 }
 
-/// An answer on a stream.
 pub(super) trait Answer: Message + Default + Send + 'static {
-    /// The number of the question that this answer settles.
+    /// The number of the request that this answers, if it is final.
     fn settles(&self) -> Option<i64>;
 }
 
-/// By the number of the question, the tasks that wait for an answer, in the order they asked.
+/// The waiting tasks by request number, oldest first.
 type Waiting<A> = Rc<RefCell<BTreeMap<i64, VecDeque<oneshot::Sender<A>>>>>;
 
-/// A stream of questions, for all clients of a channel.
+/// A stream of requests, shared by all clients of a channel.
 pub(super) struct Stream<Q, A> {
-    questions: UnboundedSender<Q>,
+    requests: UnboundedSender<Q>,
     waiting: Waiting<A>,
 }
 
 impl<Q: Message + Send + 'static, A: Answer> Stream<Q, A> {
     pub(super) fn open(channel: &Channel, path: &'static str) -> Self {
-        let (questions, receiver) = unbounded_channel();
+        let (requests, receiver) = unbounded_channel();
         let waiting = Waiting::default();
         let (channel, woken) = (channel.clone(), Rc::clone(&waiting));
         spawn_local(async move {
             let read = Self::read(&channel, path, receiver, &woken).await;
-            // Dropping the senders tells those who wait.
+            // Dropping the senders wakes the waiting tasks.
             woken.borrow_mut().clear();
             read
         });
-        Self { questions, waiting }
+        Self { requests, waiting }
     }
 
     async fn read(
         channel: &Channel,
         path: &'static str,
-        questions: UnboundedReceiver<Q>,
+        requests: UnboundedReceiver<Q>,
         waiting: &Waiting<A>,
     ) -> Result<(), Status> {
         let mut grpc = Grpc::new(channel.clone());
         grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
-        let questions = stream::unfold(questions, |mut questions| async {
-            questions.recv().await.map(|question| (question, questions))
+        let requests = stream::unfold(requests, |mut requests| async {
+            requests.recv().await.map(|request| (request, requests))
         });
         let codec = ProstCodec::<Q, A>::default();
-        // etcd says nothing before it was asked something.
-        let opened =
-            grpc.streaming(Request::new(questions), PathAndQuery::from_static(path), codec);
+        // etcd sends nothing before the first request.
+        let opened = grpc.streaming(Request::new(requests), PathAndQuery::from_static(path), codec);
         let mut answers = opened.await?.into_inner();
         while let Some(answer) = answers.message().await? {
             let answer: A = answer;
@@ -106,22 +103,22 @@ impl<Q: Message + Send + 'static, A: Answer> Stream<Q, A> {
                 }
                 waiter
             });
-            // A task that no longer waits has failed and said so.
+            // A task that no longer waits has reported a failure.
             let _gone = waiter.map(|waiter| waiter.send(answer));
         }
         Ok(())
     }
 
-    /// Sends a question that has no answer.
-    pub(super) fn tell(&self, question: Q) {
-        let _gone = self.questions.send(question);
+    /// Sends a request without an answer.
+    pub(super) fn tell(&self, request: Q) {
+        let _gone = self.requests.send(request);
     }
 
-    /// Asks the question of this number and waits for its answer.
-    pub(super) async fn ask(&self, id: i64, question: Q) -> Result<A, Status> {
+    /// Sends the request of this number and waits for its answer.
+    pub(super) async fn ask(&self, id: i64, request: Q) -> Result<A, Status> {
         let (sender, answer) = oneshot::channel();
         self.waiting.borrow_mut().entry(id).or_default().push_back(sender);
-        self.tell(question);
+        self.tell(request);
         answer.await.map_err(|_| Status::unavailable("the stream is gone"))
     }
 }

@@ -1,5 +1,6 @@
-//! The few messages of etcd's gRPC interface that a lock needs, with only the fields it uses. The
-//! numbers are those of etcd's `rpc.proto` and `kv.proto`; a field that is left out is skipped.
+//! The messages of etcd's gRPC interface that a lock needs, with the fields that it uses. The
+//! numbers are those of etcd's `rpc.proto` and `kv.proto`. The crate `etcd-client` has them all,
+//! but needs `protoc` to build.
 
 use prost::{Message, Oneof};
 
@@ -14,17 +15,17 @@ pub(super) const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 pub(super) const WATCH: &str = "/etcdserverpb.Watch/Watch";
 pub(super) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 
-/// Of [`Compare`]: the left side equals the right one, and is the revision of the creation.
+/// Of [`Compare`].
 pub(super) const EQUAL: i32 = 0;
 pub(super) const CREATE: i32 = 1;
-/// Of [`RangeRequest`]: which end of the order comes first, and what is ordered by.
+/// Of [`RangeRequest`].
 pub(super) const ASCEND: i32 = 1;
 pub(super) const DESCEND: i32 = 2;
 pub(super) const BY_CREATION: i32 = 2;
 /// Of [`Event`].
 pub(super) const DELETED: i32 = 1;
 
-/// Messages with their fields: name, type here, and in brackets type and number of etcd's.
+/// Messages with their fields: name, Rust type, and in brackets etcd's type and number.
 macro_rules! messages {
     ($($name:ident { $($field:ident: $type:ty [$($kind:tt)*])* })*) => { $(
         #[derive(Clone, PartialEq, Message)]
@@ -72,8 +73,8 @@ messages! {
     ResponseOp {
         range: Option<RangeResponse> [message, optional, tag = "1"]
     }
-    // That a key was created at this revision; zero if it does not exist. The revision is one of
-    // several fields of which the others are never sent; zero has to be said too.
+    // Whether a key was created at this revision; zero if it does not exist. The field is part of
+    // a oneof, so zero is encoded, too.
     Compare {
         result: i32 [int32, tag = "1"]
         target: i32 [int32, tag = "2"]
@@ -97,7 +98,7 @@ messages! {
         id: i64 [int64, tag = "2"]
     }
     // To revoke it or to keep it alive.
-    LeaseRequest {
+    LeaseIdRequest {
         id: i64 [int64, tag = "1"]
     }
     // A ttl of zero if the lease is over.
@@ -150,14 +151,14 @@ impl Answer for LeaseKeepAliveResponse {
 }
 
 impl Answer for WatchResponse {
-    /// Of all that is told about a watch, the deletion is waited for.
+    /// The watch is for the deletion of a key.
     fn settles(&self) -> Option<i64> {
         let is_over = self.canceled || self.events.iter().any(|event| event.kind == DELETED);
         is_over.then_some(self.watch_id)
     }
 }
 
-/// Something that is to happen if this key was created at this revision, or does not exist.
+/// A transaction if this key was created at this revision; 0 if it does not exist.
 pub(super) fn if_created_at(key: &[u8], create_revision: i64, then: Request) -> TxnRequest {
     let compare = Compare {
         result: EQUAL,
@@ -167,27 +168,4 @@ pub(super) fn if_created_at(key: &[u8], create_revision: i64, then: Request) -> 
     };
     let success = vec![RequestOp { request: Some(then) }];
     TxnRequest { compare: vec![compare], success, failure: Vec::new() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn that_a_key_does_not_exist_is_said_and_not_left_out() {
-        let put = PutRequest { key: b"k".to_vec(), value: Vec::new(), lease: 1 };
-        let bytes = if_created_at(b"k", 0, Request::Put(put)).encode_to_vec();
-        let compare = [0x0a, 7, 0x10, 1, 0x1a, 1, b'k', 0x28, 0];
-        let success = [0x12, 7, 0x12, 5, 0x0a, 1, b'k', 0x18, 1];
-        assert_eq!(bytes, [compare, success].concat());
-    }
-
-    #[test]
-    fn fields_that_are_not_used_are_skipped() {
-        // A header with a cluster, a member, a revision and a term, then `succeeded`.
-        let bytes = [0x0a, 8, 0x08, 1, 0x10, 2, 0x18, 3, 0x20, 4, 0x10, 1];
-        let response = TxnResponse::decode(bytes.as_slice()).expect("well formed");
-        let header = Header { member_id: 2, revision: 3 };
-        assert_eq!((response.header, response.succeeded), (Some(header), true));
-    }
 }

@@ -1,83 +1,85 @@
-//! The client's side of ZooKeeper, without sockets: sessions, ephemeral nodes, and the recipe for
-//! locks that are waited for.
+//! The client of ZooKeeper, without sockets: sessions, ephemeral nodes, and the recipe for locks
+//! with a queue.
 //!
-//! A connection is a session, and clients share sessions as threads of a program do. Requests are
-//! pipelined; a session's answers come in the order of its requests.
+//! A connection is a session. Clients share sessions as the threads of a program do. Requests are
+//! pipelined, and a session answers them in their order.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use paxoslease_load::{
-    Ask, Connections, Failure, Names, Outcome, Outgoing, Plan, Protocol, Workload,
+    Connections, Failure, LeaseRequest, Names, Outcome, Outgoing, Plan, Protocol, Workload,
 };
 
-use super::super::{PATIENCE, Target};
-use super::jute::{self, NO_NODE, NODE_EXISTS, Node, OK, PING_XID, Reader, Said, Session};
+use super::super::{SILENCE_MAX, Target};
+use super::jute::{
+    self, NO_NODE, NODE_EXISTS, Node, OK, PING_XID, Reader, Received, Session, op, put_about,
+    put_bare, put_create,
+};
 
-/// A request that is no client's, but part of the greeting.
-const NOBODY: u32 = u32::MAX;
-/// Between two tries to connect, so that servers that are busy with an election can have one.
+/// The client number of requests of the greeting.
+const NO_CLIENT: u32 = u32::MAX;
+/// The pause between connection attempts, so that they do not disturb an election.
 const REDIAL_AFTER: Duration = Duration::from_millis(5);
-/// The digits that the ensemble puts behind the names of sequential nodes.
+/// The digits at the end of the names of sequential nodes.
 const SEQUENCE_LEN: usize = 10;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum State {
+    #[default]
     Down,
-    /// The session is not confirmed.
+    /// The session is not confirmed yet.
     Connecting,
-    /// The nodes above ours are made.
+    /// The parent nodes are being created.
     Greeting,
     Ready,
-    /// Said goodbye.
     Closing,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Link {
     state: State,
     session: Session,
-    /// Whose answers are to come, and their numbers.
+    /// The client and the number of each request in flight.
     asked: VecDeque<(u32, i32)>,
     xid: i32,
 }
 
-/// What a client waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Step {
+    #[default]
     Idle,
     Create,
     Delete,
     Ping,
-    /// Its node in the queue for the lock.
+    /// The creation of its node in the queue.
     Enqueue,
-    /// Who is in the queue.
+    /// The list of the queue.
     List,
-    /// Whether the one before is still there.
+    /// Whether the node before its own exists.
     Watch,
-    /// The notification that it is not.
+    /// The notification that the node before is deleted.
     Wait,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Waiter {
     step: Step,
     /// Its node in the queue.
     own: Vec<u8>,
-    /// The node before.
     watched: Vec<u8>,
-    /// Whether the notification came before the answer that promised it.
+    /// Whether the notification came before the reply to the watch.
     is_gone: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct ZooKeeperClient {
     timeout_ms: i32,
     names: Names,
-    /// By connection, the servers it may go to.
+    /// The servers of each connection, the preferred one first.
     routes: Vec<Vec<usize>>,
-    /// Nodes that must exist before ours can.
+    /// Parent nodes, which must exist first.
     parents: Vec<Vec<u8>>,
     /// The parent of the queue, in a hand-over.
     queue: Option<Vec<u8>>,
@@ -88,8 +90,7 @@ pub(super) struct Client {
     is_closing: bool,
 }
 
-impl Client {
-    /// Connections go to this server first, or to each in turn beginning with it.
+impl ZooKeeperClient {
     pub(super) fn new(plan: &Plan, first: usize, target: Target) -> Self {
         let prefix = format!("/{}", plan.names);
         let slashes = prefix.match_indices('/').map(|(place, _)| place).skip(1);
@@ -98,14 +99,6 @@ impl Client {
         let queue =
             (plan.workload == Workload::Handover).then(|| format!("{prefix}lock").into_bytes());
         parents.extend(queue.clone());
-        let link = |_| Link {
-            state: State::Down,
-            session: Session::default(),
-            asked: VecDeque::new(),
-            xid: 0,
-        };
-        let waiter =
-            Waiter { step: Step::Idle, own: Vec::new(), watched: Vec::new(), is_gone: false };
         let servers = plan.endpoints.len();
         let route = |link: usize| {
             let first = if target == Target::Spread { first + link } else { first };
@@ -118,8 +111,8 @@ impl Client {
             parents,
             queue,
             out: Outgoing::new(plan.connections as usize),
-            connections: (0..plan.connections).map(link).collect(),
-            waiters: vec![waiter; plan.in_flight as usize],
+            connections: (0..plan.connections).map(|_| Link::default()).collect(),
+            waiters: vec![Waiter::default(); plan.in_flight as usize],
             outcomes: VecDeque::new(),
             is_closing: false,
         }
@@ -129,7 +122,6 @@ impl Client {
         slot as usize % self.connections.len()
     }
 
-    /// Sends a request whose answer is this client's.
     fn send(&mut self, link: usize, client: u32, put: impl FnOnce(&mut Vec<u8>, i32)) {
         let Link { asked, xid, .. } = &mut self.connections[link];
         *xid = (*xid + 1) & i32::MAX;
@@ -139,34 +131,32 @@ impl Client {
 
     fn enter(&mut self, client: u32, step: Step) {
         let link = self.link(client);
-        self.waiters[client as usize].step = step;
         let queue = self.queue.clone().unwrap_or_default();
+        let waiter = &mut self.waiters[client as usize];
+        waiter.step = step;
+        let own = waiter.own.clone();
         match step {
             Step::Enqueue => {
                 let path = [queue.as_slice(), b"/c-"].concat();
-                self.send(link, client, |out, xid| {
-                    jute::put_create(out, xid, &path, Node::Sequential);
-                });
+                self.send(link, client, |out, xid| put_create(out, xid, &path, Node::Sequential));
             }
-            Step::List => self.send(link, client, |out, xid| jute::put_children(out, xid, &queue)),
+            Step::Create => {
+                self.send(link, client, |out, xid| put_create(out, xid, &own, Node::Ephemeral));
+            }
+            Step::List => {
+                self.send(link, client, |out, xid| put_about(out, xid, op::CHILDREN, &queue));
+            }
             Step::Watch => {
-                self.waiters[client as usize].is_gone = false;
-                let path = self.waiters[client as usize].watched.clone();
-                self.send(link, client, |out, xid| jute::put_exists(out, xid, &path));
+                waiter.is_gone = false;
+                let path = waiter.watched.clone();
+                self.send(link, client, |out, xid| put_about(out, xid, op::EXISTS, &path));
             }
             Step::Delete => {
-                let path = self.waiters[client as usize].own.clone();
-                self.send(link, client, |out, xid| jute::put_delete(out, xid, &path));
+                self.send(link, client, |out, xid| put_about(out, xid, op::DELETE, &own));
             }
             Step::Ping => {
                 self.connections[link].asked.push_back((client, PING_XID));
-                jute::put_ping(self.out.to(link));
-            }
-            Step::Create => {
-                let path = self.waiters[client as usize].own.clone();
-                self.send(link, client, |out, xid| {
-                    jute::put_create(out, xid, &path, Node::Ephemeral);
-                });
+                put_bare(self.out.to(link), PING_XID, op::PING);
             }
             Step::Idle | Step::Wait => {}
         }
@@ -200,7 +190,7 @@ impl Client {
         Ok(())
     }
 
-    /// The first in the queue has the lock, and every other one watches the one before.
+    /// The first in the queue has the lock. Each other client watches the node before its own.
     fn listed(&mut self, client: u32, mut body: Reader<'_>) -> Result<()> {
         let Waiter { own, watched, .. } = &mut self.waiters[client as usize];
         let own = sequence(own)?;
@@ -239,9 +229,9 @@ impl Client {
     }
 
     fn greet(&mut self, link: usize, message: &[u8]) -> Result<()> {
-        let (session, _) = jute::connected(message)?;
+        let session = jute::connected(message)?;
         if session.id == 0 {
-            // The old session is over; a new one begins on the next connection.
+            // The old session is over. The next connection begins a new one.
             self.connections[link].session = Session::default();
             self.connections[link].state = State::Down;
             return Ok(());
@@ -249,8 +239,8 @@ impl Client {
         self.connections[link].session = session;
         self.connections[link].state = State::Greeting;
         for parent in self.parents.clone() {
-            self.send(link, NOBODY, |out, xid| {
-                jute::put_create(out, xid, &parent, Node::Persistent);
+            self.send(link, NO_CLIENT, |out, xid| {
+                put_create(out, xid, &parent, Node::Persistent);
             });
         }
         self.end_greeting(link);
@@ -264,21 +254,21 @@ impl Client {
         }
     }
 
-    fn hear(&mut self, link: usize, message: &[u8]) -> Result<()> {
+    fn handle(&mut self, link: usize, message: &[u8]) -> Result<()> {
         if self.connections[link].state == State::Connecting {
             return self.greet(link, message);
         }
-        let (xid, error, body) = match jute::said(message)? {
-            Said::Notification { path } => {
+        let (xid, error, body) = match jute::parse(message)? {
+            Received::Notification { path } => {
                 self.notified(link, path);
                 return Ok(());
             }
-            Said::Answer { xid, error, body } => (xid, error, body),
+            Received::Answer { xid, error, body } => (xid, error, body),
         };
         let asked = self.connections[link].asked.pop_front();
         let (client, expected) = asked.context("an answer to nothing")?;
         ensure!(xid == expected, "answer {xid} where {expected} was to come");
-        if client != NOBODY {
+        if client != NO_CLIENT {
             return self.answered(client, error, body);
         }
         let is_known = self.is_closing || matches!(error, OK | NODE_EXISTS);
@@ -291,7 +281,7 @@ impl Client {
     }
 }
 
-impl Protocol for Client {
+impl Protocol for ZooKeeperClient {
     fn queues(&self) -> bool {
         true
     }
@@ -300,8 +290,8 @@ impl Protocol for Client {
         true
     }
 
-    fn patience(&self) -> Duration {
-        PATIENCE
+    fn silence_max(&self) -> Duration {
+        SILENCE_MAX
     }
 
     fn is_open(&self, _: Duration) -> bool {
@@ -312,17 +302,21 @@ impl Protocol for Client {
         self.connections[self.link(slot)].state == State::Ready
     }
 
-    fn ask(&mut self, slot: u32, number: u32, ask: Ask, _: Duration) {
-        let step = match (ask, &self.queue) {
-            (Ask::Acquire { .. }, Some(_)) => Step::Enqueue,
-            (Ask::Release { .. }, Some(_)) => Step::Delete,
-            // Renews whatever belongs to the session.
-            (Ask::Renew { .. }, _) => Step::Ping,
-            (Ask::Acquire { .. } | Ask::Release { .. }, None) => {
+    fn request(&mut self, slot: u32, number: u32, request: LeaseRequest, _: Duration) {
+        let step = match (request, &self.queue) {
+            (LeaseRequest::Acquire { .. }, Some(_)) => Step::Enqueue,
+            (LeaseRequest::Release { .. }, Some(_)) => Step::Delete,
+            // Renews all nodes of the session.
+            (LeaseRequest::Renew { .. }, _) => Step::Ping,
+            (LeaseRequest::Acquire { .. } | LeaseRequest::Release { .. }, None) => {
                 let own = &mut self.waiters[slot as usize].own;
                 own.clear();
                 own.extend_from_slice(self.names.get(number));
-                if matches!(ask, Ask::Acquire { .. }) { Step::Create } else { Step::Delete }
+                if matches!(request, LeaseRequest::Acquire { .. }) {
+                    Step::Create
+                } else {
+                    Step::Delete
+                }
             }
         };
         self.enter(slot, step);
@@ -337,7 +331,7 @@ impl Protocol for Client {
         for link in 0..self.connections.len() {
             if self.connections[link].state == State::Ready {
                 self.connections[link].state = State::Closing;
-                self.send(link, NOBODY, jute::put_close);
+                self.send(link, NO_CLIENT, |out, xid| put_bare(out, xid, op::CLOSE));
             }
         }
     }
@@ -347,7 +341,7 @@ impl Protocol for Client {
     }
 }
 
-impl Connections for Client {
+impl Connections for ZooKeeperClient {
     fn routes(&self) -> Vec<Vec<usize>> {
         self.routes.clone()
     }
@@ -376,7 +370,7 @@ impl Connections for Client {
         connection.state = State::Down;
         connection.asked.clear();
         if self.queue.is_some() {
-            // Which of its nodes are in the queue is unknown, so they go with the session.
+            // The client does not know which of its nodes exist, so it ends the session.
             connection.session = Session::default();
         }
         for slot in (link..self.waiters.len()).step_by(self.connections.len()) {
@@ -390,7 +384,7 @@ impl Connections for Client {
         let garbled = |error: anyhow::Error| Failure::Garbled(format!("{error:#}"));
         let mut read = 0;
         while let Some(message) = jute::whole(&bytes[read..]).map_err(garbled)? {
-            self.hear(link, message).map_err(garbled)?;
+            self.handle(link, message).map_err(garbled)?;
             read += 4 + message.len();
         }
         Ok(read)
@@ -405,7 +399,7 @@ impl Connections for Client {
     }
 }
 
-/// The number behind the name of a sequential node.
+/// The number at the end of the name of a sequential node.
 fn sequence(name: &[u8]) -> Result<u64> {
     let digits = name.len().checked_sub(SEQUENCE_LEN).context("a name without a number")?;
     Ok(std::str::from_utf8(&name[digits..])?.parse()?)

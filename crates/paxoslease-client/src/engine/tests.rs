@@ -1,7 +1,7 @@
-//! The engine between hand-driven clock and scripted server: what it says, what it believes.
+//! The engine with a manual clock and a scripted server: what it sends, what it believes.
 
 mod beliefs;
 mod leases;
 mod moving;
 mod quorum;
-mod scene;
+mod support;

@@ -1,7 +1,7 @@
-//! A connection that may or may not be encrypted, for a link that does not care which.
+//! A TCP connection with or without TLS.
 //!
-//! Never blocks by itself: whoever waits asks [`Stream::ready`], and `WouldBlock` means that there
-//! is nothing to read, or no room to write, for now. Knows no RESP and no time.
+//! Reads and writes never block: `WouldBlock` means that nothing can be read or written for now,
+//! and [`Stream::ready`] waits. There is no RESP and no timeout here.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -21,7 +21,7 @@ pub(super) struct TlsStream {
 }
 
 impl Stream {
-    /// Reads what is there; zero when there is no more to come.
+    /// Appends what has arrived to `inbox`; 0 at the end of the stream.
     pub(super) fn read(&mut self, inbox: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => tcp.try_read_buf(inbox),
@@ -29,7 +29,7 @@ impl Stream {
         }
     }
 
-    /// Takes a prefix and says how long it was.
+    /// Takes a prefix of the bytes, and returns its length.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => tcp.try_write(bytes),
@@ -37,7 +37,7 @@ impl Stream {
         }
     }
 
-    /// Pushes what was taken and not sent yet, as far as there is room.
+    /// Sends bytes that `write` has taken, as far as the socket takes them.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
@@ -45,12 +45,12 @@ impl Stream {
         }
     }
 
-    /// Waits until there is room to write. Cancel-safe.
+    /// Waits until the socket is writable. Cancel-safe.
     pub(super) async fn writable(&self) -> io::Result<()> {
         self.tcp().writable().await
     }
 
-    /// Waits until something can be read, or sent if that is wanted. Cancel-safe.
+    /// Waits until the socket is readable, or writable if there are bytes to send. Cancel-safe.
     pub(super) async fn ready(&self, to_send: bool) -> io::Result<()> {
         let mut interest = Interest::READABLE;
         if to_send || matches!(self, Self::Tls(tls) if tls.conn.wants_write()) {
@@ -68,7 +68,7 @@ impl Stream {
 }
 
 impl TlsStream {
-    /// Agrees with the other side on keys, and looks at its certificate.
+    /// Runs the handshake, which checks the node's certificate.
     pub(super) async fn begin(conn: ClientConnection, tcp: TcpStream) -> io::Result<Self> {
         let mut tls = Self { conn: conn.into(), tcp };
         loop {
@@ -90,7 +90,8 @@ impl TlsStream {
         }
     }
 
-    /// All that rustls has is taken out each time: nothing waits there while the socket is silent.
+    /// Takes all decrypted bytes each time, so that none waits in rustls while the socket is
+    /// silent.
     fn read(&mut self, inbox: &mut Vec<u8>) -> io::Result<usize> {
         let before = inbox.len();
         loop {
@@ -98,7 +99,7 @@ impl TlsStream {
             match taken {
                 _ if inbox.len() > before => return Ok(inbox.len() - before),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // With a goodbye or without: replies say themselves when they are whole.
+                // With or without close_notify: replies carry their own length.
                 Ok(_) | Err(_) => return Ok(0),
             }
             receive(&mut self.conn, &mut Socket(&self.tcp))?;
@@ -106,7 +107,7 @@ impl TlsStream {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // What rustls keeps is bounded, so there may be room only after this.
+        // The buffer of rustls is bounded, so a flush may make room.
         self.flush()?;
         let taken = self.conn.writer().write(bytes)?;
         if taken == 0 && !bytes.is_empty() {
@@ -121,7 +122,7 @@ impl TlsStream {
     }
 }
 
-/// The socket as rustls wants it.
+/// `Read` and `Write` for rustls.
 struct Socket<'a>(&'a TcpStream);
 
 impl Read for Socket<'_> {

@@ -1,4 +1,4 @@
-//! Who is trusted: TLS in both directions, tokens, and what is said when trust is lacking.
+//! TLS in both directions, tokens, and the errors when trust is lacking.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use paxoslease_client::{AcquireError, AskError, Builder, Change, Client, Election, Tls};
 use paxoslease_tls::Authority;
 
-use crate::fake::{Fake, Say};
+use crate::fake_node::{Action, FakeNode};
 use crate::{DEAD, TTL, willing};
 
-/// How a client trusts an authority.
+/// The settings of a client that trusts an authority.
 fn trusted(ca: &Authority) -> Tls {
     Tls::from_ca_pem(ca.issuer.pem().as_bytes()).expect("a CA")
 }
@@ -20,7 +20,7 @@ fn builder(endpoints: &[&str]) -> Builder {
     Client::builder().endpoints(&endpoints.join(",")).connect_timeout(patience)
 }
 
-/// What a client set up so hears.
+/// The error of a client with these settings.
 fn refused(builder: Builder) -> AskError {
     let client = builder.start().expect("a client");
     client.get_blocking("x").expect_err("no trust")
@@ -33,31 +33,33 @@ fn assert_tls(error: &AskError, expected: &str) {
 }
 
 #[test]
-fn a_node_whose_certificate_the_ca_signed_is_trusted_by_address_and_by_name() {
+fn a_certificate_of_the_ca_is_trusted_by_address_and_by_name() {
     let ca = Authority::new();
-    let node = Fake::with_tls(ca.server(&["127.0.0.1"], false), Some("hush"), willing);
+    let node = FakeNode::with_tls(ca.server(&["127.0.0.1"], false), Some("hush"), willing);
     let client = builder(&[node.endpoint()]).tls(trusted(&ca)).token("hush");
     let client = client.start().expect("a client");
     let lease = client.acquire("x", TTL).blocking().expect("granted");
     lease.release_blocking().expect("confirmed");
-    let tunnelled = Fake::with_tls(ca.server(&["node-1.test.paxoslease"], false), None, willing);
+    let tunnelled =
+        FakeNode::with_tls(ca.server(&["node-1.test.paxoslease"], false), None, willing);
     let tls = trusted(&ca).with_server_name("node-1.test.paxoslease").expect("a name");
     let client = builder(&[tunnelled.endpoint()]).tls(tls).start().expect("a client");
     assert_eq!(client.get_blocking("x"), Ok(None));
 }
 
 #[test]
-fn much_goes_both_ways_under_tls() {
+fn large_messages_pass_tls_in_both_directions() {
     let ca = Authority::new();
     let page = |count: usize| {
         let entry = "%4\r\n+name\r\n+x\r\n+holder\r\n+me\r\n+fence\r\n:1025\r\n+ttl_ms\r\n:900\r\n";
         format!("*2\r\n+0\r\n*{count}\r\n{}", entry.repeat(count))
     };
-    let node =
-        Fake::with_tls(ca.server(&["127.0.0.1"], false), None, move |request| match request[0] {
-            "LEASE.LIST" => Say::line(&page(20_000)),
+    let node = FakeNode::with_tls(ca.server(&["127.0.0.1"], false), None, move |request| {
+        match request[0] {
+            "LEASE.LIST" => Action::reply(&page(20_000)),
             _ => willing(request),
-        });
+        }
+    });
     let client = builder(&[node.endpoint()]).tls(trusted(&ca)).start().expect("a client");
     let mut list = client.list("");
     let mut count = 0;
@@ -71,8 +73,8 @@ fn much_goes_both_ways_under_tls() {
             let (client, holder) = (&client, &holder);
             scope.spawn(move || {
                 let name = format!("{number:0>512}");
-                let wish = client.try_acquire(&name, TTL).holder(holder).detached();
-                wish.blocking().expect("granted");
+                let acquire = client.try_acquire(&name, TTL).holder(holder).detached();
+                acquire.blocking().expect("granted");
             });
         }
     });
@@ -81,19 +83,19 @@ fn much_goes_both_ways_under_tls() {
 #[test]
 fn a_node_of_another_ca_or_for_another_host_is_refused() {
     let (ours, theirs) = (Authority::new(), Authority::new());
-    let strange = Fake::with_tls(theirs.server(&["127.0.0.1"], false), None, willing);
+    let strange = FakeNode::with_tls(theirs.server(&["127.0.0.1"], false), None, willing);
     let error = refused(builder(&[strange.endpoint()]).tls(trusted(&ours)));
     assert_tls(&error, "not signed by the CA that this client trusts");
-    let other = Fake::with_tls(ours.server(&["db2.example"], false), None, willing);
+    let other = FakeNode::with_tls(ours.server(&["db2.example"], false), None, willing);
     let error = refused(builder(&[other.endpoint()]).tls(trusted(&ours)).token("hush"));
     assert_tls(&error, "certificate is refused");
     assert!(error.to_string().contains(other.endpoint()), "{error}");
 }
 
 #[test]
-fn where_nodes_ask_for_a_certificate_only_one_of_the_ca_will_do() {
+fn mutual_tls_accepts_only_certificates_of_the_ca() {
     let (ours, theirs) = (Authority::new(), Authority::new());
-    let node = Fake::with_tls(ours.server(&["127.0.0.1"], true), None, willing);
+    let node = FakeNode::with_tls(ours.server(&["127.0.0.1"], true), None, willing);
     let error = refused(builder(&[node.endpoint()]).tls(trusted(&ours)));
     assert_tls(&error, "it wants a certificate of this client");
     let with = |ca: &Authority| {
@@ -107,27 +109,27 @@ fn where_nodes_ask_for_a_certificate_only_one_of_the_ca_will_do() {
 }
 
 #[test]
-fn tls_and_none_are_told_apart_in_both_directions() {
+fn tls_and_plain_ports_are_told_apart_in_both_directions() {
     let ca = Authority::new();
-    let plain = Fake::raw("-ERR no such command\r\n");
+    let plain = FakeNode::raw("-ERR no such command\r\n");
     let error = refused(builder(&[plain.endpoint()]).tls(trusted(&ca)));
     assert_tls(&error, "it does not speak TLS on this port");
     for words in ["\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{32}", "-ERR this port speaks TLS; connect so\r\n"]
     {
-        let secure = Fake::raw(words);
+        let secure = FakeNode::raw(words);
         for builder in [builder(&[secure.endpoint()]), builder(&[secure.endpoint()]).token("hush")]
         {
             assert_tls(&refused(builder), "it speaks TLS on this port");
         }
     }
-    let closing = Fake::start("c", |_| Say::Close);
+    let closing = FakeNode::start("c", |_| Action::Close);
     closing.stop();
     let error = refused(builder(&[closing.endpoint()]).tls(trusted(&ca)));
     assert!(matches!(error, AskError::Unreachable { .. }), "a dead node is dead: {error:?}");
 }
 
 #[test]
-fn a_key_that_is_not_the_certificates_is_refused_before_anything_runs() {
+fn a_key_of_another_certificate_is_refused_at_once() {
     let ca = Authority::new();
     let ((cert, _), (_, key)) = (ca.sign(&["a"], |_| {}), ca.sign(&["b"], |_| {}));
     let error = trusted(&ca).with_identity_pem(cert.as_bytes(), key.as_bytes());
@@ -137,12 +139,12 @@ fn a_key_that_is_not_the_certificates_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_wait_ends_when_nobody_trusts_this_client_any_more_and_a_lease_lasts_as_long_as_it_can() {
+fn after_revocation_waits_end_and_leases_last_their_time() {
     let is_revoked = Arc::new(AtomicBool::new(false));
     let revoked = Arc::clone(&is_revoked);
-    let node = Fake::guarded("hush", &is_revoked, move |request| match request[0] {
-        _ if revoked.load(Ordering::Relaxed) => Say::Close,
-        "LEASE.ACQUIRE" if request[1] == "held" => Say::line("+QUEUED\r\n"),
+    let node = FakeNode::guarded("hush", &is_revoked, move |request| match request[0] {
+        _ if revoked.load(Ordering::Relaxed) => Action::Close,
+        "LEASE.ACQUIRE" if request[1] == "held" => Action::reply("+QUEUED\r\n"),
         _ => willing(request),
     });
     let client = builder(&[DEAD, node.endpoint()]).token("hush").start().expect("a client");
@@ -151,22 +153,22 @@ fn a_wait_ends_when_nobody_trusts_this_client_any_more_and_a_lease_lasts_as_long
         let client = client.clone();
         std::thread::spawn(move || client.acquire("held", TTL).blocking())
     };
-    while !node.heard().starts_with("LEASE.ACQUIRE held") {}
+    while !node.received().starts_with("LEASE.ACQUIRE held") {}
     is_revoked.store(true, Ordering::Relaxed);
-    // The connection breaks, and the token is no good for another.
+    // The connection breaks, and the node refuses the token on a new one.
     assert!(client.get_blocking("x").is_err());
     let error = waiter.join().expect("no panic").expect_err("no trust");
     assert!(matches!(error, AcquireError::Ask(AskError::Unauthenticated(_))), "{error:?}");
-    assert!(lease.is_held(), "nobody else can have it yet");
+    assert!(lease.is_held(), "no other client can have it yet");
 }
 
 #[test]
-fn a_watch_that_is_not_trusted_any_more_hears_so_when_it_asks_for_a_sign_of_life() {
+fn a_probe_tells_a_watch_that_its_token_was_revoked() {
     let is_revoked = Arc::new(AtomicBool::new(false));
     let revoked = Arc::clone(&is_revoked);
-    let node = Fake::guarded("hush", &is_revoked, move |request| match request[0] {
-        _ if revoked.load(Ordering::Relaxed) => Say::line("-NOAUTH not any more\r\n"),
-        _ => Say::line("+OK\r\n"),
+    let node = FakeNode::guarded("hush", &is_revoked, move |request| match request[0] {
+        _ if revoked.load(Ordering::Relaxed) => Action::reply("-NOAUTH not any more\r\n"),
+        _ => Action::reply("+OK\r\n"),
     });
     let client = builder(&[node.endpoint()]).token("hush").start().expect("a client");
     let mut watch = client.watch("");
@@ -179,8 +181,8 @@ fn a_watch_that_is_not_trusted_any_more_hears_so_when_it_asks_for_a_sign_of_life
 }
 
 #[test]
-fn a_watch_and_an_observer_end_when_nobody_trusts_this_client() {
-    let node = Fake::with_token("c", "hush", willing);
+fn watches_and_observers_end_when_no_node_trusts_the_client() {
+    let node = FakeNode::with_token("c", "hush", willing);
     let client = builder(&[node.endpoint()]).token("guess").start().expect("a client");
     let mut watch = client.watch("");
     let Some(Change::Disconnected { problem }) = watch.next_blocking() else { panic!("refused") };

@@ -1,5 +1,5 @@
-//! A wake-up at a moment finer than the milliseconds of a poll's timeout, so that requests leave
-//! when they are due and nobody has to spin until then.
+//! A timer that is finer than the milliseconds of a poll's timeout, so that requests are sent when
+//! they are due, without spinning.
 
 use std::io;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(crate) struct Alarm(std::os::fd::OwnedFd);
 
 #[cfg(target_os = "linux")]
 impl Alarm {
-    /// Wakes whoever polls, under this token.
+    /// Makes the poll return an event with this token.
     pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Option<Self>> {
         use std::os::fd::AsRawFd as _;
 
@@ -24,7 +24,7 @@ impl Alarm {
         Ok(Some(Self(timer)))
     }
 
-    /// Once, and no longer when it was to ring before. Not for zero, which means never.
+    /// Replaces the alarm. Zero would disable it, so the caller must not pass zero.
     pub(crate) fn ring_after(&mut self, span: Duration) -> io::Result<()> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -36,7 +36,7 @@ impl Alarm {
     }
 }
 
-/// Elsewhere a poll's own timeout has to do.
+/// Other systems use the timeout of the poll.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 pub(crate) enum Alarm {}

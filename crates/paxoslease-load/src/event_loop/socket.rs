@@ -1,5 +1,4 @@
-//! One connection: dialling, reading into a buffer that is used again, and writing what there is;
-//! in clear, or in TLS.
+//! One connection with or without TLS: dials, reads into a buffer that is reused, and writes.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -11,7 +10,7 @@ use mio::{Interest, Registry, Token};
 use paxoslease_tls::{flush, receive};
 use rustls::{ClientConnection, Connection};
 
-/// What is read at once, and more than any answer to us takes.
+/// More than any reply to this load takes.
 const BUFFER_LEN: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -20,20 +19,20 @@ pub(super) struct Socket {
     tls: Option<Box<Connection>>,
     /// Until when a connection must come about; `None` once it has.
     dial_ends_at: Option<Duration>,
-    /// When to dial again, after a pause.
+    /// The end of the pause before the next attempt.
     redial_at: Option<Duration>,
-    /// The addresses it may go to, that of this connection first.
+    /// The addresses in order; the first is the current one.
     pub(super) candidates: VecDeque<usize>,
-    /// Connections in a row that came to nothing.
+    /// Failed connections in a row.
     pub(super) failures: usize,
     buffer: Box<[u8]>,
-    /// How much of the buffer is filled.
+    /// The filled part of the buffer.
     len: usize,
 }
 
-/// How much of what had come was read.
+/// How much of the received bytes was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Taken {
+pub(super) enum ReadResult {
     All,
     /// The buffer is full, and there may be more.
     Full,
@@ -53,23 +52,22 @@ impl Socket {
         }
     }
 
-    /// The address it goes to.
+    /// The index of the current address.
     pub(super) fn candidate(&self) -> usize {
         self.candidates[0]
     }
 
-    /// Closes the connection until it is to be dialled again.
+    /// Closes the connection and sets the time of the next attempt.
     pub(super) fn rest_until(&mut self, at: Duration) {
         (self.stream, self.tls, self.dial_ends_at) = (None, None, None);
         self.redial_at = Some(at);
     }
 
-    /// Whether a pause is over.
     pub(super) fn is_rested(&self, now: Duration) -> bool {
         self.redial_at.is_some_and(|at| at <= now)
     }
 
-    /// When this connection needs attention, even if nothing comes.
+    /// When this connection needs attention without an event.
     pub(super) fn wake_at(&self) -> Option<Duration> {
         self.redial_at.or(self.dial_ends_at)
     }
@@ -78,7 +76,7 @@ impl Socket {
         self.dial_ends_at
     }
 
-    /// Begins a connection, in TLS if that is given; the one before is closed.
+    /// Begins a connection, with TLS if given. Closes the previous one.
     pub(super) fn dial(
         &mut self,
         address: SocketAddr,
@@ -94,7 +92,7 @@ impl Socket {
         registry.register(stream, token, Interest::READABLE | Interest::WRITABLE)
     }
 
-    /// Whether the connection that was begun has come about.
+    /// Whether the connection attempt has succeeded.
     pub(super) fn connected(&mut self) -> io::Result<bool> {
         let Some(stream) = &self.stream else { return Ok(false) };
         if let Some(error) = stream.take_error()? {
@@ -110,10 +108,10 @@ impl Socket {
         Ok(true)
     }
 
-    /// Reads once. An end of the stream is an error.
-    pub(super) fn read(&mut self) -> io::Result<Taken> {
+    /// Reads once. The end of the stream is an error.
+    pub(super) fn read(&mut self) -> io::Result<ReadResult> {
         let Some(stream) = self.stream.as_mut().filter(|_| self.dial_ends_at.is_none()) else {
-            return Ok(Taken::All);
+            return Ok(ReadResult::All);
         };
         let room = &mut self.buffer[self.len..];
         let read = match &mut self.tls {
@@ -125,15 +123,15 @@ impl Socket {
             Ok(len) => {
                 let is_full = len == room.len();
                 self.len += len;
-                Ok(if is_full { Taken::Full } else { Taken::All })
+                Ok(if is_full { ReadResult::Full } else { ReadResult::All })
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Taken::All),
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Taken::Full),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(ReadResult::All),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(ReadResult::Full),
             Err(error) => Err(error),
         }
     }
 
-    /// What was read and not consumed.
+    /// The bytes that were read and not consumed.
     pub(super) fn input(&self) -> &[u8] {
         &self.buffer[..self.len]
     }
@@ -143,7 +141,7 @@ impl Socket {
         self.len -= len;
     }
 
-    /// Writes once, and takes out what was written. The rest waits until the socket is writable.
+    /// Writes once, and removes what was written. The rest waits until the socket is writable.
     pub(super) fn write(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         let Some(stream) = self.stream.as_mut().filter(|_| self.dial_ends_at.is_none()) else {
             return Ok(());
@@ -154,7 +152,7 @@ impl Socket {
         while !out.is_empty() {
             match stream.write(out) {
                 Ok(len) if len == out.len() => out.clear(),
-                // The socket is full; what is left goes out when it says that it is writable.
+                // The socket is full; the rest waits until it is writable.
                 Ok(len) => {
                     out.drain(..len);
                 }
@@ -172,14 +170,14 @@ fn decrypt(tls: &mut Connection, stream: &mut TcpStream, room: &mut [u8]) -> io:
     let mut filled = 0;
     loop {
         match tls.reader().read(&mut room[filled..]) {
-            // The room is full, or the other side said goodbye.
+            // The buffer is full, or the other side sent close_notify.
             Ok(0) => return Ok(filled),
             Ok(len) => {
                 filled += len;
                 continue;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            // Gone without a goodbye.
+            // Closed without close_notify.
             Err(_) => return Ok(filled),
         }
         match receive(tls, stream) {

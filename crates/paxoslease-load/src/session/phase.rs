@@ -1,55 +1,49 @@
-//! From the first connection to the end: what a load is doing, what may begin then, and what is
-//! reported.
+//! The phases of a load, from the first connection to the end, and its report.
 
 use super::*;
 
-/// What a load is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// Connections come about, and servers introduce themselves.
+    /// Connects and reads greetings.
     Opening,
-    /// Takes the leases that will be renewed.
+    /// Acquires the leases that will be renewed.
     Filling,
-    /// Runs, and nothing counts yet.
+    /// Runs without measuring.
     Warming {
         from: Duration,
     },
-    /// Everything counts.
     Measuring {
         from: Duration,
     },
-    /// Begins nothing new, gives back what is held.
+    /// Begins nothing new, and releases what is held.
     Draining,
-    /// Says goodbye.
     Closing,
     Done,
 }
 
 impl Phase {
-    /// Whether operations begin when they are due.
     pub(super) const fn is_running(self) -> bool {
         matches!(self, Self::Warming { .. } | Self::Measuring { .. })
     }
 }
 
 impl<P: Protocol> Session<P> {
-    /// Whether it has come to its end.
+    /// Whether the load has ended.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
 
-    /// Whether all that is left is giving back what is held.
     pub(crate) fn is_draining(&self) -> bool {
         matches!(self.phase, Phase::Draining | Phase::Closing | Phase::Done)
     }
 
-    /// There is nobody left to give anything back to.
+    /// No server is left to release leases at.
     pub(crate) fn stop(&mut self) {
         self.phase = Phase::Done;
     }
 
-    /// Goes on as long as the phase it is in is over.
+    /// Enters the next phase while the current one is over.
     pub(super) fn advance(&mut self, now: Duration) -> Result<(), Failure> {
         loop {
             let before = self.phase;
@@ -58,7 +52,7 @@ impl<P: Protocol> Session<P> {
                 break;
             }
         }
-        let is_silent = self.owes_answer() && self.silence(now) >= self.protocol.patience();
+        let is_silent = self.owes_answer() && self.silence(now) >= self.protocol.silence_max();
         if is_silent && !self.is_draining() { Err(Failure::Silent) } else { Ok(()) }
     }
 
@@ -70,12 +64,12 @@ impl<P: Protocol> Session<P> {
             }
             Phase::Filling if is_idle && self.cursor == self.leases.len() => {
                 self.cursor = 0;
-                self.pace.begin(now);
+                self.arrivals.begin(now);
                 self.phase = Phase::Warming { from: now };
             }
             Phase::Warming { from } if now >= from + self.warmup => {
                 self.begun = u64::from(self.busy);
-                self.tally.begin(now);
+                self.counters.begin(now);
                 self.phase = Phase::Measuring { from: now };
             }
             Phase::Measuring { from } if self.extent.is_over(now.saturating_sub(from)) => {
@@ -83,17 +77,17 @@ impl<P: Protocol> Session<P> {
             }
             Phase::Draining
                 if (is_idle && self.next_to_release().is_none())
-                    || self.silence(now) >= PATIENCE_IN_THE_END =>
+                    || self.silence(now) >= SILENCE_MAX_AT_END =>
             {
                 self.phase = Phase::Closing;
                 self.heard_at = now;
-                // What was filled is to stay.
+                // The leases of a fill stay held.
                 if self.workload != Workload::Fill {
                     self.protocol.close();
                 }
             }
             Phase::Closing
-                if self.protocol.is_closed() || self.silence(now) >= PATIENCE_IN_THE_END =>
+                if self.protocol.is_closed() || self.silence(now) >= SILENCE_MAX_AT_END =>
             {
                 self.phase = Phase::Done;
             }
@@ -109,8 +103,8 @@ impl<P: Protocol> Session<P> {
 
     pub(super) fn end_measuring(&mut self, now: Duration) {
         let Phase::Measuring { from } = self.phase else { return };
-        self.measured = (now.saturating_sub(from), self.pace.behind(now));
-        self.tally.end_gap(now);
+        self.measured = (now.saturating_sub(from), self.arrivals.behind(now));
+        self.counters.end_gap(now);
         self.phase = Phase::Draining;
         self.cursor = if self.protocol.close_releases() { self.leases.len() } else { 0 };
         self.heard_at = now;
@@ -127,12 +121,11 @@ impl<P: Protocol> Session<P> {
         now.saturating_sub(self.heard_at)
     }
 
-    /// A lease that is still to be given back.
     fn next_to_release(&self) -> Option<usize> {
         (self.cursor..self.leases.len()).find(|lease| self.leases[*lease] != 0)
     }
 
-    /// Since when the next operation is due, if it is.
+    /// The due time of the next operation, if it is due.
     pub(super) fn take_due(&mut self, now: Duration) -> Option<Duration> {
         match self.phase {
             Phase::Opening | Phase::Closing | Phase::Done => None,
@@ -141,7 +134,7 @@ impl<P: Protocol> Session<P> {
                 if !self.has_budget() {
                     return None;
                 }
-                let due_at = self.pace.take(now)?;
+                let due_at = self.arrivals.take(now)?;
                 if self.cursor == self.leases.len() {
                     self.cursor = 0;
                 }
@@ -161,20 +154,20 @@ impl<P: Protocol> Session<P> {
         }
     }
 
-    /// When to pump again, even if nothing comes; `None` if only an answer can help.
+    /// When to call [`Session::pump`] again; `None` if only an answer can change anything.
     #[must_use]
     pub fn wake_at(&self) -> Option<Duration> {
         let phase_ends_at = match (self.phase, self.extent) {
             (Phase::Warming { from }, _) => Some(from + self.warmup),
             (Phase::Measuring { from }, Extent::Lasting(span)) => Some(from + span),
-            (Phase::Draining | Phase::Closing, _) => Some(self.heard_at + PATIENCE_IN_THE_END),
+            (Phase::Draining | Phase::Closing, _) => Some(self.heard_at + SILENCE_MAX_AT_END),
             _ => None,
         };
         let may_begin = self.phase.is_running() && !self.free.is_empty() && self.has_budget();
-        let due_at = self.pace.next_at().filter(|_| may_begin);
+        let due_at = self.arrivals.next_at().filter(|_| may_begin);
         let retry = self.retries.peek().filter(|Reverse((_, slot))| self.protocol.is_ready(*slot));
         let retry_at = retry.map(|Reverse((at, _))| *at);
-        let silent_at = self.owes_answer().then(|| self.heard_at + self.protocol.patience());
+        let silent_at = self.owes_answer().then(|| self.heard_at + self.protocol.silence_max());
         [phase_ends_at, due_at, retry_at, silent_at].into_iter().flatten().min()
     }
 
@@ -190,23 +183,23 @@ impl<P: Protocol> Session<P> {
             Phase::Measuring { from } => {
                 let share = match self.extent {
                     Extent::Lasting(span) => share_of(now.saturating_sub(from), span),
-                    Extent::Count(count) => self.tally.finished as f64 / count as f64,
+                    Extent::Count(count) => self.counters.finished as f64 / count as f64,
                 };
                 ("measuring", from, share)
             }
             Phase::Draining | Phase::Closing | Phase::Done => ("giving back", now, 1.0),
         };
         let elapsed = now.saturating_sub(from);
-        Progress { doing, share: share.min(1.0), operations: self.tally.operations, elapsed }
+        Progress { doing, share: share.min(1.0), operations: self.counters.operations, elapsed }
     }
 
-    /// What it came to, once it is done.
+    /// The result of a load that is done.
     #[must_use]
     pub fn report(&self, plan: &Plan) -> Report {
         let (span, behind) = self.measured;
         let is_handover = self.workload == Workload::Handover;
-        let counted = if is_handover { self.tally.handovers } else { self.tally.operations };
-        let has_error = !self.tally.last_error.is_empty();
+        let counted = if is_handover { self.counters.handovers } else { self.counters.operations };
+        let has_error = !self.counters.last_error.is_empty();
         Report {
             workload: plan.workload.name(),
             dialect: plan.dialect,
@@ -215,17 +208,17 @@ impl<P: Protocol> Session<P> {
             in_flight: plan.in_flight,
             rate: plan.rate,
             seconds: span.as_secs_f64(),
-            operations: self.tally.operations,
+            operations: self.counters.operations,
             per_second: counted as f64 / span.as_secs_f64().max(f64::MIN_POSITIVE),
-            held: self.tally.held,
-            errors: self.tally.errors(),
-            last_error: has_error.then(|| self.tally.last_error.clone()),
+            held: self.counters.held,
+            errors: self.counters.errors(),
+            last_error: has_error.then(|| self.counters.last_error.clone()),
             behind,
             unanswered: u64::from(self.busy),
-            latency: self.tally.latency(),
-            shares: is_handover.then(|| self.tally.shares()),
-            longest_gap_ms: self.tally.longest_gap().as_secs_f64() * 1e3,
-            whole_nanos: self.tally.whole_nanos().clone(),
+            latency: self.counters.latency(),
+            shares: is_handover.then(|| self.counters.shares()),
+            longest_gap_ms: self.counters.longest_gap().as_secs_f64() * 1e3,
+            whole_nanos: self.counters.whole_nanos().clone(),
         }
     }
 }

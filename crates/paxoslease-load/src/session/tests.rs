@@ -1,4 +1,4 @@
-//! A script plays the server, and the clock is a number.
+//! A scripted server and a manual clock.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,7 @@ const MS: Duration = Duration::from_millis(1);
 
 /// A server that keeps leases in a map, and the connections to it.
 #[derive(Default)]
-struct Server {
-    /// Name and fence, or token.
+struct FakeServer {
     held: BTreeMap<Vec<u8>, Vec<u8>>,
     waiting: VecDeque<(usize, Vec<u8>)>,
     fence: i64,
@@ -23,10 +22,10 @@ struct Server {
     refusal: Option<&'static str>,
 }
 
-impl Server {
-    /// Answers one request, or not yet.
+impl FakeServer {
+    /// Answers one request; a waiting acquire gets its answer later.
     fn answer(&mut self, link: usize, request: &Request<'_>, out: &mut [Vec<u8>]) {
-        let arg = |index| request.arg(index).expect("so many arguments").to_vec();
+        let arg = |index| request.arg(index).expect("an argument").to_vec();
         let words: Vec<String> = request.args().iter().map(|word| text_of(word)).collect();
         self.asked.push(words.join(" "));
         let reply = &mut out[link];
@@ -77,7 +76,7 @@ impl Server {
                     self.held.remove(&arg(3));
                 }
             }
-            (None, other) => panic!("nobody asks {}", text_of(other)),
+            (None, other) => panic!("unexpected request {}", text_of(other)),
         }
     }
 
@@ -101,17 +100,17 @@ fn grant(out: &mut Vec<u8>, fence: i64) {
     [fence, 15_000, 0].iter().for_each(|number| put_integer(out, *number));
 }
 
-/// A session and its server, a millisecond apart.
-struct Play {
+/// A session and its server, with a latency of a millisecond.
+struct ScriptedLoad {
     session: Session<Resp>,
-    server: Server,
+    server: FakeServer,
     plan: Plan,
     now: Duration,
-    /// What the server said and the session has not heard.
+    /// Replies that have not arrived yet.
     replies: Vec<Vec<u8>>,
 }
 
-impl Play {
+impl ScriptedLoad {
     fn new(workload: Workload, change: impl FnOnce(&mut Plan)) -> Self {
         let mut plan = Plan::new(["server:1"], workload);
         plan.warmup = Duration::ZERO;
@@ -119,11 +118,11 @@ impl Play {
         plan.check().expect("a load");
         let replies = vec![Vec::new(); plan.connections as usize];
         let session = Session::new(&plan, Resp::new(&plan));
-        Self { session, server: Server::default(), plan, now: Duration::ZERO, replies }
+        Self { session, server: FakeServer::default(), plan, now: Duration::ZERO, replies }
     }
 
-    /// What is due is asked, and answered; the answers are not heard yet.
-    fn ask(&mut self) -> Result<(), Failure> {
+    /// Sends due requests to the server. Its replies do not arrive yet.
+    fn request(&mut self) -> Result<(), Failure> {
         self.session.pump(self.now)?;
         while let Some(link) = self.session.outgoing().next_pending() {
             let asked = std::mem::take(self.session.outgoing().unsent(link));
@@ -137,7 +136,7 @@ impl Play {
         Ok(())
     }
 
-    fn hear(&mut self) -> Result<(), Failure> {
+    fn deliver(&mut self) -> Result<(), Failure> {
         for link in 0..self.replies.len() {
             let reply = std::mem::take(&mut self.replies[link]);
             let read = self.session.received(link, &reply, self.now)?;
@@ -147,9 +146,9 @@ impl Play {
     }
 
     fn step(&mut self) -> Result<(), Failure> {
-        self.ask()?;
+        self.request()?;
         self.now += MS;
-        self.hear()
+        self.deliver()
     }
 
     fn run(&mut self) -> Result<Report, Failure> {
@@ -169,16 +168,16 @@ impl Play {
 
 #[test]
 fn a_count_of_pairs_is_exactly_that_many_on_names_of_their_own() {
-    let mut play = Play::new(Workload::Pairs, |plan| {
+    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
         (plan.in_flight, plan.connections, plan.extent) = (8, 3, Extent::Count(100));
     });
-    let report = play.run().expect("a willing server");
+    let report = load.run().expect("a willing server");
     assert_eq!((report.operations, report.failures(), report.held), (100, 0, 0));
-    assert_eq!(play.asked("LEASE.ACQUIRE"), 100);
-    assert_eq!(play.asked("LEASE.RELEASE"), 100);
-    assert!(play.server.held.is_empty(), "everything was given back");
+    assert_eq!(load.asked("LEASE.ACQUIRE"), 100);
+    assert_eq!(load.asked("LEASE.RELEASE"), 100);
+    assert!(load.server.held.is_empty(), "everything was given back");
     let mut names: Vec<&str> = Vec::new();
-    for request in play.server.asked.iter().filter(|asked| asked.starts_with("LEASE.ACQUIRE")) {
+    for request in load.server.asked.iter().filter(|asked| asked.starts_with("LEASE.ACQUIRE")) {
         names.push(request.split(' ').nth(1).expect("a name"));
     }
     names.sort_unstable();
@@ -186,7 +185,7 @@ fn a_count_of_pairs_is_exactly_that_many_on_names_of_their_own() {
     assert_eq!(names.len(), 100);
     assert_eq!(report.latency["acquire"].count, 100);
     assert_eq!(report.latency["release"].count, 100);
-    // A pair is two answers, each a millisecond away; nothing else was ever waited for.
+    // A pair is two requests, each with a latency of a millisecond.
     assert_eq!(report.whole_nanos.len(), 100);
     assert!((report.whole_nanos.max() as f64 / 2e6 - 1.0).abs() < 0.01, "{report:?}");
     assert!((report.longest_gap_ms - 2.0).abs() < 1e-9, "{}", report.longest_gap_ms);
@@ -194,60 +193,60 @@ fn a_count_of_pairs_is_exactly_that_many_on_names_of_their_own() {
 
 #[test]
 fn redis_is_driven_through_the_same_load() {
-    let mut play = Play::new(Workload::Pairs, |plan| {
+    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
         plan.dialect = Dialect::Redis;
         plan.extent = Extent::Count(200);
     });
-    let report = play.run().expect("a willing server");
+    let report = load.run().expect("a willing server");
     assert_eq!((report.operations, report.failures()), (200, 0));
-    assert_eq!((play.asked("SET"), play.asked("EVALSHA")), (200, 200));
-    assert!(play.server.held.is_empty());
+    assert_eq!((load.asked("SET"), load.asked("EVALSHA")), (200, 200));
+    assert!(load.server.held.is_empty());
 }
 
 #[test]
 fn answers_may_come_in_pieces() {
-    let mut play = Play::new(Workload::Pairs, |plan| {
+    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
         (plan.in_flight, plan.connections, plan.extent) = (1, 1, Extent::Count(1));
     });
-    play.step().expect("greeted");
-    play.ask().expect("asked");
-    let reply = std::mem::take(&mut play.replies[0]);
+    load.step().expect("greeted");
+    load.request().expect("asked");
+    let reply = std::mem::take(&mut load.replies[0]);
     for end in 0..reply.len() {
-        assert_eq!(play.session.received(0, &reply[..end], play.now), Ok(0), "{end}");
+        assert_eq!(load.session.received(0, &reply[..end], load.now), Ok(0), "{end}");
     }
-    assert_eq!(play.session.received(0, &reply, play.now), Ok(reply.len()));
+    assert_eq!(load.session.received(0, &reply, load.now), Ok(reply.len()));
 }
 
 #[test]
 fn nothing_counts_before_the_warm_up_is_over_nor_after_the_end() {
-    let mut play = Play::new(Workload::Pairs, |plan| {
+    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
         (plan.in_flight, plan.connections) = (1, 1);
         (plan.warmup, plan.extent) = (10 * MS, Extent::Lasting(20 * MS));
     });
-    let report = play.run().expect("a willing server");
+    let report = load.run().expect("a willing server");
     // A pair takes two steps of a millisecond.
     assert_eq!(report.operations, 10);
     assert!((report.seconds - 0.020).abs() < 1e-9, "{}", report.seconds);
     assert!((report.per_second - 500.0).abs() < 1e-6, "{}", report.per_second);
-    assert!(play.asked("LEASE.RELEASE") > 10);
-    assert!(play.server.held.is_empty());
+    assert!(load.asked("LEASE.RELEASE") > 10);
+    assert!(load.server.held.is_empty());
 }
 
 #[test]
 fn with_a_rate_latency_counts_from_when_a_request_was_due() {
-    let mut play = Play::new(Workload::Pairs, |plan| {
+    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
         (plan.in_flight, plan.connections) = (1, 1);
         (plan.rate, plan.extent) = (Some(1000.0), Extent::Count(4));
     });
-    play.step().expect("greeted");
-    play.ask().expect("the first is due at once");
-    // The server hangs for ten milliseconds, and others become due behind it.
-    play.now += 10 * MS;
-    play.hear().expect("granted");
-    let report = play.run().expect("a willing server");
+    load.step().expect("greeted");
+    load.request().expect("the first is due at once");
+    // The server hangs for ten milliseconds, while other operations become due.
+    load.now += 10 * MS;
+    load.deliver().expect("granted");
+    let report = load.run().expect("a willing server");
     assert_eq!(report.operations, 4);
-    // 10 ms for the first; the others were due 1, 2 and 3 ms after it and had to wait for it and
-    // for each other: 11, 12, 13 ms, not the 1 ms that each took once it was sent.
+    // 10 ms for the first one. The others were due 1, 2 and 3 ms later and waited for it and for
+    // each other: 11, 12, 13 ms, not the 1 ms that each took once it was sent.
     let acquire = report.latency["acquire"];
     assert!((acquire.p50_us / 11e3 - 1.0).abs() < 0.01, "{acquire:?}");
     assert!((acquire.max_us / 13e3 - 1.0).abs() < 0.01, "{acquire:?}");
@@ -255,174 +254,174 @@ fn with_a_rate_latency_counts_from_when_a_request_was_due() {
 
 #[test]
 fn what_was_due_and_could_not_be_begun_is_reported() {
-    let mut play = Play::new(Workload::Pairs, |plan| {
+    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
         (plan.in_flight, plan.connections) = (1, 1);
         (plan.rate, plan.extent) = (Some(1000.0), Extent::Lasting(100 * MS));
     });
-    let report = play.run().expect("a willing server");
-    // One slot manages a pair in two milliseconds.
+    let report = load.run().expect("a willing server");
+    // One slot completes a pair in two milliseconds.
     assert_eq!(report.operations, 50);
     assert!((45..=51).contains(&report.behind), "{}", report.behind);
 }
 
 #[test]
 fn leases_are_taken_first_then_renewed_in_turn_and_given_back() {
-    let mut play = Play::new(Workload::Renew { leases: 10 }, |plan| {
+    let mut load = ScriptedLoad::new(Workload::Renew { leases: 10 }, |plan| {
         (plan.in_flight, plan.connections, plan.extent) = (4, 2, Extent::Count(25));
     });
-    let report = play.run().expect("a willing server");
+    let report = load.run().expect("a willing server");
     assert_eq!((report.operations, report.failures()), (25, 0));
-    assert_eq!(play.asked("LEASE.ACQUIRE"), 10);
-    assert_eq!(play.asked("LEASE.RENEW"), 25);
-    assert_eq!(play.asked("LEASE.RELEASE"), 10);
-    assert!(play.server.held.is_empty());
+    assert_eq!(load.asked("LEASE.ACQUIRE"), 10);
+    assert_eq!(load.asked("LEASE.RENEW"), 25);
+    assert_eq!(load.asked("LEASE.RELEASE"), 10);
+    assert!(load.server.held.is_empty());
     assert_eq!(report.latency.keys().copied().collect::<Vec<_>>(), ["renew"]);
 }
 
 #[test]
 fn filling_takes_every_name_once_and_gives_none_back() {
-    let mut play = Play::new(Workload::Fill, |plan| {
+    let mut load = ScriptedLoad::new(Workload::Fill, |plan| {
         (plan.in_flight, plan.connections, plan.extent) = (4, 2, Extent::Count(25));
     });
-    let report = play.run().expect("a willing server");
+    let report = load.run().expect("a willing server");
     assert_eq!((report.operations, report.failures()), (25, 0));
     let names: Vec<_> = (0..25).map(|number| format!("load/{number:09}").into_bytes()).collect();
-    assert!(play.server.held.keys().eq(&names), "{:?}", play.server.held.keys());
-    assert_eq!(play.asked("LEASE.ACQUIRE"), 25);
+    assert!(load.server.held.keys().eq(&names), "{:?}", load.server.held.keys());
+    assert_eq!(load.asked("LEASE.ACQUIRE"), 25);
     assert_eq!(report.latency.keys().copied().collect::<Vec<_>>(), ["acquire"]);
 }
 
 #[test]
 fn a_lease_that_is_lost_is_an_error_and_taken_anew() {
-    let mut play = Play::new(Workload::Renew { leases: 4 }, |plan| {
+    let mut load = ScriptedLoad::new(Workload::Renew { leases: 4 }, |plan| {
         (plan.in_flight, plan.connections, plan.extent) = (4, 1, Extent::Count(40));
     });
-    while play.session.cursor < 4 {
-        play.step().expect("a willing server");
+    while load.session.cursor < 4 {
+        load.step().expect("a willing server");
     }
-    play.server.held.clear();
-    let report = play.run().expect("a willing server");
+    load.server.held.clear();
+    let report = load.run().expect("a willing server");
     assert_eq!(report.errors, BTreeMap::from([("NOTHELD".to_owned(), 4)]));
-    assert_eq!(play.asked("LEASE.ACQUIRE"), 8);
+    assert_eq!(load.asked("LEASE.ACQUIRE"), 8);
     assert_eq!(report.operations, 40 - 4 - 4, "neither the losses nor the acquires are renewals");
 }
 
 #[test]
 fn a_name_to_renew_that_is_held_by_another_ends_the_load() {
-    let mut play = Play::new(Workload::Renew { leases: 64 }, |_| {});
-    play.server.held.insert(b"load/000000003".to_vec(), b"1".to_vec());
-    assert_eq!(play.run().err(), Some(Failure::Taken("load/000000003".to_owned())));
+    let mut load = ScriptedLoad::new(Workload::Renew { leases: 64 }, |_| {});
+    load.server.held.insert(b"load/000000003".to_vec(), b"1".to_vec());
+    assert_eq!(load.run().err(), Some(Failure::Taken("load/000000003".to_owned())));
 }
 
 #[test]
 fn clients_that_wait_get_the_name_in_turn() {
-    let mut play = Play::new(Workload::Handover, |plan| {
+    let mut load = ScriptedLoad::new(Workload::Handover, |plan| {
         (plan.in_flight, plan.connections, plan.extent) = (5, 5, Extent::Count(50));
     });
-    let report = play.run().expect("a willing server");
+    let report = load.run().expect("a willing server");
     let shares = report.shares.expect("of a hand-over");
     assert_eq!((shares.clients, shares.max, shares.min), (5, 10, 10));
     assert!(shares.handovers >= 49, "{shares:?}");
-    assert!(play.server.held.is_empty() && play.server.waiting.is_empty());
-    assert!(play.server.asked.iter().all(|request| !request.contains("NOTIFY")));
+    assert!(load.server.held.is_empty() && load.server.waiting.is_empty());
+    assert!(load.server.asked.iter().all(|request| !request.contains("NOTIFY")));
 }
 
 #[test]
 fn clients_that_share_a_connection_wait_by_notify() {
-    let mut play = Play::new(Workload::Handover, |plan| {
+    let mut load = ScriptedLoad::new(Workload::Handover, |plan| {
         (plan.in_flight, plan.connections, plan.extent) = (6, 2, Extent::Count(60));
     });
-    let report = play.run().expect("a willing server");
+    let report = load.run().expect("a willing server");
     assert_eq!(report.operations, 60);
     assert_eq!(report.shares.map(|shares| (shares.max, shares.min)), Some((10, 10)));
-    assert!(play.server.held.is_empty());
-    assert!(play.asked("LEASE.ACQUIRE load/000000000 15000 WAIT 5000 NOTIFY 5") >= 10);
+    assert!(load.server.held.is_empty());
+    assert!(load.asked("LEASE.ACQUIRE load/000000000 15000 WAIT 5000 NOTIFY 5") >= 10);
 }
 
 #[test]
 fn redis_is_polled_until_the_name_is_free() {
-    let mut play = Play::new(Workload::Handover, |plan| {
+    let mut load = ScriptedLoad::new(Workload::Handover, |plan| {
         plan.dialect = Dialect::Redis;
         (plan.in_flight, plan.connections, plan.extent) = (3, 3, Extent::Count(30));
     });
-    let report = play.run().expect("a willing server");
+    let report = load.run().expect("a willing server");
     assert_eq!((report.operations, report.held), (30, 0));
-    assert!(play.asked("SET") > 30, "some tries found it held");
-    assert!(play.server.held.is_empty());
+    assert!(load.asked("SET") > 30, "some tries found it held");
+    assert!(load.server.held.is_empty());
 }
 
 #[test]
 fn a_share_of_a_mixed_load_goes_to_few_names() {
     let workload = Workload::Mixed { hot_names: 2, hot_share: 0.25 };
-    let mut play = Play::new(workload, |plan| plan.extent = Extent::Count(4000));
-    let report = play.run().expect("a willing server");
+    let mut load = ScriptedLoad::new(workload, |plan| plan.extent = Extent::Count(4000));
+    let report = load.run().expect("a willing server");
     let hot =
-        play.asked("LEASE.ACQUIRE load/000000000") + play.asked("LEASE.ACQUIRE load/000000001");
+        load.asked("LEASE.ACQUIRE load/000000000") + load.asked("LEASE.ACQUIRE load/000000001");
     assert!((850..1150).contains(&hot), "{hot}");
     assert!(report.held > 0, "64 at once on two names collide");
     assert_eq!(report.operations + report.held, 4000);
 }
 
 #[test]
-fn errors_that_may_pass_are_counted_and_those_that_will_not_end_the_load() {
-    let mut play = Play::new(Workload::Pairs, |plan| plan.extent = Extent::Count(100));
-    play.server.refusal = Some("NOQUORUM only one of three answers");
-    let report = play.run().expect("it goes on");
+fn passing_errors_are_counted_and_lasting_ones_end_the_load() {
+    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| plan.extent = Extent::Count(100));
+    load.server.refusal = Some("NOQUORUM only one of three answers");
+    let report = load.run().expect("it goes on");
     assert_eq!((report.operations, report.failures()), (0, 100));
     assert_eq!(report.last_error.as_deref(), Some("NOQUORUM only one of three answers"));
-    let mut play = Play::new(Workload::Pairs, |_| {});
-    play.server.refusal = Some("TTL at most 10s");
-    assert_eq!(play.run().err(), Some(Failure::Refused("TTL at most 10s".to_owned())));
+    let mut load = ScriptedLoad::new(Workload::Pairs, |_| {});
+    load.server.refusal = Some("TTL at most 10s");
+    assert_eq!(load.run().err(), Some(Failure::Refused("TTL at most 10s".to_owned())));
 }
 
 #[test]
-fn a_lost_connection_costs_what_was_under_way_and_begins_with_a_greeting() {
-    let mut play = Play::new(Workload::Pairs, |plan| {
+fn a_lost_connection_fails_its_requests_and_greets_again() {
+    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
         (plan.in_flight, plan.connections, plan.extent) = (8, 2, Extent::Count(100));
     });
-    play.step().expect("greeted");
-    play.ask().expect("asked");
-    play.replies[1].clear();
-    play.session.lost(1, play.now).expect("no harm");
-    assert!(!play.session.protocol().is_greeted(1));
-    let report = play.run().expect("a willing server");
+    load.step().expect("greeted");
+    load.request().expect("asked");
+    load.replies[1].clear();
+    load.session.lost(1, load.now).expect("no harm");
+    assert!(!load.session.protocol().is_greeted(1));
+    let report = load.run().expect("a willing server");
     assert_eq!(report.errors, BTreeMap::from([("disconnected".to_owned(), 4)]));
     assert_eq!(report.operations, 96);
-    assert_eq!(play.asked("HELLO"), 3);
+    assert_eq!(load.asked("HELLO"), 3);
 }
 
 #[test]
 fn a_server_that_never_answers_ends_the_load() {
-    let mut play = Play::new(Workload::Pairs, |_| {});
-    play.ask().expect("asked");
-    play.replies.iter_mut().for_each(Vec::clear);
-    let silent_at = play.session.wake_at().expect("somebody has to look");
-    assert_eq!(silent_at, PATIENCE);
-    assert_eq!(play.session.pump(silent_at), Err(Failure::Silent));
+    let mut load = ScriptedLoad::new(Workload::Pairs, |_| {});
+    load.request().expect("asked");
+    load.replies.iter_mut().for_each(Vec::clear);
+    let silent_at = load.session.wake_at().expect("a timer");
+    assert_eq!(silent_at, SILENCE_MAX);
+    assert_eq!(load.session.pump(silent_at), Err(Failure::Silent));
 }
 
 #[test]
-fn in_the_end_nobody_waits_long_for_an_answer() {
-    let mut play = Play::new(Workload::Pairs, |plan| plan.extent = Extent::Lasting(5 * MS));
-    play.ask().expect("greeted");
-    while !play.session.is_draining() {
-        play.now += MS;
-        play.hear().expect("a willing server");
-        play.ask().expect("a willing server");
+fn at_the_end_the_load_does_not_wait_long() {
+    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| plan.extent = Extent::Lasting(5 * MS));
+    load.request().expect("greeted");
+    while !load.session.is_draining() {
+        load.now += MS;
+        load.deliver().expect("a willing server");
+        load.request().expect("a willing server");
     }
-    let ends_at = play.session.wake_at().expect("there is an end");
-    play.session.pump(ends_at).expect("it is the end");
-    assert!(play.session.is_done());
-    assert_eq!(play.session.report(&play.plan).unanswered, 64);
+    let ends_at = load.session.wake_at().expect("there is an end");
+    load.session.pump(ends_at).expect("it is the end");
+    assert!(load.session.is_done());
+    assert_eq!(load.session.report(&load.plan).unanswered, 64);
 }
 
 #[test]
 fn what_no_server_says_ends_the_load() {
-    let mut play = Play::new(Workload::Pairs, |_| {});
-    play.step().expect("greeted");
-    let heard = |play: &mut Play, bytes: &[u8]| play.session.received(0, bytes, play.now);
-    assert!(matches!(heard(&mut play, b"HTTP/1.1 400\r\n"), Err(Failure::Garbled(_))));
-    assert!(matches!(heard(&mut play, b":1\r\n"), Err(Failure::Garbled(_))), "nothing was asked");
-    play.ask().expect("asked");
-    assert!(matches!(heard(&mut play, b"+PONG\r\n"), Err(Failure::Garbled(_))));
+    let mut load = ScriptedLoad::new(Workload::Pairs, |_| {});
+    load.step().expect("greeted");
+    let heard = |load: &mut ScriptedLoad, bytes: &[u8]| load.session.received(0, bytes, load.now);
+    assert!(matches!(heard(&mut load, b"HTTP/1.1 400\r\n"), Err(Failure::Garbled(_))));
+    assert!(matches!(heard(&mut load, b":1\r\n"), Err(Failure::Garbled(_))), "nothing was asked");
+    load.request().expect("asked");
+    assert!(matches!(heard(&mut load, b"+PONG\r\n"), Err(Failure::Garbled(_))));
 }

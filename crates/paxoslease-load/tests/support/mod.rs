@@ -1,4 +1,4 @@
-//! A server on a real socket that grants whatever is asked for. It allocates nothing per request.
+//! A server on a real socket that grants every request. It allocates nothing per request.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -8,8 +8,8 @@ use std::thread;
 
 use paxoslease_wire::resp::{Protocol, Request, put_array, put_bulk, put_integer};
 
-/// Begins to grant, on an address of its own, and counts what it is asked; greetings count too.
-/// Hangs up on every connection after so many requests.
+/// Starts the server on an address of its own. It counts requests, greetings included.
+/// Closes every connection after this many requests.
 pub(crate) fn server(requests_max: usize, asked: &Arc<AtomicUsize>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");

@@ -1,4 +1,4 @@
-//! What was to be reached, and whether it was. A goal that is missed says so.
+//! The goals, and whether each one is met.
 
 use paxoslease_bench::page::Page;
 
@@ -9,7 +9,6 @@ use crate::case::{Case, What};
 use crate::figures::{Figures, Row, Turn};
 use crate::side::Side;
 
-/// A figure beside its bound.
 struct Cell {
     value: f64,
     is_met: bool,
@@ -31,11 +30,22 @@ impl Cell {
     }
 }
 
-/// What, the goal in words, whether it counts, and how the cell that blocks and the one that spins
-/// fare. Where a goal is about one of them, the other has no figure.
-type Line = (String, String, bool, [Option<Cell>; 2]);
+/// A row of the table.
+struct Goal {
+    load: String,
+    goal: String,
+    /// Whether it counts; goals about variants of a service are only shown.
+    counts: bool,
+    /// The cell that blocks and the one that spins; `None` for a cell without this goal.
+    cells: [Option<Cell>; 2],
+}
 
-/// The cell that blocks and the one that spins.
+impl Goal {
+    fn new(load: &str, goal: impl Into<String>, cells: [Option<Cell>; 2]) -> Self {
+        Self { load: load.to_owned(), goal: goal.into(), counts: true, cells }
+    }
+}
+
 const OURS: [Side; 2] = [Side::Ours, Side::OursSpinning];
 
 pub(crate) fn fill(page: &mut Page, figures: &Figures) {
@@ -43,22 +53,22 @@ pub(crate) fn fill(page: &mut Page, figures: &Figures) {
     lines.extend(alone(figures));
     lines.extend(handovers(figures));
     lines.extend(figures.scale.iter().flat_map(at_scale));
-    lines.retain(|(.., cells)| cells.iter().any(Option::is_some));
-    let counted = lines.iter().filter(|(_, _, counts, _)| *counts);
-    let counted: Vec<&Cell> = counted.flat_map(|(.., cells)| cells).flatten().collect();
+    lines.retain(|goal| goal.cells.iter().any(Option::is_some));
+    let counted = lines.iter().filter(|goal| goal.counts);
+    let counted: Vec<&Cell> = counted.flat_map(|goal| &goal.cells).flatten().collect();
     page.set("all", counted.len());
     page.set("met", counted.iter().filter(|cell| cell.is_met).count());
-    let rows = lines.into_iter().map(|(what, goal, _, cells)| {
+    let rows = lines.into_iter().map(|Goal { load, goal, cells, .. }| {
         let [blocking, spinning] =
             cells.map(|cell| cell.as_ref().map(Cell::text).unwrap_or_default());
-        vec![what, goal, blocking, spinning]
+        vec![load, goal, blocking, spinning]
     });
     let head = ["load", "goal", "blocking", "spinning"];
     page.listing("goals", &head, &rows.collect::<Vec<_>>());
 }
 
-/// Rates, as factors of those of other services. Variants of a service are only shown.
-fn beside_others(figures: &Figures) -> Vec<Line> {
+/// Rates as factors of other services. Goals about variants do not count.
+fn beside_others(figures: &Figures) -> Vec<Goal> {
     let pairs = |in_flight| Case::new(What::Pairs, in_flight);
     let own = |clients| Case::new(What::OwnConnections, clients);
     let renewals = |in_flight| Case::new(What::Renewals, in_flight);
@@ -82,12 +92,12 @@ fn beside_others(figures: &Figures) -> Vec<Line> {
     let line = |((what, case), peer, times): ((&str, Case), Side, f64)| {
         let cell = |side| Cell::at_least(times, factor(figures, side, case, peer), three_digits);
         let goal = format!("at least {times} x {}", plain(peer));
-        (what.to_owned(), goal, !peer.is_variant(), OURS.map(cell))
+        Goal { counts: !peer.is_variant(), ..Goal::new(what, goal, OURS.map(cell)) }
     };
     goals.map(line).into()
 }
 
-/// The rate beside that of a peer, to one member or to all, whichever is faster for it.
+/// The rate as a factor of the peer's faster one: to one member, or to all.
 fn factor(figures: &Figures, side: Side, case: Case, peer: Side) -> Option<f64> {
     let speed = |case: &Case| figures.row(peer, *case).map(|row| row.median(per_second));
     let cases = [case.to_one(), case.to_one().spread()];
@@ -97,29 +107,28 @@ fn factor(figures: &Figures, side: Side, case: Case, peer: Side) -> Option<f64> 
     Some(figures.ratio((side, case), (peer, best), per_second)?.median)
 }
 
-/// One client and no other: the median of a pair.
-fn alone(figures: &Figures) -> [Line; 3] {
+/// The median latency of a pair, with one client.
+fn alone(figures: &Figures) -> [Goal; 3] {
     let case = Case::new(What::Pairs, 1);
     let cell = |side, peer, max| {
         let ratio = figures.ratio((side, case), (peer, case), |turn: &Turn| turn.latency_us[0]);
         Cell::at_most(max, ratio.map(|ratio| ratio.median), three_digits)
     };
-    let what = || "1 in flight, median of a pair".to_owned();
+    let load = "1 in flight, median of a pair";
     let tenth = |peer: Side| {
         let goal = format!("at most a tenth of {}", plain(peer));
-        (what(), goal, !peer.is_variant(), OURS.map(|side| cell(side, peer, 0.1)))
+        let cells = OURS.map(|side| cell(side, peer, 0.1));
+        Goal { counts: !peer.is_variant(), ..Goal::new(load, goal, cells) }
     };
     let redlock = [(Side::Ours, 1.2), (Side::OursSpinning, 0.5)];
     let redlock = redlock.map(|(side, max)| cell(side, Side::Redlock, max));
-    let goal = "at most 1.2 x Redlock; 0.5 x spinning".to_owned();
-    [(what(), goal, true, redlock), tenth(Side::Etcd), tenth(Side::EtcdInMemory)]
+    let redlock = Goal::new(load, "at most 1.2 x Redlock; 0.5 x spinning", redlock);
+    [redlock, tenth(Side::Etcd), tenth(Side::EtcdInMemory)]
 }
 
-fn handovers(figures: &Figures) -> [Line; 3] {
+fn handovers(figures: &Figures) -> [Goal; 3] {
     let case = Case::new(What::Handovers, 16);
-    let line = |goal: &str, cells| {
-        ("hand-overs, 16 clients on one name".to_owned(), goal.to_owned(), true, cells)
-    };
+    let line = |goal: &str, cells| Goal::new("hand-overs, 16 clients on one name", goal, cells);
     let rate = |(side, min)| {
         let row = figures.row(side, case);
         Cell::at_least(min, row.map(|row| row.median(per_second)), count)
@@ -138,38 +147,36 @@ fn handovers(figures: &Figures) -> [Line; 3] {
     ]
 }
 
-/// What is about many leases, or about what goes wrong.
-fn at_scale(measured: &crate::scale::Figures) -> [Line; 6] {
+fn at_scale(measured: &crate::scale::ScaleFigures) -> [Goal; 6] {
     let millis = |value: f64| micros(value * 1e3);
-    let line = |what: &str, goal: &str, cells| (what.to_owned(), goal.to_owned(), true, cells);
     let gap = |lost| {
         OURS.map(|side| Cell::at_most(50.0, scale::gap_max_ms(measured, side, lost), millis))
     };
     let growth = scale::cost_growth(measured, Side::Ours);
     let worst = scale::worst_beside_neighbour(measured);
     [
-        line(
+        Goal::new(
             "memory per held lease and node",
             "at most 88 bytes",
             [Cell::at_most(88.0, scale::bytes_max(measured), three_digits), None],
         ),
-        line(
+        Goal::new(
             "CPU per pair, however many leases are held",
             "dearest at most 1.2 x cheapest",
             [Cell::at_most(1.2, growth, three_digits), None],
         ),
-        line(
+        Goal::new(
             "many leases taken, renewed, expired",
             "no turn of a shard over 10 ms",
             [Cell::at_most(10.0, scale::longest_turn_ms(measured), millis), None],
         ),
-        line(
+        Goal::new(
             "`kill -9` of a node, clients of all or of others",
             "longest gap at most 50 ms",
             gap(false),
         ),
-        line("`kill -9` of a node, its own clients", "longest gap at most 50 ms", gap(true)),
-        line(
+        Goal::new("`kill -9` of a node, its own clients", "longest gap at most 50 ms", gap(true)),
+        Goal::new(
             "one core taken by a neighbour",
             "at least 0.9 x blocking",
             [None, Cell::at_least(0.9, worst, three_digits)],
@@ -177,7 +184,6 @@ fn at_scale(measured: &crate::scale::Figures) -> [Line; 6] {
     ]
 }
 
-/// As the goals call it.
 const fn plain(side: Side) -> &'static str {
     match side {
         Side::Redis | Side::RedisSaving => "one Redis",
@@ -187,19 +193,5 @@ const fn plain(side: Side) -> &'static str {
         Side::ZooKeeperInMemory => "ZooKeeper, on tmpfs",
         Side::Etcd => "etcd, on disk",
         Side::EtcdInMemory => "etcd, on tmpfs",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_goal_that_is_missed_says_so() {
-        let at_least = |value| Cell::at_least(1.5, Some(value), three_digits).map(|c| c.text());
-        assert_eq!(at_least(1.5).as_deref(), Some("1.50, met"));
-        assert_eq!(at_least(1.49).as_deref(), Some("1.49, **missed**"));
-        let at_most = Cell::at_most(1.5, Some(f64::INFINITY), three_digits).map(|c| c.text());
-        assert_eq!(at_most.as_deref(), Some("inf, **missed**"));
     }
 }

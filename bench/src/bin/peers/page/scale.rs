@@ -1,18 +1,20 @@
-//! Figures about many leases, and about what goes wrong: parts that each have rounds of their own.
+//! The page's sections about many leases and about faults.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use paxoslease_bench::page::Page;
-use paxoslease_bench::plot::{Axis, Chart, Series};
+use paxoslease_bench::plot::{Axis, Chart, Series, heights};
 
 use super::numbers::{count, micros, three_digits, with_range};
 use crate::figures::Spread;
 use crate::scale::{
-    After, Clients, FAILOVER_MAX_LEASE, FAILOVER_TTL, Figures, Latency, Phase, START_MAX_LEASE,
+    After, Clients, FAILOVER_MAX_LEASE, FAILOVER_TTL, Latency, MemoryRow, Phase, START_MAX_LEASE,
+    ScaleFigures,
 };
 use crate::side::Side;
 
-pub(crate) fn fill(page: &mut Page, scale: &Figures) {
+pub(crate) fn fill(page: &mut Page, scale: &ScaleFigures) {
     memory(page, scale);
     growth(page, scale);
     renewed(page, scale);
@@ -22,114 +24,106 @@ pub(crate) fn fill(page: &mut Page, scale: &Figures) {
     neighbour(page, scale);
 }
 
-/// The most bytes per lease in any node of ours, however many there were.
-pub(crate) fn bytes_max(scale: &Figures) -> Option<f64> {
+/// The most bytes per lease in any node.
+pub(crate) fn bytes_max(scale: &ScaleFigures) -> Option<f64> {
     let ours = scale.memory.iter().filter(|row| row.side == Side::Ours);
     ours.flat_map(|row| row.bytes.iter().copied()).max_by(f64::total_cmp)
 }
 
-/// How many times as much the dearest pair costs as the cheapest, over all numbers of leases held.
-pub(crate) fn cost_growth(scale: &Figures, side: Side) -> Option<f64> {
+/// The ratio of the highest to the lowest cost of a pair over all numbers of held leases.
+pub(crate) fn cost_growth(scale: &ScaleFigures, side: Side) -> Option<f64> {
     let costs = scale.growth.iter().filter(|row| row.side == side);
     let costs: Vec<f64> = costs.filter_map(|row| median(&row.cpu_us)).collect();
     let spread = Spread::of(costs)?;
     Some(spread.high / spread.low)
 }
 
-/// The longest turn of any node's loop while there were many leases.
-pub(crate) fn longest_turn_ms(scale: &Figures) -> Option<f64> {
+pub(crate) fn longest_turn_ms(scale: &ScaleFigures) -> Option<f64> {
     let many = scale.stalls.iter().filter(|row| row.phase != Phase::Few);
     many.flat_map(|row| row.longest_turn_ms.iter().copied()).max_by(f64::total_cmp)
 }
 
-/// The longest gap of all turns, of those clients who all lose their node or of the others.
-pub(crate) fn gap_max_ms(scale: &Figures, side: Side, lose_their_node: bool) -> Option<f64> {
+/// The longest gap, of clients that lose their node or of all other clients.
+pub(crate) fn gap_max_ms(scale: &ScaleFigures, side: Side, lose_their_node: bool) -> Option<f64> {
     let rows = scale.failover.iter().filter(|row| row.side == side);
     let rows = rows.filter(|row| (row.clients == Clients::OfVictim) == lose_their_node);
     rows.flat_map(|row| row.gaps_ms.iter().copied()).max_by(f64::total_cmp)
 }
 
-/// What spinning is beside blocking in the load in which it fares worst, with a core taken.
-pub(crate) fn worst_beside_neighbour(scale: &Figures) -> Option<f64> {
+/// The lowest ratio of spinning to blocking, with a core taken.
+pub(crate) fn worst_beside_neighbour(scale: &ScaleFigures) -> Option<f64> {
     let ratios =
         scale.neighbour.iter().filter_map(|row| Some(beside(&row.spinning, &row.blocking)?.median));
     ratios.min_by(f64::total_cmp)
 }
 
-fn memory(page: &mut Page, scale: &Figures) {
-    let mut series: Vec<Series> = Vec::new();
-    let mut rows = Vec::new();
-    for row in &scale.memory {
-        let Some(most) = row.bytes.iter().copied().max_by(f64::total_cmp) else { continue };
-        let held = f64::from(row.leases);
-        rows.push(vec![row.side.title().to_owned(), count(held), three_digits(most)]);
-        let title = row.side.title();
-        match series.iter_mut().find(|series| series.name == title) {
-            Some(series) => series.points.push((held, most)),
-            None => series.push(Series {
-                name: title.to_owned(),
-                points: vec![(held, most)],
-                look: row.side.look(),
-            }),
-        }
-    }
+/// A line for each side with points.
+fn lines(points: impl Fn(Side) -> Vec<(f64, f64)>) -> Vec<Series> {
+    let sides = Side::ALL.into_iter().map(|side| (side, points(side)));
+    let sides = sides.filter(|(_, points)| !points.is_empty());
+    sides
+        .map(|(side, points)| Series { name: side.title().to_owned(), points, look: side.look() })
+        .collect()
+}
+
+fn memory(page: &mut Page, scale: &ScaleFigures) {
+    let most = |row: &MemoryRow| row.bytes.iter().copied().max_by(f64::total_cmp);
+    let rows: Vec<Vec<String>> = scale
+        .memory
+        .iter()
+        .filter_map(|row| {
+            let held = count(f64::from(row.leases));
+            Some(vec![row.side.title().to_owned(), held, three_digits(most(row)?)])
+        })
+        .collect();
     if rows.is_empty() {
         return;
     }
     page.table("memory", &["", "leases", "bytes per lease and server"], &rows);
-    let values: Vec<f64> =
-        series.iter().flat_map(|series| series.points.iter().map(|(_, y)| *y)).collect();
+    let series = lines(|side| {
+        let rows = scale.memory.iter().filter(|row| row.side == side);
+        rows.filter_map(|row| Some((f64::from(row.leases), most(row)?))).collect()
+    });
     let chart = Chart {
         title: "Memory per held lease and server".to_owned(),
         x: Axis::log("leases held", [1e5, 1e6, 1e7]),
-        y: Axis::decades("bytes", values),
+        y: Axis::decades("bytes", heights(&series)),
         series,
     };
     page.keep("benchmarks/memory.svg", chart.svg());
 }
 
-fn growth(page: &mut Page, scale: &Figures) {
+fn growth(page: &mut Page, scale: &ScaleFigures) {
     if scale.growth.is_empty() {
         return;
     }
-    let held_by = |side| scale.growth.iter().filter(move |row| row.side == side);
-    let sides: Vec<Side> =
-        Side::ALL.into_iter().filter(|side| held_by(*side).next().is_some()).collect();
-    let mut held: Vec<u32> = scale.growth.iter().map(|row| row.held).collect();
-    held.sort_unstable();
-    held.dedup();
+    let of_side = |side| scale.growth.iter().filter(move |row| row.side == side);
+    let held: BTreeSet<u32> = scale.growth.iter().map(|row| row.held).collect();
     let mut head = vec![String::new()];
     head.extend(held.iter().map(|held| format!("{} held", count(f64::from(*held)))));
-    let rows: Vec<Vec<String>> = sides
-        .iter()
-        .map(|side| {
-            let cell = |held: &u32| {
-                let row = held_by(*side).find(|row| row.held == *held);
-                row.map(|row| spread(&row.cpu_us, micros)).unwrap_or_default()
-            };
-            std::iter::once(side.title().to_owned()).chain(held.iter().map(cell)).collect()
-        })
-        .collect();
-    page.table("growth", &head, &rows);
-    let series: Vec<Series> = sides
-        .iter()
-        .map(|side| {
-            let points =
-                held_by(*side).filter_map(|row| Some((f64::from(row.held), median(&row.cpu_us)?)));
-            Series { name: side.title().to_owned(), points: points.collect(), look: side.look() }
-        })
-        .collect();
-    let costs = series.iter().flat_map(|series| series.points.iter().map(|(_, y)| *y));
+    let sides = Side::ALL.into_iter().filter(|side| of_side(*side).next().is_some());
+    let rows = sides.map(|side| {
+        let cell = |held: &u32| {
+            let row = of_side(side).find(|row| row.held == *held);
+            row.map(|row| spread(&row.cpu_us, micros)).unwrap_or_default()
+        };
+        std::iter::once(side.title().to_owned()).chain(held.iter().map(cell)).collect()
+    });
+    page.table("growth", &head, &rows.collect::<Vec<_>>());
+    let series = lines(|side| {
+        let points = of_side(side).map(|row| Some((f64::from(row.held), median(&row.cpu_us)?)));
+        points.flatten().collect()
+    });
     let chart = Chart {
         title: "Processor time per pair while leases are held".to_owned(),
-        y: Axis::from_zero("microseconds", costs.collect::<Vec<_>>()),
+        y: Axis::from_zero("microseconds", heights(&series)),
         x: Axis::decades("leases held", held.iter().map(|held| f64::from(*held))),
         series,
     };
     page.keep("benchmarks/growth.svg", chart.svg());
 }
 
-fn renewed(page: &mut Page, scale: &Figures) {
+fn renewed(page: &mut Page, scale: &ScaleFigures) {
     let Some(first) = scale.renewed.first() else { return };
     page.set("renewed_leases", count(f64::from(first.leases)));
     page.set("renewed_ttl", three_digits(first.ttl_ms as f64 / 1e3));
@@ -155,7 +149,7 @@ fn renewed(page: &mut Page, scale: &Figures) {
     page.table("renewed", &head, &rows);
 }
 
-fn stalls(page: &mut Page, scale: &Figures) {
+fn stalls(page: &mut Page, scale: &ScaleFigures) {
     let Some(most) = scale.stalls.iter().map(|row| row.leases).max() else { return };
     page.set("stalls_leases", count(f64::from(most)));
     let rows: Vec<Vec<String>> = scale
@@ -190,7 +184,7 @@ const fn phase(phase: Phase) -> &'static str {
     }
 }
 
-fn failover(page: &mut Page, scale: &Figures) {
+fn failover(page: &mut Page, scale: &ScaleFigures) {
     let rows = scale.failover.iter().map(|row| {
         let clients = match row.clients {
             Clients::All => "clients of all members",
@@ -211,7 +205,7 @@ fn failover(page: &mut Page, scale: &Figures) {
     page.set("failover_ttl_ms", FAILOVER_TTL.as_millis());
 }
 
-fn start(page: &mut Page, scale: &Figures) {
+fn start(page: &mut Page, scale: &ScaleFigures) {
     let rows = scale.start.iter().map(|row| {
         let after = match row.after {
             After::Nothing => "a new cell",
@@ -229,7 +223,7 @@ fn start(page: &mut Page, scale: &Figures) {
     page.set("start_max_lease", seconds(START_MAX_LEASE));
 }
 
-fn neighbour(page: &mut Page, scale: &Figures) {
+fn neighbour(page: &mut Page, scale: &ScaleFigures) {
     let rows = scale.neighbour.iter().map(|row| {
         let ratio = beside(&row.spinning, &row.blocking);
         vec![
@@ -243,7 +237,6 @@ fn neighbour(page: &mut Page, scale: &Figures) {
     page.table("neighbour", &head, &rows.collect::<Vec<_>>());
 }
 
-/// The median with its range; nothing of nothing.
 fn spread(values: &[f64], shown: fn(f64) -> String) -> String {
     Spread::of(values.to_vec()).map(|spread| with_range(spread, shown)).unwrap_or_default()
 }
@@ -252,12 +245,11 @@ fn millis(value: f64) -> String {
     micros(value * 1e3)
 }
 
-/// As options take it.
 fn seconds(span: Duration) -> String {
     format!("{}s", span.as_secs())
 }
 
-/// Round by round.
+/// The ratios of each round.
 fn beside(one: &[f64], other: &[f64]) -> Option<Spread> {
     Spread::of(one.iter().zip(other).map(|(one, other)| one / other).collect())
 }

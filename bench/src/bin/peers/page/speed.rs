@@ -1,14 +1,14 @@
-//! What every service is asked, load by load: rates, latencies, and what an operation costs.
+//! The page's sections about loads: rates, latencies, and the processor time of an operation.
 
 use paxoslease_bench::page::Page;
-use paxoslease_bench::plot::{Axis, Bar, Chart, Series, bars, panels};
+use paxoslease_bench::plot::{Axis, Bar, Chart, Series, bars, heights, panels};
 
 use super::numbers::{beside_redis, count, micros, three_digits, unevenness, with_range};
 use crate::case::{Case, What};
 use crate::figures::{Figures, QUANTILES, Row, Turn};
 use crate::side::Side;
 
-/// Fewer operations beyond a percentile would make it the luck of one of them.
+/// The fewest operations beyond a percentile that make it meaningful.
 const BEYOND_MIN: f64 = 5.0;
 
 pub(crate) fn per_second(turn: &Turn) -> f64 {
@@ -48,7 +48,7 @@ pub(crate) fn fill(page: &mut Page, figures: &Figures) {
     });
 }
 
-/// A row for each side that was asked any of these cases, each of which has some columns.
+/// A row for each side that has any of these cases. A case has one or more columns.
 fn table(
     page: &mut Page,
     figures: &Figures,
@@ -67,7 +67,7 @@ fn table(
     page.table(name, &head, &rows.collect::<Vec<_>>());
 }
 
-/// Rates with their range, and what they are beside one Redis under the same load.
+/// Rates with their range, and their ratio to one Redis under the same load.
 fn rates(page: &mut Page, figures: &Figures, name: &str, cases: &[(&str, Case)]) {
     let is_renewal = |case: Case| case.what == What::Renewals;
     let unit = if is_renewal(cases[0].1) { "renewals/s" } else { "pairs/s" };
@@ -85,7 +85,6 @@ fn rates(page: &mut Page, figures: &Figures, name: &str, cases: &[(&str, Case)])
     });
 }
 
-/// The picture that everything begins with.
 fn headline(page: &mut Page, figures: &Figures) {
     let case = Case::new(What::Pairs, 512);
     let one = figures.sides().into_iter().map(|side| (side, case, side.title().to_owned()));
@@ -111,7 +110,7 @@ fn headline(page: &mut Page, figures: &Figures) {
     }
 }
 
-/// Bars, the longest first, and the words that stand for them where they cannot be seen.
+/// Bars, the longest first, and their alternative text.
 fn drawn(title: &str, label: &'static str, mut each: Vec<Bar>) -> Option<(String, String)> {
     each.sort_by(|one, other| other.value.total_cmp(&one.value));
     let words = each.iter().map(|bar| format!("{} {}", bar.name, bar.text));
@@ -172,8 +171,7 @@ fn latency(page: &mut Page, figures: &Figures, cases: &[(&str, Case)]) {
     if one.is_empty() || many.is_empty() {
         return;
     }
-    let values = one.iter().chain(&many).flat_map(|series| series.points.iter().map(|(_, y)| *y));
-    let y = Axis::decades("microseconds", values.collect::<Vec<_>>());
+    let y = Axis::decades("microseconds", [heights(&one), heights(&many)].concat());
     let chart = |title: &str, series| Chart {
         title: title.to_owned(),
         x: Axis::nines("percentile"),
@@ -185,7 +183,7 @@ fn latency(page: &mut Page, figures: &Figures, cases: &[(&str, Case)]) {
     page.keep("benchmarks/latency.svg", svg);
 }
 
-/// A line for each side that is no variant and has these points.
+/// A line for each side with points, except variants.
 fn lines(figures: &Figures, points: impl Fn(Side) -> Option<Vec<(f64, f64)>>) -> Vec<Series> {
     let sides = figures.sides().into_iter().filter(|side| !side.is_variant());
     let line = |side: Side| {
@@ -208,13 +206,11 @@ fn curve(page: &mut Page, figures: &Figures) {
     if series.is_empty() {
         return;
     }
-    let values: Vec<f64> =
-        series.iter().flat_map(|series| series.points.iter().map(|(_, y)| *y)).collect();
     let ticks = (0..=10).step_by(2).map(|n| f64::from(1 << n));
     let chart = Chart {
         title: "Pairs per second by how many are in flight".to_owned(),
         x: Axis::log("in flight", ticks.collect::<Vec<_>>()),
-        y: Axis::decades("pairs per second", values),
+        y: Axis::decades("pairs per second", heights(&series)),
         series,
     };
     page.set("curve", "");

@@ -1,6 +1,5 @@
-//! What a pair costs the servers in CPU time while so many other leases are held, which nobody
-//! touches. There is a service for every point, so that points are measured in turn and a machine
-//! that gets slower does not look like growth.
+//! The processor time of a pair while many other leases are held. Each number of leases has its own
+//! service, and they take turns, so that a machine that gets slower does not look like growth.
 
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use anyhow::{Result, ensure};
 use paxoslease_bench::peers::{Service, Target};
 use serde::{Deserialize, Serialize};
 
-use super::{HELD_FOR, Plan, Told, cpu, fill, pairs};
+use super::{HELD_FOR, ScalePlan, cpu, fill, pairs};
 use crate::figures::rounded;
 use crate::side::Side;
 
@@ -19,25 +18,24 @@ const IN_FLIGHT: u32 = 512;
 const SPAN: Duration = Duration::from_secs(1);
 const WARMUP: Duration = Duration::from_millis(250);
 
-/// So many leases held on one side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct GrowthRow {
     pub(crate) side: Side,
     pub(crate) held: u32,
-    /// CPU time of all members per pair, in microseconds, round by round.
+    /// Processor time of all members per pair, in microseconds.
     pub(crate) cpu_us: Vec<f64>,
     pub(crate) per_second: Vec<f64>,
 }
 
-pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
+pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<GrowthRow>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
         let mut points = Vec::new();
         for held in &HELD[..plan.pick(QUICK_POINTS, HELD.len())] {
-            told(&format!("{}: {held} leases held", side.title()));
+            eprintln!("{}: {held} leases held", side.title());
             let service = plan.start(side, HELD_FOR)?;
             fill(&*service, 0, *held)?;
-            let row = Row { side, held: *held, cpu_us: Vec::new(), per_second: Vec::new() };
+            let row = GrowthRow { side, held: *held, cpu_us: Vec::new(), per_second: Vec::new() };
             points.push((service, row));
         }
         for round in 0..plan.pick(2, 5) {
@@ -45,7 +43,7 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
             for turn in 0..points.len() {
                 let count = points.len();
                 let (service, row) = &mut points[(first + turn) % count];
-                told(&format!("{}: pairs beside {} leases", side.title(), row.held));
+                eprintln!("{}: pairs beside {} leases", side.title(), row.held);
                 row.add(&**service)?;
             }
         }
@@ -54,7 +52,7 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-impl Row {
+impl GrowthRow {
     fn add(&mut self, service: &dyn Service) -> Result<()> {
         service.run(&pairs(IN_FLIGHT, WARMUP), Target::One)?;
         let before = cpu(service)?;

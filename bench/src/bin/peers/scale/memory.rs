@@ -1,7 +1,5 @@
-//! What a held lease costs each member in resident memory, taken through the service itself.
-//!
-//! What a member occupied under a small load before is subtracted. A service that collects
-//! garbage, or keeps a history, occupies more than it needs: that is what it costs, too.
+//! The resident memory of a held lease in each member, less the memory after a small load. Garbage
+//! and history of a service count, too.
 
 use anyhow::Result;
 use paxoslease_bench::peers::{Load, Service, Target};
@@ -9,29 +7,28 @@ use paxoslease_load::{Extent, Workload};
 use paxoslease_rig::Process;
 use serde::{Deserialize, Serialize};
 
-use super::{HELD_FOR, Plan, Told, fill, pairs};
+use super::{HELD_FOR, ScalePlan, fill, pairs};
 use crate::figures::rounded;
 use crate::side::Side;
 
 const MANY: [u32; 3] = [100_000, 1_000_000, 10_000_000];
 const QUICK_FEW: [u32; 1] = [10_000];
-/// Of these alone ten million are asked.
+/// The sides with ten million leases.
 const MOST: [Side; 2] = [Side::Ours, Side::Redis];
-/// They take minutes and gigabytes for what others take in seconds.
+/// They need minutes and gigabytes where others need seconds.
 const FEWEST: [Side; 2] = [Side::ZooKeeper, Side::Etcd];
 const SIDES: [Side; 6] =
     [Side::Redis, Side::Redlock, Side::OursDefault, Side::Ours, Side::ZooKeeper, Side::Etcd];
 
-/// So many leases on one side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct MemoryRow {
     pub(crate) side: Side,
     pub(crate) leases: u32,
-    /// Per lease, of every member.
+    /// Per lease, in every member.
     pub(crate) bytes: Vec<f64>,
 }
 
-pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
+pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<MemoryRow>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
         let steps = if FEWEST.contains(&side) && plan.quick {
@@ -48,7 +45,7 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
         let before = resident(&*service)?;
         let mut held = 0;
         for (series, leases) in (0..).zip(steps) {
-            told(&format!("{}: {leases} leases held", side.title()));
+            eprintln!("{}: {leases} leases held", side.title());
             fill(&*service, series, leases - held)?;
             held = *leases;
             let after = resident(&*service)?;
@@ -56,13 +53,13 @@ pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
                 .iter()
                 .zip(after)
                 .map(|(before, after)| rounded((after as f64 - *before as f64) / f64::from(held)));
-            rows.push(Row { side, leases: held, bytes: each.collect() });
+            rows.push(MemoryRow { side, leases: held, bytes: each.collect() });
         }
     }
     Ok(rows)
 }
 
-/// Buffers and the like are there after a load over few names.
+/// Allocates buffers by a load on few names.
 fn settle(service: &dyn Service) -> Result<()> {
     let workload = Workload::Renew { leases: super::FILL_IN_FLIGHT };
     let extent = Extent::Count(u64::from(20 * super::FILL_IN_FLIGHT));

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// The longest a thread was busy between two looks at its sockets, since the start.
+/// The longest pass of an event loop since the start.
 pub(super) fn longest_turn(http: &str) -> Result<Duration> {
     seconds(http, "paxoslease_turn_seconds_max")
 }
 
-/// How long a node stays silent still after its restart.
 pub(super) fn quarantine(http: &str) -> Result<Duration> {
     seconds(http, "paxoslease_quarantine_remaining_seconds")
 }

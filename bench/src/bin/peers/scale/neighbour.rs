@@ -1,5 +1,5 @@
-//! One core is taken by a loop that never sleeps: whether threads that look for work before they
-//! sleep are then worse off than threads that sleep at once. The two take turns.
+//! A loop that never sleeps takes one core: whether threads that spin when idle are then slower
+//! than threads that sleep. The two take turns.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use paxoslease_bench::cores::{self, Busy, Want};
 use serde::{Deserialize, Serialize};
 
-use super::{Plan, Told};
+use super::ScalePlan;
 use crate::case::{Case, What};
 use crate::figures::rounded;
 use crate::side::Side;
@@ -23,27 +23,26 @@ const SPAN: Duration = Duration::from_secs(1);
 const QUICK_SPAN: Duration = Duration::from_millis(250);
 const WARMUP: Duration = Duration::from_millis(250);
 
-/// One load, round by round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct NeighbourRow {
     #[serde(flatten)]
     pub(crate) case: Case,
-    /// Operations per second of threads that sleep at once.
+    /// Operations per second of threads that sleep when idle.
     pub(crate) blocking: Vec<f64>,
-    /// And of those that look for work first.
+    /// Operations per second of threads that spin when idle.
     pub(crate) spinning: Vec<f64>,
 }
 
-pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
+pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<NeighbourRow>> {
     let blocking = plan.start(Side::Ours, MAX_LEASE)?;
     let spinning = plan.start(Side::OursSpinning, MAX_LEASE)?;
     let taken = *cores::all().last().context("cannot tell which cores there are")?;
     let neighbour = Busy::on(taken, Want::Share)?;
-    let mut rows: Vec<Row> =
-        CASES.map(|case| Row { case, blocking: Vec::new(), spinning: Vec::new() }).into();
+    let mut rows: Vec<NeighbourRow> =
+        CASES.map(|case| NeighbourRow { case, blocking: Vec::new(), spinning: Vec::new() }).into();
     for round in 0..plan.pick(1, 4) {
         for row in &mut rows {
-            told(&format!("{}, beside a busy neighbour", row.case));
+            eprintln!("{}, beside a busy neighbour", row.case);
             let load = row.case.load(plan.pick(QUICK_SPAN, SPAN), WARMUP);
             // Every other round begins with the other.
             for turn in 0..2 {

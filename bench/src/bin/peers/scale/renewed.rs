@@ -1,6 +1,5 @@
-//! Many leases held and renewed, each at a third of its ttl, while other clients acquire and
-//! release at a rate. Both loads are due at fixed times, and a pair's latency counts from when it
-//! was due: what waits behind a stall shows.
+//! Many leases, each renewed at a third of its ttl, while other clients acquire and release at a
+//! rate. The latency of a pair counts from when it was due, so that it includes stalls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,7 +12,7 @@ use paxoslease_load::{Dialect, Extent, Report, Workload};
 use paxoslease_rig::clock::sleep;
 use serde::{Deserialize, Serialize};
 
-use super::{HELD_FOR, Plan, Told};
+use super::{HELD_FOR, ScalePlan};
 use crate::figures::rounded;
 use crate::side::Side;
 
@@ -23,31 +22,28 @@ const TTL: Duration = Duration::from_secs(30);
 const PAIRS_PER_SECOND: f64 = 10_000.0;
 const WARMUP: Duration = Duration::from_secs(1);
 const SIDES: [Side; 4] = [Side::Redis, Side::OursDefault, Side::Ours, Side::OursSpinning];
-/// From the first renewal to the last, longer than the pairs that run beside them.
+/// How much longer the renewals last than the pairs.
 const AROUND: Duration = Duration::from_secs(3);
 const IN_FLIGHT: u32 = 512;
 
-/// One side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct RenewedRow {
     pub(crate) side: Side,
     pub(crate) leases: u32,
     pub(crate) ttl_ms: u64,
-    /// Those that were due, and those that came about.
     pub(crate) renewals_due_per_second: f64,
     pub(crate) renewals_per_second: f64,
     pub(crate) pairs_due_per_second: f64,
     pub(crate) pairs_per_second: f64,
     pub(crate) pairs_alone_per_second: f64,
-    /// Of a pair when nothing else happens.
+    /// Of a pair without the renewals.
     pub(crate) alone: Latency,
-    /// Of a pair beside the renewals.
+    /// Of a pair during the renewals.
     pub(crate) beside: Latency,
-    /// Renewals and pairs that failed.
     pub(crate) failures: u64,
 }
 
-/// From when it was due to when it was done, in microseconds.
+/// From the due time to the reply.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) p50_us: f64,
@@ -63,23 +59,23 @@ impl Latency {
     }
 }
 
-pub(super) fn measure(plan: &Plan, told: Told<'_>) -> Result<Vec<Row>> {
+pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<RenewedRow>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
-        told(&format!("{}: many leases renewed, pairs beside", side.title()));
+        eprintln!("{}: many leases renewed, pairs beside", side.title());
         let measured = if side.is_ours() {
             let cell = plan.start_ours(side, HELD_FOR)?;
             row(plan, side, Dialect::Paxoslease, &cell.endpoints()[0])
         } else {
-            let redis = Redis::start(Persistence::Nothing)?;
-            row(plan, side, Dialect::Redis, redis.endpoint())
+            let redis = Redis::start::<1>(Persistence::Nothing)?;
+            row(plan, side, Dialect::Redis, &redis.endpoints()[0])
         };
         rows.push(measured?);
     }
     Ok(rows)
 }
 
-fn row(plan: &Plan, side: Side, dialect: Dialect, endpoint: &str) -> Result<Row> {
+fn row(plan: &ScalePlan, side: Side, dialect: Dialect, endpoint: &str) -> Result<RenewedRow> {
     let leases = plan.pick(QUICK_LEASES, LEASES);
     let span = Duration::from_secs(plan.pick(1, 8));
     let load = |workload, rate| {
@@ -98,7 +94,7 @@ fn row(plan: &Plan, side: Side, dialect: Dialect, endpoint: &str) -> Result<Row>
     (renewals.extent, renewals.warmup) = (Extent::Lasting(span + AROUND), WARMUP);
     renewals.names = "held/series/00".to_owned();
     let (renewed, beside) = at_once(&renewals, &pairs)?;
-    Ok(Row {
+    Ok(RenewedRow {
         side,
         leases,
         ttl_ms: TTL.as_millis() as u64,
@@ -113,7 +109,7 @@ fn row(plan: &Plan, side: Side, dialect: Dialect, endpoint: &str) -> Result<Row>
     })
 }
 
-/// Begins the second load when the first has taken its leases and renews them.
+/// Begins the pairs when the other load renews its leases.
 fn at_once(
     renewals: &paxoslease_load::Plan,
     pairs: &paxoslease_load::Plan,

@@ -1,27 +1,21 @@
-//! When operations are due: one when another ends, or at a fixed rate whatever became of those
-//! before.
+//! When operations are due: when another one ends, or at a fixed rate.
 //!
-//! A due time is computed from the operation's number, so that no rounding adds up and none is
-//! forgotten while all slots are taken: this is what keeps a stalled server from thinning out the
-//! load that would have shown the stall.
+//! The due time comes from the number of the operation. So rounding errors do not add up, and no
+//! operation is forgotten while all slots are busy: a stalled server does not reduce the load that
+//! shows the stall.
 
 use std::time::Duration;
 
 /// When operations are due.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Pace {
-    /// Whenever there is a slot for it.
+pub(crate) enum ArrivalSchedule {
+    /// Closed loop: when a slot is free.
     Closed,
-    /// At a rate.
-    Open {
-        per_second: f64,
-        began_at: Duration,
-        /// How many were begun.
-        begun: u64,
-    },
+    /// Open loop: at a fixed rate.
+    Open { per_second: f64, began_at: Duration, begun: u64 },
 }
 
-impl Pace {
+impl ArrivalSchedule {
     pub(crate) fn new(rate: Option<f64>) -> Self {
         rate.map_or(Self::Closed, |per_second| Self::Open {
             per_second,
@@ -37,7 +31,7 @@ impl Pace {
         }
     }
 
-    /// Since when the next operation is due, if it is.
+    /// The due time of the next operation, if it is due.
     pub(crate) fn take(&mut self, now: Duration) -> Option<Duration> {
         let due_at = self.next_at().unwrap_or(now);
         if due_at > now {
@@ -49,7 +43,7 @@ impl Pace {
         Some(due_at)
     }
 
-    /// When the next is due; `None` as soon as there is a slot.
+    /// When the next operation is due; `None` in a closed loop.
     pub(crate) fn next_at(&self) -> Option<Duration> {
         match *self {
             Self::Closed => None,
@@ -59,7 +53,7 @@ impl Pace {
         }
     }
 
-    /// How many are due and were not begun.
+    /// How many operations are due and not begun.
     pub(crate) fn behind(&self, now: Duration) -> u64 {
         match *self {
             Self::Closed => 0,
@@ -79,23 +73,23 @@ mod tests {
 
     #[test]
     fn operations_are_due_at_fixed_times_however_late_one_looks() {
-        let mut pace = Pace::new(Some(4.0));
-        pace.begin(SECOND);
-        assert_eq!(pace.take(SECOND), Some(SECOND));
-        assert_eq!(pace.take(SECOND), None);
+        let mut arrivals = ArrivalSchedule::new(Some(4.0));
+        arrivals.begin(SECOND);
+        assert_eq!(arrivals.take(SECOND), Some(SECOND));
+        assert_eq!(arrivals.take(SECOND), None);
         let late = SECOND * 2;
-        assert_eq!(pace.behind(late), 3);
-        let due: Vec<Duration> = std::iter::from_fn(|| pace.take(late)).collect();
+        assert_eq!(arrivals.behind(late), 3);
+        let due: Vec<Duration> = std::iter::from_fn(|| arrivals.take(late)).collect();
         assert_eq!(due, [1250, 1500, 1750, 2000].map(Duration::from_millis));
-        assert_eq!(pace.behind(late), 0);
+        assert_eq!(arrivals.behind(late), 0);
     }
 
     #[test]
     fn without_a_rate_one_is_always_due_now() {
-        let mut pace = Pace::new(None);
-        pace.begin(Duration::ZERO);
-        assert_eq!(pace.take(SECOND), Some(SECOND));
-        assert_eq!(pace.take(SECOND), Some(SECOND));
-        assert_eq!((pace.next_at(), pace.behind(SECOND)), (None, 0));
+        let mut arrivals = ArrivalSchedule::new(None);
+        arrivals.begin(Duration::ZERO);
+        assert_eq!(arrivals.take(SECOND), Some(SECOND));
+        assert_eq!(arrivals.take(SECOND), Some(SECOND));
+        assert_eq!((arrivals.next_at(), arrivals.behind(SECOND)), (None, 0));
     }
 }

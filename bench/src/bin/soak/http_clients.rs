@@ -1,5 +1,5 @@
-//! What comes by beside the load: scrapes, lists and leases over HTTP, each on a connection of its
-//! own, and somebody on each node who watches.
+//! Clients beside the load: scrapes, lists and leases over HTTP, each request on a new connection,
+//! and a watch on each node.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,28 +8,27 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use paxoslease_rig::clock::{now, sleep};
 
-const PACE: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What visitors of a minute saw.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Visits {
-    /// Requests that were answered as they should be.
+pub(crate) struct HttpCounts {
+    /// Requests with the expected reply.
     pub(crate) answered: u64,
-    /// Changes that were told to those who watch.
-    pub(crate) told: u64,
+    /// Changes that the watches received.
+    pub(crate) changes: u64,
 }
 
-/// Visits every node once a second.
-pub(crate) fn call(endpoints: &[String], span: Duration) -> Result<Visits> {
-    let (began_at, mut visits) = (now(), Visits::default());
+/// Sends four requests to every node once a second.
+pub(crate) fn run(endpoints: &[String], span: Duration) -> Result<HttpCounts> {
+    let (began_at, mut counts) = (now(), HttpCounts::default());
     let watchers = endpoints.iter().map(|endpoint| Watcher::new(endpoint));
     let mut watchers = watchers.collect::<Result<Vec<_>>>()?;
     while began_at.elapsed() < span {
         for endpoint in endpoints {
-            visit(endpoint, "GET /metrics", "")?;
-            visit(endpoint, "GET /v1/leases?prefix=soak/visit", "")?;
-            let granted = visit(
+            send(endpoint, "GET /metrics", "")?;
+            send(endpoint, "GET /v1/leases?prefix=soak/visit", "")?;
+            let granted = send(
                 endpoint,
                 "POST /v1/leases/soak/visit/acquire",
                 r#"{"ttl":"10s","wait":"5s"}"#,
@@ -38,21 +37,21 @@ pub(crate) fn call(endpoints: &[String], span: Duration) -> Result<Visits> {
                 granted.split("\"fence\":\"").nth(1).and_then(|rest| rest.split('"').next());
             let fence = fence.with_context(|| format!("no fence in {granted}"))?;
             let body = format!(r#"{{"fence":"{fence}"}}"#);
-            visit(endpoint, "POST /v1/leases/soak/visit/release", &body)?;
-            visits.answered += 4;
+            send(endpoint, "POST /v1/leases/soak/visit/release", &body)?;
+            counts.answered += 4;
         }
         for watcher in &mut watchers {
-            visits.told += watcher.hear()?;
+            counts.changes += watcher.count_changes()?;
         }
-        sleep(PACE);
+        sleep(INTERVAL);
     }
-    Ok(visits)
+    Ok(counts)
 }
 
-/// A request on a connection of its own, and the whole answer.
-fn visit(endpoint: &str, what: &str, body: &str) -> Result<String> {
+/// Sends a request on a new connection, and returns the whole reply.
+fn send(endpoint: &str, what: &str, body: &str) -> Result<String> {
     let mut stream = TcpStream::connect(endpoint)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(request(endpoint, what, body).as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).with_context(|| format!("{what} at {endpoint}"))?;
@@ -68,10 +67,9 @@ fn request(endpoint: &str, what: &str, body: &str) -> String {
     )
 }
 
-/// Somebody who is told of the names that are taken and freed all the time.
 struct Watcher {
     stream: TcpStream,
-    /// The end of what was heard, in which the beginning of an event may stand.
+    /// The end of the received bytes, where an event may begin.
     rest: Vec<u8>,
 }
 
@@ -83,8 +81,8 @@ impl Watcher {
         Ok(Self { stream, rest: Vec::new() })
     }
 
-    /// How many changes it was told of since it was asked last.
-    fn hear(&mut self) -> Result<u64> {
+    /// How many changes have come since the last call.
+    fn count_changes(&mut self) -> Result<u64> {
         const EVENT: &[u8] = b"event:";
         let mut bytes = [0; 16 * 1024];
         loop {

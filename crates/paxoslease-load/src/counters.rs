@@ -1,4 +1,4 @@
-//! What is counted while it counts. Nothing here allocates but for the first error of a kind.
+//! Counters and latencies of the measured time. Only the first error of a kind allocates.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,12 +8,11 @@ use hdrhistogram::Histogram;
 use crate::report::{Latency, Shares};
 use crate::resp::{first_word, text_of};
 
-/// Kinds of errors that are told apart; a server that invents one after the other fills no memory.
+/// The bound of kinds of errors; further kinds count as `other`.
 const KINDS_MAX: usize = 32;
-/// Latencies beyond are counted as this long.
+/// Longer latencies count as this.
 const LATENCY_MAX: Duration = Duration::from_secs(120);
 
-/// Which latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Acquire,
@@ -27,27 +26,26 @@ impl Kind {
 }
 
 #[derive(Debug)]
-pub(crate) struct Tally {
-    /// That succeeded.
+pub(crate) struct Counters {
     pub(crate) operations: u64,
-    /// That came to an end, whichever.
+    /// Successes and failures.
     pub(crate) finished: u64,
     pub(crate) held: u64,
     pub(crate) handovers: u64,
     pub(crate) last_error: String,
     errors: Vec<(String, u64)>,
     nanos: [Histogram<u64>; 3],
-    /// Of whole operations, from when one was due.
+    /// Of whole operations, from their due time.
     whole_nanos: Histogram<u64>,
-    /// When something succeeded last, or when it began to count.
+    /// The last success, or the begin of the measurement.
     succeeded_at: Duration,
     longest_gap: Duration,
-    /// Of the name that goes around, by client.
+    /// Of the hand-over name, by client.
     grants: Vec<u64>,
     holder: Option<u32>,
 }
 
-impl Tally {
+impl Counters {
     pub(crate) fn new(clients: u32) -> Self {
         let histogram = || {
             Histogram::new_with_bounds(1, LATENCY_MAX.as_nanos() as u64, 3).expect("good bounds")
@@ -72,19 +70,17 @@ impl Tally {
         self.nanos[kind as usize].saturating_record(took.as_nanos() as u64);
     }
 
-    /// It counts from now on.
     pub(crate) fn begin(&mut self, now: Duration) {
         self.succeeded_at = now;
     }
 
-    /// An operation that took so long succeeded.
     pub(crate) fn succeeded(&mut self, now: Duration, took: Duration) {
         self.operations += 1;
         self.whole_nanos.saturating_record(took.as_nanos() as u64);
         self.end_gap(now);
     }
 
-    /// Nothing has succeeded since the last, and now something has, or it is the end.
+    /// Ends the time without a success, by a success or the end of the load.
     pub(crate) fn end_gap(&mut self, now: Duration) {
         self.longest_gap = self.longest_gap.max(now.saturating_sub(self.succeeded_at));
         self.succeeded_at = now;
@@ -98,7 +94,6 @@ impl Tally {
         &self.whole_nanos
     }
 
-    /// One client was granted the name that all want.
     pub(crate) fn grant(&mut self, client: u32) {
         self.grants[client as usize] += 1;
         let before = self.holder.replace(client);
@@ -147,39 +142,39 @@ mod tests {
 
     #[test]
     fn errors_are_counted_by_their_first_word_and_kinds_are_bounded() {
-        let mut tally = Tally::new(1);
+        let mut counters = Counters::new(1);
         for text in ["NOQUORUM a", "NOQUORUM b", "BUSY"] {
-            tally.error(text.as_bytes());
+            counters.error(text.as_bytes());
         }
-        let errors = tally.errors();
+        let errors = counters.errors();
         assert_eq!(errors.get("NOQUORUM"), Some(&2));
         assert_eq!(errors.get("BUSY"), Some(&1));
         for kind in 0..1000 {
-            tally.error(format!("E{kind} x").as_bytes());
+            counters.error(format!("E{kind} x").as_bytes());
         }
-        assert_eq!(tally.errors().len(), KINDS_MAX + 1);
-        assert_eq!(tally.errors().values().sum::<u64>(), 1003);
+        assert_eq!(counters.errors().len(), KINDS_MAX + 1);
+        assert_eq!(counters.errors().values().sum::<u64>(), 1003);
     }
 
     #[test]
     fn a_name_that_returns_to_its_holder_was_not_handed_over() {
-        let mut tally = Tally::new(3);
+        let mut counters = Counters::new(3);
         for client in [0, 0, 1, 0, 0] {
-            tally.grant(client);
+            counters.grant(client);
         }
-        assert_eq!(tally.shares(), Shares { clients: 3, handovers: 2, max: 4, min: 0 });
-        assert!(tally.shares().ratio().is_infinite());
+        assert_eq!(counters.shares(), Shares { clients: 3, handovers: 2, max: 4, min: 0 });
+        assert!(counters.shares().ratio().is_infinite());
     }
 
     #[test]
     fn the_longest_gap_may_be_the_first_or_the_last() {
         let ms = Duration::from_millis;
         let gap = |successes: &[u64], end: u64| {
-            let mut tally = Tally::new(0);
-            tally.begin(ms(100));
-            successes.iter().for_each(|at| tally.succeeded(ms(*at), ms(1)));
-            tally.end_gap(ms(end));
-            tally.longest_gap()
+            let mut counters = Counters::new(0);
+            counters.begin(ms(100));
+            successes.iter().for_each(|at| counters.succeeded(ms(*at), ms(1)));
+            counters.end_gap(ms(end));
+            counters.longest_gap()
         };
         assert_eq!(gap(&[150, 160, 170], 180), ms(50));
         assert_eq!(gap(&[110, 160, 170], 180), ms(50));
@@ -189,15 +184,15 @@ mod tests {
 
     #[test]
     fn only_what_was_asked_has_a_latency() {
-        let mut tally = Tally::new(1);
-        (1..=1000).for_each(|ms| tally.time(Kind::Renew, Duration::from_millis(ms)));
-        let latency = tally.latency();
+        let mut counters = Counters::new(1);
+        (1..=1000).for_each(|ms| counters.time(Kind::Renew, Duration::from_millis(ms)));
+        let latency = counters.latency();
         assert_eq!(latency.len(), 1);
         let renew = latency["renew"];
         assert_eq!(renew.count, 1000);
         assert!((renew.p50_us / 500e3 - 1.0).abs() < 0.01, "{renew:?}");
         assert!((renew.p99_9_us / 999e3 - 1.0).abs() < 0.01, "{renew:?}");
-        tally.time(Kind::Renew, Duration::from_secs(1_000_000));
-        assert!(tally.latency()["renew"].max_us <= 121e6, "counted as the longest");
+        counters.time(Kind::Renew, Duration::from_secs(1_000_000));
+        assert!(counters.latency()["renew"].max_us <= 121e6, "counted as the longest");
     }
 }

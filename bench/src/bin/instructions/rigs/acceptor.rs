@@ -10,28 +10,19 @@ use paxoslease_core::{
 use super::names::{HOLDER, Names};
 
 const STARTED_AT: Instant = Instant::from_nanos(1_000_000_000);
-/// How long leases last, unless they are to expire.
 const LONG: Ttl = Ttl::from_millis(600_000).expect("not zero");
 const SHORT: Ttl = Ttl::from_millis(1000).expect("not zero");
 
-/// An acceptor, and how far its peer has counted.
-#[derive(Debug)]
-pub struct Asked {
+/// An acceptor and the counter of its peer.
+pub(crate) struct Asked {
     shard: Shard,
     peer: NodeId,
     counter: u64,
     now: Instant,
 }
 
-impl Default for Asked {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Asked {
-    /// One that knows no name.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let [node, peer, third] = [1, 2, 3].map(|id| NodeId::new(id).expect("a node id"));
         let drift = Drift::new(1000, Duration::from_millis(1)).expect("in bounds");
         let cell = Cell::new(&[node, peer, third], LONG, drift).expect("a cell");
@@ -40,23 +31,22 @@ impl Asked {
         Self { shard, peer, counter: 0, now: STARTED_AT }
     }
 
-    /// One with a lease on each of these names.
-    pub fn holding(names: &Names) -> Self {
+    /// An acceptor with a lease on each of these names.
+    pub(crate) fn holding(names: &Names) -> Self {
         let mut asked = Self::new();
         (0..names.len()).for_each(|at| asked.propose(names, at));
         asked
     }
 
-    /// One on which a lease on each of these names has expired.
-    pub fn with_expired(names: &Names) -> Self {
+    /// An acceptor on which a lease on each of these names has expired.
+    pub(crate) fn with_expired(names: &Names) -> Self {
         let mut asked = Self::new();
         (0..names.len()).for_each(|at| asked.propose_for(names, at, SHORT));
         asked.now = asked.now.after(2 * SHORT.as_duration());
         asked
     }
 
-    /// The acceptor.
-    pub const fn shard(&self) -> &Shard {
+    pub(crate) const fn shard(&self) -> &Shard {
         &self.shard
     }
 
@@ -66,8 +56,7 @@ impl Asked {
         Ballot::new(self.counter, self.peer)
     }
 
-    /// A lease on a name that is free.
-    pub fn propose(&mut self, names: &Names, at: usize) {
+    pub(crate) fn propose(&mut self, names: &Names, at: usize) {
         self.propose_for(names, at, LONG);
     }
 
@@ -77,16 +66,16 @@ impl Asked {
         self.ask(Request::Propose { name: names.get(at), ballot, ttl, holder });
     }
 
-    /// Renews the lease that came as the `nth` proposal, counted from zero.
-    pub fn renew(&mut self, names: &Names, at: usize, nth: u32) {
+    /// Renews the lease of the `nth` proposal, counted from zero.
+    pub(crate) fn renew(&mut self, names: &Names, at: usize, nth: u32) {
         let begun_by = Ballot::new(u64::from(nth) + 1, self.peer);
         let tenure = Tenure::of(begun_by).expect("a node's ballot names a tenure");
         let (ballot, ttl) = (self.next_ballot(), LONG);
         self.ask(Request::Renew { name: names.get(at), tenure, ballot, ttl });
     }
 
-    /// Looks at every slot twice, as far apart as it takes to reclaim what expired.
-    pub fn sweep_twice(&mut self, slots: u32) {
+    /// Sweeps every slot twice, `reclaim_after` apart, which reclaims expired leases.
+    pub(crate) fn sweep_twice(&mut self, slots: u32) {
         self.shard.sweep(self.now, slots);
         self.now = self.now.after(self.shard.config().reclaim_after);
         self.shard.sweep(self.now, slots);
@@ -99,8 +88,8 @@ impl Asked {
     }
 }
 
-/// Numbers below `count`, scattered and the same in every run.
-pub fn scattered(count: u32) -> impl Iterator<Item = u32> {
+/// Pseudo-random numbers below `count`, the same in every run.
+pub(crate) fn scattered(count: u32) -> impl Iterator<Item = u32> {
     (1_u64..).map(move |n| {
         let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);

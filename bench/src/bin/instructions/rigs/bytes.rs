@@ -1,5 +1,5 @@
-//! What a node says and hears in one turn under load: a frame of messages with a peer, a pipelined
-//! batch of commands and replies with a client.
+//! The bytes of one pass of the event loop under load: a frame of messages for a peer, a pipelined
+//! batch of commands and replies for a client.
 
 use std::hint::black_box;
 
@@ -10,36 +10,26 @@ use paxoslease_wire::{FrameReader, FrameWriter};
 use super::names::{HOLDER, Names};
 
 /// Messages in a frame, commands in a batch, replies in a batch.
-pub const BATCH: u32 = 64;
-/// How long every lease lasts.
+pub(crate) const BATCH: u32 = 64;
 const TTL: Ttl = Ttl::from_millis(10_000).expect("not zero");
 
-/// Fences of nodes that run for a while have this many digits.
+/// Fences of long-running nodes have this many digits.
 const FENCES_FROM: u64 = 1_000_000_000_000;
 
-/// What peers say to each other.
-#[derive(Debug)]
-pub struct Messages {
+pub(crate) struct Messages {
     names: Names,
     writer: FrameWriter,
     peer: NodeId,
 }
 
-impl Default for Messages {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Messages {
-    /// A frame that was not written yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let peer = NodeId::new(2).expect("a node id");
         Self { names: Names::of(0..BATCH), writer: FrameWriter::new(peer), peer }
     }
 
-    /// Writes a frame: requests for leases, renewals and releases, and the answers to others.
-    pub fn encode(&mut self) -> &[u8] {
+    /// Writes a frame of proposes, renewals, releases and replies.
+    pub(crate) fn encode(&mut self) -> &[u8] {
         self.writer.clear();
         let holder = Holder::new(HOLDER).expect("in bounds");
         for place in 0..BATCH {
@@ -58,8 +48,8 @@ impl Messages {
         self.writer.finish(FENCES_FROM)
     }
 
-    /// Reads the frame that was written last.
-    pub fn decode(&self) {
+    /// Reads the last written frame.
+    pub(crate) fn decode(&self) {
         let frame = FrameReader::new(black_box(self.writer.finished())).expect("one whole frame");
         for message in frame {
             black_box(message.expect("what was encoded decodes"));
@@ -68,7 +58,7 @@ impl Messages {
 }
 
 /// Writes a pipelined batch of commands, as a client does.
-pub fn put_requests(out: &mut Vec<u8>, names: &Names) {
+pub(crate) fn put_requests(out: &mut Vec<u8>, names: &Names) {
     for place in 0..BATCH {
         let name = names.get(place as usize).as_bytes();
         let fence = FENCES_FROM + u64::from(place);
@@ -104,8 +94,8 @@ pub(super) fn put_release(out: &mut Vec<u8>, name: &[u8], fence: u64) {
     put_bulk_integer(out, fence);
 }
 
-/// Takes a batch of commands apart, as a session does.
-pub fn parse_requests(mut bytes: &[u8]) {
+/// Parses a batch of commands, as a session does.
+pub(crate) fn parse_requests(mut bytes: &[u8]) {
     let mut request = resp::Request::EMPTY;
     while let Some(len) = request.read(black_box(bytes)).expect("sound") {
         black_box(request.args());
@@ -114,7 +104,7 @@ pub fn parse_requests(mut bytes: &[u8]) {
 }
 
 /// Writes a batch of replies, as a session does.
-pub fn put_replies(out: &mut Vec<u8>) {
+pub(crate) fn put_replies(out: &mut Vec<u8>) {
     for place in 0..BATCH {
         if place % 2 == 0 {
             put_array(out, 3);
@@ -125,8 +115,8 @@ pub fn put_replies(out: &mut Vec<u8>) {
     }
 }
 
-/// Takes a batch of replies apart, as a client does.
-pub fn parse_replies(mut bytes: &[u8]) {
+/// Parses a batch of replies, as a client does.
+pub(crate) fn parse_replies(mut bytes: &[u8]) {
     while let Some((value, len)) = Value::parse(black_box(bytes)).expect("sound") {
         black_box(value.items().and_then(|mut items| items.next()).and_then(Value::integer));
         bytes = &bytes[len..];

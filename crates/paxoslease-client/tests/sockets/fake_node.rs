@@ -1,4 +1,4 @@
-//! A node that is a script: it greets as nodes do, and answers each request as it is told to.
+//! A scripted node: it sends the greeting of a node, and a script answers each request.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,84 +10,84 @@ use std::thread;
 use paxoslease_wire::resp::Request;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// What a node does about a request.
-pub(crate) enum Say {
+/// What a fake node does with a request.
+pub(crate) enum Action {
     Bytes(Vec<u8>),
-    Nothing,
+    Ignore,
     Close,
 }
 
-impl Say {
-    pub(crate) fn line(text: &str) -> Self {
+impl Action {
+    pub(crate) fn reply(text: &str) -> Self {
         Self::Bytes(text.as_bytes().to_vec())
     }
 }
 
-type Script = Arc<dyn Fn(&[&str]) -> Say + Send + Sync>;
+type Script = Arc<dyn Fn(&[&str]) -> Action + Send + Sync>;
 
-pub(crate) struct Fake {
+pub(crate) struct FakeNode {
     endpoint: String,
-    heard: Receiver<Option<String>>,
+    received: Receiver<Option<String>>,
     shared: Arc<Shared>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// The connections there are; none are taken any more once it stops.
+    /// The open connections; `None` once the node has stopped.
     streams: Mutex<Option<Vec<TcpStream>>>,
 }
 
-impl Fake {
+impl FakeNode {
     /// A node of this cell.
     pub(crate) fn start(
         cell: &str,
-        script: impl Fn(&[&str]) -> Say + Send + Sync + 'static,
+        script: impl Fn(&[&str]) -> Action + Send + Sync + 'static,
     ) -> Self {
         Self::serve(cell, None, None, Arc::new(script))
     }
 
-    /// One that speaks TLS, and may want to hear a token first.
+    /// A node with TLS, which may require a token.
     pub(crate) fn with_tls(
         tls: Arc<ServerConfig>,
         token: Option<&str>,
-        script: impl Fn(&[&str]) -> Say + Send + Sync + 'static,
+        script: impl Fn(&[&str]) -> Action + Send + Sync + 'static,
     ) -> Self {
         Self::serve("c", Some(tls), token.map(str::to_owned), Arc::new(script))
     }
 
-    /// One that wants to hear this first.
+    /// A node that requires this token.
     pub(crate) fn with_token(
         cell: &str,
         token: &str,
-        script: impl Fn(&[&str]) -> Say + Send + Sync + 'static,
+        script: impl Fn(&[&str]) -> Action + Send + Sync + 'static,
     ) -> Self {
         Self::serve(cell, None, Some(token.to_owned()), Arc::new(script))
     }
 
-    /// One that wants to hear this first, until that is good for nothing any more.
+    /// A node that requires this token, until the token is revoked.
     pub(crate) fn guarded(
         token: &str,
         is_revoked: &Arc<AtomicBool>,
-        script: impl Fn(&[&str]) -> Say + Send + Sync + 'static,
+        script: impl Fn(&[&str]) -> Action + Send + Sync + 'static,
     ) -> Self {
         let (token, is_revoked) = (token.to_owned(), Arc::clone(is_revoked));
         let (greeting, script) = (greeting("c"), Arc::new(script));
-        Self::accept(move |stream, heard, _| {
+        Self::accept(move |stream, received, _| {
             let is_good = !is_revoked.load(Ordering::Relaxed);
             let token = if is_good { token.clone() } else { "none".to_owned() };
             let (greeting, script) = (greeting.clone(), Arc::clone(&script) as Script);
             let socket = stream.try_clone().expect("another handle");
-            Conversation { greeting, token: Some(token), script, heard }.run(stream);
+            FakeSession { greeting, token: Some(token), script, received }.run(stream);
             let _gone = socket.shutdown(Shutdown::Both);
         })
     }
 
-    /// One that accepts and says nothing.
+    /// A server that accepts connections and sends nothing.
     pub(crate) fn mute() -> Self {
         Self::accept(|_, _, _| {})
     }
 
-    /// Something else, that says this whatever it hears.
+    /// Another kind of server, which sends this text after the first bytes.
     pub(crate) fn raw(text: &'static str) -> Self {
         Self::accept(move |mut stream, _, _| {
             let mut buffer = [0; 1024];
@@ -104,12 +104,12 @@ impl Fake {
         script: Script,
     ) -> Self {
         let greeting = greeting(cell);
-        Self::accept(move |stream, heard, _| {
-            let conversation = Conversation {
+        Self::accept(move |stream, received, _| {
+            let conversation = FakeSession {
                 greeting: greeting.clone(),
                 token: token.clone(),
                 script: Arc::clone(&script),
-                heard,
+                received,
             };
             let socket = stream.try_clone().expect("another handle");
             match &tls {
@@ -128,52 +128,52 @@ impl Fake {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let endpoint = listener.local_addr().expect("an address").to_string();
-        let (sender, heard) = channel();
+        let (sender, received) = channel();
         let shared = Arc::new(Shared { streams: Mutex::new(Some(Vec::new())) });
         let ours = Arc::clone(&shared);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let mut streams = ours.streams.lock().expect("no panic");
-                // Whoever stops wakes this up by connecting.
+                // `stop` wakes this thread by a connection.
                 let Some(streams) = streams.as_mut() else { return };
                 streams.push(stream.try_clone().expect("another handle"));
                 let (talk, sender, ours) = (talk.clone(), sender.clone(), Arc::clone(&ours));
                 thread::spawn(move || talk(stream, sender, &ours));
             }
         });
-        Self { endpoint, heard, shared }
+        Self { endpoint, received, shared }
     }
 
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// The next request it hears.
+    /// The next request, except pings.
     #[track_caller]
-    pub(crate) fn heard(&self) -> String {
+    pub(crate) fn received(&self) -> String {
         loop {
-            match self.heard.recv().expect("it runs") {
-                Some(heard) if heard == "PING" => {}
-                heard => return heard.expect("the connection is there"),
+            match self.received.recv().expect("it runs") {
+                Some(received) if received == "PING" => {}
+                received => return received.expect("the connection is there"),
             }
         }
     }
 
-    /// All it hears until a connection ends.
-    pub(crate) fn heard_until_closed(&self) -> Vec<String> {
-        std::iter::from_fn(|| self.heard.recv().expect("it runs")).collect()
+    /// All requests until a connection ends.
+    pub(crate) fn received_until_closed(&self) -> Vec<String> {
+        std::iter::from_fn(|| self.received.recv().expect("it runs")).collect()
     }
 
-    /// Says this to everybody, unasked.
+    /// Sends this to every client, without a request.
     pub(crate) fn push(&self, text: &str) {
         let streams = self.shared.streams.lock().expect("no panic");
         for mut stream in streams.iter().flatten() {
-            // Some may be gone already.
+            // A client may have left already.
             let _gone = stream.write_all(text.as_bytes());
         }
     }
 
-    /// Closes every connection, and accepts none any more.
+    /// Closes every connection, and accepts no new one.
     pub(crate) fn stop(&self) {
         let streams = self.shared.streams.lock().expect("no panic").take();
         for stream in streams.into_iter().flatten() {
@@ -183,7 +183,7 @@ impl Fake {
     }
 }
 
-impl Drop for Fake {
+impl Drop for FakeNode {
     fn drop(&mut self) {
         self.stop();
     }
@@ -197,14 +197,14 @@ fn greeting(cell: &str) -> String {
     )
 }
 
-struct Conversation {
+struct FakeSession {
     greeting: String,
     token: Option<String>,
     script: Script,
-    heard: Sender<Option<String>>,
+    received: Sender<Option<String>>,
 }
 
-impl Conversation {
+impl FakeSession {
     fn run(mut self, mut stream: impl Read + Write) {
         let (mut inbox, mut buffer) = (Vec::new(), [0; 4096]);
         loop {
@@ -214,34 +214,34 @@ impl Conversation {
                 inbox.drain(..len);
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 match self.answer(&words) {
-                    Say::Bytes(bytes) if stream.write_all(&bytes).is_ok() => {}
-                    Say::Nothing => {}
-                    Say::Bytes(_) | Say::Close => return,
+                    Action::Bytes(bytes) if stream.write_all(&bytes).is_ok() => {}
+                    Action::Ignore => {}
+                    Action::Bytes(_) | Action::Close => return,
                 }
             }
             match stream.read(&mut buffer) {
                 Ok(len) if len > 0 => inbox.extend_from_slice(&buffer[..len]),
                 _ => {
-                    let _nobody_listens = self.heard.send(None);
+                    let _closed = self.received.send(None);
                     return;
                 }
             }
         }
     }
 
-    fn answer(&mut self, request: &[&str]) -> Say {
+    fn answer(&mut self, request: &[&str]) -> Action {
         match request {
             ["AUTH", token] if self.token.as_deref() == Some(*token) => {
                 self.token = None;
-                Say::line("+OK\r\n")
+                Action::reply("+OK\r\n")
             }
-            ["AUTH", _] if self.token.is_some() => Say::line("-WRONGPASS no such token\r\n"),
-            ["AUTH", _] => Say::line("-ERR this node asks for no password\r\n"),
-            _ if self.token.is_some() => Say::line("-NOAUTH a token is needed\r\n"),
-            ["HELLO", "3"] => Say::line(&self.greeting),
-            ["CLIENT", ..] => Say::line("+OK\r\n"),
+            ["AUTH", _] if self.token.is_some() => Action::reply("-WRONGPASS no such token\r\n"),
+            ["AUTH", _] => Action::reply("-ERR this node asks for no password\r\n"),
+            _ if self.token.is_some() => Action::reply("-NOAUTH a token is needed\r\n"),
+            ["HELLO", "3"] => Action::reply(&self.greeting),
+            ["CLIENT", ..] => Action::reply("+OK\r\n"),
             request => {
-                let _nobody_listens = self.heard.send(Some(request.join(" ")));
+                let _closed = self.received.send(Some(request.join(" ")));
                 (self.script)(request)
             }
         }

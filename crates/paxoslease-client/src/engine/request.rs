@@ -1,4 +1,4 @@
-//! One question on its way, and how it fails.
+//! One request to a node: its bytes, and how it fails.
 
 use std::task::Waker;
 
@@ -7,34 +7,33 @@ use paxoslease_holder::transport::{GuardId, ReleaseOutcome};
 use paxoslease_holder::{AskError, LeaseInfo, RenewError};
 
 use super::Engine;
-use super::speech::{
+use super::acquires::PendingAcquire;
+use super::protocol::{
     put_acquire, put_cancel, put_get, put_list, put_ping, put_release, put_renew, put_status,
 };
-use super::wishes::Wished;
 use crate::command::{Release, ReleaseReply, Renew, Reply};
 use crate::list::{Page, PageStart};
 use crate::status::NodeStatus;
 
 #[derive(Debug)]
-pub(super) struct Ask {
-    pub(super) question: Question,
+pub(super) struct PendingRequest {
+    pub(super) request: NodeRequest,
     pub(super) give_up_at: Instant,
-    /// Whether some node was asked before, and may have done it.
+    /// Whether an earlier node may have executed it.
     pub(super) was_sent: bool,
-    /// How many nodes said that they cannot.
+    /// How many nodes have refused it.
     pub(super) refused: usize,
-    /// What the last of them said; wishes remember that themselves.
+    /// The last refusal, except of an acquire: [`PendingAcquire`] has its own.
     pub(super) refusal: Option<AskError>,
 }
 
-pub(super) enum Question {
-    /// The wish of this number.
+pub(super) enum NodeRequest {
+    /// The [`PendingAcquire`] with this id.
     Acquire(u64),
-    /// Who holds what this wish did not get.
-    Holder(Box<Wished>),
-    /// The wait that a node knows by this number is taken back.
+    /// The holder of the lease that this acquire did not get, for its error.
+    Holder(Box<PendingAcquire>),
+    /// Cancels the wait that the node knows by this number.
     Cancel(u64),
-    /// A renewal for a guard.
     RenewGuard(GuardId),
     Renew(Renew),
     Release(Release),
@@ -54,7 +53,7 @@ pub(super) enum Question {
     Ping,
 }
 
-impl std::fmt::Debug for Question {
+impl std::fmt::Debug for NodeRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Acquire(_) => "Acquire",
@@ -71,22 +70,22 @@ impl std::fmt::Debug for Question {
     }
 }
 
-impl Ask {
-    pub(super) const fn new(question: Question, give_up_at: Instant) -> Self {
-        Self { question, give_up_at, was_sent: false, refused: 0, refusal: None }
+impl PendingRequest {
+    pub(super) const fn new(request: NodeRequest, give_up_at: Instant) -> Self {
+        Self { request, give_up_at, was_sent: false, refused: 0, refusal: None }
     }
 }
 
-impl Question {
-    /// Whether a node has to ask others before it answers.
+impl NodeRequest {
+    /// Whether a node needs other nodes to answer.
     pub(super) const fn needs_majority(&self) -> bool {
         !matches!(self, Self::Cancel(_) | Self::List { .. } | Self::Status { .. } | Self::Ping)
     }
 
-    /// Tells whoever asked; whoever left need not hear it.
+    /// Tells the caller, unless the caller has left.
     pub(super) fn fail(self, error: AskError) {
         let _left = match self {
-            Self::Holder(wished) => return wished.holder_unknown(error),
+            Self::Holder(acquire) => return acquire.holder_unknown(error),
             Self::Renew(renew) => renew.reply.send(Err(RenewError::Ask(error))).is_err(),
             Self::Release(release) => return release.over(ReleaseOutcome::Unconfirmed(error)),
             Self::Get { reply, .. } => reply.send(Err(error)).is_err(),
@@ -98,11 +97,11 @@ impl Question {
 }
 
 impl Release {
-    /// The release is over. A caller that has left need not hear it.
+    /// Tells the caller, unless the caller has left.
     pub(super) fn over(self, outcome: ReleaseOutcome) {
         let Self { label, tenure, reply } = self;
         match reply {
-            ReleaseReply::Nobody => {}
+            ReleaseReply::None => {}
             ReleaseReply::Guard(caller) => {
                 caller.released(outcome).into_iter().for_each(Waker::wake);
             }
@@ -114,60 +113,60 @@ impl Release {
 }
 
 impl Engine {
-    /// Nobody is left to ask, or no time. A node that answered knows better why than those that
-    /// did not.
-    pub(super) fn give_up(&mut self, ask: Ask, error: &AskError) {
-        self.fail(ask.question, ask.refusal.unwrap_or_else(|| error.clone()));
+    /// No endpoint or no time is left. The refusal by a node explains more than "unreachable".
+    pub(super) fn give_up(&mut self, pending: PendingRequest, error: &AskError) {
+        self.fail(pending.request, pending.refusal.unwrap_or_else(|| error.clone()));
     }
 
-    /// What a node said that cannot, should no other answer.
-    pub(super) fn remember(&mut self, ask: &mut Ask, error: &AskError) {
-        match ask.question {
-            Question::Acquire(id) => self.wishes.remember(id, error),
-            _ => ask.refusal = Some(error.clone()),
+    /// Keeps a node's refusal, in case no other node answers.
+    pub(super) fn remember(&mut self, pending: &mut PendingRequest, error: &AskError) {
+        match pending.request {
+            NodeRequest::Acquire(id) => self.acquires.remember(id, error),
+            _ => pending.refusal = Some(error.clone()),
         }
     }
 
-    /// As [`Question::fail`], wishes included.
-    pub(super) fn fail(&mut self, question: Question, error: AskError) {
-        match question {
-            Question::Acquire(id) => {
-                if let Some(wished) = self.wishes.remove(id) {
-                    wished.fail(error.into());
+    /// Like [`NodeRequest::fail`], also for acquires.
+    pub(super) fn fail(&mut self, request: NodeRequest, error: AskError) {
+        match request {
+            NodeRequest::Acquire(id) => {
+                if let Some(acquire) = self.acquires.remove(id) {
+                    acquire.fail(error.into());
                 }
             }
-            question => question.fail(error),
+            request => request.fail(error),
         }
     }
 
-    /// Words a question. `false` when nobody wants to know any more.
-    pub(super) fn put(&mut self, now: Instant, question: &Question) -> bool {
+    /// Writes a request. `false` if no caller and no guard needs it any more.
+    pub(super) fn put(&mut self, now: Instant, request: &NodeRequest) -> bool {
         let out = &mut self.out;
-        match question {
-            Question::Acquire(id) => {
-                let Some(wished) = self.wishes.send(*id, now) else { return false };
-                put_acquire(out, &wished.wish.label, wished.wish.ttl, wished.wait(now));
+        match request {
+            NodeRequest::Acquire(id) => {
+                let Some(acquire) = self.acquires.send(*id, now) else { return false };
+                let options = acquire.queue_options(now);
+                put_acquire(out, &acquire.label, acquire.ttl, options);
             }
-            Question::Holder(wished) => put_get(out, wished.wish.label.name().as_str()),
-            Question::Cancel(id) => put_cancel(out, *id),
-            Question::RenewGuard(id) => {
-                let patience = self.pace.patience(self.endpoints.len());
-                let Some(guard) = self.guards.renewing(*id, now, patience) else { return false };
+            NodeRequest::Holder(acquire) => put_get(out, acquire.label.name().as_str()),
+            NodeRequest::Cancel(id) => put_cancel(out, *id),
+            NodeRequest::RenewGuard(id) => {
+                let timeouts = self.renewal_timeout.for_endpoints(self.endpoints.len());
+                let Some(guard) = self.guards.renewing(*id, now, timeouts) else { return false };
                 put_renew(out, guard.label.name().as_bytes(), id.tenure, guard.ttl);
             }
-            Question::Renew(Renew { label, tenure, ttl, .. }) => {
+            NodeRequest::Renew(Renew { label, tenure, ttl, .. }) => {
                 put_renew(out, label.name().as_bytes(), *tenure, *ttl);
             }
-            Question::Release(Release { label, tenure, .. }) => {
+            NodeRequest::Release(Release { label, tenure, .. }) => {
                 put_release(out, label.name().as_bytes(), *tenure);
             }
-            Question::Get { name, .. } => put_get(out, name),
-            Question::List { from, prefix, count, .. } => {
+            NodeRequest::Get { name, .. } => put_get(out, name),
+            NodeRequest::List { from, prefix, count, .. } => {
                 let session = self.session.as_ref().map_or(0, |session| session.number);
                 put_list(out, from.cursor(session), prefix, *count);
             }
-            Question::Status { .. } => put_status(out),
-            Question::Ping => put_ping(out),
+            NodeRequest::Status { .. } => put_status(out),
+            NodeRequest::Ping => put_ping(out),
         }
         true
     }

@@ -1,6 +1,5 @@
-//! A daemon and one client of it in the same process: everything between a socket and a lease but
-//! the peers. The daemon is a cell of its own, so that every command of a batch is answered in the
-//! turn that brought it, and all replies leave in one write.
+//! A daemon and one client in the same process: everything between a socket and a lease except the
+//! peers. The daemon is a cell of one node, so that it answers a batch in one write.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -13,21 +12,19 @@ use paxoslease_wire::resp::Value;
 use super::bytes::{BATCH, put_acquire, put_release, put_renew};
 use super::names::Names;
 
-/// A daemon with a client that asks in batches, each only after the last was answered.
-#[derive(Debug)]
-pub struct Served {
+/// A daemon, and a client with one batch in flight at a time.
+pub(crate) struct Served {
     server: Server,
     socket: TcpStream,
     names: Names,
-    /// By name: as it was granted last.
+    /// The last fence of each name.
     fences: Vec<u64>,
     out: Vec<u8>,
     input: Vec<u8>,
 }
 
 impl Served {
-    /// Starts the daemon and connects.
-    pub fn start() -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
         let peers = TcpListener::bind("127.0.0.1:0")?;
         let node = paxoslease_node::Config::new("bench", 1);
         let node = node.peer(1, peers.local_addr()?.to_string()).ephemeral().shards(1);
@@ -45,8 +42,7 @@ impl Served {
         })
     }
 
-    /// Acquires a batch of names.
-    pub fn acquire(&mut self) -> Result<()> {
+    pub(crate) fn acquire(&mut self) -> Result<()> {
         let put = |out: &mut Vec<u8>, name: &[u8], _fence| put_acquire(out, name);
         self.exchange(put, |fence, reply| {
             let granted = reply.items().and_then(|mut items| items.next());
@@ -56,23 +52,21 @@ impl Served {
         })
     }
 
-    /// Renews what was acquired.
-    pub fn renew(&mut self) -> Result<()> {
+    pub(crate) fn renew(&mut self) -> Result<()> {
         self.exchange(put_renew, |_, reply| {
             ensure!(!matches!(reply, Value::Error(_)), "a lease is over");
             Ok(())
         })
     }
 
-    /// Releases what was acquired.
-    pub fn release(&mut self) -> Result<()> {
+    pub(crate) fn release(&mut self) -> Result<()> {
         self.exchange(put_release, |_, reply| {
             ensure!(reply.integer() == Some(1), "a lease is over");
             Ok(())
         })
     }
 
-    /// Sends a command for each name, and takes the replies.
+    /// Sends a command for each name, and handles the replies.
     fn exchange(
         &mut self,
         put: impl Fn(&mut Vec<u8>, &[u8], u64),
@@ -97,8 +91,7 @@ impl Served {
         Ok(())
     }
 
-    /// Stops the daemon.
-    pub fn stop(self) {
+    pub(crate) fn stop(self) {
         drop(self.socket);
         self.server.shutdown();
     }

@@ -1,5 +1,5 @@
-//! Those who look on over connections of their own: watches, observers of elections, and whoever
-//! asks one node for its status. Hints, all of it.
+//! Tasks with a connection of their own: watches, observers of elections, and the status of one
+//! node. All of it is hints.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,23 +12,24 @@ use tokio::sync::watch::Sender;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::election::Leader;
-use crate::engine::speech::{
+use crate::engine::protocol::{
     self, Push, Refusal, put_echo, put_get, put_status, put_watch, unexpected,
 };
 use crate::link::{Dialler, Link, LinkError};
 use crate::status::NodeStatus;
 
-/// How long to pause before the next endpoint is tried.
+/// The pause before a follower tries the next endpoint: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long a node may be silent before it is asked for a sign of life, and as long again for it.
+/// How long a node may be silent before the follower probes it, and how long the answer may take.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// What a node is asked to say. Other than for a ping, it must still trust who asks.
-const SIGN: &[u8] = b"alive";
-/// How soon to ask again after a node could not say who leads.
+/// The text that a probe asks a node to echo. A node answers PING to any client, but ECHO only to
+/// a client that it still trusts.
+const PROBE: &[u8] = b"alive";
+/// The pause after a node could not tell who leads.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Asks one node, and nobody else.
+/// Asks the node at this endpoint only.
 pub(crate) async fn status_of(dialler: &Dialler, endpoint: &str) -> Result<NodeStatus, AskError> {
     let (mut link, _) = dialler.dial(endpoint).await?;
     let mut out = Vec::new();
@@ -37,7 +38,7 @@ pub(crate) async fn status_of(dialler: &Dialler, endpoint: &str) -> Result<NodeS
         link.send(&out).await?;
         link.receive(|reply| match reply {
             Value::Error(text) => Err(Refusal::new(text).into_ask_error()),
-            reply => Ok(NodeStatus::new(endpoint.to_owned(), speech::owned(reply))),
+            reply => Ok(NodeStatus::new(endpoint.to_owned(), protocol::owned_value(reply))),
         })
         .await
     };
@@ -48,23 +49,23 @@ pub(crate) async fn status_of(dialler: &Dialler, endpoint: &str) -> Result<NodeS
     })
 }
 
-/// Follows names that begin with a prefix, until nobody watches any more.
+/// Follows names that begin with a prefix, until the watch is dropped.
 pub(crate) async fn watch(dialler: Rc<Dialler>, first: usize, subscription: Subscription) {
-    let following = follow(&dialler, first, subscription.prefix(), Watcher(&subscription));
+    let following = follow(&dialler, first, subscription.prefix(), WatchFollower(&subscription));
     tokio::select! {
         () = following => {}
         () = subscription.closed() => {}
     }
 }
 
-/// Follows who leads, until nobody observes any more.
+/// Follows who leads, until the observer is dropped.
 pub(crate) async fn observe(
     dialler: Rc<Dialler>,
     first: usize,
     name: Box<str>,
     leader: Sender<Option<Leader>>,
 ) {
-    let observer = Observing {
+    let observer = LeaderFollower {
         name: &name,
         leader: &leader,
         ask_at: None,
@@ -77,29 +78,28 @@ pub(crate) async fn observe(
     }
 }
 
-/// Somebody who hears what a node says of some names.
-trait Onlooker {
-    /// A node was found.
+/// Gets the changes that a node reports for names with a prefix. `out` takes requests to the node.
+trait Follower {
     fn connected(&mut self, endpoint: &str, out: &mut Vec<u8>);
-    /// It is gone, or none was found.
+    /// The connection broke, or a connection attempt failed.
     fn disconnected(&mut self, problem: String);
     fn changed(&mut self, change: Change, out: &mut Vec<u8>);
-    /// An answer to a question of its own.
+    /// The reply to a request of the follower.
     fn answered(&mut self, reply: Value<'_>, out: &mut Vec<u8>);
-    /// When to call [`Self::tick`], if not at all sooner.
+    /// When to call [`Self::tick`] at the latest.
     fn next_at(&self) -> Option<Instant>;
     fn tick(&mut self, out: &mut Vec<u8>);
 }
 
-/// Follows a prefix at one node after the other, for ever, or until none of them trusts us.
-async fn follow(dialler: &Dialler, first: usize, prefix: &str, mut onlooker: impl Onlooker) {
+/// Follows a prefix at one node after the other. Ends only when no node trusts this client.
+async fn follow(dialler: &Dialler, first: usize, prefix: &str, mut follower: impl Follower) {
     let endpoints = &dialler.config.endpoints;
     let mut pause = PAUSE;
     let mut refusals = 0;
     for endpoint in endpoints.iter().cycle().skip(first) {
         let error = match dialler.dial(endpoint).await {
             Ok((link, _)) => {
-                let heard = follow_at(link, endpoint, prefix, &mut onlooker, &mut pause).await;
+                let heard = follow_at(link, endpoint, prefix, &mut follower, &mut pause).await;
                 match heard {
                     Err(LinkError::Refused(error)) => error,
                     Err(error) => {
@@ -112,9 +112,9 @@ async fn follow(dialler: &Dialler, first: usize, prefix: &str, mut onlooker: imp
         };
         refusals = if error.is_lack_of_trust() { refusals + 1 } else { 0 };
         let is_over = refusals == endpoints.len();
-        // Once is enough, until it goes well again.
+        // Reports a disconnect once, not each failed attempt after it.
         if pause == PAUSE || is_over {
-            onlooker.disconnected(match error {
+            follower.disconnected(match error {
                 AskError::Unreachable { problem, .. } => format!("{endpoint}: {problem}"),
                 error => error.to_string(),
             });
@@ -127,12 +127,12 @@ async fn follow(dialler: &Dialler, first: usize, prefix: &str, mut onlooker: imp
     }
 }
 
-/// Follows a prefix at one node, as long as that goes well.
+/// Follows a prefix at one node, until the connection breaks.
 async fn follow_at(
     mut link: Link,
     endpoint: &str,
     prefix: &str,
-    onlooker: &mut impl Onlooker,
+    follower: &mut impl Follower,
     pause: &mut Duration,
 ) -> Result<std::convert::Infallible, LinkError> {
     let mut out = Vec::new();
@@ -145,25 +145,24 @@ async fn follow_at(
     accepted.await??;
     *pause = PAUSE;
     out.clear();
-    onlooker.connected(endpoint, &mut out);
-    // Signs of life that were asked for and have not come.
-    let mut pings: u32 = 0;
+    follower.connected(endpoint, &mut out);
+    let mut is_probed = false;
     let mut silent_at = Instant::now() + SILENCE_MAX;
     loop {
         link.send(&out).await?;
         out.clear();
-        let wake_at = onlooker.next_at().map_or(silent_at, |at| at.min(silent_at));
+        let wake_at = follower.next_at().map_or(silent_at, |at| at.min(silent_at));
         let heard = link.receive(|value| {
             match value {
                 Value::Push(items) => {
                     if let Some(Push::Change(change)) = Push::new(items) {
-                        onlooker.changed(change, &mut out);
+                        follower.changed(change, &mut out);
                     }
                 }
-                Value::Bulk(SIGN) => {}
+                Value::Bulk(PROBE) => {}
                 reply => {
                     check_trust(reply)?;
-                    onlooker.answered(reply, &mut out);
+                    follower.answered(reply, &mut out);
                 }
             }
             Ok::<(), LinkError>(())
@@ -171,22 +170,22 @@ async fn follow_at(
         match timeout_at(wake_at, heard).await {
             Ok(heard) => {
                 heard??;
-                pings = 0;
+                is_probed = false;
                 silent_at = Instant::now() + SILENCE_MAX;
             }
             Err(_) if Instant::now() < silent_at => {}
-            Err(_) if pings > 0 => return Err(LinkError::Timeout),
+            Err(_) if is_probed => return Err(LinkError::Timeout),
             Err(_) => {
-                pings += 1;
-                put_echo(&mut out, SIGN);
+                is_probed = true;
+                put_echo(&mut out, PROBE);
                 silent_at = Instant::now() + SILENCE_MAX;
             }
         }
-        onlooker.tick(&mut out);
+        follower.tick(&mut out);
     }
 }
 
-/// A node that trusted us need not for ever, and says so when it is asked for anything.
+/// A node may stop trusting a client. It says so in its next reply.
 fn check_trust(reply: Value<'_>) -> Result<(), LinkError> {
     if let Value::Error(text) = reply
         && let Refusal::Final(error) = Refusal::new(text)
@@ -197,9 +196,9 @@ fn check_trust(reply: Value<'_>) -> Result<(), LinkError> {
     Ok(())
 }
 
-struct Watcher<'a>(&'a Subscription);
+struct WatchFollower<'a>(&'a Subscription);
 
-impl Onlooker for Watcher<'_> {
+impl Follower for WatchFollower<'_> {
     fn connected(&mut self, endpoint: &str, _: &mut Vec<u8>) {
         self.0.offer(&Arc::new(Change::Connected { endpoint: endpoint.to_owned() }));
     }
@@ -224,9 +223,9 @@ impl Onlooker for Watcher<'_> {
     fn tick(&mut self, _: &mut Vec<u8>) {}
 }
 
-/// Asks a majority whenever a hint says that something may have changed, and when the lease that
-/// was seen last should be over: one that runs out is not announced everywhere.
-struct Observing<'a> {
+/// Asks a majority when a hint reports a change, and when the last known lease should be over: not
+/// every node announces an expired lease.
+struct LeaderFollower<'a> {
     name: &'a str,
     leader: &'a Sender<Option<Leader>>,
     ask_at: Option<Instant>,
@@ -234,7 +233,7 @@ struct Observing<'a> {
     was_answered: bool,
 }
 
-impl Onlooker for Observing<'_> {
+impl Follower for LeaderFollower<'_> {
     fn connected(&mut self, _: &str, out: &mut Vec<u8>) {
         self.is_asked = false;
         self.ask_at = Some(Instant::now());
@@ -244,14 +243,14 @@ impl Onlooker for Observing<'_> {
     fn disconnected(&mut self, _: String) {}
 
     fn changed(&mut self, change: Change, _: &mut Vec<u8>) {
-        let concerns_it = match &change {
+        let is_relevant = match &change {
             Change::Held(LeaseInfo { name, .. })
             | Change::Freed { name }
             | Change::Expired { name, .. } => name == self.name,
             Change::Missed(_) => true,
             _ => false,
         };
-        if concerns_it {
+        if is_relevant {
             self.ask_at = Some(Instant::now());
         }
     }
@@ -260,7 +259,7 @@ impl Onlooker for Observing<'_> {
         self.is_asked = false;
         let seen = match reply {
             Value::Error(_) => Err(unexpected("LEASE.GET")),
-            reply => speech::seen(self.name, reply),
+            reply => protocol::parse_get(self.name, reply),
         };
         let Ok(seen) = seen else {
             self.ask_at = Some(Instant::now() + ASK_AGAIN);
@@ -268,7 +267,7 @@ impl Onlooker for Observing<'_> {
         };
         if let Some(seen) = &seen {
             let over_at = Instant::now() + seen.remaining.min(Duration::from_secs(3600));
-            // A hint that came meanwhile asks sooner.
+            // A hint that came meanwhile sets an earlier time.
             self.ask_at = Some(self.ask_at.map_or(over_at, |at| at.min(over_at)));
         }
         let leader = seen.map(Leader::from);

@@ -1,10 +1,9 @@
-//! A cell of three in memory: real shards, real frames, no network and no disk. Everything a node
-//! does for a request but its sockets, on one thread.
+//! A cell of three in memory: real shards and frames, no network and no disk, on one thread.
 //!
-//! Clients are closed loops: each acquires, releases and goes on to the next name, or renews, or
-//! wants the one name that all others want too. What is ready for a peer goes in one frame. Time is
-//! virtual and moves at a fixed pace per answer, so that timers, releases remembered and sweeps are
-//! there at the load the goal asks for; where only time can help, it moves to the next alarm.
+//! Clients are closed loops: each one acquires and releases name after name, or renews, or waits
+//! for the one name that all want. Messages for a peer go in one frame. Virtual time advances by a
+//! fixed span per answer, so that timers and sweeps cost what they cost under the load of the
+//! goals. If nothing else can happen, it advances to the next alarm.
 
 use std::time::Duration;
 
@@ -17,51 +16,44 @@ use paxoslease_wire::{FrameReader, FrameWriter};
 use super::names::{HOLDER, Names};
 
 const NODES: usize = 3;
-/// Virtual time that passes for each answer to a client: 300 thousand pairs are a second.
+/// Virtual time per answer to a client: 300,000 pairs take a second.
 const PACE: Duration = Duration::from_nanos(1_000_000_000 / 600_000);
 const TTL: Duration = Duration::from_secs(10);
 /// Slots swept between two rounds of messages.
 const SWEPT: u32 = 64;
 
-/// How long a client waits that has to: longer than any run.
+/// Longer than any run.
 const WAIT: Duration = Duration::from_secs(3600);
 
-/// What clients do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Load {
-    /// Acquire, release, next name.
     Pairs,
-    /// Renew what is held, one name after another.
     Renewals,
-    /// Wait for the one name, release it, wait again.
+    /// All clients want the same name.
     HandOvers,
 }
 
-#[derive(Debug)]
 struct Node {
     shard: Shard,
-    /// What each node is still to be sent; its own place stays empty.
+    /// One per node; the own one stays empty.
     outgoing: [FrameWriter; NODES],
 }
 
-/// A cell and its clients.
-#[derive(Debug)]
-pub struct Rig {
+pub(crate) struct Rig {
     nodes: [Node; NODES],
     names: Names,
-    /// By name: whose it was last.
+    /// The last tenure of each name.
     tenures: Vec<Option<Tenure>>,
     next_name: usize,
     now: Instant,
     load: Load,
     answered: u64,
-    /// Sent between nodes so far.
     frames: u64,
 }
 
 impl Rig {
-    /// A cell and its clients, all asking for the first time.
-    pub fn new(in_flight: u32, names: u32) -> Self {
+    /// A cell whose clients have sent their first acquires.
+    pub(crate) fn new(in_flight: u32, names: u32) -> Self {
         let mut rig = Self::idle(Load::Pairs, names);
         for client in 0..in_flight as usize {
             rig.acquire_next(client % NODES);
@@ -69,8 +61,8 @@ impl Rig {
         rig
     }
 
-    /// A cell and clients of one of its nodes that all want the same name.
-    pub fn contended(clients: u32) -> Self {
+    /// A cell with clients of one node that all want the same name.
+    pub(crate) fn contended(clients: u32) -> Self {
         let mut rig = Self::idle(Load::HandOvers, 1);
         for client in 0..u64::from(clients) {
             rig.acquire(0, Token(client), WAIT);
@@ -101,8 +93,8 @@ impl Rig {
         }
     }
 
-    /// Takes a lease on every name, then has the clients renew them.
-    pub fn hold_all_and_renew(&mut self, in_flight: u32) {
+    /// Acquires every name, then lets the clients renew the leases.
+    pub(crate) fn hold_all_and_renew(&mut self, in_flight: u32) {
         self.load = Load::Renewals;
         self.run(u64::from(in_flight));
         while self.next_name > 0 {
@@ -121,7 +113,7 @@ impl Rig {
         name
     }
 
-    /// Requests carry their name as their token, or their client where there is but one name.
+    /// The token of a request is its name, or its client if there is one name only.
     fn name_of(&self, token: Token) -> usize {
         token.0 as usize % self.tenures.len()
     }
@@ -152,8 +144,8 @@ impl Rig {
         shard.release(self.now, token, name, tenure, TTL).expect("within bounds");
     }
 
-    /// Goes on until clients got this many answers more.
-    pub fn run(&mut self, answers: u64) {
+    /// Runs until clients have this many more answers.
+    pub(crate) fn run(&mut self, answers: u64) {
         let until = self.answered + answers;
         while self.answered < until {
             let (answered, frames) = (self.answered, self.frames);
@@ -170,7 +162,7 @@ impl Rig {
 
     fn pass_to_next_alarm(&mut self) {
         let alarms = self.nodes.iter().filter_map(|node| node.shard.poll_timeout());
-        self.now = self.now.max(alarms.min().expect("somebody waits for something"));
+        self.now = self.now.max(alarms.min().expect("a timer is set"));
     }
 
     fn serve_clients(&mut self, at: usize) {
@@ -198,7 +190,7 @@ impl Rig {
         shard.sweep(self.now, SWEPT);
     }
 
-    /// Packs what is ready, one frame for each peer.
+    /// Writes pending messages, one frame for each peer.
     fn send(&mut self, at: usize) {
         let Node { shard, outgoing } = &mut self.nodes[at];
         let cell = shard.config().cell;

@@ -1,7 +1,7 @@
-//! What is said to a node and what its answers mean: questions to bytes, replies to values.
+//! The RESP commands of a client: requests to bytes, replies to values.
 //!
-//! Believes nothing beyond its form: bounds on what a reply may promise are the engine's. Knows no
-//! connection and no time.
+//! Checks only the form of a reply. The engine bounds what a reply may promise. There is no
+//! connection and no time here.
 
 use std::time::Duration;
 
@@ -12,18 +12,31 @@ use paxoslease_wire::resp::{self, Value, put_array, put_bulk, put_bulk_integer, 
 use crate::list::Page;
 use crate::status;
 
-pub(crate) fn put_acquire(out: &mut Vec<u8>, label: &Label, ttl: Ttl, wait: Option<(u64, u64)>) {
-    put_array(out, if wait.is_some() { 9 } else { 5 });
+/// How a node queues an acquire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueOptions {
+    pub(crate) wait_ms: u64,
+    /// The node repeats it when it pushes the result.
+    pub(crate) number: u64,
+}
+
+pub(crate) fn put_acquire(
+    out: &mut Vec<u8>,
+    label: &Label,
+    ttl: Ttl,
+    options: Option<QueueOptions>,
+) {
+    put_array(out, if options.is_some() { 9 } else { 5 });
     put_bulk(out, b"LEASE.ACQUIRE");
     put_bulk(out, label.name().as_bytes());
     put_bulk_integer(out, u64::from(ttl.as_millis()));
     put_bulk(out, b"HOLDER");
     put_bulk(out, label.holder().as_bytes());
-    if let Some((wait_ms, id)) = wait {
+    if let Some(QueueOptions { wait_ms, number }) = options {
         put_bulk(out, b"WAIT");
         put_bulk_integer(out, wait_ms);
         put_bulk(out, b"NOTIFY");
-        put_bulk_integer(out, id);
+        put_bulk_integer(out, number);
     }
 }
 
@@ -42,8 +55,8 @@ pub(crate) fn put_release(out: &mut Vec<u8>, name: &[u8], tenure: Tenure) {
     put_bulk_integer(out, tenure.fence());
 }
 
-/// Takes back a wait of this connection. A node that does not know the word goes on waiting, and
-/// what it then grants is given back.
+/// Cancels a wait of this connection. A node that does not know the command goes on waiting, and
+/// the client releases what it grants.
 pub(crate) fn put_cancel(out: &mut Vec<u8>, id: u64) {
     put_array(out, 2);
     put_bulk(out, b"LEASE.CANCEL");
@@ -80,13 +93,9 @@ pub(crate) fn put_echo(out: &mut Vec<u8>, text: &[u8]) {
     put_command(out, &[b"ECHO", text]);
 }
 
-/// Says who is asking. The token goes first: nodes that want one say nothing else before.
-/// Returns how many replies to expect before the greeting, and after it.
-pub(crate) fn put_hello(
-    out: &mut Vec<u8>,
-    token: Option<&str>,
-    name: Option<&str>,
-) -> (usize, usize) {
+/// Introduces the client. The token comes first: a node that requires one answers no other command
+/// before. Each of token and name has a reply of its own, before and after the greeting.
+pub(crate) fn put_hello(out: &mut Vec<u8>, token: Option<&str>, name: Option<&str>) {
     if let Some(token) = token {
         put_command(out, &[b"AUTH", token.as_bytes()]);
     }
@@ -94,20 +103,19 @@ pub(crate) fn put_hello(
     if let Some(name) = name {
         put_command(out, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
     }
-    (usize::from(token.is_some()), usize::from(name.is_some()))
 }
 
-/// Why a node refused, by the first word of its error.
+/// Why a node refused a request, by the first word of its error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     NotHeld,
     /// The ttl is out of the cell's bounds.
     Ttl,
-    /// This node is about to go.
+    /// The node is about to stop.
     Stopping,
-    /// This node cannot, another might.
+    /// Another node may be able to serve the request.
     Elsewhere(AskError),
-    /// Nobody would answer otherwise.
+    /// Every node would refuse the request.
     Final(AskError),
 }
 
@@ -129,18 +137,18 @@ impl Refusal {
         }
     }
 
-    /// For questions that have no lease to lose.
+    /// The error of a request that concerns no lease of this client.
     pub(crate) fn into_ask_error(self) -> AskError {
         match self {
             Self::Elsewhere(error) | Self::Final(error) => error,
-            Self::NotHeld => AskError::Protocol("NOTHELD for a question about no tenure".into()),
+            Self::NotHeld => AskError::Protocol("NOTHELD for a request without a tenure".into()),
             Self::Ttl => AskError::Protocol("TTL for a request without a ttl".into()),
             Self::Stopping => AskError::Busy("it is stopping".into()),
         }
     }
 }
 
-/// What a node says of itself when it is greeted.
+/// What a node says about itself in its reply to HELLO.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Greeting {
     pub(crate) cell: String,
@@ -151,7 +159,7 @@ pub(crate) struct Greeting {
 
 impl Greeting {
     /// # Errors
-    /// When it is no PaxosLease node, or its clocks are beyond what leases can be counted with.
+    /// When the server is not a PaxosLease node, or its clock drift is out of bounds.
     pub(crate) fn new(reply: Value<'_>) -> Result<Self, AskError> {
         let bad = |what: String| AskError::Protocol(what);
         if let Value::Error(text) = reply {
@@ -173,14 +181,15 @@ impl Greeting {
         Ok(Self {
             cell: text(reply.field(b"cell"))
                 .ok_or_else(|| bad("its greeting lacks cell".into()))?,
-            node: u16::try_from(number("node")?).map_err(|_| bad("no such node".into()))?,
+            node: u16::try_from(number("node")?)
+                .map_err(|_| bad("its node id is out of bounds".into()))?,
             drift: drift.ok_or_else(|| bad("its clocks drift too much for leases".into()))?,
             max_lease: max_lease.ok_or_else(|| bad("its max_lease is out of bounds".into()))?,
         })
     }
 }
 
-/// A grant as it was worded; nothing of it is believed yet.
+/// A grant as the node sent it. The engine has not checked it yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Granted {
     pub(crate) tenure: Tenure,
@@ -189,33 +198,33 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
-    /// Fence, ttl and time waited, in turn.
+    /// The items are fence, ttl and the time in the queue.
     pub(crate) fn new(mut items: resp::Items<'_>) -> Option<Self> {
         let mut number = || items.next()?.integer();
         let tenure = Tenure::from_fence(u64::try_from(number()?).ok()?)?;
-        let ttl = millis(number()?)?;
+        let ttl = parse_ttl(number()?)?;
         let waited = Duration::from_millis(u64::try_from(number()?).ok()?);
         Some(Self { tenure, ttl, waited })
     }
 }
 
-/// A ttl in milliseconds; what is beyond the longest is the longest, and capped later.
-pub(crate) fn millis(number: i64) -> Option<Ttl> {
+/// A ttl in milliseconds. A longer one than `Ttl::MAX` becomes that, and the engine caps it later.
+pub(crate) fn parse_ttl(number: i64) -> Option<Ttl> {
     let number = u64::try_from(number).ok()?;
     Ttl::from_millis(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// What came without a question.
+/// A message without a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Push {
     Granted(u64, Granted),
-    /// The wait is over.
+    /// The wait with this number is over.
     Timeout(u64),
     Change(Change),
 }
 
 impl Push {
-    /// `None` for what this client does not know: a newer node may say more.
+    /// `None` for a kind that this client does not know: a newer node may send more kinds.
     pub(crate) fn new(mut items: resp::Items<'_>) -> Option<Self> {
         let kind = items.next()?.bytes()?;
         match kind {
@@ -226,7 +235,7 @@ impl Push {
             b"lease.timeout" => Some(Self::Timeout(id(items.next()?)?)),
             b"lease.held" => {
                 let (name, holder) = (text(items.next())?, text(items.next())?);
-                let seen = sighting(name, holder, items.next(), items.next())?;
+                let seen = lease_info(name, holder, items.next(), items.next())?;
                 Some(Self::Change(Change::Held(seen)))
             }
             b"lease.freed" => Some(Self::Change(Change::Freed { name: text(items.next())? })),
@@ -244,7 +253,7 @@ impl Push {
     }
 }
 
-/// Ids come back as they went, or as numbers.
+/// A node returns the number of a wait as a number or as a string.
 fn id(value: Value<'_>) -> Option<u64> {
     match value {
         Value::Integer(number) => u64::try_from(number).ok(),
@@ -256,7 +265,7 @@ fn text(value: Option<Value<'_>>) -> Option<String> {
     value?.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-fn sighting(
+fn lease_info(
     name: String,
     holder: String,
     fence: Option<Value<'_>>,
@@ -268,17 +277,17 @@ fn sighting(
 }
 
 /// The reply to LEASE.GET.
-pub(crate) fn seen(name: &str, reply: Value<'_>) -> Result<Option<LeaseInfo>, AskError> {
+pub(crate) fn parse_get(name: &str, reply: Value<'_>) -> Result<Option<LeaseInfo>, AskError> {
     if reply == Value::Null {
         return Ok(None);
     }
     let holder = text(reply.field(b"holder")).unwrap_or_default();
-    let found = sighting(name.into(), holder, reply.field(b"fence"), reply.field(b"ttl_ms"));
+    let found = lease_info(name.into(), holder, reply.field(b"fence"), reply.field(b"ttl_ms"));
     found.map(Some).ok_or_else(|| unexpected("LEASE.GET"))
 }
 
 /// The reply to LEASE.LIST.
-pub(crate) fn page(session: u64, reply: Value<'_>) -> Result<Page, AskError> {
+pub(crate) fn parse_list(session: u64, reply: Value<'_>) -> Result<Page, AskError> {
     let bad = || unexpected("LEASE.LIST");
     let mut items = reply.items().ok_or_else(bad)?;
     let cursor = text(items.next()).ok_or_else(bad)?;
@@ -286,15 +295,15 @@ pub(crate) fn page(session: u64, reply: Value<'_>) -> Result<Page, AskError> {
     let entry = |entry: Value<'_>| {
         let field = |key: &[u8]| entry.field(key);
         let (name, holder) = (text(field(b"name"))?, text(field(b"holder"))?);
-        sighting(name, holder, field(b"fence"), field(b"ttl_ms"))
+        lease_info(name, holder, field(b"fence"), field(b"ttl_ms"))
     };
     let entries = items.next().and_then(Value::items).ok_or_else(bad)?;
     let leases = entries.map(entry).collect::<Option<Vec<_>>>().ok_or_else(bad)?;
     Ok(Page { session, cursor, leases })
 }
 
-/// Any reply, for those who want all of it.
-pub(crate) fn owned(value: Value<'_>) -> status::Value {
+/// A copy of any reply.
+pub(crate) fn owned_value(value: Value<'_>) -> status::Value {
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match value {
         Value::Null => status::Value::Null,
@@ -307,15 +316,17 @@ pub(crate) fn owned(value: Value<'_>) -> status::Value {
         | Value::BigNumber(bytes)
         | Value::Verbatim { text: bytes, .. } => status::Value::Text(lossy(bytes)),
         Value::Array(items) | Value::Set(items) | Value::Push(items) => {
-            status::Value::List(items.map(owned).collect())
+            status::Value::List(items.map(owned_value).collect())
         }
         Value::Map(items) => {
             let key = |key: Value<'_>| text(Some(key)).unwrap_or_default();
-            status::Value::Map(items.pairs().map(|(k, value)| (key(k), owned(value))).collect())
+            status::Value::Map(
+                items.pairs().map(|(k, value)| (key(k), owned_value(value))).collect(),
+            )
         }
     }
 }
 
-pub(crate) fn unexpected(question: &str) -> AskError {
-    AskError::Protocol(format!("the reply to {question} is none"))
+pub(crate) fn unexpected(command: &str) -> AskError {
+    AskError::Protocol(format!("the reply to {command} does not have its form"))
 }

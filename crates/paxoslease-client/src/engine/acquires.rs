@@ -1,0 +1,366 @@
+//! Acquires without an answer: unsent, sent, or queued at a node.
+//!
+//! An acquire stays here while the client retries it at another node. Each sending has its own
+//! number, so a late or repeated answer to an earlier sending grants nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use paxoslease_core::{Instant, Label, Ttl};
+use paxoslease_holder::transport::{AcquireRequest, Caller, Ticket};
+use paxoslease_holder::{AcquireError, AskError, LeaseInfo};
+
+use super::Engine;
+use super::protocol::QueueOptions;
+use super::request::{NodeRequest, PendingRequest};
+
+/// The longest wait that the client asks a node for: 49 days.
+const WAIT_MS_MAX: u64 = u32::MAX as u64;
+
+/// How many acquires the client queues at a node. A node counts them among the requests that one
+/// connection may have in flight (10,000 by default), and refuses more, renewals included.
+pub(super) const QUEUED_MAX: usize = 5000;
+
+/// The pause before the client asks a cell without a majority again.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Where an acquire stands at the node of the current session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum AcquireState {
+    Unsent,
+    Sent,
+    /// The node has queued the acquire, and will push the grant.
+    Queued,
+}
+
+/// An acquire that has no answer yet.
+pub(crate) struct PendingAcquire {
+    /// Unique in this client.
+    pub(super) id: u64,
+    pub(super) label: Label,
+    pub(super) ttl: Ttl,
+    /// Whether the lease gets a guard.
+    pub(super) renewed: bool,
+    /// `None` when the caller has left: the client releases a grant then (P8).
+    pub(super) caller: Option<Caller>,
+    /// The end of the caller's wait.
+    wait_until: Instant,
+    /// When the acquire fails unless a node has queued it.
+    give_up_at: Instant,
+    state: AcquireState,
+    /// Whether any node has ever queued it.
+    was_queued: bool,
+    /// How often the client has sent it; wraps around.
+    sendings: u16,
+    pub(super) sent_at: Instant,
+    /// The last refusal by a node.
+    refusal: Option<AskError>,
+}
+
+impl fmt::Debug for PendingAcquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PendingAcquire({}, {:?}, {:?})", self.id, self.label, self.state)
+    }
+}
+
+impl PendingAcquire {
+    /// How a node queues this sending; `None` if the caller does not wait, or waits no longer.
+    pub(super) fn queue_options(&self, now: Instant) -> Option<QueueOptions> {
+        let millis = self.wait_until.since(now).as_millis();
+        let wait_ms = u64::try_from(millis).unwrap_or(u64::MAX).min(WAIT_MS_MAX);
+        (wait_ms > 0).then(|| QueueOptions { wait_ms, number: self.number() })
+    }
+
+    /// Whether the caller has left.
+    pub(super) const fn is_abandoned(&self) -> bool {
+        self.caller.is_none()
+    }
+
+    fn refuse(&mut self, error: AcquireError) {
+        let waker = self.caller.take().and_then(|caller| caller.refuse(error));
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// The number of the last sending, unique in this client.
+    fn number(&self) -> u64 {
+        self.id << 16 | u64::from(self.sendings)
+    }
+
+    /// Whether there is time for one more try.
+    pub(super) fn has_time(&self, now: Instant) -> bool {
+        now < self.give_up_at.max(self.wait_until)
+    }
+
+    /// Tells the caller. The refusal by a node explains more than "unreachable".
+    pub(super) fn fail(mut self, error: AcquireError) {
+        let refusal = self.refusal.take();
+        self.refuse(match (error, refusal) {
+            (AcquireError::Ask(AskError::Unreachable { .. }), Some(refusal)) => refusal.into(),
+            (error, _) => error,
+        });
+    }
+
+    /// Another client holds the lease.
+    pub(super) fn held(self, holder: Option<LeaseInfo>) {
+        let name = self.label.name().to_string();
+        self.fail(AcquireError::Held { name, holder });
+    }
+
+    /// The request for the holder failed. Without a majority the lease may be free, so the error
+    /// is not `Held` then.
+    pub(super) fn holder_unknown(self, error: AskError) {
+        match error {
+            AskError::Busy(_)
+            | AskError::Unauthenticated(_)
+            | AskError::Denied(_)
+            | AskError::Name(_)
+            | AskError::Protocol(_) => self.held(None),
+            error => self.fail(error.into()),
+        }
+    }
+
+    /// When the client stops to expect that a node reports the end of the wait.
+    fn overdue_at(&self, request_timeout: Duration) -> Instant {
+        self.wait_until.after(request_timeout)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Acquires {
+    by_id: BTreeMap<u64, PendingAcquire>,
+    /// All ids, by [`PendingAcquire::overdue_at`].
+    overdue: BTreeSet<(Instant, u64)>,
+    /// The ids that the client retries later, by when.
+    later: BTreeSet<(Instant, u64)>,
+    request_timeout: Duration,
+    /// How many are queued at the node.
+    queued: usize,
+    last_id: u64,
+}
+
+impl Acquires {
+    pub(super) fn new(request_timeout: Duration) -> Self {
+        Self { request_timeout, ..Self::default() }
+    }
+
+    /// Adds an unsent acquire and returns its id.
+    pub(super) fn add(&mut self, now: Instant, request: AcquireRequest) -> u64 {
+        let AcquireRequest { caller, label, ttl, wait, renewed } = request;
+        self.last_id += 1;
+        let id = self.last_id;
+        caller.ticket().lock().slot = id;
+        let acquire = PendingAcquire {
+            id,
+            label,
+            ttl,
+            renewed,
+            caller: Some(caller),
+            wait_until: now.after(wait),
+            give_up_at: now.after(self.request_timeout),
+            state: AcquireState::Unsent,
+            was_queued: false,
+            sendings: 0,
+            sent_at: Instant::ZERO,
+            refusal: None,
+        };
+        self.overdue.insert((acquire.overdue_at(self.request_timeout), id));
+        self.by_id.insert(id, acquire);
+        id
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Marks it as sent now. `None` if it is gone.
+    pub(super) fn send(&mut self, id: u64, now: Instant) -> Option<&PendingAcquire> {
+        let acquire = self.by_id.get_mut(&id)?;
+        acquire.state = AcquireState::Sent;
+        acquire.sendings = acquire.sendings.wrapping_add(1);
+        acquire.sent_at = now;
+        Some(acquire)
+    }
+
+    pub(super) fn remember(&mut self, id: u64, error: &AskError) {
+        if let Some(acquire) = self.by_id.get_mut(&id) {
+            acquire.refusal = Some(error.clone());
+        }
+    }
+
+    /// Whether this sending is the last one, and without an answer.
+    pub(super) fn is_open(&self, id: u64, sent_at: Instant) -> bool {
+        let acquire = self.by_id.get(&id);
+        acquire.is_some_and(|acquire| {
+            acquire.sent_at == sent_at && acquire.state == AcquireState::Sent
+        })
+    }
+
+    /// A node has queued it. Returns the number to cancel it by if its caller has left.
+    fn queue(&mut self, id: u64) -> Option<u64> {
+        let acquire = self.by_id.get_mut(&id)?;
+        acquire.state = AcquireState::Queued;
+        acquire.was_queued = true;
+        acquire.refusal = None;
+        self.queued += 1;
+        acquire.is_abandoned().then(|| acquire.number())
+    }
+
+    /// Whether no more acquires should be queued at the node.
+    pub(super) const fn is_queue_full(&self) -> bool {
+        self.queued >= QUEUED_MAX
+    }
+
+    /// Whether a node may queue it.
+    pub(super) fn waits(&self, id: u64, now: Instant) -> bool {
+        self.by_id.get(&id).is_some_and(|acquire| acquire.queue_options(now).is_some())
+    }
+
+    /// The id of the acquire whose last sending has this number.
+    pub(super) fn sent_as(&self, number: u64) -> Option<u64> {
+        let acquire = self.by_id.get(&(number >> 16))?;
+        (acquire.number() == number && acquire.state != AcquireState::Unsent).then_some(acquire.id)
+    }
+
+    /// Makes it unsent and returns whether the client has to send it again. An abandoned acquire
+    /// ends with its connection (P8).
+    pub(super) fn unsend(&mut self, id: u64) -> bool {
+        let Some(acquire) = self.by_id.get_mut(&id) else { return false };
+        if acquire.is_abandoned() {
+            self.remove(id);
+            return false;
+        }
+        self.queued -= usize::from(acquire.state == AcquireState::Queued);
+        acquire.state = AcquireState::Unsent;
+        true
+    }
+
+    /// Makes the queued acquires unsent and returns their ids, oldest first.
+    pub(super) fn unsend_queued(&mut self) -> impl Iterator<Item = u64> {
+        let queued = self.by_id.values().filter(|acquire| acquire.state == AcquireState::Queued);
+        let mut ids: Vec<u64> = queued.map(|acquire| acquire.id).collect();
+        ids.retain(|id| self.unsend(*id));
+        ids.into_iter()
+    }
+
+    /// Whether it stays although no node is reachable. An acquire that a node has answered stays
+    /// until the end of its wait. Others stay for the request timeout if the client has sent them.
+    pub(super) fn outlasts(&self, id: u64, now: Instant, was_sent: bool) -> bool {
+        self.by_id.get(&id).is_some_and(|acquire| {
+            let until = if acquire.was_queued { acquire.wait_until } else { acquire.give_up_at };
+            match acquire.refusal {
+                Some(_) => acquire.has_time(now),
+                None => (was_sent || acquire.was_queued) && now < until,
+            }
+        })
+    }
+
+    /// The name of any queued acquire.
+    pub(super) fn queued_name(&self) -> Option<&str> {
+        let mut all = self.by_id.values();
+        let queued = all.find(|acquire| acquire.state == AcquireState::Queued)?;
+        Some(queued.label.name().as_str())
+    }
+
+    pub(super) fn remove(&mut self, id: u64) -> Option<PendingAcquire> {
+        let acquire = self.by_id.remove(&id)?;
+        self.queued -= usize::from(acquire.state == AcquireState::Queued);
+        self.overdue.remove(&(acquire.overdue_at(self.request_timeout), id));
+        Some(acquire)
+    }
+
+    /// Removes an acquire whose wait is long over, although the node has not reported it.
+    fn overdue(&mut self, now: Instant) -> Option<PendingAcquire> {
+        let &(at, id) = self.overdue.first()?;
+        (at <= now).then(|| self.remove(id)).flatten()
+    }
+
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        let firsts = [self.overdue.first(), self.later.first()];
+        firsts.into_iter().flatten().map(|(at, _)| *at).min()
+    }
+
+    /// Fails all of them. Those that were sent stay, so that the client can release their grants.
+    pub(super) fn refuse_all(&mut self, error: &AskError) {
+        self.overdue.clear();
+        for acquire in self.by_id.values_mut() {
+            acquire.refuse(error.clone().into());
+        }
+        self.by_id.retain(|_, acquire| acquire.state != AcquireState::Unsent);
+    }
+}
+
+impl Engine {
+    /// P8: the caller has left. An acquire that was sent stays until the node answers, because the
+    /// client has to release what the node grants.
+    pub(super) fn abandon(&mut self, now: Instant, ticket: &Arc<Ticket>) {
+        let id = ticket.lock().slot;
+        let Some(acquire) = self.acquires.by_id.get_mut(&id) else { return };
+        let is_its = |caller: &mut Caller| Arc::ptr_eq(caller.ticket(), ticket);
+        if acquire.caller.take_if(is_its).is_none() {
+            return;
+        }
+        match acquire.state {
+            AcquireState::Unsent => drop(self.acquires.remove(id)),
+            // The answer will come.
+            AcquireState::Sent => {}
+            AcquireState::Queued => {
+                let number = acquire.number();
+                self.enqueue(now, NodeRequest::Cancel(number));
+            }
+        }
+    }
+
+    /// A node has queued the acquire.
+    pub(super) fn queue(&mut self, now: Instant, id: u64) {
+        if let Some(number) = self.acquires.queue(id) {
+            self.enqueue(now, NodeRequest::Cancel(number));
+        }
+    }
+
+    /// The node has cancelled a wait. A grant before that would have come before this answer.
+    pub(super) fn cancelled(&mut self, number: u64) {
+        let id = self.acquires.sent_as(number);
+        drop(id.and_then(|id| self.acquires.remove(id)));
+    }
+
+    /// Retries acquires that are due, and ends overdue ones: a node that never reports the end of a
+    /// wait does not make the wait longer. The client closes that connection, which ends the
+    /// acquire at the node.
+    pub(super) fn check_acquires(&mut self, now: Instant) {
+        while let Some(&(at, id)) = self.acquires.later.first()
+            && at <= now
+        {
+            self.acquires.later.pop_first();
+            if let Some(acquire) = self.acquires.remove(id) {
+                self.retry_acquire(acquire);
+            }
+        }
+        while let Some(acquire) = self.acquires.overdue(now) {
+            if acquire.state != AcquireState::Unsent {
+                self.leave_node("it does not say that a wait is over");
+            }
+            acquire.fail(self.unanswered().into());
+        }
+    }
+
+    /// The node has no majority. An acquire that waits is retried later; any other one fails.
+    pub(super) fn no_majority(&mut self, now: Instant, id: u64, error: AskError) {
+        self.acquires.remember(id, &error);
+        if self.acquires.waits(id, now) && self.acquires.unsend(id) {
+            self.acquires.later.insert((now.after(ASK_AGAIN), id));
+        } else {
+            self.fail(NodeRequest::Acquire(id), error);
+        }
+    }
+
+    /// Sends it once more, after all pending requests.
+    pub(super) fn retry_acquire(&mut self, acquire: PendingAcquire) {
+        let (id, give_up_at) = (acquire.id, acquire.give_up_at.max(acquire.wait_until));
+        self.acquires.overdue.insert((acquire.overdue_at(self.request_timeout), id));
+        self.acquires.by_id.insert(id, PendingAcquire { state: AcquireState::Unsent, ..acquire });
+        self.pending.push_back(PendingRequest::new(NodeRequest::Acquire(id), give_up_at));
+    }
+}

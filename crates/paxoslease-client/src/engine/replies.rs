@@ -1,0 +1,329 @@
+//! What the engine does with a reply. Here a grant becomes a belief, within its bounds (T2): not
+//! longer than requested, not queued for longer than time has passed, and not over already.
+
+use std::task::Waker;
+
+use paxoslease_core::{Belief, Drift, Instant, Ttl, TtlError};
+use paxoslease_holder::transport::{GuardId, ReleaseOutcome, is_worthwhile};
+use paxoslease_holder::{AcquireError, AskError, RenewError};
+use paxoslease_wire::resp::Value;
+
+use super::acquires::PendingAcquire;
+use super::protocol::{self, Granted, Push, Refusal, unexpected};
+use super::request::{NodeRequest, PendingRequest};
+use super::{Engine, Sent};
+use crate::command::{Release, Renew};
+use crate::status::NodeStatus;
+
+impl Engine {
+    pub(super) fn answered(&mut self, now: Instant, sent: Sent, value: Value<'_>) {
+        let Sent { mut pending, sent_at } = sent;
+        if let NodeRequest::Acquire(id) = pending.request
+            && !self.acquires.is_open(id, sent_at)
+        {
+            // A push has overtaken this reply: the acquire is gone, or was sent again.
+            return;
+        }
+        let Value::Error(text) = value else {
+            return self.served_with(now, pending, sent_at, value);
+        };
+        let refusal = Refusal::new(text);
+        if !self.may_move(now, &pending, sent_at, &refusal) {
+            if let NodeRequest::RenewGuard(_) = pending.request
+                && let Refusal::Elsewhere(error) = &refusal
+                && self.is_worse_than_others(sent_at)
+            {
+                // All nodes have refused it. The next try begins at another node.
+                self.leave_because(error.clone());
+            }
+            return self.refused(now, pending.request, refusal);
+        }
+        pending.refused += 1;
+        match refusal {
+            Refusal::Elsewhere(error) => {
+                self.remember(&mut pending, &error);
+                self.leave_because(error);
+            }
+            _ => self.leave_node(&String::from_utf8_lossy(text)),
+        }
+        if let Some(session) = &mut self.session {
+            session.again.push(pending);
+        }
+    }
+
+    /// Handles any reply except an error. A reply that does not fit its request may belong to
+    /// another one. The engine trusts no later reply of that connection either.
+    fn served_with(
+        &mut self,
+        now: Instant,
+        pending: PendingRequest,
+        sent_at: Instant,
+        value: Value<'_>,
+    ) {
+        let Some(session) = &self.session else { return };
+        let number = session.number;
+        if pending.request.needs_majority() {
+            self.renewal_timeout.record(now.since(sent_at));
+        }
+        match pending.request {
+            NodeRequest::Acquire(id) => self.acquire_answered(now, id, value),
+            NodeRequest::Holder(acquire) => {
+                match protocol::parse_get(acquire.label.name().as_str(), value) {
+                    Ok(seen) => acquire.held(seen),
+                    Err(error) => self.unexpected_reply(NodeRequest::Holder(acquire), error),
+                }
+            }
+            NodeRequest::RenewGuard(id) => self.guard_renewed(now, id, sent_at, value),
+            NodeRequest::Renew(renew) => self.renewed(now, renew, sent_at, value),
+            NodeRequest::Release(release) => self.released(now, release, pending.was_sent, value),
+            NodeRequest::Get { name, reply } => match protocol::parse_get(&name, value) {
+                Ok(seen) => {
+                    self.served(now);
+                    let _left = reply.send(Ok(seen));
+                }
+                Err(error) => self.unexpected_reply(NodeRequest::Get { name, reply }, error),
+            },
+            NodeRequest::List { from, prefix, count, reply } => {
+                match protocol::parse_list(number, value) {
+                    Ok(page) => {
+                        let _left = reply.send(Ok(page));
+                    }
+                    Err(error) => {
+                        self.unexpected_reply(
+                            NodeRequest::List { from, prefix, count, reply },
+                            error,
+                        );
+                    }
+                }
+            }
+            NodeRequest::Status { reply } => match value.items() {
+                Some(_) => {
+                    let status =
+                        NodeStatus::new(session.endpoint.clone(), protocol::owned_value(value));
+                    let _left = reply.send(Ok(status));
+                }
+                None => {
+                    self.unexpected_reply(NodeRequest::Status { reply }, unexpected("CELL.STATUS"))
+                }
+            },
+            NodeRequest::Cancel(number) if value.integer().is_some() => self.cancelled(number),
+            NodeRequest::Ping if value == Value::Simple(b"PONG") => {}
+            request => self.unexpected_reply(request, unexpected("PING")),
+        }
+    }
+
+    /// The node of the session has shown that it reaches a majority.
+    fn served(&mut self, now: Instant) {
+        if let Some(session) = &mut self.session {
+            session.served_at = now;
+        }
+    }
+
+    /// Whether another node may do better with a request that was sent then. If this node has
+    /// reached a majority since, contenders have split the vote, and another node would fail too.
+    fn is_worse_than_others(&self, sent_at: Instant) -> bool {
+        let has_served = self.session.as_ref().is_some_and(|session| session.served_at >= sent_at);
+        !has_served && self.endpoints.len() > 1
+    }
+
+    /// Whether to retry a refused request at another node.
+    fn may_move(
+        &self,
+        now: Instant,
+        pending: &PendingRequest,
+        sent_at: Instant,
+        refusal: &Refusal,
+    ) -> bool {
+        let may = match refusal {
+            Refusal::Stopping => true,
+            Refusal::Elsewhere(_) => {
+                self.is_worse_than_others(sent_at) && pending.refused + 1 < self.endpoints.len()
+            }
+            Refusal::NotHeld | Refusal::Ttl | Refusal::Final(_) => false,
+        };
+        may && now < pending.give_up_at
+    }
+
+    fn refused(&mut self, now: Instant, request: NodeRequest, refusal: Refusal) {
+        match (request, refusal) {
+            (NodeRequest::RenewGuard(id), Refusal::NotHeld) => {
+                if let Some(guard) = self.guards.remove(id) {
+                    guard.ticket.lose();
+                }
+            }
+            (NodeRequest::RenewGuard(id), _) => self.guards.renewal_failed(id, now),
+            (NodeRequest::Renew(Renew { label, tenure, ttl, reply }), refusal) => {
+                let (name, fence) = (label.name().to_string(), tenure.fence());
+                let _left = reply.send(Err(match refusal {
+                    Refusal::NotHeld => RenewError::NotHeld { name, fence },
+                    Refusal::Ttl => RenewError::Ttl(self.too_long(ttl)),
+                    refusal => RenewError::Ask(refusal.into_ask_error()),
+                }));
+            }
+            (NodeRequest::Release(release), Refusal::NotHeld) => {
+                release.over(ReleaseOutcome::NotHeld)
+            }
+            (NodeRequest::Acquire(id), Refusal::Elsewhere(error)) => {
+                self.no_majority(now, id, error)
+            }
+            (NodeRequest::Acquire(id), refusal) => {
+                let Some(acquire) = self.acquires.remove(id) else { return };
+                let error = match refusal {
+                    Refusal::Ttl => AcquireError::Ttl(self.too_long(acquire.ttl)),
+                    refusal => AcquireError::Ask(refusal.into_ask_error()),
+                };
+                acquire.fail(error);
+            }
+            (request, refusal) => request.fail(refusal.into_ask_error()),
+        }
+    }
+
+    fn acquire_answered(&mut self, now: Instant, id: u64, value: Value<'_>) {
+        match value {
+            Value::Simple(b"QUEUED") => self.queue(now, id),
+            Value::Null => {
+                self.served(now);
+                if let Some(acquire) = self.acquires.remove(id) {
+                    self.not_granted(now, acquire);
+                }
+            }
+            value => match value.items().and_then(Granted::new) {
+                Some(granted) => self.granted(now, id, granted),
+                None => {
+                    self.unexpected_reply(NodeRequest::Acquire(id), unexpected("LEASE.ACQUIRE"))
+                }
+            },
+        }
+    }
+
+    pub(super) fn pushed(&mut self, now: Instant, push: Push) {
+        match push {
+            Push::Granted(number, granted) => {
+                if let Some(id) = self.acquires.sent_as(number) {
+                    self.granted(now, id, granted);
+                }
+            }
+            Push::Timeout(number) => {
+                let id = self.acquires.sent_as(number);
+                if let Some(acquire) = id.and_then(|id| self.acquires.remove(id)) {
+                    self.not_granted(now, acquire);
+                }
+            }
+            // Watches have connections of their own.
+            Push::Change(_) => {}
+        }
+    }
+
+    /// Another client holds the lease, and the node no longer waits. If the caller waits, the
+    /// client sends the acquire again. If not, it looks up the holder for the error.
+    fn not_granted(&mut self, now: Instant, acquire: PendingAcquire) {
+        if acquire.is_abandoned() {
+            return;
+        }
+        if acquire.queue_options(now).is_some() {
+            return self.retry_acquire(acquire);
+        }
+        self.enqueue(now, NodeRequest::Holder(Box::new(acquire)));
+    }
+
+    fn granted(&mut self, now: Instant, id: u64, granted: Granted) {
+        self.served(now);
+        let Some(mut acquire) = self.acquires.remove(id) else { return };
+        let Some(drift) = self.drift() else { return };
+        let Granted { tenure, .. } = granted;
+        let ttl = granted.ttl.min(acquire.ttl);
+        // The node cannot have queued the acquire for longer than time has passed.
+        let waited = granted.waited.min(now.since(acquire.sent_at));
+        let ends_at = drift.remote_belief_ends_at(acquire.sent_at, waited, ttl);
+        if !is_worthwhile(now, acquire.ttl, ends_at) {
+            // The lease was over, or nearly over, when its grant arrived.
+            self.release_in_background(now, acquire.label.clone(), tenure);
+            if acquire.has_time(now) {
+                return self.retry_acquire(acquire);
+            }
+            let problem = "the lease was granted, but its time was over".to_owned();
+            let endpoints = vec![self.endpoint()];
+            return acquire.fail(AskError::Unreachable { endpoints, problem }.into());
+        }
+        let slot = if acquire.renewed { u64::from(self.guards.next_slot()) } else { u64::MAX };
+        let belief = Belief::granted(tenure, ends_at);
+        let caller = acquire.caller.take();
+        let Some((ticket, waker)) = caller.and_then(|caller| caller.grant(belief, slot, waited))
+        else {
+            return self.release_in_background(now, acquire.label, tenure);
+        };
+        if acquire.renewed {
+            // The latest possible begin of the round that granted the lease.
+            let span = drift.belief_span(ttl).as_nanos() as u64;
+            let began_at = Instant::from_nanos(ends_at.as_nanos().saturating_sub(span));
+            let asked = acquire.ttl;
+            self.guards.add(ticket, acquire.label, (tenure, asked), began_at, ends_at);
+        }
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    fn drift(&self) -> Option<Drift> {
+        self.session.as_ref().map(|session| session.greeting.drift)
+    }
+
+    /// A node refused this ttl: it is longer than the longest lease of the cell.
+    fn too_long(&self, asked: Ttl) -> TtlError {
+        let max_lease =
+            self.session.as_ref().map_or(Ttl::MAX, |session| session.greeting.max_lease);
+        TtlError::TooLong { asked: asked.as_duration(), max_lease }
+    }
+
+    fn guard_renewed(&mut self, now: Instant, id: GuardId, sent_at: Instant, value: Value<'_>) {
+        let Some(ttl) = value.integer().and_then(protocol::parse_ttl) else {
+            self.guards.renewal_failed(id, now);
+            return self.unexpected_reply(NodeRequest::RenewGuard(id), unexpected("LEASE.RENEW"));
+        };
+        self.served(now);
+        let Some(drift) = self.drift() else { return };
+        let Some(guard) = self.guards.get(id) else { return };
+        let ttl = ttl.min(guard.ttl);
+        let ends_at = drift.belief_ends_at(sent_at, ttl);
+        if !self.guards.renewed(id, ttl, sent_at, ends_at) {
+            self.lose(now, id);
+        }
+    }
+
+    fn renewed(&mut self, now: Instant, renew: Renew, sent_at: Instant, value: Value<'_>) {
+        let Some(ttl) = value.integer().and_then(protocol::parse_ttl) else {
+            return self.unexpected_reply(NodeRequest::Renew(renew), unexpected("LEASE.RENEW"));
+        };
+        self.served(now);
+        let Some(drift) = self.drift() else { return };
+        let ttl = ttl.min(renew.ttl);
+        let ends_at = drift.belief_ends_at(sent_at, ttl);
+        let _left = renew.reply.send(Ok((Belief::granted(renew.tenure, ends_at), ttl)));
+    }
+
+    fn released(&mut self, now: Instant, release: Release, was_sent: bool, value: Value<'_>) {
+        match value.integer() {
+            Some(1) => release.over(ReleaseOutcome::Confirmed),
+            // The node that was asked before may have released it.
+            Some(0) if was_sent => release.over(ReleaseOutcome::Confirmed),
+            Some(0) => release.over(ReleaseOutcome::NotHeld),
+            _ => {
+                return self
+                    .unexpected_reply(NodeRequest::Release(release), unexpected("LEASE.RELEASE"));
+            }
+        }
+        self.served(now);
+    }
+
+    /// The reply does not fit its request. The caller gets an error, and the engine ignores the
+    /// rest of this connection.
+    fn unexpected_reply(&mut self, request: NodeRequest, error: AskError) {
+        self.leave_because(error.clone());
+        if let Some(session) = &mut self.session {
+            session.is_out_of_step = true;
+        }
+        self.fail(request, error);
+    }
+
+    pub(super) fn endpoint(&self) -> String {
+        self.session.as_ref().map(|session| session.endpoint.clone()).unwrap_or_default()
+    }
+}
