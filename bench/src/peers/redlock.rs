@@ -124,9 +124,9 @@ impl Redlock {
             return;
         }
         if is_yes {
-            round.yes += 1
+            round.yes += 1;
         } else {
-            round.no += 1
+            round.no += 1;
         }
         // Exactly one vote completes a majority, or makes it impossible.
         let quorum = self.servers / 2 + 1;

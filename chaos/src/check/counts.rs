@@ -61,7 +61,7 @@ pub(super) fn count(events: &[Event], tenures: &[Tenure]) -> Counts {
             }
             EventKind::Asked(ask) => counts.by_kind.entry(ask.kind).or_default().asked += 1,
             EventKind::Denied { ask, .. } => {
-                counts.by_kind.entry(ask.kind).or_default().denied += 1
+                counts.by_kind.entry(ask.kind).or_default().denied += 1;
             }
             EventKind::Failed {
                 client,

@@ -88,7 +88,7 @@ pub fn client(bytes: &[u8]) {
         let place = |name: u8| usize::from(name) % NAMES.len();
         match step {
             ClientStep::Pass { millis } => {
-                manual.advance(Duration::from_millis(u64::from(millis) * 8))
+                manual.advance(Duration::from_millis(u64::from(millis) * 8));
             }
             ClientStep::Receive(bytes) => receive(&mut manual, bytes),
             ClientStep::Grant(granted) => {

@@ -6,6 +6,9 @@
 
 use crate::minute::{Minute, Node};
 
+/// The name of a figure, and how to read it.
+type Figure<T, N> = (&'static str, fn(&T) -> N);
+
 /// The fewest minutes whose quarters can be compared.
 const MINUTES_MIN: usize = 9;
 const MIB: f64 = (1 << 20) as f64;
@@ -41,7 +44,7 @@ pub(crate) fn of(minutes: &[Minute]) -> Vec<String> {
         if growth * settled.len() as f64 > MIB {
             complaints.push(format!("node {place} grows by {:.2} MiB an hour", growth * HOUR));
         }
-        let memory: [(&str, fn(&Node) -> u64); 2] =
+        let memory: [Figure<Node, u64>; 2] =
             [("resident", |node| node.rss), ("allocated", |node| node.allocated)];
         for (what, bytes) in memory {
             let mib = |minute: &Minute| bytes(&minute.nodes[node]) as f64 / MIB;
@@ -54,7 +57,7 @@ pub(crate) fn of(minutes: &[Minute]) -> Vec<String> {
             complaints.push(format!("node {place}: {before} open files became {after}"));
         }
     }
-    let latencies: [(&str, fn(&Minute) -> f64); 4] = [
+    let latencies: [Figure<Minute, f64>; 4] = [
         ("pairs, p50", |minute| minute.pairs.p50),
         ("pairs, p99", |minute| minute.pairs.p99),
         ("renewals, p50", |minute| minute.renewals.p50),

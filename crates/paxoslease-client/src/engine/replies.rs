@@ -103,7 +103,7 @@ impl Engine {
                     let _left = reply.send(Ok(status));
                 }
                 None => {
-                    self.unexpected_reply(NodeRequest::Status { reply }, unexpected("CELL.STATUS"))
+                    self.unexpected_reply(NodeRequest::Status { reply }, unexpected("CELL.STATUS"));
                 }
             },
             NodeRequest::Cancel(number) if value.integer().is_some() => self.cancelled(number),
@@ -161,10 +161,10 @@ impl Engine {
                 }));
             }
             (NodeRequest::Release(release), Refusal::NotHeld) => {
-                release.over(ReleaseOutcome::NotHeld)
+                release.over(ReleaseOutcome::NotHeld);
             }
             (NodeRequest::Acquire(id), Refusal::Elsewhere(error)) => {
-                self.no_majority(now, id, error)
+                self.no_majority(now, id, error);
             }
             (NodeRequest::Acquire(id), refusal) => {
                 let Some(acquire) = self.acquires.remove(id) else { return };
@@ -190,7 +190,7 @@ impl Engine {
             value => match value.items().and_then(Granted::new) {
                 Some(granted) => self.granted(now, id, granted),
                 None => {
-                    self.unexpected_reply(NodeRequest::Acquire(id), unexpected("LEASE.ACQUIRE"))
+                    self.unexpected_reply(NodeRequest::Acquire(id), unexpected("LEASE.ACQUIRE"));
                 }
             },
         }

@@ -270,7 +270,7 @@ fn the_certificate_of_another_node_is_refused() {
 
 /// A connection to node 2 by a caller that is set up otherwise than nodes are.
 fn ends_by(ca: &Authority, caller: Arc<ClientConfig>) -> [End; 2] {
-    let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
+    let mut ends = ends(&context(ca, 1), 2, &context(ca, 2));
     let Stream::Tls(tls) = &mut ends[0].stream else { panic!("a TLS stream") };
     let name = names().of(node(2));
     tls.conn = rustls::ClientConnection::new(caller, name).expect("a client").into();

@@ -143,7 +143,7 @@ fn lonely(with: impl FnOnce(paxoslease_node::Config) -> paxoslease_node::Config)
 
 #[test]
 fn a_node_without_a_majority_says_so() {
-    let server = lonely(|config| config.ephemeral());
+    let server = lonely(paxoslease_node::Config::ephemeral);
     let mut client = Client::connect(server.clients().expect("listens"));
     for command in [
         &["LEASE.ACQUIRE", "a", "5000"][..],
