@@ -117,3 +117,72 @@ impl List {
         self.end.min(count).saturating_sub(self.slot).min(SLOTS_PER_TURN)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use paxoslease_core::{Acquire, Holder, Token};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::driver::tests::alone;
+
+    const ALL: PageMax = PageMax { leases: 100, bytes: PageMax::BYTES };
+
+    fn add(lists: &mut Lists, id: u64, slot: u32, max: PageMax) -> Result<(), Answer> {
+        lists.add(ReplyTo { origin: 0, id }, slot, "".into(), Filter::ALL, max)
+    }
+
+    /// The number of leases on each page of one turn, and where the next page begins.
+    fn pages(lists: &mut Lists, shard: &Shard, now: Instant, id: ShardId) -> Vec<(usize, Next)> {
+        let mut answers = Vec::new();
+        lists.turn(now, shard, id, &mut answers);
+        let page = |(_, answer)| match answer {
+            Answer::Listed { leases, next } => {
+                (leases.len(), next.map(|next: Cursor| (next.shard, next.slot)))
+            }
+            other => panic!("{other:?}"),
+        };
+        answers.into_iter().map(page).collect()
+    }
+
+    type Next = Option<(u16, u32)>;
+
+    #[test]
+    fn pages_go_on_in_this_shard_and_then_in_the_next() {
+        let clock = Clock::system();
+        let (mut driver, now) = (alone(&clock), clock.now());
+        for name in ["a", "b", "c"] {
+            let name = Name::new(name).expect("a name");
+            let (ttl, wait) = (Duration::from_secs(5), Duration::ZERO);
+            let acquire = Acquire { token: Token(0), name, holder: Holder::NONE, ttl, wait };
+            driver.shard.acquire(now, acquire).expect("room");
+        }
+        let shard_id = |index| ShardId::new(index, 2).expect("one of two");
+        let mut lists = Lists::default();
+        add(&mut lists, 1, 0, PageMax { leases: 2, ..ALL }).expect("room");
+        let found = pages(&mut lists, &driver.shard, now, shard_id(0));
+        assert_eq!(found, [(2, Some((0, 2)))]);
+        add(&mut lists, 2, 2, ALL).expect("room");
+        let found = pages(&mut lists, &driver.shard, now, shard_id(0));
+        assert_eq!(found, [(1, Some((1, 0)))]);
+        add(&mut lists, 3, 0, ALL).expect("room");
+        assert_eq!(pages(&mut lists, &driver.shard, now, shard_id(1)), [(3, None)]);
+        assert!(lists.is_empty());
+    }
+
+    #[test]
+    fn lists_that_wait_are_bounded_and_answered_when_the_node_stops() {
+        let mut lists = Lists::default();
+        for id in 0..WAITING_MAX as u64 {
+            add(&mut lists, id, 0, ALL).expect("room");
+        }
+        assert_eq!(add(&mut lists, 0, 0, ALL), Err(Answer::TooManyLists(WAITING_MAX)));
+        let mut answers = Vec::new();
+        lists.refuse(&mut answers);
+        assert_eq!(answers.len(), WAITING_MAX);
+        assert!(answers.iter().all(|(_, answer)| *answer == Answer::Stopping));
+        assert!(lists.is_empty());
+    }
+}

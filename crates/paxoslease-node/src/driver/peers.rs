@@ -503,4 +503,46 @@ mod tests {
             assert_eq!(peers.take_changed(), is_news, "{quarantine_ms}");
         }
     }
+
+    /// Sockets that take this many bytes in all.
+    struct Room(usize);
+
+    impl Sockets for Room {
+        fn dial(&mut self, _: NodeId, _: &str) -> ConnId {
+            unreachable!("the peer is connected")
+        }
+
+        fn send(&mut self, _: ConnId, bytes: &[u8]) -> usize {
+            let taken = bytes.len().min(self.0);
+            self.0 -= taken;
+            taken
+        }
+
+        fn close(&mut self, _: ConnId) {}
+
+        fn is_node(&self, _: ConnId, _: NodeId) -> bool {
+            true
+        }
+
+        fn hand_over(&mut self, _: ConnId, _: u16) {}
+    }
+
+    #[test]
+    fn what_a_socket_did_not_take_is_sent_when_it_has_room() {
+        let (mut peers, conn) = (peers(), ConnId(0));
+        up(&mut peers, 2, None);
+        peers.set_who(conn, Who::Peer(0));
+        assert_eq!(peers.unsent(), 0);
+        let mut frame = Vec::new();
+        Heartbeat::Ping { number: 1, quarantine_ms: 0, counter: 5 }.encode(&mut frame);
+        // The answer to the ping does not fit into the socket.
+        peers.heartbeat(conn, Instant::ZERO, &frame, 0).expect("it told its counter");
+        peers.flush(&mut Room(3), 7);
+        let unsent = peers.unsent();
+        assert!(unsent > 0);
+        peers.writable(&mut Room(1), conn, 7);
+        assert_eq!(peers.unsent(), unsent - 1);
+        peers.writable(&mut Room(usize::MAX), conn, 7);
+        assert_eq!(peers.unsent(), 0);
+    }
 }

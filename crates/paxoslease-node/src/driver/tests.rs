@@ -5,6 +5,9 @@ use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::Context;
 
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use paxoslease_core::{Holder, Token};
+
 use super::*;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -103,4 +106,44 @@ fn a_lease_granted_to_a_caller_that_left_is_given_back() {
     driver.flush(&mut NoSockets);
     assert_eq!(held(&driver, now), 0);
     assert!(driver.callers.is_empty(), "nobody is waited for");
+}
+
+#[test]
+fn a_status_tells_the_queue_and_the_longest_turn() {
+    let clock = Clock::system();
+    let (mut driver, now) = (alone(&clock), clock.now());
+    driver.tick(&mut NoSockets, now);
+    let (ttl, token) = (Duration::from_secs(10), Token(0));
+    for (holder, wait) in [("first", Duration::ZERO), ("second", ttl), ("third", ttl)] {
+        let name = Name::new("x").expect("a name");
+        let holder = Holder::new(holder).expect("a holder");
+        let acquire = paxoslease_core::Acquire { token, name, holder, ttl, wait };
+        driver.shard.acquire(now, acquire).expect("room");
+    }
+    driver.worked(Duration::from_millis(3));
+    driver.worked(Duration::from_millis(1));
+    let status = driver.status(now);
+    assert_eq!((status.leases, status.waiters, status.ready), (1, 2, true));
+    assert_eq!(status.longest_turn, Duration::from_millis(3));
+    let [queued] = &status.waiting[..] else { panic!("{:?}", status.waiting) };
+    assert_eq!((&*queued.name, queued.waiters), ("x", 2));
+    assert_eq!(queued.holder.as_deref(), Some("first"));
+    assert!(queued.fence.is_some());
+    let later = now.after(Duration::from_secs(5));
+    let since_the_tick = driver.uptime(later) - driver.uptime(now);
+    assert_eq!(since_the_tick, Duration::from_secs(5));
+}
+
+#[test]
+fn a_pause_of_the_thread_is_counted() {
+    let clock = Clock::system();
+    let (mut driver, now) = (alone(&clock), clock.now());
+    let recorder = DebuggingRecorder::new();
+    metrics::with_local_recorder(&recorder, || {
+        driver.paused(Duration::from_secs(1));
+        driver.publish(now);
+    });
+    let published = recorder.snapshotter().snapshot().into_vec();
+    let pauses = published.iter().find(|entry| entry.0.key().name() == "paxoslease_pauses_total");
+    assert_eq!(pauses.expect("published").3, DebugValue::Counter(1));
 }
