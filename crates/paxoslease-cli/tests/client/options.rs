@@ -107,7 +107,7 @@ fn a_wrong_port_is_recognised() {
             let hint = if what == "http" {
                 "not the client port of a PaxosLease node"
             } else {
-                "as a port for peers does"
+                "a port for peers does so"
             };
             assert!(stderr.contains(hint), "{what}, {command:?}: {stderr}");
         }
