@@ -434,10 +434,8 @@ impl Driver {
         };
         let reachable = members(&mut self.peers.up().chain([self.peers.identity.node]));
         self.shard.set_reachable(now, reachable);
-        if !self.back.is_empty() {
-            let back = members(&mut self.back.drain(..));
-            self.shard.handle_reconnect(now, back);
-        }
+        let back = members(&mut self.back.drain(..));
+        self.shard.handle_reconnect(now, back);
         self.show(now);
         self.tell_ready_waiters(now);
     }
