@@ -55,7 +55,7 @@ pub struct RunOutcome {
     pub failure: Option<anyhow::Error>,
 }
 
-/// Runs a schedule. Once it has begun, a failure is in [`Played::failure`].
+/// Runs a schedule. Once it has begun, a failure is in [`RunOutcome::failure`].
 pub fn play(options: &RunOptions) -> Result<RunOutcome> {
     spaces::remove(false);
     cell::remove_leftovers();

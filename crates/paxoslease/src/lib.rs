@@ -5,9 +5,9 @@
 //!
 //! | feature | entry point | for |
 //! |---|---|---|
-//! | `client`, on by default | [`Client`] | programs beside a cell of `paxoslease` daemons |
-//! | `node` | [`Node`] | services whose own processes are the cell |
-//! | `test-util` | [`TestCell`] | tests: a whole cell in one process, on a virtual clock |
+//! | `client`, on by default | `Client` | programs beside a cell of `paxoslease` daemons |
+//! | `node` | `Node` | services whose own processes are the cell |
+//! | `test-util` | `TestCell` | tests: a whole cell in one process, on a virtual clock |
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -25,7 +25,7 @@
 //! # }
 //! ```
 //!
-//! This crate has no code of its own. [`client`] and [`node`] are the crates `paxoslease-client`
+//! This crate has no code of its own. `client` and `node` are the crates `paxoslease-client`
 //! and `paxoslease-node`.
 
 #[cfg(feature = "client")]
