@@ -225,7 +225,6 @@ pub fn deep() -> Vec<Bounds> {
         Bounds {
             title: "members that propose, three tenures",
             proposers: 0,
-            renewals: 1,
             crashes: 1,
             releases: 1,
             ticks: 2,
