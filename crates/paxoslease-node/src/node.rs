@@ -131,7 +131,7 @@ impl Transport for Shared {
     fn ask(&self, name: Name<'_>, request: transport::Request) -> Result<(), transport::Request> {
         self.post(name, Command::Serve(request)).map_err(|refused| match refused {
             Command::Serve(request) => request,
-            _ => unreachable!("a door gives back what it was given"),
+            _ => unreachable!("a mailbox gives back what it was given"),
         })
     }
 

@@ -291,7 +291,7 @@ impl Peers {
         }
     }
 
-    /// Dials, pings and gives up on whoever it is time for. Says how many connections it closed.
+    /// Dials, pings and gives up peers at their times. Returns how many connections it closed.
     /// `counter` and `quarantine` are this node's own, for its peers to know.
     pub(crate) fn tick(
         &mut self,

@@ -37,7 +37,7 @@ fn only_member(clock: &Clock, new_cell: bool) -> Driver {
     make_driver(&settings, &startup, 0, run, clock, Arc::new(board))
 }
 
-/// Who dials nobody needs none.
+/// For the only member of a cell, which dials no other node.
 struct NoSockets;
 
 impl Sockets for NoSockets {

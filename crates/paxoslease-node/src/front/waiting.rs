@@ -20,7 +20,7 @@ struct Waiters {
 
 enum Waiter {
     Waits(oneshot::Sender<Answer>),
-    /// P8: an acquire nobody waits for any more; what it is granted is given back.
+    /// P8: the caller of this acquire has left. A lease that it is granted is released.
     Gone(Label),
 }
 
@@ -33,7 +33,7 @@ impl Waiting {
         id
     }
 
-    /// P8: nobody waits for this acquire any more. `false` when it was answered before.
+    /// P8: the caller of this acquire has left. `false` when it was answered before.
     pub(crate) fn leave(&self, id: u64, label: &Label) -> bool {
         let mut waiters = self.lock();
         let Some(waiter) = waiters.by_id.get_mut(&id) else { return false };
@@ -45,7 +45,7 @@ impl Waiting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands an answer over. Returns the name and tenure of a lease that nobody wants.
+    /// Hands an answer over. Returns the lease that was granted to a caller that has left.
     pub(crate) fn answer(&self, id: u64, answer: Answer) -> Option<(Label, Tenure)> {
         let waiter = self.lock().by_id.remove(&id)?;
         match (waiter, answer) {

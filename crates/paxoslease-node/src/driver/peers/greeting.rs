@@ -21,7 +21,7 @@ pub(crate) enum Greeted {
 }
 
 impl Peers {
-    /// Somebody connected to us. Says whether another connection had to go for that.
+    /// A node connected to this one. Returns whether another connection was closed to make room.
     pub(crate) fn accepted(
         &mut self,
         sockets: &mut impl Sockets,
