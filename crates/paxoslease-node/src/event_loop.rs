@@ -5,7 +5,6 @@
 //! wake.
 //! Why an epoll loop of our own and no general runtime: ARCHITECTURE.md has the measurement.
 
-mod clients;
 mod conn;
 mod conns;
 mod listener;
@@ -13,7 +12,6 @@ mod resolve;
 mod spin;
 #[cfg(test)]
 mod tests;
-mod turn;
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,50 +21,31 @@ use std::time::Duration;
 use mio::{Events, Poll};
 use paxoslease_core::{Instant, Snapshot};
 
-pub(crate) use clients::Clients;
 pub(crate) use conns::Conns;
 use conns::{CLIENTS, LISTENER, WAKER};
 pub(crate) use listener::Listener;
 use resolve::LookupId;
 use spin::Spin;
-use turn::Turn;
 
 use crate::clock::{Clock, PauseDetector};
 use crate::command::Command;
 use crate::driver::Driver;
 use crate::mailbox::Mailbox;
-use crate::request::{Answer, Hint, ReplyTo, Request};
 use crate::stable::RecordWriter;
 use crate::tls::Stream;
+use crate::turn::{Clients, Turn};
 
-/// What is posted to a shard's thread.
-pub(crate) enum Post {
-    Command(Command),
-    /// Requests of another shard's front-end.
-    Requests(Vec<(ReplyTo, Request<'static>)>),
-    /// Answers for this shard's front-end, by the number of the request.
-    Answers(Vec<(u64, Answer)>),
-    Hints(Vec<Hint>),
-    /// Whether the front-end of that shard wants hints.
-    Watch {
-        origin: u16,
-        on: bool,
-    },
-    /// The front-ends of all shards have told everybody: the node may go.
-    Done,
+/// What other threads post to a shard's sockets.
+pub(crate) enum SocketPost {
     /// A client another shard accepted.
     Client(mio::net::TcpStream),
     /// A connection another shard accepted, and what it read of it.
-    Adopt {
-        stream: Stream,
-        unread: Vec<u8>,
-    },
+    Adopt { stream: Stream, unread: Vec<u8> },
     /// What became of looking up a name.
-    Resolved {
-        lookup: LookupId,
-        outcome: io::Result<SocketAddr>,
-    },
+    Resolved { lookup: LookupId, outcome: io::Result<SocketAddr> },
 }
+
+pub(crate) type Post = crate::turn::Post<SocketPost>;
 
 /// The bell of a shard that waits in `poll`.
 pub(crate) fn mailbox(poll: &Poll) -> io::Result<Mailbox<Post>> {
@@ -88,7 +67,9 @@ pub(crate) struct EventLoop {
     pub(crate) mailbox: Arc<Mailbox<Post>>,
     /// For peers, in the first shard.
     pub(crate) listener: Option<Listener>,
-    pub(crate) clients: Clients,
+    /// For clients, in the first shard, until the node stops.
+    pub(crate) client_listener: Option<Listener>,
+    pub(crate) clients: Clients<SocketPost>,
     pub(crate) clock: Clock,
     pub(crate) spin: Duration,
     pub(crate) disk: Disk,
@@ -127,7 +108,7 @@ impl EventLoop {
         if let Some(listener) = &mut self.listener {
             listener.register(self.poll.registry(), LISTENER);
         }
-        if let Some(listener) = &mut self.clients.listener {
+        if let Some(listener) = &mut self.client_listener {
             listener.register(self.poll.registry(), CLIENTS);
         }
         let mut now = self.clock.now();
@@ -141,9 +122,13 @@ impl EventLoop {
             if let Some(span) = pauses.back(now) {
                 self.driver.paused(span);
             }
-            let Self { driver, conns, clients, disk, .. } = &mut self;
-            Turn { now, driver, conns, clients, disk }.run(&mut posts);
-            let done = self.clients.are_done(&self.conns);
+            let Self { driver, conns: sockets, clients, .. } = &mut self;
+            Turn { now, driver, sockets, clients }.run(&mut posts);
+            self.wake();
+            if self.clients.have_left() {
+                self.client_listener = None;
+            }
+            let done = self.clients.are_done();
             if self.driver.may_go(now, done) {
                 return self.leave(now);
             }
@@ -161,8 +146,10 @@ impl EventLoop {
         let done_at = self.clock.now();
         events.clear();
         let unfinished = self.conns.unfinished()
-            || self.clients.unfinished()
-            || self.listener.as_ref().is_some_and(Listener::unfinished);
+            || [&self.listener, &self.client_listener]
+                .into_iter()
+                .flatten()
+                .any(Listener::unfinished);
         if unfinished || self.mailbox.is_filled() {
             self.poll_for(events, Duration::ZERO);
             return done_at;
@@ -201,17 +188,37 @@ impl EventLoop {
             match event.token() {
                 WAKER => {}
                 LISTENER => self.listener.iter_mut().for_each(Listener::note),
-                CLIENTS => self.clients.listener.iter_mut().for_each(Listener::note),
+                CLIENTS => self.client_listener.iter_mut().for_each(Listener::note),
                 token => self.conns.note(token, event),
             }
         }
         if let Some(listener) = &mut self.listener {
             listener.accept(|stream| self.conns.accepted(stream));
         }
-        self.clients.accept(&mut self.conns);
+        if let Some(listener) = &mut self.client_listener {
+            listener.accept(|stream| self.conns.distribute(stream));
+        }
         self.conns.read_ready();
         self.mailbox.take(posts);
         self.clock.now()
+    }
+
+    /// Asks the disk for what must be durable, and wakes the callers that have an answer.
+    fn wake(&mut self) {
+        while let Some(record) = self.driver.next_record() {
+            if let Some((writer, shard)) = &self.disk {
+                writer.ask(*shard, record);
+            }
+        }
+        let mut woken = false;
+        for waker in self.driver.wakers() {
+            waker.wake();
+            woken = true;
+        }
+        if woken {
+            // The woken threads of this core go first: what they ask joins the next batch.
+            std::thread::yield_now();
+        }
     }
 
     fn leave(mut self, now: Instant) -> Option<Snapshot> {

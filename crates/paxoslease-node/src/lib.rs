@@ -50,6 +50,7 @@ mod test_cell;
 mod tls;
 #[cfg(feature = "trace")]
 mod trace;
+mod turn;
 #[cfg(any(test, feature = "test-util"))]
 #[cfg_attr(not(test), expect(dead_code, reason = "most of what can go wrong is for simulations"))]
 mod world;

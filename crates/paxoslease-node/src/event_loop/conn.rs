@@ -8,6 +8,7 @@ use paxoslease_wire::FRAME_LEN_MAX;
 use paxoslease_wire::resp::REQUEST_LEN_MAX;
 
 use crate::tls::Stream;
+use crate::turn::ConnKind;
 
 const INPUT_MIN: usize = 64 * 1024;
 const INPUT_MAX: usize = 2 * FRAME_LEN_MAX;
@@ -42,15 +43,6 @@ pub(super) struct Conn {
     pub(super) closed: Option<String>,
     /// It ended over its TLS handshake.
     pub(super) refused: bool,
-}
-
-/// Whom a connection is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ConnKind {
-    Peer,
-    Client,
-    /// A client of whom nobody knows any more: it is only sent the rest of what TLS made of it.
-    Leaving,
 }
 
 /// How far it is to the end of what a client says. A peer that says no more is gone.

@@ -9,7 +9,6 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use mio::event::Event;
@@ -19,13 +18,13 @@ use paxoslease_core::{Instant, NodeId};
 use slab::Slab;
 use socket2::{SockRef, TcpKeepalive};
 
-use super::Post;
-use super::conn::{CLIENT_INPUT, Conn, ConnKind, Input, InputEnd};
+use super::conn::{CLIENT_INPUT, Conn, Input, InputEnd};
 use super::resolve::{LookupId, resolve};
+use super::{Post, SocketPost};
 use crate::driver::{ConnId, Sockets};
 use crate::log_throttle::LogThrottle;
-use crate::mailbox::Mailbox;
 use crate::tls::{CurrentTls, Stream};
+use crate::turn::{ConnKind, Mailboxes};
 
 pub(super) const WAKER: Token = Token(usize::MAX);
 pub(super) const LISTENER: Token = Token(usize::MAX - 1);
@@ -64,8 +63,10 @@ pub(crate) struct Conns {
     leaving: usize,
     refusals: LogThrottle,
     /// By shard, to hand connections over.
-    pub(super) mailboxes: Vec<Arc<Mailbox<Post>>>,
+    pub(super) mailboxes: Mailboxes<SocketPost>,
     own: usize,
+    /// The shard that gets the next client.
+    next_shard: usize,
     lookups: BTreeMap<NodeId, Lookup>,
     /// Connections with something new.
     ready: Vec<usize>,
@@ -86,7 +87,7 @@ impl Conns {
         registry: Registry,
         tls: CurrentTls,
         not_tls: &'static [u8],
-        mailboxes: Vec<Arc<Mailbox<Post>>>,
+        mailboxes: Mailboxes<SocketPost>,
         own: usize,
     ) -> Self {
         Self {
@@ -101,6 +102,7 @@ impl Conns {
             refusals: LogThrottle::default(),
             mailboxes,
             own,
+            next_shard: 0,
             lookups: BTreeMap::new(),
             ready: Vec::new(),
             spare: Vec::new(),
@@ -152,6 +154,18 @@ impl Conns {
     pub(super) fn accepted_client(&mut self, tcp: TcpStream) {
         let Ok(stream) = self.tls.accept_client(tcp, self.not_tls) else { return };
         self.add(stream, ConnKind::Client);
+    }
+
+    /// Gives each client that connects to the next shard in turn.
+    pub(super) fn distribute(&mut self, tcp: TcpStream) {
+        let shard = self.next_shard % self.mailboxes.len();
+        self.next_shard += 1;
+        if shard == self.own {
+            self.accepted_client(tcp);
+        } else {
+            // A shard that left needs no clients.
+            let _left = self.mailboxes[shard].post(Post::Sockets(SocketPost::Client(tcp)));
+        }
     }
 
     fn add(&mut self, stream: Stream, kind: ConnKind) {

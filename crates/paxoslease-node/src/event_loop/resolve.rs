@@ -9,7 +9,7 @@ use std::thread;
 
 use paxoslease_core::NodeId;
 
-use super::Post;
+use super::{Post, SocketPost};
 use crate::driver::ConnId;
 use crate::mailbox::Mailbox;
 
@@ -40,7 +40,7 @@ pub(super) fn resolve(
             found.get(attempt % found.len().max(1)).copied().ok_or_else(nothing)
         });
         // A shard that left meanwhile needs no answer.
-        let _left = mailbox.post(Post::Resolved { lookup, outcome });
+        let _left = mailbox.post(Post::Sockets(SocketPost::Resolved { lookup, outcome }));
     };
     match thread::Builder::new().name("paxoslease-resolve".to_owned()).spawn(look_up) {
         Ok(_) => None,

@@ -21,11 +21,12 @@ use crate::clock::{Clock, CounterBound, wall_counter};
 use crate::command::Command;
 use crate::config::{Config, ConfigError, Role, Settings};
 use crate::driver::{Driver, Identity, PeerTimeouts, Peers};
-use crate::event_loop::{Clients, Conns, EventLoop, Listener, Post, mailbox};
+use crate::event_loop::{Conns, EventLoop, Listener, Post, mailbox};
 use crate::front::{FrontEnd, Service, Waiting};
 use crate::mailbox::Mailbox;
 use crate::stable::{Folder, RecordWriter, StableError, Startup, Wishes};
 use crate::tls::{CurrentTls, TlsError};
+use crate::turn::Clients;
 
 /// Why a node did not start. Nothing runs. Nothing was changed on disk, unless the system refused a
 /// thread at the very last: then the snapshot of the last stop is used up, and the next start waits
@@ -309,11 +310,11 @@ impl Maker<'_> {
             driver,
             mailbox: Arc::clone(&self.mailboxes[index]),
             listener: listener.map(Listener::new),
+            client_listener: clients.map(Listener::new),
             clients: Clients::new(
                 index as u16,
-                self.mailboxes.len(),
                 front,
-                clients.map(Listener::new),
+                self.mailboxes.to_vec(),
                 Arc::clone(self.waiting),
                 Arc::clone(&self.undone),
             ),

@@ -3,42 +3,63 @@
 
 use std::net::SocketAddr;
 
-use super::super::turn::Turn;
+use super::super::SocketPost;
 use super::{Conn, ConnId, ConnKind, Conns, Input, InputEnd, Post, Sockets, Stream, keep};
 use crate::front::ClientSockets;
+use crate::turn::{ShardSockets, Turn};
 
-impl Turn<'_> {
+impl ShardSockets for Conns {
+    type Post = SocketPost;
+
+    fn deliver(turn: &mut Turn<'_, Self>) {
+        turn.deliver();
+    }
+
+    fn take(turn: &mut Turn<'_, Self>, post: SocketPost) {
+        match post {
+            SocketPost::Client(stream) => turn.sockets.accepted_client(stream),
+            SocketPost::Adopt { stream, unread } => turn.adopt(stream, unread),
+            SocketPost::Resolved { lookup, outcome } => turn.sockets.looked_up(lookup, outcome),
+        }
+    }
+
+    fn reap_broken(turn: &mut Turn<'_, Self>) -> bool {
+        turn.reap_broken()
+    }
+}
+
+impl Turn<'_, Conns> {
     /// Shows what was read, which connections are new and which have ended.
-    pub(in super::super) fn deliver(&mut self) {
-        self.conns.now = self.now;
-        for id in std::mem::take(&mut self.conns.fresh) {
-            let Some(conn) = self.conns.slab.get(id.0) else { continue };
+    fn deliver(&mut self) {
+        self.sockets.now = self.now;
+        for id in std::mem::take(&mut self.sockets.fresh) {
+            let Some(conn) = self.sockets.slab.get(id.0) else { continue };
             let (kind, serial) = (conn.kind, conn.serial);
             if kind == ConnKind::Client && conn.is_handshaking() {
-                self.conns.expect(id, serial);
+                self.sockets.expect(id, serial);
             }
             self.accepted(kind, id);
         }
-        self.conns.look_at_deadlines();
-        let spare = std::mem::take(&mut self.conns.spare);
-        let mut ready = std::mem::replace(&mut self.conns.ready, spare);
+        self.sockets.look_at_deadlines();
+        let spare = std::mem::take(&mut self.sockets.spare);
+        let mut ready = std::mem::replace(&mut self.sockets.ready, spare);
         for index in ready.drain(..) {
-            let Some(conn) = self.conns.slab.get_mut(index) else { continue };
+            let Some(conn) = self.sockets.slab.get_mut(index) else { continue };
             conn.listed = false;
             self.advance(ConnId(index));
-            if self.conns.slab.get(index).is_some_and(Conn::may_read) {
-                self.conns.list(index);
+            if self.sockets.slab.get(index).is_some_and(Conn::may_read) {
+                self.sockets.list(index);
             }
         }
-        self.conns.spare = ready;
+        self.sockets.spare = ready;
     }
 
     fn advance(&mut self, id: ConnId) {
-        let conn = &mut self.conns.slab[id.0];
+        let conn = &mut self.sockets.slab[id.0];
         if conn.kind == ConnKind::Leaving {
             // Whether it is told all or is gone, that is the end of it.
             if conn.flush().is_err() || !conn.stream.as_ref().is_some_and(Stream::wants_write) {
-                self.conns.left(id);
+                self.sockets.left(id);
             }
             return;
         }
@@ -47,7 +68,7 @@ impl Turn<'_> {
                 Ok(true) => {
                     conn.pending = false;
                     if conn.node.is_some() {
-                        self.driver.connected(self.conns, self.now, id);
+                        self.driver.connected(self.sockets, self.now, id);
                     }
                 }
                 Ok(false) if conn.closed.is_none() => return,
@@ -55,27 +76,23 @@ impl Turn<'_> {
                 Err(error) => conn.closed = Some(error.to_string()),
             }
         }
-        let Some(conn) = self.conns.slab.get_mut(id.0) else { return };
+        let Some(conn) = self.sockets.slab.get_mut(id.0) else { return };
         if let Err(error) = conn.flush() {
             conn.closed.get_or_insert_with(|| error.to_string());
         }
         let kind = conn.kind;
         if std::mem::take(&mut conn.writable) {
-            match kind {
-                ConnKind::Peer => self.driver.writable(self.conns, id),
-                ConnKind::Client => drop(self.front(|front, shard| front.writable(shard, id))),
-                ConnKind::Leaving => {}
-            }
+            self.writable(kind, id);
         }
         self.show(id);
         self.tell_end(id);
-        if let Some(conn) = self.conns.slab.get_mut(id.0)
+        if let Some(conn) = self.sockets.slab.get_mut(id.0)
             && let Some(why) = conn.closed.take()
         {
-            let conn = self.conns.slab.remove(id.0);
+            let conn = self.sockets.slab.remove(id.0);
             if conn.refused && kind == ConnKind::Client {
                 let from = conn.stream.and_then(|stream| stream.tcp().peer_addr().ok());
-                self.conns.refuse(from, &why);
+                self.sockets.refuse(from, &why);
             }
             self.closed(kind, id, &why);
         }
@@ -83,7 +100,7 @@ impl Turn<'_> {
 
     /// Tells of a client's end: of one that is held as soon as it is known, whatever is unread.
     fn tell_end(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.slab.get_mut(id.0) else { return };
+        let Some(conn) = self.sockets.slab.get_mut(id.0) else { return };
         if !conn.held && conn.end == InputEnd::Read {
             conn.end = InputEnd::Told;
             self.front(|front, shard| front.ended(shard, id));
@@ -96,24 +113,19 @@ impl Turn<'_> {
 
     /// Shows what was read to the driver or to the front-end.
     fn show(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.slab.get_mut(id.0) else { return };
+        let Some(conn) = self.sockets.slab.get_mut(id.0) else { return };
         if conn.held || conn.input.unread().is_empty() {
             return;
         }
         let (serial, kind) = (conn.serial, conn.kind);
         let mut input = std::mem::take(&mut conn.input);
         let unread = input.unread();
-        let consumed = match kind {
-            ConnKind::Peer => Some(self.driver.received(self.conns, self.now, id, unread)),
-            ConnKind::Client => self.front(|front, shard| front.received(shard, id, unread)),
-            ConnKind::Leaving => None,
-        };
-        input.start += consumed.unwrap_or(unread.len());
-        let conns = &mut *self.conns;
+        input.start += self.received(kind, id, unread);
+        let conns = &mut *self.sockets;
         if let Some((stream, shard)) = conns.handed_over.take() {
-            let adopt = Post::Adopt { stream, unread: input.unread().to_vec() };
+            let adopt = SocketPost::Adopt { stream, unread: input.unread().to_vec() };
             // A shard that left needs no connections.
-            let _left = conns.mailboxes[usize::from(shard)].post(adopt);
+            let _left = conns.mailboxes[usize::from(shard)].post(Post::Sockets(adopt));
         } else if kind == ConnKind::Client && input.unread().is_empty() {
             keep(&mut conns.spare_inputs, input);
         } else if let Some(conn) = conns.slab.get_mut(id.0).filter(|conn| conn.serial == serial) {
@@ -122,14 +134,14 @@ impl Turn<'_> {
     }
 
     /// Takes over a connection that another shard accepted.
-    pub(in super::super) fn adopt(&mut self, stream: Stream, unread: Vec<u8>) {
-        let id = self.conns.insert(Some(stream), None, ConnKind::Peer);
-        let conn = &mut self.conns.slab[id.0];
+    fn adopt(&mut self, stream: Stream, unread: Vec<u8>) {
+        let id = self.sockets.insert(Some(stream), None, ConnKind::Peer);
+        let conn = &mut self.sockets.slab[id.0];
         conn.pending = false;
         conn.input = Input { start: 0, end: unread.len(), bytes: unread };
-        if let Err(error) = self.conns.register(id) {
+        if let Err(error) = self.sockets.register(id) {
             tracing::debug!(%error, "a connection was gone as it was handed over");
-            self.conns.slab.remove(id.0);
+            self.sockets.slab.remove(id.0);
             return;
         }
         self.accepted(ConnKind::Peer, id);
@@ -138,16 +150,16 @@ impl Turn<'_> {
 
     /// Tells of connections that were found broken when something was sent. Says whether there were
     /// any.
-    pub(in super::super) fn reap_broken(&mut self) -> bool {
+    fn reap_broken(&mut self) -> bool {
         let mut is_any = false;
-        for (id, serial, why) in std::mem::take(&mut self.conns.broken) {
-            let conn = self.conns.slab.get(id.0).filter(|conn| conn.serial == serial);
+        for (id, serial, why) in std::mem::take(&mut self.sockets.broken) {
+            let conn = self.sockets.slab.get(id.0).filter(|conn| conn.serial == serial);
             let Some(kind) = conn.map(|conn| conn.kind) else { continue };
             if kind == ConnKind::Leaving {
-                self.conns.left(id);
+                self.sockets.left(id);
                 continue;
             }
-            self.conns.slab.remove(id.0);
+            self.sockets.slab.remove(id.0);
             self.closed(kind, id, &why);
             is_any = true;
         }

@@ -4,92 +4,71 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mio::net::TcpStream;
 use paxoslease_core::Instant;
 
-use super::turn::Turn;
-use super::{Conns, Listener, Post};
+use super::{Mailboxes, Post, ShardSockets, Turn};
 use crate::front::{FrontEnd, Outgoing, Waiting};
 use crate::request::{Answer, Hint, ReplyTo};
 
-pub(crate) struct Clients {
-    /// None in a node that is embedded.
+pub(crate) struct Clients<S> {
+    /// `None` in an embedded node.
     pub(super) front: Option<Box<dyn FrontEnd>>,
-    /// Where clients connect, in the first shard.
-    pub(super) listener: Option<Listener>,
     pub(super) outgoing: Outgoing,
+    mailboxes: Mailboxes<S>,
     /// The callers on other threads that wait for answers of this node.
     waiting: Arc<Waiting>,
     /// Lends its memory to answers on their way.
     answers: Vec<(ReplyTo, Answer)>,
     own: u16,
-    /// The shard that gets the next client.
-    next_shard: usize,
     left: bool,
     done: bool,
-    /// Front-ends of this node that have still something to tell their clients.
+    /// How many front-ends of this node have not yet told their clients that it stops.
     undone: Arc<AtomicUsize>,
 }
 
-impl Clients {
-    /// The clients of shard `own` of `shards`.
+impl<S> Clients<S> {
+    /// The clients of shard `own`.
     pub(crate) fn new(
         own: u16,
-        shards: usize,
         front: Option<Box<dyn FrontEnd>>,
-        listener: Option<Listener>,
+        mailboxes: Mailboxes<S>,
         waiting: Arc<Waiting>,
         undone: Arc<AtomicUsize>,
     ) -> Self {
-        // A node without front-ends has nothing to tell.
+        // A node without front-ends has no client to tell.
         undone.fetch_add(usize::from(front.is_some()), Ordering::AcqRel);
         Self {
             front,
-            listener,
-            outgoing: Outgoing::new(shards),
+            outgoing: Outgoing::new(mailboxes.len()),
+            mailboxes,
             waiting,
             answers: Vec::new(),
             own,
-            next_shard: 0,
             left: false,
             done: false,
             undone,
         }
     }
 
-    /// Whether there is more to do without waiting.
-    pub(super) fn unfinished(&self) -> bool {
-        self.listener.as_ref().is_some_and(Listener::unfinished)
-    }
-
-    /// Accepts clients for all shards in turn, so that a few of them are spread evenly.
-    pub(super) fn accept(&mut self, conns: &mut Conns) {
-        let Some(listener) = &mut self.listener else { return };
-        let (own, next_shard) = (usize::from(self.own), &mut self.next_shard);
-        listener.accept(|stream: TcpStream| {
-            let shard = *next_shard % conns.mailboxes.len();
-            *next_shard += 1;
-            if shard == own {
-                conns.accepted_client(stream);
-            } else {
-                // A shard that left needs no clients.
-                let _left = conns.mailboxes[shard].post(Post::Client(stream));
-            }
-        });
-    }
-
-    pub(super) fn next_at(&self) -> Instant {
+    pub(crate) fn next_at(&self) -> Instant {
         self.front.as_ref().and_then(|front| front.next_at()).unwrap_or(Instant::MAX)
     }
 
-    /// Whether the front-ends of all shards have told everybody, after the node was told to leave.
+    /// Whether the front-end was told that the node stops. It accepts no more clients then.
+    pub(crate) const fn have_left(&self) -> bool {
+        self.left
+    }
+
+    /// Whether the front-ends of all shards have told their clients, after the node was told to
+    /// leave.
     ///
-    /// Shards go together: one that went before the others would leave acquires of their clients
-    /// unanswered, and grants that nobody heard of, which they would have it take back (P8), to
-    /// their ttl. A shard leaves the others behind once the node's patience with its last releases
-    /// is over. That is harmless: its clients were told at once that the node stops, what it
-    /// still waits for ends with its own patience, and a grant it did not hear of with its ttl.
-    pub(super) fn are_done(&mut self, conns: &Conns) -> bool {
+    /// The shards leave together. A shard that left before the others would leave acquires of
+    /// their clients unanswered. It would also leave grants that no client heard of to their ttl,
+    /// which the others would have it take back (P8). A shard leaves the others behind once the
+    /// node stops to wait for its last releases. That is harmless: its clients were told at once
+    /// that the node stops, its pending requests end with its own deadline, and a grant that it
+    /// did not hear of ends with its ttl.
+    pub(crate) fn are_done(&mut self) -> bool {
         let Some(front) = &self.front else { return true };
         if !self.left {
             return false;
@@ -97,8 +76,8 @@ impl Clients {
         if !self.done && front.is_done() {
             self.done = true;
             if self.undone.fetch_sub(1, Ordering::AcqRel) == 1 {
-                for mailbox in &conns.mailboxes {
-                    // A shard that lost its patience is gone.
+                for mailbox in &self.mailboxes {
+                    // A shard that did not wait any longer is gone.
                     let _left = mailbox.post(Post::Done);
                 }
             }
@@ -107,11 +86,10 @@ impl Clients {
     }
 }
 
-impl Turn<'_> {
-    /// Lets the front-end do what it is time for. Once the node stops, says good-bye first.
+impl<S: ShardSockets> Turn<'_, S> {
+    /// Lets the front-end do what is due. When the node stops, the front-end is told first.
     pub(super) fn tick_clients(&mut self) {
         if self.driver.is_leaving() && !std::mem::replace(&mut self.clients.left, true) {
-            self.clients.listener = None;
             self.front(|front, shard| front.leave(shard));
         }
         self.front(|front, shard| front.tick(shard));
@@ -163,9 +141,9 @@ impl Turn<'_> {
     /// lost, except for requests: those are refused.
     pub(super) fn flush_clients(&mut self) {
         self.front(|front, shard| front.flush(shard));
-        let Clients { outgoing, own, .. } = &mut *self.clients;
+        let Clients { outgoing, own, mailboxes, .. } = &mut *self.clients;
         let watch = outgoing.watch.take();
-        for (shard, mailbox) in self.conns.mailboxes.iter().enumerate() {
+        for (shard, mailbox) in mailboxes.iter().enumerate() {
             if shard == usize::from(*own) {
                 continue;
             }
@@ -176,7 +154,7 @@ impl Turn<'_> {
             if !requests.is_empty()
                 && let Err(Post::Requests(requests)) = mailbox.post(Post::Requests(requests))
             {
-                // This shard leaves too, and waits for no answer for longer than its own patience.
+                // This shard leaves too, and waits for no answer for longer than its own deadline.
                 // See `are_done`.
                 for (from, _) in requests.iter().filter(|(_, request)| request.wants_answer()) {
                     self.driver.refuse(*from, Answer::Stopping);
