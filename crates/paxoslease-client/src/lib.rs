@@ -58,6 +58,7 @@
 mod builder;
 mod client;
 mod command;
+mod connector;
 mod driver;
 mod election;
 mod engine;

@@ -130,20 +130,13 @@ impl Dialler {
         };
         let mut link = Link { stream, inbox: Vec::new() };
         let mut out = Vec::new();
-        put_hello(&mut out, token.as_deref(), name.as_deref());
+        let mut handshake = Handshake::begin(&mut out, token.as_deref(), name.as_deref());
         link.send(&out).await?;
-        if token.is_some() {
-            link.receive(check_auth).await??;
-        }
-        let greeting = link.receive(|reply| {
-            check_clear(reply)?;
-            Greeting::new(reply).map_err(LinkError::Refused)
-        });
-        let greeting = greeting.await??;
-        if name.is_some() {
-            // The client does not depend on its name, so it ignores an error.
-            link.receive(|_| ()).await?;
-        }
+        let greeting = loop {
+            if let Some(greeting) = link.receive(|reply| handshake.reply(reply)).await?? {
+                break greeting;
+            }
+        };
         Ok((link, greeting))
     }
 
@@ -183,6 +176,43 @@ fn check_auth(reply: Value<'_>) -> Result<(), LinkError> {
             Err(LinkError::Refused(error))
         }
         _ => Ok(()),
+    }
+}
+
+/// The first requests on a connection, and the replies to them.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    /// Whether the reply to AUTH comes next.
+    awaits_auth: bool,
+    has_name: bool,
+    /// The greeting of a node that has not yet replied to the client's name.
+    greeting: Option<Greeting>,
+}
+
+impl Handshake {
+    /// Puts the first requests out.
+    pub(crate) fn begin(out: &mut Vec<u8>, token: Option<&str>, name: Option<&str>) -> Self {
+        put_hello(out, token, name);
+        Self { awaits_auth: token.is_some(), has_name: name.is_some(), greeting: None }
+    }
+
+    /// Takes the next reply. Returns the greeting with the last one.
+    pub(crate) fn reply(&mut self, reply: Value<'_>) -> Result<Option<Greeting>, LinkError> {
+        if std::mem::take(&mut self.awaits_auth) {
+            return check_auth(reply).map(|()| None);
+        }
+        if let Some(greeting) = self.greeting.take() {
+            // The client does not depend on its name, so it ignores an error.
+            return Ok(Some(greeting));
+        }
+        check_clear(reply)?;
+        let greeting = Greeting::new(reply).map_err(LinkError::Refused)?;
+        Ok(if self.has_name {
+            self.greeting = Some(greeting);
+            None
+        } else {
+            Some(greeting)
+        })
     }
 }
 
