@@ -108,9 +108,13 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "PROFILE", default_value_t = Faults::Swarm)]
     pub(crate) faults: Faults,
 
+    /// Simulate whole processes, with clients, sessions, nodes and disks, not the protocol alone
+    #[arg(long, conflicts_with_all = ["algorithm", "faults"])]
+    pub(crate) stack: bool,
+
     /// Run a scripted schedule instead, or `list` the schedules
     #[arg(long, value_name = "NAME|list")]
-    #[arg(conflicts_with_all = ["seed", "runs", "nodes", "clients", "faults"])]
+    #[arg(conflicts_with_all = ["seed", "runs", "nodes", "clients", "faults", "stack"])]
     pub(crate) scenario: Option<ScenarioArg>,
 
     /// Print one line of JSON on stdout, and nothing else there

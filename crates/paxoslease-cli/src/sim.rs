@@ -4,7 +4,6 @@
 
 mod runs;
 mod summary;
-mod transcript;
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -41,7 +40,8 @@ pub(crate) fn run(args: SimArgs) -> anyhow::Result<Verdict> {
             let options = options(&args, Keep::Nothing);
             let totals = runs::run_all(&args, &options);
             let seed = totals.first_broken.or(args.diagram.as_ref().map(|_| args.seed));
-            (totals, seed.map(|seed| run_seed(args.algorithm, seed, &args)))
+            let kept = Options { keep: Keep::All, ..options };
+            (totals, seed.map(|seed| run_one(&args, seed, &kept)))
         }
     };
     let summary = Summary::new(&args, scenario, &totals, shown.as_ref());
@@ -86,12 +86,9 @@ fn options(args: &SimArgs, keep: Keep) -> Options {
 }
 
 /// Runs one seed again, and keeps its whole trace.
-fn run_seed(algorithm: Algorithm, seed: u64, args: &SimArgs) -> Report {
-    run_one(algorithm, seed, &options(args, Keep::All))
-}
-
-fn run_one(algorithm: Algorithm, seed: u64, options: &Options) -> Report {
-    match algorithm {
+fn run_one(args: &SimArgs, seed: u64, options: &Options) -> Report {
+    match args.algorithm {
+        Algorithm::Paxoslease if args.stack => paxoslease_world::run(seed, options),
         Algorithm::Paxoslease => run_with(PaxosLease::default(), seed, options),
         Algorithm::Paper => run_with(Paper, seed, options),
         Algorithm::Naive => run_with(Naive, seed, options),
@@ -127,6 +124,7 @@ fn draw(
     report: &Report,
 ) -> anyhow::Result<()> {
     let algorithm = match args.algorithm {
+        Algorithm::Paxoslease if args.stack => "PaxosLease, the whole stack",
         Algorithm::Paxoslease => "PaxosLease",
         Algorithm::Paper => "the paper's algorithm, taken literally",
         Algorithm::Naive => "the naive majority vote",

@@ -53,6 +53,7 @@ fn help_names_every_option_of_sim() {
         "--clients",
         "--algorithm",
         "--faults",
+        "--stack",
         "--scenario",
         "--json",
         "--diagram",
@@ -217,4 +218,17 @@ fn completions_and_the_manual_are_printed() {
     let (code, page, _) = outcome(&["man"]);
     assert_eq!(code, 0);
     assert!(page.contains(".TH paxoslease ") && page.contains("\\-\\-diagram"), "{page}");
+}
+
+#[test]
+fn the_whole_stack_runs_from_a_seed_and_is_drawn() {
+    let file = scratch("stack.svg");
+    let path = file.to_str().expect("UTF-8");
+    let args = ["sim", "--stack", "--seed", "3", "--runs", "1", "--json", "--diagram", path];
+    let (code, summary) = json(&args);
+    assert_eq!((code, &summary["stack"], &summary["violations"]), (0, &true.into(), &0.into()));
+    assert!(summary["acquires"].as_u64().is_some_and(|count| count > 20), "{summary}");
+    let drawn = std::fs::read_to_string(&file).expect("a diagram");
+    assert!(drawn.contains("PaxosLease, the whole stack") && drawn.contains("stores"), "{drawn}");
+    assert_eq!(json(&args), (code, summary), "the same seed is the same run");
 }

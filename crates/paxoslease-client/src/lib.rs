@@ -67,6 +67,9 @@ mod follow;
 mod link;
 mod list;
 mod route;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod status;
 #[cfg(any(test, feature = "test-util"))]
 pub mod test_util;

@@ -35,7 +35,7 @@ use lists::Lists;
 use peers::{Greeted, Who, kind_of, refusal_of};
 
 pub(crate) use counters::publish_peer;
-#[cfg(test)]
+#[cfg(feature = "simulation")]
 pub(crate) use lists::{SLOTS_PER_TURN as LIST_SLOTS_PER_TURN, WAITING_MAX as LISTS_WAITING_MAX};
 pub(crate) use peers::{Identity, PeerTimeouts, Peers};
 pub use sockets::ConnId;
@@ -584,13 +584,13 @@ impl Driver {
 
     /// Stops in the middle of everything, and hands out what its guards shared with their
     /// holders, who believe until their time is over.
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(feature = "simulation")]
     pub(crate) fn die(mut self) -> Vec<Arc<paxoslease_holder::transport::Ticket>> {
         self.guards.orphan()
     }
 
     /// The protocol's state, for checkers.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) const fn shard(&self) -> &Shard {
         &self.shard
     }

@@ -43,17 +43,15 @@ mod log_throttle;
 mod mailbox;
 mod node;
 mod request;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod stable;
 mod status;
-#[cfg(any(test, feature = "test-util"))]
-mod test_cell;
 mod tls;
 #[cfg(feature = "trace")]
 mod trace;
 mod turn;
-#[cfg(any(test, feature = "test-util"))]
-#[cfg_attr(not(test), expect(dead_code, reason = "most of what can go wrong is for simulations"))]
-mod world;
 
 pub use config::{
     AddressError, Config, ConfigError, DurationError, Limits, Listen, LoadError, Timing, Tls,
@@ -67,6 +65,4 @@ pub use paxoslease_holder::{
 };
 pub use paxoslease_tls::PemError;
 pub use stable::StableError;
-#[cfg(any(test, feature = "test-util"))]
-pub use test_cell::TestCell;
 pub use tls::TlsError;

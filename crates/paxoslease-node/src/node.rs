@@ -19,7 +19,7 @@ use paxoslease_wire::ShardId;
 
 pub use remote::{Asking, Remote};
 pub use start::StartError;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(feature = "simulation")]
 pub(crate) use start::{Run, make_driver};
 
 use crate::board::{Board, join};
@@ -112,8 +112,8 @@ impl Shared {
         (self.senders[usize::from(shard.index())])(command)
     }
 
-    /// Everything of the node is over: nobody is left waiting.
-    #[cfg(any(test, feature = "test-util"))]
+    /// The node is gone: every caller that waits is told.
+    #[cfg(feature = "simulation")]
     pub(crate) fn over(&self) {
         self.waiting.close();
         self.stopped.set();

@@ -8,13 +8,14 @@
 mod disk;
 mod error;
 mod files;
-#[cfg(any(test, feature = "test-util"))]
-#[cfg_attr(not(test), expect(dead_code, reason = "only tests make it fail"))]
+#[cfg(test)]
 mod memory;
 mod merged;
 mod startup;
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, feature = "simulation"))]
+mod volatile_files;
 mod writer;
 
 use std::io;
@@ -27,11 +28,13 @@ use disk::FolderDisk;
 pub(crate) use disk::{DataFile, Disk};
 pub use error::StableError;
 use files::OsFiles;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(test)]
 pub(crate) use memory::MemoryDisk;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(feature = "simulation")]
 pub(crate) use merged::MergedRecord;
 pub(crate) use startup::{Startup, Wishes};
+#[cfg(feature = "simulation")]
+pub use volatile_files::VolatileFiles;
 pub(crate) use writer::RecordWriter;
 
 /// How many bytes of a snapshot are gathered before they are written.
@@ -56,6 +59,12 @@ impl Folder {
     /// Opens a folder on a real disk, or creates it, and locks it.
     pub(crate) fn open(path: &Path, node: NodeId) -> Result<Self, StableError> {
         Ok(Self::on(FolderDisk::open(OsFiles, path, node)?, node))
+    }
+
+    /// Opens the data folder of a simulated host.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn open_volatile(files: &VolatileFiles, node: NodeId) -> Result<Self, StableError> {
+        Ok(Self::on(FolderDisk::open(files.clone(), Path::new("/var/node"), node)?, node))
     }
 
     /// A folder on any disk.

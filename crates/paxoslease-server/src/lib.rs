@@ -18,4 +18,6 @@ pub use config::{
     Access, ClientTls, Config, ConfigError, NamePattern, PatternError, ServerLimits, ServerListen,
     TokenHash, TokenHashError, UnknownClientTls, UnknownVerb, Verb,
 };
+#[doc(hidden)]
+pub use resp::front_ends;
 pub use server::{Lasting, ReloadError, Reloaded, Server, StartError};

@@ -46,8 +46,8 @@ use tally::Tally;
 /// lists is shown the same bytes again after each page, and must not have all of them parsed again.
 const PREFETCHED_MAX: usize = 256;
 
-/// Makes the front-end of each shard.
-pub(crate) fn front_ends(
+/// Makes the front-end of each shard, also for simulated nodes.
+pub fn front_ends(
     config: &Config,
     gate: &Gate,
 ) -> impl FnMut(u16) -> Box<dyn FrontEnd> + Send + use<> {

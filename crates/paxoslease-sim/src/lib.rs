@@ -17,6 +17,7 @@ mod rng;
 pub mod scenario;
 mod swarm;
 pub mod trace;
+pub mod transcript;
 mod world;
 
 pub use algorithm::{Algorithm, Process};

@@ -171,7 +171,9 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    pub(crate) const fn new(keep: Keep) -> Self {
+    /// A tracer without entries.
+    #[must_use]
+    pub const fn new(keep: Keep) -> Self {
         Self { keep, entries: VecDeque::new(), hash: 0xcbf2_9ce4_8422_2325 }
     }
 
@@ -182,7 +184,7 @@ impl Tracer {
     }
 
     /// Keeps an entry, if any are kept.
-    pub(crate) fn record(&mut self, at: TrueTime, event: impl FnOnce() -> TraceEvent) {
+    pub fn record(&mut self, at: TrueTime, event: impl FnOnce() -> TraceEvent) {
         match self.keep {
             Keep::Nothing => return,
             Keep::Last(max) if self.entries.len() >= max => {
@@ -223,7 +225,9 @@ impl Tracer {
         self.entries.iter()
     }
 
-    pub(crate) fn into_entries(self) -> Vec<Entry> {
+    /// All entries kept, in order.
+    #[must_use]
+    pub fn into_entries(self) -> Vec<Entry> {
         self.entries.into()
     }
 }

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `client`, on by default | `Client` | programs beside a cell of `paxoslease` daemons |
 //! | `node` | `Node` | services whose own processes are the cell |
-//! | `test-util` | `TestCell` | tests: a whole cell in one process, on a virtual clock |
+//! | `test-util` | `TestCell` | tests: nodes and clients of a whole cell in one process, on a virtual clock |
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -39,10 +39,10 @@ pub use paxoslease_holder::{
 };
 #[cfg(feature = "node")]
 pub use paxoslease_node as node;
-#[cfg(feature = "test-util")]
-pub use paxoslease_node::TestCell;
 #[cfg(feature = "node")]
 pub use paxoslease_node::{Config, Node};
+#[cfg(feature = "test-util")]
+pub use paxoslease_world::TestCell;
 
 /// The examples of the README compile.
 #[cfg(doctest)]

@@ -27,7 +27,6 @@ const LAYERS: &[Layer] = &[
         below: &["paxoslease-core", "paxoslease-clock"],
         pure: false,
     },
-    // The simulator's checkers judge the node's own tests.
     Layer { name: "paxoslease-node", below: BELOW_THE_NODE, pure: false },
     // One name for users; no code of its own.
     Layer { name: "paxoslease", below: BELOW_THE_FACADE, pure: false },
@@ -36,6 +35,8 @@ const LAYERS: &[Layer] = &[
     // Only for how a client speaks TLS.
     Layer { name: "paxoslease-load", below: BELOW_THE_LOAD, pure: false },
     Layer { name: "paxoslease-server", below: BELOW_THE_SERVER, pure: false },
+    // Runs nodes, sessions and clients in one simulated world.
+    Layer { name: "paxoslease-world", below: EVERY_LIBRARY, pure: false },
     Layer { name: "paxoslease-cli", below: EVERY_LIBRARY, pure: false },
     Layer { name: "paxoslease-bench", below: EVERY_LIBRARY, pure: false },
     Layer { name: "paxoslease-chaos", below: BELOW_CHAOS, pure: false },
@@ -50,20 +51,14 @@ const TLS: &str = "paxoslease-tls";
 // Only with the feature of that name.
 const TRACE: &str = "paxoslease-trace";
 
-const BELOW_THE_NODE: &[&str] = &[
-    "paxoslease-core",
-    "paxoslease-clock",
-    "paxoslease-wire",
-    "paxoslease-holder",
-    "paxoslease-sim",
-    TLS,
-    TRACE,
-];
+const BELOW_THE_NODE: &[&str] =
+    &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-holder", TLS, TRACE];
 
 const BELOW_THE_CLIENT: &[&str] =
     &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-holder", TLS];
 
-const BELOW_THE_FACADE: &[&str] = &["paxoslease-holder", "paxoslease-client", "paxoslease-node"];
+const BELOW_THE_FACADE: &[&str] =
+    &["paxoslease-holder", "paxoslease-client", "paxoslease-node", "paxoslease-world"];
 
 const BELOW_THE_LOAD: &[&str] = &["paxoslease-core", "paxoslease-wire", "paxoslease-client", TLS];
 
@@ -93,6 +88,8 @@ const EVERY_LIBRARY: &[&str] = &[
     "paxoslease-load",
     "paxoslease-rig",
     "paxoslease-server",
+    "paxoslease-holder",
+    "paxoslease-world",
 ];
 
 /// Crates that bring a runtime, a clock, randomness or logging.

@@ -67,7 +67,7 @@ pub(super) fn run_all(args: &SimArgs, options: &Options) -> Totals {
             if index >= args.runs {
                 return totals;
             }
-            let report = run_one(args.algorithm, args.seed.wrapping_add(index), options);
+            let report = run_one(args, args.seed.wrapping_add(index), options);
             totals.add(&Totals::of(&report));
             bar.inc(1);
         }

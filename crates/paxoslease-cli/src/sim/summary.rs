@@ -4,11 +4,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use paxoslease_sim::scenario::Scenario;
-use paxoslease_sim::{Faults, Report};
+use paxoslease_sim::{Faults, Report, transcript};
 use serde::Serialize;
 
 use super::runs::Totals;
-use super::transcript;
 use crate::args::{Algorithm, SimArgs};
 use crate::output::grouped;
 
@@ -16,6 +15,8 @@ use crate::output::grouped;
 #[derive(Serialize)]
 pub(super) struct Summary {
     algorithm: &'static str,
+    /// Whether whole processes ran, not the protocol alone.
+    stack: bool,
     scenario: Option<&'static str>,
     faults: Option<&'static str>,
     seed: Option<u64>,
@@ -72,6 +73,7 @@ impl Summary {
         let played = shown.filter(|_| !free);
         Self {
             algorithm: args.algorithm.name(),
+            stack: args.stack,
             scenario: scenario.map(Scenario::name),
             faults: free.then(|| args.faults.name()),
             seed: free.then_some(args.seed),
@@ -112,7 +114,8 @@ impl Summary {
             }
             (None, ..) => String::new(),
         };
-        let mut text = format!("{}: {what}\n\n", self.algorithm);
+        let stack = if self.stack { ", the whole stack" } else { "" };
+        let mut text = format!("{}{stack}: {what}\n\n", self.algorithm);
         let rows = [
             ("events", self.events),
             ("messages", self.messages),
@@ -183,6 +186,9 @@ fn replay(args: &SimArgs, scenario: Option<Scenario>, seed: u64) -> String {
                 command += &format!(" --clients {clients}");
             }
         }
+    }
+    if args.stack {
+        command += " --stack";
     }
     if args.algorithm != Algorithm::Paxoslease {
         command += &format!(" --algorithm {}", args.algorithm.name());

@@ -240,21 +240,3 @@ fn a_node_that_leaves_refuses_new_requests() {
     };
     assert_eq!(error, AskError::Stopped.into());
 }
-
-#[test]
-fn a_lease_granted_to_a_remote_caller_that_left_is_given_back() {
-    let clock = Clock::system();
-    let (mut driver, now, waiting) = (alone(&clock), clock.now(), Waiting::default());
-    driver.tick(&mut NoSockets, now);
-    let label = Label::new(Name::new("x").expect("a name"), Holder::NONE);
-    let (reply, _answer) = oneshot::channel();
-    let from = ReplyTo { origin: ReplyTo::REMOTE, id: waiting.add(reply) };
-    let (ttl, wait) = (Duration::from_secs(10), Duration::ZERO);
-    let lease = CowLabel::Owned(label.clone());
-    driver.request(now, from, crate::request::Request::Acquire { lease, ttl, wait });
-    assert_eq!(held(&driver, now), 1, "its own acceptor is a majority");
-    // The caller leaves before its answer is handed over.
-    assert!(waiting.leave(from.id, &label));
-    waiting.settle(&mut driver, now);
-    assert_eq!(held(&driver, now), 0);
-}

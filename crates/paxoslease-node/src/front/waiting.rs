@@ -59,22 +59,6 @@ impl Waiting {
         }
     }
 
-    /// Hands over whatever was answered, where nobody else asks; see `Turn::act_until_quiet`.
-    #[cfg(any(test, feature = "test-util"))]
-    pub(crate) fn settle(&self, driver: &mut crate::driver::Driver, now: paxoslease_core::Instant) {
-        let mut answers = Vec::new();
-        driver.act(now);
-        while driver.has_answers() {
-            driver.take_answers(&mut answers);
-            for (from, answer) in answers.drain(..) {
-                if let Some((label, tenure)) = self.answer(from.id, answer) {
-                    driver.give_back(now, label.name(), tenure);
-                }
-            }
-            driver.act(now);
-        }
-    }
-
     /// The node is gone: nobody is left waiting.
     pub(crate) fn close(&self) {
         let left = std::mem::take(&mut self.lock().by_id);

@@ -1,0 +1,81 @@
+//! The record writer of a simulated process: what `stable/writer.rs` is with a thread. The world
+//! decides how long a write takes, and whether the process is killed before it is over.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use paxoslease_core::Record;
+
+use crate::stable::{Folder, MergedRecord};
+
+/// Why the last write failed, for the node's status.
+#[derive(Clone, Default)]
+pub(super) struct LastError(Arc<Mutex<Option<String>>>);
+
+impl LastError {
+    pub(super) fn text(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+pub(super) struct Writer {
+    folder: Folder,
+    merged: MergedRecord,
+    /// The shards that wait for an answer.
+    waiting: Vec<bool>,
+    /// The record that is being written, and the answers to give then.
+    under_way: Option<(Record, Vec<(usize, Record)>)>,
+    last_error: LastError,
+}
+
+impl Writer {
+    pub(super) fn new(folder: Folder, shards: usize, start: Record) -> Self {
+        Self {
+            folder,
+            merged: MergedRecord::new(shards, start),
+            waiting: vec![false; shards],
+            under_way: None,
+            last_error: LastError::default(),
+        }
+    }
+
+    pub(super) fn last_error(&self) -> LastError {
+        self.last_error.clone()
+    }
+
+    pub(super) fn ask(&mut self, shard: usize, record: Record) {
+        self.merged.ask(shard, record);
+        self.waiting[shard] = true;
+    }
+
+    /// Begins to write, if there is something and nothing is under way.
+    pub(super) fn begin(&mut self) -> bool {
+        if self.under_way.is_some() || !self.waiting.contains(&true) {
+            return false;
+        }
+        let waiting = (0..self.waiting.len()).filter(|shard| self.waiting[*shard]);
+        let answers = waiting.map(|shard| (shard, self.merged.of(shard))).collect();
+        self.waiting.fill(false);
+        self.under_way = Some((self.merged.merged(), answers));
+        true
+    }
+
+    /// The write is over. Returns the answers to give; `None` when it failed and must be repeated.
+    pub(super) fn end(&mut self) -> Option<Vec<(usize, Record)>> {
+        let (record, answers) = self.under_way.take()?;
+        let written = self.folder.write_record(record);
+        let error = written.as_ref().err().map(ToString::to_string);
+        *self.last_error.0.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        if written.is_ok() {
+            return Some(answers);
+        }
+        for (shard, _) in answers {
+            self.waiting[shard] = true;
+        }
+        None
+    }
+
+    /// Only the snapshot is written from now on.
+    pub(super) fn into_folder(self) -> Folder {
+        self.folder
+    }
+}

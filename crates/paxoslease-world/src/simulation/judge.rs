@@ -1,0 +1,374 @@
+//! Shows the simulator's checker what happens in a world: what acceptors store, what guards believe
+//! by their own clocks, which users were granted what, and what nodes send each other.
+//!
+//! Adds the promise that only guards make: `lost()` resolves before another user is granted the
+//! name. Records a trace for transcripts and diagrams.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use paxoslease_core::{Drift, Message, Name, NodeId, Tenure, Ttl};
+use paxoslease_sim::algorithm::Packet;
+use paxoslease_sim::trace::{TraceEvent, Tracer, TrueTime};
+use paxoslease_sim::{Check, Checker, Checks, Claim, Counts, Stored, Violation};
+use paxoslease_wire::{FrameKind, FrameReader, ShardId, split_frame};
+
+use paxoslease_holder::LeaseGuard;
+use paxoslease_node::simulation::EndId;
+
+use super::Setup;
+use crate::clock::HostClock;
+use crate::world::{At, World};
+
+/// The lease of a user.
+struct Held {
+    host: usize,
+    name: usize,
+    guard: Rc<LeaseGuard>,
+    /// `lost()` has resolved.
+    told: bool,
+    until: At,
+}
+
+pub(crate) struct Judge {
+    checker: Checker,
+    names: Vec<String>,
+    members: usize,
+    clocks: Vec<HostClock>,
+    drift: Drift,
+    /// By the number of the user.
+    held: BTreeMap<u32, Held>,
+    running: Vec<bool>,
+    paused: BTreeSet<usize>,
+    /// When releases were confirmed to their holders, by name and fence.
+    confirmed_at: BTreeMap<(String, u64), At>,
+    /// The bytes of frames that are not complete yet.
+    streams: BTreeMap<EndId, Vec<u8>>,
+    now: At,
+    pub(crate) counts: Counts,
+    pub(crate) losses: u64,
+    tracer: Tracer,
+    /// How many violations are in the trace.
+    noted: usize,
+}
+
+impl Judge {
+    /// The hosts of members come first, in order of their ids from 1.
+    pub(crate) fn new(setup: &Setup, clocks: Vec<HostClock>, drift: Drift) -> Self {
+        // Within one turn a lease can be released and the next one stored. The judge sees only the
+        // last one, so it cannot tell whether a foreign lease was replaced.
+        let checks = Checks::ALL.without(Check::ForeignLeaseKept);
+        let names = setup.names.clone();
+        Self {
+            checker: Checker::new(checks, setup.members, clocks.len(), names.len()),
+            names,
+            members: usize::from(setup.members),
+            running: vec![false; clocks.len()],
+            clocks,
+            drift,
+            held: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            confirmed_at: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            now: 0,
+            counts: Counts::default(),
+            losses: 0,
+            tracer: Tracer::new(setup.keep),
+            noted: 0,
+        }
+    }
+
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    pub(crate) fn violations(&self) -> &[Violation] {
+        self.checker.violations()
+    }
+
+    /// The part of the trace that was kept.
+    pub(crate) fn take_trace(&mut self) -> Vec<paxoslease_sim::trace::Entry> {
+        std::mem::replace(&mut self.tracer, Tracer::new(paxoslease_sim::Keep::Nothing))
+            .into_entries()
+    }
+
+    pub(crate) fn broken(&mut self, check: Check, text: impl FnOnce() -> String) {
+        self.checker.broken(TrueTime(self.now), check, text);
+        self.note_violations();
+    }
+
+    /// Adds violations to the trace, each where it was found.
+    fn note_violations(&mut self) {
+        while let Some(violation) = self.checker.violations().get(self.noted) {
+            self.noted += 1;
+            let text = || TraceEvent::Violation { text: violation.to_string() };
+            self.tracer.record(TrueTime(self.now), text);
+        }
+    }
+
+    /// Adds an event to the trace.
+    pub(crate) fn record(&mut self, event: impl FnOnce() -> TraceEvent) {
+        self.tracer.record(TrueTime(self.now), event);
+    }
+
+    /// Sees what an event has changed, perhaps on a host.
+    pub(crate) fn see(&mut self, world: &mut World, host: Option<usize>) {
+        self.now = world.now();
+        for (end, host, bytes) in world.network.tap.as_mut().map(std::mem::take).unwrap_or_default()
+        {
+            self.hear(end, host, &bytes);
+        }
+        let Some(host) = host.filter(|host| *host < self.clocks.len()) else { return };
+        // A belief ends before its lease is given back, and begins after it was stored.
+        let (over, live): (Vec<u32>, _) =
+            self.listen(host).into_iter().partition(|client| self.held[client].until <= self.now);
+        over.into_iter().for_each(|client| self.claim(client));
+        match (self.running[host], world.process(host).is_some()) {
+            (true, false) => self.ended(world, host),
+            (false, true) => self.started(world, host),
+            (true, true) => self.look(world, host),
+            (false, false) => {}
+        }
+        live.into_iter().for_each(|client| self.claim(client));
+        self.note_violations();
+    }
+
+    fn stored(&self, world: &World, host: usize, name: usize) -> Option<Stored> {
+        let process = world.process(host)?;
+        let name_text = Name::new(&self.names[name]).expect("a name");
+        let place = ShardId::of(name_text, process.shards() as u16).index();
+        let shard = process.core(usize::from(place))?;
+        let register = shard.register(name_text).unwrap_or_default();
+        let lease = register.accepted.map(|accepted| {
+            let until = self.clocks[host].first_shows(accepted.expires_at);
+            (accepted.tenure, TrueTime(until))
+        });
+        // A lease that expired is no lease; the record of it may stay or go.
+        let before = self.checker.stored(host, name).lease;
+        let lease = lease.filter(|(_, until)| until.0 > self.now || lease == before);
+        Some(Stored { promised: register.promised.max(shard.floor()?), lease })
+    }
+
+    fn look(&mut self, world: &World, host: usize) {
+        for name in 0..self.names.len() {
+            if let Some(stored) = self.stored(world, host, name).filter(|_| host < self.members)
+                && stored != self.checker.stored(host, name)
+            {
+                self.record_stored(host, name, stored);
+                self.checker.stores(TrueTime(self.now), host, name, stored);
+            }
+        }
+    }
+
+    fn record_stored(&mut self, host: usize, name: usize, stored: Stored) {
+        if stored.lease == self.checker.stored(host, name).lease {
+            return;
+        }
+        let (node, name) = (host as u16 + 1, self.names[name].clone());
+        self.record(|| match stored.lease {
+            Some((tenure, until)) => {
+                TraceEvent::Stored { node, name, fence: tenure.fence(), until }
+            }
+            None => TraceEvent::Cleared { node, name },
+        });
+    }
+
+    fn started(&mut self, world: &World, host: usize) {
+        self.running[host] = true;
+        let core = world.process(host).and_then(|process| process.core(0));
+        let remaining =
+            core.map(|core| core.quarantine_remaining(self.clocks[host].read(self.now)));
+        let until = remaining.filter(|span| !span.is_zero()).map(|span| {
+            TrueTime(self.clocks[host].first_shows(self.clocks[host].read(self.now).after(span)))
+        });
+        let node = host as u16 + 1;
+        self.record(|| TraceEvent::Started { node, quarantine_until: until });
+        if host < self.members {
+            let names = 0..self.names.len();
+            let stored: Vec<Stored> =
+                names.map(|name| self.stored(world, host, name).unwrap_or_default()).collect();
+            self.checker.started(TrueTime(self.now), host, &stored);
+        }
+    }
+
+    fn ended(&mut self, world: &World, host: usize) {
+        self.running[host] = false;
+        self.paused.remove(&host);
+        let is_clean = world.files(host).is_some_and(|files| files.has_snapshot());
+        let node = host as u16 + 1;
+        if is_clean {
+            self.counts.stops += 1;
+            self.record(|| TraceEvent::Stopped { node });
+        } else {
+            self.counts.crashes += 1;
+            self.record(|| TraceEvent::Crashed { node });
+        }
+        self.checker.ended(TrueTime(self.now), host, !is_clean);
+    }
+
+    /// The process of a host is gone, with all users in it.
+    pub(crate) fn process_gone(&mut self, host: usize) {
+        let gone: Vec<u32> =
+            self.held.iter().filter(|(_, held)| held.host == host).map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|client| self.gives_up(client));
+    }
+
+    pub(crate) fn set_paused(&mut self, host: usize, paused: bool) {
+        if paused {
+            self.paused.insert(host);
+        } else {
+            self.paused.remove(&host);
+        }
+    }
+
+    /// Asks every guard of a host whether it holds, by its own clock. Returns the users whose answer
+    /// has changed.
+    fn listen(&mut self, host: usize) -> Vec<u32> {
+        let local = self.clocks[host].read(self.now);
+        let mut changed = Vec::new();
+        for (client, held) in self.held.iter_mut().filter(|(_, held)| held.host == host) {
+            let ends_at = local.after(held.guard.remaining());
+            let until = if held.guard.is_held() {
+                self.clocks[host].first_shows(ends_at)
+            } else {
+                self.now
+            };
+            if until != held.until {
+                held.until = until;
+                changed.push(*client);
+            }
+        }
+        changed
+    }
+
+    fn claim(&mut self, client: u32) {
+        let held = &self.held[&client];
+        let (name, tenure) = (held.name, tenure_of(&held.guard));
+        if held.until <= self.now {
+            self.checker.released(name, tenure);
+            return self.yields(name, client);
+        }
+        let ttl = Ttl::from_duration(held.guard.ttl()).expect("it was granted");
+        let clock = &self.clocks[held.host];
+        let span = self.drift.belief_span(ttl);
+        let local_end = clock.read(held.until).as_nanos();
+        let started_at = local_end.saturating_sub(span.as_nanos() as u64);
+        let since = clock.first_shows(paxoslease_core::Instant::from_nanos(started_at));
+        let (since, until) = (TrueTime(since), TrueTime(held.until));
+        let claim = Claim { client, tenure, since, until };
+        let (node, fence) = (held.host as u16 + 1, tenure.fence());
+        let text = self.names[name].clone();
+        self.record(|| TraceEvent::Believes { client, node, name: text, fence, until });
+        self.checker.believes(TrueTime(self.now), name, claim);
+    }
+
+    fn yields(&mut self, name: usize, client: u32) {
+        let text = self.names[name].clone();
+        self.record(|| TraceEvent::Yielded { client, name: text });
+        self.checker.yields(name, client);
+    }
+
+    /// A client was granted a lease.
+    pub(crate) fn granted(&mut self, client: u32, host: usize, name: usize, guard: Rc<LeaseGuard>) {
+        self.counts.acquires += 1;
+        let tenure = tenure_of(&guard);
+        self.checker.granted(TrueTime(self.now), name, tenure, true);
+        let unaware = |(_, other): &(&u32, &Held)| {
+            other.name == name && !other.told && !self.paused.contains(&other.host)
+        };
+        if let Some((other, _)) = self.held.iter().find(unaware) {
+            let text =
+                format!("client {client} was granted before client {other} knew of its loss");
+            self.checker.broken(TrueTime(self.now), Check::OneHolder, || text);
+        }
+        self.held.insert(client, Held { host, name, guard, told: false, until: 0 });
+        self.listen(host).into_iter().for_each(|client| self.claim(client));
+    }
+
+    /// A client's `lost()` has resolved.
+    pub(crate) fn told_lost(&mut self, client: u32) {
+        self.losses += 1;
+        if let Some(held) = self.held.get_mut(&client) {
+            held.told = true;
+        }
+    }
+
+    /// A client is about to drop or release its guard.
+    pub(crate) fn gives_up(&mut self, client: u32) {
+        if let Some(held) = self.held.remove(&client) {
+            self.checker.released(held.name, tenure_of(&held.guard));
+            self.yields(held.name, client);
+        }
+    }
+
+    /// Releases a guard, and remembers when that was confirmed. Returns whether it was.
+    pub(crate) async fn release(judge: &RefCell<Self>, guard: LeaseGuard) -> bool {
+        let tenure = (guard.name().to_owned(), guard.fence());
+        let is_confirmed = guard.release().await.is_ok();
+        if is_confirmed {
+            let mut judge = judge.borrow_mut();
+            let now = judge.now;
+            judge.confirmed_at.insert(tenure, now);
+            judge.counts.releases += 1;
+        }
+        is_confirmed
+    }
+
+    pub(crate) const fn now(&self) -> At {
+        self.now
+    }
+
+    /// A user was denied because of that tenure (promise 4).
+    pub(crate) fn denied(&mut self, host: usize, asked_at: At, name: String, fence: u64) {
+        self.counts.denials += 1;
+        let confirmed_at = self.confirmed_at.get(&(name, fence)).copied();
+        let Some(at) = confirmed_at.filter(|at| *at < asked_at) else { return };
+        let text = || {
+            let late = Duration::from_nanos(asked_at - at);
+            format!(
+                "node {} denied a request because of fence {fence}, whose release had been \
+                 confirmed {late:?} before",
+                host + 1
+            )
+        };
+        self.checker.broken(TrueTime(self.now), Check::ReleaseFrees, text);
+    }
+
+    fn hear(&mut self, end: EndId, host: usize, bytes: &[u8]) {
+        let stream = self.streams.entry(end).or_default();
+        stream.extend_from_slice(bytes);
+        let mut rest = stream.as_slice();
+        while let Some((frame, after)) = split_frame(rest).expect("nodes send whole frames") {
+            rest = after;
+            if host >= self.clocks.len() || FrameKind::of(frame) != Ok(FrameKind::Messages) {
+                continue;
+            }
+            for message in FrameReader::new(frame).expect("a frame") {
+                self.counts.messages += 1;
+                let packet = packet(&message.expect("a message"));
+                self.checker.sent(TrueTime(self.now), host, &packet);
+            }
+        }
+        let consumed = stream.len() - rest.len();
+        stream.drain(..consumed);
+    }
+}
+
+fn tenure_of(guard: &LeaseGuard) -> Tenure {
+    Tenure::from_fence(guard.fence()).expect("fences are tenures")
+}
+
+fn packet(message: &Message<'_>) -> Packet {
+    Packet {
+        to: NodeId::MAX,
+        kind: message.kind(),
+        is_reply: matches!(message, Message::Reply(_)),
+        round: match message {
+            Message::Request(request) => request.ballot(),
+            Message::Reply(_) | Message::Hint(_) => None,
+        },
+        bytes: Rc::default(),
+    }
+}

@@ -1,0 +1,108 @@
+//! Users of leases: some wait for long and some give up, some hold for long, some release and some
+//! only drop. Each lives in the process of a node or of a client, and uses the public API only.
+
+use std::cell::{Cell, RefCell};
+use std::future::IntoFuture;
+use std::rc::Rc;
+use std::time::Duration;
+
+use paxoslease_holder::AcquireError;
+use paxoslease_sim::trace::TraceEvent;
+use paxoslease_sim::{Rng, SpanRange};
+
+use crate::simulation::{Handle, Judge, Setup, Simulation, Timer};
+
+pub(super) struct User {
+    id: u32,
+    host: usize,
+    handle: Handle,
+    judge: Rc<RefCell<Judge>>,
+    timer: Rc<Timer>,
+    rng: Rng,
+    max_lease: Duration,
+    /// All faults have ended: the user takes one last lease, and ends.
+    is_last_round: Rc<Cell<bool>>,
+}
+
+impl User {
+    /// Starts a user in the process of a host.
+    pub(super) fn spawn(
+        simulation: &mut Simulation,
+        host: usize,
+        setup: &Setup,
+        is_last_round: &Rc<Cell<bool>>,
+    ) {
+        let id = simulation.next_task();
+        let user = Self {
+            id,
+            host,
+            handle: simulation.handle(host),
+            judge: simulation.judge_handle(),
+            timer: simulation.timer(),
+            rng: Rng::new(setup.seed, 100 + u64::from(id)),
+            max_lease: setup.max_lease,
+            is_last_round: Rc::clone(is_last_round),
+        };
+        simulation.spawn(host, user.live());
+    }
+
+    async fn live(mut self) {
+        let mut is_last = false;
+        while !is_last {
+            let pause = self.rng.millis(0, 300);
+            self.timer.sleep(pause).await;
+            is_last = self.is_last_round.get();
+            let granted = self.ask(is_last).await;
+            is_last &= granted;
+        }
+    }
+
+    /// Returns whether there was a lease. In the last round the user asks until there is.
+    async fn ask(&mut self, is_last: bool) -> bool {
+        let names = self.judge.borrow().names().len() as u64;
+        let name = self.rng.between(0, names - 1) as usize;
+        let text = self.judge.borrow().names()[name].clone();
+        let ttl = SpanRange::new(Duration::from_millis(50), self.max_lease).draw(&mut self.rng);
+        let wait = match self.rng.between(0, 3) {
+            _ if is_last => Duration::MAX,
+            0 => Duration::ZERO,
+            1 => self.rng.millis(1, 3000),
+            _ => Duration::MAX,
+        };
+        let asked_at = self.judge.borrow().now();
+        let (client, node) = (self.id, self.host as u16 + 1);
+        let asked = || TraceEvent::Asked { client, node, text: format!("acquire {text}") };
+        self.judge.borrow_mut().record(asked);
+        let acquire = self.handle.acquire(&text, ttl).wait(wait);
+        // Some users give up and drop the future.
+        let answer = if !is_last && self.rng.chance(300) {
+            let patience = self.rng.millis(0, 2000);
+            self.timer.within(patience, acquire.into_future()).await
+        } else {
+            Some(acquire.await)
+        };
+        if let Some(Err(AcquireError::Held { name, holder: Some(by) })) = &answer {
+            self.judge.borrow_mut().denied(self.host, asked_at, name.clone(), by.fence);
+        }
+        let Some(Ok(guard)) = answer else { return false };
+        let guard = Rc::new(guard);
+        self.judge.borrow_mut().granted(self.id, self.host, name, Rc::clone(&guard));
+        let hold = match self.rng.between(0, 9) {
+            _ if self.is_last_round.get() => Duration::ZERO,
+            0..=5 => self.rng.millis(0, 50),
+            6..=8 => self.rng.millis(0, 1500),
+            _ => self.max_lease * 3,
+        };
+        let lost = self.timer.within(hold, guard.lost()).await.is_some();
+        if lost {
+            self.judge.borrow_mut().told_lost(self.id);
+        }
+        self.judge.borrow_mut().gives_up(self.id);
+        let guard = Rc::into_inner(guard).expect("the judge has dropped it");
+        if self.rng.chance(800) {
+            // Whether it is confirmed depends on the network.
+            let _confirmed = Judge::release(&self.judge, guard).await;
+        }
+        true
+    }
+}

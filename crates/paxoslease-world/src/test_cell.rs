@@ -1,0 +1,354 @@
+//! A cell in one process, on a virtual clock, for tests of what uses leases.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use paxoslease_client::Client;
+use paxoslease_node::{Config, Node};
+
+use crate::clock::HostClock;
+use crate::network::Presence;
+use crate::world::{Bells, World};
+
+/// A cell for your own tests: no sockets, no files, and time passes when the test says so.
+///
+/// Nodes and clients are real: everything that a [`Node`], a [`Client`] and their leases can do,
+/// they do here, from any thread and any runtime. Only watches and elections of clients are not
+/// served. The network takes no time, so what needs no waiting is done while the clock stands
+/// still. The rest is done by [`Self::advance`]: a lease runs out, the quarantine of a restarted
+/// node ends, a waiter has its turn.
+///
+/// ```
+/// use std::time::Duration;
+/// use paxoslease_holder::LeaseState;
+/// use paxoslease_world::TestCell;
+///
+/// let cell = TestCell::new(3);
+/// let ttl = Duration::from_secs(10);
+/// let master = cell.node(1).acquire("master", ttl).blocking()?;
+/// assert!(cell.node(2).try_acquire("master", ttl).blocking().is_err());
+///
+/// cell.advance(Duration::from_secs(60));
+/// assert!(master.is_held(), "a lease renews itself");
+///
+/// cell.kill(1);
+/// assert!(master.is_held(), "until its time is over");
+/// cell.advance(ttl);
+/// assert_eq!(master.state(), LeaseState::Lost);
+/// let next = cell.node(2).acquire("master", ttl).blocking()?;
+/// assert!(next.fence() > master.fence());
+/// # Ok::<(), paxoslease_holder::AcquireError>(())
+/// ```
+#[derive(Debug)]
+pub struct TestCell {
+    orders: Sender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread of the world is told.
+enum Order {
+    /// A shard or a client was posted something.
+    Rung,
+    Do(Box<dyn FnOnce(&mut World) + Send>),
+    End,
+}
+
+impl TestCell {
+    /// A cell of `members` nodes, 1 to 9, numbered from 1. They have just been started, for the
+    /// first time, and know each other. The longest lease is a minute.
+    ///
+    /// # Panics
+    /// When `members` is not 1 to 9.
+    #[must_use]
+    pub fn new(members: u16) -> Self {
+        let mut config = Config::new("test", 1).shards(1).ephemeral().allow_plaintext();
+        for id in 1..=members {
+            config = config.peer(id, format!("node-{id}:7401"));
+        }
+        config.check().expect("a cell has 1 to 9 members");
+        let (orders, inbox) = channel();
+        let bell = orders.clone();
+        let bells = Bells::new(move || {
+            // A world that ended needs no bell.
+            let _ended = bell.send(Order::Rung);
+        });
+        let run = move || {
+            let mut world = World::new(0, bells);
+            for id in 1..=members {
+                let mut config = config.clone();
+                config.node = id;
+                let host = world.add_node(config, HostClock::new(0, 0), true);
+                world.start(host).expect("a disk in memory works");
+            }
+            work(&mut world, &inbox);
+        };
+        let thread = thread::Builder::new().name("paxoslease-test-cell".to_owned()).spawn(run);
+        let cell = Self { orders, thread: Some(thread.expect("a thread")) };
+        cell.advance(Duration::ZERO);
+        cell
+    }
+
+    /// The handle of a node that runs.
+    ///
+    /// # Panics
+    /// When there is no such node, or it was killed or shut down.
+    #[must_use]
+    pub fn node(&self, id: u16) -> Node {
+        let node = self.ask(id, |world, host| world.node(host));
+        node.unwrap_or_else(|| panic!("node {id} does not run"))
+    }
+
+    /// The handle of a new client of this cell, in a process of its own.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.tell(|world| {
+            let nodes: Vec<usize> =
+                (0..world.len()).filter(|host| !world.is_client(*host)).collect();
+            let host = world.add_client(&nodes, HostClock::new(0, 0));
+            world.client(host).expect("it was just started")
+        })
+    }
+
+    /// Lets time pass. What is due meanwhile happens, in order; returns when it has.
+    pub fn advance(&self, span: Duration) {
+        self.tell(move |world| {
+            let until = world.now().saturating_add(span.as_nanos() as u64);
+            world.run_until(until);
+        });
+    }
+
+    /// Ends a node as `kill -9` does: what it stored is kept, all else is gone, and its requests
+    /// are answered as those of a node that was shut down. Guards of its leases do not know: they
+    /// hold until their time is over.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn kill(&self, id: u16) {
+        self.ask(id, |world, host| world.kill(host, Presence::Refusing));
+    }
+
+    /// Starts a node that was killed or shut down; one that was killed begins with its quarantine.
+    /// One that runs is shut down first, as in a rolling restart: that takes no time, unless
+    /// no majority confirms that its leases are released.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn restart(&self, id: u16) {
+        self.ask(id, |world, host| {
+            world.stop(host);
+            world.start(host).expect("a disk in memory works");
+        });
+    }
+
+    /// Cuts a node off from all others; they are not told.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn isolate(&self, id: u16) {
+        self.ask(id, |world, host| {
+            let links = (0..world.len()).flat_map(|other| [(host, other), (other, host)]);
+            let links: Vec<_> = links.collect();
+            world.network.blocked.extend(links);
+        });
+    }
+
+    /// Connects every node with every other again.
+    pub fn heal(&self) {
+        self.tell(|world| world.network.blocked.clear());
+    }
+
+    /// A node's process stands still, as with SIGSTOP; the clock goes on. What its users ask for
+    /// waits.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn pause(&self, id: u16) {
+        self.ask(id, World::pause);
+    }
+
+    /// It goes on.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn resume(&self, id: u16) {
+        self.ask(id, World::resume);
+    }
+
+    /// Changes something about the host of a node, and waits until all is quiet.
+    fn ask<T: Send + 'static>(
+        &self,
+        id: u16,
+        change: impl FnOnce(&mut World, usize) -> T + Send + 'static,
+    ) -> T {
+        let answer = self.tell(move |world| {
+            let host = usize::from(id).checked_sub(1);
+            let host = host.filter(|host| *host < world.len() && !world.is_client(*host));
+            host.map(|host| change(world, host))
+        });
+        answer.unwrap_or_else(|| panic!("this cell has no node {id}"))
+    }
+
+    fn tell<T: Send + 'static>(&self, change: impl FnOnce(&mut World) -> T + Send + 'static) -> T {
+        let (reply, answer) = channel();
+        let order = Box::new(move |world: &mut World| {
+            let output = change(world);
+            world.run_until(world.now());
+            // The caller waits for it.
+            let _gone = reply.send(output);
+        });
+        let sent = self.orders.send(Order::Do(order));
+        assert!(sent.is_ok(), "the thread of this cell panicked");
+        answer.recv().expect("the thread of this cell panicked")
+    }
+}
+
+fn work(world: &mut World, inbox: &Receiver<Order>) {
+    world.run_until(world.now());
+    while let Ok(order) = inbox.recv() {
+        match order {
+            Order::Rung => world.run_until(world.now()),
+            Order::Do(order) => order(world),
+            Order::End => return,
+        }
+    }
+}
+
+impl Drop for TestCell {
+    fn drop(&mut self) {
+        // A thread that panicked has said so.
+        let _panicked = self.orders.send(Order::End);
+        let _panicked = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paxoslease_holder::AskError;
+    use paxoslease_holder::LeaseState;
+
+    const TTL: Duration = Duration::from_secs(10);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Lets time pass until a thread is done.
+    fn advance_until<T>(cell: &TestCell, thread: JoinHandle<T>) -> T {
+        while !thread.is_finished() {
+            cell.advance(SECOND / 10);
+        }
+        thread.join().expect("no panic")
+    }
+
+    #[test]
+    fn clients_hold_and_lose_leases_on_the_virtual_clock() {
+        let cell = TestCell::new(3);
+        let (first, second) = (cell.client(), cell.client());
+        let lease = first.acquire("x", TTL).blocking().expect("granted");
+        assert!(second.try_acquire("x", TTL).blocking().is_err());
+        cell.advance(TTL * 5);
+        assert!(lease.is_held(), "a lease renews itself");
+        (1..=3).for_each(|id| cell.pause(id));
+        cell.advance(TTL);
+        assert_eq!(lease.state(), LeaseState::Lost);
+        (1..=3).for_each(|id| cell.resume(id));
+        let waiter = thread::spawn(move || second.acquire("x", TTL).blocking());
+        let next = advance_until(&cell, waiter).expect("free");
+        assert!(next.fence() > lease.fence());
+    }
+
+    #[test]
+    fn an_uncontended_lease_needs_no_time() {
+        for members in [1, 2, 3, 5, 9] {
+            let cell = TestCell::new(members);
+            for id in 1..=members {
+                let lease = cell.node(id).acquire("x", TTL).blocking().expect("granted");
+                assert!(lease.is_held());
+                lease.release_blocking().expect("confirmed");
+            }
+        }
+    }
+
+    #[test]
+    fn a_waiter_gets_its_turn_while_time_passes() {
+        let cell = TestCell::new(3);
+        let lease = cell.node(1).acquire("x", TTL).blocking().expect("granted");
+        let node = cell.node(2);
+        let waiter = thread::spawn(move || node.acquire("x", TTL).blocking());
+        cell.advance(TTL);
+        assert!(lease.is_held() && !waiter.is_finished());
+        drop(lease);
+        drop(advance_until(&cell, waiter).expect("free"));
+    }
+
+    #[test]
+    fn an_isolated_holder_learns_of_its_loss_and_others_go_on() {
+        let cell = TestCell::new(3);
+        let lease = cell.node(1).acquire("x", TTL).blocking().expect("granted");
+        let fence = lease.fence();
+        cell.isolate(1);
+        let holder = thread::spawn(move || lease.lost_blocking());
+        advance_until(&cell, holder);
+        cell.advance(SECOND);
+        let next = cell.node(2).try_acquire("x", TTL).blocking().expect("its time is over");
+        assert!(next.fence() > fence);
+        cell.heal();
+        cell.advance(SECOND * 3);
+        assert!(cell.node(1).try_acquire("x", TTL).blocking().is_err());
+    }
+
+    #[test]
+    fn guards_of_a_killed_node_hold_until_their_time_is_over() {
+        let cell = TestCell::new(1);
+        let node = cell.node(1);
+        let lease = node.acquire("x", TTL).blocking().expect("granted");
+        cell.kill(1);
+        assert_eq!(node.acquire("x", TTL).blocking().expect_err("gone"), AskError::Stopped.into());
+        cell.restart(1);
+        assert!(lease.is_held());
+        let holder = thread::spawn(move || lease.lost_blocking());
+        advance_until(&cell, holder);
+        let node = cell.node(1);
+        let next = thread::spawn(move || node.acquire("x", TTL).blocking());
+        drop(advance_until(&cell, next).expect("its quarantine ends"));
+    }
+
+    #[test]
+    fn a_rolling_restart_costs_others_nothing() {
+        let cell = TestCell::new(3);
+        let lease = cell.node(3).acquire("x", TTL).blocking().expect("granted");
+        for id in [1, 2] {
+            cell.restart(id);
+            cell.advance(SECOND);
+        }
+        cell.advance(TTL * 2);
+        assert_eq!(lease.state(), LeaseState::Held);
+        cell.restart(3);
+        assert_eq!(lease.state(), LeaseState::Lost, "a node that leaves gives its leases back");
+        drop(cell.node(1).try_acquire("x", TTL).blocking().expect("free at once"));
+    }
+
+    #[test]
+    fn a_paused_node_answers_when_it_goes_on() {
+        let cell = TestCell::new(3);
+        cell.pause(2);
+        let node = cell.node(2);
+        let asked = thread::spawn(move || node.acquire("x", TTL).blocking());
+        cell.advance(SECOND * 5);
+        assert!(!asked.is_finished());
+        cell.resume(2);
+        drop(advance_until(&cell, asked).expect("granted"));
+    }
+
+    #[test]
+    fn no_caller_waits_for_a_cell_that_is_gone() {
+        let cell = TestCell::new(3);
+        let node = cell.node(1);
+        let lease = node.acquire("x", TTL).blocking().expect("granted");
+        let waiting = cell.node(2);
+        let waiter = thread::spawn(move || waiting.acquire("x", TTL).blocking());
+        drop(cell);
+        assert_eq!(waiter.join().expect("no panic").expect_err("gone"), AskError::Stopped.into());
+        assert_eq!(lease.state(), LeaseState::Lost);
+        node.shutdown_blocking();
+    }
+}

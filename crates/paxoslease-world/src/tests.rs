@@ -1,0 +1,112 @@
+//! Whole cells under simulation: a swarm of seeds, and each fault by itself.
+
+mod distance;
+mod fairness;
+mod faults;
+mod handshake;
+mod lists;
+mod minority;
+mod overload;
+mod remote;
+mod restarts;
+mod status;
+mod swarm;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::network::{Conditions, Presence};
+use crate::simulation::{Setup, Sharing, Simulation, Workers};
+use paxoslease_holder::{AcquireError, AskError, LeaseGuard, Status};
+
+const MASTER: &str = "master";
+const TTL: Duration = Duration::from_secs(2);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A cell that found together, on a network that takes a little time.
+fn cell(setup: &Setup) -> Simulation {
+    let delay = (Duration::from_micros(100), Duration::from_micros(500));
+    cell_in(setup, Conditions { delay, chop: 300, ..Conditions::PERFECT })
+}
+
+/// A cell that found together in that conditions.
+fn cell_in(setup: &Setup, conditions: Conditions) -> Simulation {
+    let mut simulation = Simulation::new(setup);
+    let settled = SECOND + conditions.delay.1 * 10;
+    simulation.world.network.conditions = conditions;
+    simulation.run_for(settled);
+    simulation
+}
+
+#[track_caller]
+fn assert_fair(sharing: &Sharing, setting: impl std::fmt::Debug) {
+    assert_eq!(sharing.unfair(), None, "{setting:?}");
+}
+
+impl Simulation {
+    /// Asks the node of a host; the judge hears of a grant, and is left with the guard.
+    fn take(&mut self, host: usize, wait: Duration) -> Result<Rc<LeaseGuard>, AcquireError> {
+        let (handle, client) = (self.handle(host), self.next_task());
+        let judge = self.judge_handle();
+        self.run(host, async move {
+            let guard = Rc::new(handle.acquire(MASTER, TTL).wait(wait).await?);
+            judge.borrow_mut().granted(client, host, 0, Rc::clone(&guard));
+            Ok(guard)
+        })
+    }
+
+    /// Takes it, and has somebody wait for the loss. Returns who holds it for the judge.
+    fn hold(&mut self, host: usize) -> (u32, Rc<LeaseGuard>) {
+        let client = self.next_task();
+        let guard = self.take(host, Duration::MAX).expect("granted");
+        let (watched, judge) = (Rc::clone(&guard), self.judge_handle());
+        self.spawn(host, async move {
+            watched.lost().await;
+            judge.borrow_mut().told_lost(client);
+        });
+        (client, guard)
+    }
+
+    fn status(&mut self, host: usize) -> Status {
+        let node = self.node(host);
+        self.run(host, async move { node.status().await }).expect("it runs")
+    }
+
+    /// Blocks everything from one host to another.
+    fn block(&mut self, from: usize, to: usize) {
+        self.world.network.blocked.insert((from, to));
+    }
+
+    fn isolate(&mut self, host: usize) {
+        for other in 0..self.world.len() {
+            self.block(host, other);
+            self.block(other, host);
+        }
+    }
+
+    fn heal(&mut self) {
+        self.world.network.blocked.clear();
+        self.world.network.swallowed.clear();
+    }
+
+    /// A clean stop, with everything that lived in the process.
+    fn stop(&mut self, host: usize) {
+        let node = self.node(host);
+        self.run(host, async move { node.shutdown().await });
+        assert!(!self.world.is_running(host));
+        self.end_tasks_of(host);
+    }
+
+    /// Takes the name and keeps the guard from the judge: nobody else is to have it meanwhile.
+    fn lease(&mut self, host: usize, ttl: Duration) -> LeaseGuard {
+        let node = self.node(host);
+        self.run(host, async move { node.acquire(MASTER, ttl).await }).expect("granted")
+    }
+
+    /// How long it takes until the node of a host is granted the name.
+    fn time_to_take(&mut self, host: usize) -> Duration {
+        let asked_at = self.world.now();
+        self.take(host, Duration::MAX).expect("it waits");
+        Duration::from_nanos(self.world.now() - asked_at)
+    }
+}

@@ -1,0 +1,98 @@
+//! Whole cells drawn from seeds. For more of them:
+//! `PAXOSLEASE_SEEDS=5000 cargo test -p paxoslease-world swarm`.
+
+use std::thread;
+
+use paxoslease_core::{Rule, Rules};
+use paxoslease_sim::{Check, Keep, Options, Report, transcript};
+
+use crate::{run, run_with};
+
+fn seeds() -> u64 {
+    std::env::var("PAXOSLEASE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
+}
+
+/// Runs seeds on two threads; each world has its own thread.
+fn run_all(seeds: u64) -> Vec<Report> {
+    let half =
+        |first: u64| move || (first..seeds).step_by(2).map(|seed| run(seed, &Options::default()));
+    thread::scope(|scope| {
+        let odd = scope.spawn(move || half(1)().collect::<Vec<_>>());
+        let mut reports: Vec<Report> = half(0)().collect();
+        reports.extend(odd.join().expect("no panic"));
+        reports
+    })
+}
+
+/// The violations of a seed, the trace around them, and how to draw it.
+fn explain(seed: u64) -> String {
+    let report = run(seed, &Options { keep: Keep::All, ..Options::default() });
+    let violations: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+    format!(
+        "seed {seed}: {}\n{}draw it with `paxoslease sim --stack --seed {seed} --runs 1 \
+         --diagram seed.svg`",
+        violations.join("; "),
+        transcript::around_violation(&report.trace)
+    )
+}
+
+#[test]
+fn no_fault_breaks_a_promise_or_makes_a_user_wait_for_ever() {
+    let reports = run_all(seeds());
+    let broken: Vec<u64> = reports
+        .iter()
+        .filter(|report| !report.violations.is_empty())
+        .map(|report| report.seed)
+        .collect();
+    assert!(broken.is_empty(), "seeds {broken:?} broke; {}", explain(broken[0]));
+    // A swarm in which little happens would show little.
+    let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
+    let runs = reports.len() as u64;
+    assert!(sum(|report| report.counts.acquires) > 20 * runs);
+    assert!(sum(|report| report.counts.crashes) > runs);
+    assert!(sum(|report| report.counts.stops) > runs);
+    assert!(sum(|report| report.counts.denials) > runs);
+}
+
+#[test]
+fn the_same_seed_is_the_same_world() {
+    let traced = |seed| {
+        let report = run(seed, &Options { keep: Keep::All, ..Options::default() });
+        (report.trace_hash, report.trace)
+    };
+    for seed in [3, 14, 15] {
+        assert_eq!(traced(seed), traced(seed));
+    }
+    assert_ne!(traced(3).0, traced(4).0);
+}
+
+/// A test of the test: with one rule of the protocol off, some seed must find the harm.
+fn must_be_caught(rules: &[(Rule, Check)]) {
+    for (rule, check) in rules {
+        let harms = |seed| {
+            let report = run_with(seed, &Options::default(), Rules::without(*rule));
+            report.violations.iter().any(|violation| violation.check == *check)
+        };
+        assert!((0..100).any(harms), "without {rule:?}, no seed shows {check:?}");
+    }
+}
+
+#[test]
+fn acceptors_and_proposers_without_a_rule_are_caught() {
+    must_be_caught(&[
+        (Rule::ProposeRefusesForeign, Check::BeliefIsBacked),
+        (Rule::ReleaseMatchesTenure, Check::BeliefIsBacked),
+        (Rule::FailedRenewalIsNotUndone, Check::BeliefIsBacked),
+        (Rule::TimerIsArmedOnce, Check::BeliefIsBacked),
+        (Rule::ReclaimFoldsIntoFloor, Check::PromisesKept),
+    ]);
+}
+
+#[test]
+fn restarts_without_a_rule_are_caught() {
+    must_be_caught(&[
+        (Rule::QuarantineCoversLongestTtl, Check::SilentAfterCrash),
+        (Rule::FloorStartsAtCeiling, Check::PromisesSurvive),
+        (Rule::CounterStartsAtCeiling, Check::BallotsAreFresh),
+    ]);
+}
