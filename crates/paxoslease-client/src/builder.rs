@@ -28,7 +28,7 @@ impl Default for Builder {
         Self {
             endpoints: Vec::new(),
             request_timeout: Duration::from_secs(5),
-            connect_timeout: Duration::from_millis(500),
+            connect_timeout: Duration::from_secs(1),
             tls: None,
             token: None,
             token_in_clear: false,
@@ -53,8 +53,8 @@ impl Builder {
         self
     }
 
-    /// How long a connection attempt may take before the client tries the next endpoint; 500 ms by
-    /// default.
+    /// How long a connection attempt may take before the client tries the next endpoint; 1 s by
+    /// default. An attempt takes two round trips, and three with TLS.
     pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self

@@ -19,6 +19,9 @@ pub(crate) struct Connector {
     endpoints: Vec<String>,
     connect_timeout: Duration,
     line: LineState,
+    /// Whether a dial of this pass over the endpoints had less time than configured, because leases
+    /// need renewals.
+    is_hasty: bool,
 }
 
 /// The connection for leases.
@@ -51,6 +54,7 @@ impl Connector {
             endpoints,
             connect_timeout: config.connect_timeout,
             line: LineState::Down,
+            is_hasty: false,
         }
     }
 
@@ -79,9 +83,11 @@ impl Connector {
         }
         let mut within = self.connect_timeout;
         if let Some(timeout) = self.engine.dial_timeout() {
-            // With each failed pass over the endpoints it is less likely that one node is slow.
-            within = within.min(timeout.max(self.route.pause));
+            // With each failed pass over the endpoints it is more likely that the network is slow,
+            // not a node. A dial takes two round trips, so a fixed timeout might never succeed.
+            within = within.min(timeout.saturating_mul(1 << self.route.passes.min(8)));
         }
+        self.is_hasty |= within < self.connect_timeout;
         self.line = LineState::Dialling;
         Step::Dial { endpoint: self.endpoint().to_owned(), within }
     }
@@ -104,7 +110,7 @@ impl Connector {
                 let endpoint = &self.endpoints[self.route.next];
                 tracing::debug!(endpoint, node = greeting.node, "connected");
                 self.engine.connected(now, endpoint, greeting);
-                self.line = LineState::Up;
+                (self.line, self.is_hasty) = (LineState::Up, false);
             }
             Err(error) => {
                 self.line = LineState::Down;
@@ -144,6 +150,7 @@ impl Connector {
             }
             Some(why) => why,
         };
-        self.engine.unreachable(now, &why);
+        let was_hasty = std::mem::take(&mut self.is_hasty);
+        self.engine.unreachable(now, &why, was_hasty);
     }
 }

@@ -130,8 +130,8 @@ impl Engine {
     fn request(&mut self, now: Instant, request: Request) {
         match request {
             Request::Acquire(acquire) => {
-                let id = self.acquires.add(now, acquire);
-                self.enqueue(now, NodeRequest::Acquire(id));
+                let pending = self.acquires.add(now, acquire);
+                self.pending.push_back(pending);
             }
             Request::Abandon(ticket) => self.abandon(now, &ticket),
             Request::Release(caller) => self.release(now, caller),
@@ -247,16 +247,18 @@ impl Engine {
         session.was_useful
     }
 
-    /// No endpoint could be reached. Requests that were never sent fail at once; others are retried
-    /// while they have time. Guards retry as long as they hold. If the nodes do not trust the
-    /// client, or the client does not trust them, only guards retry.
-    pub(crate) fn unreachable(&mut self, now: Instant, error: &AskError) {
+    /// No endpoint could be reached. Requests that were never sent fail at once, unless the dials
+    /// were too hasty to tell; others are retried while they have time. Guards retry as long as
+    /// they hold. If the nodes do not trust the client, or the client does not trust them, only
+    /// guards retry.
+    pub(crate) fn unreachable(&mut self, now: Instant, error: &AskError, was_hasty: bool) {
         for pending in std::mem::take(&mut self.pending) {
+            let may_retry = pending.was_sent || was_hasty;
             let keep = match &pending.request {
                 NodeRequest::RenewGuard(id) => self.guards.get(*id).is_some(),
                 _ if error.is_lack_of_trust() => false,
-                NodeRequest::Acquire(id) => self.acquires.outlasts(*id, now, pending.was_sent),
-                _ => pending.was_sent && now < pending.give_up_at,
+                NodeRequest::Acquire(id) => self.acquires.outlasts(*id, now, may_retry),
+                _ => may_retry && now < pending.give_up_at,
             };
             if keep && self.stop_by.is_none() {
                 self.pending.push_back(pending);

@@ -23,7 +23,9 @@ pub(crate) struct Route {
     failures: usize,
     best_error: Option<AskError>,
     pub(crate) retry_at: Instant,
-    pub(crate) pause: Duration,
+    pause: Duration,
+    /// How many times all endpoints have failed since one worked.
+    pub(crate) passes: u32,
     rng: Rng,
 }
 
@@ -36,6 +38,7 @@ impl Route {
             best_error: None,
             retry_at: Instant::ZERO,
             pause: PAUSE,
+            passes: 0,
             rng: Rng::seeded(seed),
         }
     }
@@ -46,6 +49,7 @@ impl Route {
         self.failures = 0;
         self.best_error = None;
         self.pause = PAUSE;
+        self.passes = 0;
     }
 
     /// An endpoint failed. Once all have failed, returns why, and sets a pause before the next try:
@@ -63,6 +67,7 @@ impl Route {
             return None;
         }
         self.failures = 0;
+        self.passes = self.passes.saturating_add(1);
         let pause = self.pause / 2 + self.rng.below(self.pause);
         self.retry_at = now.after(pause.min(most));
         self.pause = (self.pause * 2).min(PAUSE_MAX);

@@ -91,7 +91,13 @@ impl PendingAcquire {
 
     /// Whether there is time for one more try.
     pub(super) fn has_time(&self, now: Instant) -> bool {
-        now < self.give_up_at.max(self.wait_until)
+        now < self.ends_at()
+    }
+
+    /// When it ends without a grant: a node gets the request timeout even for an acquire that
+    /// does not wait.
+    fn ends_at(&self) -> Instant {
+        self.give_up_at.max(self.wait_until)
     }
 
     /// Tells the caller. The refusal by a node explains more than "unreachable".
@@ -146,8 +152,8 @@ impl Acquires {
         Self { request_timeout, ..Self::default() }
     }
 
-    /// Adds an unsent acquire and returns its id.
-    pub(super) fn add(&mut self, now: Instant, request: AcquireRequest) -> u64 {
+    /// Adds an unsent acquire and returns the request to send.
+    pub(super) fn add(&mut self, now: Instant, request: AcquireRequest) -> PendingRequest {
         let AcquireRequest { caller, label, ttl, wait, renewed } = request;
         self.last_id += 1;
         let id = self.last_id;
@@ -167,8 +173,9 @@ impl Acquires {
             refusal: None,
         };
         self.overdue.insert((acquire.overdue_at(self.request_timeout), id));
+        let pending = PendingRequest::new(NodeRequest::Acquire(id), acquire.ends_at());
         self.by_id.insert(id, acquire);
-        id
+        pending
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -245,15 +252,12 @@ impl Acquires {
         ids.into_iter()
     }
 
-    /// Whether it stays although no node is reachable. An acquire that a node has answered stays
-    /// until the end of its wait. Others stay for the request timeout if the client has sent them.
+    /// Whether it stays although no node is reachable: until the end of its wait, if the client has
+    /// ever sent it to a node.
     pub(super) fn outlasts(&self, id: u64, now: Instant, was_sent: bool) -> bool {
         self.by_id.get(&id).is_some_and(|acquire| {
-            let until = if acquire.was_queued { acquire.wait_until } else { acquire.give_up_at };
-            match acquire.refusal {
-                Some(_) => acquire.has_time(now),
-                None => (was_sent || acquire.was_queued) && now < until,
-            }
+            let was_sent = was_sent || acquire.was_queued || acquire.refusal.is_some();
+            was_sent && acquire.has_time(now)
         })
     }
 
@@ -358,7 +362,7 @@ impl Engine {
 
     /// Sends it once more, after all pending requests.
     pub(super) fn retry_acquire(&mut self, acquire: PendingAcquire) {
-        let (id, give_up_at) = (acquire.id, acquire.give_up_at.max(acquire.wait_until));
+        let (id, give_up_at) = (acquire.id, acquire.ends_at());
         self.acquires.overdue.insert((acquire.overdue_at(self.request_timeout), id));
         self.acquires.by_id.insert(id, PendingAcquire { state: AcquireState::Unsent, ..acquire });
         self.pending.push_back(PendingRequest::new(NodeRequest::Acquire(id), give_up_at));

@@ -68,7 +68,7 @@ fn unsent_requests_fail_when_no_node_is_reachable() {
     let (mut waits, mut released) = (acquire(&manual, Duration::MAX), release(&manual.client));
     manual.run();
     assert!(manual.engine.wants_session());
-    manual.engine.unreachable(manual.now(), &unreachable());
+    manual.engine.unreachable(manual.now(), &unreachable(), false);
     let error = waits.poll().expect("answered").expect_err("unreachable");
     assert_eq!(error, AcquireError::Ask(unreachable()));
     let error = released.poll().expect("answered").expect_err("unreachable");
@@ -85,15 +85,15 @@ fn sent_requests_are_retried_while_they_have_time() {
     let mut released = release(&manual.client);
     manual.sent_one();
     manual.engine.disconnected();
-    manual.engine.unreachable(manual.now(), &unreachable());
+    manual.engine.unreachable(manual.now(), &unreachable(), false);
     assert!(released.poll().is_none());
     manual.advance(REQUEST_TIMEOUT);
-    manual.engine.unreachable(manual.now(), &unreachable());
+    manual.engine.unreachable(manual.now(), &unreachable(), false);
     let error = released.poll().expect("answered").expect_err("unreachable");
     assert_eq!(error, ReleaseError::Unconfirmed(unreachable()));
     assert!(waits.poll().is_none(), "it waits as long as it wanted to");
     manual.advance(Duration::from_secs(60));
-    manual.engine.unreachable(manual.now(), &unreachable());
+    manual.engine.unreachable(manual.now(), &unreachable(), false);
     let error = waits.poll().expect("answered").expect_err("unreachable");
     assert_eq!(error, AcquireError::Ask(unreachable()));
 }
@@ -111,7 +111,7 @@ fn a_guard_retries_as_long_as_it_holds() {
     manual.run();
     for _ in 0..8 {
         manual.advance_ms(1000);
-        manual.engine.unreachable(manual.now(), &unreachable());
+        manual.engine.unreachable(manual.now(), &unreachable(), false);
     }
     manual.connect();
     assert_eq!(manual.sent_one(), format!("LEASE.RENEW x {FENCE} 15000"));

@@ -53,7 +53,7 @@ fn the_refusal_of_a_node_wins_over_unreachable() {
     manual.advance(REQUEST_TIMEOUT - Duration::from_millis(2000));
     manual.run();
     manual.engine.disconnected();
-    manual.engine.unreachable(manual.now(), &unreachable());
+    manual.engine.unreachable(manual.now(), &unreachable(), false);
     assert_eq!(asked.poll().expect("answered").expect_err("no quorum"), no_quorum());
     assert_eq!(got.poll(), Some(Err(AskError::Quarantine("silent".into()))));
 }
@@ -91,7 +91,7 @@ fn a_wait_outlasts_a_cell_without_a_majority() {
     assert!(manual.sent_one().starts_with("LEASE.ACQUIRE x 15000 HOLDER me WAIT 59"));
     manual.engine.disconnected();
     manual.advance(REQUEST_TIMEOUT * 2);
-    manual.engine.unreachable(manual.now(), &unreachable());
+    manual.engine.unreachable(manual.now(), &unreachable(), false);
     assert!(asked.poll().is_none(), "nor is that a reason to give up");
     manual.connect();
     manual.sent_one();
