@@ -1,23 +1,27 @@
-//! A whole cell of correct nodes in a world that the fuzzer controls. The fuzzer delivers, repeats,
-//! loses and reorders messages, moves time, writes to disks, crashes, stops and starts nodes, and
-//! has clients acquire, renew, release and leave. The simulator's checker watches all of it.
+//! A whole cell of correct nodes in the simulator's world, controlled by the fuzzer. The fuzzer
+//! delivers, repeats, loses and reorders messages, moves time, crashes, stops and starts nodes, and
+//! has clients acquire, renew, release and leave. The simulator's checker sees all of it.
 //!
-//! Unlike in the simulator, no step comes from a seed. Every step comes from the input, so that
-//! coverage leads to schedules that chance does not find.
+//! Unlike in a swarm, no step comes from a seed. Every step comes from the input, so that coverage
+//! leads to schedules that chance does not find.
 
-mod world;
+use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
-use paxoslease_core::Rules;
-use paxoslease_sim::Violation;
-
-use world::World;
+use paxoslease_core::{Cell, Drift, NodeId, Rules, Ttl};
+use paxoslease_sim::algorithm::Tuning;
+use paxoslease_sim::{Action, Clock, Link, Pattern, PaxosLease, Setup, Violation, World};
 
 const STEPS_MAX: usize = 512;
+const MEMBERS: u16 = 3;
+const CLIENTS: usize = 4;
+const NAMES: [&str; 2] = ["jobs/1", "jobs/2"];
+const MAX_LEASE: u32 = 1000;
+const DRIFT_PPM: u32 = 1000;
 
 /// The properties of the world.
 #[derive(Arbitrary, Clone, Copy, Debug)]
-struct Setup {
+struct CellSetup {
     /// Whether there is a proposer-only node beside the three members.
     proposer: bool,
     disks: bool,
@@ -26,44 +30,31 @@ struct Setup {
     prepared_only: bool,
 }
 
-/// The next step. Numbers select nodes, clients and packets modulo their count.
+/// The next step. Numbers select nodes, clients and messages modulo their count.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum CellStep {
+    /// Time passes: timers fire, disks finish their writes, and clients read their answers.
     Pass {
         millis: u8,
     },
     Deliver {
-        packet: u8,
+        message: u8,
     },
-    /// Delivers a packet that remains in flight, to arrive again.
+    /// Delivers a message that remains in flight, to arrive again.
     Repeat {
-        packet: u8,
+        message: u8,
     },
     Lose {
-        packet: u8,
+        message: u8,
     },
-    /// Delivers all packets to one node, in order.
+    /// Delivers all messages to one node, in order.
     DeliverTo {
         node: u8,
     },
-    /// Delivers all packets and completes all disk writes, until nothing is left.
+    /// Delivers all messages for a while.
     Settle,
-    Wake {
-        node: u8,
-    },
-    Sweep {
-        node: u8,
-    },
-    /// A record becomes durable; the node does not know yet.
-    Write {
-        node: u8,
-    },
-    Confirm {
-        node: u8,
-    },
     Crash {
         node: u8,
-        written: bool,
     },
     Stop {
         node: u8,
@@ -77,6 +68,7 @@ enum CellStep {
         ttl: u8,
         wait: u8,
     },
+    /// Renews even a tenure that is over, as careless clients do (P5).
     Renew {
         client: u8,
         node: u8,
@@ -86,15 +78,9 @@ enum CellStep {
         client: u8,
         node: u8,
     },
-    /// A client abandons its acquires; the node learns of it, or not.
+    /// A client disconnects (P8).
     Leave {
         client: u8,
-        told: bool,
-    },
-    /// A client reads an answer.
-    Read {
-        client: u8,
-        answer: u8,
     },
 }
 
@@ -112,14 +98,85 @@ pub fn cell(bytes: &[u8]) {
 #[must_use]
 pub fn cell_with_rules(rules: Rules, bytes: &[u8]) -> Option<Violation> {
     let mut input = Unstructured::new(bytes);
-    let setup = Setup::arbitrary(&mut input).ok()?;
-    let mut world = World::new(rules, setup);
+    let CellSetup { proposer, disks, rates, prepared_only } =
+        Arbitrary::arbitrary(&mut input).ok()?;
+    let ids: Vec<NodeId> = (1..=MEMBERS).map(|id| NodeId::new(id).expect("in bounds")).collect();
+    let max_lease = Ttl::from_millis(MAX_LEASE).expect("not zero");
+    let drift = Drift::new(DRIFT_PPM, Duration::ZERO).expect("in bounds");
+    let setup = Setup::quiet(Cell::new(&ids, max_lease, drift).expect("a cell"));
+    let nodes = MEMBERS + u16::from(proposer);
+    let mut world = World::new(
+        PaxosLease { rules, prepared_only },
+        Setup {
+            proposers: u16::from(proposer),
+            clocks: (0..usize::from(nodes)).map(|place| clock(rates, place)).collect(),
+            names: NAMES.map(str::to_owned).to_vec(),
+            tuning: Tuning { reclaim_after: Duration::from_millis(50), ..Tuning::default() },
+            // A write and an answer last longer than the shortest step.
+            disk: disks.then_some((Duration::from_millis(3), Duration::from_millis(3))),
+            client_link: Link::steady(Duration::from_millis(2)),
+            ..setup
+        },
+    );
+    let new_client = |place: usize| {
+        let clock = clock(rates, usize::from(nodes) + place);
+        world.add_client(clock, usize::from(place + 1 == CLIENTS), None)
+    };
+    let clients: Vec<_> = (0..CLIENTS).map(new_client).collect();
+    world.run_for(Duration::from_millis(20));
+    let held = world.filter(Pattern::default(), Action::Hold);
     for _ in 0..STEPS_MAX {
-        if input.is_empty() || world.violation().is_some() {
+        if input.is_empty() || !world.violations().is_empty() {
             break;
         }
         let Ok(step) = CellStep::arbitrary(&mut input) else { break };
-        world.step(step);
+        let node_of = |number: u8| u16::from(number) % nodes + 1;
+        let client_of = |number: u8| clients[usize::from(number) % CLIENTS];
+        // Every step has an instant of its own.
+        world.run_for(Duration::from_micros(1));
+        match step {
+            CellStep::Pass { millis } => {
+                world.run_for(Duration::from_millis(u64::from(millis) * 4))
+            }
+            CellStep::Deliver { message } => world.deliver_one(held, message.into(), false),
+            CellStep::Repeat { message } => world.deliver_one(held, message.into(), true),
+            CellStep::Lose { message } => world.lose_one(held, message.into()),
+            CellStep::DeliverTo { node } => {
+                world.deliver(held, Pattern::default().to(node_of(node)));
+            }
+            CellStep::Settle => {
+                for _ in 0..20 {
+                    world.deliver(held, Pattern::default());
+                    world.run_for(Duration::from_millis(1));
+                }
+            }
+            CellStep::Crash { node } => world.crash(node_of(node)),
+            CellStep::Stop { node } => world.stop(node_of(node)),
+            CellStep::Start { node } => world.start(node_of(node)),
+            CellStep::Acquire { client, node, ttl, wait } => {
+                let wait = Duration::from_millis(u64::from(wait) * 8);
+                world.acquire(client_of(client), node_of(node), ttl_of(ttl), wait);
+            }
+            CellStep::Renew { client, node, ttl } => {
+                world.renew(client_of(client), node_of(node), ttl_of(ttl));
+            }
+            CellStep::Release { client, node } => world.release(client_of(client), node_of(node)),
+            CellStep::Leave { client } => world.vanish(client_of(client)),
+        }
+        // So that the work of a step is bounded.
+        while world.held(held).count() > 128 {
+            world.lose_one(held, 0);
+        }
     }
-    world.violation()
+    world.violations().first().cloned()
+}
+
+fn clock(rates: u32, place: usize) -> Clock {
+    let ppm = [0, -(DRIFT_PPM as i32), DRIFT_PPM as i32, 0][(rates >> (place * 2) & 3) as usize];
+    Clock::new(Duration::from_secs(1000 + place as u64), ppm, Duration::ZERO)
+}
+
+/// 50 ms up to a little more than `max_lease`, which is refused.
+fn ttl_of(number: u8) -> Duration {
+    Duration::from_millis(50 + u64::from(number) * 4)
 }

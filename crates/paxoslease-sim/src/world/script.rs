@@ -126,6 +126,23 @@ impl<A: Algorithm> World<A> {
         count
     }
 
+    /// Delivers one of the messages that a filter holds, by its number modulo their count. With
+    /// `again`, the filter still holds it, to be delivered once more.
+    pub fn deliver_one(&mut self, filter: FilterId, number: usize, again: bool) {
+        let held = self.held.entry(filter).or_default();
+        let Some(place) = number.checked_rem(held.len()) else { return };
+        let delivery = if again { held[place].clone() } else { held.remove(place) };
+        self.schedule_in(0, delivery.to, WorldEvent::Delivery(delivery));
+    }
+
+    /// Loses one of the messages that a filter holds, by its number modulo their count.
+    pub fn lose_one(&mut self, filter: FilterId, number: usize) {
+        let held = self.held.entry(filter).or_default();
+        let Some(place) = number.checked_rem(held.len()) else { return };
+        let message = held.remove(place).number;
+        self.tracer.record(self.now, || TraceEvent::Lost { message });
+    }
+
     /// Loses the messages that a filter holds; the filter stays.
     pub fn discard(&mut self, filter: FilterId) {
         for delivery in self.held.remove(&filter).unwrap_or_default() {
