@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use paxoslease_clock::Clock;
-use paxoslease_core::Instant;
+use paxoslease_core::{Instant, Rules};
 use paxoslease_holder::AskError;
 use paxoslease_wire::resp::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -28,6 +28,8 @@ pub struct SimulatedClient {
     /// Woken when a command is posted.
     waker: Waker,
     connector: Connector,
+    /// The rules of the protocol that its beliefs follow.
+    rules: Rules,
     /// The connection that is being made: its handshake and its deadline.
     dialling: Option<(Handshake, Instant)>,
     /// What was received and not used.
@@ -48,9 +50,9 @@ pub enum Order {
 }
 
 impl SimulatedClient {
-    /// A client with these endpoints.
+    /// A client with these endpoints, whose beliefs follow these rules.
     #[must_use]
-    pub fn new(config: &Builder, clock: Clock, seed: u64, waker: Waker) -> Self {
+    pub fn new(config: &Builder, clock: Clock, rules: Rules, seed: u64, waker: Waker) -> Self {
         let (sender, commands) = mpsc::unbounded_channel();
         let connector = Connector::new(clock.now(), config, seed);
         let mut shared = Shared::new(clock, config.endpoints.clone(), sender);
@@ -60,6 +62,7 @@ impl SimulatedClient {
             commands,
             waker,
             connector,
+            rules,
             dialling: None,
             unread: Vec::new(),
             hello: Vec::new(),
@@ -109,7 +112,8 @@ impl SimulatedClient {
             };
             let greeting = handshake.reply(value).map_err(|error| error.to_string())?;
             self.unread.drain(..len);
-            if let Some(greeting) = greeting {
+            if let Some(mut greeting) = greeting {
+                greeting.drift = greeting.drift.with_rules(self.rules);
                 self.dialling = None;
                 self.connector.dialled(now, Ok(greeting));
             }

@@ -40,7 +40,10 @@ pub(crate) struct Setup {
     /// How far clocks are allowed to be off, and are.
     pub(crate) drift_ppm: u32,
     pub(crate) disk: bool,
+    /// The rules that nodes follow.
     pub(crate) rules: Rules,
+    /// The rules that the beliefs of clients follow.
+    pub(crate) client_rules: Rules,
     /// How much of the trace is kept.
     pub(crate) keep: Keep,
 }
@@ -59,6 +62,7 @@ impl Setup {
             drift_ppm: 1000,
             disk: true,
             rules: Rules::ALL,
+            client_rules: Rules::ALL,
             keep: Keep::Nothing,
         }
     }
@@ -139,7 +143,7 @@ impl Simulation {
             let mut nodes = nodes.clone();
             let first = rng.below(nodes.len() as u64) as usize;
             nodes.rotate_left(first);
-            simulation.world.add_client(&nodes, clock.clone());
+            simulation.world.add_client(nodes, clock.clone(), setup.client_rules);
         }
         simulation
     }

@@ -37,12 +37,12 @@ struct Swarm {
 /// kept of the trace. Clients are processes of their own here, with several users each.
 #[must_use]
 pub fn run(seed: u64, options: &Options) -> Report {
-    run_with(seed, options, Rules::ALL)
+    run_with(seed, options, Rules::ALL, Rules::ALL)
 }
 
-/// The same for nodes that follow only these rules of the protocol.
+/// The same for nodes, and for beliefs of clients, that follow only these rules of the protocol.
 #[must_use]
-pub fn run_with(seed: u64, options: &Options, rules: Rules) -> Report {
+pub fn run_with(seed: u64, options: &Options, rules: Rules, client_rules: Rules) -> Report {
     let mut rng = Rng::new(seed, 0);
     let names = rng.pick(&[1, 2, 3, 3, 20]);
     let longest = rng.pick(&[4000, 4000, 20_000]);
@@ -59,6 +59,7 @@ pub fn run_with(seed: u64, options: &Options, rules: Rules) -> Report {
         drift_ppm,
         disk,
         rules,
+        client_rules,
         keep: options.keep,
         ..Setup::new(seed, options.nodes.unwrap_or(members))
     };

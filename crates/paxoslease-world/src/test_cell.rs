@@ -5,6 +5,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use paxoslease_client::Client;
+use paxoslease_core::Rules;
 use paxoslease_node::{Config, Node};
 
 use crate::clock::HostClock;
@@ -105,7 +106,7 @@ impl TestCell {
         self.tell(|world| {
             let nodes: Vec<usize> =
                 (0..world.len()).filter(|host| !world.is_client(*host)).collect();
-            let host = world.add_client(&nodes, HostClock::new(0, 0));
+            let host = world.add_client(nodes, HostClock::new(0, 0), Rules::ALL);
             world.client(host).expect("it was just started")
         })
     }

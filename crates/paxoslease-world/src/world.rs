@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use paxoslease_client::simulation::SimulatedClient;
 use paxoslease_client::{Builder, Client};
+use paxoslease_core::Rules;
 use paxoslease_holder::transport::Ticket;
 use paxoslease_node::simulation::{Port, Process, Start, VolatileFiles};
 use paxoslease_node::{Config, Node, StableError};
@@ -115,10 +116,15 @@ impl World {
         host
     }
 
-    /// Adds a host with a client of these nodes.
-    pub(crate) fn add_client(&mut self, nodes: &[usize], clock: HostClock) -> usize {
+    /// Adds a host with a client of these nodes, whose beliefs follow these rules.
+    pub(crate) fn add_client(
+        &mut self,
+        nodes: Vec<usize>,
+        clock: HostClock,
+        rules: Rules,
+    ) -> usize {
         let host = self.network.add_host();
-        self.add(clock, HostKind::Client { client: None, end: None, nodes: nodes.to_vec() });
+        self.add(clock, HostKind::Client { client: None, end: None, nodes, rules });
         self.start_client(host);
         host
     }
@@ -179,7 +185,7 @@ impl World {
     }
 
     /// The rules of the protocol that a node follows from its next start on.
-    pub(crate) fn set_rules(&mut self, host: usize, rules: paxoslease_core::Rules) {
+    pub(crate) fn set_rules(&mut self, host: usize, rules: Rules) {
         self.node_host_mut(host).expect("a node").rules = rules;
     }
 
@@ -249,13 +255,15 @@ impl World {
     /// Starts the client of a host.
     pub(crate) fn start_client(&mut self, host: usize) {
         let seed = self.rng.bits();
-        let HostKind::Client { nodes, .. } = &self.hosts[host].kind else { panic!("a node") };
-        let nodes = nodes.iter().filter_map(|node| self.node_host(*node));
+        let HostKind::Client { nodes, rules, .. } = &self.hosts[host].kind else {
+            panic!("a node")
+        };
+        let (rules, nodes) = (*rules, nodes.iter().filter_map(|node| self.node_host(*node)));
         let endpoints: Vec<String> = nodes.map(|node| client_endpoint(&node.config)).collect();
         let config = Builder::default().endpoints(&endpoints.join(","));
         let waker = Waker::from(Arc::new(ClientBell { bells: Arc::clone(&self.bells), host }));
         let state = &mut self.hosts[host];
-        let started = SimulatedClient::new(&config, state.clock.handle(), seed, waker);
+        let started = SimulatedClient::new(&config, state.clock.handle(), rules, seed, waker);
         let HostKind::Client { client, end, .. } = &mut state.kind else { panic!("a node") };
         (*client, *end) = (Some(Box::new(started)), None);
         (state.paused, state.run) = (false, state.run + 1);

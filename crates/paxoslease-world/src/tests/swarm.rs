@@ -70,7 +70,7 @@ fn the_same_seed_is_the_same_world() {
 fn must_be_caught(rules: &[(Rule, Check)]) {
     for (rule, check) in rules {
         let harms = |seed| {
-            let report = run_with(seed, &Options::default(), Rules::without(*rule));
+            let report = run_with(seed, &Options::default(), Rules::without(*rule), Rules::ALL);
             report.violations.iter().any(|violation| violation.check == *check)
         };
         assert!((0..100).any(harms), "without {rule:?}, no seed shows {check:?}");
@@ -95,4 +95,16 @@ fn restarts_without_a_rule_are_caught() {
         (Rule::FloorStartsAtCeiling, Check::PromisesSurvive),
         (Rule::CounterStartsAtCeiling, Check::BallotsAreFresh),
     ]);
+}
+
+#[test]
+fn beliefs_of_clients_without_a_rule_are_caught() {
+    for rule in [Rule::BeliefKeepsDriftMargin, Rule::WaitedIsShrunkByDrift] {
+        let options = Options { clients: Some(4), ..Options::default() };
+        let harms = |seed| {
+            let report = run_with(seed, &options, Rules::ALL, Rules::without(rule));
+            report.violations.iter().any(|violation| violation.check == Check::BeliefIsBacked)
+        };
+        assert!((0..300).any(harms), "no seed shows that clients lack {rule:?}");
+    }
 }

@@ -35,6 +35,7 @@ pub(super) enum HostKind {
         end: Option<(EndId, bool)>,
         /// The hosts of the nodes that it knows.
         nodes: Vec<usize>,
+        rules: Rules,
     },
 }
 
