@@ -258,7 +258,8 @@ impl Judge {
         let since = clock.first_shows(paxoslease_core::Instant::from_nanos(started_at));
         let (since, until) = (TrueTime(since), TrueTime(held.until));
         let claim = Claim { client, tenure, since, until };
-        let (node, fence) = (held.host as u16 + 1, tenure.fence());
+        // Users of a client do not know its node, but the tenure does.
+        let (node, fence) = (tenure.ballot().node().map_or(0, NodeId::get), tenure.fence());
         let text = self.names[name].clone();
         self.record(|| TraceEvent::Believes { client, node, name: text, fence, until });
         self.checker.believes(TrueTime(self.now), name, claim);

@@ -70,9 +70,11 @@ impl User {
             _ => Duration::MAX,
         };
         let asked_at = self.judge.borrow().now();
-        let (client, node) = (self.id, self.host as u16 + 1);
-        let asked = || TraceEvent::Asked { client, node, text: format!("acquire {text}") };
-        self.judge.borrow_mut().record(asked);
+        if matches!(self.handle, Handle::Node(_)) {
+            let (client, node) = (self.id, self.host as u16 + 1);
+            let asked = || TraceEvent::Asked { client, node, text: format!("acquire {text}") };
+            self.judge.borrow_mut().record(asked);
+        }
         let acquire = self.handle.acquire(&text, ttl).wait(wait);
         // Some users give up and drop the future.
         let answer = if !is_last && self.rng.chance(300) {
