@@ -91,6 +91,10 @@ impl TestCell {
         self.now.after(self.ahead.get(&id).copied().unwrap_or_default())
     }
 
+    pub(crate) fn wants_to_write(&self) -> bool {
+        self.events.iter().any(|(_, event)| is_persist(event))
+    }
+
     /// Writes all records that the nodes ask for.
     pub(crate) fn write_records(&mut self) {
         while let Some(place) = self.events.iter().position(|(_, event)| is_persist(event)) {
@@ -311,18 +315,19 @@ impl TestCell {
         })
     }
 
+    /// The tenure that was granted last.
+    pub(crate) fn last_granted(&self) -> Tenure {
+        let granted = self.events.iter().rev().find_map(|(_, event)| match event {
+            Event::Granted { tenure, .. } => Some(*tenure),
+            _ => None,
+        });
+        granted.expect("a grant")
+    }
+
     /// The events that answer a request.
     pub(crate) fn answers(&self, token: u64) -> Vec<&Event> {
         let events = self.events.iter().map(|(_, event)| event);
         events.filter(|event| event.token() == Some(Token(token))).collect()
-    }
-
-    /// The tenure that denied a request, if that was its only answer.
-    pub(crate) fn denied_by(&self, token: u64) -> Option<Tenure> {
-        match self.answers(token)[..] {
-            [Event::Denied { by, .. }] => Some(by.tenure),
-            _ => None,
-        }
     }
 }
 
