@@ -19,7 +19,7 @@ use std::{env, fs};
 
 /// Plays every scene of a file and compares the outcomes with those in the file.
 fn check(file: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
     let expected = fs::read_to_string(&path).expect("a transcript");
     let played = scene::play(&expected);
     if env::var_os("UPDATE_TRANSCRIPTS").is_some() {
@@ -36,40 +36,48 @@ fn check(file: &str) {
 
 #[test]
 fn typical_conversations() {
-    check("typical.txt");
+    check("transcripts/typical.txt");
 }
 
 #[test]
 fn rounds() {
-    check("rounds.txt");
+    check("transcripts/rounds.txt");
 }
 
 #[test]
 fn waiting() {
-    check("waiting.txt");
+    check("transcripts/waiting.txt");
 }
 
 #[test]
 fn turns() {
-    check("turns.txt");
+    check("transcripts/turns.txt");
 }
 
 #[test]
 fn holding() {
-    check("holding.txt");
+    check("transcripts/holding.txt");
 }
 
 #[test]
 fn lost_messages() {
-    check("lost_messages.txt");
+    check("transcripts/lost_messages.txt");
 }
 
 #[test]
 fn record() {
-    check("record.txt");
+    check("transcripts/record.txt");
 }
 
 #[test]
 fn bad_input() {
-    check("bad_input.txt");
+    check("transcripts/bad_input.txt");
+}
+
+/// One scene per normative sentence of the paper, where a scene can show it; see `paper.rs`.
+#[test]
+fn the_paper() {
+    for section in ["definitions", "basic", "proof", "extending", "releasing"] {
+        check(&format!("paper/{section}.txt"));
+    }
 }

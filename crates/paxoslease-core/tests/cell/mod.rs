@@ -5,7 +5,7 @@
 #![expect(dead_code, reason = "each test file uses the part it needs")]
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use paxoslease_core::*;
 
@@ -45,6 +45,8 @@ pub(crate) struct TestCell {
     pub(crate) shards: Vec<Shard>,
     pub(crate) letters: Vec<Letter>,
     pub(crate) events: Vec<(NodeId, Event)>,
+    /// Records that nodes want to write.
+    pub(crate) writes: VecDeque<(NodeId, Record)>,
     pub(crate) sent: usize,
 }
 
@@ -83,7 +85,7 @@ impl TestCell {
             })
             .collect();
         let (ahead, letters, events) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { now, ahead, shards, letters, events, sent: 0 }
+        Self { now, ahead, shards, letters, events, writes: VecDeque::new(), sent: 0 }
     }
 
     /// The reading of a node's clock.
@@ -91,26 +93,19 @@ impl TestCell {
         self.now.after(self.ahead.get(&id).copied().unwrap_or_default())
     }
 
-    pub(crate) fn wants_to_write(&self) -> bool {
-        self.events.iter().any(|(_, event)| is_persist(event))
-    }
-
     /// Writes all records that the nodes ask for.
     pub(crate) fn write_records(&mut self) {
-        while let Some(place) = self.events.iter().position(|(_, event)| is_persist(event)) {
-            let (node, event) = self.events.remove(place);
-            if let Event::Persist(record) = event {
-                let now = self.clock(node.get());
-                self.shard(node.get()).record_written(now, record);
-                self.collect();
-            }
+        while let Some((node, record)) = self.writes.pop_front() {
+            let now = self.clock(node.get());
+            self.shard(node.get()).record_written(now, record);
+            self.collect();
         }
     }
 
     /// A node crashes and starts with its record. Messages that it sent stay in flight, writes that
     /// it asked for are lost.
     pub(crate) fn crash(&mut self, id: u16) {
-        self.events.retain(|(node, event)| node.get() != id || !is_persist(event));
+        self.writes.retain(|(node, _)| node.get() != id);
         let now = self.clock(id);
         let shard = self.shard(id);
         let (config, record) = (shard.config().clone(), shard.record());
@@ -188,6 +183,9 @@ impl TestCell {
                 }
             }
             while let Some(event) = shard.poll_event() {
+                if let Event::Persist(record) = event {
+                    self.writes.push_back((from, record));
+                }
                 self.events.push((from, event));
             }
         }
@@ -342,10 +340,6 @@ pub(crate) struct State {
     pub(crate) rounds: Vec<Round>,
     pub(crate) waiters: usize,
     pub(crate) wake_at: Option<Instant>,
-}
-
-const fn is_persist(event: &Event) -> bool {
-    matches!(event, Event::Persist(_))
 }
 
 pub(crate) fn acquire_command<'a>(token: u64, wait: Duration, ttl: Duration) -> Acquire<'a> {

@@ -12,6 +12,7 @@
 //! n2 -> n1 MESSAGE      hands a message to n1 as if n2 had sent it: see `forge.rs`
 //! deliver FILTER        each message in flight that matches, once; also lose, and keep LABEL
 //! deliver LABEL         the messages that were kept under a label; repeat keeps them
+//! split n1 n2           no message passes between these nodes and the others
 //! settle                delivers everything, and what follows from it; write: all records
 //! pass 5ms              moves the time and wakes every node; jump wakes no node
 //! run 5ms               1 ms at a time, and settles; `losing FILTER` loses some, `lost` all,
@@ -31,14 +32,14 @@ use paxoslease_core::*;
 
 pub(crate) struct Scene {
     pub(crate) cell: TestCell,
-    began_at: Instant,
+    pub(crate) began_at: Instant,
     /// How many events are in the transcript already.
     told: usize,
     /// The number of the last request.
     tokens: u64,
     kept: BTreeMap<String, Vec<Letter>>,
-    /// Messages to and from these nodes are lost.
-    dead: Vec<NodeId>,
+    /// No message passes between these nodes and the others.
+    apart: Vec<NodeId>,
     /// Every record is written as soon as a node asks for it.
     writes_at_once: bool,
     lines: String,
@@ -70,7 +71,7 @@ impl Scene {
             told: 0,
             tokens: 0,
             kept: BTreeMap::new(),
-            dead: Vec::new(),
+            apart: Vec::new(),
             writes_at_once,
             lines: String::new(),
         }
@@ -132,6 +133,7 @@ impl Scene {
         cell.collect();
         if has("disk") {
             cell.write_records();
+            cell.events.clear();
         }
         *self = Self::new(cell, has("write-at-once"));
     }
@@ -203,7 +205,7 @@ impl Scene {
                 let how = if restored { "from its snapshot" } else { "as after a crash" };
                 self.outcome(&format!("starts {how}"));
             }
-            ("dies", []) => self.dead.push(node_of(command.words[0])),
+            ("ahead", [by]) => drop(self.cell.ahead.insert(id, span(by))),
             ("sweep", [slots]) => shard.sweep(now, slots.parse().expect("a count")),
             ("keep_up", [slots]) => shard.keep_up(now, slots.parse().expect("a count")),
             ("watched", []) => shard.set_watched(true),
@@ -232,13 +234,7 @@ impl Scene {
     fn network(&mut self, words: &[&str]) -> bool {
         match words {
             ["settle"] => self.settle(),
-            ["settle", "without", node] => {
-                while !self.cell.letters.is_empty() {
-                    self.lose(&["to", node]);
-                    self.lose(&["from", node]);
-                    self.deliver_first();
-                }
-            }
+            ["split", nodes @ ..] => self.apart = nodes.iter().map(|node| node_of(node)).collect(),
             ["write"] => self.cell.write_records(),
             ["lose", filter @ ..] => {
                 for letter in self.lose(filter) {
@@ -270,6 +266,7 @@ impl Scene {
                 letters.iter().for_each(|letter| self.outcome(letter));
             }
             ["leases"] => self.leases(),
+            ["belief", request] => self.belief(request),
             ["sent"] => {
                 let sent = std::mem::take(&mut self.cell.sent);
                 self.outcome(&format!("{sent} messages"));
@@ -316,11 +313,24 @@ impl Scene {
         true
     }
 
+    /// Loses the messages that cannot pass.
+    fn part(&mut self) {
+        let is_apart = |node: &NodeId| self.apart.contains(node);
+        self.cell.letters.retain(|letter| is_apart(&letter.from) == is_apart(&letter.to));
+    }
+
     fn settle(&mut self) {
-        self.cell.settle();
-        while self.writes_at_once && self.cell.wants_to_write() {
-            self.cell.write_records();
-            self.cell.settle();
+        loop {
+            self.part();
+            if let Some(letter) = self.cell.letters.first().cloned() {
+                self.cell.letters.remove(0);
+                // A scene that is about refusals delivers its messages itself.
+                let _ = self.cell.deliver(&letter);
+            } else if self.writes_at_once && !self.cell.writes.is_empty() {
+                self.cell.write_records();
+            } else {
+                return;
+            }
         }
     }
 
@@ -342,13 +352,6 @@ impl Scene {
         })
     }
 
-    fn deliver_first(&mut self) {
-        if !self.cell.letters.is_empty() {
-            let letter = self.cell.letters.remove(0);
-            self.deliver(vec![letter]);
-        }
-    }
-
     fn deliver(&mut self, letters: Vec<Letter>) {
         for letter in letters {
             if let Err(refusal) = self.cell.deliver(&letter) {
@@ -363,8 +366,7 @@ impl Scene {
         for _ in 0..count {
             self.cell.pass(MS);
             self.events();
-            let dead = self.dead.clone();
-            self.cell.take(|letter| dead.contains(&letter.from) || dead.contains(&letter.to));
+            self.part();
             for letter in self.cell.take(|_| true) {
                 let outcome = self.cell.deliver(&letter);
                 if self.writes_at_once {
@@ -381,12 +383,11 @@ impl Scene {
     }
 
     fn events(&mut self) {
-        for (at, event) in self.cell.events.split_off(self.told.min(self.cell.events.len())) {
-            let (whom, what) = words::event(&event, self.began_at);
+        while let Some((at, event)) = self.cell.events.get(self.told) {
+            let (whom, what) = words::event(event, self.began_at);
             self.line(&format!("{at:?} => {whom}"), &what);
-            self.cell.events.push((at, event));
+            self.told += 1;
         }
-        self.told = self.cell.events.len();
     }
 
     fn line(&mut self, who: &str, what: &str) {

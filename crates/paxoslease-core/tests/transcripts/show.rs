@@ -14,6 +14,13 @@ impl Scene {
         self.outcome(&leases.join(", "));
     }
 
+    /// Until when the client of a request believes in its lease.
+    pub(crate) fn belief(&mut self, request: &str) {
+        let token = request.trim_start_matches('#').parse().expect("a request");
+        let ends_at = self.cell.belief(token).expect("a grant").ends_at();
+        self.outcome(&format!("believed until {} ms", ends_at.since(self.began_at).as_millis()));
+    }
+
     pub(crate) fn show(&mut self, id: u16, what: &str, command: &Command<'_>) -> bool {
         let (now, name) = (self.cell.clock(id), command.name());
         let shard = self.cell.shard(id);
