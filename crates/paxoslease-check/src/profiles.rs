@@ -271,8 +271,8 @@ pub struct Mutant {
     pub bounds: Bounds,
 }
 
-/// The rules whose harm needs so long a schedule that the search takes minutes. `tests/comeback.rs`
-/// has scripts for them.
+/// The rules whose harm needs so long a schedule that the search takes minutes.
+/// `tests/comeback.txt` has scripts for them.
 pub const SCRIPTED: [Rule; 6] = [
     Rule::RenewRaisesPromised,
     Rule::HealObeysBallot,

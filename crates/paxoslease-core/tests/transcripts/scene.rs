@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cell M +P OPTIONS     M members and P nodes that only propose; without this command, 3 members.
-//!                       Options: see `Scene::new_cell`
+//!                       Options: see `Scene::with_cell`
 //! n1 acquire OPTIONS    also renew, release, abandon and inspect; requests are numbered #1, #2, ..
 //!                       `last` is the tenure that was granted last
 //! n1 crash              also restart, sweep, hints of the network, ..: see `Scene::housekeep`
@@ -25,6 +25,8 @@
 
 use core::fmt::Write as _;
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::{env, fs};
 
 use crate::cell::{Letter, MS, NO_WAIT, TTL, TestCell};
 use crate::words::{self, Command, id, node_of, span, tenure};
@@ -45,8 +47,26 @@ pub(crate) struct Scene {
     lines: String,
 }
 
+/// Plays every scene of a file below `tests` and compares the outcomes with those in the file.
+/// `without` gives a cell with the option of this name its rules.
+pub(crate) fn check(file: &str, without: fn(&str) -> Rules) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
+    let expected = fs::read_to_string(&path).expect("a transcript");
+    let played = play(&expected, without);
+    if env::var_os("UPDATE_TRANSCRIPTS").is_some() {
+        fs::write(&path, played).expect("the transcript can be written");
+        return;
+    }
+    let (mut title, mut expected) = ("", expected.lines());
+    for played in played.lines() {
+        title = played.strip_prefix("=== ").unwrap_or(title);
+        assert_eq!(Some(played), expected.next(), "{file}, {title}: played, expected");
+    }
+    assert_eq!(expected.next(), None, "{file}, {title}: the file goes on");
+}
+
 /// Plays all scenes of a text, and returns it with the outcomes of this run.
-pub(crate) fn play(text: &str) -> String {
+fn play(text: &str, without: fn(&str) -> Rules) -> String {
     let mut played = String::new();
     let mut scene = Scene::new(TestCell::new(3, 0), false);
     for line in text.lines().filter(|line| !line.starts_with(' ')) {
@@ -55,10 +75,13 @@ pub(crate) fn play(text: &str) -> String {
             scene = Scene::new(TestCell::new(3, 0), false);
         }
         let _ = writeln!(played, "{line}");
-        if !line.is_empty() && !line.starts_with(['#', '=']) {
+        if line.starts_with("cell ") {
+            scene = Scene::with_cell(&Command::new(line), without);
+            scene.events();
+        } else if !line.is_empty() && !line.starts_with(['#', '=']) {
             scene.command(line);
-            played.push_str(&std::mem::take(&mut scene.lines));
         }
+        played.push_str(&std::mem::take(&mut scene.lines));
     }
     played
 }
@@ -80,7 +103,6 @@ impl Scene {
     fn command(&mut self, line: &str) {
         let command = Command::new(line);
         match command.words[..] {
-            ["cell", members, ref rest @ ..] => self.new_cell(&command, members, rest),
             [count, "times:", ..] => {
                 let (_, commands) = line.split_once(": ").expect("commands");
                 for _ in 0..count.parse().expect("a count") {
@@ -110,14 +132,12 @@ impl Scene {
 
     /// Options: `disk` for nodes whose first records are written, `blank-disk` for nodes without
     /// records, `write-at-once` for disks that need no `write`, `prepared` for the paper's two
-    /// phases, and settings.
-    fn new_cell(&mut self, command: &Command<'_>, members: &str, rest: &[&str]) {
-        let proposers = rest.iter().find_map(|word| word.strip_prefix('+')).unwrap_or("0");
-        let has = |option: &str| rest.contains(&option);
-        let start = Start::NewCell {
-            counter: command.number("counter", 0) as u64,
-            disk: has("disk") || has("blank-disk"),
-        };
+    /// phases, settings, and `without=` a rule.
+    fn with_cell(command: &Command<'_>, without: fn(&str) -> Rules) -> Self {
+        let has = |option: &str| command.words.contains(&option);
+        let proposers = command.words.iter().find_map(|word| word.strip_prefix('+'));
+        let count = |word: &str| word.parse().expect("a count");
+        let (members, proposers) = (count(command.words[1]), proposers.map_or(0, count));
         let adjust = |config: &mut Config| {
             let limits = &mut config.limits;
             limits.rounds_max = command.number("rounds_max", limits.rounds_max);
@@ -126,16 +146,17 @@ impl Scene {
             limits.text_bytes_max = command.number("text_bytes_max", limits.text_bytes_max);
             limits.deferred_max = command.number("deferred_max", limits.deferred_max);
             config.direct_rounds = !has("prepared");
+            config.rules = command.option("without").map_or(Rules::ALL, without);
         };
-        let (members, proposers) = (members.parse(), proposers.parse());
-        let (members, proposers) = (members.expect("a count"), proposers.expect("a count"));
+        let counter = command.number("counter", 0) as u64;
+        let start = Start::NewCell { counter, disk: has("disk") || has("blank-disk") };
         let mut cell = TestCell::started(members, proposers, adjust, start);
         cell.collect();
         if has("disk") {
             cell.write_records();
             cell.events.clear();
         }
-        *self = Self::new(cell, has("write-at-once"));
+        Self::new(cell, has("write-at-once"))
     }
 
     fn request(&mut self, id: u16, verb: &str, command: &Command<'_>) -> bool {
@@ -205,6 +226,7 @@ impl Scene {
                 let how = if restored { "from its snapshot" } else { "as after a crash" };
                 self.outcome(&format!("starts {how}"));
             }
+            ("wakes", []) => shard.handle_timeout(now),
             ("ahead", [by]) => drop(self.cell.ahead.insert(id, span(by))),
             ("sweep", [slots]) => shard.sweep(now, slots.parse().expect("a count")),
             ("keep_up", [slots]) => shard.keep_up(now, slots.parse().expect("a count")),

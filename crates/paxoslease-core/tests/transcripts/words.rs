@@ -7,7 +7,7 @@ use crate::cell::{NAME, name, node};
 use paxoslease_core::*;
 
 const OPTIONS: &str = "ballots counter deferred_max down entries_max held holder name promised \
-                       rounds_max text_bytes_max ttl wait waiters_max";
+                       rounds_max text_bytes_max ttl wait waiters_max without";
 
 /// The words of a command, and its options of the form `key=value`.
 pub(crate) struct Command<'a> {
