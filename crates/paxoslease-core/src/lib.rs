@@ -74,4 +74,4 @@ pub use refusal::{BallotProblem, Refusal};
 pub use rng::Rng;
 pub use rules::{Rule, Rules};
 pub use shard::{Acquire, CommandError, Renew, Shard, Snapshot, Start};
-pub use storage::text::{Holder, Label, Name, TextError};
+pub use storage::text::{Holder, Label, Name, Text, TextError};

@@ -8,42 +8,14 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use paxoslease_core::{Cell, Drift, MEMBERS_MAX, NodeId, TextError, Ttl};
+use paxoslease_core::{Cell, Drift, MEMBERS_MAX, NodeId, Text, Ttl};
 
 use crate::bytes::{Cursor, put_text, put_u16, put_u32, put_u64};
 use crate::frame::{Envelope, FrameKind, VERSION};
 use crate::{DecodeError, DecodeError as E, ShardId};
 
 /// The name of a cell: 1 to 64 bytes of UTF-8, so that nodes of two cells do not mix.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct CellName<'a>(&'a str);
-
-impl<'a> CellName<'a> {
-    /// The longest name, in bytes.
-    pub const LEN_MAX: usize = 64;
-
-    /// Checks the bounds.
-    ///
-    /// # Errors
-    /// When the text is empty or too long.
-    pub const fn new(text: &'a str) -> Result<Self, TextError> {
-        match text.len() {
-            0 => Err(TextError::Empty),
-            len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
-            _ => Ok(Self(text)),
-        }
-    }
-
-    fn from_bytes(bytes: &'a [u8]) -> Result<Self, TextError> {
-        Self::new(core::str::from_utf8(bytes).map_err(|_| TextError::NotUtf8)?)
-    }
-
-    /// The text.
-    #[must_use]
-    pub const fn as_str(self) -> &'a str {
-        self.0
-    }
-}
+pub type CellName<'a> = Text<'a, 1, 64>;
 
 /// The part that a node plays in the cell.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -92,7 +64,7 @@ impl<'a> Hello<'a> {
             put_u32(out, self.cell.max_lease().as_millis());
             put_u32(out, drift.ppm());
             put_u32(out, granularity);
-            put_text(out, self.cell_name.as_str().as_bytes());
+            put_text(out, self.cell_name.as_bytes());
             out.push(self.cell.members().len() as u8);
             for member in self.cell.members() {
                 put_u16(out, member.get());
@@ -226,7 +198,7 @@ impl fmt::Display for Refused<'_> {
                 write!(f, "protocol version {ours} here, {theirs} there")
             }
             Self::CellName { ours, theirs } => {
-                write!(f, "cell {:?} here, {:?} there", ours.as_str(), theirs.as_str())
+                write!(f, "cell {ours:?} here, {theirs:?} there")
             }
             Self::SameNode(node) => write!(f, "node id {node} both here and there"),
             Self::Members { ours, theirs } => {
