@@ -389,19 +389,23 @@ impl Shard {
         from: NodeId,
         request: Request<'_>,
     ) -> Result<(), Refusal> {
-        let answer = self.ask_acceptor(now, from, request);
-        let refused = match answer {
-            Ok(reply) => {
-                if let Some(reply) = reply {
-                    self.out.send(To::Node(from), reply);
-                }
+        let refused = match self.ask_acceptor(now, from, request) {
+            Ok(None) => Ok(()),
+            Ok(Some(reply)) => {
+                self.out.send(To::Node(from), reply);
                 Ok(())
             }
             Err(refusal) => Err(refusal),
         };
         // Requests wait also at a node that does not vote yet.
-        self.note_freed(now, from, request);
-        self.note_taken(now, request);
+        match request {
+            Request::Release { name, tenure } => self.note_freed(now, from, name, tenure),
+            Request::Propose { name, .. } => self.note_taken(now, name),
+            Request::Prepare { .. }
+            | Request::Renew { .. }
+            | Request::Heal { .. }
+            | Request::Inspect { .. } => {}
+        }
         refused
     }
 
@@ -435,7 +439,11 @@ impl Shard {
             self.deferred.retain(|(_, body)| body.stores() != Some(tenure));
         }
         self.request_write();
-        self.watch_request(now, request, answer.as_ref());
+        if self.watched
+            && let Some(answer) = &answer
+        {
+            self.watch_request(now, request, answer);
+        }
         Ok(answer)
     }
 

@@ -168,10 +168,13 @@ impl Table {
         flags.marked |= bit;
     }
 
-    pub(crate) fn unmark(&mut self, slot: Slot) {
+    /// The entry of an occupied slot, which is in use and so no longer marked.
+    pub(crate) fn unmark(&mut self, slot: Slot) -> &mut Entry {
+        debug_assert!(self.get(slot).is_some(), "{slot:?} is vacant");
         let (chunk, at) = self.chunk_mut(slot);
         let (flags, bit) = chunk.flags_mut(at);
         flags.marked &= !bit;
+        &mut chunk.entries[at]
     }
 
     pub(crate) fn is_marked(&self, slot: Slot) -> bool {
