@@ -42,20 +42,17 @@ fn a_counter_beyond_the_bound_is_refused_and_changes_nothing() {
     cell.held_by(1, 1);
     cell.acquire(1, 2, Duration::from_secs(60));
     cell.letters.clear();
-    let mut refused = 0;
+    let (mut refused, why) = (0, Err(Refusal::BallotExhausting));
     for counter in [BOUND + MINUTE + 1, Ballot::COUNTER_LIMIT + 1, Ballot::COUNTER_MAX] {
+        let before = (cell.state(1), cell.letters.len(), cell.events.len());
         for message in carriers(counter, 2) {
-            let before = (cell.state(1), cell.letters.len(), cell.events.len());
-            let why = Err(Refusal::BallotExhausting);
             assert_eq!(cell.tell(1, 2, message), why, "{message:?}");
             let after = (cell.state(1), cell.letters.len(), cell.events.len());
             assert_eq!(after, before, "{message:?}");
             refused += 1;
         }
-        let before = cell.state(1);
-        let why = Err(Refusal::BallotExhausting);
         assert_eq!(cell.shard(1).observe_counter(counter), why);
-        assert_eq!(cell.state(1), before);
+        assert_eq!(cell.state(1), before.0);
         refused += 1;
     }
     assert_eq!(cell.shard(1).observe_counter(u64::MAX), Err(Refusal::BallotExhausting));

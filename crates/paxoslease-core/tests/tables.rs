@@ -199,25 +199,29 @@ fn without_a_record_the_quarantine_covers_the_longest_lease() {
     }
 }
 
-fn sweep(cell: &mut TestCell, id: u16, slots_max: u32) {
-    let now = cell.clock(id);
-    cell.shard(id).sweep(now, slots_max);
+fn sweep(cell: &mut TestCell, slots_max: u32) {
+    let now = cell.now;
+    cell.shard(1).sweep(now, slots_max);
 }
 
-fn keep_up(cell: &mut TestCell, id: u16, slots_max: u32) {
-    let now = cell.clock(id);
-    cell.shard(id).keep_up(now, slots_max);
+fn keep_up(cell: &mut TestCell, slots_max: u32) {
+    let now = cell.now;
+    cell.shard(1).keep_up(now, slots_max);
+}
+
+/// Acquires a name of its own through node 1.
+fn acquire_job(cell: &mut TestCell, number: u64, ttl: Duration) {
+    let (now, text) = (cell.now, format!("job/{number}"));
+    let acquire = Acquire { name: name(&text), ..acquire_command(number, NO_WAIT, ttl) };
+    cell.shard(1).acquire(now, acquire).expect("in bounds");
 }
 
 #[test]
 fn a_walk_over_the_slots_sees_wanted_live_leases_only() {
     let mut cell = TestCell::new(1, 0);
     let now = cell.now;
-    for token in 1..=10u64 {
-        let text = format!("job/{token}");
-        let ttl = if token % 2 == 0 { TTL } else { Ttl::MIN.as_duration() };
-        let acquire = Acquire { name: name(&text), ..acquire_command(token, NO_WAIT, ttl) };
-        cell.shard(1).acquire(now, acquire).expect("in bounds");
+    for number in 1..=10 {
+        acquire_job(&mut cell, number, if number % 2 == 0 { TTL } else { Ttl::MIN.as_duration() });
     }
     let listed = |now| {
         let shard = &cell.shards[0];
@@ -241,12 +245,7 @@ fn a_walk_over_the_slots_sees_wanted_live_leases_only() {
 #[test]
 fn only_idle_names_are_reclaimed_a_few_at_a_time() {
     let mut cell = TestCell::new(1, 0);
-    let now = cell.now;
-    for token in 1..=8u64 {
-        let text = format!("job/{token}");
-        let acquire = Acquire { name: name(&text), ..acquire_command(token, NO_WAIT, 50 * MS) };
-        cell.shard(1).acquire(now, acquire).expect("in bounds");
-    }
+    (1..=8).for_each(|number| acquire_job(&mut cell, number, 50 * MS));
     cell.held_by(1, 9);
     assert_eq!(cell.shard(1).entries(), 9);
     let highest = cell.shard(1).counter();
@@ -257,7 +256,7 @@ fn only_idle_names_are_reclaimed_a_few_at_a_time() {
         // This name is still in use.
         let request = Request::Prepare { name: name("job/1"), ballot: ballot(highest, 1) };
         let _ = cell.tell(1, 1, Message::Request(request));
-        sweep(&mut cell, 1, 2);
+        sweep(&mut cell, 2);
         let after = cell.shard(1).entries();
         assert!(before - after <= 2, "at most two slots per call");
         before = after;
@@ -269,11 +268,7 @@ fn only_idle_names_are_reclaimed_a_few_at_a_time() {
 }
 
 /// Proposes and releases a lease at acceptor 1, as node 2.
-fn lease_briefly(cell: &mut TestCell, counter: u64) {
-    lease_briefly_as(cell, NAME, counter);
-}
-
-fn lease_briefly_as(cell: &mut TestCell, text: &str, counter: u64) {
+fn lease_briefly(cell: &mut TestCell, text: &str, counter: u64) {
     let (name, ballot, tenure) = (name(text), ballot(counter, 2), tenure(counter, 2));
     let propose = Request::Propose { name, ballot, ttl: ttl(TTL), holder: Holder::NONE };
     assert_eq!(cell.ask(1, 2, propose).expect("an answer").kind(), "Accept");
@@ -282,40 +277,32 @@ fn lease_briefly_as(cell: &mut TestCell, text: &str, counter: u64) {
 
 #[test]
 fn a_released_name_is_reclaimed_after_four_round_trips() {
-    for (trip, after) in [(NO_WAIT, 5 * MS), (MS, 5 * MS), (2 * MS, 8 * MS), (50 * MS, 200 * MS)] {
+    let most = SECOND;
+    for (trip, after) in [
+        (Some(NO_WAIT), 5 * MS),
+        (Some(MS), 5 * MS),
+        (Some(2 * MS), 8 * MS),
+        (Some(50 * MS), 200 * MS),
+        // `reclaim_after` bounds the delay.
+        (Some(60 * SECOND), most),
+        (None, most),
+    ] {
         for housekeeping in [sweep, keep_up] {
             let mut cell = TestCell::new(3, 0);
-            cell.shard(1).set_reclaim_trip(trip);
-            lease_briefly(&mut cell, 7);
+            trip.into_iter().for_each(|trip| cell.shard(1).set_reclaim_trip(trip));
+            lease_briefly(&mut cell, NAME, 7);
             let promised = cell.register(1).promised;
             cell.pass(after - MS);
-            housekeeping(&mut cell, 1, 100);
-            assert_eq!(cell.shard(1).entries(), 1, "not before {after:?}");
+            housekeeping(&mut cell, 100);
+            assert_eq!(cell.shard(1).entries(), 1, "{trip:?}: not before {after:?}");
             cell.pass(MS);
-            housekeeping(&mut cell, 1, 100);
-            assert_eq!(cell.shard(1).entries(), 0, "after {after:?}");
+            housekeeping(&mut cell, 100);
+            assert_eq!(cell.shard(1).entries(), 0, "{trip:?}: after {after:?}");
             assert_eq!(cell.shard(1).floor(), Some(promised), "A7");
             let late = cell.ask(1, 3, propose(ballot(6, 3))).expect("an answer");
             assert_eq!(late.kind(), "Reject");
             assert_eq!(cell.shard(1).entries(), 0);
         }
-    }
-}
-
-#[test]
-fn reclaim_after_bounds_the_delay_of_reclaiming() {
-    for trip in [None, Some(Duration::from_secs(60))] {
-        let mut cell = TestCell::new(3, 0);
-        if let Some(trip) = trip {
-            cell.shard(1).set_reclaim_trip(trip);
-        }
-        lease_briefly(&mut cell, 7);
-        cell.pass(Duration::from_millis(999));
-        keep_up(&mut cell, 1, 100);
-        assert_eq!(cell.shard(1).entries(), 1);
-        cell.pass(MS);
-        keep_up(&mut cell, 1, 100);
-        assert_eq!(cell.shard(1).entries(), 0);
     }
 }
 
@@ -332,20 +319,20 @@ fn keep_up_sweeps_only_for_names_that_were_added_and_stayed() {
     // The slots that this name owes are swept while it is live.
     for _ in 0..8 {
         cell.pass(Duration::from_secs(1));
-        keep_up(&mut cell, 1, 100);
+        keep_up(&mut cell, 100);
     }
     cell.pass(Duration::from_secs(2));
     for counter in 2..50 {
-        lease_briefly_as(&mut cell, "another", counter);
+        lease_briefly(&mut cell, "another", counter);
         cell.pass(100 * MS);
-        keep_up(&mut cell, 1, 100);
+        keep_up(&mut cell, 100);
         assert_eq!((cell.shard(1).entries(), heard(&mut cell)), (1, 0));
     }
     let stays = Request::Prepare { name: name("a name that stays"), ballot: ballot(50, 2) };
     cell.ask(1, 2, stays).expect("an answer");
     for _ in 0..2 {
         cell.pass(Duration::from_secs(1));
-        keep_up(&mut cell, 1, 100);
+        keep_up(&mut cell, 100);
     }
     assert_eq!(heard(&mut cell), 1);
 }
@@ -355,16 +342,11 @@ fn names_that_expire_leave_as_fast_as_others_come() {
     const LIVE: u64 = 1000;
     let mut cell = TestCell::with(1, 0, |config| config.reclaim_after = NO_WAIT);
     let mut most = 0;
-    for token in 0..20 * LIVE {
-        let text = format!("job/{token}");
-        let now = cell.now;
-        let acquire =
-            Acquire { name: name(&text), ..acquire_command(token, NO_WAIT, LIVE as u32 * MS) };
-        cell.shard(1).acquire(now, acquire).expect("in bounds");
+    for number in 0..20 * LIVE {
+        acquire_job(&mut cell, number, LIVE as u32 * MS);
         cell.now = cell.now.after(MS);
-        if token % 64 == 0 {
-            let now = cell.now;
-            cell.shard(1).keep_up(now, 4096);
+        if number % 64 == 0 {
+            keep_up(&mut cell, 4096);
         }
         most = most.max(cell.shard(1).entries() as u64);
     }
