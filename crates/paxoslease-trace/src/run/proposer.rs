@@ -28,7 +28,7 @@ impl Run {
             let (number, name) = (ballot.as_u64(), request.name().to_string());
             touched.push(number);
             if let Some(known) = self.rounds.get_mut(&number) {
-                // The same request again does not header another round.
+                // A repeated request does not begin another round.
                 let same = renews == known.renews && known.name == name;
                 known.ttl = known.ttl.or(ttl);
                 report.check("P5 no ballot is used for two rounds", same, || {
