@@ -59,6 +59,11 @@ fn bad_input() {
     check("transcripts/bad_input.txt");
 }
 
+#[test]
+fn exhaustion() {
+    check("transcripts/exhaustion.txt");
+}
+
 /// One scene per normative sentence of the paper, where a scene can show it; see `paper.rs`.
 #[test]
 fn the_paper() {

@@ -102,29 +102,18 @@ impl<'a> Hello<'a> {
     /// The first difference, in order of importance.
     pub fn check(&self, ours: &Hello<'a>) -> Result<(), Refused<'a>> {
         let theirs = self;
-        if theirs.version != ours.version {
-            return Err(Refused::Version { ours: ours.version, theirs: theirs.version });
-        }
-        if theirs.cell_name != ours.cell_name {
-            return Err(Refused::CellName { ours: ours.cell_name, theirs: theirs.cell_name });
-        }
+        let (cell, their_cell) = (ours.cell, theirs.cell);
+        Differ::check(ours.version, theirs.version).map_err(Refused::Version)?;
+        Differ::check(ours.cell_name, theirs.cell_name).map_err(Refused::CellName)?;
         if theirs.node == ours.node {
             return Err(Refused::SameNode(ours.node));
         }
-        if theirs.cell.members() != ours.cell.members() {
-            return Err(Refused::Members { ours: ours.cell, theirs: theirs.cell });
+        if their_cell.members() != cell.members() {
+            return Err(Refused::Members(Differ { ours: cell, theirs: their_cell }));
         }
-        if theirs.cell.max_lease() != ours.cell.max_lease() {
-            let (ours, theirs) = (ours.cell.max_lease(), theirs.cell.max_lease());
-            return Err(Refused::MaxLease { ours, theirs });
-        }
-        if theirs.cell.drift() != ours.cell.drift() {
-            return Err(Refused::Drift { ours: ours.cell.drift(), theirs: theirs.cell.drift() });
-        }
-        if theirs.shard != ours.shard {
-            return Err(Refused::Shard { ours: ours.shard, theirs: theirs.shard });
-        }
-        Ok(())
+        Differ::check(cell.max_lease(), their_cell.max_lease()).map_err(Refused::MaxLease)?;
+        Differ::check(cell.drift(), their_cell.drift()).map_err(Refused::Drift)?;
+        Differ::check(ours.shard, theirs.shard).map_err(Refused::Shard)
     }
 }
 
@@ -141,73 +130,58 @@ fn decode_cell(cursor: &mut Cursor<'_>, max_lease: Ttl, drift: Drift) -> Result<
     Cell::new(members, max_lease, drift).map_err(E::Cell)
 }
 
+/// Two values that must be equal and are not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Differ<T> {
+    /// The value here.
+    pub ours: T,
+    /// The value there.
+    pub theirs: T,
+}
+
+impl<T: PartialEq> Differ<T> {
+    fn check(ours: T, theirs: T) -> Result<(), Self> {
+        if ours == theirs { Ok(()) } else { Err(Self { ours, theirs }) }
+    }
+}
+
 /// Why a node refuses a peer's greeting: the text of a [`crate::Farewell`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused<'a> {
     /// The peer has another version of the protocol.
-    Version {
-        /// The version here.
-        ours: u8,
-        /// The version there.
-        theirs: u8,
-    },
+    Version(Differ<u8>),
     /// The peer belongs to another cell.
-    CellName {
-        /// The cell here.
-        ours: CellName<'a>,
-        /// The cell there.
-        theirs: CellName<'a>,
-    },
+    CellName(Differ<CellName<'a>>),
     /// The peer has our own id: a node connected to itself, or two nodes share an id.
     SameNode(NodeId),
     /// The peer's cell has other members.
-    Members {
-        /// The cell here.
-        ours: Cell,
-        /// The cell there.
-        theirs: Cell,
-    },
+    Members(Differ<Cell>),
     /// The peer's cell has another `max_lease`.
-    MaxLease {
-        /// `max_lease` here.
-        ours: Ttl,
-        /// `max_lease` there.
-        theirs: Ttl,
-    },
+    MaxLease(Differ<Ttl>),
     /// The peer has another bound on the drift or granularity of clocks.
-    Drift {
-        /// The bounds here.
-        ours: Drift,
-        /// The bounds there.
-        theirs: Drift,
-    },
+    Drift(Differ<Drift>),
     /// The peer has another number of shards, or another of its shards connected. It would ask us
     /// about names that this shard does not keep.
-    Shard {
-        /// The shard here.
-        ours: ShardId,
-        /// The shard there.
-        theirs: ShardId,
-    },
+    Shard(Differ<ShardId>),
 }
 
 impl fmt::Display for Refused<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Version { ours, theirs } => {
+            Self::Version(Differ { ours, theirs }) => {
                 write!(f, "protocol version {ours} here, {theirs} there")
             }
-            Self::CellName { ours, theirs } => {
+            Self::CellName(Differ { ours, theirs }) => {
                 write!(f, "cell {ours:?} here, {theirs:?} there")
             }
             Self::SameNode(node) => write!(f, "node id {node} both here and there"),
-            Self::Members { ours, theirs } => {
+            Self::Members(Differ { ours, theirs }) => {
                 write!(f, "members {:?} here, {:?} there", ours.members(), theirs.members())
             }
-            Self::MaxLease { ours, theirs } => {
+            Self::MaxLease(Differ { ours, theirs }) => {
                 write!(f, "max_lease {ours} here, {theirs} there")
             }
-            Self::Drift { ours, theirs } => write!(
+            Self::Drift(Differ { ours, theirs }) => write!(
                 f,
                 "clock drift {} ppm and granularity {:?} here, {} ppm and {:?} there",
                 ours.ppm(),
@@ -215,7 +189,7 @@ impl fmt::Display for Refused<'_> {
                 theirs.ppm(),
                 theirs.granularity()
             ),
-            Self::Shard { ours, theirs } => write!(
+            Self::Shard(Differ { ours, theirs }) => write!(
                 f,
                 "shard {} of {} here, {} of {} there; all nodes of a cell need the same number of shards",
                 ours.index(),

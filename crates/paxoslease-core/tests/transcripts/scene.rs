@@ -240,6 +240,7 @@ impl Scene {
             ("observe", [counter]) => {
                 shard.observe_counter(counter.parse().expect("a counter")).expect("in bounds");
             }
+            ("bound", [bound]) => shard.set_counter_bound(bound.parse().expect("a counter")),
             ("heard", [_, rest @ ..]) => {
                 shard.heard_counter(nodes[0], !rest.contains(&"forgetful"));
             }

@@ -60,7 +60,11 @@ impl Scene {
                 let full = if shard.is_full() { ", full" } else { "" };
                 format!("{} names{full}, {floor}", shard.entries())
             }
-            "counter" => format!("counter {}", shard.counter()),
+            "counter" => {
+                let problem = shard.ballot_problem();
+                let problem = problem.map_or(String::new(), |problem| format!(", {problem}"));
+                format!("counter {} of {}{problem}", shard.counter(), shard.counter_bound())
+            }
             "dropped" => {
                 let dropped = Refusal::ALL.map(|why| (why, shard.dropped(why)));
                 let dropped = dropped.iter().filter(|(_, count)| *count > 0);

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::samples::{cell, encoded, hello, node};
 use paxoslease_core::Drift;
-use paxoslease_wire::{CellName, Farewell, FrameKind, Hello, Refused, Role, ShardId, VERSION};
+use paxoslease_wire::{
+    CellName, Differ, Farewell, FrameKind, Hello, Refused, Role, ShardId, VERSION,
+};
 use proptest::prelude::*;
 
 /// Node 1, which accepts the greeting of node 2 ([`hello`]).
@@ -72,7 +74,7 @@ fn a_greeting_of_a_later_version_still_decodes() {
     frame[0] += 4;
     let decoded = Hello::decode(&frame).expect("sound");
     assert_eq!(decoded, later);
-    assert_eq!(decoded.check(&ours()), Err(Refused::Version { ours: VERSION, theirs: 7 }));
+    assert_eq!(decoded.check(&ours()), Err(Refused::Version(Differ { ours: VERSION, theirs: 7 })));
 }
 
 #[test]
