@@ -8,8 +8,8 @@ use core::mem;
 use core::time::Duration;
 
 use crate::{
-    Ballot, Hint, Holder, Instant, Label, MemberSet, Message, NodeId, Record, Reply, Request, Seen,
-    Tenure, Ttl,
+    Ballot, Cell, Hint, Holder, Instant, Label, MemberSet, Message, NodeId, Record, Reply, Request,
+    Seen, Tenure, Ttl,
 };
 
 /// The receivers of a message.
@@ -70,6 +70,15 @@ impl Transmit {
     #[must_use]
     pub fn message(&self) -> Message<'_> {
         self.body.message()
+    }
+
+    /// The nodes that receive the message.
+    pub fn receivers(&self, cell: &Cell) -> impl Iterator<Item = NodeId> {
+        let (set, node) = match self.to {
+            To::Members(set) => (set, None),
+            To::Node(node) => (MemberSet::EMPTY, Some(node)),
+        };
+        cell.nodes(set).chain(node)
     }
 }
 

@@ -11,7 +11,6 @@ pub use view::Snapshot;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
 use crate::outbox::{Body, Event, Outbox, To, Token, Transmit};
@@ -23,8 +22,8 @@ use crate::queueing::queue::Waiter;
 use crate::queueing::waiting::Freed;
 use crate::rules::Rule;
 use crate::{
-    Ballot, BallotProblem, Config, Holder, Instant, Label, MemberSet, Message, Name, NodeId,
-    Refusal, Reply, Request, Tenure, Ttl, TtlError,
+    Ballot, BallotProblem, CommandError, Config, Holder, Instant, Label, MemberSet, Message, Name,
+    NodeId, Refusal, Reply, Request, Tenure, Ttl,
 };
 
 /// How a node starts (protocol section 6).
@@ -79,29 +78,6 @@ pub struct Renew<'a> {
     /// How long others are excluded from now on.
     pub ttl: Duration,
 }
-
-/// Why a command was refused. Nothing was changed, and no event will follow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CommandError {
-    /// The ttl is out of bounds.
-    Ttl(TtlError),
-    /// [`crate::Limits::rounds_max`] is reached; its value is given.
-    TooManyRounds(usize),
-    /// [`crate::Limits::waiters_max`] is reached; its value is given.
-    TooManyWaiters(usize),
-}
-
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ttl(error) => fmt::Display::fmt(error, f),
-            Self::TooManyRounds(max) => write!(f, "{max} rounds are in flight already"),
-            Self::TooManyWaiters(max) => write!(f, "{max} requests wait already"),
-        }
-    }
-}
-
-impl core::error::Error for CommandError {}
 
 /// Borrows the proposer's environment field by field, so that the proposer itself stays free.
 macro_rules! env {

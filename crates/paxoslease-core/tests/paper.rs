@@ -124,33 +124,6 @@ fn the_holder_stops_believing_before_the_release_is_sent() {
     assert!(matches!(cell.answers(4)[..], [Event::NotHeld { .. }]), "nor can it be renewed");
 }
 
-/// P6, and promise 4 of docs/guarantees.md: after a confirmed release, the name is free at a
-/// majority.
-#[test]
-fn a_release_is_confirmed_once_a_majority_freed_the_name() {
-    for (members, majority) in [(2, 2), (3, 2), (4, 3), (5, 3)] {
-        let mut cell = TestCell::new(members, 0);
-        let held = cell.held_by(1, 1);
-        cell.release(1, 2, held);
-        for heard in 1.. {
-            let freed = (1..=members).filter(|id| cell.live(*id).is_none()).count();
-            assert_eq!(freed, heard, "this node first, then the others one by one");
-            let is_confirmed = matches!(
-                cell.answers(2)[..],
-                [Event::Released { held: true, confirmed: true, .. }]
-            );
-            assert_eq!(is_confirmed, heard >= majority, "{heard} of {members}");
-            assert!(is_confirmed || cell.answers(2).is_empty());
-            let Some(release) = cell.letters.first().cloned() else { break };
-            cell.letters.remove(0);
-            cell.deliver(&release).expect("heard");
-            for answer in cell.take(|letter| letter.kind() == "Released") {
-                cell.deliver(&answer).expect("heard");
-            }
-        }
-    }
-}
-
 /// Section 8: an instance takes about 100 bytes. (A benchmark measures the exact figure.)
 #[test]
 fn an_instance_needs_no_more_than_about_100_bytes() {

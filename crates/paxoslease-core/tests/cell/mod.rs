@@ -173,11 +173,7 @@ impl TestCell {
             let from = shard.config().node;
             let cell = shard.config().cell;
             while let Some(transmit) = shard.poll_transmit() {
-                let to: Vec<NodeId> = match transmit.to {
-                    To::Members(set) => cell.nodes(set).collect(),
-                    To::Node(node) => vec![node],
-                };
-                for to in to {
+                for to in transmit.receivers(&cell) {
                     self.sent += 1;
                     self.letters.push(Letter { from, to, transmit: transmit.clone() });
                 }
