@@ -60,15 +60,6 @@ impl TestCell {
         Self::started(members, proposers, adjust, Start::NewCell { counter: 0, disk: false })
     }
 
-    /// Nodes with disks on which the first records are written.
-    pub(crate) fn with_disks(members: u16, proposers: u16) -> Self {
-        let start = Start::NewCell { counter: 0, disk: true };
-        let mut cell = Self::started(members, proposers, |_| {}, start);
-        cell.collect();
-        cell.write_records();
-        cell
-    }
-
     pub(crate) fn started(
         members: u16,
         proposers: u16,
@@ -253,12 +244,6 @@ impl TestCell {
     pub(crate) fn live(&mut self, id: u16) -> Option<Tenure> {
         let now = self.clock(id);
         self.register(id).live(now).map(|live| live.tenure)
-    }
-
-    /// The rest of an acceptor's quarantine.
-    pub(crate) fn quarantine(&mut self, id: u16) -> Duration {
-        let now = self.clock(id);
-        self.shard(id).quarantine_remaining(now)
     }
 
     /// All state of a node that a message could change.

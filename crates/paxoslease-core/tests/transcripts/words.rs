@@ -57,7 +57,7 @@ pub(crate) fn node_of(word: &str) -> NodeId {
     node(id(word).unwrap_or_else(|| panic!("{word} is not a node")))
 }
 
-/// A span such as `10s`, `3ms` or `49999us`.
+/// A span such as `10s`, `3ms`, `49999us` or `1ns`.
 pub(crate) fn span(word: &str) -> Duration {
     let unit = word.find(|letter: char| !letter.is_ascii_digit()).expect("a unit");
     let count: u64 = word[..unit].parse().expect("a count");
@@ -65,6 +65,7 @@ pub(crate) fn span(word: &str) -> Duration {
         "s" => Duration::from_secs(count),
         "ms" => Duration::from_millis(count),
         "us" => Duration::from_micros(count),
+        "ns" => Duration::from_nanos(count),
         unit => panic!("unknown unit {unit}"),
     }
 }
