@@ -311,8 +311,7 @@ impl Scene {
                         ["lost"] => self.cell.letters.clear(),
                         ["lost", "shown"] => {
                             for letter in self.lose(&[]) {
-                                let who = format!("{:?} -> {:?}", letter.from, letter.to);
-                                self.line(&who, &words::message(&letter.transmit.message()));
+                                self.message_line(&letter, Ok(()));
                             }
                         }
                         ["losing", filter @ ..] => drop(self.lose(filter)),
@@ -395,14 +394,17 @@ impl Scene {
                 if self.writes_at_once {
                     self.cell.write_records();
                 }
-                let dropped =
-                    outcome.err().map_or(String::new(), |refusal| format!(" (dropped: {refusal})"));
-                let who = format!("{:?} -> {:?}", letter.from, letter.to);
-                let what = words::message(&letter.transmit.message());
-                self.line(&who, &format!("{what}{dropped}"));
+                self.message_line(&letter, outcome);
                 self.events();
             }
         }
+    }
+
+    fn message_line(&mut self, letter: &Letter, outcome: Result<(), Refusal>) {
+        let who = format!("{:?} -> {:?}", letter.from, letter.to);
+        let dropped = outcome.err().map(|refusal| format!(" (dropped: {refusal})"));
+        let what = words::message(&letter.transmit.message());
+        self.line(&who, &format!("{what}{}", dropped.unwrap_or_default()));
     }
 
     fn events(&mut self) {
