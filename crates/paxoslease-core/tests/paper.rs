@@ -9,27 +9,8 @@ mod cell;
 
 use core::time::Duration;
 
-use cell::{MS, NO_WAIT, TTL, TestCell, WAIT, acquire_command, cell, name, node, ttl};
+use cell::{MS, NO_WAIT, TTL, TestCell, WAIT, acquire_command, cell, name, node};
 use paxoslease_core::*;
-
-/// Section 1: the number of acceptors is fixed and does not change. A cell is checked when it is
-/// made, and a reply from another node does not count.
-#[test]
-fn the_number_of_acceptors_is_fixed() {
-    let m = ttl(WAIT);
-    let none = Cell::new(&[], m, Drift::NONE);
-    let ten: Vec<NodeId> = (1..=10).map(node).collect();
-    assert_eq!(none, Err(CellError::MemberCount(0)));
-    assert_eq!(Cell::new(&ten, m, Drift::NONE), Err(CellError::MemberCount(10)));
-    let twice = Cell::new(&[node(1), node(1)], m, Drift::NONE);
-    assert_eq!(twice, Err(CellError::DuplicateMember(node(1))));
-    let mut cell = TestCell::new(3, 1);
-    cell.acquire(1, 1, NO_WAIT);
-    let ballot = cell.shard(1).rounds().next().expect("a round").ballot;
-    let outsider = cell.tell(1, 4, Message::Reply(Reply::Accept { ballot }));
-    assert_eq!(outsider, Err(Refusal::NotMember));
-    assert_eq!(cell.granted(1), None);
-}
 
 /// Section 1: a majority of the nodes has to be up and communicating; it also suffices.
 #[test]

@@ -308,13 +308,6 @@ mod tests {
     }
 
     #[test]
-    fn an_accept_before_the_propose_does_not_count() {
-        let mut running = Running::new(1, Phase::Preparing);
-        assert_eq!(running.accept(0, 1), Step::Wait);
-        assert!(running.round.accepted.is_empty());
-    }
-
-    #[test]
     fn a_round_is_lost_when_refusals_rule_out_a_majority() {
         let mut fresh = Running::new(4, Phase::Proposing);
         assert_eq!(fresh.refuse(2), Step::Wait, "3 may still accept");
