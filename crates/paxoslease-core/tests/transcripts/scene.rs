@@ -57,12 +57,17 @@ pub(crate) fn check(file: &str, without: fn(&str) -> Rules) {
         fs::write(&path, played).expect("the transcript can be written");
         return;
     }
-    let (mut title, mut expected) = ("", expected.lines());
-    for played in played.lines() {
-        title = played.strip_prefix("=== ").unwrap_or(title);
-        assert_eq!(Some(played), expected.next(), "{file}, {title}: played, expected");
+    let mut differences = String::new();
+    for (played, expected) in played.split("\n=== ").zip(expected.split("\n=== ")) {
+        let mut lines = played.lines().zip(expected.lines());
+        if played != expected {
+            let (title, _) = played.split_once('\n').unwrap_or((played, ""));
+            let (played, expected) = lines.find(|(one, other)| one != other).unwrap_or_default();
+            let _ =
+                writeln!(differences, "{title}\n  expected {expected:?}\n  played   {played:?}");
+        }
     }
-    assert_eq!(expected.next(), None, "{file}, {title}: the file goes on");
+    assert!(differences.is_empty(), "{file}:\n{differences}");
 }
 
 /// Plays all scenes of a text, and returns it with the outcomes of this run.
