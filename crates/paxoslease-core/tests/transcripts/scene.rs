@@ -286,6 +286,9 @@ impl Scene {
             }
             ["deliver", filter @ ..] => {
                 let letters = self.lose(filter);
+                if letters.is_empty() {
+                    self.outcome("nothing to deliver");
+                }
                 self.deliver(letters);
             }
             ["letters"] => {
@@ -369,7 +372,10 @@ impl Scene {
             match *word {
                 "to" => to = words.next().map(|word| node_of(word)),
                 "from" => from = words.next().map(|word| node_of(word)),
-                word => kind = Some(word),
+                word => {
+                    assert!(Message::KINDS.contains(&word), "neither a kind nor a label: {word}");
+                    kind = Some(word);
+                }
             }
         }
         self.cell.take(|letter| {
