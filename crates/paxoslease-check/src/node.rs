@@ -430,10 +430,7 @@ impl NodeStates {
             {
                 issued = issued.max(request.ballot());
             }
-            let to: Vec<NodeId> = match transmit.to {
-                To::Members(set) => self.cell.nodes(set).collect(),
-                To::Node(node) => vec![node],
-            };
+            let to: Vec<NodeId> = transmit.receivers(&self.cell).collect();
             transmit.to = To::Node(node_id(node));
             let content = self.intern_content(transmit);
             sent.extend(to.into_iter().map(|to| ((to.get() - 1) as u8, content)));

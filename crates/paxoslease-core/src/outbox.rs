@@ -8,8 +8,8 @@ use core::mem;
 use core::time::Duration;
 
 use crate::{
-    Ballot, Hint, Holder, Instant, Label, MemberSet, Message, NodeId, Record, Reply, Request, Seen,
-    Tenure, Ttl,
+    Ballot, Cell, Hint, Holder, Instant, Label, MemberSet, Message, NodeId, Record, Reply, Request,
+    Seen, Tenure, Ttl,
 };
 
 /// The receivers of a message.
@@ -71,6 +71,15 @@ impl Transmit {
     pub fn message(&self) -> Message<'_> {
         self.body.message()
     }
+
+    /// The nodes that receive the message.
+    pub fn receivers(&self, cell: &Cell) -> impl Iterator<Item = NodeId> {
+        let (set, node) = match self.to {
+            To::Members(set) => (set, None),
+            To::Node(node) => (MemberSet::EMPTY, Some(node)),
+        };
+        cell.nodes(set).chain(node)
+    }
 }
 
 impl Body {
@@ -110,66 +119,45 @@ impl Body {
     }
 
     pub(crate) fn message(&self) -> Message<'_> {
-        let request = Message::Request;
-        match self {
-            Self::Prepare { label, ballot } => {
-                request(Request::Prepare { name: label.name(), ballot: *ballot })
-            }
-            Self::Propose { label, ballot, ttl } => request(Request::Propose {
-                name: label.name(),
-                ballot: *ballot,
-                ttl: *ttl,
-                holder: label.holder(),
-            }),
-            Self::Renew { label, tenure, ballot, ttl } => request(Request::Renew {
-                name: label.name(),
-                tenure: *tenure,
-                ballot: *ballot,
-                ttl: *ttl,
-            }),
-            Self::Heal { label, tenure, ballot, ttl } => request(Request::Heal {
-                name: label.name(),
-                tenure: *tenure,
-                ballot: *ballot,
-                ttl: *ttl,
-                holder: label.holder(),
-            }),
-            Self::Release { label, tenure } => {
-                request(Request::Release { name: label.name(), tenure: *tenure })
-            }
-            Self::Inspect { label, query } => {
-                request(Request::Inspect { name: label.name(), query: *query })
-            }
-            Self::Held(sighting) => {
-                Message::Hint(Hint::Held { name: sighting.label.name(), seen: sighting.seen() })
-            }
-            Self::Freed { label, nodes_before } => {
-                Message::Hint(Hint::Freed { name: label.name(), nodes_before: *nodes_before })
-            }
-            reply => Message::Reply(reply.reply()),
-        }
-    }
-
-    fn reply(&self) -> Reply<'_> {
+        use Message::{Hint as H, Reply as A, Request as R};
         fn seen(accepted: &Option<Sighting>) -> Option<Seen<'_>> {
             accepted.as_ref().map(Sighting::seen)
         }
-        match self {
-            Self::Promise { ballot, accepted } => {
-                Reply::Promise { ballot: *ballot, accepted: seen(accepted) }
+        match *self {
+            Self::Prepare { ref label, ballot } => {
+                R(Request::Prepare { name: label.name(), ballot })
             }
-            Self::Accept { ballot } => Reply::Accept { ballot: *ballot },
-            Self::Reject { ballot, promised, accepted } => {
-                Reply::Reject { ballot: *ballot, promised: *promised, accepted: seen(accepted) }
+            Self::Propose { ref label, ballot, ttl } => {
+                let (name, holder) = (label.name(), label.holder());
+                R(Request::Propose { name, ballot, ttl, holder })
             }
-            Self::NotHeld { ballot, promised } => {
-                Reply::NotHeld { ballot: *ballot, promised: *promised }
+            Self::Renew { ref label, tenure, ballot, ttl } => {
+                R(Request::Renew { name: label.name(), tenure, ballot, ttl })
             }
-            Self::Released { tenure, held } => Reply::Released { tenure: *tenure, held: *held },
-            Self::Inspected { query, accepted } => {
-                Reply::Inspected { query: *query, accepted: seen(accepted) }
+            Self::Heal { ref label, tenure, ballot, ttl } => {
+                let (name, holder) = (label.name(), label.holder());
+                R(Request::Heal { name, tenure, ballot, ttl, holder })
             }
-            _ => unreachable!("message() handles requests and hints"),
+            Self::Release { ref label, tenure } => {
+                R(Request::Release { name: label.name(), tenure })
+            }
+            Self::Inspect { ref label, query } => R(Request::Inspect { name: label.name(), query }),
+            Self::Promise { ballot, ref accepted } => {
+                A(Reply::Promise { ballot, accepted: seen(accepted) })
+            }
+            Self::Accept { ballot } => A(Reply::Accept { ballot }),
+            Self::Reject { ballot, promised, ref accepted } => {
+                A(Reply::Reject { ballot, promised, accepted: seen(accepted) })
+            }
+            Self::NotHeld { ballot, promised } => A(Reply::NotHeld { ballot, promised }),
+            Self::Released { tenure, held } => A(Reply::Released { tenure, held }),
+            Self::Inspected { query, ref accepted } => {
+                A(Reply::Inspected { query, accepted: seen(accepted) })
+            }
+            Self::Held(ref held) => H(Hint::Held { name: held.label.name(), seen: held.seen() }),
+            Self::Freed { ref label, nodes_before } => {
+                H(Hint::Freed { name: label.name(), nodes_before })
+            }
         }
     }
 }

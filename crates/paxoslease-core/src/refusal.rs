@@ -1,6 +1,31 @@
-//! Why a shard drops a peer's message, and why it cannot begin a round.
+//! Why a shard refuses a command, drops a peer's message, or cannot begin a round.
 
 use core::fmt;
+
+use crate::TtlError;
+
+/// Why a command was refused. Nothing was changed, and no event will follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommandError {
+    /// The ttl is out of bounds.
+    Ttl(TtlError),
+    /// [`crate::Limits::rounds_max`] is reached; its value is given.
+    TooManyRounds(usize),
+    /// [`crate::Limits::waiters_max`] is reached; its value is given.
+    TooManyWaiters(usize),
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ttl(error) => fmt::Display::fmt(error, f),
+            Self::TooManyRounds(max) => write!(f, "{max} rounds are in flight already"),
+            Self::TooManyWaiters(max) => write!(f, "{max} requests wait already"),
+        }
+    }
+}
+
+impl core::error::Error for CommandError {}
 
 /// Why a shard dropped a peer's message. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

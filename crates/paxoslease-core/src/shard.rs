@@ -11,7 +11,6 @@ pub use view::Snapshot;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
 use crate::outbox::{Body, Event, Outbox, To, Token, Transmit};
@@ -23,8 +22,8 @@ use crate::queueing::queue::Waiter;
 use crate::queueing::waiting::Freed;
 use crate::rules::Rule;
 use crate::{
-    Ballot, BallotProblem, Config, Holder, Instant, Label, MemberSet, Message, Name, NodeId,
-    Refusal, Reply, Request, Tenure, Ttl, TtlError,
+    Ballot, BallotProblem, CommandError, Config, Holder, Instant, Label, MemberSet, Message, Name,
+    NodeId, Refusal, Reply, Request, Tenure, Ttl,
 };
 
 /// How a node starts (protocol section 6).
@@ -79,29 +78,6 @@ pub struct Renew<'a> {
     /// How long others are excluded from now on.
     pub ttl: Duration,
 }
-
-/// Why a command was refused. Nothing was changed, and no event will follow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CommandError {
-    /// The ttl is out of bounds.
-    Ttl(TtlError),
-    /// [`crate::Limits::rounds_max`] is reached; its value is given.
-    TooManyRounds(usize),
-    /// [`crate::Limits::waiters_max`] is reached; its value is given.
-    TooManyWaiters(usize),
-}
-
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ttl(error) => fmt::Display::fmt(error, f),
-            Self::TooManyRounds(max) => write!(f, "{max} rounds are in flight already"),
-            Self::TooManyWaiters(max) => write!(f, "{max} requests wait already"),
-        }
-    }
-}
-
-impl core::error::Error for CommandError {}
 
 /// Borrows the proposer's environment field by field, so that the proposer itself stays free.
 macro_rules! env {
@@ -389,19 +365,23 @@ impl Shard {
         from: NodeId,
         request: Request<'_>,
     ) -> Result<(), Refusal> {
-        let answer = self.ask_acceptor(now, from, request);
-        let refused = match answer {
-            Ok(reply) => {
-                if let Some(reply) = reply {
-                    self.out.send(To::Node(from), reply);
-                }
+        let refused = match self.ask_acceptor(now, from, request) {
+            Ok(None) => Ok(()),
+            Ok(Some(reply)) => {
+                self.out.send(To::Node(from), reply);
                 Ok(())
             }
             Err(refusal) => Err(refusal),
         };
         // Requests wait also at a node that does not vote yet.
-        self.note_freed(now, from, request);
-        self.note_taken(now, request);
+        match request {
+            Request::Release { name, tenure } => self.note_freed(now, from, name, tenure),
+            Request::Propose { name, .. } => self.note_taken(now, name),
+            Request::Prepare { .. }
+            | Request::Renew { .. }
+            | Request::Heal { .. }
+            | Request::Inspect { .. } => {}
+        }
         refused
     }
 
@@ -435,7 +415,11 @@ impl Shard {
             self.deferred.retain(|(_, body)| body.stores() != Some(tenure));
         }
         self.request_write();
-        self.watch_request(now, request, answer.as_ref());
+        if self.watched
+            && let Some(answer) = &answer
+        {
+            self.watch_request(now, request, answer);
+        }
         Ok(answer)
     }
 

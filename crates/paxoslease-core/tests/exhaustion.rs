@@ -42,48 +42,21 @@ fn a_counter_beyond_the_bound_is_refused_and_changes_nothing() {
     cell.held_by(1, 1);
     cell.acquire(1, 2, Duration::from_secs(60));
     cell.letters.clear();
-    let mut refused = 0;
+    let (mut refused, why) = (0, Err(Refusal::BallotExhausting));
     for counter in [BOUND + MINUTE + 1, Ballot::COUNTER_LIMIT + 1, Ballot::COUNTER_MAX] {
+        let before = (cell.state(1), cell.letters.len(), cell.events.len());
         for message in carriers(counter, 2) {
-            let before = (cell.state(1), cell.letters.len(), cell.events.len());
-            let why = Err(Refusal::BallotExhausting);
             assert_eq!(cell.tell(1, 2, message), why, "{message:?}");
             let after = (cell.state(1), cell.letters.len(), cell.events.len());
             assert_eq!(after, before, "{message:?}");
             refused += 1;
         }
-        let before = cell.state(1);
-        let why = Err(Refusal::BallotExhausting);
         assert_eq!(cell.shard(1).observe_counter(counter), why);
-        assert_eq!(cell.state(1), before);
+        assert_eq!(cell.state(1), before.0);
         refused += 1;
     }
     assert_eq!(cell.shard(1).observe_counter(u64::MAX), Err(Refusal::BallotExhausting));
     assert_eq!(cell.shard(1).dropped(Refusal::BallotExhausting), refused + 1);
-}
-
-#[test]
-fn ballots_wait_at_the_bound_until_it_moves() {
-    let start = Start::NewCell { counter: BOUND, disk: false };
-    let mut cell = TestCell::started(3, 1, |_| {}, start);
-    cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND));
-    assert_eq!(cell.shard(1).ballot_problem(), Some(BallotProblem::AtBound));
-    cell.acquire(1, 1, Duration::ZERO);
-    assert_eq!(cell.sent, 0, "its peers would refuse every message");
-    cell.shards.iter_mut().for_each(|shard| shard.set_counter_bound(BOUND + MINUTE));
-    assert_eq!(cell.shard(1).ballot_problem(), None);
-    cell.run(Duration::from_secs(1));
-    assert!(cell.granted(1).is_some());
-}
-
-#[test]
-fn a_peer_with_the_highest_counter_stops_no_ballot() {
-    let mut cell = bounded(3);
-    for counter in [BOUND - MINUTE, BOUND - MINUTE + 1, BOUND, BOUND + MINUTE] {
-        assert_eq!(cell.shard(1).observe_counter(counter), Ok(()));
-        assert_eq!(cell.shard(1).counter(), BOUND - MINUTE);
-        assert_eq!(cell.shard(1).ballot_problem(), None);
-    }
 }
 
 #[test]
@@ -111,18 +84,6 @@ fn a_peer_that_drives_counters_up_does_not_separate_nodes() {
 }
 
 #[test]
-fn a_release_of_an_impossible_fence_raises_no_alarm() {
-    let mut cell = bounded(3);
-    cell.release(1, 1, tenure(Ballot::COUNTER_LIMIT + 1, 2));
-    cell.settle();
-    assert!(matches!(cell.answers(1)[..], [Event::Released { held: false, confirmed: true, .. }]));
-    for id in 1..=3 {
-        assert_eq!(cell.shard(id).dropped(Refusal::BallotExhausting), 0);
-        assert_eq!(cell.shard(id).counter(), 0);
-    }
-}
-
-#[test]
 fn without_a_set_bound_half_of_the_counters_stay_unused() {
     let mut cell = TestCell::new(3, 0);
     for _ in 0..100 {
@@ -133,29 +94,6 @@ fn without_a_set_bound_half_of_the_counters_stay_unused() {
         }
     }
     assert!(cell.shard(1).counter() <= Ballot::COUNTER_LIMIT / 2);
-}
-
-#[test]
-fn a_bound_beyond_the_limit_is_the_limit() {
-    let mut cell = TestCell::new(1, 0);
-    cell.shard(1).set_counter_bound(u64::MAX);
-    assert_eq!(cell.shard(1).counter_bound(), Ballot::COUNTER_LIMIT);
-}
-
-#[test]
-fn a_counter_at_its_limit_issues_no_ballot_and_reports_it() {
-    let start = Start::NewCell { counter: Ballot::COUNTER_LIMIT, disk: false };
-    let mut cell = TestCell::started(3, 0, |_| {}, start);
-    cell.acquire(1, 1, Duration::ZERO);
-    cell.renew(1, 2, tenure(1, 1), TTL);
-    for _ in 0..30 {
-        cell.pass(Duration::from_millis(100));
-    }
-    assert_eq!(cell.sent, 0);
-    assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]));
-    assert!(matches!(cell.answers(2)[..], [Event::NoQuorum { .. }]));
-    assert_eq!(cell.shard(1).counter(), Ballot::COUNTER_LIMIT);
-    assert_eq!(cell.shard(1).ballot_problem(), Some(BallotProblem::Exhausted));
 }
 
 /// A message of a hostile node: receiver, sender, kind of message and counter.

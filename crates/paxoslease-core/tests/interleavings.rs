@@ -161,31 +161,22 @@ impl World {
         let events = self.cell.events[self.heard..].to_vec();
         self.heard = self.cell.events.len();
         for (_, event) in events {
-            let token = match event {
-                Event::Granted { token, tenure, ttl, started_at, .. } => {
+            let Some(token) = event.token() else { continue };
+            match event {
+                Event::Granted { tenure, ttl, started_at, .. } => {
                     let ends_at = Drift::NONE.belief_ends_at(started_at, ttl);
                     let before = self.beliefs.last_key_value().map(|(tenure, _)| *tenure);
                     assert!(before < Some(tenure), "fences increase: {tenure} after {before:?}");
                     self.beliefs.insert(tenure, Belief::granted(tenure, ends_at));
-                    token
                 }
-                Event::Renewed { token, tenure, ttl, started_at } => {
+                Event::Renewed { tenure, ttl, started_at, .. } => {
                     let ends_at = Drift::NONE.belief_ends_at(started_at, ttl);
                     let belief =
                         self.beliefs.get_mut(&tenure).expect("only granted tenures are renewed");
                     belief.renewed(tenure, ends_at);
-                    token
                 }
-                Event::Denied { token, .. }
-                | Event::NoQuorum { token }
-                | Event::NotHeld { token, .. }
-                | Event::Released { token, .. }
-                | Event::Inspected { token, .. } => token,
-                Event::Persist(_)
-                | Event::HeldHint(_)
-                | Event::FreedHint(_)
-                | Event::ExpiredHint { .. } => continue,
-            };
+                _ => {}
+            }
             let place = self.open.iter().position(|open| *open == token);
             let Some(place) = place else { panic!("{token:?} was answered twice or abandoned") };
             self.open.swap_remove(place);

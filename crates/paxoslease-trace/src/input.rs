@@ -139,23 +139,27 @@ impl Input {
     }
 
     fn call(&self, shard: &mut Shard, now: Instant) -> Option<Returned> {
-        let asked = match self {
+        match self {
             Self::Acquire { token, name, holder, ttl, wait } => {
-                let (token, name, holder) =
-                    (Token(*token), Name::new(name).ok()?, Holder::new(holder).ok()?);
-                shard.acquire(now, Acquire { token, name, holder, ttl: *ttl, wait: *wait })
+                let (token, ttl, wait) = (Token(*token), *ttl, *wait);
+                let (name, holder) = (Name::new(name).ok()?, Holder::new(holder).ok()?);
+                let acquire = Acquire { token, name, holder, ttl, wait };
+                return Some(Returned::Asked(shard.acquire(now, acquire)));
             }
             Self::Renew { token, name, holder, tenure, ttl } => {
                 let (token, tenure) = (Token(*token), Tenure::from_fence(*tenure)?);
                 let (name, holder) = (Name::new(name).ok()?, Holder::new(holder).ok()?);
-                shard.renew(now, Renew { token, name, holder, tenure, ttl: *ttl })
+                let renew = Renew { token, name, holder, tenure, ttl: *ttl };
+                return Some(Returned::Asked(shard.renew(now, renew)));
             }
             Self::Release { token, name, tenure, patience } => {
                 let (name, tenure) = (Name::new(name).ok()?, Tenure::from_fence(*tenure)?);
-                shard.release(now, Token(*token), name, tenure, *patience)
+                let asked = shard.release(now, Token(*token), name, tenure, *patience);
+                return Some(Returned::Asked(asked));
             }
             Self::Inspect { token, name } => {
-                shard.inspect(now, Token(*token), Name::new(name).ok()?)
+                let asked = shard.inspect(now, Token(*token), Name::new(name).ok()?);
+                return Some(Returned::Asked(asked));
             }
             Self::Abandon { token, name } => {
                 let was_open = shard.abandon(now, Name::new(name).ok()?, Token(*token));
@@ -169,32 +173,13 @@ impl Input {
             Self::Counter(counter) => {
                 return Some(Returned::Handled(shard.observe_counter(*counter)));
             }
-            other => {
-                other.call_unanswered(shard, now)?;
-                return Some(Returned::Nothing);
-            }
-        };
-        Some(Returned::Asked(asked))
-    }
-
-    /// The inputs that return nothing.
-    fn call_unanswered(&self, shard: &mut Shard, now: Instant) -> Option<()> {
-        let nodes = |ids: &[u16]| ids.iter().map(|id| NodeId::new(*id)).collect::<Option<Vec<_>>>();
-        let members = |shard: &Shard, ids: &[u16]| {
-            let cell = shard.config().cell;
-            let members = nodes(ids)?.into_iter().filter_map(|node| cell.member(node));
-            Some(members.fold(MemberSet::EMPTY, MemberSet::with))
-        };
-        match self {
             Self::Timeout => shard.handle_timeout(now),
             Self::Sweep { slots_max } => shard.sweep(now, *slots_max),
             Self::KeepUp { slots_max } => shard.keep_up(now, *slots_max),
             Self::Written { ballot_ceiling, lease_ceiling } => {
-                let record = Record {
-                    ballot_ceiling: *ballot_ceiling,
-                    lease_ceiling: lease_ceiling.and_then(Ttl::from_millis),
-                };
-                shard.record_written(now, record);
+                let lease_ceiling = lease_ceiling.and_then(Ttl::from_millis);
+                shard
+                    .record_written(now, Record { ballot_ceiling: *ballot_ceiling, lease_ceiling });
             }
             Self::Watched(watched) => shard.set_watched(*watched),
             Self::Learners(ids) => shard.set_learners(nodes(ids)?),
@@ -207,14 +192,17 @@ impl Input {
             Self::Heard { from, remembers } => {
                 shard.heard_counter(NodeId::new(*from)?, *remembers);
             }
-            Self::Acquire { .. }
-            | Self::Renew { .. }
-            | Self::Release { .. }
-            | Self::Inspect { .. }
-            | Self::Abandon { .. }
-            | Self::Counter(_)
-            | Self::Message { .. } => unreachable!("these return something"),
         }
-        Some(())
+        Some(Returned::Nothing)
     }
+}
+
+fn nodes(ids: &[u16]) -> Option<Vec<NodeId>> {
+    ids.iter().map(|id| NodeId::new(*id)).collect()
+}
+
+fn members(shard: &Shard, ids: &[u16]) -> Option<MemberSet> {
+    let cell = shard.config().cell;
+    let members = nodes(ids)?.into_iter().filter_map(|node| cell.member(node));
+    Some(members.fold(MemberSet::EMPTY, MemberSet::with))
 }

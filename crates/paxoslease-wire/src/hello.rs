@@ -8,42 +8,14 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use paxoslease_core::{Cell, Drift, MEMBERS_MAX, NodeId, TextError, Ttl};
+use paxoslease_core::{Cell, Drift, MEMBERS_MAX, NodeId, Text, Ttl};
 
 use crate::bytes::{Cursor, put_text, put_u16, put_u32, put_u64};
 use crate::frame::{Envelope, FrameKind, VERSION};
 use crate::{DecodeError, DecodeError as E, ShardId};
 
 /// The name of a cell: 1 to 64 bytes of UTF-8, so that nodes of two cells do not mix.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct CellName<'a>(&'a str);
-
-impl<'a> CellName<'a> {
-    /// The longest name, in bytes.
-    pub const LEN_MAX: usize = 64;
-
-    /// Checks the bounds.
-    ///
-    /// # Errors
-    /// When the text is empty or too long.
-    pub const fn new(text: &'a str) -> Result<Self, TextError> {
-        match text.len() {
-            0 => Err(TextError::Empty),
-            len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
-            _ => Ok(Self(text)),
-        }
-    }
-
-    fn from_bytes(bytes: &'a [u8]) -> Result<Self, TextError> {
-        Self::new(core::str::from_utf8(bytes).map_err(|_| TextError::NotUtf8)?)
-    }
-
-    /// The text.
-    #[must_use]
-    pub const fn as_str(self) -> &'a str {
-        self.0
-    }
-}
+pub type CellName<'a> = Text<'a, 1, 64>;
 
 /// The part that a node plays in the cell.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -92,7 +64,7 @@ impl<'a> Hello<'a> {
             put_u32(out, self.cell.max_lease().as_millis());
             put_u32(out, drift.ppm());
             put_u32(out, granularity);
-            put_text(out, self.cell_name.as_str().as_bytes());
+            put_text(out, self.cell_name.as_bytes());
             out.push(self.cell.members().len() as u8);
             for member in self.cell.members() {
                 put_u16(out, member.get());
@@ -130,29 +102,18 @@ impl<'a> Hello<'a> {
     /// The first difference, in order of importance.
     pub fn check(&self, ours: &Hello<'a>) -> Result<(), Refused<'a>> {
         let theirs = self;
-        if theirs.version != ours.version {
-            return Err(Refused::Version { ours: ours.version, theirs: theirs.version });
-        }
-        if theirs.cell_name != ours.cell_name {
-            return Err(Refused::CellName { ours: ours.cell_name, theirs: theirs.cell_name });
-        }
+        let (cell, their_cell) = (ours.cell, theirs.cell);
+        Differ::check(ours.version, theirs.version).map_err(Refused::Version)?;
+        Differ::check(ours.cell_name, theirs.cell_name).map_err(Refused::CellName)?;
         if theirs.node == ours.node {
             return Err(Refused::SameNode(ours.node));
         }
-        if theirs.cell.members() != ours.cell.members() {
-            return Err(Refused::Members { ours: ours.cell, theirs: theirs.cell });
+        if their_cell.members() != cell.members() {
+            return Err(Refused::Members(Differ { ours: cell, theirs: their_cell }));
         }
-        if theirs.cell.max_lease() != ours.cell.max_lease() {
-            let (ours, theirs) = (ours.cell.max_lease(), theirs.cell.max_lease());
-            return Err(Refused::MaxLease { ours, theirs });
-        }
-        if theirs.cell.drift() != ours.cell.drift() {
-            return Err(Refused::Drift { ours: ours.cell.drift(), theirs: theirs.cell.drift() });
-        }
-        if theirs.shard != ours.shard {
-            return Err(Refused::Shard { ours: ours.shard, theirs: theirs.shard });
-        }
-        Ok(())
+        Differ::check(cell.max_lease(), their_cell.max_lease()).map_err(Refused::MaxLease)?;
+        Differ::check(cell.drift(), their_cell.drift()).map_err(Refused::Drift)?;
+        Differ::check(ours.shard, theirs.shard).map_err(Refused::Shard)
     }
 }
 
@@ -169,73 +130,58 @@ fn decode_cell(cursor: &mut Cursor<'_>, max_lease: Ttl, drift: Drift) -> Result<
     Cell::new(members, max_lease, drift).map_err(E::Cell)
 }
 
+/// Two values that must be equal and are not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Differ<T> {
+    /// The value here.
+    pub ours: T,
+    /// The value there.
+    pub theirs: T,
+}
+
+impl<T: PartialEq> Differ<T> {
+    fn check(ours: T, theirs: T) -> Result<(), Self> {
+        if ours == theirs { Ok(()) } else { Err(Self { ours, theirs }) }
+    }
+}
+
 /// Why a node refuses a peer's greeting: the text of a [`crate::Farewell`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused<'a> {
     /// The peer has another version of the protocol.
-    Version {
-        /// The version here.
-        ours: u8,
-        /// The version there.
-        theirs: u8,
-    },
+    Version(Differ<u8>),
     /// The peer belongs to another cell.
-    CellName {
-        /// The cell here.
-        ours: CellName<'a>,
-        /// The cell there.
-        theirs: CellName<'a>,
-    },
+    CellName(Differ<CellName<'a>>),
     /// The peer has our own id: a node connected to itself, or two nodes share an id.
     SameNode(NodeId),
     /// The peer's cell has other members.
-    Members {
-        /// The cell here.
-        ours: Cell,
-        /// The cell there.
-        theirs: Cell,
-    },
+    Members(Differ<Cell>),
     /// The peer's cell has another `max_lease`.
-    MaxLease {
-        /// `max_lease` here.
-        ours: Ttl,
-        /// `max_lease` there.
-        theirs: Ttl,
-    },
+    MaxLease(Differ<Ttl>),
     /// The peer has another bound on the drift or granularity of clocks.
-    Drift {
-        /// The bounds here.
-        ours: Drift,
-        /// The bounds there.
-        theirs: Drift,
-    },
+    Drift(Differ<Drift>),
     /// The peer has another number of shards, or another of its shards connected. It would ask us
     /// about names that this shard does not keep.
-    Shard {
-        /// The shard here.
-        ours: ShardId,
-        /// The shard there.
-        theirs: ShardId,
-    },
+    Shard(Differ<ShardId>),
 }
 
 impl fmt::Display for Refused<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Version { ours, theirs } => {
+            Self::Version(Differ { ours, theirs }) => {
                 write!(f, "protocol version {ours} here, {theirs} there")
             }
-            Self::CellName { ours, theirs } => {
-                write!(f, "cell {:?} here, {:?} there", ours.as_str(), theirs.as_str())
+            Self::CellName(Differ { ours, theirs }) => {
+                write!(f, "cell {ours:?} here, {theirs:?} there")
             }
             Self::SameNode(node) => write!(f, "node id {node} both here and there"),
-            Self::Members { ours, theirs } => {
+            Self::Members(Differ { ours, theirs }) => {
                 write!(f, "members {:?} here, {:?} there", ours.members(), theirs.members())
             }
-            Self::MaxLease { ours, theirs } => {
+            Self::MaxLease(Differ { ours, theirs }) => {
                 write!(f, "max_lease {ours} here, {theirs} there")
             }
-            Self::Drift { ours, theirs } => write!(
+            Self::Drift(Differ { ours, theirs }) => write!(
                 f,
                 "clock drift {} ppm and granularity {:?} here, {} ppm and {:?} there",
                 ours.ppm(),
@@ -243,7 +189,7 @@ impl fmt::Display for Refused<'_> {
                 theirs.ppm(),
                 theirs.granularity()
             ),
-            Self::Shard { ours, theirs } => write!(
+            Self::Shard(Differ { ours, theirs }) => write!(
                 f,
                 "shard {} of {} here, {} of {} there; all nodes of a cell need the same number of shards",
                 ours.index(),

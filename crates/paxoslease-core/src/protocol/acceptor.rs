@@ -234,8 +234,7 @@ impl Acceptor {
                 let Some(slot) = self.table.find(name) else {
                     return Ok(Some(Body::NotHeld { ballot, promised: self.floor }));
                 };
-                self.table.unmark(slot);
-                let register = &mut self.table.entry_mut(slot).register;
+                let register = &mut self.table.unmark(slot).register;
                 Ok(Some(match register.renew(config.rules, now, tenure, ballot, ttl) {
                     Answer::Accept => {
                         if config.rules.on(Rule::LeaseCeilingCountsRenewals) {
@@ -260,8 +259,7 @@ impl Acceptor {
             }
             Request::Release { name, tenure } => {
                 let held = self.table.find(name).is_some_and(|slot| {
-                    self.table.unmark(slot);
-                    let register = &mut self.table.entry_mut(slot).register;
+                    let register = &mut self.table.unmark(slot).register;
                     let held = register.release(config.rules, now, tenure);
                     if held && self.released.len() < RELEASED_MAX {
                         let promised = register.promised;
@@ -349,9 +347,8 @@ impl Acceptor {
                 _ => Body::Accept { ballot },
             }));
         };
-        self.table.unmark(slot);
         let floor = self.floor;
-        let entry = self.table.entry_mut(slot);
+        let entry = self.table.unmark(slot);
         let before = entry.register.live(now).map(|live| live.tenure);
         let answer = rule(&mut entry.register, floor);
         let live = entry.register.live(now).map(|live| live.tenure);

@@ -269,16 +269,6 @@ mod tests {
     }
 
     #[test]
-    fn ttls_outside_the_bounds_name_the_bound() {
-        let cell = cell(&[1, 2, 3]).expect("valid");
-        assert!(matches!(cell.ttl(Duration::from_millis(49)), Err(TtlError::TooShort(_))));
-        assert!(matches!(cell.ttl(Duration::from_millis(60_001)), Err(TtlError::TooLong { .. })));
-        assert!(matches!(cell.ttl(Duration::MAX), Err(TtlError::TooLong { .. })));
-        assert!(matches!(cell.ttl(Duration::ZERO), Err(TtlError::TooShort(_))));
-        assert!(cell.ttl(Duration::from_secs(60)).is_ok());
-    }
-
-    #[test]
     fn members_are_found_in_any_order_of_the_list() {
         let cell = cell(&[30, 10, 20]).expect("valid");
         let set = cell.member(nodes(&[20])[0]).expect("a member");

@@ -264,13 +264,4 @@ mod tests {
         ceilings.advance_window(at(2000), false);
         assert_eq!(written(&mut ceilings).lease_ceiling, None);
     }
-
-    #[test]
-    fn a_confirmation_of_another_write_is_ignored() {
-        let mut ceilings = Ceilings::stable(Rules::ALL, at(0), Record::default());
-        ceilings.admits_counter(1);
-        ceilings.poll_write();
-        assert!(!ceilings.written(Record { ballot_ceiling: u64::MAX, lease_ceiling: None }));
-        assert!(!ceilings.admits_counter(1));
-    }
 }

@@ -230,152 +230,145 @@ mod tests {
     use super::*;
     use crate::{Drift, NodeId};
 
-    fn cell(count: u16) -> Cell {
-        let members: Vec<NodeId> = (1..=count).filter_map(NodeId::new).collect();
-        Cell::new(&members, Ttl::from_millis(1000).expect("not zero"), Drift::NONE).expect("valid")
-    }
-    fn member(cell: &Cell, id: u16) -> MemberSet {
-        cell.member(NodeId::new(id).expect("an id")).expect("a member")
-    }
     fn at(millis: u64) -> Instant {
         Instant::from_nanos(millis * 1_000_000)
     }
     fn tenure(counter: u64, id: u16) -> Tenure {
         Tenure::of(Ballot::new(counter, NodeId::new(id).expect("an id"))).expect("a tenure")
     }
-    /// A round that began at 0 ms, for 100 ms.
-    fn round(cell: &Cell, phase: Phase) -> Round {
-        let tenure = tenure(5, 1);
-        let ttl = Ttl::from_millis(100).expect("not zero");
-        Round::new(cell, at(0), tenure.ballot(), tenure, ttl, phase)
+
+    /// A round of a cell that began at 0 ms, for 100 ms.
+    #[derive(Clone)]
+    struct Running {
+        cell: Cell,
+        round: Round,
+    }
+
+    impl Running {
+        fn new(members: u16, phase: Phase) -> Self {
+            let ids: Vec<NodeId> = (1..=members).filter_map(NodeId::new).collect();
+            let ttl = |millis| Ttl::from_millis(millis).expect("not zero");
+            let cell = Cell::new(&ids, ttl(1000), Drift::NONE).expect("valid");
+            let tenure = tenure(5, 1);
+            let round = Round::new(&cell, at(0), tenure.ballot(), tenure, ttl(100), phase);
+            Self { cell, round }
+        }
+        fn member(&self, id: u16) -> MemberSet {
+            self.cell.member(NodeId::new(id).expect("an id")).expect("a member")
+        }
+        fn accept(&mut self, millis: u64, id: u16) -> Step {
+            self.round.on_accept(&self.cell, at(millis), self.member(id))
+        }
+        fn promise(&mut self, millis: u64, id: u16) -> Step {
+            self.round.on_promise(&self.cell, at(millis), self.member(id))
+        }
+        fn refuse(&mut self, id: u16) -> Step {
+            self.refuse_while_silent(MemberSet::EMPTY, id)
+        }
+        fn refuse_while_silent(&mut self, silent: MemberSet, id: u16) -> Step {
+            self.round.on_refusal(&self.cell, silent, self.member(id))
+        }
+        fn report(&mut self, id: u16, tenure: Tenure, millis: u64) -> Option<HeldBy> {
+            self.round.note_foreign(self.member(id), tenure, at(millis));
+            self.round.held_by(&self.cell)
+        }
     }
 
     #[test]
     fn a_majority_of_distinct_accepts_wins_once() {
-        let cell = cell(5);
-        let mut round = round(&cell, Phase::Proposing);
-        for (id, expected) in
-            [(1, Step::Wait), (1, Step::Wait), (2, Step::Wait), (2, Step::Wait), (3, Step::Won)]
-        {
-            assert_eq!(round.on_accept(&cell, at(99), member(&cell, id)), expected);
-        }
-        let mut renewal = self::round(&cell, Phase::Renewing);
-        for (id, expected) in [(1, Step::Wait), (2, Step::Wait), (3, Step::Won), (4, Step::Wait)] {
-            assert_eq!(renewal.on_accept(&cell, at(0), member(&cell, id)), expected);
-        }
-        assert_eq!(renewal.phase, Phase::Renewed);
+        let mut fresh = Running::new(5, Phase::Proposing);
+        let steps = [1, 1, 2, 2, 3].map(|id| fresh.accept(99, id));
+        assert_eq!(steps, [Step::Wait, Step::Wait, Step::Wait, Step::Wait, Step::Won]);
+        let mut renewal = Running::new(5, Phase::Renewing);
+        let steps = [1, 2, 3, 4].map(|id| renewal.accept(0, id));
+        assert_eq!(steps, [Step::Wait, Step::Wait, Step::Won, Step::Wait]);
+        assert_eq!(renewal.round.phase, Phase::Renewed);
     }
 
     #[test]
     fn a_majority_at_the_end_of_the_timer_is_late() {
-        let cell = cell(3);
         for phase in [Phase::Proposing, Phase::Renewing] {
-            let mut round = round(&cell, phase);
-            assert_eq!(round.on_accept(&cell, at(0), member(&cell, 1)), Step::Wait);
-            assert_eq!(round.on_accept(&cell, at(100), member(&cell, 2)), Step::Lost);
+            let mut running = Running::new(3, phase);
+            assert_eq!(running.accept(0, 1), Step::Wait);
+            assert_eq!(running.accept(100, 2), Step::Lost);
         }
-        let mut round = round(&cell, Phase::Preparing);
-        assert_eq!(round.on_promise(&cell, at(0), member(&cell, 1)), Step::Wait);
-        assert_eq!(round.on_promise(&cell, at(100), member(&cell, 2)), Step::Wait);
-        assert_eq!(round.phase, Phase::Preparing, "a late promise proposes nothing");
+        let mut preparing = Running::new(3, Phase::Preparing);
+        assert_eq!(preparing.promise(0, 1), Step::Wait);
+        assert_eq!(preparing.promise(100, 2), Step::Wait);
+        assert_eq!(preparing.round.phase, Phase::Preparing, "a late promise proposes nothing");
     }
 
     #[test]
     fn a_majority_of_promises_proposes_once_and_keeps_the_timer() {
-        let cell = cell(3);
-        let mut round = round(&cell, Phase::Preparing);
-        let ends_at = round.ends_at;
-        assert_eq!(round.on_promise(&cell, at(1), member(&cell, 1)), Step::Wait);
-        assert_eq!(round.on_promise(&cell, at(2), member(&cell, 2)), Step::Propose);
-        assert_eq!(round.on_promise(&cell, at(3), member(&cell, 3)), Step::Wait);
-        assert_eq!((round.phase, round.ends_at), (Phase::Proposing, ends_at));
-    }
-
-    #[test]
-    fn an_accept_before_the_propose_does_not_count() {
-        let cell = cell(1);
-        let mut round = round(&cell, Phase::Preparing);
-        assert_eq!(round.on_accept(&cell, at(0), member(&cell, 1)), Step::Wait);
-        assert!(round.accepted.is_empty());
+        let mut running = Running::new(3, Phase::Preparing);
+        let ends_at = running.round.ends_at;
+        let steps = [1, 2, 3].map(|id| running.promise(id.into(), id));
+        assert_eq!(steps, [Step::Wait, Step::Propose, Step::Wait]);
+        assert_eq!((running.round.phase, running.round.ends_at), (Phase::Proposing, ends_at));
     }
 
     #[test]
     fn a_round_is_lost_when_refusals_rule_out_a_majority() {
-        let cell = cell(4);
-        let mut round = round(&cell, Phase::Proposing);
-        assert_eq!(
-            round.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 2)),
-            Step::Wait,
-            "3 may still accept"
-        );
-        assert_eq!(
-            round.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 3)),
-            Step::Wait,
-            "a split vote, or a holder?"
-        );
-        assert_eq!(round.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 4)), Step::Lost);
-        let mut renewal = self::round(&cell, Phase::Renewing);
-        renewal.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 2));
-        let lost = renewal.on_refusal(&cell, MemberSet::EMPTY, member(&cell, 3));
-        assert_eq!(lost, Step::Lost, "a renewal need not find the holder");
+        let mut fresh = Running::new(4, Phase::Proposing);
+        assert_eq!(fresh.refuse(2), Step::Wait, "3 may still accept");
+        assert_eq!(fresh.refuse(3), Step::Wait, "a split vote, or a holder?");
+        assert_eq!(fresh.refuse(4), Step::Lost);
+        let mut renewal = Running::new(4, Phase::Renewing);
+        renewal.refuse(2);
+        assert_eq!(renewal.refuse(3), Step::Lost, "a renewal need not find the holder");
     }
 
     #[test]
     fn a_fresh_round_does_not_wait_for_silent_acceptors() {
-        let cell = cell(3);
-        let [one, two, three] = [1, 2, 3].map(|id| member(&cell, id));
-        let mut round = round(&cell, Phase::Proposing);
-        assert_eq!(round.verdict(&cell, two.with(three)), Step::Wait, "no acceptor refused");
-        assert_eq!(round.on_accept(&cell, at(0), one), Step::Wait);
-        assert_eq!(round.clone().on_refusal(&cell, MemberSet::EMPTY, two), Step::Wait);
-        assert_eq!(round.on_refusal(&cell, three, two), Step::Lost);
-        let mut renewal = self::round(&cell, Phase::Renewing);
-        renewal.on_accept(&cell, at(0), one);
-        assert_eq!(renewal.on_refusal(&cell, three, two), Step::Wait, "three may store the tenure");
+        let mut fresh = Running::new(3, Phase::Proposing);
+        let (two, three) = (fresh.member(2), fresh.member(3));
+        let verdict = fresh.round.verdict(&fresh.cell, two.with(three));
+        assert_eq!(verdict, Step::Wait, "no acceptor refused");
+        assert_eq!(fresh.accept(0, 1), Step::Wait);
+        assert_eq!(fresh.clone().refuse(2), Step::Wait);
+        assert_eq!(fresh.refuse_while_silent(three, 2), Step::Lost);
+        let mut renewal = Running::new(3, Phase::Renewing);
+        renewal.accept(0, 1);
+        let step = renewal.refuse_while_silent(three, 2);
+        assert_eq!(step, Step::Wait, "three may store the tenure");
     }
 
     #[test]
     fn a_renewal_that_won_cannot_be_lost() {
-        let cell = cell(3);
-        let mut renewal = round(&cell, Phase::Renewing);
-        renewal.on_accept(&cell, at(0), member(&cell, 1));
-        renewal.on_accept(&cell, at(0), member(&cell, 2));
-        for id in 1..=3 {
-            assert_eq!(renewal.on_refusal(&cell, MemberSet::EMPTY, member(&cell, id)), Step::Wait);
-        }
+        let mut renewal = Running::new(3, Phase::Renewing);
+        renewal.accept(0, 1);
+        renewal.accept(0, 2);
+        assert_eq!([1, 2, 3].map(|id| renewal.refuse(id)), [Step::Wait; 3]);
     }
 
     #[test]
     fn a_holder_needs_a_majority_that_reports_one_tenure() {
-        let cell = cell(5);
-        let mut round = round(&cell, Phase::Proposing);
-        let (holder, other) = (tenure(3, 2), tenure(4, 3));
-        round.note_foreign(member(&cell, 1), holder, at(70));
-        round.note_foreign(member(&cell, 2), holder, at(90));
-        round.note_foreign(member(&cell, 3), other, at(99));
-        round.note_foreign(member(&cell, 1), holder, at(70));
-        assert_eq!(round.held_by(&cell), None, "two of five");
-        round.note_foreign(member(&cell, 4), round.tenure, at(99));
-        assert_eq!(round.held_by(&cell), None, "its own tenure does not count");
-        round.note_foreign(member(&cell, 5), holder, at(80));
-        assert_eq!(round.held_by(&cell), Some(HeldBy { tenure: holder, free_at: at(90) }));
+        let mut running = Running::new(5, Phase::Proposing);
+        let (holder, other, own) = (tenure(3, 2), tenure(4, 3), running.round.tenure);
+        for (id, tenure, free_at) in [(1, holder, 70), (2, holder, 90), (3, other, 99)] {
+            assert_eq!(running.report(id, tenure, free_at), None);
+        }
+        assert_eq!(running.report(1, holder, 70), None, "two of five");
+        assert_eq!(running.report(4, own, 99), None, "its own tenure does not count");
+        let held_by = HeldBy { tenure: holder, free_at: at(90) };
+        assert_eq!(running.report(5, holder, 80), Some(held_by));
     }
 
     #[test]
     fn only_a_round_that_proposed_has_to_be_undone() {
-        let cell = cell(3);
-        let traces = [Phase::Preparing, Phase::Proposing, Phase::Renewing, Phase::Renewed]
-            .map(|phase| round(&cell, phase).traces(&cell).len());
+        let traces =
+            [Phase::Preparing, Phase::Proposing, Phase::Renewing, Phase::Renewed].map(|phase| {
+                let Running { cell, round } = Running::new(3, phase);
+                round.traces(&cell).len()
+            });
         assert_eq!(traces, [0, 3, 0, 0]);
     }
 
     #[test]
     fn a_round_is_not_undone_at_acceptors_that_refused_it() {
-        let cell = cell(3);
-        let mut round = round(&cell, Phase::Proposing);
-        let members: Vec<MemberSet> =
-            cell.members().iter().filter_map(|node| cell.member(*node)).collect();
-        round.on_refusal(&cell, MemberSet::EMPTY, members[1]);
-        assert_eq!(round.traces(&cell), members[0].with(members[2]));
+        let mut running = Running::new(3, Phase::Proposing);
+        running.refuse(2);
+        let traces = running.round.traces(&running.cell);
+        assert_eq!(traces, running.member(1).with(running.member(3)));
     }
 }

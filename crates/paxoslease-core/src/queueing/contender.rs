@@ -269,11 +269,12 @@ mod tests {
         }
     }
     fn contender(waiter: Waiter) -> Contender {
-        let state = State::BackingOff(Instant::ZERO);
-        Contender::new(waiter, state)
+        Contender::new(waiter, State::BackingOff(Instant::ZERO))
     }
-    fn tokens(waiters: &[Waiter]) -> Vec<u64> {
-        waiters.iter().map(|waiter| waiter.token.0).collect()
+    /// The tokens of the waiters whose waits have ended.
+    fn ended(contenders: &mut Contenders, id: ContenderId, nanos: u64) -> Vec<u64> {
+        let taken = contenders.take_deniable(id, Instant::from_nanos(nanos));
+        taken.iter().map(|waiter| waiter.token.0).collect()
     }
     /// One name with waiters 1 to 4, whose waits end at 10, 40, 20 and 30.
     fn queue() -> (Contenders, ContenderId) {
@@ -300,10 +301,8 @@ mod tests {
     #[test]
     fn remove_queued_takes_any_waiter_except_the_first() {
         let (mut contenders, id) = queue();
-        assert_eq!(
-            contenders.remove_queued(id, Token(3)).map(|waiter| waiter.token),
-            Some(Token(3))
-        );
+        let removed = contenders.remove_queued(id, Token(3));
+        assert_eq!(removed.map(|waiter| waiter.token), Some(Token(3)));
         assert!(contenders.remove_queued(id, Token(3)).is_none());
         assert!(contenders.remove_queued(id, Token(1)).is_none());
         assert_eq!(contenders.waiter_count(), 3);
@@ -312,12 +311,10 @@ mod tests {
     #[test]
     fn ended_waits_are_taken_and_the_rest_keeps_its_order() {
         let (mut contenders, id) = queue();
-        let taken = contenders.take_deniable(id, Instant::from_nanos(20));
-        assert_eq!(tokens(&taken), [1, 3]);
+        assert_eq!(ended(&mut contenders, id, 20), [1, 3]);
         assert_eq!(contenders.get(id).map(|c| c.first.token), Some(Token(2)));
         assert_eq!(contenders.waiter_count(), 2);
-        let taken = contenders.take_deniable(id, Instant::from_nanos(40));
-        assert_eq!(tokens(&taken), [2, 4]);
+        assert_eq!(ended(&mut contenders, id, 40), [2, 4]);
         assert_eq!(contenders.waiter_count(), 0);
         assert!(contenders.get(id).is_none(), "a contender without a waiter is removed");
         assert!(contenders.take_deniable(id, Instant::MAX).is_empty());
@@ -326,13 +323,13 @@ mod tests {
     #[test]
     fn a_later_waiter_may_be_the_first_whose_wait_ends() {
         let (mut contenders, id) = queue();
-        assert!(contenders.take_deniable(id, Instant::from_nanos(9)).is_empty());
+        assert_eq!(ended(&mut contenders, id, 9), [0; 0]);
         contenders.enqueue(id, waiter(5, "a", 5));
-        assert_eq!(tokens(&contenders.take_deniable(id, Instant::from_nanos(9))), [5]);
+        assert_eq!(ended(&mut contenders, id, 9), [5]);
         contenders.remove_queued(id, Token(3));
-        assert_eq!(tokens(&contenders.take_deniable(id, Instant::from_nanos(25))), [1]);
+        assert_eq!(ended(&mut contenders, id, 25), [1]);
         contenders.enqueue(id, waiter(6, "a", 35));
-        assert_eq!(tokens(&contenders.take_deniable(id, Instant::from_nanos(39))), [4, 6]);
+        assert_eq!(ended(&mut contenders, id, 39), [4, 6]);
     }
 
     #[test]

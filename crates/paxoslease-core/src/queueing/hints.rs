@@ -33,8 +33,13 @@ impl Shard {
 
     /// A peer's Release may have freed a name. The Release of a lost round frees nothing while
     /// another tenure is live.
-    pub(crate) fn note_freed(&mut self, now: Instant, from: NodeId, request: Request<'_>) {
-        let Request::Release { name, tenure } = request else { return };
+    pub(crate) fn note_freed(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        name: Name<'_>,
+        tenure: Tenure,
+    ) {
         if self.proposer.follows_releases() {
             let label = Label::new(name, Holder::NONE);
             self.with_proposer(now, |proposer, env| {
@@ -55,8 +60,7 @@ impl Shard {
     }
 
     /// The acceptor here may have accepted a peer's Propose.
-    pub(crate) fn note_taken(&mut self, now: Instant, request: Request<'_>) {
-        let Request::Propose { name, .. } = request else { return };
+    pub(crate) fn note_taken(&mut self, now: Instant, name: Name<'_>) {
         if self.proposer.has_waiters(name)
             && let Some(by) = self.lease(now, name)
         {
@@ -105,20 +109,13 @@ impl Shard {
     }
 
     /// Emits what the acceptor's answer to a request means to watchers.
-    pub(crate) fn watch_request(
-        &mut self,
-        now: Instant,
-        request: Request<'_>,
-        answer: Option<&Body>,
-    ) {
-        if !self.watched {
-            return;
-        }
+    #[cold]
+    pub(crate) fn watch_request(&mut self, now: Instant, request: Request<'_>, answer: &Body) {
         let event = match (request, answer) {
-            (Request::Propose { name, .. }, Some(Body::Accept { .. })) => {
+            (Request::Propose { name, .. }, Body::Accept { .. }) => {
                 self.lease(now, name).map(Event::HeldHint)
             }
-            (Request::Release { name, .. }, Some(Body::Released { held: true, .. })) => {
+            (Request::Release { name, .. }, Body::Released { held: true, .. }) => {
                 Some(Event::FreedHint(Label::new(name, Holder::NONE)))
             }
             _ => None,

@@ -168,10 +168,13 @@ impl Table {
         flags.marked |= bit;
     }
 
-    pub(crate) fn unmark(&mut self, slot: Slot) {
+    /// The entry of an occupied slot, which is in use and so no longer marked.
+    pub(crate) fn unmark(&mut self, slot: Slot) -> &mut Entry {
+        debug_assert!(self.get(slot).is_some(), "{slot:?} is vacant");
         let (chunk, at) = self.chunk_mut(slot);
         let (flags, bit) = chunk.flags_mut(at);
         flags.marked &= !bit;
+        &mut chunk.entries[at]
     }
 
     pub(crate) fn is_marked(&self, slot: Slot) -> bool {
@@ -344,6 +347,10 @@ mod tests {
 
     const HOLDER: &str = "holder-of-leases";
 
+    fn add(table: &mut Table, number: u64) -> Slot {
+        table.insert(label(&name_of(number), HOLDER), register(number))
+    }
+
     #[test]
     fn a_fresh_table_owns_no_heap() {
         let table = Table::new(1);
@@ -366,8 +373,7 @@ mod tests {
     fn a_growing_table_takes_at_most_88_bytes_per_entry() {
         let mut table = Table::new(7);
         for number in 0..300_000 {
-            let slot = table.insert(label(&name_of(number), HOLDER), register(number));
-            assert_eq!(slot, Slot(number as u32));
+            assert_eq!(add(&mut table, number), Slot(number as u32));
             if number >= 100_000 && number % 1000 == 0 {
                 let each = table.heap_bytes() / table.len();
                 assert!(each <= 88, "{each} bytes each at {number}");
@@ -384,9 +390,7 @@ mod tests {
     fn slots_of_removed_entries_are_reused() {
         const COUNT: u64 = 10_000;
         let mut table = Table::new(7);
-        for number in 0..COUNT {
-            table.insert(label(&name_of(number), HOLDER), register(number));
-        }
+        (0..COUNT).for_each(|number| _ = add(&mut table, number));
         let heap_bytes = table.heap_bytes();
         for number in 0..COUNT {
             let entry = table.remove(Slot(number as u32));
@@ -395,9 +399,7 @@ mod tests {
         }
         assert!(table.is_empty());
         assert!((0..table.slot_count()).all(|number| table.get(Slot(number)).is_none()));
-        for number in 0..COUNT {
-            table.insert(label(&name_of(number), HOLDER), register(number));
-        }
+        (0..COUNT).for_each(|number| _ = add(&mut table, number));
         assert_eq!((table.slot_count(), table.heap_bytes()), (COUNT as u32, heap_bytes));
         assert_eq!(table.insert(label("one more", ""), register(0)), Slot(COUNT as u32));
     }
@@ -406,7 +408,7 @@ mod tests {
     fn a_mark_stays_until_unmark_or_removal() {
         let mut table = Table::new(7);
         for number in 0..5000 {
-            let slot = table.insert(label(&name_of(number), HOLDER), register(number));
+            let slot = add(&mut table, number);
             if number % 3 == 0 {
                 table.mark(slot);
             }
@@ -428,7 +430,7 @@ mod tests {
             if matches!(number, 3 | 3000 | 5000) {
                 table = table.clone();
             }
-            table.insert(label(&name_of(number), HOLDER), register(number));
+            add(&mut table, number);
         }
         let first = table.chunks[0].entries.capacity();
         assert_eq!((table.chunks.len(), first), (3, CHUNK_SLOTS));
@@ -439,9 +441,7 @@ mod tests {
     fn prefetch_reads_all_names_and_changes_nothing() {
         let mut table = Table::new(7);
         for entries in [0, 1, 1000] {
-            for number in table.len() as u64..entries {
-                table.insert(label(&name_of(number), HOLDER), register(number));
-            }
+            (table.len() as u64..entries).for_each(|number| _ = add(&mut table, number));
             let before = (format!("{table:?}"), table.heap_bytes());
             for count in [0, 1, PREFETCH_BATCH, PREFETCH_BATCH + 1, 2 * PREFETCH_BATCH] {
                 let texts: Vec<String> = (0..count as u64).map(name_of).collect();
@@ -470,7 +470,7 @@ mod tests {
         let mut tables = [Table::new(1), Table::new(u64::MAX)];
         for number in 0..2000 {
             for table in &mut tables {
-                let slot = table.insert(label(&name_of(number), HOLDER), register(number));
+                let slot = add(table, number);
                 if number % 5 == 0 {
                     table.remove(slot);
                 }

@@ -9,9 +9,15 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::num::NonZeroU8;
 
-/// The name of what is leased: 1 to 512 bytes of UTF-8.
+/// A text of `MIN` to `MAX` bytes of UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name<'a>(&'a [u8]);
+pub struct Text<'a, const MIN: usize, const MAX: usize>(&'a [u8]);
+
+/// The name of what is leased: 1 to 512 bytes of UTF-8.
+pub type Name<'a> = Text<'a, 1, 512>;
+
+/// A client's text about itself: 0 to 256 bytes of UTF-8. Shown to people; no rule compares it.
+pub type Holder<'a> = Text<'a, 0, 256>;
 
 /// Why a text is not a valid name or holder text. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,14 +47,14 @@ impl fmt::Display for TextError {
 
 impl core::error::Error for TextError {}
 
-impl<'a> Name<'a> {
-    /// The longest name, in bytes.
-    pub const LEN_MAX: usize = 512;
+impl<'a, const MIN: usize, const MAX: usize> Text<'a, MIN, MAX> {
+    /// The longest text, in bytes.
+    pub const LEN_MAX: usize = MAX;
 
     /// Checks the bounds.
     ///
     /// # Errors
-    /// When the text is empty or too long.
+    /// When the text is too short or too long.
     pub const fn new(text: &'a str) -> Result<Self, TextError> {
         Self::bounded(text.as_bytes())
     }
@@ -56,7 +62,7 @@ impl<'a> Name<'a> {
     /// Checks the bounds and the encoding.
     ///
     /// # Errors
-    /// When the bytes are not UTF-8, empty, or too many.
+    /// When the bytes are not UTF-8, too few, or too many.
     #[inline]
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, TextError> {
         if is_utf8(bytes) { Self::bounded(bytes) } else { Err(TextError::NotUtf8) }
@@ -64,8 +70,8 @@ impl<'a> Name<'a> {
 
     const fn bounded(bytes: &'a [u8]) -> Result<Self, TextError> {
         match bytes.len() {
-            0 => Err(TextError::Empty),
-            len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
+            len if len < MIN => Err(TextError::Empty),
+            len if len > MAX => Err(TextError::TooLong { len, max: MAX }),
             _ => Ok(Self(bytes)),
         }
     }
@@ -83,72 +89,24 @@ impl<'a> Name<'a> {
     }
 }
 
-impl fmt::Debug for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.as_str(), f)
-    }
-}
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A client's text about itself: 0 to 256 bytes of UTF-8. Shown to people; no rule compares it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Holder<'a>(&'a [u8]);
-
-impl<'a> Holder<'a> {
-    /// The longest holder text, in bytes.
-    pub const LEN_MAX: usize = 256;
+impl<const MAX: usize> Text<'_, 0, MAX> {
     /// No text.
     pub const NONE: Self = Self(b"");
+}
 
-    /// Checks the bound.
-    ///
-    /// # Errors
-    /// When the text is too long.
-    pub const fn new(text: &'a str) -> Result<Self, TextError> {
-        Self::bounded(text.as_bytes())
-    }
-
-    /// Checks the bound and the encoding.
-    ///
-    /// # Errors
-    /// When the bytes are not UTF-8 or too many.
-    #[inline]
-    pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, TextError> {
-        if is_utf8(bytes) { Self::bounded(bytes) } else { Err(TextError::NotUtf8) }
-    }
-
-    const fn bounded(bytes: &'a [u8]) -> Result<Self, TextError> {
-        match bytes.len() {
-            len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
-            _ => Ok(Self(bytes)),
-        }
-    }
-
-    /// The text for display. Checks the encoding again; [`Self::as_bytes`] costs nothing.
-    #[must_use]
-    pub const fn as_str(self) -> &'a str {
-        utf8(self.0)
-    }
-
-    /// The text's bytes, for comparing, hashing and sending.
-    #[must_use]
-    pub const fn as_bytes(self) -> &'a [u8] {
-        self.0
+impl<const MAX: usize> Default for Text<'_, 0, MAX> {
+    fn default() -> Self {
+        Self::NONE
     }
 }
 
-impl fmt::Debug for Holder<'_> {
+impl<const MIN: usize, const MAX: usize> fmt::Debug for Text<'_, MIN, MAX> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
-impl fmt::Display for Holder<'_> {
+impl<const MIN: usize, const MAX: usize> fmt::Display for Text<'_, MIN, MAX> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -182,7 +140,7 @@ impl Label {
     /// Copies both texts.
     #[must_use]
     pub fn new(name: Name<'_>, holder: Holder<'_>) -> Self {
-        let (name, holder) = (name.0, holder.0);
+        let (name, holder) = (name.as_bytes(), holder.as_bytes());
         let inline_len = name.len() + holder.len();
         match u8::try_from(name.len()).ok().and_then(NonZeroU8::new) {
             Some(name_len) if inline_len <= INLINE_MAX => {
@@ -205,8 +163,8 @@ impl Label {
     #[must_use]
     pub fn name(&self) -> Name<'_> {
         match &self.0 {
-            Repr::Inline { name_len, bytes, .. } => Name(&bytes[..usize::from(name_len.get())]),
-            Repr::Spilled { name_len, bytes } => Name(&bytes[..usize::from(*name_len)]),
+            Repr::Inline { name_len, bytes, .. } => Text(&bytes[..usize::from(name_len.get())]),
+            Repr::Spilled { name_len, bytes } => Text(&bytes[..usize::from(*name_len)]),
         }
     }
 
@@ -216,9 +174,9 @@ impl Label {
         match &self.0 {
             Repr::Inline { name_len, holder_len, bytes } => {
                 let start = usize::from(name_len.get());
-                Holder(&bytes[start..start + usize::from(*holder_len)])
+                Text(&bytes[start..start + usize::from(*holder_len)])
             }
-            Repr::Spilled { name_len, bytes } => Holder(&bytes[usize::from(*name_len)..]),
+            Repr::Spilled { name_len, bytes } => Text(&bytes[usize::from(*name_len)..]),
         }
     }
 
@@ -266,22 +224,6 @@ mod tests {
     #[test]
     fn a_label_is_forty_bytes() {
         assert_eq!(size_of::<Label>(), 40);
-    }
-
-    #[test]
-    fn names_have_1_to_512_bytes() {
-        assert_eq!(Name::new(""), Err(TextError::Empty));
-        let long = "x".repeat(513);
-        assert_eq!(Name::new(&long), Err(TextError::TooLong { len: 513, max: 512 }));
-        assert!(Name::new(&long[..512]).is_ok());
-        assert_eq!(Name::from_bytes(b"\xff"), Err(TextError::NotUtf8));
-    }
-
-    #[test]
-    fn holders_have_at_most_256_bytes() {
-        assert!(Holder::new("").is_ok());
-        let long = "x".repeat(257);
-        assert_eq!(Holder::new(&long), Err(TextError::TooLong { len: 257, max: 256 }));
     }
 
     fn label(name: &str, holder: &str) -> Label {

@@ -5,7 +5,7 @@
 #![expect(dead_code, reason = "each test file uses the part it needs")]
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use paxoslease_core::*;
 
@@ -45,6 +45,8 @@ pub(crate) struct TestCell {
     pub(crate) shards: Vec<Shard>,
     pub(crate) letters: Vec<Letter>,
     pub(crate) events: Vec<(NodeId, Event)>,
+    /// Records that nodes want to write.
+    pub(crate) writes: VecDeque<(NodeId, Record)>,
     pub(crate) sent: usize,
 }
 
@@ -56,15 +58,6 @@ impl TestCell {
 
     pub(crate) fn with(members: u16, proposers: u16, adjust: impl Fn(&mut Config)) -> Self {
         Self::started(members, proposers, adjust, Start::NewCell { counter: 0, disk: false })
-    }
-
-    /// Nodes with disks on which the first records are written.
-    pub(crate) fn with_disks(members: u16, proposers: u16) -> Self {
-        let start = Start::NewCell { counter: 0, disk: true };
-        let mut cell = Self::started(members, proposers, |_| {}, start);
-        cell.collect();
-        cell.write_records();
-        cell
     }
 
     pub(crate) fn started(
@@ -83,7 +76,7 @@ impl TestCell {
             })
             .collect();
         let (ahead, letters, events) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { now, ahead, shards, letters, events, sent: 0 }
+        Self { now, ahead, shards, letters, events, writes: VecDeque::new(), sent: 0 }
     }
 
     /// The reading of a node's clock.
@@ -93,20 +86,17 @@ impl TestCell {
 
     /// Writes all records that the nodes ask for.
     pub(crate) fn write_records(&mut self) {
-        while let Some(place) = self.events.iter().position(|(_, event)| is_persist(event)) {
-            let (node, event) = self.events.remove(place);
-            if let Event::Persist(record) = event {
-                let now = self.clock(node.get());
-                self.shard(node.get()).record_written(now, record);
-                self.collect();
-            }
+        while let Some((node, record)) = self.writes.pop_front() {
+            let now = self.clock(node.get());
+            self.shard(node.get()).record_written(now, record);
+            self.collect();
         }
     }
 
     /// A node crashes and starts with its record. Messages that it sent stay in flight, writes that
     /// it asked for are lost.
     pub(crate) fn crash(&mut self, id: u16) {
-        self.events.retain(|(node, event)| node.get() != id || !is_persist(event));
+        self.writes.retain(|(node, _)| node.get() != id);
         let now = self.clock(id);
         let shard = self.shard(id);
         let (config, record) = (shard.config().clone(), shard.record());
@@ -174,16 +164,15 @@ impl TestCell {
             let from = shard.config().node;
             let cell = shard.config().cell;
             while let Some(transmit) = shard.poll_transmit() {
-                let to: Vec<NodeId> = match transmit.to {
-                    To::Members(set) => cell.nodes(set).collect(),
-                    To::Node(node) => vec![node],
-                };
-                for to in to {
+                for to in transmit.receivers(&cell) {
                     self.sent += 1;
                     self.letters.push(Letter { from, to, transmit: transmit.clone() });
                 }
             }
             while let Some(event) = shard.poll_event() {
+                if let Event::Persist(record) = event {
+                    self.writes.push_back((from, record));
+                }
                 self.events.push((from, event));
             }
         }
@@ -257,12 +246,6 @@ impl TestCell {
         self.register(id).live(now).map(|live| live.tenure)
     }
 
-    /// The rest of an acceptor's quarantine.
-    pub(crate) fn quarantine(&mut self, id: u16) -> Duration {
-        let now = self.clock(id);
-        self.shard(id).quarantine_remaining(now)
-    }
-
     /// All state of a node that a message could change.
     pub(crate) fn state(&mut self, id: u16) -> State {
         let shard = self.shard(id);
@@ -311,18 +294,19 @@ impl TestCell {
         })
     }
 
+    /// The tenure that was granted last.
+    pub(crate) fn last_granted(&self) -> Tenure {
+        let granted = self.events.iter().rev().find_map(|(_, event)| match event {
+            Event::Granted { tenure, .. } => Some(*tenure),
+            _ => None,
+        });
+        granted.expect("a grant")
+    }
+
     /// The events that answer a request.
     pub(crate) fn answers(&self, token: u64) -> Vec<&Event> {
         let events = self.events.iter().map(|(_, event)| event);
         events.filter(|event| event.token() == Some(Token(token))).collect()
-    }
-
-    /// The tenure that denied a request, if that was its only answer.
-    pub(crate) fn denied_by(&self, token: u64) -> Option<Tenure> {
-        match self.answers(token)[..] {
-            [Event::Denied { by, .. }] => Some(by.tenure),
-            _ => None,
-        }
     }
 }
 
@@ -337,10 +321,6 @@ pub(crate) struct State {
     pub(crate) rounds: Vec<Round>,
     pub(crate) waiters: usize,
     pub(crate) wake_at: Option<Instant>,
-}
-
-const fn is_persist(event: &Event) -> bool {
-    matches!(event, Event::Persist(_))
 }
 
 pub(crate) fn acquire_command<'a>(token: u64, wait: Duration, ttl: Duration) -> Acquire<'a> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use paxoslease_core::{Event, NodeId, Record, Request, To};
+use paxoslease_core::{Event, NodeId, Record, Request};
 
 use super::{Completion, RECENT_MAX, Round, Run, digest, requests};
 use crate::input::Outputs;
@@ -28,7 +28,7 @@ impl Run {
             let (number, name) = (ballot.as_u64(), request.name().to_string());
             touched.push(number);
             if let Some(known) = self.rounds.get_mut(&number) {
-                // The same request again does not header another round.
+                // A repeated request does not begin another round.
                 let same = renews == known.renews && known.name == name;
                 known.ttl = known.ttl.or(ttl);
                 report.check("P5 no ballot is used for two rounds", same, || {
@@ -79,13 +79,9 @@ impl Run {
     pub(super) fn transmits(&mut self, outputs: &Outputs, report: &mut Report) {
         let cell = self.core.config().cell;
         for transmit in &outputs.transmits {
-            let to: Vec<NodeId> = match transmit.to {
-                To::Members(members) => cell.nodes(members).collect(),
-                To::Node(node) => vec![node],
-            };
-            let from = self.header.node;
-            let message = transmit.message();
-            self.sent.extend(to.iter().map(|to| digest(from, to.get(), &message)));
+            let (from, message) = (self.header.node, transmit.message());
+            let to = transmit.receivers(&cell);
+            self.sent.extend(to.map(|to| digest(from, to.get(), &message)));
         }
         for request in requests(outputs) {
             match request {

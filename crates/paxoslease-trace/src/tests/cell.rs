@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use paxoslease_core::{
     Acquire, Cell, Config, Drift, Event, Holder, Instant, MemberSet, Name, NodeId, Record, Renew,
-    Rng, Rules, Shard as Core, SnapshotLease, Start, Tenure, To, Token, Ttl,
+    Rng, Rules, Shard as Core, SnapshotLease, Start, Tenure, Token, Ttl,
 };
 
 use paxoslease_wire::{FrameReader, FrameWriter};
@@ -217,11 +217,8 @@ impl World {
             let mut writer = FrameWriter::new(own);
             assert!(writer.push(&transmit.message()));
             let frame = writer.finish(0).to_vec();
-            let members: Vec<NodeId> = match transmit.to {
-                To::Members(members) => self.cell.nodes(members).collect(),
-                To::Node(node) => vec![node],
-            };
-            for to in members {
+            let cell = self.cell;
+            for to in transmit.receivers(&cell) {
                 let copies = [1, 1, 1, 1, 1, 1, 1, 2, 0, 2][self.draw(10) as usize];
                 for _ in 0..copies {
                     let late = [1, 2, 3, 8, 40, 250][self.draw(6) as usize] * MS;

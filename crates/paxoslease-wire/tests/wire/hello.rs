@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use crate::samples::{cell, encoded, hello, node};
-use paxoslease_core::{Drift, Ttl};
-use paxoslease_wire::{CellName, Farewell, FrameKind, Hello, Refused, Role, ShardId, VERSION};
+use paxoslease_core::Drift;
+use paxoslease_wire::{
+    CellName, Differ, Farewell, FrameKind, Hello, Refused, Role, ShardId, VERSION,
+};
 use proptest::prelude::*;
 
 /// Node 1, which accepts the greeting of node 2 ([`hello`]).
@@ -31,50 +33,37 @@ fn the_order_in_which_members_are_configured_does_not_matter() {
 #[test]
 fn each_difference_is_refused_with_both_values() {
     let tick = Duration::from_millis(1);
-    let refused = |theirs: Hello<'static>| theirs.check(&ours()).expect_err("they differ");
-
-    let version = refused(Hello { version: VERSION + 1, ..hello() });
-    assert_eq!(version, Refused::Version { ours: VERSION, theirs: VERSION + 1 });
-    assert_eq!(version.to_string(), "protocol version 1 here, 2 there");
-
-    let south = CellName::new("south").expect("in bounds");
-    let foreign = refused(Hello { cell_name: south, ..hello() });
-    assert_eq!(foreign, Refused::CellName { ours: hello().cell_name, theirs: south });
-    assert_eq!(foreign.to_string(), "cell \"north\" here, \"south\" there");
-
-    let same = refused(Hello { node: node(1), ..hello() });
-    assert_eq!(same, Refused::SameNode(node(1)));
-    assert_eq!(same.to_string(), "node id 1 both here and there");
-
-    let grown = cell(&[1, 2, 3, 4], 60_000, 1000, tick);
-    let members = refused(Hello { cell: grown, ..hello() });
-    assert_eq!(members, Refused::Members { ours: hello().cell, theirs: grown });
-    assert_eq!(members.to_string(), "members [n1, n2, n3] here, [n1, n2, n3, n4] there");
-
-    let longer = refused(Hello { cell: cell(&[1, 2, 3], 61_000, 1000, tick), ..hello() });
-    let ttl = |millis| Ttl::from_millis(millis).expect("not zero");
-    assert_eq!(longer, Refused::MaxLease { ours: ttl(60_000), theirs: ttl(61_000) });
-    assert_eq!(longer.to_string(), "max_lease 60s here, 61s there");
-
-    let drift = |ppm, granularity| Drift::new(ppm, granularity).expect("in bounds");
-    let steadier = refused(Hello { cell: cell(&[1, 2, 3], 60_000, 200, tick), ..hello() });
-    assert_eq!(steadier, Refused::Drift { ours: drift(1000, tick), theirs: drift(200, tick) });
-    let finer = cell(&[1, 2, 3], 60_000, 1000, Duration::from_nanos(1));
-    let finer = refused(Hello { cell: finer, ..hello() });
-    assert_eq!(
-        finer.to_string(),
-        "clock drift 1000 ppm and granularity 1ms here, 1000 ppm and 1ns there"
-    );
-
+    let with = |cell| Hello { cell, ..hello() };
     let shard = |index, count| ShardId::new(index, count).expect("in bounds");
-    let divided = refused(Hello { shard: shard(1, 8), ..hello() });
-    assert_eq!(divided, Refused::Shard { ours: shard(1, 4), theirs: shard(1, 8) });
-    assert_eq!(
-        divided.to_string(),
-        "shard 1 of 4 here, 1 of 8 there; all nodes of a cell need the same number of shards"
-    );
-    let crossed = refused(Hello { shard: shard(0, 4), ..hello() });
-    assert_eq!(crossed, Refused::Shard { ours: shard(1, 4), theirs: shard(0, 4) });
+    let south = CellName::new("south").expect("in bounds");
+    for (theirs, expected) in [
+        (Hello { version: VERSION + 1, ..hello() }, "protocol version 1 here, 2 there"),
+        (Hello { cell_name: south, ..hello() }, "cell \"north\" here, \"south\" there"),
+        (Hello { node: node(1), ..hello() }, "node id 1 both here and there"),
+        (
+            with(cell(&[1, 2, 3, 4], 60_000, 1000, tick)),
+            "members [n1, n2, n3] here, [n1, n2, n3, n4] there",
+        ),
+        (with(cell(&[1, 2, 3], 61_000, 1000, tick)), "max_lease 60s here, 61s there"),
+        (
+            with(cell(&[1, 2, 3], 60_000, 200, tick)),
+            "clock drift 1000 ppm and granularity 1ms here, 200 ppm and 1ms there",
+        ),
+        (
+            with(cell(&[1, 2, 3], 60_000, 1000, Duration::from_nanos(1))),
+            "clock drift 1000 ppm and granularity 1ms here, 1000 ppm and 1ns there",
+        ),
+        (
+            Hello { shard: shard(1, 8), ..hello() },
+            "shard 1 of 4 here, 1 of 8 there; all nodes of a cell need the same number of shards",
+        ),
+        (
+            Hello { shard: shard(0, 4), ..hello() },
+            "shard 1 of 4 here, 0 of 4 there; all nodes of a cell need the same number of shards",
+        ),
+    ] {
+        assert_eq!(theirs.check(&ours()).expect_err(expected).to_string(), expected);
+    }
 }
 
 #[test]
@@ -85,7 +74,7 @@ fn a_greeting_of_a_later_version_still_decodes() {
     frame[0] += 4;
     let decoded = Hello::decode(&frame).expect("sound");
     assert_eq!(decoded, later);
-    assert_eq!(decoded.check(&ours()), Err(Refused::Version { ours: VERSION, theirs: 7 }));
+    assert_eq!(decoded.check(&ours()), Err(Refused::Version(Differ { ours: VERSION, theirs: 7 })));
 }
 
 #[test]

@@ -141,12 +141,12 @@ fn each_malformed_field_of_a_header_or_message_is_named() {
     assert_eq!(FrameReader::new(&frame).unwrap_err(), E::Truncated { field: "counter" });
 
     let huge = (1u64 << 63).to_le_bytes();
-    let nobodys = 1024u64.to_le_bytes();
+    let without_node = 1024u64.to_le_bytes();
     assert_eq!(error_of(&frame_with(&[0x7f])), E::UnknownMessage(0x7f));
     assert_eq!(error_of(&frame_with(&[0x92])), E::UnknownMessage(0x92), "an Accept has no lease");
     assert_eq!(error_of(&spoiled(0, 1, &huge)), E::Ballot(1 << 63));
     assert_eq!(error_of(&spoiled(11, 9, &huge)), E::Promised(1 << 63));
-    assert_eq!(error_of(&spoiled(4, 1, &nobodys)), E::Tenure(1024));
+    assert_eq!(error_of(&spoiled(4, 1, &without_node)), E::Tenure(1024));
     assert_eq!(error_of(&spoiled(7, 9, &[0; 8])), E::Tenure(0));
     assert_eq!(error_of(&spoiled(1, 9, &[0; 4])), E::TtlZero);
     assert_eq!(error_of(&spoiled(7, 17, &[0; 4])), E::RemainingZero);

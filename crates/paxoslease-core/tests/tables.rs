@@ -1,0 +1,338 @@
+//! Tests over many inputs, which a transcript would hide: bounds of texts and settings, duplicates
+//! of every message, thousands of releases, and the reclaiming of names (A7).
+
+mod cell;
+
+use core::time::Duration;
+
+use cell::{
+    Letter, MS, NAME, NO_WAIT, State, TTL, TestCell, WAIT, acquire_command, ballot, name, node,
+    propose, tenure, ttl,
+};
+use paxoslease_core::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn texts_outside_their_bounds_never_become_names_or_holders() {
+    let long = "x".repeat(513);
+    assert_eq!(Name::new(""), Err(TextError::Empty));
+    assert_eq!(Name::new(&long), Err(TextError::TooLong { len: 513, max: 512 }));
+    assert_eq!(Name::from_bytes(b"\xff"), Err(TextError::NotUtf8));
+    assert_eq!(Holder::new(&long[..257]), Err(TextError::TooLong { len: 257, max: 256 }));
+    assert_eq!(Holder::from_bytes(b"\xff"), Err(TextError::NotUtf8));
+    // The longest texts arrive at another node unchanged.
+    let mut cell = TestCell::new(3, 0);
+    let (longest, holder) = (name(&long[..512]), Holder::new(&long[..256]).expect("fits"));
+    let now = cell.now;
+    let acquire = Acquire { name: longest, holder, ..acquire_command(1, NO_WAIT, TTL) };
+    cell.shard(1).acquire(now, acquire).expect("in bounds");
+    cell.collect();
+    cell.settle();
+    let sighting = cell.shard(2).lease(now, longest).expect("accepted");
+    assert_eq!((sighting.label.name(), sighting.label.holder()), (longest, holder));
+}
+
+#[test]
+fn settings_that_would_loop_are_typed_errors() {
+    let valid = Config::new(node(1), cell::cell(3), 1);
+    assert_eq!(valid.check(), Ok(()));
+    let zero = Duration::ZERO;
+    let attempts = Config { attempt_timeout: zero, ..valid.clone() };
+    assert_eq!(attempts.check(), Err(ConfigError::AttemptTimeoutZero));
+    let from = Config { backoff_min: zero, ..valid.clone() };
+    let to = Config { backoff_max: zero, ..valid };
+    assert_eq!([from.check(), to.check()], [Err(ConfigError::BackoffZero); 2]);
+}
+
+/// Acquires, contends for, renews, heals, inspects and releases a lease. Returns the cell and all
+/// letters that were sent.
+fn all_kinds_of_letters() -> (TestCell, Vec<Letter>) {
+    let mut cell = TestCell::with(3, 1, |config| config.direct_rounds = config.node != node(1));
+    let mut sent = Vec::new();
+    cell.acquire(1, 1, NO_WAIT);
+    // No message reaches node 3.
+    while let Some(letter) = cell.take(|letter| letter.to != node(3)).pop() {
+        cell.deliver(&letter).expect("not refused");
+        sent.push(letter);
+    }
+    cell.letters.clear();
+    let mut settle = |cell: &mut TestCell| {
+        while !cell.letters.is_empty() {
+            let letter = cell.letters.remove(0);
+            cell.deliver(&letter).expect("not refused");
+            sent.push(letter);
+        }
+    };
+    let held = cell.granted(1).expect("by 1 and 2");
+    cell.renew(2, 2, held, TTL);
+    settle(&mut cell);
+    cell.acquire(4, 3, WAIT);
+    settle(&mut cell);
+    let now = cell.now;
+    cell.shard(4).inspect(now, Token(4), name(NAME)).expect("room");
+    cell.collect();
+    settle(&mut cell);
+    cell.release(1, 5, held);
+    settle(&mut cell);
+    for _ in 0..2 {
+        cell.pass(MS);
+        settle(&mut cell);
+    }
+    let second = cell.granted(3).expect("freed");
+    cell.release(4, 6, second);
+    settle(&mut cell);
+    cell.pass(200 * MS);
+    settle(&mut cell);
+    (cell, sent)
+}
+
+#[test]
+fn late_duplicates_of_every_kind_bring_no_lease_back() {
+    let (mut cell, sent) = all_kinds_of_letters();
+    let mut kinds: Vec<&str> = sent.iter().map(Letter::kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert_eq!(
+        kinds.join(" "),
+        "Accept Freed Heal Inspect Inspected NotHeld Prepare Promise Propose Reject Release Released Renew"
+    );
+    let before: Vec<State> = (1..=4).map(|id| cell.state(id)).collect();
+    let (events, mut answers) = (cell.events.len(), Vec::new());
+    for letter in sent.iter().chain(sent.iter().rev()) {
+        cell.deliver(letter).expect("not refused");
+        answers.append(&mut cell.take(|_| true));
+    }
+    // A5 allows one exception: a Heal with a ballot above the promise is the same as a late one. It
+    // stores a lease again, in which no holder believes and which expires.
+    let after: Vec<State> = (1..=4).map(|id| cell.state(id)).collect();
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!((&before.rounds, before.waiters), (&after.rounds, after.waiters));
+        assert_eq!((before.floor, before.counter), (after.floor, after.counter));
+        assert_eq!(before.register.map(|r| r.promised), after.register.map(|r| r.promised));
+    }
+    assert_eq!(cell.events.len(), events, "no request is answered twice");
+    // The answers to stale messages are stale, too.
+    for letter in answers {
+        cell.deliver(&letter).expect("not refused");
+    }
+    assert_eq!((cell.events.len(), cell.letters.len()), (events, 0));
+}
+
+/// Delivers all messages except those to or from a node.
+fn settle_without(cell: &mut TestCell, id: u16) {
+    while !cell.letters.is_empty() {
+        let letter = cell.letters.remove(0);
+        if letter.to != node(id) && letter.from != node(id) {
+            let _refused = cell.deliver(&letter);
+        }
+    }
+}
+
+#[test]
+fn invented_releases_do_not_crowd_out_an_honest_one() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire_for(1, 1, NO_WAIT, WAIT);
+    cell.settle();
+    let held = cell.granted(1).expect("granted");
+    let members = cell.shard(1).config().cell;
+    let (everyone, third) = (members.everyone(), members.member(node(3)).expect("a member"));
+    let now = cell.now;
+    for id in 1..=2 {
+        cell.shard(id).set_reachable(now, everyone.without(third));
+    }
+    for number in 0..17_000 {
+        let now = cell.now;
+        let made_up = tenure(100 + number, 2);
+        cell.shard(1).release(now, Token(1 << 40), name("x"), made_up, SECOND).expect("taken");
+        cell.collect();
+        settle_without(&mut cell, 3);
+        cell.events.clear();
+        if number % 1000 == 0 {
+            cell.pass(200 * MS);
+        }
+    }
+    cell.release(1, 9, held);
+    settle_without(&mut cell, 3);
+    for _ in 0..40 {
+        cell.pass(50 * MS);
+        settle_without(&mut cell, 3);
+    }
+    assert_eq!(cell.live(3), Some(held), "it missed the Release");
+    let now = cell.now;
+    for id in 1..=2 {
+        cell.shard(id).set_reachable(now, everyone);
+        cell.shard(id).handle_reconnect(now, third);
+    }
+    cell.collect();
+    cell.run(2 * SECOND);
+    assert_eq!(cell.live(3), None);
+}
+
+#[test]
+fn without_a_record_the_quarantine_covers_the_longest_lease() {
+    let longest = ttl(Duration::from_secs(120));
+    let config = Config::new(node(1), cell::cell(3), 1);
+    for disk in [false, true] {
+        let start = Start::NoRecord { counter: 77, longest, disk };
+        let now = Instant::from_nanos(5);
+        let mut shard = Shard::start(config.clone(), now, start);
+        assert_eq!(shard.quarantine_remaining(now), longest.as_duration());
+        assert_eq!(shard.counter(), 77);
+        assert_eq!(shard.poll_event().is_some(), disk, "only a disk needs a record");
+    }
+}
+
+fn sweep(cell: &mut TestCell, slots_max: u32) {
+    let now = cell.now;
+    cell.shard(1).sweep(now, slots_max);
+}
+
+fn keep_up(cell: &mut TestCell, slots_max: u32) {
+    let now = cell.now;
+    cell.shard(1).keep_up(now, slots_max);
+}
+
+/// Acquires a name of its own through node 1.
+fn acquire_job(cell: &mut TestCell, number: u64, ttl: Duration) {
+    let (now, text) = (cell.now, format!("job/{number}"));
+    let acquire = Acquire { name: name(&text), ..acquire_command(number, NO_WAIT, ttl) };
+    cell.shard(1).acquire(now, acquire).expect("in bounds");
+}
+
+#[test]
+fn a_walk_over_the_slots_sees_wanted_live_leases_only() {
+    let mut cell = TestCell::new(1, 0);
+    let now = cell.now;
+    for number in 1..=10 {
+        acquire_job(&mut cell, number, if number % 2 == 0 { TTL } else { Ttl::MIN.as_duration() });
+    }
+    let listed = |now| {
+        let shard = &cell.shards[0];
+        let leases = (0..shard.slot_count()).filter_map(|slot| shard.lease_in(now, slot, |_| true));
+        let mut names: Vec<_> = leases.map(|seen| seen.label.name().as_str().to_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(listed(now).len(), 10);
+    let later = listed(now.after(Ttl::MIN.as_duration()));
+    assert_eq!(later, ["job/10", "job/2", "job/4", "job/6", "job/8"]);
+    let shard = &cell.shards[0];
+    let unwanted = (0..shard.slot_count()).filter_map(|slot| shard.lease_in(now, slot, |_| false));
+    assert_eq!(unwanted.count(), 0);
+    assert_eq!(shard.lease_in(now, u32::MAX, |_| true), None);
+    let proposer = &TestCell::new(3, 1).shards[3];
+    assert_eq!((proposer.slot_count(), proposer.acceptor_bytes()), (0, 0));
+    assert_eq!(proposer.lease_in(now, 0, |_| true), None);
+}
+
+#[test]
+fn only_idle_names_are_reclaimed_a_few_at_a_time() {
+    let mut cell = TestCell::new(1, 0);
+    (1..=8).for_each(|number| acquire_job(&mut cell, number, 50 * MS));
+    cell.held_by(1, 9);
+    assert_eq!(cell.shard(1).entries(), 9);
+    let highest = cell.shard(1).counter();
+    cell.pass(Duration::from_secs(2));
+    let mut before = 9;
+    for _ in 0..40 {
+        cell.pass(100 * MS);
+        // This name is still in use.
+        let request = Request::Prepare { name: name("job/1"), ballot: ballot(highest, 1) };
+        let _ = cell.tell(1, 1, Message::Request(request));
+        sweep(&mut cell, 2);
+        let after = cell.shard(1).entries();
+        assert!(before - after <= 2, "at most two slots per call");
+        before = after;
+    }
+    assert_eq!(before, 2, "the lease and the busy name");
+    assert!(cell.shard(1).register(name("job/1")).is_some());
+    assert!(cell.live(1).is_some());
+    assert!(cell.shard(1).floor() >= Some(ballot(8, 1)), "A7: their promises went to the floor");
+}
+
+/// Proposes and releases a lease at acceptor 1, as node 2.
+fn lease_briefly(cell: &mut TestCell, text: &str, counter: u64) {
+    let (name, ballot, tenure) = (name(text), ballot(counter, 2), tenure(counter, 2));
+    let propose = Request::Propose { name, ballot, ttl: ttl(TTL), holder: Holder::NONE };
+    assert_eq!(cell.ask(1, 2, propose).expect("an answer").kind(), "Accept");
+    cell.ask(1, 2, Request::Release { name, tenure }).expect("an answer");
+}
+
+#[test]
+fn a_released_name_is_reclaimed_after_four_round_trips() {
+    let most = SECOND;
+    for (trip, after) in [
+        (Some(NO_WAIT), 5 * MS),
+        (Some(MS), 5 * MS),
+        (Some(2 * MS), 8 * MS),
+        (Some(50 * MS), 200 * MS),
+        // `reclaim_after` bounds the delay.
+        (Some(60 * SECOND), most),
+        (None, most),
+    ] {
+        for housekeeping in [sweep, keep_up] {
+            let mut cell = TestCell::new(3, 0);
+            trip.into_iter().for_each(|trip| cell.shard(1).set_reclaim_trip(trip));
+            lease_briefly(&mut cell, NAME, 7);
+            let promised = cell.register(1).promised;
+            cell.pass(after - MS);
+            housekeeping(&mut cell, 100);
+            assert_eq!(cell.shard(1).entries(), 1, "{trip:?}: not before {after:?}");
+            cell.pass(MS);
+            housekeeping(&mut cell, 100);
+            assert_eq!(cell.shard(1).entries(), 0, "{trip:?}: after {after:?}");
+            assert_eq!(cell.shard(1).floor(), Some(promised), "A7");
+            let late = cell.ask(1, 3, propose(ballot(6, 3))).expect("an answer");
+            assert_eq!(late.kind(), "Reject");
+            assert_eq!(cell.shard(1).entries(), 0);
+        }
+    }
+}
+
+#[test]
+fn keep_up_sweeps_only_for_names_that_were_added_and_stayed() {
+    let mut cell = TestCell::new(3, 0);
+    cell.shard(1).set_reclaim_trip(MS);
+    cell.shard(1).set_watched(true);
+    let heard = |cell: &mut TestCell| {
+        cell.collect();
+        cell.events.iter().filter(|(_, event)| matches!(event, Event::ExpiredHint { .. })).count()
+    };
+    cell.ask(1, 2, propose(ballot(1, 2))).expect("an answer");
+    // The slots that this name owes are swept while it is live.
+    for _ in 0..8 {
+        cell.pass(Duration::from_secs(1));
+        keep_up(&mut cell, 100);
+    }
+    cell.pass(Duration::from_secs(2));
+    for counter in 2..50 {
+        lease_briefly(&mut cell, "another", counter);
+        cell.pass(100 * MS);
+        keep_up(&mut cell, 100);
+        assert_eq!((cell.shard(1).entries(), heard(&mut cell)), (1, 0));
+    }
+    let stays = Request::Prepare { name: name("a name that stays"), ballot: ballot(50, 2) };
+    cell.ask(1, 2, stays).expect("an answer");
+    for _ in 0..2 {
+        cell.pass(Duration::from_secs(1));
+        keep_up(&mut cell, 100);
+    }
+    assert_eq!(heard(&mut cell), 1);
+}
+
+#[test]
+fn names_that_expire_leave_as_fast_as_others_come() {
+    const LIVE: u64 = 1000;
+    let mut cell = TestCell::with(1, 0, |config| config.reclaim_after = NO_WAIT);
+    let mut most = 0;
+    for number in 0..20 * LIVE {
+        acquire_job(&mut cell, number, LIVE as u32 * MS);
+        cell.now = cell.now.after(MS);
+        if number % 64 == 0 {
+            keep_up(&mut cell, 4096);
+        }
+        most = most.max(cell.shard(1).entries() as u64);
+    }
+    assert!(most <= 2 * LIVE + LIVE / 4, "{most} names for {LIVE} leases");
+}
