@@ -345,7 +345,12 @@ impl FrontEnd for Sessions {
                 }
                 Ok(Some(len)) => {
                     consumed += len;
-                    session.execute(turn, &request);
+                    if let Err(error) = session.execute(turn, &request) {
+                        if let Some(limit) = error.limit() {
+                            turn.common.tally.limited(turn.shard.now(), limit, 1);
+                        }
+                        session.reply_error(turn.common, &error);
+                    }
                 }
                 Err(error) => {
                     tracing::debug!(client = session.address, %error, "a client is out of step");

@@ -9,7 +9,7 @@ use super::command::{Command, Spec, put_commands};
 use super::pending::Notify;
 use super::reply::put_json;
 use super::reply_error::ReplyError;
-use super::session::{Session, put_ok};
+use super::session::Session;
 use super::{Common, Turn};
 use crate::config::{NamePattern, PatternError};
 use crate::limits::Limit;
@@ -34,36 +34,24 @@ pub(super) const TLS: u8 = 0x16;
 type Outcome<'a> = Result<(), ReplyError<'a>>;
 
 impl Session {
-    /// Carries out a request, or replies with an error.
-    pub(super) fn execute(&mut self, turn: &mut Turn<'_, '_>, request: &Request<'_>) {
-        let Some(name) = request.arg(0) else { return };
-        let spec = Spec::find(name);
-        turn.common.tally.count(spec.map(|spec| spec.command));
-        let outcome = match spec {
-            None => self.unknown(turn, name),
-            Some(spec) if !spec.takes(request.len()) => Err(ReplyError::WrongNumber(spec)),
-            Some(spec) => self.run(turn, spec, request),
-        };
-        if let Err(error) = outcome {
-            if let Some(limit) = error.limit() {
-                turn.common.tally.limited(turn.shard.now(), limit, 1);
-            }
-            self.reply_error(turn.common, &error);
-        }
-    }
-
-    fn run<'a>(
+    /// Carries out a request.
+    pub(super) fn execute<'a>(
         &mut self,
         turn: &mut Turn<'_, '_>,
-        spec: &'static Spec,
         request: &Request<'a>,
     ) -> Outcome<'a> {
-        let args = &request.args()[1..];
+        let [command, args @ ..] = request.args() else { return Ok(()) };
+        let spec = Spec::find(command);
+        turn.common.tally.count(spec.map(|spec| spec.command));
+        let Some(spec) = spec else { return self.unknown(turn, command) };
+        if !spec.takes(request.len()) {
+            return Err(ReplyError::WrongNumber(spec));
+        }
         if !turn.common.rules.is_open() {
             self.admit(turn, spec.command, args)?;
         }
         match spec.command {
-            Command::Acquire => self.acquire(turn, spec, args),
+            Command::Acquire => self.acquire(turn, spec, args)?,
             Command::Release => {
                 let (name, fence) = (name(args[0])?, fence(args[1])?);
                 if let Some(quota) = turn.common.rules.quota(self.place()) {
@@ -71,7 +59,6 @@ impl Session {
                 }
                 let ask = self.ask(turn, None, None)?;
                 turn.shard.ask(ask as u64, LeaseRequest::Release { lease: name.into(), fence });
-                Ok(())
             }
             Command::Renew => {
                 let (name, fence, ttl) = (name(args[0])?, fence(args[1])?, ttl(args[2])?);
@@ -81,69 +68,50 @@ impl Session {
                 let ask = self.ask(turn, None, None)?;
                 let lease = name.into();
                 turn.shard.ask(ask as u64, LeaseRequest::Renew { lease, fence, ttl });
-                Ok(())
             }
             Command::Get => {
-                let name = name(args[0])?;
+                let lease = name(args[0])?.into();
                 let ask = self.ask(turn, None, None)?;
-                turn.shard.ask(ask as u64, LeaseRequest::Inspect { lease: name.into() });
-                Ok(())
+                turn.shard.ask(ask as u64, LeaseRequest::Inspect { lease });
             }
-            Command::Cancel => {
-                self.cancel(turn, args[0]);
-                Ok(())
-            }
-            Command::List => self.list(turn, spec, args),
-            Command::Watch => self.watch(turn, args[0]),
-            Command::Unwatch => self.unwatch(turn, args.first().copied()),
+            Command::Cancel => self.cancel(turn, args[0]),
+            Command::List => self.list(turn, spec, args)?,
+            Command::Watch => self.watch(turn, args[0])?,
+            Command::Unwatch => self.unwatch(turn, args.first().copied())?,
             Command::Status => {
                 let status = turn.common.status(turn.shard, self.place());
                 self.reply(turn.common, |protocol, out| put_json(&status, protocol, out));
-                Ok(())
             }
             Command::Ping if args.is_empty() => {
                 self.reply(turn.common, |_, out| put_simple(out, &"PONG"));
-                Ok(())
             }
             Command::Ping | Command::Echo => {
                 self.reply(turn.common, |_, out| put_bulk(out, args[0]));
-                Ok(())
             }
-            Command::Hello => self.hello(turn, spec, args),
+            Command::Hello => self.hello(turn, spec, args)?,
             Command::Auth => {
                 self.authenticate(turn, args[args.len() - 1])?;
-                self.reply(turn.common, |_, out| put_ok(out));
-                Ok(())
+                self.reply_ok(turn.common);
             }
-            Command::Client => self.client(turn.common, spec, args),
-            Command::Commands => {
-                self.reply(turn.common, |protocol, out| {
-                    if !put_commands(args, protocol, out) {
-                        put_error(out, &ReplyError::Unexpected(args[0], spec.usage));
-                    }
-                });
-                Ok(())
-            }
+            Command::Client => self.client(turn.common, spec, args)?,
+            Command::Commands => self.reply(turn.common, |protocol, out| {
+                if !put_commands(args, protocol, out) {
+                    put_error(out, &ReplyError::Unexpected(args[0], spec.usage));
+                }
+            }),
             Command::Info => {
                 let info = turn.common.info(turn.shard);
                 self.reply(turn.common, |_, out| put_bulk(out, info.as_bytes()));
-                Ok(())
             }
-            Command::Select if args[0] == b"0" => {
-                self.reply(turn.common, |_, out| put_ok(out));
-                Ok(())
-            }
-            Command::Select => Err(ReplyError::NoDatabase),
-            Command::Reset => {
-                self.reset(turn);
-                Ok(())
-            }
+            Command::Select if args[0] == b"0" => self.reply_ok(turn.common),
+            Command::Select => return Err(ReplyError::NoDatabase),
+            Command::Reset => self.reset(turn),
             Command::Quit => {
-                self.reply(turn.common, |_, out| put_ok(out));
+                self.reply_ok(turn.common);
                 self.hang_up(turn);
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// Browsers and servers can be made to send requests here. No command is called like a method
@@ -273,7 +241,7 @@ impl Session {
             self.patterns.push(watched);
             turn.common.watches(turn.shard, self.conn, before, before + 1);
         }
-        self.reply(turn.common, |_, out| put_ok(out));
+        self.reply_ok(turn.common);
         Ok(())
     }
 
@@ -287,7 +255,7 @@ impl Session {
             }
         }
         turn.common.watches(turn.shard, self.conn, before, self.patterns.len());
-        self.reply(turn.common, |_, out| put_ok(out));
+        self.reply_ok(turn.common);
         Ok(())
     }
 
@@ -352,11 +320,11 @@ impl Session {
             }
             2 if is("SETNAME") => {
                 self.rename(client_name(args[1])?);
-                self.reply(common, |_, out| put_ok(out));
+                self.reply_ok(common);
             }
-            // What libraries say of themselves, and wishes about a cache that is none.
-            3 if is("SETINFO") => self.reply(common, |_, out| put_ok(out)),
-            2 if is("NO-EVICT") || is("NO-TOUCH") => self.reply(common, |_, out| put_ok(out)),
+            // Libraries describe themselves, or set options of a cache, which this node is not.
+            3 if is("SETINFO") => self.reply_ok(common),
+            2 if is("NO-EVICT") || is("NO-TOUCH") => self.reply_ok(common),
             _ => return Err(ReplyError::Unexpected(args[0], spec.usage)),
         }
         Ok(())

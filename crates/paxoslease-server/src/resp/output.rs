@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use paxoslease_node::front::{ConnId, Instant, ShardHandle};
+use paxoslease_node::front::Instant;
 
 use super::pending::{PendingRequests, RequestId};
 
@@ -39,17 +39,12 @@ impl Output {
         self.grants.push_back((end, ask, fence));
     }
 
-    /// Sends as much as the connection takes.
-    pub(super) fn send(
-        &mut self,
-        shard: &mut ShardHandle<'_>,
-        conn: ConnId,
-        pending: &mut PendingRequests,
-    ) {
-        if self.pending() == 0 {
-            return;
-        }
-        let taken = shard.sockets.send(conn, &self.bytes[self.start..]);
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// The connection took this much of [`Self::unsent`].
+    pub(super) fn taken(&mut self, taken: usize, now: Instant, pending: &mut PendingRequests) {
         self.start += taken;
         self.sent += taken as u64;
         while self.grants.front().is_some_and(|(end, ..)| *end <= self.sent) {
@@ -63,7 +58,7 @@ impl Output {
             self.bytes.clear();
             self.bytes.shrink_to(KEPT_MAX);
         } else if taken > 0 || self.blocked_at.is_none() {
-            self.blocked_at = Some(shard.now());
+            self.blocked_at = Some(now);
             // What was sent goes only now and then, so that it costs nothing.
             if self.start > self.bytes.len() / 2 {
                 self.bytes.drain(..self.start);

@@ -118,6 +118,10 @@ impl Session {
         self.touch(common);
     }
 
+    pub(super) fn reply_ok(&mut self, common: &mut Common) {
+        self.reply(common, |_, out| put_simple(out, &"OK"));
+    }
+
     pub(super) fn reply_error(&mut self, common: &mut Common, error: &ReplyError<'_>) {
         self.reply(common, |_, out| put_error(out, error));
     }
@@ -169,30 +173,34 @@ impl Session {
             self.listing = None;
             self.touch(turn.common);
         }
-        let state = match answer {
-            // A page may be large, so its bytes are counted while it waits for its turn. The rules
-            // may have changed since it was asked for.
+        let viewer = self.place();
+        let place = (command - self.first) as usize;
+        let Some(expected) = self.expected.get_mut(place) else { return };
+        expected.state = match answer {
+            // A page may be large, so its bytes are counted while replies before it are missing.
+            // The rules may have changed since it was asked for.
             Answer::Listed { leases, next } => {
-                let may_see = |name: &str| turn.common.rules.allows(self.place(), Verb::Read, name);
+                let may_see = |name: &str| turn.common.rules.allows(viewer, Verb::Read, name);
                 let shown = |seen: &Sighting| may_see(seen.label.name().as_str());
                 let leases = leases.into_iter().filter(shown).collect();
-                let answer = Answer::Listed { leases, next };
-                let expected = self.expected.get((command - self.first) as usize);
-                let protocol = expected.map_or(self.protocol, |expected| expected.protocol);
                 turn.common.pending.remove(ask);
                 turn.common.scratch.clear();
-                put_answer(&answer, protocol, Duration::ZERO, &mut turn.common.scratch);
+                let page = Answer::Listed { leases, next };
+                put_answer(&page, expected.protocol, Duration::ZERO, &mut turn.common.scratch);
                 State::Bytes(turn.common.scratch.as_slice().into())
             }
             answer => State::Answered(ask, answer),
         };
-        self.settle(turn, command, state);
+        self.settled(turn, place);
     }
 
     /// A tried acquire must wait: that is its reply, and the rest will be a push.
     pub(super) fn queue(&mut self, turn: &mut Turn<'_, '_>, command: u64, ask: RequestId) {
-        let queued = State::Bytes((*b"+QUEUED\r\n").into());
-        self.settle(turn, command, queued);
+        let place = (command - self.first) as usize;
+        if let Some(expected) = self.expected.get_mut(place) {
+            expected.state = State::Bytes((*b"+QUEUED\r\n").into());
+            self.settled(turn, place);
+        }
         let PendingRequest { owner, label, notify, .. } = turn.common.pending.get(ask);
         *owner = Owner::Push { session: self.conn.index() };
         if let (Some(label), Some(notify)) = (label, notify) {
@@ -204,19 +212,12 @@ impl Session {
         }
     }
 
-    fn settle(&mut self, turn: &mut Turn<'_, '_>, command: u64, state: State) {
-        let place = (command - self.first) as usize;
-        let Some(expected) = self.expected.get_mut(place) else { return };
-        expected.state = state;
-        if place == 0 {
-            self.catch_up(turn);
-        } else {
-            expected.count(&mut turn.common.pending, &mut self.kept);
+    /// The expected reply at this place is known. The first one is due, and so are those behind it
+    /// that are known: moves them to the output.
+    fn settled(&mut self, turn: &mut Turn<'_, '_>, place: usize) {
+        if place > 0 {
+            return self.expected[place].count(&mut turn.common.pending, &mut self.kept);
         }
-    }
-
-    /// Moves replies that are due from those expected to those on their way.
-    fn catch_up(&mut self, turn: &mut Turn<'_, '_>) {
         let is_due = |expected: &mut Expected| !matches!(expected.state, State::Pending(_));
         while let Some(mut expected) = self.expected.pop_front_if(is_due) {
             expected.forget(&mut self.kept);
@@ -320,11 +321,16 @@ impl Session {
     /// Sends what there is. Says whether the session goes on.
     pub(super) fn flush(&mut self, turn: &mut Turn<'_, '_>) -> bool {
         self.is_dirty = false;
-        self.output.send(turn.shard, self.conn, &mut turn.common.pending);
-        if self.missed > 0 && self.output.pending() < UNREAD_BY_WATCHER_MAX / 2 {
+        loop {
+            if self.output.pending() > 0 {
+                let taken = turn.shard.sockets.send(self.conn, self.output.unsent());
+                self.output.taken(taken, turn.shard.now(), &mut turn.common.pending);
+            }
+            if self.missed == 0 || self.output.pending() >= UNREAD_BY_WATCHER_MAX / 2 {
+                break;
+            }
             let missed = std::mem::take(&mut self.missed);
             put_missed(missed, self.protocol, &mut self.output.bytes);
-            self.output.send(turn.shard, self.conn, &mut turn.common.pending);
         }
         if self.is_held && !self.is_closing && self.has_room(turn.common) {
             self.is_held = false;
@@ -340,7 +346,7 @@ impl Session {
         put_stopping(&mut turn.common.scratch);
         self.give_up(turn, |_| true);
         self.is_closing = true;
-        self.catch_up(turn);
+        self.settled(turn, 0);
     }
 
     /// The client says no more, and maybe is gone. P8: nothing is acquired for it any more, and a
@@ -358,7 +364,7 @@ impl Session {
                 expected.count(&mut turn.common.pending, &mut self.kept);
             }
         }
-        self.catch_up(turn);
+        self.settled(turn, 0);
     }
 
     /// The client has sent so much that its end would not be noticed. P8: its acquires stop
@@ -368,7 +374,7 @@ impl Session {
         turn.common.scratch.clear();
         put_error(&mut turn.common.scratch, &ReplyError::ReadAheadFull);
         self.give_up_replies(turn, |ask| ask.waits);
-        self.catch_up(turn);
+        self.settled(turn, 0);
     }
 
     /// Withdraws what waits for a push, and the requests that `which` selects. The reply to those
@@ -452,7 +458,7 @@ impl Session {
         which: impl Fn(&str) -> bool,
     ) {
         self.give_up_replies(turn, |ask| ask.is_for(&which));
-        self.catch_up(turn);
+        self.settled(turn, 0);
     }
 
     fn forget_notifies(&mut self, turn: &mut Turn<'_, '_>) {
@@ -479,9 +485,4 @@ impl Session {
             turn.common.pending.give_back(turn.shard, ask, fence);
         }
     }
-}
-
-/// Short replies of every session.
-pub(super) fn put_ok(out: &mut Vec<u8>) {
-    put_simple(out, &"OK");
 }
