@@ -162,6 +162,12 @@ impl Server {
         self.http_at
     }
 
+    /// The metrics of this daemon, which HTTP serves at `/metrics`.
+    #[must_use]
+    pub const fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// Reads the configuration again, by `read`, and replaces certificates and tokens. New
     /// connections get the new certificates; new tokens apply at once to all connections. No lease
     /// is lost, a connection whose token is still valid stays open, and a daemon that requires

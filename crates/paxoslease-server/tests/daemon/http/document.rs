@@ -1,0 +1,337 @@
+//! The OpenAPI document says what is, and all that is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use paxoslease_node::front::{Name, Request};
+use paxoslease_server::http::OPENAPI;
+use serde_json::{Value, json};
+
+use crate::harness::{Cell, Daemon, Raw, Reply, until};
+
+fn document() -> Value {
+    serde_json::from_str(OPENAPI).expect("JSON")
+}
+
+#[test]
+fn the_committed_document_is_the_one_that_is_served() {
+    assert_eq!(Cell::one()[0].get("/openapi.json").text, OPENAPI);
+}
+
+/// Calls `visit` with every value in a document.
+fn walk<'a>(value: &'a Value, visit: &mut impl FnMut(&'a Value)) {
+    visit(value);
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| walk(value, visit)),
+        Value::Object(values) => values.values().for_each(|value| walk(value, visit)),
+        _ => {}
+    }
+}
+
+/// Path, method and description of every operation.
+fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
+    let paths = document["paths"].as_object().expect("paths").iter();
+    let operations = paths.flat_map(|(path, methods)| {
+        let methods = methods.as_object().expect("methods").iter();
+        methods.map(move |(method, operation)| (path.as_str(), method.as_str(), operation))
+    });
+    operations.collect()
+}
+
+#[test]
+fn the_document_is_whole() {
+    let document = document();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    let mut schemas = BTreeSet::new();
+    walk(&document, &mut |value| {
+        if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
+            let pointer = reference.strip_prefix('#').expect("within the document");
+            assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+            schemas.insert(reference.rsplit('/').next().expect("a name"));
+        }
+    });
+    let defined = document["components"]["schemas"].as_object().expect("schemas");
+    assert_eq!(schemas, defined.keys().map(String::as_str).collect(), "defined and used");
+    let tags: Vec<&Value> =
+        document["tags"].as_array().expect("tags").iter().map(|tag| &tag["name"]).collect();
+    let mut ids = BTreeSet::new();
+    for (path, method, operation) in operations(&document) {
+        let id = operation["operationId"].as_str().expect("an id");
+        assert!(ids.insert(id), "{id} is there twice");
+        assert!(operation["summary"].is_string(), "{method} {path} says what it does");
+        assert!(operation["tags"].as_array().expect("tags").iter().all(|tag| tags.contains(&tag)));
+        assert_eq!(operation["requestBody"].is_object(), method == "post");
+        let none = Vec::new();
+        let parameters = operation["parameters"].as_array().unwrap_or(&none);
+        let named = |parameter: &&Value| parameter["in"] == "path";
+        let in_path = parameters.iter().filter(named).count();
+        assert_eq!(in_path, path.matches('{').count(), "{method} {path}");
+        for (status, response) in operation["responses"].as_object().expect("responses") {
+            let described = response["description"].as_str().is_some_and(|text| !text.is_empty());
+            assert!(described && response["content"].is_object(), "{method} {path} {status}");
+        }
+    }
+}
+
+/// What was observed, checked against the document as it comes.
+struct Observer {
+    document: Value,
+    seen: BTreeMap<(String, String), BTreeSet<String>>,
+}
+
+impl Observer {
+    fn new() -> Self {
+        Self { document: document(), seen: BTreeMap::new() }
+    }
+
+    fn see(&mut self, method: &str, path: &str, reply: &Reply) {
+        let pointer = format!("/paths/{}/{method}", path.replace('/', "~1"));
+        let operation = self.document.pointer(&pointer).expect("documented");
+        let status = reply.status.to_string();
+        let content = operation["responses"][&status]["content"].as_object();
+        let content = content.unwrap_or_else(|| panic!("{method} {path} {status} is undocumented"));
+        let media_type = reply.header("content-type").split(';').next().expect("a type");
+        let content = content.get(media_type).expect("the documented type");
+        if media_type == "application/json" {
+            self.check(&content["schema"], &reply.json(), &format!("{method} {path} {status}"));
+        }
+        self.seen.entry((path.to_owned(), method.to_owned())).or_default().insert(status);
+    }
+
+    /// Stricter than JSON Schema: whatever is there must be documented.
+    fn check(&self, schema: &Value, value: &Value, at: &str) {
+        let problems = self.problems(schema, value, at);
+        assert!(problems.is_empty(), "{problems:#?}");
+    }
+
+    /// Every property of a schema that may be made of others.
+    fn properties<'a>(
+        &'a self,
+        schema: &'a Value,
+        into: &mut BTreeMap<&'a str, (&'a Value, bool)>,
+    ) {
+        let schema = self.resolve(schema);
+        let required = schema["required"].as_array();
+        for (key, property) in schema["properties"].as_object().into_iter().flatten() {
+            let is_required = required.is_some_and(|all| all.iter().any(|name| name == key));
+            into.insert(key, (property, is_required));
+        }
+        for part in schema["allOf"].as_array().into_iter().flatten() {
+            self.properties(part, into);
+        }
+    }
+
+    fn resolve<'a>(&'a self, schema: &'a Value) -> &'a Value {
+        match schema.get("$ref").and_then(Value::as_str) {
+            Some(reference) => self.document.pointer(&reference[1..]).expect("it resolves"),
+            None => schema,
+        }
+    }
+
+    fn problems(&self, schema: &Value, value: &Value, at: &str) -> Vec<String> {
+        let schema = self.resolve(schema);
+        if let Some(choices) = schema["oneOf"].as_array() {
+            let fits = choices.iter().any(|choice| self.problems(choice, value, at).is_empty());
+            return if fits { Vec::new() } else { vec![format!("{at}: no choice fits {value}")] };
+        }
+        let kinds = match &schema["type"] {
+            Value::String(kind) => vec![kind.as_str()],
+            Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+            _ if schema.get("allOf").is_some() => vec!["object"],
+            _ => return Vec::new(),
+        };
+        let kind = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(number) if number.is_f64() => "number",
+            Value::Number(_) => "integer",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        if !kinds.contains(&kind) {
+            return vec![format!("{at}: {value} is no {kinds:?}")];
+        }
+        match value {
+            Value::Array(values) => {
+                let check = |value| self.problems(&schema["items"], value, at);
+                values.iter().flat_map(check).collect()
+            }
+            Value::Object(values) => self.object_problems(schema, values, at),
+            Value::String(_) if schema["enum"].as_array().is_some_and(|e| !e.contains(value)) => {
+                vec![format!("{at}: {value} is none of them")]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn object_problems(
+        &self,
+        schema: &Value,
+        values: &serde_json::Map<String, Value>,
+        at: &str,
+    ) -> Vec<String> {
+        let mut known = BTreeMap::new();
+        self.properties(schema, &mut known);
+        // The document itself is served as whatever object it is.
+        if known.is_empty() {
+            return Vec::new();
+        }
+        let missing =
+            known.iter().filter(|(key, (_, required))| *required && !values.contains_key(**key));
+        let mut problems: Vec<String> =
+            missing.map(|(key, _)| format!("{at}: {key} is missing")).collect();
+        for (key, value) in values {
+            match known.get(key.as_str()) {
+                None => problems.push(format!("{at}: {key} is undocumented")),
+                Some((schema, _)) => {
+                    problems.extend(self.problems(schema, value, &format!("{at}.{key}")));
+                }
+            }
+        }
+        problems
+    }
+}
+
+const ACTIONS: [&str; 3] = ["acquire", "renew", "release"];
+
+fn template(action: &str) -> String {
+    format!("/v1/leases/{{name}}/{action}")
+}
+
+/// What a cell answers that is well.
+fn observe_success(observer: &mut Observer) {
+    let cell = Cell::three();
+    let member = &cell[0];
+    let granted = member.post("/v1/leases/x/acquire", &json!({"ttl": "30s"}));
+    let fence = json!({"fence": granted.field("fence"), "ttl": "30s"});
+    observer.see("post", &template("acquire"), &granted);
+    observer.see("post", &template("renew"), &member.post("/v1/leases/x/renew", &fence));
+    observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/x"));
+    let held = member.post("/v1/leases/x/acquire", &json!({"ttl": "30s"}));
+    observer.see("post", &template("acquire"), &held);
+    let mut waiter = Raw::connect(member.http());
+    waiter.ask("POST", "/v1/leases/x/acquire", r#"{"ttl": "5s", "wait": "10m"}"#);
+    until("the client waits", || member.status().waiters == 1);
+    for path in ["/v1/leases", "/v1/cell", "/healthz", "/readyz", "/metrics", "/openapi.json", "/"]
+    {
+        observer.see("get", path, &member.get(path));
+    }
+    drop(waiter);
+    let fence = json!({"fence": granted.field("fence")});
+    observer.see("post", &template("release"), &member.post("/v1/leases/x/release", &fence));
+    observer.see("post", &template("release"), &member.post("/v1/leases/x/release", &fence));
+    let over = json!({"fence": granted.field("fence"), "ttl": "5s"});
+    observer.see("post", &template("renew"), &member.post("/v1/leases/x/renew", &over));
+    observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/nobody"));
+    observe_watch(observer, member);
+}
+
+fn observe_watch(observer: &mut Observer, member: &Daemon) {
+    let mut raw = Raw::connect(member.http());
+    raw.watch("", "");
+    let fence = member.take("seen");
+    member.post("/v1/leases/seen/release", &json!({ "fence": fence }));
+    let content = "/paths/~1v1~1watch/get/responses/200/content/text~1event-stream/schema";
+    let schema = observer.document.pointer(content).expect("documented").clone();
+    for _ in ["held", "freed"] {
+        let (kind, data) = raw.event().expect("open");
+        observer.check(&schema, &data, &kind);
+    }
+    let path = ("/v1/watch".to_owned(), "get".to_owned());
+    observer.seen.entry(path).or_default().insert("200".to_owned());
+}
+
+/// What is said to requests that make no sense.
+fn observe_bad_requests(observer: &mut Observer) {
+    let cell = Cell::one();
+    let member = &cell[0];
+    let brief = Duration::from_millis(50);
+    let (_http, impatient, _) = member.serve_http(|bounds| bounds.body_timeout = brief);
+    let large = " ".repeat(17_000);
+    for action in ACTIONS {
+        let path = format!("/v1/leases/x/{action}");
+        for (content_type, body) in
+            [("application/json", "{}"), ("application/json", &large), ("text/plain", "{}")]
+        {
+            let refused = member.ask("POST", &path, None, Some((content_type, body)));
+            observer.see("post", &template(action), &refused);
+        }
+        let mut slow = Raw::connect(impatient);
+        let headers = "content-type: application/json\r\ncontent-length: 9\r\n";
+        slow.send_head(&format!("POST {path}"), headers);
+        observer.see("post", &template(action), &slow.reply());
+    }
+    observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/%FF"));
+    for path in ["/v1/leases", "/v1/watch", "/"] {
+        observer.see("get", path, &member.get(&format!("{path}?prefx=")));
+    }
+}
+
+fn any_body(action: &str) -> Value {
+    match action {
+        "acquire" => json!({"ttl": "5s"}),
+        "renew" => json!({"ttl": "5s", "fence": "1025"}),
+        _ => json!({"fence": "1025"}),
+    }
+}
+
+/// What is said at a limit.
+fn observe_limits(observer: &mut Observer) {
+    let cell = Cell::first_of_three(|config| {
+        config.node.limits.inflight = 1;
+        config.node.timing.request_timeout = Duration::from_secs(3600);
+        config.node.shards = Some(1);
+    });
+    let member = &cell[0];
+    // While this tries in vain to reach a majority, the next is one too many.
+    let lease = Name::new("busy").expect("a name").into();
+    let _occupied = member.node().remote().ask(Request::Inspect { lease });
+    for action in ACTIONS {
+        let refused = member.post(&format!("/v1/leases/x/{action}"), &any_body(action));
+        assert_eq!(refused.status, 429, "{refused:?}");
+        observer.see("post", &template(action), &refused);
+    }
+    observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/x"));
+    let (_http, crowded, _) = member.serve_http(|bounds| bounds.watchers = 0);
+    let mut raw = Raw::connect(crowded);
+    raw.ask("GET", "/v1/watch", "");
+    observer.see("get", "/v1/watch", &raw.reply());
+}
+
+/// What is said without a majority, and by a node that is gone.
+fn observe_trouble(observer: &mut Observer) {
+    let cell = Cell::first_of_three(|config| {
+        config.node.timing.request_timeout = Duration::from_millis(50);
+    });
+    let member = &cell[0];
+    for action in ACTIONS {
+        let refused = member.post(&format!("/v1/leases/x/{action}"), &any_body(action));
+        assert_eq!(refused.status, 503, "{refused:?}");
+        observer.see("post", &template(action), &refused);
+    }
+    for path in ["/readyz", "/v1/cell"] {
+        observer.see("get", path, &member.get(path));
+    }
+    observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/x"));
+    member.node().shutdown_blocking();
+    for path in ["/v1/cell", "/v1/watch", "/readyz", "/v1/leases", "/"] {
+        observer.see("get", path, &member.get(path));
+    }
+}
+
+#[test]
+fn what_is_documented_is_observed_and_what_is_observed_is_documented() {
+    let mut observer = Observer::new();
+    observe_success(&mut observer);
+    observe_bad_requests(&mut observer);
+    observe_limits(&mut observer);
+    observe_trouble(&mut observer);
+    for (path, method, operation) in operations(&observer.document) {
+        let documented: BTreeSet<String> =
+            operation["responses"].as_object().expect("responses").keys().cloned().collect();
+        let seen = observer.seen.get(&(path.to_owned(), method.to_owned()));
+        assert_eq!(seen, Some(&documented), "{method} {path}");
+    }
+}
