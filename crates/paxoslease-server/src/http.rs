@@ -7,8 +7,6 @@
 
 mod cell;
 mod connection;
-#[cfg(test)]
-mod document;
 mod input;
 mod leases;
 mod page;
@@ -37,8 +35,8 @@ use crate::{Gate, ServerLimits};
 use connection::Notices;
 use refusal::Refusal;
 
-/// The OpenAPI document, as JSON for people and machines. A test makes it anew from the handlers
-/// and compares.
+/// The OpenAPI document. Tests compare it with the routes, with the errors, and with what daemons
+/// answer.
 pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
 
 /// The longest body of a request, in bytes.
