@@ -1,12 +1,12 @@
 //! Sessions of clients that speak RESP, the protocol of Redis, on the threads of the shards.
 //!
-//! A session reads commands as they come and works on all of them at once; replies leave in the
-//! order of their commands, as RESP demands. So an acquire that waits holds up the replies behind
-//! it on its connection, though not their effect: give a waiter its own connection, as with BLPOP,
-//! or let it wait by NOTIFY.
+//! A session reads commands as they come and works on all of them at once. Replies leave in the
+//! order of their commands, as RESP demands. So an acquire that waits delays the replies behind it on
+//! its connection, though not the effect of their commands: a waiter should have its own connection,
+//! as with BLPOP, or wait by NOTIFY.
 //!
-//! A lease belongs to whoever has its fence, not to a connection: closing one releases nothing that
-//! was told. What was not told yet is taken back (P8).
+//! A lease belongs to the client that knows its fence, not to a connection. Closing a connection
+//! releases no lease whose grant was sent. A grant that was not sent is given back (P8).
 
 mod auth_state;
 mod command;
@@ -43,7 +43,7 @@ use session::Session;
 use tally::Tally;
 
 /// Requests whose names are prefetched. A read may bring more, but a session that asks for pages of
-/// lists is shown the same bytes again after each page, and must not have all of them parsed again.
+/// lists gets the same bytes again after each page, and must not parse all of them every time.
 const PREFETCHED_MAX: usize = 256;
 
 /// Makes the front-end of each shard.
@@ -57,16 +57,14 @@ pub(crate) fn front_ends(
 
 /// The sessions of one shard.
 struct Sessions {
-    /// By number of their connection.
+    /// By index of their connection.
     sessions: Vec<Option<Box<Session>>>,
-    /// How many there are.
     count: usize,
     common: Common,
-    /// Sessions that have sent a part of a request.
+    /// Sessions that have sent only a part of a request.
     partial_requests: Deadlines,
     /// When to look for clients that do not read.
     look_at: Option<Instant>,
-    /// Lines of the log about those.
     slow_readers: LogThrottle,
 }
 
@@ -74,21 +72,21 @@ struct Sessions {
 struct Common {
     server: Arc<ServerContext>,
     gate: watch::Receiver<Arc<Rules>>,
-    /// As they were when this thread turned last.
+    /// The rules in the last turn of this thread.
     rules: Arc<Rules>,
     notices: LogThrottle,
     /// Sessions without a token where one is required.
     unauthenticated: Deadlines,
     pending: PendingRequests,
-    /// Sessions to be flushed.
+    /// Sessions to flush, by index.
     dirty: Vec<usize>,
-    /// Sessions that watch something.
+    /// Sessions that watch, by index.
     watchers: Vec<usize>,
-    /// The patterns of all of them.
+    /// The number of patterns of all of them.
     watched: usize,
     tally: Tally,
     scratch: Vec<u8>,
-    /// The quarantine, as it was seen in this turn.
+    /// The remaining quarantine, and the turn in which it was read.
     quarantine: (Instant, Duration),
     is_leaving: bool,
 }
@@ -100,7 +98,7 @@ struct Turn<'a, 'b> {
 }
 
 impl Common {
-    /// How long this node stays silent still.
+    /// How long this node remains in quarantine.
     fn quarantine(&mut self, shard: &ShardHandle<'_>) -> Duration {
         if self.quarantine.0 != shard.now() {
             self.quarantine = (shard.now(), shard.status().quarantine_remaining);
@@ -108,7 +106,7 @@ impl Common {
         self.quarantine.1
     }
 
-    /// The cell as this node sees it, with the same words as everywhere.
+    /// The status with the same fields as over HTTP, and some of the daemon.
     fn status(&self, shard: &ShardHandle<'_>, place: Option<Place>) -> serde_json::Value {
         let mut status = shard.status();
         status.waiting.retain(|wanted| self.rules.allows(place, Verb::Admin, &wanted.name));
@@ -150,7 +148,7 @@ impl Common {
         self.server.connections.load(Ordering::Relaxed)
     }
 
-    /// The number of patterns that a session watches has changed.
+    /// Notes that the number of patterns of a session has changed.
     fn watches(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, before: usize, now: usize) {
         self.watched = self.watched - before + now;
         if before == 0 && now > 0 {
@@ -232,7 +230,7 @@ impl Sessions {
         }
     }
 
-    /// Closes connections without a token, where one is required, even if not all was read.
+    /// Closes connections without a token, where one is required, even if replies are unread.
     fn close_unauthenticated(&mut self, shard: &mut ShardHandle<'_>) {
         let patience = self.common.unauthenticated.patience;
         for index in self.common.unauthenticated.overdue(shard.now()) {
@@ -242,13 +240,13 @@ impl Sessions {
             turn.common.tally.refused(turn.shard.now(), Denied::NoToken.reason());
             session.reply_error(turn.common, &ReplyError::Unauthenticated(patience));
             session.hang_up(turn);
-            let _has_more_to_hear = session.flush(turn);
+            let _has_unread_replies = session.flush(turn);
             shard.sockets.close(session.conn);
             self.end(shard, index);
         }
     }
 
-    /// Closes connections whose client has read nothing for long.
+    /// Closes connections whose client has read nothing for too long.
     fn close_slow_readers(&mut self, shard: &mut ShardHandle<'_>) {
         let (now, patience) = (shard.now(), self.common.server.slow_reader_after);
         self.look_at = None;
@@ -294,7 +292,7 @@ impl FrontEnd for Sessions {
                 );
                 put_error(&mut out, &text);
             }
-            // A new connection has room for a line; if not, it is closed all the same.
+            // A new connection has room for a line. Otherwise it is closed without one.
             let _taken = shard.sockets.send(conn, &out);
             return shard.sockets.close(conn);
         }
@@ -321,8 +319,7 @@ impl FrontEnd for Sessions {
         let names = std::iter::from_fn(|| {
             let (request, len) = Request::parse(ahead).ok()??;
             ahead = &ahead[len..];
-            // The name, if the command is about a lease. Other arguments are not found, which is
-            // harmless.
+            // The name, if the command is about a lease. It is harmless to look for other words.
             Some(request.arg(1).unwrap_or_default())
         });
         turn.shard.prefetch(names.take(PREFETCHED_MAX));
@@ -362,13 +359,13 @@ impl FrontEnd for Sessions {
             let must_wait = session.listing.is_some() || session.is_full(turn.common);
             if must_wait && !session.is_closing {
                 session.hold(turn);
-                // The replies may be sent before the turn ends; then the flush resumes the session.
+                // If the replies are sent before the turn ends, the flush resumes the session.
                 session.touch(turn.common);
                 self.partial_requests.forget(conn.index());
                 return consumed;
             }
         }
-        // What follows is read and ignored, so that a client that leaves is noticed.
+        // The rest is read and ignored, so that a client that leaves is noticed.
         bytes.len()
     }
 
@@ -471,7 +468,7 @@ impl FrontEnd for Sessions {
 
     fn flush(&mut self, shard: &mut ShardHandle<'_>) {
         let mut dirty = std::mem::take(&mut self.common.dirty);
-        // Backwards: where a lease changes hands, its new holder is told before the old one.
+        // Backwards: if a lease changes hands, its new holder is told before the old one.
         for index in dirty.drain(..).rev() {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
             if !session.flush(&mut Turn { common: &mut self.common, shard }) {
@@ -486,12 +483,8 @@ impl FrontEnd for Sessions {
 
     fn next_at(&self) -> Option<Instant> {
         let publish_at = self.common.tally.publish_at();
-        let deadlines = self
-            .partial_requests
-            .look_at()
-            .into_iter()
-            .chain(self.common.unauthenticated.look_at());
-        publish_at.into_iter().chain(self.look_at).chain(deadlines).min()
+        let deadlines = [self.partial_requests.look_at(), self.common.unauthenticated.look_at()];
+        deadlines.into_iter().chain([publish_at, self.look_at]).flatten().min()
     }
 
     fn leave(&mut self, shard: &mut ShardHandle<'_>) {

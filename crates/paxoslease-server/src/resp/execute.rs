@@ -1,4 +1,4 @@
-//! Commands, one by one: arguments are checked here, and what is asked for goes to the shard.
+//! The commands: checks their arguments and passes requests to the shard.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use super::{Common, Turn};
 use crate::config::{NamePattern, PatternError};
 use crate::limits::Limit;
 
-/// Patterns one connection may watch.
+/// Patterns that one connection may watch.
 const PATTERNS_MAX: usize = 16;
-/// Leases on a page of a list, unless asked for otherwise, and at most.
+/// Leases on a page of a list, by default and at most.
 const COUNT: u32 = 100;
 const COUNT_MAX: u32 = 1000;
 const NOTIFY_ID_LEN_MAX: usize = 64;
 const CLIENT_NAME_LEN_MAX: usize = 128;
 
-/// How the lines of HTTP begin that somebody else can make a browser or a server send here.
+/// The first words of HTTP lines that an attacker can make a browser or a server send here.
 const HTTP: [&[u8]; 10] = [
     b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH",
     b"Host:",
 ];
 
-/// With this byte every TLS connection begins, and no command.
+/// The first byte of every TLS connection, and of no command.
 pub(super) const TLS: u8 = 0x16;
 
 type Outcome<'a> = Result<(), ReplyError<'a>>;
@@ -114,9 +114,9 @@ impl Session {
         Ok(())
     }
 
-    /// Browsers and servers can be made to send requests here. No command is called like a method
-    /// of HTTP, so the connection ends at the first line, before anything that was smuggled into
-    /// the request behind it is carried out.
+    /// An attacker can make browsers and servers send HTTP requests here. No command is called like
+    /// a method of HTTP, so the connection ends at the first line, before a command that was smuggled
+    /// into the request is carried out.
     fn unknown<'a>(&mut self, turn: &mut Turn<'_, '_>, name: &'a [u8]) -> Outcome<'a> {
         if name.first() == Some(&TLS) {
             return Err(self.begins_with_tls(turn));
@@ -128,7 +128,7 @@ impl Session {
         Err(ReplyError::UnknownCommand(name))
     }
 
-    /// A client that speaks TLS where nobody does hears it in clear, as far as it can read that.
+    /// Tells a client in clear that this port does not speak TLS.
     pub(super) fn begins_with_tls(&mut self, turn: &mut Turn<'_, '_>) -> ReplyError<'static> {
         turn.common.tally.limited(turn.shard.now(), Limit::Framing, 1);
         if let Some(count) = turn.common.notices.again(turn.shard.now()) {
@@ -172,7 +172,7 @@ impl Session {
                 waited: Duration::ZERO,
             })
         });
-        // Only an acquire with NOTIFY is asked for twice and needs a copy of the holder.
+        // Only an acquire with NOTIFY is requested twice and needs a copy of the holder.
         let (holder, wait) = match notify {
             None => (Holder::NONE, acquire.wait),
             Some(_) => (acquire.holder_or(&self.holder), Duration::ZERO),
@@ -199,13 +199,13 @@ impl Session {
     ) -> Outcome<'a> {
         let cursor = std::str::from_utf8(args[0]).ok().and_then(|text| text.parse::<Cursor>().ok());
         let cursor = cursor.ok_or(ReplyError::Number(args[0], "cursor; begin with 0"))?;
-        let (mut pattern, mut count) = (None, COUNT);
+        let (mut pattern, mut count) = (pattern_of(b"*")?, COUNT);
         for option in args[1..].chunks(2) {
             let &[key, value] = option else {
                 return Err(ReplyError::Unexpected(option[0], spec.usage));
             };
             if key.eq_ignore_ascii_case(b"MATCH") {
-                pattern = Some(pattern_of(value)?);
+                pattern = pattern_of(value)?;
             } else if key.eq_ignore_ascii_case(b"COUNT") {
                 let number = decimal(value).filter(|count| *count > 0);
                 let number = number.ok_or(ReplyError::Number(value, "count above 0"))?;
@@ -214,11 +214,8 @@ impl Session {
                 return Err(ReplyError::Unexpected(key, spec.usage));
             }
         }
-        let prefix = match &pattern {
-            None => "",
-            Some(pattern) => pattern.prefix().ok_or(ReplyError::PatternNotPrefix)?,
-        };
-        self.admit_within(turn, prefix)?;
+        let prefix = pattern.prefix().ok_or(ReplyError::PatternNotPrefix)?;
+        self.admit_read(turn, &pattern)?;
         let ask = self.ask(turn, None, None)?;
         self.listing = Some(ask);
         let (prefix, filter, max) =
@@ -229,7 +226,7 @@ impl Session {
 
     fn watch<'a>(&mut self, turn: &mut Turn<'_, '_>, pattern: &'a [u8]) -> Outcome<'a> {
         let watched = pattern_of(pattern)?;
-        self.admit_watch(turn, &watched)?;
+        self.admit_read(turn, &watched)?;
         if !self.patterns.contains(&watched) {
             let (before, most) = (self.patterns.len(), turn.common.server.watched_max);
             if before == PATTERNS_MAX {
@@ -344,7 +341,6 @@ impl Session {
     }
 }
 
-/// What an acquire asks for.
 struct AcquireRequest<'a> {
     name: Name<'a>,
     ttl: Duration,
@@ -413,7 +409,7 @@ fn fence(bytes: &[u8]) -> Result<u64, ReplyError<'_>> {
     decimal(bytes).filter(|fence| i64::try_from(*fence).is_ok()).ok_or(ReplyError::Fence(bytes))
 }
 
-/// Up to 49 days, which is longer than any process should count on.
+/// Up to 49 days, longer than any process should count on.
 fn patience(bytes: &[u8]) -> Result<Duration, ReplyError<'_>> {
     let millis = decimal(bytes).and_then(|millis| u32::try_from(millis).ok());
     let expected = "time to WAIT; expected milliseconds, at most 4294967295";
@@ -422,7 +418,7 @@ fn patience(bytes: &[u8]) -> Result<Duration, ReplyError<'_>> {
         .ok_or(ReplyError::Number(bytes, expected))
 }
 
-/// Digits only, as RESP writes numbers; the standard library reads them from a `str` only.
+/// Digits only, as RESP writes numbers. The standard library parses only `str`.
 fn decimal(bytes: &[u8]) -> Option<u64> {
     let (first, rest) = bytes.split_first()?;
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
@@ -430,7 +426,7 @@ fn decimal(bytes: &[u8]) -> Option<u64> {
         .try_fold(digit(first)?, |number, byte| number.checked_mul(10)?.checked_add(digit(byte)?))
 }
 
-/// What a client may call itself: it is also the holder of what it acquires.
+/// The name of a client, which is also the holder of its leases.
 fn client_name(bytes: &[u8]) -> Result<&str, ReplyError<'_>> {
     let name = std::str::from_utf8(bytes).ok();
     let name = name.filter(|name| !name.contains(|c: char| c.is_control() || c.is_whitespace()));

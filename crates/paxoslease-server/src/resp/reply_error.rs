@@ -1,5 +1,5 @@
-//! What is wrong with a command, and what to do about it. Nothing was changed, and the connection
-//! goes on.
+//! Errors as replies: what is wrong with a command, and what to do. Nothing was changed, and the
+//! connection stays open unless the text says otherwise.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::access::Denied;
 use crate::config::PatternError;
 use crate::limits::Limit;
 
-/// Each text opens with the word that programs act on.
+/// Each text begins with the code that programs act on.
 #[derive(Debug, Error)]
 pub(super) enum ReplyError<'a> {
     #[error(
@@ -124,7 +124,7 @@ pub(super) enum ReplyError<'a> {
     Blinded(Denied),
 }
 
-/// What programs act on.
+/// The code that programs act on.
 const fn word(denied: &Denied) -> &'static str {
     match denied {
         Denied::NoToken | Denied::UnknownToken => "NOAUTH",
@@ -133,7 +133,7 @@ const fn word(denied: &Denied) -> &'static str {
 }
 
 impl ReplyError<'_> {
-    /// The bound it tells of, if nothing has counted that yet.
+    /// The limit that was exceeded, unless it was counted already.
     pub(super) const fn limit(&self) -> Option<Limit> {
         match self {
             Self::Name(_) => Some(Limit::Name),
@@ -146,7 +146,7 @@ impl ReplyError<'_> {
     }
 }
 
-/// What a client sent, shortened and made printable.
+/// Bytes of a client, shortened and made printable.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Display for Shown<'_> {
