@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use metrics::counter;
+use paxoslease_node::Node;
 use paxoslease_node::front::{Instant, LogThrottle};
 use socket2::SockRef;
 use tokio::io::{Interest, Ready};
@@ -33,7 +34,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 pub(super) struct Connection {
     stream: Arc<TcpStream>,
     pub(super) address: SocketAddr,
-    came_at: tokio::time::Instant,
     acquires: Option<(u32, Arc<Mutex<RateLimiter>>)>,
     unauthorized: Arc<AtomicU32>,
 }
@@ -41,22 +41,14 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(stream: &Arc<TcpStream>, address: SocketAddr, bounds: &Bounds) -> Self {
         let limiter = |rate| (rate, Arc::new(Mutex::new(RateLimiter::new(rate))));
-        let came_at = tokio::time::Instant::now();
         let acquires = bounds.acquires_per_second.map(limiter);
         let stream = Arc::clone(stream);
-        Self { stream, address, came_at, acquires, unauthorized: Arc::default() }
+        Self { stream, address, acquires, unauthorized: Arc::default() }
     }
 
-    /// Passes a response. A client that keeps guessing tokens has to connect again.
-    pub(super) fn answered(&self, response: Response) -> Response {
-        match response.status() {
-            StatusCode::UNAUTHORIZED => self.answered_stranger(response),
-            _ => response,
-        }
-    }
-
-    /// Passes a response to a client without a valid token.
-    pub(super) fn answered_stranger(&self, mut response: Response) -> Response {
+    /// Passes a response to a client without a valid token. One that keeps asking has to connect
+    /// again.
+    pub(super) fn answered_without_token(&self, mut response: Response) -> Response {
         if self.unauthorized.fetch_add(1, Ordering::Relaxed) + 1 >= UNAUTHORIZED_MAX {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -64,11 +56,9 @@ impl Connection {
     }
 
     /// Counts an acquire, if it is not too fast.
-    pub(super) fn acquires(&self) -> Result<(), Refusal> {
-        let Some((per_second, pace)) = &self.acquires else { return Ok(()) };
-        let nanos = u64::try_from(self.came_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
-        if pace.admits(Instant::from_nanos(nanos)) {
+    pub(super) fn acquires(&self, now: Instant) -> Result<(), Refusal> {
+        let Some((per_second, limiter)) = &self.acquires else { return Ok(()) };
+        if limiter.lock().unwrap_or_else(PoisonError::into_inner).admits(now) {
             return Ok(());
         }
         limited("acquires_per_second");
@@ -107,21 +97,13 @@ impl Connection {
 }
 
 /// Limits log lines that any client can cause.
-pub(super) struct Notices {
-    since: tokio::time::Instant,
-    seldom: Mutex<LogThrottle>,
-}
+#[derive(Default)]
+pub(super) struct Notices(Mutex<LogThrottle>);
 
 impl Notices {
-    pub(super) fn new() -> Self {
-        Self { since: tokio::time::Instant::now(), seldom: Mutex::default() }
-    }
-
     /// As [`LogThrottle::again`].
-    pub(super) fn again(&self) -> Option<u64> {
-        let nanos = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let mut seldom = self.seldom.lock().unwrap_or_else(PoisonError::into_inner);
-        seldom.again(Instant::from_nanos(nanos))
+    pub(super) fn again(&self, node: &Node) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).again(node.now())
     }
 }
 

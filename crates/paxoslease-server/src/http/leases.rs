@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::App;
 use super::connection::{Connection, limited};
-use super::input::{Body, Fields, FromFields, LeaseName, Parameters, required};
+use super::input::{Body, LeaseName, Parameters};
 use super::permit::Permit;
 use super::refusal::{Changed, Refusal, millis_down};
 use crate::limits::Limit;
@@ -22,21 +22,6 @@ const LIMIT_MAX: u32 = 1000;
 /// How often a shard is asked for one page. So a page of rare names among many may be short, and
 /// costs no more than a full page of common names.
 const ASKS_PER_PAGE: usize = 64;
-
-pub(super) struct Acquire {
-    ttl: Duration,
-    wait: Duration,
-    holder: Option<String>,
-}
-
-impl FromFields for Acquire {
-    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
-        let (ttl, wait) = (fields.duration("ttl"), fields.duration("wait"));
-        let holder = fields.text("holder");
-        let ttl = required("ttl", ttl?, "\"15s\"")?;
-        Ok(Self { ttl, wait: wait?.unwrap_or_default(), holder: holder? })
-    }
-}
 
 /// A lease that the client holds now, and what it needs to count its time.
 #[derive(Serialize)]
@@ -75,11 +60,14 @@ pub(super) async fn acquire(
     Extension(connection): Extension<Connection>,
     Extension(permit): Extension<Permit>,
     name: LeaseName,
-    Body(Acquire { ttl, wait, holder }): Body<Acquire>,
+    Body(fields): Body,
 ) -> Result<Json<Grant>, Refusal> {
+    let fields = fields.only(&["ttl", "wait", "holder"])?;
+    let (ttl, wait) = (fields.ttl()?, fields.duration("wait")?.unwrap_or_default());
+    let holder = fields.text("holder")?.map(str::to_owned);
     let holder = holder.unwrap_or_else(|| connection.address.to_string());
     let asked = Holder::new(&holder).map_err(Refusal::Holder)?;
-    connection.acquires()?;
+    connection.acquires(app.node.now())?;
     let claim = permit.quota().map(|quota| quota.claim(app.node.now())).transpose();
     let mut claim = claim.map_err(|most| {
         limited(Limit::Quota.name());
@@ -108,24 +96,14 @@ pub(super) async fn acquire(
     }
 }
 
-pub(super) struct Renew {
-    fence: u64,
-    ttl: Duration,
-}
-
-impl FromFields for Renew {
-    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
-        let (fence, ttl) = (fields.fence("fence"), fields.duration("ttl"));
-        Ok(Self { fence: fence?, ttl: required("ttl", ttl?, "\"15s\"")? })
-    }
-}
-
 pub(super) async fn renew(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
     name: LeaseName,
-    Body(Renew { fence, ttl }): Body<Renew>,
+    Body(fields): Body,
 ) -> Result<Json<Grant>, Refusal> {
+    let fields = fields.only(&["fence", "ttl"])?;
+    let (fence, ttl) = (fields.fence()?, fields.ttl()?);
     // Again: the token may have been removed while the body was on its way.
     permit.check(name.name().as_str())?;
     if let Some(quota) = permit.quota() {
@@ -135,16 +113,6 @@ pub(super) async fn renew(
     match app.remote.ask(Request::Renew { lease, fence, ttl }).await {
         Answer::Renewed { ttl, .. } => Ok(Json(Grant::new(&app, &name, fence, ttl.as_duration()))),
         answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
-    }
-}
-
-pub(super) struct Release {
-    fence: u64,
-}
-
-impl FromFields for Release {
-    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
-        Ok(Self { fence: fields.fence("fence")? })
     }
 }
 
@@ -158,8 +126,9 @@ pub(super) async fn release(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
     name: LeaseName,
-    Body(Release { fence }): Body<Release>,
+    Body(fields): Body,
 ) -> Result<Json<Released>, Refusal> {
+    let fence = fields.only(&["fence"])?.fence()?;
     // Again: the token may have been removed while the body was on its way.
     permit.check(name.name().as_str())?;
     if let Some(quota) = permit.quota() {
@@ -223,27 +192,6 @@ pub(super) async fn inspect(
     }
 }
 
-pub(super) struct List {
-    prefix: String,
-    limit: u32,
-    cursor: Cursor,
-}
-
-impl FromFields for List {
-    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
-        let prefix = fields.text("prefix");
-        let limit = fields.parse("limit", "a number from 1 to 1000");
-        let cursor = fields.parse("cursor", "what the page before said under \"cursor\"");
-        let limit = limit?.unwrap_or(LIMIT_DEFAULT);
-        if !(1..=LIMIT_MAX).contains(&limit) {
-            let problem = format!("\"limit\" is {limit}; expected a number from 1 to {LIMIT_MAX}");
-            return Err(Refusal::BadRequest(problem));
-        }
-        let (prefix, cursor) = (prefix?.unwrap_or_default(), cursor?.unwrap_or(Cursor::START));
-        Ok(Self { prefix, limit, cursor })
-    }
-}
-
 #[derive(Serialize)]
 pub(super) struct Page {
     /// Fewer than asked for, maybe none, although there is a cursor.
@@ -255,10 +203,19 @@ pub(super) struct Page {
 pub(super) async fn list(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
-    Parameters(List { prefix, limit, cursor }): Parameters<List>,
+    Parameters(fields): Parameters,
 ) -> Result<Json<Page>, Refusal> {
-    permit.check_within(&prefix)?;
-    let (leases, cursor) = app.page(&permit, &prefix, limit, cursor).await?;
+    let fields = fields.only(&["prefix", "limit", "cursor"])?;
+    let limit = fields.parse("limit", "a number from 1 to 1000")?.unwrap_or(LIMIT_DEFAULT);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        let problem = format!("\"limit\" is {limit}; expected a number from 1 to {LIMIT_MAX}");
+        return Err(Refusal::BadRequest(problem));
+    }
+    let cursor = fields.parse("cursor", "what the page before said under \"cursor\"")?;
+    let prefix = fields.text("prefix")?.unwrap_or_default();
+    permit.check_within(prefix)?;
+    let (leases, cursor) =
+        app.page(&permit, prefix, limit, cursor.unwrap_or(Cursor::START)).await?;
     Ok(Json(Page { leases, cursor: cursor.map(|cursor| cursor.to_string()) }))
 }
 

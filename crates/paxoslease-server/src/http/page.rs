@@ -23,7 +23,7 @@ use super::input::Parameters;
 use super::leases::Lease;
 use super::permit::Permit;
 use super::refusal::Refusal;
-use super::watch::Look;
+use super::watch::prefix;
 
 const TEMPLATE: &str = include_str!("page.html");
 /// Leases shown without scripts.
@@ -52,8 +52,9 @@ fn source(tag: &str) -> String {
 pub(super) async fn page(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
-    Parameters(Look { prefix }): Parameters<Look>,
+    Parameters(fields): Parameters,
 ) -> Result<impl IntoResponse, Refusal> {
+    let prefix = prefix(fields)?;
     let status = app.status().await?;
     let (mut leases, next) = app.page(&permit, &prefix, ROWS_MAX, Cursor::START).await?;
     leases.sort_by(|one, other| one.name.cmp(&other.name));

@@ -58,7 +58,7 @@ pub(super) async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let (stop, stopping) = signal::channel(false);
-    let notices = Arc::new(Notices::new());
+    let notices = Arc::<Notices>::default();
     // An unknown address may be any.
     let is_loopback = listener.local_addr().map_or(true, rebinding::is_possible);
     let app = App {
@@ -88,7 +88,7 @@ pub(super) async fn run(
             () = &mut shutdown => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => acceptor.accept(stream, from),
-                Err(error) => rest_after(&error, &acceptor.notices).await,
+                Err(error) => acceptor.rest_after(&error).await,
             },
         }
     }
@@ -97,18 +97,6 @@ pub(super) async fn run(
     let _unread = stop.send(true);
     if tokio::time::timeout(GRACE, acceptor.leaving.shutdown()).await.is_err() {
         tracing::warn!("HTTP connections were cut off: they did not finish within {GRACE:?}");
-    }
-}
-
-/// Waits after an error that is not about one connection, since it would come again at once.
-async fn rest_after(error: &io::Error, notices: &Notices) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    let passing = [ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted];
-    if !passing.contains(&error.kind()) {
-        if let Some(count) = notices.again() {
-            tracing::warn!(%error, count, "HTTP connections could not be accepted");
-        }
-        tokio::time::sleep(REFUSED_PAUSE).await;
     }
 }
 
@@ -126,6 +114,18 @@ struct ConnectionAcceptor {
 }
 
 impl ConnectionAcceptor {
+    /// Waits after an error that is not about one connection, since it would come again at once.
+    async fn rest_after(&self, error: &io::Error) {
+        use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+        let passing = [ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted];
+        if !passing.contains(&error.kind()) {
+            if let Some(count) = self.notices.again(&self.node) {
+                tracing::warn!(%error, count, "HTTP connections could not be accepted");
+            }
+            tokio::time::sleep(REFUSED_PAUSE).await;
+        }
+    }
+
     fn accept(&self, stream: TcpStream, from: SocketAddr) {
         if let Err(error) = prepare(&stream) {
             // The client is gone already, or its connection is slower than it could be.
@@ -160,7 +160,8 @@ impl ConnectionAcceptor {
     ) {
         let tls = self.node.tls_for_clients();
         let talk = Talk { head_timeout, leaving: self.leaving.watcher() };
-        let (notices, patience) = (Arc::clone(&self.notices), self.bounds.write_timeout);
+        let (notices, node) = (Arc::clone(&self.notices), self.node.clone());
+        let patience = self.bounds.write_timeout;
         tokio::spawn(async move {
             let _seat = seat;
             let Some(tls) = tls else {
@@ -188,7 +189,7 @@ impl ConnectionAcceptor {
                 Err(_) => format!("its TLS handshake took more than {head_timeout:?}"),
             };
             counter!("paxoslease_refused_total", "reason" => "tls").increment(1);
-            if let Some(count) = notices.again() {
+            if let Some(count) = notices.again(&node) {
                 tracing::warn!(%from, count, "HTTP clients were refused, the last because {problem}");
             }
         });

@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::App;
 use super::connection::limited;
-use super::input::{Fields, FromFields, Parameters};
+use super::input::{Fields, Parameters};
 use super::leases::Lease;
 use super::permit::Permit;
 use super::refusal::Refusal;
@@ -25,21 +25,16 @@ use super::refusal::Refusal;
 /// A comment this often shows each end that the other is still connected.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Which names to show.
-pub(super) struct Look {
-    pub(super) prefix: String,
-}
-
-impl FromFields for Look {
-    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
-        let prefix = fields.text("prefix")?.unwrap_or_default();
-        let (len, max) = (prefix.len(), Name::LEN_MAX);
-        if len > max {
-            let error = TextError::TooLong { len, max };
-            return Err(Refusal::BadRequest(format!("\"prefix\": {error}")));
-        }
-        Ok(Self { prefix })
+/// The only parameter of a watch and of the page.
+pub(super) fn prefix(fields: Fields) -> Result<String, Refusal> {
+    let fields = fields.only(&["prefix"])?;
+    let prefix = fields.text("prefix")?.unwrap_or_default();
+    let (len, max) = (prefix.len(), Name::LEN_MAX);
+    if len > max {
+        let error = TextError::TooLong { len, max };
+        return Err(Refusal::BadRequest(format!("\"prefix\": {error}")));
     }
+    Ok(prefix.to_owned())
 }
 
 /// The data of an event.
@@ -65,8 +60,9 @@ enum Seen {
 pub(super) async fn watch(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
-    Parameters(Look { prefix }): Parameters<Look>,
+    Parameters(fields): Parameters,
 ) -> Result<impl IntoResponse, Refusal> {
+    let prefix = prefix(fields)?;
     permit.check_within(&prefix)?;
     let Ok(seat) = Arc::clone(&app.watchers).try_acquire_owned() else {
         limited("watchers");

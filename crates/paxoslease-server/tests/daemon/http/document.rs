@@ -168,7 +168,7 @@ impl Observer {
             }
             Value::Object(values) => self.object_problems(schema, values, at),
             Value::String(_) if schema["enum"].as_array().is_some_and(|e| !e.contains(value)) => {
-                vec![format!("{at}: {value} is none of them")]
+                vec![format!("{at}: {value} is not documented")]
             }
             _ => Vec::new(),
         }
@@ -233,7 +233,7 @@ fn observe_success(observer: &mut Observer) {
     observer.see("post", &template("release"), &member.post("/v1/leases/x/release", &fence));
     let over = json!({"fence": granted.field("fence"), "ttl": "5s"});
     observer.see("post", &template("renew"), &member.post("/v1/leases/x/renew", &over));
-    observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/nobody"));
+    observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/free"));
     observe_watch(observer, member);
 }
 
@@ -354,7 +354,7 @@ fn every_documented_field_and_parameter_is_known() {
         for parameter in operation["parameters"].as_array().into_iter().flatten() {
             if parameter["in"] == "query" {
                 let key = parameter["name"].as_str().expect("a name");
-                // The first unknown one in the order of the alphabet is named.
+                // The error names the first unknown parameter.
                 let refused = cell[0].get(&format!("{path}?{key}=1&zzz=1")).field("message");
                 assert!(refused.starts_with("unknown parameter \"zzz\""), "{key}: {refused}");
             }

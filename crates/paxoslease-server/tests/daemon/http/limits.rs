@@ -6,22 +6,10 @@ use std::time::Duration;
 use paxoslease_server::Gate;
 use paxoslease_server::http::{Bounds, Http};
 use paxoslease_server::metrics::Metrics;
-use serde_json::json;
 
 use crate::harness::{Cell, Raw, until};
 
 const BRIEF: Duration = Duration::from_millis(50);
-const WAIT: &str = r#"{"ttl": "5s", "wait": "10m"}"#;
-
-#[test]
-fn one_connection_serves_many_requests() {
-    let cell = Cell::one();
-    let mut raw = Raw::connect(cell[0].http());
-    for number in 0..3 {
-        raw.ask("POST", &format!("/v1/leases/{number}/acquire"), r#"{"ttl": "5s"}"#);
-        assert_eq!(raw.reply().status, 200);
-    }
-}
 
 #[test]
 fn connections_are_limited_and_room_is_made_when_one_ends() {
@@ -99,23 +87,7 @@ fn acquires_are_limited_by_connection_and_second() {
 }
 
 #[test]
-fn waiters_are_limited_by_node() {
-    let cell = Cell::one_with(|config| {
-        config.node.limits.waiters = 1;
-        config.node.shards = Some(1);
-    });
-    cell[0].take("x");
-    let mut waiter = Raw::connect(cell[0].http());
-    waiter.ask("POST", "/v1/leases/x/acquire", WAIT);
-    until("the client waits", || cell[0].status().waiters == 1);
-    let refused = cell[0].post("/v1/leases/x/acquire", &json!({"ttl": "5s", "wait": "10m"}));
-    assert_eq!(refused.error(), (429, "busy".to_owned()));
-    assert!(refused.field("message").contains("1 requests wait already"), "{refused:?}");
-    assert_eq!(cell[0].metric("paxoslease_limited_total{limit=\"waiters\"}"), 1.0);
-}
-
-#[test]
-fn bytes_that_are_not_http_are_answered_and_the_connection_is_closed() {
+fn bytes_that_are_not_http_are_answered_and_counted() {
     let cell = Cell::one();
     let long_path = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(20_000));
     let long_head =
@@ -124,6 +96,7 @@ fn bytes_that_are_not_http_are_answered_and_the_connection_is_closed() {
         ("*1\r\n$4\r\nPING\r\n", 400),
         ("GET / HTTP/9.9\r\n\r\n", 400),
         ("\u{1}\u{2}\u{3}\r\n\r\n", 400),
+        ("\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\r\n", 400),
         (&long_path, 404),
         (&long_head, 431),
     ] {
@@ -131,4 +104,5 @@ fn bytes_that_are_not_http_are_answered_and_the_connection_is_closed() {
         raw.send(bytes);
         assert_eq!(raw.reply().status, status, "{bytes:?}");
     }
+    cell[0].wait_for_limit("framing", 4);
 }

@@ -65,13 +65,3 @@ fn a_page_is_bounded_by_bytes_and_nothing_is_left_out() {
     }
     assert_eq!(listed.len(), 50);
 }
-
-#[test]
-fn a_listed_lease_has_a_holder_a_fence_and_a_remaining_time() {
-    let cell = Cell::one();
-    let fence = cell[0].take("x");
-    let page = cell[0].get("/v1/leases").json();
-    let lease = &page["leases"][0];
-    assert_eq!((&lease["holder"], &lease["fence"]), (&"taker".into(), &fence.into()));
-    assert!((1..=60_000).contains(&lease["ttl_ms"].as_u64().expect("a number")));
-}

@@ -128,6 +128,8 @@ fn the_requests_of_a_client_that_does_not_read_wait_until_it_does() {
     let mut writer = client.another_handle();
     let sent = send_until_stuck(&mut writer.wire, &echoes);
     assert!(sent < echoes.len(), "all requests were read, though no reply was");
+    // Other clients are served.
+    cell[0].client().acquire("a");
     std::thread::scope(|scope| {
         scope.spawn(|| writer.send_bytes(&echoes[sent..]));
         for _ in 0..count {
