@@ -87,7 +87,7 @@ pub(crate) struct Place(u32);
 /// Why something is not permitted, and what is missing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Denied {
-    #[error("this node asks for a token, and you have shown none that is good any more")]
+    #[error("this node asks for a token, and you have sent no valid one")]
     NoToken,
     #[error("this node does not know that token")]
     UnknownToken,

@@ -41,13 +41,13 @@ const DESCRIPTIONS: [(Kind, &str, &str); 24] = {
         (G, "paxoslease_leases", "Names this node's acceptor keeps, idle ones included."),
         (G, "paxoslease_waiters", "Requests that wait for a lease at this node."),
         (G, "paxoslease_peer_up", "Whether a peer is connected with all its shards: 1 or 0."),
-        (G, "paxoslease_peer_rtt_seconds", "The way to a peer and back, lately."),
+        (G, "paxoslease_peer_rtt_seconds", "The recent round trip time to a peer."),
         (C, "paxoslease_messages_total", "Messages between nodes, by kind and direction."),
         (C, "paxoslease_messages_dropped_total", "Messages lost or refused here, by reason."),
         (
             G,
             "paxoslease_quarantine_remaining_seconds",
-            "How long this node stays silent still after its restart.",
+            "How long this node remains in quarantine after its restart.",
         ),
         (
             G,
@@ -57,9 +57,9 @@ const DESCRIPTIONS: [(Kind, &str, &str); 24] = {
         (G, "paxoslease_acceptor_bytes", "Heap bytes behind the acceptor's names."),
         (C, "paxoslease_pauses_total", "Times a thread of this node was not run for long."),
         (G, "paxoslease_turn_seconds_max", "The longest turn of a thread since the start."),
-        (C, "paxoslease_commands_total", "RESP commands that came, by command."),
-        (C, "paxoslease_limited_total", "What was refused or cut off, by the limit it ran into."),
-        (C, "paxoslease_refused_total", "Clients refused over TLS, tokens or what these allow."),
+        (C, "paxoslease_commands_total", "RESP commands, by command."),
+        (C, "paxoslease_limited_total", "Requests and connections over a limit, by limit."),
+        (C, "paxoslease_refused_total", "Clients refused by TLS or by their tokens, by reason."),
         (
             C,
             "paxoslease_reloads_total",

@@ -222,7 +222,7 @@ impl Sessions {
         let patience = self.partial_requests.patience;
         for index in self.partial_requests.overdue(shard.now()) {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
-            tracing::debug!(client = session.address, "a client does not finish a request");
+            tracing::debug!(client = session.address, "a client did not finish a request");
             let turn = &mut Turn { common: &mut self.common, shard };
             turn.common.tally.limited(turn.shard.now(), Limit::HalfRequest, 1);
             session.reply_error(turn.common, &ReplyError::PartialRequest(patience));
@@ -236,7 +236,7 @@ impl Sessions {
         for index in self.common.unauthenticated.overdue(shard.now()) {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
             let turn = &mut Turn { common: &mut self.common, shard };
-            tracing::debug!(client = session.address, "a client shows no token");
+            tracing::debug!(client = session.address, "a client sent no token");
             turn.common.tally.refused(turn.shard.now(), Denied::NoToken.reason());
             session.reply_error(turn.common, &ReplyError::Unauthenticated(patience));
             session.hang_up(turn);
@@ -350,7 +350,7 @@ impl FrontEnd for Sessions {
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(client = session.address, %error, "a client is out of step");
+                    tracing::debug!(client = session.address, %error, "a client sent malformed RESP");
                     turn.common.tally.limited(turn.shard.now(), Limit::Framing, 1);
                     session.reply_error(turn.common, &ReplyError::Framing(error));
                     session.hang_up(turn);

@@ -61,7 +61,7 @@ pub enum Lasting {
     Tls,
     /// That clients need a token. A truncated file must not open the daemon to all clients.
     #[error(
-        "no `[[access]]` is left, which would let everybody do everything; keep at least one entry, \
+        "no `[[access]]` is left, which would let every client do everything; keep at least one entry, \
          or restart the node to run it without tokens"
     )]
     Tokens,

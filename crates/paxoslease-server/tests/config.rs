@@ -83,7 +83,7 @@ fn the_error_for_an_unknown_key_knows_the_keys_of_the_daemon_and_of_its_node() {
         ("zzz = 1", "line 1: unknown key `zzz`; the nearest known key is `cell`"),
         (
             "[tls]\nclients = 'on'",
-            "line 2: `tls.clients`: \"on\" is no way to speak to clients; expected off, server or \
+            "line 2: `tls.clients`: \"on\" is not a kind of TLS for clients; expected off, server or \
              mutual",
         ),
     ];
@@ -123,7 +123,7 @@ fn an_entry_of_access_that_is_wrong_is_told_where_and_how() {
         (access("names = 'x'"), "line 4: `access.names` is the text \"x\"; expected a list"),
         (access("names = ['a*b']"), "line 4: `access.names`: a pattern is a name, or a prefix"),
         (access("names = [1]"), "line 4: `access.names`: the number 1 is in the list; expected a"),
-        (access("may = ['write']"), "line 5: `access.may`: \"write\" is nothing that a token may"),
+        (access("may = ['write']"), "line 5: `access.may`: \"write\" is not a permission of a"),
         (
             "[[access]]\ntoken = 'x'".to_owned(),
             "line 2: unknown key `access.token`; the nearest known key is `access.token_sha256`",

@@ -88,7 +88,7 @@ impl fmt::Display for Verb {
 
 /// A text that is not a [`Verb`].
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{0:?} is nothing that a token may do; expected \"acquire\", \"read\" or \"admin\"")]
+#[error("{0:?} is not a permission of a token; expected \"acquire\", \"read\" or \"admin\"")]
 pub struct UnknownVerb(String);
 
 impl FromStr for Verb {
@@ -147,7 +147,7 @@ pub enum TokenHashError {
     Form,
     /// The SHA-256 of a token that is easy to guess.
     #[error(
-        "this is the SHA-256 of an empty token or of \"test\", with which anybody would get in; \
+        "this is the SHA-256 of an empty token or of \"test\", which attackers try first; \
          was $TOKEN set? `paxoslease token` makes a token and its entry"
     )]
     Guessable,

@@ -72,8 +72,9 @@ impl FromRequest<App> for Body {
             StatusCode::PAYLOAD_TOO_LARGE => Refusal::TooLarge { max: BODY_MAX },
             _ => Refusal::BadRequest(format!("the body broke off: {rejection}")),
         })?;
-        let Entries(entries) = serde_json::from_slice(&bytes)
-            .map_err(|error| Refusal::BadRequest(format!("the body is no JSON object: {error}")))?;
+        let Entries(entries) = serde_json::from_slice(&bytes).map_err(|error| {
+            Refusal::BadRequest(format!("the body is not a JSON object: {error}"))
+        })?;
         Ok(Self(Fields { kind: "field", entries }))
     }
 }
@@ -185,8 +186,8 @@ impl Fields {
             Value::Number(number) => number.as_u64().filter(|fence| *fence <= EXACT_MAX),
             _ => None,
         };
-        let expected = "the text that an acquire answered, digits in quotes, for JSON numbers this \
-                        large are rounded by some";
+        let expected = "the text that an acquire answered, digits in quotes, because some programs \
+                        round JSON numbers this large";
         fence.ok_or_else(|| unlike("fence", value, expected))
     }
 

@@ -187,7 +187,7 @@ pub(super) async fn inspect(
 ) -> Result<Json<Lease>, Refusal> {
     match app.remote.ask(Request::Inspect { lease: name.name().into() }).await {
         Answer::Inspected(Some(seen)) => Ok(Json(lease(seen))),
-        Answer::Inspected(None) => Err(Refusal::NobodyHolds { name: name.to_string() }),
+        Answer::Inspected(None) => Err(Refusal::NotSeen { name: name.to_string() }),
         answer => Err(app.refuse(&name, answer, Changed::Nothing).await),
     }
 }

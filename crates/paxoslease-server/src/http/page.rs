@@ -59,8 +59,8 @@ pub(super) async fn page(
     let (mut leases, next) = app.page(&permit, &prefix, ROWS_MAX, Cursor::START).await?;
     leases.sort_by(|one, other| one.name.cmp(&other.name));
     let more = match next {
-        Some(_) => "and more: narrow it down by how names begin",
-        None if leases.is_empty() => "nobody was seen to hold anything",
+        Some(_) => "and more: give a longer prefix",
+        None if leases.is_empty() => "no lease was seen",
         None => "",
     };
     let html = fill(&[

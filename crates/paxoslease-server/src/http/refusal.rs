@@ -29,8 +29,8 @@ pub(super) enum Refusal {
     Held { name: String, by: Option<(String, u64)>, remaining: Duration },
     #[error("that tenure of {name:?} is over; acquire it again for a new one, with a higher fence")]
     NotHeld { name: String },
-    #[error("nobody was seen to hold {name:?}")]
-    NobodyHolds { name: String },
+    #[error("{name:?} was not seen to be held")]
+    NotSeen { name: String },
     #[error("there is nothing at {path:?}; GET /openapi.json says what there is")]
     NoSuchPath { path: String },
     #[error("{problem}{changed}")]
@@ -59,13 +59,13 @@ pub(super) enum Refusal {
     Denied(Denied),
     #[error(
         "{host:?} is neither an address nor localhost, and a node on loopback that asks for no \
-         token answers to nothing else, so that no page of another site can speak to it through a \
+         token serves no other host, so that no page of another site can reach it through a \
          browser; ask http://127.0.0.1 and the port, or give the node an [[access]]; nothing was \
          changed"
     )]
     Host { host: String },
     #[error(
-        "a page of another site asks, and a node on loopback that asks for no token answers to none; \
+        "a page of another site asks, and a node on loopback that asks for no token refuses that; \
          open this address in a window of its own, or give the node an [[access]]; nothing was \
          changed"
     )]
@@ -73,17 +73,17 @@ pub(super) enum Refusal {
     #[error("this port speaks HTTPS; ask again with https://; nothing was changed")]
     NotTls,
     #[error(
-        "the acquire was taken back, for you closed your side of the connection before it was \
+        "the acquire was withdrawn, because you closed your side of the connection before it was \
          granted; keep it open until the response; nothing was changed"
     )]
     Left,
     #[error(
-        "the acquire was taken back, for too much was sent while it waited to notice if you left; \
-         wait on a connection of its own; nothing was changed"
+        "the acquire was withdrawn, because you sent so much while it waited that your end would not \
+         be noticed; wait on a connection of its own; nothing was changed"
     )]
     OutOfSight,
     #[error(
-        "this node answered something else than was asked, which is a bug in it; its log says what; \
+        "this node gave an answer to another request, which is a bug; its log has the details; \
          ask another node; nothing was changed that outlives the ttl"
     )]
     Internal,
@@ -178,9 +178,7 @@ impl Refusal {
         match self {
             Self::Held { .. } => (StatusCode::CONFLICT, "held"),
             Self::NotHeld { .. } => (StatusCode::GONE, "not_held"),
-            Self::NobodyHolds { .. } | Self::NoSuchPath { .. } => {
-                (StatusCode::NOT_FOUND, "not_found")
-            }
+            Self::NotSeen { .. } | Self::NoSuchPath { .. } => (StatusCode::NOT_FOUND, "not_found"),
             Self::Cell { problem: Problem { why: Why::Quarantine(_), .. }, .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, "quarantine")
             }
@@ -297,7 +295,7 @@ mod tests {
             Refusal::Holder(TextError::TooLong { len: 300, max: 256 }),
             Refusal::Held { name: name(), by, remaining: Duration::from_millis(8_210) },
             Refusal::NotHeld { name: name() },
-            Refusal::NobodyHolds { name: name() },
+            Refusal::NotSeen { name: name() },
             Refusal::Busy("1000000 requests wait already".to_owned()),
             Refusal::Busy("as many watch at this node as it serves at a time".to_owned()),
             Refusal::Stopping,

@@ -24,14 +24,14 @@ pub(super) fn put_answer(
         Answer::Renewed { ttl, .. } => put_millis(out, ttl.as_duration()),
         Answer::NotHeld => put_error(
             out,
-            &"NOTHELD that tenure is over, or never was; stop acting on it, and acquire anew for \
-              a new fence",
+            &"NOTHELD that tenure is over, or never existed; stop relying on it, and acquire again \
+              for a new fence",
         ),
         Answer::Released { held, confirmed: true } => put_integer(out, i64::from(*held)),
         Answer::Released { confirmed: false, .. } => put_error(
             out,
-            &"NOQUORUM no majority confirmed the release; the lease is over all the same, but \
-              others may have to wait until its ttl is",
+            &"NOQUORUM no majority confirmed the release; the lease is over, but other clients may \
+              have to wait until its ttl ends",
         ),
         Answer::Inspected(Some(seen)) => {
             protocol.put_map(out, 3);

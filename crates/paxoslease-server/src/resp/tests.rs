@@ -22,8 +22,8 @@ use crate::metrics::Metrics;
 /// The smallest buffer of a socket; the system makes a few kilobytes of it.
 const NARROW: usize = 1;
 const BRIEF: Duration = Duration::from_millis(20);
-const UNAUTHENTICATED: &str = "-NOAUTH this node asks for a token, and you have shown none that is \
-     good for 20ms; connect again and begin with AUTH and the token, the connection is closed\r\n";
+const UNAUTHENTICATED: &str = "-NOAUTH this node asks for a token, and you sent no valid one for \
+     20ms; connect again and begin with AUTH and the token, the connection is closed\r\n";
 
 /// A cell of one node.
 struct Impatient {

@@ -56,7 +56,7 @@ fn acquires_with_a_removed_token_stop_waiting() {
     until("all wait", || cell[0].status().waiters == 3);
     cell[0].reload(without_old);
     let refused = old.next();
-    assert!(refused.starts_with("-NOAUTH the acquire was taken back"), "{refused}");
+    assert!(refused.starts_with("-NOAUTH the acquire was withdrawn"), "{refused}");
     assert_eq!(pushed.next(), ">[lease.timeout x]");
     assert_eq!(http.reply().status, 401);
     cell[0].wait_for_no_waiters();

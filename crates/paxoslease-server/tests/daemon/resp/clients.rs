@@ -71,7 +71,7 @@ fn redis_cli_is_the_debugger() {
 fn redis_cli_shows_how_commands_are_used() {
     let cell = Cell::three();
     let docs = redis_cli(&cell, 0, &["COMMAND", "DOCS", "lease.renew"]);
-    assert!(docs.contains("Prolongs a tenure"), "{docs}");
+    assert!(docs.contains("Prolongs your own tenure"), "{docs}");
     let count: usize = redis_cli(&cell, 0, &["COMMAND", "COUNT"]).parse().expect("a number");
     assert_eq!(redis_cli(&cell, 0, &["COMMAND", "LIST"]).lines().count(), count);
 }

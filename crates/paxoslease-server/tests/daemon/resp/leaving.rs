@@ -56,7 +56,7 @@ fn a_waiter_whose_end_cannot_be_noticed_is_told_so() {
             writer.wire.end();
         });
         let refused = waiter.next();
-        assert!(refused.starts_with("-BUSY the acquire was taken back"), "{refused}");
+        assert!(refused.starts_with("-BUSY the acquire was withdrawn"), "{refused}");
         for _ in 0..TOO_MANY_PINGS {
             assert_eq!(waiter.next(), "+PONG");
         }

@@ -84,7 +84,7 @@ fn replies_kept_behind_a_waiting_acquire_count_as_unread() {
         let mut writer = client.another_handle();
         scope.spawn(move || (0..10).for_each(|_| writer.send(&format!("SELECT {many}"))));
         let refused = client.next();
-        assert!(refused.starts_with("-BUSY the acquire was taken back"), "{refused}");
+        assert!(refused.starts_with("-BUSY the acquire was withdrawn"), "{refused}");
         for _ in 0..count {
             assert!(client.next().starts_with(&format!("[holder {owner} ")));
         }
