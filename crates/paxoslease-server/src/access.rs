@@ -1,8 +1,8 @@
 //! What clients may do: the current rules of `[[access]]`.
 //!
-//! A client that sent a token is identified by the token's hash. Each command looks up in the current
-//! rules what that hash permits, so a token that was removed permits nothing any more, also on open
-//! connections. No token is kept, shown or logged.
+//! A client that sent a token is identified by the token's hash. Each command looks up in the
+//! current rules what that hash permits, so a token that was removed permits nothing any more, also
+//! on open connections. No token is kept, shown or logged.
 
 use std::collections::BTreeMap;
 use std::fmt;

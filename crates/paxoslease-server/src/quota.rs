@@ -32,8 +32,8 @@ impl Quota {
         self.counted().most = most;
     }
 
-    /// Room for the lease of an acquire that is about to begin. An error is the quota, which is used
-    /// up.
+    /// Room for the lease of an acquire that is about to begin. An error is the quota, which is
+    /// used up.
     pub(crate) fn claim(self: &Arc<Self>, now: Instant) -> Result<Claim, u32> {
         let mut counted = self.counted();
         while let Some((ends_at, lease)) = counted.by_end.first().copied()

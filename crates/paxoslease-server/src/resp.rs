@@ -1,9 +1,9 @@
 //! Sessions of clients that speak RESP, the protocol of Redis, on the threads of the shards.
 //!
 //! A session reads commands as they come and works on all of them at once. Replies leave in the
-//! order of their commands, as RESP demands. So an acquire that waits delays the replies behind it on
-//! its connection, though not the effect of their commands: a waiter should have its own connection,
-//! as with BLPOP, or wait by NOTIFY.
+//! order of their commands, as RESP demands. So an acquire that waits delays the replies behind it
+//! on its connection, though not the effect of their commands: a waiter should have its own
+//! connection, as with BLPOP, or wait by NOTIFY.
 //!
 //! A lease belongs to the client that knows its fence, not to a connection. Closing a connection
 //! releases no lease whose grant was sent. A grant that was not sent is given back (P8).
@@ -252,7 +252,7 @@ impl Sessions {
         self.look_at = None;
         for index in 0..self.sessions.len() {
             let Some(session) = &self.sessions[index] else { continue };
-            let Some(blocked_at) = session.output.blocked_at() else { continue };
+            let Some(blocked_at) = session.output.blocked_at else { continue };
             let give_up_at = blocked_at.after(patience);
             if now < give_up_at {
                 self.look_at = Some(self.look_at.map_or(give_up_at, |at| at.min(give_up_at)));
@@ -460,7 +460,7 @@ impl FrontEnd for Sessions {
         if self.look_at.is_some_and(|at| at <= now) {
             self.close_slow_readers(shard);
         }
-        if self.common.tally.publish_at().is_some_and(|at| at <= now) {
+        if self.common.tally.publish_at.is_some_and(|at| at <= now) {
             let connections = self.common.connections();
             self.common.tally.publish(connections);
         }
@@ -474,7 +474,7 @@ impl FrontEnd for Sessions {
             if !session.flush(&mut Turn { common: &mut self.common, shard }) {
                 shard.sockets.close(session.conn);
                 self.end(shard, index);
-            } else if session.output.blocked_at().is_some() && self.look_at.is_none() {
+            } else if session.output.blocked_at.is_some() && self.look_at.is_none() {
                 self.look_at = Some(shard.now().after(self.common.server.slow_reader_after));
             }
         }
@@ -482,8 +482,8 @@ impl FrontEnd for Sessions {
     }
 
     fn next_at(&self) -> Option<Instant> {
-        let publish_at = self.common.tally.publish_at();
-        let deadlines = [self.partial_requests.look_at(), self.common.unauthenticated.look_at()];
+        let publish_at = self.common.tally.publish_at;
+        let deadlines = [self.partial_requests.look_at, self.common.unauthenticated.look_at];
         deadlines.into_iter().chain([publish_at, self.look_at]).flatten().min()
     }
 

@@ -61,8 +61,8 @@ pub enum Lasting {
     Tls,
     /// That clients need a token. A truncated file must not open the daemon to all clients.
     #[error(
-        "no `[[access]]` is left, which would let every client do everything; keep at least one entry, \
-         or restart the node to run it without tokens"
+        "no `[[access]]` is left, which would let every client do everything; keep at least one \
+         entry, or restart the node to run it without tokens"
     )]
     Tokens,
 }

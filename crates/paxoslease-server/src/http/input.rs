@@ -32,12 +32,6 @@ impl LeaseName {
     }
 }
 
-impl std::fmt::Display for LeaseName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.name().fmt(f)
-    }
-}
-
 impl FromRequestParts<App> for LeaseName {
     type Rejection = Refusal;
 

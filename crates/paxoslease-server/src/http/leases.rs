@@ -44,7 +44,7 @@ impl Grant {
         // Rounded up: a holder that allows for a greater error believes for a shorter time.
         let granularity_us = drift.granularity().as_nanos().div_ceil(1000);
         Self {
-            name: name.to_string(),
+            name: name.name().to_string(),
             fence: fence.to_string(),
             ttl_ms: millis_down(ttl),
             waited_ms: None,
@@ -137,10 +137,10 @@ pub(super) async fn release(
     let lease = name.name().into();
     match app.remote.ask(Request::Release { lease, fence }).await {
         Answer::Released { held: true, confirmed: true } => {
-            Ok(Json(Released { name: name.to_string(), fence: fence.to_string() }))
+            Ok(Json(Released { name: name.name().to_string(), fence: fence.to_string() }))
         }
         Answer::Released { held: false, confirmed: true } => {
-            Err(Refusal::NotHeld { name: name.to_string() })
+            Err(Refusal::NotHeld { name: name.name().to_string() })
         }
         Answer::Released { confirmed: false, .. } => {
             Err(app.refuse(&name, Answer::NoQuorum, Changed::Released).await)
@@ -187,7 +187,7 @@ pub(super) async fn inspect(
 ) -> Result<Json<Lease>, Refusal> {
     match app.remote.ask(Request::Inspect { lease: name.name().into() }).await {
         Answer::Inspected(Some(seen)) => Ok(Json(lease(seen))),
-        Answer::Inspected(None) => Err(Refusal::NotSeen { name: name.to_string() }),
+        Answer::Inspected(None) => Err(Refusal::NotSeen { name: name.name().to_string() }),
         answer => Err(app.refuse(&name, answer, Changed::Nothing).await),
     }
 }

@@ -4,12 +4,12 @@
 //! rebinding). For the browser the node is then part of that site, and neither the lack of CORS
 //! headers nor the content type of a body stops the page. But the browser still sends the host name
 //! of the page. Other clients on loopback send an address or `localhost`, so requests for other
-//! hosts are refused there. With tokens or TLS nothing is checked, since the page has no token and no
-//! certificate. Nodes on other addresses may have any name.
+//! hosts are refused there. With tokens or TLS nothing is checked, since the page has no token and
+//! no certificate. Nodes on other addresses may have any name.
 //!
 //! A page that asks by address cannot read the response, but can see whether an element loaded, and
-//! so whether a name is held. Browsers say for each request whether it comes from another site. Such
-//! requests are refused too, except when a user follows a link.
+//! so whether a name is held. Browsers say for each request whether it comes from another site.
+//! Such requests are refused too, except when a user follows a link.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -42,8 +42,8 @@ pub(super) async fn refuse(State(app): State<App>, request: Request, next: Next)
     refusal.into_response()
 }
 
-/// Whether a browser asks for a page of another site. If a user follows a link, the response is shown
-/// in a window of its own, and not to the page.
+/// Whether a browser asks for a page of another site. If a user follows a link, the response is
+/// shown in a window of its own, and not to the page.
 fn is_of_another_site(headers: &HeaderMap) -> bool {
     let says = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
     says("sec-fetch-site", "cross-site")

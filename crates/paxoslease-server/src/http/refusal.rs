@@ -78,8 +78,8 @@ pub(super) enum Refusal {
     )]
     Left,
     #[error(
-        "the acquire was withdrawn, because you sent so much while it waited that your end would not \
-         be noticed; wait on a connection of its own; nothing was changed"
+        "the acquire was withdrawn, because you sent so much while it waited that your end would \
+         not be noticed; wait on a connection of its own; nothing was changed"
     )]
     OutOfSight,
     #[error(

@@ -1,7 +1,7 @@
 //! The routes, and the layers that every request passes.
 //!
-//! A test compares the routes with the OpenAPI document. There are no CORS headers, so browsers keep
-//! pages of other origins from reading responses.
+//! A test compares the routes with the OpenAPI document. There are no CORS headers, so browsers
+//! keep pages of other origins from reading responses.
 
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header, uri};

@@ -23,7 +23,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as signal};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tower::ServiceExt as _;
 use tower::util::BoxCloneService;
 
@@ -168,16 +167,15 @@ impl ConnectionAcceptor {
                 return talk.over(Patient::new(stream, patience), service).await;
             };
             let greeted = async {
-                if is_tls(&stream).await? {
-                    let stream = TlsAcceptor::from(tls).accept(Patient::new(stream, patience));
-                    Ok::<_, io::Error>(Greeted::Secured(Box::new(stream.await?)))
-                } else {
-                    Ok(Greeted::InClear(stream))
+                if !is_tls(&stream).await? {
+                    return Ok::<_, io::Error>(None);
                 }
+                let stream = Patient::new(Arc::clone(&stream), patience);
+                TlsAcceptor::from(tls).accept(stream).await.map(Some)
             };
             let problem = match tokio::time::timeout(head_timeout, greeted).await {
-                Ok(Ok(Greeted::Secured(stream))) => return talk.over(stream, service).await,
-                Ok(Ok(Greeted::InClear(stream))) => {
+                Ok(Ok(Some(stream))) => return talk.over(stream, service).await,
+                Ok(Ok(None)) => {
                     let talk = Talk { head_timeout: TURNED_AWAY_TIMEOUT, ..talk };
                     let stream = Patient::new(stream, TURNED_AWAY_TIMEOUT);
                     talk.over(stream, tower::service_fn(not_tls).boxed_clone()).await;
@@ -198,12 +196,6 @@ impl ConnectionAcceptor {
 
 /// Answers the requests of a connection.
 type Service = BoxCloneService<Request<Incoming>, Response, Infallible>;
-
-/// How a connection began.
-enum Greeted {
-    Secured(Box<TlsStream<Patient>>),
-    InClear(Arc<TcpStream>),
-}
 
 /// Whether a client begins with a TLS record of a handshake.
 async fn is_tls(stream: &TcpStream) -> io::Result<bool> {

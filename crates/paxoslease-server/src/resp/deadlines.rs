@@ -14,7 +14,7 @@ pub(super) struct Deadlines {
     /// When the time of a session began, by its index.
     since: BTreeMap<usize, Instant>,
     /// When to look for sessions that are late.
-    look_at: Option<Instant>,
+    pub(super) look_at: Option<Instant>,
 }
 
 impl Deadlines {
@@ -31,10 +31,6 @@ impl Deadlines {
     /// The session has sent everything, or has ended.
     pub(super) fn forget(&mut self, session: usize) {
         self.since.remove(&session);
-    }
-
-    pub(super) const fn look_at(&self) -> Option<Instant> {
-        self.look_at
     }
 
     /// Removes and returns the sessions that are late. Returns at once if it is not time to look.
@@ -71,7 +67,7 @@ mod tests {
             assert!(deadlines.overdue(at(second)).is_empty());
         }
         assert_eq!(deadlines.overdue(at(8)), [3]);
-        assert_eq!((deadlines.overdue(at(9)), deadlines.look_at()), (vec![], None));
+        assert_eq!((deadlines.overdue(at(9)), deadlines.look_at), (vec![], None));
     }
 
     #[test]
@@ -83,7 +79,7 @@ mod tests {
         deadlines.begin(3, at(7));
         deadlines.forget(4);
         assert!(deadlines.overdue(at(14)).is_empty());
-        assert_eq!(deadlines.look_at(), Some(at(15)));
+        assert_eq!(deadlines.look_at, Some(at(15)));
         assert_eq!(deadlines.overdue(at(15)), [3]);
     }
 
@@ -95,7 +91,7 @@ mod tests {
             deadlines.begin(session as usize, came_at);
         }
         assert_eq!(deadlines.overdue(at(8)), [0]);
-        assert_eq!(deadlines.look_at(), Some(at(9)));
+        assert_eq!(deadlines.look_at, Some(at(9)));
         assert_eq!(deadlines.overdue(at(9)).len(), 79);
     }
 }

@@ -115,8 +115,8 @@ impl Session {
     }
 
     /// An attacker can make browsers and servers send HTTP requests here. No command is called like
-    /// a method of HTTP, so the connection ends at the first line, before a command that was smuggled
-    /// into the request is carried out.
+    /// a method of HTTP, so the connection ends at the first line, before a command that was
+    /// smuggled into the request is carried out.
     fn unknown<'a>(&mut self, turn: &mut Turn<'_, '_>, name: &'a [u8]) -> Outcome<'a> {
         if name.first() == Some(&TLS) {
             return Err(self.begins_with_tls(turn));

@@ -21,16 +21,12 @@ pub(super) struct Output {
     /// Grants that were not sent yet: where in the stream they end, their request, their fence.
     grants: VecDeque<(u64, RequestId, u64)>,
     /// Since when the client has taken nothing, although there are unsent bytes.
-    blocked_at: Option<Instant>,
+    pub(super) blocked_at: Option<Instant>,
 }
 
 impl Output {
     pub(super) fn pending(&self) -> usize {
         self.bytes.len() - self.start
-    }
-
-    pub(super) const fn blocked_at(&self) -> Option<Instant> {
-        self.blocked_at
     }
 
     /// The bytes that were appended last are the reply for this grant.

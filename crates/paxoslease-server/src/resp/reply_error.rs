@@ -38,7 +38,8 @@ pub(super) enum ReplyError<'a> {
     #[error("TTL '{}' is not a ttl; expected milliseconds, such as 15000", Shown(.0))]
     Ttl(&'a [u8]),
     #[error(
-        "ERR '{}' is not a fence; expected the number that LEASE.ACQUIRE answered for your own tenure",
+        "ERR '{}' is not a fence; expected the number that LEASE.ACQUIRE answered for your own \
+         tenure",
         Shown(.0)
     )]
     Fence(&'a [u8]),
@@ -99,13 +100,13 @@ pub(super) enum ReplyError<'a> {
     )]
     Quota(u32),
     #[error(
-        "ERR the acquire was withdrawn, because you closed your side of the connection before it was \
-         granted; keep it open until the reply"
+        "ERR the acquire was withdrawn, because you closed your side of the connection before it \
+         was granted; keep it open until the reply"
     )]
     Ended,
     #[error(
-        "BUSY the acquire was withdrawn, because you sent so much while it waited that your end would \
-         not be noticed; nothing was changed; wait on a connection of its own, or with NOTIFY"
+        "BUSY the acquire was withdrawn, because you sent so much while it waited that your end \
+         would not be noticed; nothing was changed; wait on a connection of its own, or with NOTIFY"
     )]
     ReadAheadFull,
     #[error("ERR protocol error: {0}")]

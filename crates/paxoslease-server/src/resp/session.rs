@@ -349,9 +349,9 @@ impl Session {
         self.settled(turn, 0);
     }
 
-    /// The client has closed its side, and may be gone. P8: nothing is acquired for it any more, and
-    /// a grant that was not sent is given back. Its other commands are answered, in case it still
-    /// reads, and then the connection is closed.
+    /// The client has closed its side, and may be gone. P8: nothing is acquired for it any more,
+    /// and a grant that was not sent is given back. Its other commands are answered, in case it
+    /// still reads, and then the connection is closed.
     pub(super) fn input_ends(&mut self, turn: &mut Turn<'_, '_>) {
         self.is_ending = true;
         turn.common.scratch.clear();

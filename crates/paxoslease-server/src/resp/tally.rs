@@ -19,7 +19,7 @@ pub(super) struct Tally {
     limited: [u64; Limit::ALL.len()],
     refused: [u64; Denied::REASONS.len()],
     /// `None` while there is nothing new.
-    publish_at: Option<Instant>,
+    pub(super) publish_at: Option<Instant>,
     /// Whether all counters were published once. From then on only changes are published.
     known: bool,
 }
@@ -62,10 +62,6 @@ impl Tally {
     pub(super) fn refused(&mut self, now: Instant, reason: usize) {
         self.refused[reason] += 1;
         self.touch(now);
-    }
-
-    pub(super) const fn publish_at(&self) -> Option<Instant> {
-        self.publish_at
     }
 
     /// Publishes everything that was counted since the last time.

@@ -188,7 +188,7 @@ impl Visit for Warned {
 }
 
 #[test]
-fn a_client_that_never_finishes_a_request_is_told_and_disconnected() {
+fn a_client_that_never_finishes_a_request_is_disconnected() {
     let node = Impatient::start(|server| server.partial_request_after = BRIEF);
     let mut client = node.connect();
     client.write_all(b"PING\r\n*2\r\n$4\r\nECHO\r\n$1\r\n").expect("sends");
@@ -291,7 +291,7 @@ fn a_client_without_a_token_may_leave_less_unread() {
 }
 
 #[test]
-fn pages_that_are_not_read_stay_within_the_bound_of_unread_bytes() {
+fn unread_pages_stay_within_the_bound_of_unread_bytes() {
     let node = Impatient::start(|server| server.slow_reader_after = BRIEF);
     let mut client = node.connect();
     for number in 0..300 {

@@ -1,4 +1,4 @@
-//! The client of this repository against real daemons, over real sockets.
+//! The client of this repository with real daemons.
 
 mod electing;
 mod holding;
@@ -18,22 +18,22 @@ use crate::harness::{Cell, PATIENCE};
 /// Longer than any test.
 const TTL: Duration = Duration::from_secs(60);
 
-/// A client that begins at this node and knows the others.
+/// A client that asks this node first and knows the others.
 fn client(cell: &Cell, first: usize) -> Client {
     let nodes = (0..cell.0.len()).map(|n| (first + n) % cell.0.len());
     let endpoints: Vec<String> = nodes.map(|node| cell[node].resp().to_string()).collect();
     let builder = Client::builder().endpoints(&endpoints.join(","));
-    // A busy machine is not a dead node.
+    // A node on a busy machine may be slow.
     let builder = builder.connect_timeout(PATIENCE).request_timeout(PATIENCE);
     builder.start().expect("a client")
 }
 
-/// Asks, and leaves the answer for later.
+/// Sends a request, whose answer is awaited later.
 fn begun(wish: Acquire<'_>) -> impl Future<Output = Result<LeaseGuard, AcquireError>> + use<> {
     let mut asked = wish.into_future();
     match Pin::new(&mut asked).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Pending => Either::Left(asked),
-        // This thread was held up longer than the answer took.
+        // The answer was faster than this thread.
         Poll::Ready(answer) => Either::Right(std::future::ready(answer)),
     }
 }

@@ -16,12 +16,12 @@ fn a_browser_may_send_the_token_as_a_password() {
     let basic = |credentials: &str| {
         ask(&cell[0], &format!("host: x\r\nauthorization: Basic {credentials}\r\n")).status
     };
-    assert_eq!(basic("YW55Ym9keTpvcHM="), 200, "anybody:ops");
-    assert_eq!(basic("b3BzOmFueWJvZHk="), 401, "ops:anybody");
+    assert_eq!(basic("dXNlcjpvcHM="), 200, "user:ops");
+    assert_eq!(basic("b3BzOnVzZXI="), 401, "ops:user");
 }
 
 #[test]
-fn a_page_of_another_site_gets_nothing_from_a_node_without_tokens() {
+fn a_page_of_another_site_is_refused_without_tokens() {
     let cell = Cell::one();
     let fetch = |site: &str, mode: &str, rest: &str| {
         let headers = format!(

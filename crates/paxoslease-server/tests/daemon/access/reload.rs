@@ -141,7 +141,7 @@ fn a_token_that_is_removed_before_the_body_came_changes_nothing() {
 }
 
 #[test]
-fn tokens_can_be_required_by_a_reload_but_dropped_only_by_a_restart() {
+fn a_reload_can_require_tokens_but_not_drop_them() {
     let mut cell = Cell::one();
     let mut client = cell[0].client();
     let fence = client.acquire("a");

@@ -50,7 +50,7 @@ fn clients_that_trust_the_authority_are_served() {
 }
 
 #[test]
-fn many_bytes_pass_in_both_directions_and_the_last_reply_arrives() {
+fn many_bytes_pass_and_the_last_reply_arrives() {
     let authority = Authority::new();
     let cell = secured(&authority, ClientTls::Server);
     let mut client = Client::over(Wire::tls(cell[0].resp(), &authority.client(None)));

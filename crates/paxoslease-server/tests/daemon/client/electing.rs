@@ -1,11 +1,11 @@
-//! Elections: one leads, everybody knows, and the next one leads at once.
+//! Elections: one candidate leads, all clients know, and the next one leads at once.
 
 use paxoslease_client::{Election, Leader, Leadership, Observer};
 
 use super::{TTL, client};
 use crate::harness::{Cell, until};
 
-/// Waits until this one is seen to lead.
+/// Waits until the observer sees this leader.
 fn sees(observer: &mut Observer, leadership: &Leadership) {
     let guard = leadership.guard();
     let expected = Leader { holder: guard.holder().to_owned(), fence: guard.fence() };
@@ -15,7 +15,7 @@ fn sees(observer: &mut Observer, leadership: &Leadership) {
 }
 
 #[test]
-fn who_resigns_or_leaves_hands_over_to_the_next_candidate() {
+fn a_leader_that_resigns_or_leaves_is_replaced_at_once() {
     let cell = Cell::three();
     let clients = [client(&cell, 0), client(&cell, 1), client(&cell, 2)];
     let candidate = |n: usize| Election::new(&clients[n], "boss").holder(format!("c{n}")).ttl(TTL);
@@ -40,7 +40,7 @@ fn who_resigns_or_leaves_hands_over_to_the_next_candidate() {
         let third = third.join().expect("no panic");
         assert!(third.guard().fence() > second.guard().fence() && !second.guard().is_held());
         sees(&mut observer, &third);
-        let leader = candidate(0).leader_blocking().expect("answered").expect("somebody leads");
+        let leader = candidate(0).leader_blocking().expect("answered").expect("there is a leader");
         assert_eq!(leader.holder, "c2");
     });
 }

@@ -1,4 +1,4 @@
-//! Guards: renewed by few commands over one connection, and wherever a node is left.
+//! Guards: renewed with few commands over one connection, through any node that is left.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::harness::{Cell, until};
 
 const RENEWED: &str = "paxoslease_commands_total{command=\"lease.renew\"}";
 
-/// Who holds it. A look waits for a majority no longer than one attempt, and a busy machine may
-/// take longer than that.
+/// The lease of a name. A request waits for a majority for one attempt, and a busy machine may take
+/// longer than that.
 fn seen(client: &Client, name: &str) -> Option<LeaseInfo> {
     let mut answer = None;
     until("a majority answers", || match client.get_blocking(name) {
@@ -34,7 +34,7 @@ fn leases_outlive_the_node_their_client_talks_to() {
     let leases: Vec<LeaseGuard> =
         asked.into_iter().map(|asked| block_on(asked).expect("granted")).collect();
     assert_eq!(client.status_blocking().expect("answered").node, 1);
-    // Without node 1 both others are needed, and a grant says only that one of them has it.
+    // Without node 1 both others are needed, and a grant shows only that one of them has it.
     for node in [1, 2] {
         cell[node].wait_for_metric("paxoslease_leases", 10.0);
     }
@@ -51,7 +51,7 @@ fn leases_outlive_the_node_their_client_talks_to() {
 }
 
 #[test]
-fn what_a_client_held_is_free_when_it_is_shut_down() {
+fn the_leases_of_a_client_are_free_after_its_shutdown() {
     let cell = Cell::three();
     let (leaver, other) = (client(&cell, 0), client(&cell, 1));
     let lease = leaver.acquire("x", TTL).blocking().expect("granted");
@@ -62,7 +62,7 @@ fn what_a_client_held_is_free_when_it_is_shut_down() {
 }
 
 #[test]
-fn a_thousand_leases_are_renewed_over_one_connection_with_a_command_each() {
+fn a_thousand_leases_are_renewed_over_one_connection() {
     let cell = Cell::three();
     let client = client(&cell, 0);
     let ttl = Duration::from_secs(6);
@@ -77,7 +77,7 @@ fn a_thousand_leases_are_renewed_over_one_connection_with_a_command_each() {
     cell[0].wait_for_metric(RENEWED, 1000.0);
     let commands = cell[0].metric(RENEWED);
     let renewals: u64 = leases.iter().map(LeaseGuard::renewals).sum();
-    // Those that were just asked for are not among the renewals yet.
+    // Renewals under way are not counted by the guards yet.
     assert!(commands <= (renewals + 1000) as f64, "{commands} commands, {renewals} renewals");
     assert_eq!(cell[0].metric("paxoslease_connections"), 1.0);
     assert_eq!(cell[1].metric(RENEWED) + cell[2].metric(RENEWED), 0.0);

@@ -1,5 +1,5 @@
-//! One name is one lease, whichever way it is asked for: RESP, HTTP and the library each choose the
-//! shard of a name by themselves.
+//! One name is one lease over RESP, HTTP and the library, each of which chooses the shard of a
+//! name.
 
 use paxoslease_client::Client;
 use paxoslease_node::block_on;
@@ -32,7 +32,7 @@ impl Ways {
         Self { cell, resp }
     }
 
-    /// Takes a name, and leaves it held when this returns. `None` when it is held.
+    /// Acquires a name, and leaves it held. Returns the fence, or `None` if it was held before.
     fn take(&self, way: Way, name: &str) -> Option<u64> {
         match way {
             Way::Resp => {

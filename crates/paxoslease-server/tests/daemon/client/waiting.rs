@@ -1,4 +1,4 @@
-//! Waiting: in order, taken back, and with time that counts from the end of the wait (T2).
+//! Waiting: in order, withdrawn, and with time that counts from the end of the wait (T2).
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::harness::{Cell, PATIENCE};
 const CANCELLED: &str = "paxoslease_commands_total{command=\"lease.cancel\"}";
 
 #[test]
-fn waiters_of_one_node_have_the_lease_in_the_order_they_came() {
+fn waiters_of_one_node_get_the_lease_in_order() {
     let cell = Cell::three();
     let (holder, clients) = (client(&cell, 1), [client(&cell, 0), client(&cell, 0)]);
     let held = holder.acquire("x", TTL).blocking().expect("granted");
@@ -39,7 +39,7 @@ fn waiters_of_one_node_have_the_lease_in_the_order_they_came() {
 }
 
 #[test]
-fn who_gives_up_waiting_leaves_the_queue_to_the_next() {
+fn a_waiter_that_gives_up_leaves_the_queue_to_the_next() {
     let cell = Cell::three();
     let (holder, client) = (client(&cell, 0), client(&cell, 1));
     let held = holder.acquire("x", TTL).blocking().expect("granted");
@@ -60,13 +60,13 @@ fn a_lease_that_is_granted_as_its_waiter_gives_up_is_free_again() {
     let cell = Cell::three();
     let (holder, other) = (client(&cell, 0), client(&cell, 1));
     for round in 0..50 {
-        // It would be over only after its ttl, which is longer, had it been left behind.
+        // If the last round had left the lease behind, this would fail before its ttl ends.
         let wish = holder.acquire("x", TTL).wait(PATIENCE);
         let held: LeaseGuard = wish.blocking().expect("free again");
         let waits = begun(other.acquire("x", TTL));
         cell[1].wait_for_waiters("x", 1);
         drop(held);
-        // Sooner and later, so that either may be first.
+        // Sooner and later, so that either the grant or the end of the wait may be first.
         (0..round % 5).for_each(|_| drop(other.status_blocking()));
         drop(waits);
     }
@@ -81,7 +81,7 @@ fn a_lease_that_was_waited_for_counts_from_the_end_of_the_wait() {
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| waiter.acquire("x", ttl).detached().blocking());
         cell[2].wait_for_waiters("x", 1);
-        // Whoever gets what nobody renews has waited for as long as it lasted.
+        // The second lease of this name begins when the first one, which is not renewed, ends.
         let longer = ttl + ttl / 10;
         holder.try_acquire("clock", longer).detached().blocking().expect("granted");
         drop(holder.acquire("clock", TTL).blocking().expect("granted"));
@@ -91,20 +91,20 @@ fn a_lease_that_was_waited_for_counts_from_the_end_of_the_wait() {
         assert!(grant.remaining() <= ttl, "{:?}", grant.remaining());
         assert!(grant.ttl() == ttl && grant.is_held(), "it lasts although the wait was longer");
         let next = holder.acquire("x", TTL).blocking().expect("granted");
-        assert!(!grant.is_held(), "and is over before anybody else has it");
+        assert!(!grant.is_held(), "and is over before another client has it");
         assert!(next.fence() > grant.fence());
     });
 }
 
 #[test]
-fn waiters_of_a_node_that_stops_wait_on_at_another() {
+fn waiters_of_a_node_that_stops_wait_at_another() {
     let mut cell = Cell::three();
     let (holder, waiter) = (client(&cell, 2), client(&cell, 0));
     let held = holder.acquire("x", TTL).blocking().expect("granted");
     let waits = begun(waiter.acquire("x", TTL));
     cell[0].wait_for_waiters("x", 1);
     cell.0.remove(0).server.shutdown();
-    // Now the first of those that are left.
+    // The index of the next daemon is 0 now.
     cell[0].wait_for_waiters("x", 1);
     let fence = held.fence();
     held.release_blocking().expect("confirmed");

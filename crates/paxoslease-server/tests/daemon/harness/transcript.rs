@@ -21,9 +21,10 @@
 //! ```
 //!
 //! A client connects when it is first mentioned. In a command, `\r` and `\n` stand for the bytes,
-//! `{x*9}` for nine times `x`, `""` for an empty word, and `<a0>` for the address of client `a0`. In
-//! an expected text, `..` stands for any text. `<f>` stands for a word: the first time any word, which
-//! has to be the same from then on. Replies that differ are rewritten if `INSTA_UPDATE` is `always`.
+//! `{x*9}` for nine times `x`, `""` for an empty word, and `<a0>` for the address of client `a0`.
+//! In an expected text, `..` stands for any text. `<f>` stands for a word: the first time any word,
+//! which has to be the same from then on. Replies that differ are rewritten if `INSTA_UPDATE` is
+//! `always`.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -28,7 +28,7 @@ fn unfinished_requests_cost_other_clients_nothing() {
 }
 
 #[test]
-fn a_crowd_that_waits_and_vanishes_gets_nothing_and_leaves_nothing() {
+fn a_crowd_that_waits_and_vanishes_leaves_nothing_behind() {
     let cell = Cell::three();
     let node = cell[1].node();
     let lease = node.acquire("a", Duration::from_secs(60)).blocking().expect("granted");

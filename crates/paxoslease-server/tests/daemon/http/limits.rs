@@ -31,7 +31,7 @@ fn connections_are_limited_and_room_is_made_when_one_ends() {
 }
 
 #[test]
-fn clients_that_do_not_finish_a_head_in_time_are_counted_and_closed() {
+fn clients_that_do_not_finish_a_head_in_time_are_closed() {
     let cell = Cell::one();
     let (http, address, metrics) = cell[0].serve_http(|bounds| bounds.head_timeout = BRIEF);
     let (mut silent, mut half) = (Raw::connect(address), Raw::connect(address));

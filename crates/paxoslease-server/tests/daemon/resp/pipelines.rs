@@ -118,7 +118,7 @@ fn send_until_stuck(wire: &mut Wire, bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn the_requests_of_a_client_that_does_not_read_wait_until_it_does() {
+fn requests_wait_until_their_client_reads_replies() {
     let cell = Cell::three();
     let mut client = cell[0].client();
     let message = "x".repeat(8192);

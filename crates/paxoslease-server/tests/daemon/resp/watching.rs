@@ -66,7 +66,7 @@ fn a_client_that_stops_watching_is_told_nothing_more() {
 }
 
 #[test]
-fn a_slow_watcher_is_told_how_much_it_missed_and_others_miss_nothing() {
+fn a_slow_watcher_is_told_how_much_it_missed_and_no_other_is() {
     let cell = Cell::three();
     let (mut watcher, mut attentive) = (cell[0].client3(), cell[0].client3());
     watcher.ask("LEASE.WATCH *");
