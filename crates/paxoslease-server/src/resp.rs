@@ -130,13 +130,13 @@ impl Common {
              \r\n# Clients\r\nconnected_clients:{}\r\nmaxclients:{}\r\n\
              \r\n# Leases\r\nleases:{}\r\nwaiters:{}\r\nrounds_in_flight:{}\r\n",
             env!("CARGO_PKG_VERSION"),
-            server.cell,
-            server.node,
-            server.role,
+            server.config.node.cell,
+            server.config.node.node,
+            server.config.node.role,
             u8::from(status.ready),
             status.quarantine_remaining.as_millis(),
             self.connections(),
-            server.limits.connections,
+            server.config.limits.connections,
             status.leases,
             status.waiters,
             status.rounds_in_flight,
@@ -277,7 +277,7 @@ impl FrontEnd for Sessions {
     fn accepted(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
         let (common, now) = (&mut self.common, shard.now());
         common.tally.touch(now);
-        let most = common.server.limits.connections as usize;
+        let most = common.server.config.limits.connections as usize;
         let others = common.server.connections.fetch_add(1, Ordering::Relaxed);
         if common.is_leaving || others >= most {
             common.server.connections.fetch_sub(1, Ordering::Relaxed);
@@ -299,7 +299,7 @@ impl FrontEnd for Sessions {
         let id = common.server.ids.fetch_add(1, Ordering::Relaxed) + 1;
         let address =
             shard.sockets.address(conn).map_or_else(String::new, |address| address.to_string());
-        let rate_limiter = common.server.limits.acquires_per_second.map(RateLimiter::new);
+        let rate_limiter = common.server.config.limits.acquires_per_second.map(RateLimiter::new);
         let index = conn.index();
         if self.sessions.len() <= index {
             self.sessions.resize_with(index + 1, || None);

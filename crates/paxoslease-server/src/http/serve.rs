@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 use tower::util::BoxCloneService;
 
-use super::connection::{Connection, Notices, limited};
+use super::connection::{Connection, limited};
 use super::patient::Patient;
 use super::refusal::Refusal;
 use super::router::{count, join_name, router};
@@ -57,28 +57,26 @@ pub(super) async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let (stop, stopping) = signal::channel(false);
-    let notices = Arc::<Notices>::default();
     // An unknown address may be any.
     let is_loopback = listener.local_addr().map_or(true, rebinding::is_possible);
     let app = App {
         remote: node.remote(),
-        node: node.clone(),
+        may_be_rebound: is_loopback && node.tls_for_clients().is_none(),
+        node,
         metrics,
         gate,
-        notices: Arc::clone(&notices),
-        may_be_rebound: is_loopback && node.tls_for_clients().is_none(),
+        notices: Arc::default(),
         body_timeout: bounds.body_timeout,
         watchers: Arc::new(Semaphore::new(bounds.watchers as usize)),
         stopping,
     };
     let acceptor = ConnectionAcceptor {
-        router: router(app),
+        router: router(app.clone()),
+        app,
         seats: Arc::new(Semaphore::new(bounds.connections as usize)),
         over_limit: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
         bounds,
         leaving: GracefulShutdown::new(),
-        node,
-        notices,
     };
     let mut shutdown = pin!(shutdown);
     loop {
@@ -101,15 +99,13 @@ pub(super) async fn run(
 
 /// Accepts connections, as many as there are seats.
 struct ConnectionAcceptor {
+    app: App,
     router: Router,
     seats: Arc<Semaphore>,
     /// For connections over the limit, which only get an error.
     over_limit: Arc<Semaphore>,
     bounds: Bounds,
     leaving: GracefulShutdown,
-    /// Has the configuration of TLS.
-    node: Node,
-    notices: Arc<Notices>,
 }
 
 impl ConnectionAcceptor {
@@ -118,7 +114,7 @@ impl ConnectionAcceptor {
         use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
         let passing = [ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted];
         if !passing.contains(&error.kind()) {
-            if let Some(count) = self.notices.again(&self.node) {
+            if let Some(count) = self.app.notices.again(&self.app.node) {
                 tracing::warn!(%error, count, "HTTP connections could not be accepted");
             }
             tokio::time::sleep(REFUSED_PAUSE).await;
@@ -157,10 +153,9 @@ impl ConnectionAcceptor {
         head_timeout: Duration,
         seat: impl Send + 'static,
     ) {
-        let tls = self.node.tls_for_clients();
+        let tls = self.app.node.tls_for_clients();
         let talk = Talk { head_timeout, leaving: self.leaving.watcher() };
-        let (notices, node) = (Arc::clone(&self.notices), self.node.clone());
-        let patience = self.bounds.write_timeout;
+        let (app, patience) = (self.app.clone(), self.bounds.write_timeout);
         tokio::spawn(async move {
             let _seat = seat;
             let Some(tls) = tls else {
@@ -187,7 +182,7 @@ impl ConnectionAcceptor {
                 Err(_) => format!("its TLS handshake took more than {head_timeout:?}"),
             };
             counter!("paxoslease_refused_total", "reason" => "tls").increment(1);
-            if let Some(count) = notices.again(&node) {
+            if let Some(count) = app.notices.again(&app.node) {
                 tracing::warn!(%from, count, "HTTP clients were refused, the last because {problem}");
             }
         });

@@ -154,7 +154,7 @@ impl Session {
         }
         let now = turn.shard.now();
         if let (Some(pace), Some(most)) =
-            (&mut self.rate_limiter, turn.common.server.limits.acquires_per_second)
+            (&mut self.rate_limiter, turn.common.server.config.limits.acquires_per_second)
             && !pace.admits(now)
         {
             turn.common.tally.limited(now, Limit::AcquiresPerSecond, 1);

@@ -1,4 +1,4 @@
-//! What the sessions of all shards share: settings of the node, limits, and the gate.
+//! What the sessions of all shards share: the configuration, bounds, and the gate.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_integer};
 
 use crate::limits::WATCHERS_MAX;
-use crate::{Config, Gate, ServerLimits};
+use crate::{Config, Gate};
 
 /// A client that reads nothing for this long, although there are bytes for it, is disconnected.
 const SLOW_READER_AFTER: Duration = Duration::from_secs(60);
@@ -19,13 +19,7 @@ const PARTIAL_REQUEST_AFTER: Duration = Duration::from_secs(30);
 const UNAUTHENTICATED_AFTER: Duration = Duration::from_secs(10);
 
 pub(super) struct ServerContext {
-    pub(super) cell: String,
-    pub(super) node: u16,
-    pub(super) role: String,
-    pub(super) max_lease: Duration,
-    pub(super) clock_drift_ppm: u32,
-    pub(super) clock_granularity: Duration,
-    pub(super) limits: ServerLimits,
+    pub(super) config: Config,
     /// [`WATCHERS_MAX`], except in tests: patterns that all sessions of one shard watch.
     pub(super) watched_max: usize,
     /// [`SLOW_READER_AFTER`], except in tests, as the next two.
@@ -40,13 +34,7 @@ pub(super) struct ServerContext {
 impl ServerContext {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            cell: config.node.cell.clone(),
-            node: config.node.node,
-            role: config.node.role.to_string(),
-            max_lease: config.node.max_lease,
-            clock_drift_ppm: config.node.clock_drift_ppm,
-            clock_granularity: config.node.clock_granularity,
-            limits: config.limits,
+            config: config.clone(),
             watched_max: WATCHERS_MAX as usize,
             slow_reader_after: SLOW_READER_AFTER,
             partial_request_after: PARTIAL_REQUEST_AFTER,
@@ -63,13 +51,14 @@ impl ServerContext {
         // Rounded up: a client that allows for a greater error believes for a shorter time.
         let micros_up =
             |span: Duration| i64::try_from(span.as_nanos().div_ceil(1000)).unwrap_or(i64::MAX);
+        let node = &self.config.node;
         protocol.put_map(out, 12);
         let texts = [
             ("server", "paxoslease"),
             ("version", env!("CARGO_PKG_VERSION")),
             ("mode", "cell"),
-            ("role", &self.role),
-            ("cell", &self.cell),
+            ("role", &node.role.to_string()),
+            ("cell", &node.cell),
         ];
         for (key, text) in texts {
             put_bulk(out, key.as_bytes());
@@ -78,10 +67,10 @@ impl ServerContext {
         let numbers = [
             ("proto", i64::from(protocol.number())),
             ("id", id.cast_signed()),
-            ("node", i64::from(self.node)),
-            ("max_lease_ms", millis(self.max_lease)),
-            ("clock_drift_ppm", i64::from(self.clock_drift_ppm)),
-            ("clock_granularity_us", micros_up(self.clock_granularity)),
+            ("node", i64::from(node.node)),
+            ("max_lease_ms", millis(node.max_lease)),
+            ("clock_drift_ppm", i64::from(node.clock_drift_ppm)),
+            ("clock_granularity_us", micros_up(node.clock_granularity)),
         ];
         for (key, number) in numbers {
             put_bulk(out, key.as_bytes());

@@ -133,7 +133,7 @@ impl Session {
         label: Option<paxoslease_node::front::Label>,
         notify: Option<Box<Notify>>,
     ) -> Result<RequestId, ReplyError<'static>> {
-        let most = turn.common.server.limits.inflight_per_connection;
+        let most = turn.common.server.config.limits.inflight_per_connection;
         if self.inflight >= most {
             turn.common.tally.limited(turn.shard.now(), Limit::InflightPerConnection, 1);
             return Err(ReplyError::Inflight(most));
@@ -284,13 +284,13 @@ impl Session {
 
     /// Whether it expects more replies, or has left more unread, than it may.
     pub(super) fn is_full(&self, common: &Common) -> bool {
-        let most = common.server.limits.inflight_per_connection as usize * 2;
+        let most = common.server.config.limits.inflight_per_connection as usize * 2;
         self.unread() > self.unread_max(common) || self.expected.len() >= most
     }
 
     /// Whether its commands may be read again, after that.
     fn has_room(&self, common: &Common) -> bool {
-        let most = common.server.limits.inflight_per_connection as usize;
+        let most = common.server.config.limits.inflight_per_connection as usize;
         let few = self.expected.len() < most.max(2);
         few && self.unread() <= self.unread_max(common) / 2 && self.listing.is_none()
     }

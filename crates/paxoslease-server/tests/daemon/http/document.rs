@@ -89,7 +89,18 @@ impl Observer {
         Self { document: document(), seen: BTreeMap::new(), used: RefCell::default() }
     }
 
+    fn get(&mut self, daemon: &Daemon, paths: &[&str]) {
+        paths.iter().for_each(|path| self.see("get", path, &daemon.get(path)));
+    }
+
+    fn post(&mut self, daemon: &Daemon, path: &str, body: Value) -> Reply {
+        let reply = daemon.post(path, &body);
+        self.see("post", path, &reply);
+        reply
+    }
+
     fn see(&mut self, method: &str, path: &str, reply: &Reply) {
+        let path = &template(path);
         let pointer = format!("/paths/{}/{method}", path.replace('/', "~1"));
         let operation = self.document.pointer(&pointer).expect("documented");
         let status = reply.status.to_string();
@@ -205,35 +216,34 @@ impl Observer {
 
 const ACTIONS: [&str; 3] = ["acquire", "renew", "release"];
 
-fn template(action: &str) -> String {
-    format!("/v1/leases/{{name}}/{action}")
+/// The path in the document for the path of a request.
+fn template(path: &str) -> String {
+    let path = path.split('?').next().expect("a path");
+    match path.strip_prefix("/v1/leases/").map(|rest| rest.split_once('/')) {
+        None => path.to_owned(),
+        Some(None) => "/v1/leases/{name}".to_owned(),
+        Some(Some((_, action))) => format!("/v1/leases/{{name}}/{action}"),
+    }
 }
 
 /// The replies of a cell with a majority.
 fn observe_success(observer: &mut Observer) {
     let cell = Cell::three();
     let member = &cell[0];
-    let granted = member.post("/v1/leases/x/acquire", &json!({"ttl": "30s"}));
-    let fence = json!({"fence": granted.field("fence"), "ttl": "30s"});
-    observer.see("post", &template("acquire"), &granted);
-    observer.see("post", &template("renew"), &member.post("/v1/leases/x/renew", &fence));
-    observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/x"));
-    let held = member.post("/v1/leases/x/acquire", &json!({"ttl": "30s"}));
-    observer.see("post", &template("acquire"), &held);
+    let granted = observer.post(member, "/v1/leases/x/acquire", json!({"ttl": "30s"}));
+    let fence = granted.field("fence");
+    observer.post(member, "/v1/leases/x/acquire", json!({"ttl": "30s"}));
+    observer.post(member, "/v1/leases/x/renew", json!({"fence": fence, "ttl": "30s"}));
     let mut waiter = Raw::connect(member.http());
     waiter.ask("POST", "/v1/leases/x/acquire", r#"{"ttl": "5s", "wait": "10m"}"#);
     until("the client waits", || member.status().waiters == 1);
-    for path in ["/v1/leases", "/v1/cell", "/healthz", "/readyz", "/metrics", "/openapi.json", "/"]
-    {
-        observer.see("get", path, &member.get(path));
-    }
+    observer.get(member, &["/v1/leases/x", "/v1/leases", "/v1/cell", "/healthz", "/readyz"]);
+    observer.get(member, &["/metrics", "/openapi.json", "/"]);
     drop(waiter);
-    let fence = json!({"fence": granted.field("fence")});
-    observer.see("post", &template("release"), &member.post("/v1/leases/x/release", &fence));
-    observer.see("post", &template("release"), &member.post("/v1/leases/x/release", &fence));
-    let over = json!({"fence": granted.field("fence"), "ttl": "5s"});
-    observer.see("post", &template("renew"), &member.post("/v1/leases/x/renew", &over));
-    observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/free"));
+    observer.post(member, "/v1/leases/x/release", json!({ "fence": fence }));
+    observer.post(member, "/v1/leases/x/release", json!({ "fence": fence }));
+    observer.post(member, "/v1/leases/x/renew", json!({"fence": fence, "ttl": "5s"}));
+    observer.get(member, &["/v1/leases/free"]);
     observe_watch(observer, member);
 }
 
@@ -268,25 +278,26 @@ fn observe_bad_requests(observer: &mut Observer) {
             [("application/json", "{}"), ("application/json", &large), ("text/plain", "{}")]
         {
             let refused = member.ask("POST", &path, None, Some((content_type, body)));
-            observer.see("post", &template(action), &refused);
+            observer.see("post", &path, &refused);
         }
         let mut slow = Raw::connect(impatient);
         let headers = "content-type: application/json\r\ncontent-length: 9\r\n";
         slow.send_head(&format!("POST {path}"), headers);
-        observer.see("post", &template(action), &slow.reply());
+        observer.see("post", &path, &slow.reply());
     }
-    observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/%FF"));
-    for path in ["/v1/leases", "/v1/watch", "/"] {
-        observer.see("get", path, &member.get(&format!("{path}?prefx=")));
-    }
+    let invalid = ["/v1/leases/%FF", "/v1/leases?prefx=", "/v1/watch?prefx=", "/?prefx="];
+    observer.get(member, &invalid);
 }
 
-fn any_body(action: &str) -> Value {
-    match action {
-        "acquire" => json!({"ttl": "5s"}),
-        "renew" => json!({"ttl": "5s", "fence": "1025"}),
-        _ => json!({"fence": "1025"}),
+/// Sends a valid request of each kind about a lease, all of which get this status.
+fn observe_refusals(observer: &mut Observer, member: &Daemon, status: u16) {
+    let bodies =
+        [json!({"ttl": "5s"}), json!({"ttl": "5s", "fence": "1025"}), json!({"fence": "1025"})];
+    for (action, body) in ACTIONS.iter().zip(bodies) {
+        let refused = observer.post(member, &format!("/v1/leases/x/{action}"), body);
+        assert_eq!(refused.status, status, "{refused:?}");
     }
+    observer.get(member, &["/v1/leases/x"]);
 }
 
 /// The replies at a limit.
@@ -300,12 +311,7 @@ fn observe_limits(observer: &mut Observer) {
     // While this request waits for a majority, every other exceeds the limit.
     let lease = Name::new("busy").expect("a name").into();
     let _occupied = member.node().remote().ask(Request::Inspect { lease });
-    for action in ACTIONS {
-        let refused = member.post(&format!("/v1/leases/x/{action}"), &any_body(action));
-        assert_eq!(refused.status, 429, "{refused:?}");
-        observer.see("post", &template(action), &refused);
-    }
-    observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/x"));
+    observe_refusals(observer, member, 429);
     let (_http, crowded, _) = member.serve_http(|bounds| bounds.watchers = 0);
     let mut raw = Raw::connect(crowded);
     raw.ask("GET", "/v1/watch", "");
@@ -318,21 +324,12 @@ fn observe_trouble(observer: &mut Observer) {
         config.node.timing.request_timeout = Duration::from_millis(50);
     });
     let member = &cell[0];
-    for action in ACTIONS {
-        let refused = member.post(&format!("/v1/leases/x/{action}"), &any_body(action));
-        assert_eq!(refused.status, 503, "{refused:?}");
-        observer.see("post", &template(action), &refused);
-    }
-    for path in ["/readyz", "/v1/cell"] {
-        observer.see("get", path, &member.get(path));
-    }
-    observer.see("get", "/v1/leases/{name}", &member.get("/v1/leases/x"));
+    observe_refusals(observer, member, 503);
+    observer.get(member, &["/readyz", "/v1/cell"]);
     let quarantined = Cell::one_with(|config| config.node.ephemeral = false);
-    observer.see("get", "/readyz", &quarantined[0].get("/readyz"));
+    observer.get(&quarantined[0], &["/readyz"]);
     member.node().shutdown_blocking();
-    for path in ["/v1/cell", "/v1/watch", "/readyz", "/v1/leases", "/"] {
-        observer.see("get", path, &member.get(path));
-    }
+    observer.get(member, &["/v1/cell", "/v1/watch", "/readyz", "/v1/leases", "/"]);
 }
 
 #[test]
