@@ -311,11 +311,8 @@ impl Session {
             State::Pending(ask) => turn.common.pending.get(ask).waits,
             _ => false,
         };
-        if self.expected.iter().any(waits) {
-            turn.shard.sockets.hold(self.conn, true);
-        } else {
-            turn.shard.sockets.hold(self.conn, false);
-        }
+        let read_ahead = self.expected.iter().any(waits);
+        turn.shard.sockets.hold(self.conn, read_ahead);
     }
 
     /// Sends as much as the connection takes. Returns whether the session goes on.

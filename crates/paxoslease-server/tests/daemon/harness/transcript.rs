@@ -43,6 +43,7 @@ pub(crate) fn play(file: &str) {
     let rewrites = std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always");
     let (mut rewritten, mut stage, mut title) = (Vec::new(), Stage::default(), "");
     for (line, number) in text.lines().zip(1..) {
+        let _place = Place(format!("{file}:{number}, {title}: {line}"));
         let mut expected = None;
         if let Some(next) = line.strip_prefix("== ") {
             (stage, title) = (Stage::default(), next);
@@ -53,14 +54,23 @@ pub(crate) fn play(file: &str) {
         }
         match expected {
             Some(Err(actual)) if rewrites => rewritten.push(format!("  {actual}")),
-            Some(Err(actual)) => {
-                panic!("{file}:{number}, {title}\nexpected: {}\n  actual: {actual}", line.trim())
-            }
+            Some(Err(actual)) => panic!("expected: {}\n  actual: {actual}", line.trim()),
             _ => rewritten.push(line.to_owned()),
         }
     }
     if rewrites {
         std::fs::write(path, rewritten.join("\n") + "\n").expect("written");
+    }
+}
+
+/// Names the line of a transcript that failed.
+struct Place(String);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("in {}", self.0);
+        }
     }
 }
 
