@@ -1,8 +1,8 @@
-//! Who may do what: the tokens of `[[access]]`, as they are now.
+//! What clients may do: the current rules of `[[access]]`.
 //!
-//! A client that shows a token is known by its hash from then on; what that hash may do is looked
-//! up in the rules of the day, so a token that was taken out is worth nothing at once, on
-//! connections that stand too. No token is kept, shown or logged.
+//! A client that sent a token is identified by the token's hash. Each command looks up in the
+//! current rules what that hash permits, so a token that was removed permits nothing any more, also
+//! on open connections. No token is kept, shown or logged.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,37 +15,37 @@ use tokio::sync::watch;
 
 use crate::quota::Quota;
 
-/// What everybody who serves clients asks. Clones are the same.
+/// The rules that RESP and HTTP share. Clones share them too.
 #[derive(Clone)]
 pub struct Gate {
     rules: watch::Sender<Arc<Rules>>,
 }
 
 impl Gate {
-    /// With these rules; without any, whoever can connect may do everything.
+    /// Without rules, every client that can connect may do everything.
     #[must_use]
     pub fn new(access: &[Access]) -> Self {
         Self { rules: watch::Sender::new(Arc::new(Rules::new(access))) }
     }
 
-    /// Whether whoever can connect may do everything.
+    /// Whether every client that can connect may do everything.
     pub(crate) fn is_open(&self) -> bool {
         self.rules.borrow().is_open()
     }
 
-    /// Other rules from now on.
+    /// Replaces the rules.
     pub(crate) fn change(&self, access: &[Access]) {
         self.rules.send_modify(|rules| *rules = Arc::new(Rules::new(access).after(rules)));
     }
 
-    /// The rules as they are, and word of when they change.
+    /// The current rules, and notice when they change.
     pub(crate) fn rules(&self) -> watch::Receiver<Arc<Rules>> {
         self.rules.subscribe()
     }
 }
 
 impl Default for Gate {
-    /// Open to everybody.
+    /// Open to every client.
     fn default() -> Self {
         Self::new(&[])
     }
@@ -57,37 +57,37 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// The rules of one day.
+/// The rules between two changes.
 pub(crate) struct Rules {
-    /// By their hashes.
+    /// Sorted by hash.
     tokens: Vec<(TokenHash, Bearer)>,
 }
 
-/// Who bears a token, and what that allows.
+/// What a token permits.
 #[derive(Default)]
 struct Bearer {
     name: Option<String>,
     grants: Vec<(Vec<Verb>, Vec<NamePattern>)>,
-    /// The least that any of its entries allows, and what counts towards it.
+    /// The lowest quota of its entries, and the leases that count towards it.
     leases: Option<(u32, Arc<Quota>)>,
 }
 
 impl Bearer {
-    /// The names that something may be done with.
+    /// The names for which something is permitted.
     fn names(&self, verb: Verb) -> impl Iterator<Item = &NamePattern> {
         let grants = self.grants.iter().filter(move |(may, _)| may.contains(&verb));
         grants.flat_map(|(_, names)| names)
     }
 }
 
-/// Where the rules have somebody's token; good for these rules only.
+/// The place of a token in these rules, and only in these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place(u32);
 
-/// Why something may not be done. Each says what is missing.
+/// Why something is not permitted, and what is missing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Denied {
-    #[error("this node asks for a token, and you have shown none that is good any more")]
+    #[error("this node asks for a token, and you have sent no valid one")]
     NoToken,
     #[error("this node does not know that token")]
     UnknownToken,
@@ -102,10 +102,10 @@ pub(crate) enum Denied {
 }
 
 impl Denied {
-    /// What it is counted as, in `paxoslease_refused_total`.
+    /// The labels in `paxoslease_refused_total`.
     pub(crate) const REASONS: [&'static str; 3] = ["no_token", "unknown_token", "not_permitted"];
 
-    /// Its place there.
+    /// The place of its label there.
     pub(crate) const fn reason(&self) -> usize {
         match self {
             Self::NoToken => 0,
@@ -133,7 +133,7 @@ impl Rules {
         Self { tokens: bearers.into_iter().collect() }
     }
 
-    /// As these, but with what counted towards quotas before.
+    /// These rules, with the leases that counted towards quotas before.
     fn after(mut self, before: &Self) -> Self {
         for (hash, bearer) in &mut self.tokens {
             let Some((most, quota)) = &mut bearer.leases else { continue };
@@ -146,18 +146,17 @@ impl Rules {
         self
     }
 
-    /// What bounds the leases of a token, if anything does.
     pub(crate) fn quota(&self, place: Option<Place>) -> Option<&Arc<Quota>> {
         self.bearer(place).ok()?.leases.as_ref().map(|(_, quota)| quota)
     }
 
-    /// Whether whoever can connect may do everything.
+    /// Whether every client that can connect may do everything.
     #[inline]
     pub(crate) const fn is_open(&self) -> bool {
         self.tokens.is_empty()
     }
 
-    /// The hash of a token that is known. Takes as long whichever it is, or none.
+    /// The hash of a known token. Takes the same time for every token, known or not.
     pub(crate) fn recognise(&self, token: &[u8]) -> Result<TokenHash, Denied> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let mut known = Choice::from(0);
@@ -167,7 +166,7 @@ impl Rules {
         if known.into() { Ok(TokenHash::new(hash)) } else { Err(Denied::UnknownToken) }
     }
 
-    /// Where a token that was recognised once is now, if it is still known.
+    /// The place of a token that was recognised before, if it is still known.
     pub(crate) fn place(&self, hash: TokenHash) -> Option<Place> {
         let place = self.tokens.binary_search_by_key(&hash, |(hash, _)| *hash).ok()?;
         u32::try_from(place).ok().map(Place)
@@ -178,12 +177,12 @@ impl Rules {
         token.map(|(_, bearer)| bearer).ok_or(Denied::NoToken)
     }
 
-    /// Whether there is a token at all.
+    /// Whether there is a valid token, if one is required.
     pub(crate) fn admits(&self, place: Option<Place>) -> Result<(), Denied> {
         if self.is_open() { Ok(()) } else { self.bearer(place).map(drop) }
     }
 
-    /// Whether something may be done with a name.
+    /// Whether something is permitted for a name.
     pub(crate) fn permits(
         &self,
         place: Option<Place>,
@@ -193,13 +192,13 @@ impl Rules {
         self.permits_some(place, verb, Some(name), |pattern| pattern.fits(name))
     }
 
-    /// As [`Self::permits`], for whoever need not know why not.
+    /// Like [`Self::permits`], without the reason.
     pub(crate) fn allows(&self, place: Option<Place>, verb: Verb, name: &str) -> bool {
         let bearer = || self.bearer(place).ok();
         self.is_open() || bearer().is_some_and(|b| b.names(verb).any(|names| names.fits(name)))
     }
 
-    /// Whether something may be done with any name that begins like this.
+    /// Whether something is permitted for any name with this prefix.
     pub(crate) fn permits_within(
         &self,
         place: Option<Place>,
@@ -210,7 +209,7 @@ impl Rules {
         self.permits_some(place, verb, name, |pattern| pattern.meets(prefix))
     }
 
-    /// Whether there can be anything to watch of a pattern.
+    /// Whether any name that a pattern matches may be read.
     pub(crate) fn permits_watch(
         &self,
         place: Option<Place>,
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn without_rules_everybody_may_do_everything() {
+    fn without_rules_every_client_may_do_everything() {
         let rules = Rules::new(&[]);
         assert!(rules.is_open() && rules.admits(None).is_ok());
         assert_eq!(rules.permits(None, Verb::Acquire, "x"), Ok(()));
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_may_do_what_any_of_its_entries_allows_and_no_more() {
+    fn a_token_permits_what_any_of_its_entries_permits() {
         let rules = rules();
         let ci = place(&rules, "ci");
         for name in ["jobs/nightly", "deploy"] {
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_may_be_looked_at_where_some_of_its_names_may() {
+    fn a_prefix_is_permitted_if_some_of_its_names_are() {
         let rules = rules();
         let ci = place(&rules, "ci");
         for prefix in ["", "jo", "jobs/", "jobs/a", "deploy"] {
@@ -303,25 +302,19 @@ mod tests {
     }
 
     #[test]
-    fn whoever_shows_no_token_or_a_wrong_one_may_do_nothing() {
+    fn without_a_known_token_nothing_is_permitted() {
         let rules = rules();
         assert_eq!(rules.permits(None, Verb::Read, "x"), Err(Denied::NoToken));
         assert_eq!(rules.admits(None), Err(Denied::NoToken));
         for token in ["", "c", "ci ", "CI"] {
             assert_eq!(rules.recognise(token.as_bytes()), Err(Denied::UnknownToken));
         }
-        // The hash is no token.
+        // The hash is not a token.
         assert_eq!(rules.recognise(hash("ci").as_bytes()), Err(Denied::UnknownToken));
     }
 
     #[test]
-    fn an_empty_token_cannot_be_configured() {
-        let digits = hash("").as_bytes().map(|byte| format!("{byte:02x}")).concat();
-        assert_eq!(digits.parse::<TokenHash>(), Err(crate::TokenHashError::Guessable));
-    }
-
-    #[test]
-    fn a_token_that_was_taken_out_has_no_place_any_more() {
+    fn a_token_that_was_removed_has_no_place_any_more() {
         let gate = Gate::new(&[entry("a", &["*"], &[Verb::Read])]);
         let rules = gate.rules();
         let known = rules.borrow().recognise(b"a").expect("known");

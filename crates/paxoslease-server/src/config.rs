@@ -101,7 +101,7 @@ impl fmt::Display for ClientTls {
 
 /// A text that is not a value of `tls.clients`.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{0:?} is no way to speak to clients; expected off, server or mutual")]
+#[error("{0:?} is not a kind of TLS for clients; expected off, server or mutual")]
 pub struct UnknownClientTls(String);
 
 impl FromStr for ClientTls {
@@ -161,8 +161,8 @@ pub enum ConfigError {
     NoCertificate(ClientTls),
     /// Tokens would protect nothing.
     #[error(
-        "`[[access]]` is set, but peers speak in clear: anybody who reaches a peer port of the \
-         cell can read, release and take every lease without a token; give all nodes certificates \
+        "`[[access]]` is set, but peers speak in clear: any program that reaches a peer port of \
+         the cell can read, release and take every lease without a token; give all nodes certificates \
          by `[tls]` cert, key and ca, or set listen.peers = \"off\" if the cell has one member, or \
          set `listen.peers_out_of_reach` (--peers-out-of-reach) if only nodes of the cell can \
          reach the peer ports"

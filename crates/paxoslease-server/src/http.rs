@@ -1,14 +1,12 @@
 //! HTTP: for people, curl, browsers, probes and Prometheus.
 //!
-//! [`Http`] is a thread of its own with a runtime on it, beside a node whose own threads never see
-//! one. It keeps no state of leases: whatever is asked goes to the node, and a client that goes
-//! away takes its question with it (P8). It speaks TLS if the node's configuration has clients do
-//! so, and asks a [`Gate`] who may do what.
+//! [`Http`] is a thread with an async runtime. The threads of the node have none. It keeps no state
+//! of leases: it passes every request to the node, and withdraws the request of a client that
+//! leaves (P8). It speaks TLS if the node's configuration says so for clients, and asks a [`Gate`]
+//! what a client may do.
 
 mod cell;
 mod connection;
-#[cfg(test)]
-mod document;
 mod input;
 mod leases;
 mod page;
@@ -37,8 +35,8 @@ use crate::{Gate, ServerLimits};
 use connection::Notices;
 use refusal::Refusal;
 
-/// The OpenAPI document, as JSON for people and machines. A test makes it anew from the handlers
-/// and compares.
+/// The OpenAPI document. Tests compare it with the routes, with the errors, and with what daemons
+/// answer.
 pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
 
 /// The longest body of a request, in bytes.
@@ -48,18 +46,18 @@ const BODY_MAX: usize = 16 << 10;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// Connections; who comes when there are as many is told so and sent away.
+    /// Connections. A client over this gets an error and is disconnected.
     pub connections: u32,
-    /// Connections among them that watch at a time; who comes then is refused.
+    /// Watches at a time. A watch over this is refused.
     pub watchers: u32,
-    /// Acquires of one connection, on average; what is over is refused.
+    /// Acquires of one connection, on average. An acquire over this is refused.
     pub acquires_per_second: Option<u32>,
     /// How long a connection may be idle, or take for its TLS handshake, or take to send the head
     /// of a request.
     pub head_timeout: Duration,
     /// How long it may take to send the body.
     pub body_timeout: Duration,
-    /// How long it may take nothing of what it is sent.
+    /// How long it may read nothing of a response.
     pub write_timeout: Duration,
 }
 
@@ -82,7 +80,7 @@ impl From<&ServerLimits> for Bounds {
     }
 }
 
-/// A node that is served by HTTP.
+/// An HTTP server for a node.
 #[must_use = "it stops when it is dropped"]
 pub struct Http {
     stop: Option<oneshot::Sender<()>>,
@@ -121,9 +119,8 @@ impl Http {
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Stops: no more connections, requests under way finish, those that wait for a lease are
-    /// turned away, watches end. Returns when all of that is done, after a few seconds at most.
-    /// Dropping does the same.
+    /// Stops: accepts no more connections, lets requests finish, refuses acquires that wait, and
+    /// ends watches. Returns after a few seconds at most. Dropping does the same.
     pub fn shutdown(self) {
         drop(self);
     }
@@ -133,7 +130,7 @@ impl Drop for Http {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so, and there is nobody left to serve.
+            // A thread that panicked has logged that, and serves no client any more.
             let _panicked = thread.join();
         }
     }
@@ -145,7 +142,7 @@ impl fmt::Debug for Http {
     }
 }
 
-/// What handlers have in common.
+/// What the handlers share.
 #[derive(Clone)]
 struct App {
     node: Node,
@@ -153,7 +150,7 @@ struct App {
     metrics: Metrics,
     gate: Gate,
     notices: Arc<Notices>,
-    /// Whether it listens where pages of other sites could lead a browser.
+    /// Whether pages of other sites could make a browser connect here.
     may_be_rebound: bool,
     body_timeout: Duration,
     watchers: Arc<Semaphore>,
@@ -161,13 +158,13 @@ struct App {
 }
 
 impl App {
-    /// What a future comes to, unless the server stops before.
+    /// The output of a future, unless the server stops before.
     async fn unless_stopping<T>(&self, future: impl Future<Output = T>) -> Result<T, Refusal> {
         let mut stopping = self.stopping.clone();
         tokio::select! {
             biased;
             value = future => Ok(value),
-            // A sender that is gone has stopped as well.
+            // A dropped sender has stopped as well.
             _ = stopping.wait_for(|stopping| *stopping) => Err(Refusal::Stopping),
         }
     }

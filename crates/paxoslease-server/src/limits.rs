@@ -83,9 +83,8 @@ impl Limit {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A rate on average, with up to a second's worth at once. The time at which the next event would
-/// be due, if events came evenly, is its whole state (Turner's leaky bucket as a meter, known as
-/// GCRA).
+/// A bound on the average rate, with up to a second's worth at once. Its state is the time at which
+/// the next event would be due if events came evenly (Turner's leaky bucket as a meter, or GCRA).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimiter {
     interval: u64,
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seconds_worth_may_come_at_once_and_then_as_many_as_time_allows() {
+    fn a_seconds_worth_may_come_at_once_and_then_at_the_rate() {
         let mut limiter = RateLimiter::new(100);
         assert_eq!(admitted(&mut limiter, 5_000, 500), 100);
         assert_eq!(admitted(&mut limiter, 5_050, 500), 5);

@@ -1,9 +1,8 @@
-//! The numbers of one node, and their text for Prometheus.
+//! The metrics of one node, and their text for Prometheus.
 //!
-//! Each node has a [`Metrics`] of its own, so that several nodes of one process keep theirs apart.
-//! Counters and gauges are the exporter's. Histograms are not: the exporter's keep every sample
-//! until somebody looks, and a node decides hundreds of thousands of rounds a second. Nothing here
-//! listens on a socket; whoever has a [`Metrics`] renders it.
+//! Each node has its own [`Metrics`], so that several nodes of one process do not mix theirs.
+//! Counters and gauges are those of the exporter. Histograms are not, because the exporter keeps
+//! every sample until it renders, and a node decides hundreds of thousands of rounds a second.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -18,8 +17,8 @@ use metrics_exporter_prometheus::formatting::{
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
-/// Upper bounds of the buckets of every histogram, in seconds: from a round between processes of
-/// one machine to the default request timeout.
+/// Upper bounds of the buckets of every histogram in seconds, from a round between processes of one
+/// machine to the default request timeout.
 const BOUNDS: [f64; 15] =
     [50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1.0, 2.0];
 
@@ -30,7 +29,7 @@ enum Kind {
     Histogram,
 }
 
-/// Everything this process publishes, and what it means.
+/// All metrics of a daemon, and their meanings.
 const DESCRIPTIONS: [(Kind, &str, &str); 24] = {
     use Kind::{Counter as C, Gauge as G, Histogram as H};
     [
@@ -42,13 +41,13 @@ const DESCRIPTIONS: [(Kind, &str, &str); 24] = {
         (G, "paxoslease_leases", "Names this node's acceptor keeps, idle ones included."),
         (G, "paxoslease_waiters", "Requests that wait for a lease at this node."),
         (G, "paxoslease_peer_up", "Whether a peer is connected with all its shards: 1 or 0."),
-        (G, "paxoslease_peer_rtt_seconds", "The way to a peer and back, lately."),
+        (G, "paxoslease_peer_rtt_seconds", "The recent round trip time to a peer."),
         (C, "paxoslease_messages_total", "Messages between nodes, by kind and direction."),
         (C, "paxoslease_messages_dropped_total", "Messages lost or refused here, by reason."),
         (
             G,
             "paxoslease_quarantine_remaining_seconds",
-            "How long this node stays silent still after its restart.",
+            "How long this node remains in quarantine after its restart.",
         ),
         (
             G,
@@ -58,9 +57,9 @@ const DESCRIPTIONS: [(Kind, &str, &str); 24] = {
         (G, "paxoslease_acceptor_bytes", "Heap bytes behind the acceptor's names."),
         (C, "paxoslease_pauses_total", "Times a thread of this node was not run for long."),
         (G, "paxoslease_turn_seconds_max", "The longest turn of a thread since the start."),
-        (C, "paxoslease_commands_total", "RESP commands that came, by command."),
-        (C, "paxoslease_limited_total", "What was refused or cut off, by the limit it ran into."),
-        (C, "paxoslease_refused_total", "Clients refused over TLS, tokens or what these allow."),
+        (C, "paxoslease_commands_total", "RESP commands, by command."),
+        (C, "paxoslease_limited_total", "Requests and connections over a limit, by limit."),
+        (C, "paxoslease_refused_total", "Clients refused by TLS or by their tokens, by reason."),
         (
             C,
             "paxoslease_reloads_total",
@@ -77,14 +76,14 @@ const DESCRIPTIONS: [(Kind, &str, &str); 24] = {
     ]
 };
 
-/// Where one node's numbers go, and what to render them from. Clones share them.
+/// The metrics of one node. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
     records: Arc<Records>,
 }
 
 impl Metrics {
-    /// With no numbers yet.
+    /// Without any values yet.
     #[must_use]
     pub fn new() -> Self {
         let records = Records {
@@ -103,13 +102,13 @@ impl Metrics {
         Self { records: Arc::new(records) }
     }
 
-    /// For [`paxoslease_node::front::Service`] and everything else that counts for that node.
+    /// For [`paxoslease_node::front::Service`], and everything else that counts for that node.
     #[must_use]
     pub fn recorder(&self) -> Arc<dyn Recorder + Send + Sync> {
         Arc::clone(&self.records) as _
     }
 
-    /// Everything so far, in Prometheus' text format.
+    /// The metrics in the text format of Prometheus.
     #[must_use]
     pub fn render(&self) -> String {
         let mut text = self.records.plain.handle().render();
@@ -132,7 +131,7 @@ impl fmt::Debug for Metrics {
 
 struct Records {
     plain: PrometheusRecorder,
-    /// By name, then by labels as they are written, each with a comma behind it.
+    /// By name, then by labels as they are written, each followed by a comma.
     histograms: Mutex<BTreeMap<String, BTreeMap<String, Arc<Buckets>>>>,
 }
 
@@ -185,10 +184,10 @@ impl Recorder for Records {
     }
 }
 
-/// How many samples fell between two bounds each, and their sum.
+/// The number of samples between two bounds each, and their sum.
 #[derive(Default)]
 struct Buckets {
-    /// One more than bounds, for what is above all of them.
+    /// The last one is for samples above all bounds.
     counts: [AtomicU64; BOUNDS.len() + 1],
     /// The bits of a floating-point number.
     sum: AtomicU64,
@@ -231,7 +230,7 @@ mod tests {
     use ::metrics::{counter, gauge, histogram, with_local_recorder};
 
     #[test]
-    fn a_histogram_counts_what_is_at_most_its_bounds() {
+    fn a_bucket_counts_samples_up_to_its_bound() {
         let metrics = Metrics::new();
         with_local_recorder(&*metrics.recorder(), || {
             histogram!("paxoslease_round_seconds").record_many(50e-6, 3);
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn two_nodes_keep_their_numbers_apart() {
+    fn two_nodes_do_not_mix_their_metrics() {
         let (one, two) = (Metrics::new(), Metrics::new());
         with_local_recorder(&*one.recorder(), || {
             counter!("paxoslease_releases_total").increment(2);

@@ -1,8 +1,8 @@
-//! How many leases a token has through this node, where `leases` of its `[[access]]` bounds that.
+//! The number of leases of a token through this node, where `leases` of its `[[access]]` bounds it.
 //!
-//! A node sees only what goes through it. So a lease counts from the acquire that this node carries
-//! out until a release or the end of the ttl that this node last heard of. Each node counts for
-//! itself, and no lease is taken away: what is over the quota is refused before it is asked for.
+//! A node sees only its own requests. So a lease counts from an acquire through this node until a
+//! release or the end of the ttl that this node last saw. Each node counts for itself. No lease is
+//! taken away: an acquire over the quota is refused before it is requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -22,18 +22,18 @@ struct Counted {
     /// Acquires under way.
     claims: usize,
     ends_at: BTreeMap<LeaseKey, Instant>,
-    /// The same, the first to end first.
+    /// The same leases, sorted by their end.
     by_end: BTreeSet<(Instant, LeaseKey)>,
 }
 
 impl Quota {
-    /// Sets how many there may be. What is counted already stays so.
+    /// Sets the bound. Leases that are counted stay counted.
     pub(crate) fn set(&self, most: u32) {
         self.counted().most = most;
     }
 
-    /// Room for one more lease, for an acquire that is about to begin; or the quota, if it is used
-    /// up.
+    /// Room for the lease of an acquire that is about to begin. An error is the quota, which is
+    /// used up.
     pub(crate) fn claim(self: &Arc<Self>, now: Instant) -> Result<Claim, u32> {
         let mut counted = self.counted();
         while let Some((ends_at, lease)) = counted.by_end.first().copied()
@@ -95,7 +95,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// It was granted, and so counts until then.
+    /// The acquire was granted. Its lease counts until `ends_at`.
     pub(crate) fn granted(&mut self, name: Name<'_>, fence: u64, ends_at: Instant) {
         if self.lease.is_none() {
             let lease = lease(name, fence);
@@ -106,7 +106,7 @@ impl Claim {
         }
     }
 
-    /// What was granted is given back, for nobody heard of it.
+    /// The grant was never sent, and is given back.
     pub(crate) fn give_back(self) {
         if let Some(lease) = self.lease {
             self.quota.counted().forget(lease);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_count_until_they_are_released_or_run_out() {
+    fn leases_count_until_they_are_released_or_expire() {
         let (quota, now) = (of(2), Instant::ZERO);
         assert_eq!(grant(&quota, "a", 1, now), Ok(()));
         assert_eq!(grant(&quota, "b", 1, now), Ok(()));
@@ -156,14 +156,14 @@ mod tests {
         assert_eq!(grant(&quota, "c", 1, now), Ok(()));
         quota.renews(name("c"), 1, now.after(2 * TTL));
         let later = now.after(TTL);
-        assert_eq!(grant(&quota, "d", 1, later), Ok(()), "b has run out");
+        assert_eq!(grant(&quota, "d", 1, later), Ok(()), "b has expired");
         assert_eq!(grant(&quota, "e", 1, later), Err(2), "c was renewed");
         quota.set(3);
         assert_eq!(grant(&quota, "e", 1, later), Ok(()));
     }
 
     #[test]
-    fn acquires_under_way_count_and_those_that_come_to_nothing_do_not() {
+    fn acquires_count_unless_they_are_not_granted() {
         let (quota, now) = (of(1), Instant::ZERO);
         let claim = quota.claim(now).expect("room");
         assert_eq!(quota.claim(now).err(), Some(1));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn renewals_of_what_is_not_counted_take_no_memory() {
+    fn renewals_of_leases_that_are_not_counted_take_no_memory() {
         let quota = of(1);
         for fence in 0..100 {
             quota.renews(name("a"), fence, Instant::MAX);

@@ -1,12 +1,12 @@
 //! Sessions of clients that speak RESP, the protocol of Redis, on the threads of the shards.
 //!
-//! A session reads commands as they come and works on all of them at once; replies leave in the
-//! order of their commands, as RESP demands. So an acquire that waits holds up the replies behind
-//! it on its connection, though not their effect: give a waiter its own connection, as with BLPOP,
-//! or let it wait by NOTIFY.
+//! A session reads commands as they come and works on all of them at once. Replies leave in the
+//! order of their commands, as RESP demands. So an acquire that waits delays the replies behind it
+//! on its connection, though not the effect of their commands: a waiter should have its own
+//! connection, as with BLPOP, or wait by NOTIFY.
 //!
-//! A lease belongs to whoever has its fence, not to a connection: closing one releases nothing that
-//! was told. What was not told yet is taken back (P8).
+//! A lease belongs to the client that knows its fence, not to a connection. Closing a connection
+//! releases no lease whose grant was sent. A grant that was not sent is given back (P8).
 
 mod auth_state;
 mod command;
@@ -43,7 +43,7 @@ use session::Session;
 use tally::Tally;
 
 /// Requests whose names are prefetched. A read may bring more, but a session that asks for pages of
-/// lists is shown the same bytes again after each page, and must not have all of them parsed again.
+/// lists gets the same bytes again after each page, and must not parse all of them every time.
 const PREFETCHED_MAX: usize = 256;
 
 /// Makes the front-end of each shard, also for simulated nodes.
@@ -57,16 +57,14 @@ pub fn front_ends(
 
 /// The sessions of one shard.
 struct Sessions {
-    /// By number of their connection.
+    /// By index of their connection.
     sessions: Vec<Option<Box<Session>>>,
-    /// How many there are.
     count: usize,
     common: Common,
-    /// Sessions that have sent a part of a request.
+    /// Sessions that have sent only a part of a request.
     partial_requests: Deadlines,
     /// When to look for clients that do not read.
     look_at: Option<Instant>,
-    /// Lines of the log about those.
     slow_readers: LogThrottle,
 }
 
@@ -74,21 +72,21 @@ struct Sessions {
 struct Common {
     server: Arc<ServerContext>,
     gate: watch::Receiver<Arc<Rules>>,
-    /// As they were when this thread turned last.
+    /// The rules in the last turn of this thread.
     rules: Arc<Rules>,
     notices: LogThrottle,
     /// Sessions without a token where one is required.
     unauthenticated: Deadlines,
     pending: PendingRequests,
-    /// Sessions to be flushed.
+    /// Sessions to flush, by index.
     dirty: Vec<usize>,
-    /// Sessions that watch something.
+    /// Sessions that watch, by index.
     watchers: Vec<usize>,
-    /// The patterns of all of them.
+    /// The number of patterns of all of them.
     watched: usize,
     tally: Tally,
     scratch: Vec<u8>,
-    /// The quarantine, as it was seen in this turn.
+    /// The remaining quarantine, and the turn in which it was read.
     quarantine: (Instant, Duration),
     is_leaving: bool,
 }
@@ -100,7 +98,7 @@ struct Turn<'a, 'b> {
 }
 
 impl Common {
-    /// How long this node stays silent still.
+    /// How long this node remains in quarantine.
     fn quarantine(&mut self, shard: &ShardHandle<'_>) -> Duration {
         if self.quarantine.0 != shard.now() {
             self.quarantine = (shard.now(), shard.status().quarantine_remaining);
@@ -108,7 +106,7 @@ impl Common {
         self.quarantine.1
     }
 
-    /// The cell as this node sees it, with the same words as everywhere.
+    /// The status with the same fields as over HTTP, and some of the daemon.
     fn status(&self, shard: &ShardHandle<'_>, place: Option<Place>) -> serde_json::Value {
         let mut status = shard.status();
         status.waiting.retain(|wanted| self.rules.allows(place, Verb::Admin, &wanted.name));
@@ -132,13 +130,13 @@ impl Common {
              \r\n# Clients\r\nconnected_clients:{}\r\nmaxclients:{}\r\n\
              \r\n# Leases\r\nleases:{}\r\nwaiters:{}\r\nrounds_in_flight:{}\r\n",
             env!("CARGO_PKG_VERSION"),
-            server.cell,
-            server.node,
-            server.role,
+            server.config.node.cell,
+            server.config.node.node,
+            server.config.node.role,
             u8::from(status.ready),
             status.quarantine_remaining.as_millis(),
             self.connections(),
-            server.limits.connections,
+            server.config.limits.connections,
             status.leases,
             status.waiters,
             status.rounds_in_flight,
@@ -150,7 +148,7 @@ impl Common {
         self.server.connections.load(Ordering::Relaxed)
     }
 
-    /// The number of patterns that a session watches has changed.
+    /// Notes that the number of patterns of a session has changed.
     fn watches(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, before: usize, now: usize) {
         self.watched = self.watched - before + now;
         if before == 0 && now > 0 {
@@ -224,7 +222,7 @@ impl Sessions {
         let patience = self.partial_requests.patience;
         for index in self.partial_requests.overdue(shard.now()) {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
-            tracing::debug!(client = session.address, "a client does not finish a request");
+            tracing::debug!(client = session.address, "a client did not finish a request");
             let turn = &mut Turn { common: &mut self.common, shard };
             turn.common.tally.limited(turn.shard.now(), Limit::HalfRequest, 1);
             session.reply_error(turn.common, &ReplyError::PartialRequest(patience));
@@ -232,29 +230,29 @@ impl Sessions {
         }
     }
 
-    /// Closes connections without a token, where one is required, even if not all was read.
+    /// Closes connections without a token, where one is required, even if replies are unread.
     fn close_unauthenticated(&mut self, shard: &mut ShardHandle<'_>) {
         let patience = self.common.unauthenticated.patience;
         for index in self.common.unauthenticated.overdue(shard.now()) {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
             let turn = &mut Turn { common: &mut self.common, shard };
-            tracing::debug!(client = session.address, "a client shows no token");
+            tracing::debug!(client = session.address, "a client sent no token");
             turn.common.tally.refused(turn.shard.now(), Denied::NoToken.reason());
             session.reply_error(turn.common, &ReplyError::Unauthenticated(patience));
             session.hang_up(turn);
-            let _has_more_to_hear = session.flush(turn);
+            let _has_unread_replies = session.flush(turn);
             shard.sockets.close(session.conn);
             self.end(shard, index);
         }
     }
 
-    /// Closes connections whose client has read nothing for long.
+    /// Closes connections whose client has read nothing for too long.
     fn close_slow_readers(&mut self, shard: &mut ShardHandle<'_>) {
         let (now, patience) = (shard.now(), self.common.server.slow_reader_after);
         self.look_at = None;
         for index in 0..self.sessions.len() {
             let Some(session) = &self.sessions[index] else { continue };
-            let Some(blocked_at) = session.output.blocked_at() else { continue };
+            let Some(blocked_at) = session.output.blocked_at else { continue };
             let give_up_at = blocked_at.after(patience);
             if now < give_up_at {
                 self.look_at = Some(self.look_at.map_or(give_up_at, |at| at.min(give_up_at)));
@@ -279,7 +277,7 @@ impl FrontEnd for Sessions {
     fn accepted(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
         let (common, now) = (&mut self.common, shard.now());
         common.tally.touch(now);
-        let most = common.server.limits.connections as usize;
+        let most = common.server.config.limits.connections as usize;
         let others = common.server.connections.fetch_add(1, Ordering::Relaxed);
         if common.is_leaving || others >= most {
             common.server.connections.fetch_sub(1, Ordering::Relaxed);
@@ -294,14 +292,14 @@ impl FrontEnd for Sessions {
                 );
                 put_error(&mut out, &text);
             }
-            // A new connection has room for a line; if not, it is closed all the same.
+            // A new connection has room for a line. Otherwise it is closed without one.
             let _taken = shard.sockets.send(conn, &out);
             return shard.sockets.close(conn);
         }
         let id = common.server.ids.fetch_add(1, Ordering::Relaxed) + 1;
         let address =
             shard.sockets.address(conn).map_or_else(String::new, |address| address.to_string());
-        let rate_limiter = common.server.limits.acquires_per_second.map(RateLimiter::new);
+        let rate_limiter = common.server.config.limits.acquires_per_second.map(RateLimiter::new);
         let index = conn.index();
         if self.sessions.len() <= index {
             self.sessions.resize_with(index + 1, || None);
@@ -321,8 +319,7 @@ impl FrontEnd for Sessions {
         let names = std::iter::from_fn(|| {
             let (request, len) = Request::parse(ahead).ok()??;
             ahead = &ahead[len..];
-            // The name, if the command is about a lease. Other arguments are not found, which is
-            // harmless.
+            // The name, if the command is about a lease. It is harmless to look for other words.
             Some(request.arg(1).unwrap_or_default())
         });
         turn.shard.prefetch(names.take(PREFETCHED_MAX));
@@ -345,10 +342,15 @@ impl FrontEnd for Sessions {
                 }
                 Ok(Some(len)) => {
                     consumed += len;
-                    session.execute(turn, &request);
+                    if let Err(error) = session.execute(turn, &request) {
+                        if let Some(limit) = error.limit() {
+                            turn.common.tally.limited(turn.shard.now(), limit, 1);
+                        }
+                        session.reply_error(turn.common, &error);
+                    }
                 }
                 Err(error) => {
-                    tracing::debug!(client = session.address, %error, "a client is out of step");
+                    tracing::debug!(client = session.address, %error, "a client sent malformed RESP");
                     turn.common.tally.limited(turn.shard.now(), Limit::Framing, 1);
                     session.reply_error(turn.common, &ReplyError::Framing(error));
                     session.hang_up(turn);
@@ -357,13 +359,13 @@ impl FrontEnd for Sessions {
             let must_wait = session.listing.is_some() || session.is_full(turn.common);
             if must_wait && !session.is_closing {
                 session.hold(turn);
-                // The replies may be sent before the turn ends; then the flush resumes the session.
+                // If the replies are sent before the turn ends, the flush resumes the session.
                 session.touch(turn.common);
                 self.partial_requests.forget(conn.index());
                 return consumed;
             }
         }
-        // What follows is read and ignored, so that a client that leaves is noticed.
+        // The rest is read and ignored, so that a client that leaves is noticed.
         bytes.len()
     }
 
@@ -458,7 +460,7 @@ impl FrontEnd for Sessions {
         if self.look_at.is_some_and(|at| at <= now) {
             self.close_slow_readers(shard);
         }
-        if self.common.tally.publish_at().is_some_and(|at| at <= now) {
+        if self.common.tally.publish_at.is_some_and(|at| at <= now) {
             let connections = self.common.connections();
             self.common.tally.publish(connections);
         }
@@ -466,13 +468,13 @@ impl FrontEnd for Sessions {
 
     fn flush(&mut self, shard: &mut ShardHandle<'_>) {
         let mut dirty = std::mem::take(&mut self.common.dirty);
-        // Backwards: where a lease changes hands, its new holder is told before the old one.
+        // Backwards: if a lease changes hands, its new holder is told before the old one.
         for index in dirty.drain(..).rev() {
             let Some(Some(session)) = self.sessions.get_mut(index) else { continue };
             if !session.flush(&mut Turn { common: &mut self.common, shard }) {
                 shard.sockets.close(session.conn);
                 self.end(shard, index);
-            } else if session.output.blocked_at().is_some() && self.look_at.is_none() {
+            } else if session.output.blocked_at.is_some() && self.look_at.is_none() {
                 self.look_at = Some(shard.now().after(self.common.server.slow_reader_after));
             }
         }
@@ -480,13 +482,9 @@ impl FrontEnd for Sessions {
     }
 
     fn next_at(&self) -> Option<Instant> {
-        let publish_at = self.common.tally.publish_at();
-        let deadlines = self
-            .partial_requests
-            .look_at()
-            .into_iter()
-            .chain(self.common.unauthenticated.look_at());
-        publish_at.into_iter().chain(self.look_at).chain(deadlines).min()
+        let publish_at = self.common.tally.publish_at;
+        let deadlines = [self.partial_requests.look_at, self.common.unauthenticated.look_at];
+        deadlines.into_iter().chain([publish_at, self.look_at]).flatten().min()
     }
 
     fn leave(&mut self, shard: &mut ShardHandle<'_>) {

@@ -1,4 +1,4 @@
-//! One daemon: a node, the sockets its clients come to, and the threads behind them.
+//! One daemon: a node, the sockets for its clients, and the threads behind them.
 
 use std::error::Error;
 use std::io;
@@ -15,7 +15,7 @@ use crate::{Config, ConfigError, Gate, resp};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The configuration makes no sense.
+    /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The node did not start.
@@ -24,11 +24,11 @@ pub enum StartError {
     /// A port cannot be listened on.
     #[error("cannot listen for {what} on {address}: {source}{}", hint(source))]
     Listen {
-        /// Its clients.
+        /// Clients or HTTP.
         what: &'static str,
-        /// Its address.
+        /// The address in the configuration.
         address: String,
-        /// The answer of the system.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -40,7 +40,7 @@ pub enum ReloadError {
     /// The configuration could not be read.
     #[error("{0:#}")]
     Read(Box<dyn Error + Send + Sync>),
-    /// The configuration makes no sense.
+    /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// Certificate, key or authority cannot be used.
@@ -59,10 +59,10 @@ pub enum Lasting {
     /// Whether nodes and clients use TLS.
     #[error("`[tls]` or `tls.clients` came, went or changed; that takes a restart")]
     Tls,
-    /// That clients need a token. A truncated file must not open the daemon to everybody.
+    /// That clients need a token. A truncated file must not open the daemon to all clients.
     #[error(
-        "no `[[access]]` is left, which would let everybody do everything; keep at least one entry, \
-         or restart the node to run it without tokens"
+        "no `[[access]]` is left, which would let every client do everything; keep at least one \
+         entry, or restart the node to run it without tokens"
     )]
     Tokens,
 }
@@ -102,8 +102,8 @@ impl Server {
     /// Starts a daemon, blocking this thread until it listens. Does not wait for the cell.
     ///
     /// # Errors
-    /// When the configuration makes no sense, the data folder cannot be used, or an address is
-    /// taken. Then nothing runs.
+    /// When the configuration is not valid, the data folder cannot be used, or an address is in
+    /// use. Then nothing runs.
     pub fn start(config: Config) -> Result<Self, StartError> {
         Self::start_on(config, None)
     }
@@ -150,16 +150,22 @@ impl Server {
         &self.node
     }
 
-    /// Where clients connect, if they can.
+    /// Where clients connect, unless RESP is off.
     #[must_use]
     pub const fn clients(&self) -> Option<SocketAddr> {
         self.clients
     }
 
-    /// Where HTTP is served, if it is.
+    /// Where HTTP is served, unless it is off.
     #[must_use]
     pub const fn http(&self) -> Option<SocketAddr> {
         self.http_at
+    }
+
+    /// The metrics of this daemon, which HTTP serves at `/metrics`.
+    #[must_use]
+    pub const fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Reads the configuration again, by `read`, and replaces certificates and tokens. New
@@ -207,7 +213,7 @@ impl Server {
     /// Stops cleanly, blocking this thread: accepts no more clients, refuses those that wait, and
     /// writes the snapshot that lets the next start vote at once.
     pub fn shutdown(self) {
-        // HTTP ends first, or its requests would find the node stopped.
+        // HTTP ends first. Otherwise its requests would find a node that has stopped.
         if let Some(http) = self.http {
             http.shutdown();
         }

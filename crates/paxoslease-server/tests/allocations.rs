@@ -1,6 +1,6 @@
-//! Serving leases over RESP allocates nothing in the long run.
+//! Serving leases over RESP allocates nothing in the steady state.
 //!
-//! A file of its own: the allocator counts for the whole process.
+//! This is a test program of its own, because the allocator counts for the whole process.
 
 use std::alloc::System;
 use std::io::{Read as _, Write as _};
@@ -16,7 +16,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const NAMES: [&str; 4] = ["jobs/nightly", "jobs/hourly", "master", "shard/17"];
 
-/// A client that uses its buffers again.
+/// A client that reuses its buffers.
 struct Client {
     socket: TcpStream,
     out: Vec<u8>,
@@ -25,7 +25,7 @@ struct Client {
 }
 
 impl Client {
-    /// Sends what was written, and shows so many replies.
+    /// Sends `out`, and passes this number of replies to `show`.
     fn exchange(&mut self, replies: usize, mut show: impl FnMut(usize, Value<'_>)) {
         self.socket.write_all(&self.out).expect("sends");
         self.out.clear();
@@ -69,7 +69,7 @@ impl Client {
     }
 }
 
-/// How often memory is asked for while leases are taken and given back.
+/// The number of allocations while leases are acquired and released.
 fn allocations(access: Vec<Access>) -> usize {
     let node = paxoslease_node::Config::new("test", 1).peer(1, "127.0.0.1:7401").listen("off");
     let mut config = Config::new(node.ephemeral().shards(1)).listen("127.0.0.1:0", "off");
@@ -90,15 +90,15 @@ fn allocations(access: Vec<Access>) -> usize {
 }
 
 #[test]
-fn an_acquire_and_release_over_resp_allocate_nothing_in_the_steady_state() {
+fn an_acquire_and_release_over_resp_allocate_nothing() {
     let hash = TokenHash::new(Sha256::digest("token").into());
     let names = ["other/*", "*"].map(|name| name.parse().expect("a pattern"));
     let guarded = Access::new(hash, names, [Verb::Read, Verb::Acquire]);
     for access in [Vec::new(), vec![guarded]] {
         let tokens = access.len();
         let allocations = allocations(access);
-        // A few times a second metrics are published, which does allocate, and more of that the
-        // longer it takes. One allocation per command would be 10000.
+        // Metrics are published a few times a second, and that allocates. One allocation per
+        // command would be 10000.
         assert!(allocations < 2500, "{allocations} for 10000 commands with {tokens} tokens");
     }
 }

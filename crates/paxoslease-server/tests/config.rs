@@ -1,4 +1,4 @@
-//! The settings of the daemon, and the errors for settings that are wrong.
+//! The settings of the daemon, and the errors for invalid settings.
 
 use paxoslease_node::{Config as NodeConfig, Role, Tls};
 use paxoslease_server::{Access, ClientTls, Config, ConfigError, TokenHash, Verb};
@@ -58,8 +58,8 @@ fn keys_of_the_daemon_and_of_its_node_are_read_from_one_file() {
     let names = ["jobs/*", "deploy"].map(pattern);
     let mut ci = Access::new(TokenHash::new([1; 32]), names, all);
     (ci.name, ci.leases) = (Some("ci".to_owned()), Some(7));
-    let anybody = Access::new(TokenHash::new([2; 32]), [pattern("*")], [Verb::Read]);
-    expected.access = vec![ci, anybody];
+    let reader = Access::new(TokenHash::new([2; 32]), [pattern("*")], [Verb::Read]);
+    expected.access = vec![ci, reader];
     expected.limits.connections = 100;
     expected.limits.inflight_per_connection = 50;
     expected.limits.acquires_per_second = Some(1000);
@@ -69,7 +69,7 @@ fn keys_of_the_daemon_and_of_its_node_are_read_from_one_file() {
 }
 
 #[test]
-fn the_error_for_an_unknown_key_knows_the_keys_of_the_daemon_and_of_its_node() {
+fn the_error_for_an_unknown_key_names_the_nearest_known_key() {
     let cases = [
         (
             "[lissten]\nhttp = 'a:1'",
@@ -83,8 +83,8 @@ fn the_error_for_an_unknown_key_knows_the_keys_of_the_daemon_and_of_its_node() {
         ("zzz = 1", "line 1: unknown key `zzz`; the nearest known key is `cell`"),
         (
             "[tls]\nclients = 'on'",
-            "line 2: `tls.clients`: \"on\" is no way to speak to clients; expected off, server or \
-             mutual",
+            "line 2: `tls.clients`: \"on\" is not a kind of TLS for clients; expected off, server \
+             or mutual",
         ),
     ];
     for (text, message) in cases {
@@ -113,7 +113,7 @@ fn access(changed: &str) -> String {
 }
 
 #[test]
-fn an_entry_of_access_that_is_wrong_is_told_where_and_how() {
+fn the_error_for_an_entry_of_access_has_its_line() {
     assert!(Config::from_toml(&access("-")).is_ok());
     let cases = [
         (access("token_sha256"), "line 3: "),
@@ -123,7 +123,7 @@ fn an_entry_of_access_that_is_wrong_is_told_where_and_how() {
         (access("names = 'x'"), "line 4: `access.names` is the text \"x\"; expected a list"),
         (access("names = ['a*b']"), "line 4: `access.names`: a pattern is a name, or a prefix"),
         (access("names = [1]"), "line 4: `access.names`: the number 1 is in the list; expected a"),
-        (access("may = ['write']"), "line 5: `access.may`: \"write\" is nothing that a token may"),
+        (access("may = ['write']"), "line 5: `access.may`: \"write\" is not a permission of a"),
         (
             "[[access]]\ntoken = 'x'".to_owned(),
             "line 2: unknown key `access.token`; the nearest known key is `access.token_sha256`",
@@ -154,7 +154,7 @@ fn a_token_in_place_of_its_hash_is_not_repeated() {
 }
 
 #[test]
-fn the_sample_makes_sense_and_its_entry_of_access_is_no_token() {
+fn the_sample_is_valid_and_its_entry_of_access_is_not_a_token() {
     let sample = include_str!("../../../deploy/node.toml");
     let config = Config::from_toml(sample).expect("valid");
     assert_eq!((config.check(), config.access.len()), (Ok(()), 0));
@@ -178,7 +178,7 @@ fn refusal(change: impl FnOnce(&mut Config)) -> String {
 }
 
 #[test]
-fn clients_in_clear_beyond_this_machine_need_permission_or_tls() {
+fn clients_in_clear_from_other_machines_need_permission_or_tls() {
     for (clients, http, key) in
         [("[::]:1", "off", "`listen.clients`"), ("off", "10.0.0.1:1", "`listen.http`")]
     {
@@ -217,7 +217,7 @@ fn addresses_and_limits_of_clients_are_checked() {
 fn tokens_need_peers_that_are_known_or_out_of_reach() {
     let names = ["*".parse().expect("a pattern")];
     let entry = Access::new(TokenHash::new([1; 32]), names, [Verb::Read]);
-    // Other users of this machine reach loopback too, and every node must keep strangers away.
+    // Other users of this machine reach loopback too.
     let member = || NodeConfig::new("north", 1).peer(1, "127.0.0.1:7401");
     let proposer = NodeConfig::new("north", 9).peer(1, "127.0.0.1:7401").role(Role::Proposer);
     for node in [member(), proposer, member().peer(2, "a:7401").allow_plaintext()] {

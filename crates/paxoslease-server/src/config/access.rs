@@ -65,12 +65,12 @@ impl Access {
     }
 }
 
-/// Something that a token may permit. None of these includes another.
+/// What a token may permit. None of these includes another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Verb {
     /// To acquire, renew and release leases.
     Acquire,
-    /// To see who holds them.
+    /// To see which leases are held, and by which holder.
     Read,
     /// To see the status of the cell and its nodes.
     Admin,
@@ -88,7 +88,7 @@ impl fmt::Display for Verb {
 
 /// A text that is not a [`Verb`].
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{0:?} is nothing that a token may do; expected \"acquire\", \"read\" or \"admin\"")]
+#[error("{0:?} is not a permission of a token; expected \"acquire\", \"read\" or \"admin\"")]
 pub struct UnknownVerb(String);
 
 impl FromStr for Verb {
@@ -129,7 +129,7 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// The SHA-256 of an empty text, as of a variable that was never set, and of `test`.
+/// The SHA-256 of the empty text, which an unset variable has, and of `test`.
 const GUESSED_FIRST: [&str; 2] = [
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
@@ -145,9 +145,9 @@ pub enum TokenHashError {
          sha256sum` prints; never the token itself"
     )]
     Form,
-    /// The SHA-256 of a token that everybody knows.
+    /// The SHA-256 of a token that is easy to guess.
     #[error(
-        "this is the SHA-256 of an empty token or of \"test\", with which anybody would get in; \
+        "this is the SHA-256 of an empty token or of \"test\", which attackers try first; \
          was $TOKEN set? `paxoslease token` makes a token and its entry"
     )]
     Guessable,
@@ -237,6 +237,8 @@ impl TomlText for NamePattern {
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest as _, Sha256};
+
     use super::*;
 
     fn pattern(text: &str) -> NamePattern {
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_meets_prefixes_that_it_narrows_and_that_narrow_it() {
+    fn a_pattern_meets_longer_and_shorter_prefixes() {
         assert!(pattern("jobs/*").meets("") && pattern("jobs/*").meets("jobs/night"));
         assert!(pattern("jobs/*").meets("jobs/") && !pattern("jobs/*").meets("other/"));
         assert!(pattern("jobs").meets("jo") && pattern("jobs").meets("jobs"));
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_another_kind_of_pattern_elsewhere_is_refused() {
+    fn patterns_of_other_kinds_are_refused() {
         for text in ["", "*x", "a*b*", "**", &"x".repeat(600)] {
             assert_eq!(text.parse::<NamePattern>(), Err(PatternError), "{text}");
         }
@@ -281,10 +283,13 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_of_a_token_that_anybody_would_try_is_refused() {
-        for text in GUESSED_FIRST.iter().flat_map(|text| [(*text).to_owned(), text.to_uppercase()])
-        {
-            assert_eq!(text.parse::<TokenHash>(), Err(TokenHashError::Guessable));
+    fn the_hash_of_an_easily_guessed_token_is_refused() {
+        for token in ["", "test"] {
+            let hash: [u8; 32] = Sha256::digest(token).into();
+            let digits = hash.map(|byte| format!("{byte:02x}")).concat();
+            for digits in [digits.to_uppercase(), digits] {
+                assert_eq!(digits.parse::<TokenHash>(), Err(TokenHashError::Guessable));
+            }
         }
     }
 }

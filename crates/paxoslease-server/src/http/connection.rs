@@ -1,4 +1,4 @@
-//! Whoever is at the other end of a connection, and how fast they may go.
+//! The client of a connection, and how fast it may ask.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use metrics::counter;
+use paxoslease_node::Node;
 use paxoslease_node::front::{Instant, LogThrottle};
 use socket2::SockRef;
 use tokio::io::{Interest, Ready};
@@ -19,21 +20,20 @@ use super::Bounds;
 use super::refusal::Refusal;
 use crate::limits::RateLimiter;
 
-/// Requests without a good token on one connection, where tokens are asked for; the last of them
-/// ends it, and somebody else may have the seat.
+/// Requests without a valid token on one connection, where tokens are required. The last of them
+/// closes it, so that another client may connect.
 pub(super) const UNAUTHORIZED_MAX: u32 = 4;
-/// Bytes that may wait unread behind an acquire that waits. The end of a connection comes behind
-/// all that was sent, and a full buffer of the system would keep it from being noticed.
+/// Unread bytes that a client may send while its acquire waits. The end of a connection comes after
+/// all bytes, so a full buffer of the system would hide it.
 const AHEAD_MAX: usize = 16 << 10;
-/// How often to look if the end came behind something that waits unread.
+/// How often to look for the end behind unread bytes.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// The other end of one connection. Clones are the same.
+/// The client of one connection. Clones are the same client.
 #[derive(Clone)]
 pub(super) struct Connection {
     stream: Arc<TcpStream>,
     pub(super) address: SocketAddr,
-    came_at: tokio::time::Instant,
     acquires: Option<(u32, Arc<Mutex<RateLimiter>>)>,
     unauthorized: Arc<AtomicU32>,
 }
@@ -41,34 +41,24 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(stream: &Arc<TcpStream>, address: SocketAddr, bounds: &Bounds) -> Self {
         let limiter = |rate| (rate, Arc::new(Mutex::new(RateLimiter::new(rate))));
-        let came_at = tokio::time::Instant::now();
         let acquires = bounds.acquires_per_second.map(limiter);
         let stream = Arc::clone(stream);
-        Self { stream, address, came_at, acquires, unauthorized: Arc::default() }
+        Self { stream, address, acquires, unauthorized: Arc::default() }
     }
 
-    /// Was answered like this; one that keeps guessing has to come again for it.
-    pub(super) fn answered(&self, response: Response) -> Response {
-        match response.status() {
-            StatusCode::UNAUTHORIZED => self.answered_stranger(response),
-            _ => response,
-        }
-    }
-
-    /// Was answered like this, and showed no good token.
-    pub(super) fn answered_stranger(&self, mut response: Response) -> Response {
+    /// Passes a response to a client without a valid token. One that keeps asking has to connect
+    /// again.
+    pub(super) fn answered_without_token(&self, mut response: Response) -> Response {
         if self.unauthorized.fetch_add(1, Ordering::Relaxed) + 1 >= UNAUTHORIZED_MAX {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }
 
-    /// One more acquire, if that is not too fast.
-    pub(super) fn acquires(&self) -> Result<(), Refusal> {
-        let Some((per_second, pace)) = &self.acquires else { return Ok(()) };
-        let nanos = u64::try_from(self.came_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
-        if pace.admits(Instant::from_nanos(nanos)) {
+    /// Counts an acquire, if it is not too fast.
+    pub(super) fn acquires(&self, now: Instant) -> Result<(), Refusal> {
+        let Some((per_second, limiter)) = &self.acquires else { return Ok(()) };
+        if limiter.lock().unwrap_or_else(PoisonError::into_inner).admits(now) {
             return Ok(());
         }
         limited("acquires_per_second");
@@ -76,11 +66,12 @@ impl Connection {
         Err(Refusal::Busy(problem))
     }
 
-    /// Comes about when it says no more, or so much that nobody could tell. P8: nothing waits for
-    /// one that left. HTTP itself notices that only while nothing follows the request.
+    /// Completes when the client has left, or has sent so much that its end cannot be noticed. P8:
+    /// nothing waits for a client that left. The HTTP library notices the end only if nothing
+    /// follows the request.
     pub(super) async fn left(&self) -> Refusal {
         loop {
-            // The runtime is over, and this with it, if it cannot say.
+            // An error means that the runtime has ended.
             let closed = self.stream.ready(Interest::READABLE).await;
             if closed.map_or(true, Ready::is_read_closed) {
                 return Refusal::Left;
@@ -97,7 +88,7 @@ impl Connection {
         }
     }
 
-    /// How much there is to read still, up to a bound.
+    /// How many bytes are unread, up to a bound.
     fn ahead(&self) -> io::Result<usize> {
         let mut bytes = [MaybeUninit::uninit(); AHEAD_MAX];
         let peek = || SockRef::from(&*self.stream).peek(&mut bytes);
@@ -105,26 +96,18 @@ impl Connection {
     }
 }
 
-/// When to log what anybody can bring about.
-pub(super) struct Notices {
-    since: tokio::time::Instant,
-    seldom: Mutex<LogThrottle>,
-}
+/// Limits log lines that any client can cause.
+#[derive(Default)]
+pub(super) struct Notices(Mutex<LogThrottle>);
 
 impl Notices {
-    pub(super) fn new() -> Self {
-        Self { since: tokio::time::Instant::now(), seldom: Mutex::default() }
-    }
-
     /// As [`LogThrottle::again`].
-    pub(super) fn again(&self) -> Option<u64> {
-        let nanos = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let mut seldom = self.seldom.lock().unwrap_or_else(PoisonError::into_inner);
-        seldom.again(Instant::from_nanos(nanos))
+    pub(super) fn again(&self, node: &Node) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).again(node.now())
     }
 }
 
-/// Counts what ran into a limit.
+/// Counts a request that exceeded a limit.
 pub(super) fn limited(limit: &'static str) {
     counter!("paxoslease_limited_total", "limit" => limit).increment(1);
 }

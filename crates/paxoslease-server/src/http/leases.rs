@@ -1,101 +1,73 @@
-//! Taking, keeping and giving back leases, for holders that keep their own time (T2); and looking
-//! at who holds what, which is a hint.
+//! Acquiring, renewing and releasing leases, for holders that count their own time (T2); and
+//! inspecting and listing leases, which answers with hints.
+//!
+//! `docs/openapi.json` describes the bodies.
 
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use paxoslease_node::front::{Answer, Cursor, Drift, Holder, Name, PageMax, Request, Sighting};
+use paxoslease_node::front::{Answer, Cursor, Holder, Name, PageMax, Request, Sighting};
 use serde::Serialize;
-#[cfg(test)]
-use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::connection::{Connection, limited};
-#[cfg(test)]
-use super::document::{NotAcquired, NotInspected, NotListed, NotReleased, NotRenewed};
-use super::input::{Body, Fields, FromFields, LeaseName, Parameters, required};
+use super::input::{Body, LeaseName, Parameters};
 use super::permit::Permit;
 use super::refusal::{Changed, Refusal, millis_down};
 use crate::limits::Limit;
 
-/// Leases on a page, unless asked otherwise, and at most.
 const LIMIT_DEFAULT: u32 = 100;
 const LIMIT_MAX: u32 = 1000;
-/// How often a shard is asked for one page. A page of rare names among many may so be short, and
-/// costs no more than a full one of common names.
+/// How often a shard is asked for one page. So a page of rare names among many may be short, and
+/// costs no more than a full page of common names.
 const ASKS_PER_PAGE: usize = 64;
 
-/// What to take, and how.
-#[cfg_attr(test, derive(ToSchema))]
-#[cfg_attr(test, schema(example = json!({"ttl": "15s", "wait": "5s", "holder": "worker-7"})))]
-pub(super) struct Acquire {
-    /// How long others are excluded unless it is renewed, from the start of the winning round:
-    /// 50 ms up to the cell's `max_lease_ms`. A number and its unit: `500ms`, `15s`, `1m30s`.
-    #[cfg_attr(test, schema(value_type = String))]
-    ttl: Duration,
-    /// How long to wait while somebody else holds it; not at all if not said.
-    #[cfg_attr(test, schema(value_type = Option<String>, nullable = false))]
-    wait: Duration,
-    /// Who you are, for people to read: up to 256 bytes, never compared for safety. Your address
-    /// if not said.
-    #[cfg_attr(test, schema(nullable = false))]
-    holder: Option<String>,
-}
-
-impl FromFields for Acquire {
-    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
-        let (ttl, wait) = (fields.duration("ttl"), fields.duration("wait"));
-        let holder = fields.text("holder");
-        let ttl = required("ttl", ttl?, "\"15s\"")?;
-        Ok(Self { ttl, wait: wait?.unwrap_or_default(), holder: holder? })
-    }
-}
-
-/// A lease that is yours now.
+/// A lease that the client holds now, and what it needs to count its time.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ToSchema))]
-#[cfg_attr(test, schema(example = json!({
-    "name": "jobs/nightly", "fence": "1830093145834620929", "ttl_ms": 15000, "waited_ms": 0,
-    "holder": "worker-7", "clock_drift_ppm": 1000, "clock_granularity_us": 1000,
-})))]
 pub(super) struct Grant {
     name: String,
-    /// The fencing token: the same for this tenure, renewals included, and greater for every later
-    /// one of this name.
     fence: String,
-    /// How long others are excluded. Count it from before you sent the request, plus `waited_ms`,
-    /// less the drift allowance: the rule is at the top of this document.
     ttl_ms: u64,
-    /// How long you were kept waiting before the round that won; never more than it really was.
-    waited_ms: u64,
-    holder: String,
-    /// How far the rate of any clock may be off, yours too: the `e` of the rule, in millionths.
+    /// Only after an acquire, as the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waited_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
     clock_drift_ppm: u32,
-    /// How old a reading of any clock may be, yours too: the `g` of the rule.
     clock_granularity_us: u64,
 }
 
-/// Takes a lease, at once or after waiting for whoever holds it.
-///
-/// Going away takes the wish back: whoever closes the connection while it waits leaves the queue,
-/// and a lease granted at that very moment is given back.
-#[cfg_attr(test, utoipa::path(
-    post, path = "/v1/leases/{name}/acquire", operation_id = "acquire", tag = "leases",
-    params(("name" = String, Path, description = "1 to 512 bytes of UTF-8, percent-encoded")),
-    request_body = Acquire,
-    responses((status = 200, description = "It is yours", body = Grant), NotAcquired),
-))]
+impl Grant {
+    fn new(app: &App, name: &LeaseName, fence: u64, ttl: Duration) -> Self {
+        let drift = app.node.drift();
+        // Rounded up: a holder that allows for a greater error believes for a shorter time.
+        let granularity_us = drift.granularity().as_nanos().div_ceil(1000);
+        Self {
+            name: name.name().to_string(),
+            fence: fence.to_string(),
+            ttl_ms: millis_down(ttl),
+            waited_ms: None,
+            holder: None,
+            clock_drift_ppm: drift.ppm(),
+            clock_granularity_us: u64::try_from(granularity_us).unwrap_or(u64::MAX),
+        }
+    }
+}
+
 pub(super) async fn acquire(
     State(app): State<App>,
     Extension(connection): Extension<Connection>,
     Extension(permit): Extension<Permit>,
     name: LeaseName,
-    Body(Acquire { ttl, wait, holder }): Body<Acquire>,
+    Body(fields): Body,
 ) -> Result<Json<Grant>, Refusal> {
+    let fields = fields.only(&["ttl", "wait", "holder"])?;
+    let (ttl, wait) = (fields.ttl()?, fields.duration("wait")?.unwrap_or_default());
+    let holder = fields.text("holder")?.map(str::to_owned);
     let holder = holder.unwrap_or_else(|| connection.address.to_string());
     let asked = Holder::new(&holder).map_err(Refusal::Holder)?;
-    connection.acquires()?;
+    connection.acquires(app.node.now())?;
     let claim = permit.quota().map(|quota| quota.claim(app.node.now())).transpose();
     let mut claim = claim.map_err(|most| {
         limited(Limit::Quota.name());
@@ -103,7 +75,7 @@ pub(super) async fn acquire(
     })?;
     let lease = (name.name(), asked).into();
     let asking = app.remote.ask(Request::Acquire { lease, ttl, wait });
-    // P8: whichever way this future ends without an answer, dropping `asking` takes it back.
+    // P8: if this future ends without an answer, dropping `asking` withdraws the acquire.
     let answer = tokio::select! {
         biased;
         answer = app.unless_stopping(asking) => answer?,
@@ -116,135 +88,48 @@ pub(super) async fn acquire(
             if let Some(claim) = &mut claim {
                 claim.granted(name.name(), fence, app.node.now().after(ttl));
             }
-            Ok(Json(Grant {
-                name: name.to_string(),
-                fence: fence.to_string(),
-                ttl_ms: millis_down(ttl),
-                waited_ms: millis_down(waited),
-                holder,
-                clock_drift_ppm: app.node.drift().ppm(),
-                clock_granularity_us: granularity_us(app.node.drift()),
-            }))
+            let (waited_ms, holder) = (Some(millis_down(waited)), Some(holder));
+            Ok(Json(Grant { waited_ms, holder, ..Grant::new(&app, &name, fence, ttl) }))
         }
         Answer::Held(by) => Err(held(&permit, &by)),
         answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
     }
 }
 
-/// Rounded up: whoever allows for more believes in less.
-fn granularity_us(drift: Drift) -> u64 {
-    u64::try_from(drift.granularity().as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
-}
-
-/// What to keep.
-#[cfg_attr(test, derive(ToSchema))]
-#[cfg_attr(test, schema(example = json!({"fence": "1830093145834620929", "ttl": "15s"})))]
-pub(super) struct Renew {
-    /// That of your own tenure, as the acquire answered it. One read from a hint is not yours.
-    #[cfg_attr(test, schema(value_type = String))]
-    fence: u64,
-    /// How long others are excluded from now on; never shortens what was granted before.
-    #[cfg_attr(test, schema(value_type = String))]
-    ttl: Duration,
-}
-
-impl FromFields for Renew {
-    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
-        let (fence, ttl) = (fields.fence("fence"), fields.duration("ttl"));
-        Ok(Self { fence: fence?, ttl: required("ttl", ttl?, "\"15s\"")? })
-    }
-}
-
-/// A lease that is yours for longer.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(ToSchema))]
-#[cfg_attr(test, schema(example = json!({
-    "name": "jobs/nightly", "fence": "1830093145834620929", "ttl_ms": 15000,
-    "clock_drift_ppm": 1000, "clock_granularity_us": 1000,
-})))]
-pub(super) struct Renewal {
-    name: String,
-    /// As before: a renewal does not begin a new tenure.
-    fence: String,
-    /// How long others are excluded. Count it from before you sent the request, less the drift
-    /// allowance; if that ends before what you had, what you had still stands.
-    ttl_ms: u64,
-    /// How far the rate of any clock may be off, yours too: the `e` of the rule, in millionths.
-    clock_drift_ppm: u32,
-    /// How old a reading of any clock may be, yours too: the `g` of the rule.
-    clock_granularity_us: u64,
-}
-
-/// Keeps a lease for longer. Any node can do that, not only the one that granted it.
-#[cfg_attr(test, utoipa::path(
-    post, path = "/v1/leases/{name}/renew", operation_id = "renew", tag = "leases",
-    params(("name" = String, Path, description = "1 to 512 bytes of UTF-8, percent-encoded")),
-    request_body = Renew,
-    responses((status = 200, description = "It is yours for longer", body = Renewal), NotRenewed),
-))]
 pub(super) async fn renew(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
     name: LeaseName,
-    Body(Renew { fence, ttl }): Body<Renew>,
-) -> Result<Json<Renewal>, Refusal> {
-    // Again: the token may have been taken out while the body was on its way.
+    Body(fields): Body,
+) -> Result<Json<Grant>, Refusal> {
+    let fields = fields.only(&["fence", "ttl"])?;
+    let (fence, ttl) = (fields.fence()?, fields.ttl()?);
+    // Again: the token may have been removed while the body was on its way.
     permit.check(name.name().as_str())?;
     if let Some(quota) = permit.quota() {
         quota.renews(name.name(), fence, app.node.now().after(ttl));
     }
     let lease = name.name().into();
     match app.remote.ask(Request::Renew { lease, fence, ttl }).await {
-        Answer::Renewed { ttl, .. } => Ok(Json(Renewal {
-            name: name.to_string(),
-            fence: fence.to_string(),
-            ttl_ms: millis_down(ttl.as_duration()),
-            clock_drift_ppm: app.node.drift().ppm(),
-            clock_granularity_us: granularity_us(app.node.drift()),
-        })),
+        Answer::Renewed { ttl, .. } => Ok(Json(Grant::new(&app, &name, fence, ttl.as_duration()))),
         answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
     }
 }
 
-/// What to give back.
-#[cfg_attr(test, derive(ToSchema))]
-#[cfg_attr(test, schema(example = json!({"fence": "1830093145834620929"})))]
-pub(super) struct Release {
-    /// That of your own tenure. Stop relying on the lease before you send this, and never use the
-    /// fence again, whatever the answer is.
-    #[cfg_attr(test, schema(value_type = String))]
-    fence: u64,
-}
-
-impl FromFields for Release {
-    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
-        Ok(Self { fence: fields.fence("fence")? })
-    }
-}
-
-/// A lease that is over.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ToSchema))]
-#[cfg_attr(test, schema(example = json!({"name": "jobs/nightly", "fence": "1830093145834620929"})))]
 pub(super) struct Released {
     name: String,
     fence: String,
 }
 
-/// Gives a lease back, so that others need not wait for its end. Any node can do that.
-#[cfg_attr(test, utoipa::path(
-    post, path = "/v1/leases/{name}/release", operation_id = "release", tag = "leases",
-    params(("name" = String, Path, description = "1 to 512 bytes of UTF-8, percent-encoded")),
-    request_body = Release,
-    responses((status = 200, description = "It is free", body = Released), NotReleased),
-))]
 pub(super) async fn release(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
     name: LeaseName,
-    Body(Release { fence }): Body<Release>,
+    Body(fields): Body,
 ) -> Result<Json<Released>, Refusal> {
-    // Again: the token may have been taken out while the body was on its way.
+    let fence = fields.only(&["fence"])?.fence()?;
+    // Again: the token may have been removed while the body was on its way.
     permit.check(name.name().as_str())?;
     if let Some(quota) = permit.quota() {
         quota.releases(name.name(), fence);
@@ -252,10 +137,10 @@ pub(super) async fn release(
     let lease = name.name().into();
     match app.remote.ask(Request::Release { lease, fence }).await {
         Answer::Released { held: true, confirmed: true } => {
-            Ok(Json(Released { name: name.to_string(), fence: fence.to_string() }))
+            Ok(Json(Released { name: name.name().to_string(), fence: fence.to_string() }))
         }
         Answer::Released { held: false, confirmed: true } => {
-            Err(Refusal::NotHeld { name: name.to_string() })
+            Err(Refusal::NotHeld { name: name.name().to_string() })
         }
         Answer::Released { confirmed: false, .. } => {
             Err(app.refuse(&name, Answer::NoQuorum, Changed::Released).await)
@@ -264,19 +149,12 @@ pub(super) async fn release(
     }
 }
 
-/// A lease that somebody was seen to hold: a hint.
+/// A lease as it was seen: a hint.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ToSchema))]
-#[cfg_attr(test, schema(example = json!({
-    "name": "jobs/nightly", "holder": "worker-7", "fence": "1830093145834620929", "ttl_ms": 8210,
-})))]
 pub(super) struct Lease {
     pub(super) name: String,
-    /// In the holder's own words.
     pub(super) holder: String,
-    /// For looking. Only the holder may renew or release with it.
     pub(super) fence: String,
-    /// How long still unless it is renewed, when it was seen.
     pub(super) ttl_ms: u64,
 }
 
@@ -291,7 +169,8 @@ fn lease(seen: Sighting) -> Lease {
     paxoslease_node::LeaseInfo::from(seen).into()
 }
 
-/// That it is held must be told to a client that may acquire it; by whom, if it may read that.
+/// A client that may acquire a name is told that it is held. A client that may read the name is
+/// also told by which holder.
 fn held(permit: &Permit, by: &Sighting) -> Refusal {
     let name = by.label.name();
     let tenure = || (by.label.holder().to_string(), by.tenure.fence());
@@ -302,86 +181,46 @@ fn held(permit: &Permit, by: &Sighting) -> Refusal {
     }
 }
 
-/// Who holds a name, as a quorum of acceptors said a moment ago: a hint.
-#[cfg_attr(test, utoipa::path(
-    get, path = "/v1/leases/{name}", operation_id = "inspect", tag = "hints",
-    params(("name" = String, Path, description = "1 to 512 bytes of UTF-8, percent-encoded")),
-    responses((status = 200, description = "It was held", body = Lease), NotInspected),
-))]
 pub(super) async fn inspect(
     State(app): State<App>,
     name: LeaseName,
 ) -> Result<Json<Lease>, Refusal> {
     match app.remote.ask(Request::Inspect { lease: name.name().into() }).await {
         Answer::Inspected(Some(seen)) => Ok(Json(lease(seen))),
-        Answer::Inspected(None) => Err(Refusal::NobodyHolds { name: name.to_string() }),
+        Answer::Inspected(None) => Err(Refusal::NotSeen { name: name.name().to_string() }),
         answer => Err(app.refuse(&name, answer, Changed::Nothing).await),
     }
 }
 
-/// Which leases to list.
-#[cfg_attr(test, derive(IntoParams))]
-#[cfg_attr(test, into_params(parameter_in = Query))]
-pub(super) struct List {
-    /// Only names that begin with this.
-    #[cfg_attr(test, param(required = false, example = "jobs/"))]
-    prefix: String,
-    /// How many at most. A page also ends after 64 KiB, however many leases that are.
-    #[cfg_attr(test, param(required = false, minimum = 1, maximum = 1000, example = 100))]
-    limit: u32,
-    /// Where the page before ended; not said for the first.
-    #[cfg_attr(test, param(required = false, value_type = String))]
-    cursor: Cursor,
-}
-
-impl FromFields for List {
-    fn from_fields(fields: &mut Fields) -> Result<Self, Refusal> {
-        let prefix = fields.text("prefix");
-        let limit = fields.parse("limit", "a number from 1 to 1000");
-        let cursor = fields.parse("cursor", "what the page before said under \"cursor\"");
-        let limit = limit?.unwrap_or(LIMIT_DEFAULT);
-        if !(1..=LIMIT_MAX).contains(&limit) {
-            let problem = format!("\"limit\" is {limit}; expected a number from 1 to {LIMIT_MAX}");
-            return Err(Refusal::BadRequest(problem));
-        }
-        Ok(Self {
-            prefix: prefix?.unwrap_or_default(),
-            limit,
-            cursor: cursor?.unwrap_or(Cursor::START),
-        })
-    }
-}
-
-/// Some leases: hints, in no order.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ToSchema))]
 pub(super) struct Page {
-    /// There may be fewer than asked for, even none, although there is a cursor.
+    /// Fewer than asked for, maybe none, although there is a cursor.
     leases: Vec<Lease>,
-    /// Where to go on; `null` at the end.
+    /// `None` at the end.
     cursor: Option<String>,
 }
 
-/// Leases that this node votes on: hints.
-///
-/// Leases that come and go while one pages may be missed; those that stay are listed once. A node
-/// that only proposes votes on none.
-#[cfg_attr(test, utoipa::path(
-    get, path = "/v1/leases", operation_id = "list", tag = "hints", params(List),
-    responses((status = 200, description = "Some of them", body = Page), NotListed),
-))]
 pub(super) async fn list(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
-    Parameters(List { prefix, limit, cursor }): Parameters<List>,
+    Parameters(fields): Parameters,
 ) -> Result<Json<Page>, Refusal> {
-    permit.check_within(&prefix)?;
-    let (leases, cursor) = app.page(&permit, &prefix, limit, cursor).await?;
+    let fields = fields.only(&["prefix", "limit", "cursor"])?;
+    let limit = fields.parse("limit", "a number from 1 to 1000")?.unwrap_or(LIMIT_DEFAULT);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        let problem = format!("\"limit\" is {limit}; expected a number from 1 to {LIMIT_MAX}");
+        return Err(Refusal::BadRequest(problem));
+    }
+    let cursor = fields.parse("cursor", "what the page before said under \"cursor\"")?;
+    let prefix = fields.text("prefix")?.unwrap_or_default();
+    permit.check_within(prefix)?;
+    let (leases, cursor) =
+        app.page(&permit, prefix, limit, cursor.unwrap_or(Cursor::START)).await?;
     Ok(Json(Page { leases, cursor: cursor.map(|cursor| cursor.to_string()) }))
 }
 
 impl App {
-    /// Leases from `cursor` on that may be shown, and where to go on.
+    /// Leases from `cursor` on that may be shown, and the cursor of the next page.
     pub(super) async fn page(
         &self,
         permit: &Permit,
@@ -415,7 +254,7 @@ impl App {
         Ok((page, Some(cursor)))
     }
 
-    /// What to say when an answer is not the one hoped for.
+    /// The error for an answer other than success.
     async fn refuse(&self, name: &LeaseName, answer: Answer, changed: Changed) -> Refusal {
         if let Some(limit) = Limit::of(&answer) {
             limited(limit.name());
@@ -435,10 +274,7 @@ fn refused(name: Name<'_>, answer: Answer) -> Refusal {
         Answer::Busy(error) => Refusal::Busy(error.to_string()),
         Answer::Stopping => Refusal::Stopping,
         answer => {
-            tracing::error!(
-                ?answer,
-                "an answer to something else than was asked: please report it"
-            );
+            tracing::error!(?answer, "an answer to another request: please report it");
             Refusal::Internal
         }
     }
@@ -449,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_to_something_else_is_an_error_and_no_panic() {
+    fn an_answer_to_another_request_is_an_error_and_no_panic() {
         let name = Name::new("a").expect("a name");
         assert_eq!(refused(name, Answer::Abandoned), Refusal::Internal);
         assert_eq!(refused(name, Answer::Stopping), Refusal::Stopping);

@@ -1,7 +1,7 @@
-//! The page for people: the cell as this node sees it. Hints, and it says so.
+//! The page for people: the cell as this node sees it, which is a hint.
 //!
-//! Written here once for browsers without scripts; with them the page keeps itself up to date from
-//! the same interface that everybody else has. It loads nothing from anywhere else.
+//! Browsers without scripts get it as it is now. In other browsers a script keeps it up to date
+//! through the same interface that all clients have. The page loads nothing from other hosts.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -19,20 +19,18 @@ use sha2::{Digest as _, Sha256};
 
 use super::App;
 use super::cell::unready;
-#[cfg(test)]
-use super::document::NotListed;
 use super::input::Parameters;
 use super::leases::Lease;
 use super::permit::Permit;
 use super::refusal::Refusal;
-use super::watch::Look;
+use super::watch::prefix;
 
 const TEMPLATE: &str = include_str!("page.html");
 /// Leases shown without scripts.
 const ROWS_MAX: u32 = 200;
 
-/// Nothing but what is in the page, and this node's own interface. Script and style are known by
-/// their hashes, so that markup which got into the page by mistake would do nothing.
+/// Permits what is in the page and requests to this node. Script and style are identified by their
+/// hashes, so markup that got into the page by mistake would do nothing.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; img-src data:; \
@@ -43,7 +41,7 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::try_from(policy).expect("letters, digits and punctuation")
 });
 
-/// The hash of the one element of that kind in the template, as a policy names it.
+/// The hash of the only element of that kind in the template, as a policy names it.
 fn source(tag: &str) -> String {
     let (begin, end) = (format!("<{tag}>"), format!("</{tag}>"));
     let inner = TEMPLATE.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
@@ -51,25 +49,18 @@ fn source(tag: &str) -> String {
     format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(inner)))
 }
 
-/// The cell as this node sees it, for people.
-#[cfg_attr(test, utoipa::path(
-    get, path = "/", operation_id = "page", tag = "hints", params(Look),
-    responses(
-        (status = 200, description = "A page", body = String, content_type = "text/html"),
-        NotListed,
-    ),
-))]
 pub(super) async fn page(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
-    Parameters(Look { prefix }): Parameters<Look>,
+    Parameters(fields): Parameters,
 ) -> Result<impl IntoResponse, Refusal> {
+    let prefix = prefix(fields)?;
     let status = app.status().await?;
     let (mut leases, next) = app.page(&permit, &prefix, ROWS_MAX, Cursor::START).await?;
     leases.sort_by(|one, other| one.name.cmp(&other.name));
     let more = match next {
-        Some(_) => "and more: narrow it down by how names begin",
-        None if leases.is_empty() => "nobody was seen to hold anything",
+        Some(_) => "and more: give a longer prefix",
+        None if leases.is_empty() => "no lease was seen",
         None => "",
     };
     let html = fill(&[
@@ -86,7 +77,7 @@ pub(super) async fn page(
     Ok(([(header::CONTENT_SECURITY_POLICY, POLICY.clone())], Html(html)))
 }
 
-/// Puts texts where the template names them. What is put in is not looked at again.
+/// Replaces `{{name}}` in the template. The texts that are put in are not searched again.
 fn fill(texts: &[(&str, String)]) -> String {
     let mut page = String::with_capacity(2 * TEMPLATE.len());
     let mut rest = TEMPLATE;
@@ -162,7 +153,7 @@ fn row(cells: &[&str]) -> String {
     format!("<tr>{cells}</tr>")
 }
 
-/// Names and holders are users' own words, and may look like markup.
+/// Names and holders are texts of users, and may look like markup.
 fn escape(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut html, c| {
         match c {

@@ -1,6 +1,5 @@
-//! A connection whose other end has to take what it is sent, at a least rate: one that reads
-//! nothing for long, or a byte now and then, would keep its seat and a page for ever. Reading has
-//! its own bounds.
+//! A connection whose client has to read at a minimum rate. A client that reads nothing, or a byte
+//! now and then, would keep its connection and a page in memory for ever. Sending has other bounds.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -17,18 +16,18 @@ use tokio::time::{Sleep, sleep};
 
 use super::connection::limited;
 
-/// Bytes that the other end takes within its patience at least, while there is more to send.
+/// Bytes that the client has to take within `patience`, while there is more to send.
 const TAKEN_MIN: usize = 64 * 1024;
 
 pub(super) struct Patient {
-    /// Shared with whoever looks if the other end is still there.
+    /// Shared with [`super::connection::Connection`], which looks for the end.
     stream: Arc<TcpStream>,
     patience: Duration,
-    /// Open from when there is no room for all that is to be sent until there was.
+    /// Open while the socket has no room for all bytes.
     window: Option<Window>,
 }
 
-/// A span in which the other end has to take [`TAKEN_MIN`] bytes.
+/// A span in which the client has to take [`TAKEN_MIN`] bytes.
 struct Window {
     over: Pin<Box<Sleep>>,
     taken: usize,
@@ -85,7 +84,7 @@ impl Window {
         Self { over: Box::pin(sleep(patience)), taken: 0 }
     }
 
-    /// `None` once it is enough: the next time there is no room, another window begins.
+    /// `None` once it took enough. The next time there is no room, another window begins.
     fn took(mut self, len: usize) -> Option<Self> {
         self.taken += len;
         (self.taken < TAKEN_MIN).then_some(self)
@@ -129,7 +128,7 @@ impl AsyncWrite for Patient {
         true
     }
 
-    /// All there was to send found room.
+    /// All bytes found room.
     fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.window = None;
         Poll::Ready(Ok(()))
@@ -151,8 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of a response of which so many bytes find room each time somebody looks, when
-    /// it was looked at often enough.
+    /// How a response ends of which `each` bytes find room at every poll, after some polls.
     fn send(each: usize) -> Option<io::ErrorKind> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
@@ -167,7 +165,7 @@ mod tests {
                 assert!(sent.is_ready());
                 match patient.unless_too_slow(context, Poll::Pending) {
                     Poll::Ready(sent) => Poll::Ready(sent.err().map(|error| error.kind())),
-                    // The window woke it, and nothing came of that.
+                    // The window woke the task, and did not end the response.
                     Poll::Pending if looks > 9 => Poll::Ready(None),
                     Poll::Pending => Poll::Pending,
                 }

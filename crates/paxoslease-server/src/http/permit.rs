@@ -1,15 +1,14 @@
-//! Who asks, and whether they may.
+//! What the token of a request permits.
 //!
-//! Every request passes [`authorize`], which knows what each route takes; a route that nobody
-//! thought of takes the most, and a path without a route takes a token. What depends on a name is
-//! asked where the name is read, and what is listed or watched is asked name by name. Who can
-//! connect may know that the node is alive and ready, and what it could be asked; everything else
-//! takes a token once there are any.
+//! Every request passes [`authorize`], which knows what each route requires. An unknown route
+//! requires the most, and a path without a route any token. A name is checked where it is read, and
+//! lists and watches check each name. Without a token, a client can only learn that the node is
+//! alive and ready, and read the document.
 
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Extensions, HeaderMap, HeaderValue, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -25,16 +24,16 @@ use crate::access::{Denied, Place, Rules};
 use crate::config::{TokenHash, Verb};
 use crate::quota::Quota;
 
-/// Routes that take nothing: for probes, and for whoever wants to know what to ask.
+/// Routes without a token: for probes, and the document.
 pub(super) const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
 
-/// What a request must bring.
+/// What a request requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Takes {
     Nothing,
     /// Any token.
     Token,
-    /// One that allows this.
+    /// A token that permits this.
     Verb(Verb),
 }
 
@@ -56,62 +55,43 @@ pub(super) async fn authorize(
 ) -> Response {
     let takes = takes(request.extensions().get::<MatchedPath>().map(MatchedPath::as_str));
     let connection = request.extensions().get::<Connection>().cloned();
+    let rules = app.gate.rules();
+    let now = Arc::clone(&rules.borrow());
+    let bearer = bearer(&now, request.headers());
+    let has_no_token = bearer.is_err();
     let admitted = match takes {
-        Takes::Nothing => {
-            let is_stranger = is_stranger(&app, request.headers());
-            let response = next.run(request).await;
-            return match connection {
-                Some(connection) if is_stranger => connection.answered_stranger(response),
-                _ => response,
-            };
-        }
-        Takes::Token => bearer(&app.gate.rules().borrow(), request.headers()).map(|_| None),
-        Takes::Verb(verb) => admit(&app, verb, request.headers()).map(Some),
+        Takes::Nothing => Ok(()),
+        Takes::Token => bearer.map(drop),
+        Takes::Verb(verb) => bearer.and_then(|bearer| {
+            let permit = Permit { rules, bearer, verb };
+            // The name is checked later. Here, some name must be permitted.
+            now.permits_within(permit.place(&now), verb, "")?;
+            request.extensions_mut().insert(permit);
+            Ok(())
+        }),
     };
     let response = match admitted {
-        Ok(permit) => {
-            if let Some(permit) = permit {
-                request.extensions_mut().insert(permit);
-            }
-            next.run(request).await
-        }
+        Ok(()) => next.run(request).await,
         Err(denied) => {
-            let client = connection.as_ref().map(|connection| connection.address.to_string());
             if denied == Denied::UnknownToken
-                && let Some(count) = app.notices.again()
+                && let Some(count) = app.notices.again(&app.node)
             {
-                tracing::warn!(
-                    guest = client,
-                    count,
-                    "HTTP requests brought tokens that are not known"
-                );
+                let client = connection.as_ref().map(|connection| connection.address.to_string());
+                tracing::warn!(client, count, "HTTP requests brought tokens that are not known");
             }
             Refusal::Denied(denied).into_response()
         }
     };
     match connection {
-        Some(connection) => connection.answered(response),
-        None => response,
+        // A token may have been removed since.
+        Some(connection) if has_no_token || response.status() == StatusCode::UNAUTHORIZED => {
+            connection.answered_without_token(response)
+        }
+        _ => response,
     }
 }
 
-/// Whether there are tokens, and none of them was shown.
-fn is_stranger(app: &App, headers: &HeaderMap) -> bool {
-    let rules = Arc::clone(&app.gate.rules().borrow());
-    let is_known = |token: Vec<u8>| rules.recognise(&token).is_ok();
-    !rules.is_open() && !token(headers).is_some_and(is_known)
-}
-
-fn admit(app: &App, verb: Verb, headers: &HeaderMap) -> Result<Permit, Denied> {
-    let rules = app.gate.rules();
-    let now = Arc::clone(&rules.borrow());
-    let permit = Permit { bearer: bearer(&now, headers)?, rules, verb };
-    // Which name will be asked later; whether it may be any is known.
-    now.permits_within(permit.place(&now), verb, "")?;
-    Ok(permit)
-}
-
-/// Who shows a token that is known; nobody where none is asked for.
+/// The token of a request; `None` where no token is required.
 fn bearer(rules: &Rules, headers: &HeaderMap) -> Result<Option<TokenHash>, Denied> {
     if rules.is_open() {
         return Ok(None);
@@ -135,17 +115,17 @@ fn token(headers: &HeaderMap) -> Option<Vec<u8>> {
     Some(pair[colon + 1..].to_vec())
 }
 
-/// What whoever asks may do, by the rules of the moment.
+/// What a client may do, by the current rules.
 #[derive(Clone)]
 pub(super) struct Permit {
     rules: watch::Receiver<Arc<Rules>>,
     bearer: Option<TokenHash>,
-    /// What this request is about.
+    /// What this request does.
     verb: Verb,
 }
 
 impl Permit {
-    /// That of a request. One that did not pass [`authorize`] has none, and is refused.
+    /// A request that did not pass [`authorize`] has no permit, and is refused.
     pub(super) fn of(request: &Extensions) -> Result<&Self, Refusal> {
         request.get::<Self>().ok_or(Refusal::Denied(Denied::NoToken))
     }
@@ -154,7 +134,7 @@ impl Permit {
         rules.place(self.bearer?)
     }
 
-    /// Whether this request may be about that name.
+    /// Whether this request is permitted for a name.
     pub(super) fn check(&self, name: &str) -> Result<(), Refusal> {
         self.check_for(self.verb, name).map_err(Refusal::Denied)
     }
@@ -164,20 +144,19 @@ impl Permit {
         rules.permits(self.place(&rules), verb, name)
     }
 
-    /// What bounds the leases of the token, if anything does.
     pub(super) fn quota(&self) -> Option<Arc<Quota>> {
         let rules = self.rules.borrow();
         rules.quota(self.place(&rules)).map(Arc::clone)
     }
 
-    /// Whether there can be anything to see under a prefix.
+    /// Whether any name with this prefix may be read.
     pub(super) fn check_within(&self, prefix: &str) -> Result<(), Refusal> {
         let rules = self.rules.borrow();
         let place = self.place(&rules);
         rules.permits_within(place, Verb::Read, prefix).map_err(Refusal::Denied)
     }
 
-    /// The names that may be shown, by the rules of the moment.
+    /// The names that may be read, by the rules at the time of the call.
     pub(super) fn readable(&self) -> Filter {
         if self.rules.borrow().is_open() {
             return Filter::ALL;
@@ -186,24 +165,24 @@ impl Permit {
         Filter::new(move |name| permit.shows(name))
     }
 
-    /// Whether a name may be shown.
+    /// Whether a name may be read.
     pub(super) fn shows(&self, name: &str) -> bool {
         let rules = self.rules.borrow();
         rules.allows(self.place(&rules), Verb::Read, name)
     }
 
-    /// Whether a name may be mentioned in what this request is about.
+    /// Like [`Self::check`], without the reason.
     pub(super) fn mentions(&self, name: &str) -> bool {
         self.check_for(self.verb, name).is_ok()
     }
 
-    /// Comes to its end when that name is no longer allowed.
+    /// Completes when this request is no longer permitted for a name.
     pub(super) async fn withdrawn(&self, name: &str) -> Refusal {
         let check = |rules: &Rules, place| rules.permits(place, self.verb, name);
         Refusal::Denied(self.until_denied(check).await)
     }
 
-    /// Comes to its end when nothing under that prefix may be seen any more.
+    /// Completes when no name with this prefix may be read any more.
     pub(super) async fn blinded(&self, prefix: &str) {
         let check = |rules: &Rules, place| rules.permits_within(place, Verb::Read, prefix);
         self.until_denied(check).await;
@@ -220,14 +199,14 @@ impl Permit {
                 return denied;
             }
             if rules.changed().await.is_err() {
-                // Nobody is left who could change them.
+                // The gate was dropped, so the rules stay as they are.
                 std::future::pending::<()>().await;
             }
         }
     }
 }
 
-/// What a browser or a client library needs to ask again with a token.
+/// Headers by which a browser or a library asks again with a token.
 pub(super) fn challenge(headers: &mut HeaderMap) {
     for scheme in ["Bearer realm=\"paxoslease\"", "Basic realm=\"paxoslease\""] {
         headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
@@ -245,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_route_takes_what_it_is_about() {
+    fn every_route_requires_what_it_is_about() {
         let document: serde_json::Value =
             serde_json::from_str(super::super::OPENAPI).expect("JSON");
         let routes = document["paths"].as_object().expect("paths").keys();
@@ -273,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_nobody_authorized_has_no_permit() {
+    fn a_request_that_was_not_authorized_has_no_permit() {
         let refused = Permit::of(&Extensions::new()).map(drop);
         assert_eq!(refused, Err(Refusal::Denied(Denied::NoToken)));
     }

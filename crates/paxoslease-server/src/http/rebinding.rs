@@ -1,16 +1,15 @@
-//! Keeps pages of other sites out of a node that asks for no token.
+//! Protects a node without tokens from pages of other sites in a browser on this machine.
 //!
-//! A page can have its own name lead to this machine once a browser has loaded it (DNS rebinding).
-//! For the browser the node is then part of that site, and neither the lack of CORS headers nor the
-//! type of a body holds it off. What a page cannot change is the name that the browser says it
-//! asks. On loopback, others say an address or `localhost`, so nothing else is answered there while
-//! whoever connects may do everything. Nothing is asked where there are tokens or TLS, for which
-//! such a page lacks a token or a certificate, nor on other addresses, which have names of their
-//! own.
+//! Once a browser has loaded a page, the page can make its own host name lead to this machine (DNS
+//! rebinding). For the browser the node is then part of that site, and neither the lack of CORS
+//! headers nor the content type of a body stops the page. But the browser still sends the host name
+//! of the page. Other clients on loopback send an address or `localhost`, so requests for other
+//! hosts are refused there. With tokens or TLS nothing is checked, since the page has no token and
+//! no certificate. Nodes on other addresses may have any name.
 //!
-//! A page that asks by address cannot read the answer, but can see whether one of its elements
-//! loaded, and so whether a name is held. Browsers say of each request which site it comes from, so
-//! those of another site are refused too, except for a link that somebody follows.
+//! A page that asks by address cannot read the response, but can see whether an element loaded, and
+//! so whether a name is held. Browsers say for each request whether it comes from another site.
+//! Such requests are refused too, except when a user follows a link.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,38 +23,35 @@ use metrics::counter;
 use super::App;
 use super::refusal::Refusal;
 
-/// Whether a page could come to a node this way that speaks in clear there.
+/// Whether pages can use this against a node that listens in clear on this address.
 pub(super) fn is_possible(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
 /// Lets requests through that no page of another site can have made.
 pub(super) async fn refuse(State(app): State<App>, request: Request, next: Next) -> Response {
-    if app.may_be_rebound
-        && app.gate.is_open()
-        && let Some(host) = stranger(request.uri(), request.headers())
-    {
-        counter!("paxoslease_refused_total", "reason" => "host").increment(1);
-        return Refusal::Host { host }.into_response();
+    if !app.may_be_rebound || !app.gate.is_open() {
+        return next.run(request).await;
     }
-    if app.may_be_rebound && app.gate.is_open() && is_of_another_site(request.headers()) {
-        counter!("paxoslease_refused_total", "reason" => "cross_site").increment(1);
-        return Refusal::CrossSite.into_response();
-    }
-    next.run(request).await
+    let (reason, refusal) = match foreign_host(request.uri(), request.headers()) {
+        Some(host) => ("host", Refusal::Host { host }),
+        None if is_of_another_site(request.headers()) => ("cross_site", Refusal::CrossSite),
+        None => return next.run(request).await,
+    };
+    counter!("paxoslease_refused_total", "reason" => reason).increment(1);
+    refusal.into_response()
 }
 
-/// Whether a browser asks for a page of another site, and not because somebody followed a link.
-/// A link shows the answer in a window of its own, and not to the page.
+/// Whether a browser asks for a page of another site. If a user follows a link, the response is
+/// shown in a window of its own, and not to the page.
 fn is_of_another_site(headers: &HeaderMap) -> bool {
     let says = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
     says("sec-fetch-site", "cross-site")
         && !(says("sec-fetch-mode", "navigate") && says("sec-fetch-dest", "document"))
 }
 
-/// The name that is asked, if it is none of this machine. Every browser says one; what does not is
-/// no browser.
-fn stranger(uri: &Uri, headers: &HeaderMap) -> Option<String> {
+/// The host of a request, if it is not this machine. Every browser sends a host.
+fn foreign_host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     let target = uri.authority().map(|authority| authority.as_str().as_bytes());
     let hosts = headers.get_all(header::HOST).iter().map(AsRef::as_ref);
     let strange = target.into_iter().chain(hosts).find(|authority| !is_local(authority))?;
@@ -76,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_localhost_are_of_this_machine_and_nothing_else_is() {
+    fn only_addresses_and_localhost_are_this_machine() {
         for local in [
             "127.0.0.1",
             "127.0.0.1:7402",
@@ -106,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn whatever_names_the_host_is_looked_at() {
+    fn every_name_of_the_host_is_checked() {
         let seen = |uri: &'static str, hosts: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for host in hosts {
                 headers.append(header::HOST, host.parse().expect("a value"));
             }
-            stranger(&Uri::from_static(uri), &headers)
+            foreign_host(&Uri::from_static(uri), &headers)
         };
         assert_eq!(seen("/", &[]), None, "no browser");
         assert_eq!(seen("/", &["localhost"]), None);
@@ -128,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_that_asks_for_another_site_is_known_by_what_it_says() {
+    fn requests_of_another_site_are_known_by_their_headers() {
         let asks = |site: &'static str, mode: &'static str, dest: &'static str| {
             let said =
                 [("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
@@ -149,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_can_be_meant_by_a_name_of_somebody_else() {
+    fn only_loopback_can_be_rebound() {
         for address in ["127.0.0.1:1", "127.8.9.10:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
             assert!(is_possible(address.parse().expect("an address")), "{address}");
         }

@@ -1,7 +1,7 @@
-//! What HTTP says when it does not do as asked: always JSON with `error`, which programs act on,
-//! and `message`, which tells people what was wrong, what to do, and whether anything changed.
+//! Errors over HTTP: JSON with `error`, a code for programs, and `message`, which says what was
+//! wrong, what to do, and whether anything was changed.
 //!
-//! What is not HTTP at all is answered by the HTTP library, without a body.
+//! The HTTP library answers bytes that are not HTTP, without a body.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,15 +11,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use paxoslease_node::{TextError, TtlError};
 use serde::Serialize;
-#[cfg(test)]
-use utoipa::ToSchema;
 
 use super::connection::limited;
 use super::permit;
 use crate::access::Denied;
 use crate::limits::Limit;
 
-/// Why something was not done.
+/// Why a request was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Refusal {
     #[error(
@@ -31,8 +29,8 @@ pub(super) enum Refusal {
     Held { name: String, by: Option<(String, u64)>, remaining: Duration },
     #[error("that tenure of {name:?} is over; acquire it again for a new one, with a higher fence")]
     NotHeld { name: String },
-    #[error("nobody was seen to hold {name:?}")]
-    NobodyHolds { name: String },
+    #[error("{name:?} was not seen to be held")]
+    NotSeen { name: String },
     #[error("there is nothing at {path:?}; GET /openapi.json says what there is")]
     NoSuchPath { path: String },
     #[error("{problem}{changed}")]
@@ -61,13 +59,13 @@ pub(super) enum Refusal {
     Denied(Denied),
     #[error(
         "{host:?} is neither an address nor localhost, and a node on loopback that asks for no \
-         token answers to nothing else, so that no page of another site can speak to it through a \
+         token serves no other host, so that no page of another site can reach it through a \
          browser; ask http://127.0.0.1 and the port, or give the node an [[access]]; nothing was \
          changed"
     )]
     Host { host: String },
     #[error(
-        "a page of another site asks, and a node on loopback that asks for no token answers to none; \
+        "a page of another site asks, and a node on loopback that asks for no token refuses that; \
          open this address in a window of its own, or give the node an [[access]]; nothing was \
          changed"
     )]
@@ -75,17 +73,17 @@ pub(super) enum Refusal {
     #[error("this port speaks HTTPS; ask again with https://; nothing was changed")]
     NotTls,
     #[error(
-        "the acquire was taken back, for you closed your side of the connection before it was \
+        "the acquire was withdrawn, because you closed your side of the connection before it was \
          granted; keep it open until the response; nothing was changed"
     )]
     Left,
     #[error(
-        "the acquire was taken back, for too much was sent while it waited to notice if you left; \
-         wait on a connection of its own; nothing was changed"
+        "the acquire was withdrawn, because you sent so much while it waited that your end would \
+         not be noticed; wait on a connection of its own; nothing was changed"
     )]
     OutOfSight,
     #[error(
-        "this node answered something else than was asked, which is a bug in it; its log says what; \
+        "this node gave an answer to another request, which is a bug; its log has the details; \
          ask another node; nothing was changed that outlives the ttl"
     )]
     Internal,
@@ -93,48 +91,40 @@ pub(super) enum Refusal {
     Stopping,
 }
 
-/// Why a majority does not answer, as far as this node can tell.
+/// Why no majority answers, as far as this node can tell.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Problem {
-    /// It cannot be reached.
-    OutOfReach { unreachable: Vec<u16> },
-    /// It can, but too many keep silent for this long after their restart.
-    Quarantine { remaining: Duration, unreachable: Vec<u16> },
-    /// It can, and votes, but this node cannot issue ballots.
-    NoBallots { why: String, unreachable: Vec<u16> },
-    /// It can, and votes.
-    Silent { unreachable: Vec<u16> },
+pub(super) struct Problem {
+    pub(super) why: Why,
+    /// Members that this node cannot reach.
+    pub(super) unreachable: Vec<u16>,
 }
 
-impl Problem {
-    fn unreachable(&self) -> &[u16] {
-        match self {
-            Self::OutOfReach { unreachable }
-            | Self::Quarantine { unreachable, .. }
-            | Self::NoBallots { unreachable, .. }
-            | Self::Silent { unreachable } => unreachable,
-        }
-    }
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Why {
+    OutOfReach,
+    /// Too many members are silent for this long after their restart.
+    Quarantine(Duration),
+    /// A majority votes, but this node cannot issue ballots.
+    NoBallots(String),
+    /// A majority votes.
+    Silent,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfReach { .. } => f.write_str("no majority of the cell can be reached")?,
-            Self::Quarantine { remaining, .. } => {
-                write!(
-                    f,
-                    "in quarantine after a restart for another {} ms",
-                    millis_up(*remaining)
-                )?;
+        match &self.why {
+            Why::OutOfReach => f.write_str("no majority of the cell can be reached")?,
+            Why::Quarantine(remaining) => {
+                let millis = millis_up(*remaining);
+                write!(f, "in quarantine after a restart for another {millis} ms")?;
             }
-            Self::NoBallots { why, .. } => write!(f, "this node cannot begin rounds: {why}")?,
-            Self::Silent { .. } => f.write_str(
+            Why::NoBallots(why) => write!(f, "this node cannot begin rounds: {why}")?,
+            Why::Silent => f.write_str(
                 "no majority answered in time, though one is connected: contenders split the \
                  vote, or nodes are too slow; try again",
             )?,
         }
-        if let [first, others @ ..] = self.unreachable() {
+        if let [first, others @ ..] = &self.unreachable[..] {
             write!(f, "; unreachable from here: node {first}")?;
             others.iter().try_for_each(|node| write!(f, ", {node}"))?;
         }
@@ -142,10 +132,10 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What may be left behind.
+/// What the request may have changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Changed {
-    /// It was only a question.
+    /// The request only asked.
     Nothing,
     NothingLasting,
     Released,
@@ -164,116 +154,60 @@ impl fmt::Display for Changed {
     }
 }
 
-/// Codes that programs act on.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-#[cfg_attr(test, derive(ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Code {
-    Held,
-    NotHeld,
-    NoQuorum,
-    Quarantine,
-    Ttl,
-    Name,
-    Holder,
-    BadRequest,
-    NotFound,
-    Timeout,
-    MethodNotAllowed,
-    TooLarge,
-    MediaType,
-    Busy,
-    Internal,
-    Stopping,
-    Unauthorized,
-    Forbidden,
-    Tls,
-    Host,
-}
-
-/// What went wrong. `message` is for people and may change; `error` is for programs and will not.
+/// `message` is for people and may change; `error` is for programs and will not. The other fields
+/// come with some errors only, as `docs/openapi.json` says.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ToSchema))]
-#[cfg_attr(test, schema(as = Error))]
 pub(super) struct ErrorBody {
-    error: Code,
+    error: &'static str,
     message: String,
-    /// With `held`: who holds it, in the holder's own words, if the token may `read` that. A hint.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(nullable = false))]
     holder: Option<String>,
-    /// With `held`: that tenure's fence, if the token may `read` it. A hint, and not yours to use.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(nullable = false))]
     fence: Option<String>,
-    /// With `held`: the lease lasts no longer than this, unless it is renewed. A hint.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(nullable = false))]
     retry_after_ms: Option<u64>,
-    /// With `quarantine`: after this long enough nodes vote again. A hint.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(nullable = false))]
     remaining_ms: Option<u64>,
-    /// With `no_quorum` and `quarantine`: members that this node cannot reach. A hint.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(nullable = false))]
     unreachable: Option<Vec<u16>>,
 }
 
 impl Refusal {
-    pub(super) const fn code(&self) -> Code {
+    /// The status, and the code that programs act on.
+    const fn kind(&self) -> (StatusCode, &'static str) {
         match self {
-            Self::Held { .. } => Code::Held,
-            Self::NotHeld { .. } => Code::NotHeld,
-            Self::NobodyHolds { .. } | Self::NoSuchPath { .. } => Code::NotFound,
-            Self::Cell { problem, .. } => match problem {
-                Problem::OutOfReach { .. } | Problem::NoBallots { .. } | Problem::Silent { .. } => {
-                    Code::NoQuorum
-                }
-                Problem::Quarantine { .. } => Code::Quarantine,
-            },
-            Self::Ttl(_) => Code::Ttl,
-            Self::Name(_) => Code::Name,
-            Self::Holder(_) => Code::Holder,
-            Self::BadRequest(_) | Self::Left => Code::BadRequest,
-            Self::Denied(Denied::NotPermitted { .. }) | Self::CrossSite => Code::Forbidden,
-            Self::Denied(Denied::NoToken | Denied::UnknownToken) => Code::Unauthorized,
-            Self::Host { .. } => Code::Host,
-            Self::NotTls => Code::Tls,
-            Self::Slow(_) => Code::Timeout,
-            Self::Method { .. } => Code::MethodNotAllowed,
-            Self::TooLarge { .. } => Code::TooLarge,
-            Self::MediaType => Code::MediaType,
-            Self::Busy(_) | Self::OutOfSight => Code::Busy,
-            Self::Internal => Code::Internal,
-            Self::Stopping => Code::Stopping,
-        }
-    }
-
-    pub(super) const fn status(&self) -> StatusCode {
-        match self.code() {
-            Code::Held => StatusCode::CONFLICT,
-            Code::NotHeld => StatusCode::GONE,
-            Code::NoQuorum | Code::Quarantine | Code::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-            Code::Ttl | Code::Name | Code::Holder | Code::BadRequest | Code::Tls => {
-                StatusCode::BAD_REQUEST
+            Self::Held { .. } => (StatusCode::CONFLICT, "held"),
+            Self::NotHeld { .. } => (StatusCode::GONE, "not_held"),
+            Self::NotSeen { .. } | Self::NoSuchPath { .. } => (StatusCode::NOT_FOUND, "not_found"),
+            Self::Cell { problem: Problem { why: Why::Quarantine(_), .. }, .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "quarantine")
             }
-            Code::Unauthorized => StatusCode::UNAUTHORIZED,
-            Code::Forbidden => StatusCode::FORBIDDEN,
-            Code::NotFound => StatusCode::NOT_FOUND,
-            Code::Host => StatusCode::MISDIRECTED_REQUEST,
-            Code::Timeout => StatusCode::REQUEST_TIMEOUT,
-            Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Code::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Code::Busy => StatusCode::TOO_MANY_REQUESTS,
-            Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Cell { .. } => (StatusCode::SERVICE_UNAVAILABLE, "no_quorum"),
+            Self::Ttl(_) => (StatusCode::BAD_REQUEST, "ttl"),
+            Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),
+            Self::Holder(_) => (StatusCode::BAD_REQUEST, "holder"),
+            Self::BadRequest(_) | Self::Left => (StatusCode::BAD_REQUEST, "bad_request"),
+            Self::NotTls => (StatusCode::BAD_REQUEST, "tls"),
+            Self::Denied(Denied::NoToken | Denied::UnknownToken) => {
+                (StatusCode::UNAUTHORIZED, "unauthorized")
+            }
+            Self::Denied(Denied::NotPermitted { .. }) | Self::CrossSite => {
+                (StatusCode::FORBIDDEN, "forbidden")
+            }
+            Self::Host { .. } => (StatusCode::MISDIRECTED_REQUEST, "host"),
+            Self::Slow(_) => (StatusCode::REQUEST_TIMEOUT, "timeout"),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            Self::MediaType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type"),
+            Self::Busy(_) | Self::OutOfSight => (StatusCode::TOO_MANY_REQUESTS, "busy"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            Self::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
         }
     }
 
     pub(super) fn body(&self) -> ErrorBody {
         let mut body = ErrorBody {
-            error: self.code(),
+            error: self.kind().1,
             message: self.to_string(),
             holder: None,
             fence: None,
@@ -290,10 +224,10 @@ impl Refusal {
                 body.retry_after_ms = Some(millis_up(*remaining));
             }
             Self::Cell { problem, .. } => {
-                if let Problem::Quarantine { remaining, .. } = problem {
-                    body.remaining_ms = Some(millis_up(*remaining));
+                if let Why::Quarantine(remaining) = problem.why {
+                    body.remaining_ms = Some(millis_up(remaining));
                 }
-                body.unreachable = Some(problem.unreachable().to_vec());
+                body.unreachable = Some(problem.unreachable.clone());
             }
             _ => {}
         }
@@ -303,23 +237,22 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut response = (self.status(), Json(self.body())).into_response();
-        match self.code() {
-            Code::Name => limited(Limit::Name.name()),
-            Code::Holder => limited(Limit::Holder.name()),
+        let (status, _) = self.kind();
+        let mut response = (status, Json(self.body())).into_response();
+        match &self {
+            Self::Name(_) => limited(Limit::Name.name()),
+            Self::Holder(_) => limited(Limit::Holder.name()),
+            Self::Denied(denied) => permit::count(denied),
             _ => {}
         }
-        if let Self::Denied(denied) = &self {
-            permit::count(denied);
-            if self.code() == Code::Unauthorized {
-                permit::challenge(response.headers_mut());
-            }
+        if status == StatusCode::UNAUTHORIZED {
+            permit::challenge(response.headers_mut());
         }
         response
     }
 }
 
-/// Who shows no good token is told how to.
+/// How to send a token, for a client that sent no valid one.
 const fn how_to_show(denied: &Denied) -> &'static str {
     match denied {
         Denied::NoToken | Denied::UnknownToken => "; send it as authorization: Bearer <token>",
@@ -327,13 +260,76 @@ const fn how_to_show(denied: &Denied) -> &'static str {
     }
 }
 
-/// Whole milliseconds, rounded up: whoever waits that long has waited enough.
+/// Whole milliseconds, rounded up: a client that waits that long has waited long enough.
 fn millis_up(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// Whole milliseconds, rounded down: whoever believes in that long believes in no more than there
-/// is.
+/// Whole milliseconds, rounded down: a holder that counts on that long counts on no more than it
+/// has.
 pub(super) fn millis_down(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::http::{BODY_MAX, Bounds, OPENAPI};
+
+    /// The refusals that are examples in the document.
+    fn examples() -> Vec<Refusal> {
+        let name = || "jobs/nightly".to_owned();
+        let field = "unknown field \"tll\"; the nearest known field is \"ttl\"";
+        let parameter = "unknown parameter \"prefx\"; the nearest known parameter is \"prefix\"";
+        let by = Some(("worker-7".to_owned(), 1_830_093_145_834_620_929));
+        let mut examples = vec![
+            Refusal::BadRequest(field.to_owned()),
+            Refusal::BadRequest(parameter.to_owned()),
+            Refusal::Slow(Bounds::default().body_timeout),
+            Refusal::TooLarge { max: BODY_MAX },
+            Refusal::MediaType,
+            Refusal::Name(TextError::TooLong { len: 600, max: 512 }),
+            Refusal::Ttl(TtlError::TooShort(Duration::from_millis(10))),
+            Refusal::Holder(TextError::TooLong { len: 300, max: 256 }),
+            Refusal::Held { name: name(), by, remaining: Duration::from_millis(8_210) },
+            Refusal::NotHeld { name: name() },
+            Refusal::NotSeen { name: name() },
+            Refusal::Busy("1000000 requests wait already".to_owned()),
+            Refusal::Busy("as many watch at this node as it serves at a time".to_owned()),
+            Refusal::Stopping,
+        ];
+        for changed in [Changed::Nothing, Changed::NothingLasting, Changed::Released] {
+            let quarantine = Why::Quarantine(Duration::from_millis(41_250));
+            for (why, unreachable) in [(Why::OutOfReach, vec![2, 3]), (quarantine, vec![])] {
+                examples.push(Refusal::Cell { problem: Problem { why, unreachable }, changed });
+            }
+        }
+        examples
+    }
+
+    #[test]
+    fn the_errors_in_the_document_are_those_of_the_daemon() {
+        let examples: Vec<(String, Value)> = examples()
+            .iter()
+            .map(|refusal| {
+                let body = serde_json::to_value(refusal.body()).expect("plain data");
+                (refusal.kind().0.as_str().to_owned(), body)
+            })
+            .collect();
+        let document: Value = serde_json::from_str(OPENAPI).expect("JSON");
+        let all = |value: &Value| value.as_object().cloned().unwrap_or_default();
+        let operations = all(&document["paths"]).into_iter().flat_map(|(_, path)| all(&path));
+        let mut count = 0;
+        for (status, response) in operations.flat_map(|(_, one)| all(&one["responses"])) {
+            for (code, example) in all(&response["content"]["application/json"]["examples"]) {
+                assert_eq!(example["value"]["error"], code);
+                let example = (status.clone(), example["value"].clone());
+                assert!(examples.contains(&example), "no refusal is {example:?}");
+                count += 1;
+            }
+        }
+        assert!(count > 30, "{count} examples were compared");
+    }
 }

@@ -1,7 +1,7 @@
-//! Which path is served by whom, and what happens to every request on its way.
+//! The routes, and the layers that every request passes.
 //!
-//! A test compares the routes with the OpenAPI document. There are no CORS headers: pages of other
-//! origins are not to speak to a cell, and browsers keep them from it.
+//! A test compares the routes with the OpenAPI document. There are no CORS headers, so browsers
+//! keep pages of other origins from reading responses.
 
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header, uri};
@@ -50,7 +50,7 @@ pub(super) fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// Counts what was answered, and says that hints do not keep.
+/// Counts responses, and sets the headers of all of them. Hints must not be cached.
 async fn every_request(mut request: Request, next: Next) -> Response {
     const NO_SNIFFING: HeaderName = HeaderName::from_static("x-content-type-options");
     const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
@@ -63,7 +63,7 @@ async fn every_request(mut request: Request, next: Next) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(NO_SNIFFING, HeaderValue::from_static("nosniff"));
-    // Else a page of another origin could learn from what loads, or how, which names are held.
+    // Otherwise a page of another origin could learn from what loads which names are held.
     headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
     response
 }
@@ -73,9 +73,9 @@ pub(super) fn count(route: &str, status: http::StatusCode) {
     counter!("paxoslease_http_requests_total", &labels).increment(1);
 }
 
-/// Makes slashes within a name part of the name: `/v1/leases/a/b/renew` is for the lease `a/b`.
-/// A last segment that says what to do is no part of it, unless it is all there is. A name that is
-/// then longer than any path may be goes along with its [`Refusal`].
+/// Makes slashes part of the name: `/v1/leases/a/b/renew` is for the lease `a/b`. A last segment
+/// that names an action is not part of the name, unless it is the only segment. If the path becomes
+/// longer than any path may be, the request carries a [`Refusal`].
 pub(super) fn join_name<B>(mut request: http::Request<B>) -> http::Request<B> {
     const LEASES: &str = "/v1/leases/";
     let Some(rest) = request.uri().path().strip_prefix(LEASES) else { return request };
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_route_is_documented_and_every_path_of_the_document_is_routed() {
+    fn the_routes_are_the_paths_of_the_document() {
         let document: serde_json::Value =
             serde_json::from_str(super::super::OPENAPI).expect("JSON");
         let mut documented: Vec<&str> =

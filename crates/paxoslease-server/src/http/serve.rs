@@ -23,10 +23,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as signal};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tower::ServiceExt as _;
+use tower::util::BoxCloneService;
 
-use super::connection::{Connection, Notices, limited};
+use super::connection::{Connection, limited};
 use super::patient::Patient;
 use super::refusal::Refusal;
 use super::router::{count, join_name, router};
@@ -36,18 +36,18 @@ use crate::metrics::Metrics;
 
 /// The longest head of a request, in bytes: a name of 512 bytes, percent-encoded, and plenty.
 const HEAD_MAX: usize = 32 << 10;
-/// Connections over the limit that are told so at a time; more are closed without a word.
+/// Connections over the limit that get an error at a time; others are closed without one.
 const TURNED_AWAY_MAX: usize = 64;
-/// How long one of these may take to ask what it cannot have.
+/// How long one of these may take to send its request.
 const TURNED_AWAY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long requests may take to finish at the end.
+/// How long requests may take to finish when the server stops.
 const GRACE: Duration = Duration::from_secs(5);
-/// A client that vanished without a word is found out after about this long.
+/// A client that vanished without closing its connection is noticed after about this long.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// After the system refused a connection, out of descriptors for example.
+/// After the system refused a connection, for example for lack of descriptors.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves a node on `listener` until `shutdown` comes to its end; then lets requests finish.
+/// Serves a node on `listener` until `shutdown` completes; then lets requests finish.
 pub(super) async fn run(
     listener: TcpListener,
     node: Node,
@@ -57,28 +57,26 @@ pub(super) async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let (stop, stopping) = signal::channel(false);
-    let notices = Arc::new(Notices::new());
-    // An address that is not known may be any.
+    // An unknown address may be any.
     let is_loopback = listener.local_addr().map_or(true, rebinding::is_possible);
     let app = App {
         remote: node.remote(),
-        node: node.clone(),
+        may_be_rebound: is_loopback && node.tls_for_clients().is_none(),
+        node,
         metrics,
         gate,
-        notices: Arc::clone(&notices),
-        may_be_rebound: is_loopback && node.tls_for_clients().is_none(),
+        notices: Arc::default(),
         body_timeout: bounds.body_timeout,
         watchers: Arc::new(Semaphore::new(bounds.watchers as usize)),
         stopping,
     };
     let acceptor = ConnectionAcceptor {
-        router: router(app),
+        router: router(app.clone()),
+        app,
         seats: Arc::new(Semaphore::new(bounds.connections as usize)),
         over_limit: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
         bounds,
         leaving: GracefulShutdown::new(),
-        node,
-        notices,
     };
     let mut shutdown = pin!(shutdown);
     loop {
@@ -87,47 +85,45 @@ pub(super) async fn run(
             () = &mut shutdown => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => acceptor.accept(stream, from),
-                Err(error) => rest_after(&error, &acceptor.notices).await,
+                Err(error) => acceptor.rest_after(&error).await,
             },
         }
     }
     drop(listener);
-    // Nobody reads this any more if all connections are gone.
+    // If all connections are closed, nothing receives this.
     let _unread = stop.send(true);
     if tokio::time::timeout(GRACE, acceptor.leaving.shutdown()).await.is_err() {
         tracing::warn!("HTTP connections were cut off: they did not finish within {GRACE:?}");
     }
 }
 
-/// Some errors are about one connection, and some would come again at once.
-async fn rest_after(error: &io::Error, notices: &Notices) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    let passing = [ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted];
-    if !passing.contains(&error.kind()) {
-        if let Some(count) = notices.again() {
-            tracing::warn!(%error, count, "HTTP connections could not be accepted");
-        }
-        tokio::time::sleep(REFUSED_PAUSE).await;
-    }
-}
-
 /// Accepts connections, as many as there are seats.
 struct ConnectionAcceptor {
+    app: App,
     router: Router,
     seats: Arc<Semaphore>,
-    /// For connections over the limit, which are only told so.
+    /// For connections over the limit, which only get an error.
     over_limit: Arc<Semaphore>,
     bounds: Bounds,
     leaving: GracefulShutdown,
-    /// Knows how to speak TLS, if that is how.
-    node: Node,
-    notices: Arc<Notices>,
 }
 
 impl ConnectionAcceptor {
+    /// Waits after an error that is not about one connection, since it would come again at once.
+    async fn rest_after(&self, error: &io::Error) {
+        use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+        let passing = [ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted];
+        if !passing.contains(&error.kind()) {
+            if let Some(count) = self.app.notices.again(&self.app.node) {
+                tracing::warn!(%error, count, "HTTP connections could not be accepted");
+            }
+            tokio::time::sleep(REFUSED_PAUSE).await;
+        }
+    }
+
     fn accept(&self, stream: TcpStream, from: SocketAddr) {
         if let Err(error) = prepare(&stream) {
-            // It is gone already, or will be slower than it could.
+            // The client is gone already, or its connection is slower than it could be.
             tracing::debug!(%error, %from, "cannot set options of a connection");
         }
         let stream = Arc::new(stream);
@@ -138,88 +134,65 @@ impl ConnectionAcceptor {
                 request.extensions_mut().insert(connection.clone());
                 request
             });
-            self.serve(stream, from, service, self.bounds.head_timeout, Seat::new(seat));
-            return;
+            let (service, seat) = (service.boxed_clone(), Seat::new(seat));
+            return self.serve(stream, from, service, self.bounds.head_timeout, seat);
         }
         limited("http_connections");
         if let Ok(step) = Arc::clone(&self.over_limit).try_acquire_owned() {
-            let service = tower::service_fn(turn_away);
+            let service = tower::service_fn(turn_away).boxed_clone();
             self.serve(stream, from, service, TURNED_AWAY_TIMEOUT, step);
         }
     }
 
     /// `seat` is kept for as long as the connection is.
-    fn serve<S>(
+    fn serve(
         &self,
         stream: Arc<TcpStream>,
         from: SocketAddr,
-        service: S,
+        service: Service,
         head_timeout: Duration,
         seat: impl Send + 'static,
-    ) where
-        S: Service,
-    {
-        let tls = self.node.tls_for_clients();
+    ) {
+        let tls = self.app.node.tls_for_clients();
         let talk = Talk { head_timeout, leaving: self.leaving.watcher() };
-        let (notices, patience) = (Arc::clone(&self.notices), self.bounds.write_timeout);
+        let (app, patience) = (self.app.clone(), self.bounds.write_timeout);
         tokio::spawn(async move {
             let _seat = seat;
             let Some(tls) = tls else {
                 return talk.over(Patient::new(stream, patience), service).await;
             };
             let greeted = async {
-                if is_tls(&stream).await? {
-                    let stream = TlsAcceptor::from(tls).accept(Patient::new(stream, patience));
-                    Ok::<_, io::Error>(Greeted::Secured(Box::new(stream.await?)))
-                } else {
-                    Ok(Greeted::InClear(stream))
+                if !is_tls(&stream).await? {
+                    return Ok::<_, io::Error>(None);
                 }
+                let stream = Patient::new(Arc::clone(&stream), patience);
+                TlsAcceptor::from(tls).accept(stream).await.map(Some)
             };
             let problem = match tokio::time::timeout(head_timeout, greeted).await {
-                Ok(Ok(Greeted::Secured(stream))) => return talk.over(stream, service).await,
-                Ok(Ok(Greeted::InClear(stream))) => {
+                Ok(Ok(Some(stream))) => return talk.over(stream, service).await,
+                Ok(Ok(None)) => {
                     let talk = Talk { head_timeout: TURNED_AWAY_TIMEOUT, ..talk };
                     let stream = Patient::new(stream, TURNED_AWAY_TIMEOUT);
-                    talk.over(stream, tower::service_fn(not_tls)).await;
+                    talk.over(stream, tower::service_fn(not_tls).boxed_clone()).await;
                     "it does not speak TLS, which this port demands".to_owned()
                 }
-                // Whoever only looks whether the port is open is no refusal.
+                // A client that only tests whether the port is open was not refused.
                 Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => return,
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("its TLS handshake took more than {head_timeout:?}"),
             };
             counter!("paxoslease_refused_total", "reason" => "tls").increment(1);
-            if let Some(count) = notices.again() {
+            if let Some(count) = app.notices.again(&app.node) {
                 tracing::warn!(%from, count, "HTTP clients were refused, the last because {problem}");
             }
         });
     }
 }
 
-/// What answers the requests of a connection.
-trait Service:
-    tower::Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
-    + Clone
-    + Send
-    + 'static
-{
-}
+/// Answers the requests of a connection.
+type Service = BoxCloneService<Request<Incoming>, Response, Infallible>;
 
-impl<S> Service for S where
-    S: tower::Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static
-{
-}
-
-/// How a connection began.
-enum Greeted {
-    Secured(Box<TlsStream<Patient>>),
-    InClear(Arc<TcpStream>),
-}
-
-/// Whether a client begins as TLS does, with a record of a handshake.
+/// Whether a client begins with a TLS record of a handshake.
 async fn is_tls(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0];
     match stream.peek(&mut first).await? {
@@ -235,11 +208,7 @@ struct Talk {
 }
 
 impl Talk {
-    async fn over(
-        self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-        service: impl Service,
-    ) {
+    async fn over(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static, service: Service) {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.head_timeout)
@@ -262,7 +231,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
-/// Counts a connection for as long as it has its seat.
+/// Counts a connection while it is open.
 struct Seat(#[expect(dead_code, reason = "given back when dropped")] OwnedSemaphorePermit);
 
 impl Seat {

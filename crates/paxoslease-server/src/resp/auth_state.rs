@@ -16,8 +16,8 @@ use super::session::Session;
 use super::{Common, Turn};
 use crate::access::{Denied, Place, Rules};
 
-/// Tokens that are not known on one connection; the last of them ends it. A good token in between
-/// does not begin a new count, or a client with one could guess those of others for ever.
+/// Unknown tokens on one connection; the last of them ends it. A valid token in between does not
+/// reset the count, or a client with one could guess other tokens for ever.
 const UNKNOWN_MAX: u32 = 4;
 
 /// How a client has authenticated.
@@ -38,7 +38,7 @@ impl Session {
         self.auth.place.is_none() && !common.rules.is_open()
     }
 
-    /// Whether a command may be carried out, where that is asked.
+    /// Whether a command may be carried out, where tokens are required.
     pub(super) fn admit<'a>(
         &self,
         turn: &mut Turn<'_, '_>,
@@ -53,25 +53,15 @@ impl Session {
             Requirement::Cell => rules.permits_within(place, Verb::Admin, ""),
             Requirement::Name(verb) => match name() {
                 Some(name) => rules.permits(place, verb, name),
-                // It will be told that this is no name.
+                // The reply will say that this is not a name.
                 None => rules.admits(place),
             },
         };
         admitted.map_err(|denied| deny(turn, denied))
     }
 
-    /// Whether there can be anything to see under a prefix.
-    pub(super) fn admit_within(
-        &self,
-        turn: &mut Turn<'_, '_>,
-        prefix: &str,
-    ) -> Result<(), ReplyError<'static>> {
-        let admitted = turn.common.rules.permits_within(self.auth.place, Verb::Read, prefix);
-        admitted.map_err(|denied| deny(turn, denied))
-    }
-
-    /// Whether there can be anything to watch of a pattern.
-    pub(super) fn admit_watch(
+    /// Whether any name that a pattern matches may be read.
+    pub(super) fn admit_read(
         &self,
         turn: &mut Turn<'_, '_>,
         pattern: &NamePattern,
@@ -80,7 +70,7 @@ impl Session {
         admitted.map_err(|denied| deny(turn, denied))
     }
 
-    /// The names that may be shown now.
+    /// The names that the client may read now.
     pub(super) fn readable(&self, common: &Common) -> Filter {
         if common.rules.is_open() {
             return Filter::ALL;
@@ -89,7 +79,7 @@ impl Session {
         Filter::new(move |name| rules.allows(place, Verb::Read, name))
     }
 
-    /// Takes a token, in whose name the client speaks from now on.
+    /// Takes the token that counts for this session from now on.
     pub(super) fn authenticate(
         &mut self,
         turn: &mut Turn<'_, '_>,
@@ -143,13 +133,14 @@ impl Session {
         let blinded = watches.find_map(|pattern| rules.permits_watch(place, pattern).err());
         let is_blinded = blinded.is_some();
         let lacks = |name: &str| is_blinded || !rules.allows(place, Verb::Acquire, name);
-        for id in self.take_back_notifies(turn, lacks) {
+        for id in self.withdraw_notifies(turn, |ask| ask.is_for(lacks)) {
             put_timeout(&id, self.protocol, &mut self.output.bytes);
         }
         let error = blinded.map_or(ReplyError::Withdrawn, ReplyError::Blinded);
         turn.common.scratch.clear();
         put_error(&mut turn.common.scratch, &error);
-        self.take_back_acquires(turn, lacks);
+        self.withdraw_replies(turn, |ask| ask.is_for(lacks));
+        self.settled(turn, 0);
         if is_blinded {
             self.reply_error(turn.common, &error);
             self.hang_up(turn);
@@ -166,9 +157,9 @@ fn deny(turn: &mut Turn<'_, '_>, denied: Denied) -> ReplyError<'static> {
 }
 
 impl Common {
-    /// Takes over other rules, if there are any; says whether.
+    /// Takes over new rules. Returns whether there were any.
     pub(super) fn follow_rules(&mut self) -> bool {
-        // A gate that is gone will not change.
+        // A gate that was dropped will not change.
         let is_new = self.gate.has_changed().unwrap_or(false);
         if is_new {
             self.rules = Arc::<Rules>::clone(&self.gate.borrow_and_update());

@@ -1,5 +1,5 @@
-//! The commands, each in one line of a table: what it is called, how it is used, what it does.
-//! Errors about usage, `COMMAND` and its `DOCS` all come from here.
+//! The commands as a table: name, usage and summary. Errors about usage, and the replies to
+//! `COMMAND` and `COMMAND DOCS`, come from this table.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,6 @@ use paxoslease_wire::resp::{Protocol, Request, put_array, put_bulk, put_integer,
 
 use crate::config::Verb;
 
-/// What a client may ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Command {
     Acquire,
@@ -31,16 +30,15 @@ pub(super) enum Command {
     Quit,
 }
 
-/// What a command takes of a client's token, where there are such.
+/// What a command requires, where tokens are required.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Requirement {
-    /// No token.
     Nothing,
-    /// One, whatever it allows; lists and watches then look name by name.
+    /// Any token. Lists and watches check each name.
     Token,
-    /// To do this with the name that is the first argument.
+    /// A token that permits this for the name in the first argument.
     Name(Verb),
-    /// To look after the cell.
+    /// A token that permits to administrate the cell.
     Cell,
 }
 
@@ -50,7 +48,7 @@ impl Command {
             Self::Acquire | Self::Release | Self::Renew => Requirement::Name(Verb::Acquire),
             Self::Get => Requirement::Name(Verb::Read),
             Self::Cancel | Self::List | Self::Watch | Self::Unwatch => Requirement::Token,
-            // With a message it is an echo, which may be long.
+            // With a message, PING is an echo, which may be long.
             Self::Ping if args.is_empty() => Requirement::Nothing,
             Self::Ping | Self::Echo => Requirement::Token,
             Self::Client | Self::Commands | Self::Select => Requirement::Token,
@@ -60,14 +58,14 @@ impl Command {
     }
 }
 
-/// One command. In its usage, words in capitals are written as they stand, brackets are optional.
+/// One command. In its usage, words in capitals are literal and words in brackets are optional.
 #[derive(Debug)]
 pub(super) struct Spec {
     pub(super) command: Command,
     pub(super) name: &'static str,
     pub(super) usage: &'static str,
     summary: &'static str,
-    /// How many arguments it takes, its own name included.
+    /// The number of arguments, its own name included.
     args: RangeInclusive<usize>,
 }
 
@@ -84,40 +82,40 @@ const fn spec(
     Spec { command, name: usage.split_at(name_len).0, usage, summary, args }
 }
 
-/// As many as a request lets one reach.
+/// As many arguments as a request gives access to.
 const MANY: usize = Request::REACHABLE;
 
-/// Every command, those of the hot path first: they are looked up from the front.
+/// Those of the hot path come first, because the search begins at the front.
 pub(super) static SPECS: [Spec; 19] = [
     spec(
         Command::Acquire,
         3..=9,
         "LEASE.ACQUIRE name ttl_ms [HOLDER holder] [WAIT wait_ms] [NOTIFY id]",
-        "Takes a lease, or waits for it: fence, ttl_ms, waited_ms; nil when somebody else holds it",
+        "Acquires a lease, or waits for it: fence, ttl_ms, waited_ms; nil if another holder has it",
     ),
     spec(
         Command::Release,
         3..=3,
         "LEASE.RELEASE name fence",
-        "Ends a tenure of one's own: 1, or 0 when it was over already",
+        "Ends your own tenure: 1, or 0 if it was over already",
     ),
     spec(
         Command::Renew,
         4..=4,
         "LEASE.RENEW name fence ttl_ms",
-        "Prolongs a tenure of one's own: ttl_ms, counted from before it was sent",
+        "Prolongs your own tenure: ttl_ms, counted from before it was sent",
     ),
     spec(
         Command::Get,
         2..=2,
         "LEASE.GET name",
-        "Who holds a name, as a quorum said a moment ago: a hint",
+        "The holder of a name, as a quorum said a moment ago: a hint",
     ),
     spec(
         Command::Cancel,
         2..=2,
         "LEASE.CANCEL id",
-        "Takes back an acquire that waits with NOTIFY: 1, or 0 when none waits under that id",
+        "Withdraws an acquire that waits with NOTIFY: 1, or 0 if none waits under that id",
     ),
     spec(
         Command::List,
@@ -129,7 +127,7 @@ pub(super) static SPECS: [Spec; 19] = [
         Command::Watch,
         2..=2,
         "LEASE.WATCH prefix*",
-        "Messages about leases that come and go, until LEASE.UNWATCH: hints",
+        "Messages about leases that begin and end, until LEASE.UNWATCH: hints",
     ),
     spec(
         Command::Unwatch,
@@ -144,14 +142,9 @@ pub(super) static SPECS: [Spec; 19] = [
         Command::Hello,
         1..=7,
         "HELLO [protover] [AUTH username token] [SETNAME clientname]",
-        "Chooses RESP2 or RESP3 and says whom one is talking to",
+        "Chooses RESP2 or RESP3, and describes the node",
     ),
-    spec(
-        Command::Auth,
-        2..=3,
-        "AUTH [username] token",
-        "Shows the token by which one is known; the name is not looked at",
-    ),
+    spec(Command::Auth, 2..=3, "AUTH [username] token", "Sends a token; the username is ignored"),
     spec(
         Command::Client,
         2..=MANY,
@@ -171,7 +164,7 @@ pub(super) static SPECS: [Spec; 19] = [
 ];
 
 impl Spec {
-    /// The command of this name, in whatever case.
+    /// The command of this name, in any case.
     pub(super) fn find(name: &[u8]) -> Option<&'static Self> {
         SPECS.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
     }
@@ -180,13 +173,13 @@ impl Spec {
         self.args.contains(&args)
     }
 
-    /// Redis counts so: exactly that many, or at least that many if negative.
+    /// As Redis counts: exactly that many arguments, or at least that many if negative.
     fn arity(&self) -> i64 {
         let least = *self.args.start() as i64;
         if self.args.start() == self.args.end() { least } else { -least }
     }
 
-    /// The arguments, as they stand in the usage.
+    /// The arguments in the usage.
     fn arguments(&self) -> impl Iterator<Item = Argument> {
         let mut words = self.usage.split(' ').skip(1);
         let mut is_inside = false;
@@ -204,7 +197,7 @@ impl Spec {
         })
     }
 
-    /// As `COMMAND INFO` describes a command: ten fields, of which most are about keys.
+    /// The ten fields of `COMMAND INFO`, most of which are about keys.
     fn put_info(&self, out: &mut Vec<u8>) {
         let has_name = self.usage.split(' ').nth(1) == Some("name");
         put_array(out, 10);
@@ -261,7 +254,7 @@ impl Argument {
     }
 }
 
-/// Answers `COMMAND` and its subcommands; `false` when there is none of that name.
+/// Replies to `COMMAND` and its subcommands. Returns `false` for an unknown subcommand.
 pub(super) fn put_commands(args: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) -> bool {
     let is = |name: &str| args.first().is_some_and(|arg| arg.eq_ignore_ascii_case(name.as_bytes()));
     let names = args.get(1..).unwrap_or_default();
@@ -299,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_is_found_in_any_case_and_has_its_own_place() {
+    fn every_command_is_found_in_any_case_at_its_own_place() {
         for (place, spec) in SPECS.iter().enumerate() {
             assert_eq!(spec.command as usize, place, "{}", spec.name);
             for name in [spec.name.to_ascii_lowercase(), spec.name.to_ascii_uppercase()] {

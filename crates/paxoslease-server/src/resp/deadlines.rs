@@ -1,8 +1,6 @@
-//! Sessions that owe something, and since when; those that let it wait for too long are given up.
-//!
-//! What they owe is for others to know: the rest of a request, of which what was said is kept until
-//! it comes, or a token. A client that owes nothing may say nothing and stay, as with Redis; it
-//! costs next to nothing.
+//! Deadlines of sessions that have to send something: the rest of a request, or a token. A session
+//! that is late is closed. Other clients may be silent and stay connected, as with Redis: they cost
+//! next to nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,12 +9,12 @@ use paxoslease_node::front::Instant;
 
 #[derive(Debug)]
 pub(super) struct Deadlines {
-    /// How long it may be owed.
+    /// How long a session may take.
     pub(super) patience: Duration,
-    /// By number of the session.
+    /// When the time of a session began, by its index.
     since: BTreeMap<usize, Instant>,
-    /// When to look for those that are too slow.
-    look_at: Option<Instant>,
+    /// When to look for sessions that are late.
+    pub(super) look_at: Option<Instant>,
 }
 
 impl Deadlines {
@@ -24,22 +22,18 @@ impl Deadlines {
         Self { patience, since: BTreeMap::new(), look_at: None }
     }
 
-    /// The session owes it, from now on unless it does already.
+    /// The time of a session begins, unless it has begun already.
     pub(super) fn begin(&mut self, session: usize, now: Instant) {
         self.since.entry(session).or_insert(now);
         self.look_at.get_or_insert(now.after(self.patience));
     }
 
-    /// The session owes it no more, or is over.
+    /// The session has sent everything, or has ended.
     pub(super) fn forget(&mut self, session: usize) {
         self.since.remove(&session);
     }
 
-    pub(super) const fn look_at(&self) -> Option<Instant> {
-        self.look_at
-    }
-
-    /// Those whose time is over; they are not looked at again. At once, if it is not time to look.
+    /// Removes and returns the sessions that are late. Returns at once if it is not time to look.
     pub(super) fn overdue(&mut self, now: Instant) -> Vec<usize> {
         if self.look_at.is_none_or(|at| now < at) {
             return Vec::new();
@@ -47,7 +41,7 @@ impl Deadlines {
         let patience = self.patience;
         let overdue = self.since.extract_if(.., |_, since| now >= since.after(patience));
         let overdue = overdue.map(|(session, _)| session).collect();
-        // Not for each of very many alone: an eighth later is early enough.
+        // One look for many sessions: an eighth of the patience later is early enough.
         let earliest = now.after(patience / 8);
         let next = self.since.values().min().map(|since| since.after(patience).max(earliest));
         self.look_at = next;
@@ -73,11 +67,11 @@ mod tests {
             assert!(deadlines.overdue(at(second)).is_empty());
         }
         assert_eq!(deadlines.overdue(at(8)), [3]);
-        assert_eq!((deadlines.overdue(at(9)), deadlines.look_at()), (vec![], None));
+        assert_eq!((deadlines.overdue(at(9)), deadlines.look_at), (vec![], None));
     }
 
     #[test]
-    fn who_has_paid_and_owes_again_has_all_the_time_again() {
+    fn a_session_that_begins_again_has_all_its_time_again() {
         let mut deadlines = Deadlines::new(PATIENCE);
         deadlines.begin(3, at(0));
         deadlines.begin(4, at(1));
@@ -85,19 +79,19 @@ mod tests {
         deadlines.begin(3, at(7));
         deadlines.forget(4);
         assert!(deadlines.overdue(at(14)).is_empty());
-        assert_eq!(deadlines.look_at(), Some(at(15)));
+        assert_eq!(deadlines.look_at, Some(at(15)));
         assert_eq!(deadlines.overdue(at(15)), [3]);
     }
 
     #[test]
-    fn many_are_looked_at_together() {
+    fn one_look_finds_many_late_sessions() {
         let mut deadlines = Deadlines::new(PATIENCE);
         for session in 0..80 {
             let came_at = Instant::from_nanos(session * 10_000_000);
             deadlines.begin(session as usize, came_at);
         }
         assert_eq!(deadlines.overdue(at(8)), [0]);
-        assert_eq!(deadlines.look_at(), Some(at(9)));
+        assert_eq!(deadlines.look_at, Some(at(9)));
         assert_eq!(deadlines.overdue(at(9)).len(), 79);
     }
 }

@@ -1,4 +1,4 @@
-//! Commands, one by one: arguments are checked here, and what is asked for goes to the shard.
+//! The commands: checks their arguments and passes requests to the shard.
 
 use std::time::Duration;
 
@@ -9,61 +9,49 @@ use super::command::{Command, Spec, put_commands};
 use super::pending::Notify;
 use super::reply::put_json;
 use super::reply_error::ReplyError;
-use super::session::{Session, put_ok};
+use super::session::Session;
 use super::{Common, Turn};
 use crate::config::{NamePattern, PatternError};
 use crate::limits::Limit;
 
-/// Patterns one connection may watch.
+/// Patterns that one connection may watch.
 const PATTERNS_MAX: usize = 16;
-/// Leases on a page of a list, unless asked for otherwise, and at most.
+/// Leases on a page of a list, by default and at most.
 const COUNT: u32 = 100;
 const COUNT_MAX: u32 = 1000;
 const NOTIFY_ID_LEN_MAX: usize = 64;
 const CLIENT_NAME_LEN_MAX: usize = 128;
 
-/// How the lines of HTTP begin that somebody else can make a browser or a server send here.
+/// The first words of HTTP lines that an attacker can make a browser or a server send here.
 const HTTP: [&[u8]; 10] = [
     b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH",
     b"Host:",
 ];
 
-/// With this byte every TLS connection begins, and no command.
+/// The first byte of every TLS connection, and of no command.
 pub(super) const TLS: u8 = 0x16;
 
 type Outcome<'a> = Result<(), ReplyError<'a>>;
 
 impl Session {
-    /// Carries out a request, or replies with an error.
-    pub(super) fn execute(&mut self, turn: &mut Turn<'_, '_>, request: &Request<'_>) {
-        let Some(name) = request.arg(0) else { return };
-        let spec = Spec::find(name);
-        turn.common.tally.count(spec.map(|spec| spec.command));
-        let outcome = match spec {
-            None => self.unknown(turn, name),
-            Some(spec) if !spec.takes(request.len()) => Err(ReplyError::WrongNumber(spec)),
-            Some(spec) => self.run(turn, spec, request),
-        };
-        if let Err(error) = outcome {
-            if let Some(limit) = error.limit() {
-                turn.common.tally.limited(turn.shard.now(), limit, 1);
-            }
-            self.reply_error(turn.common, &error);
-        }
-    }
-
-    fn run<'a>(
+    /// Carries out a request.
+    pub(super) fn execute<'a>(
         &mut self,
         turn: &mut Turn<'_, '_>,
-        spec: &'static Spec,
         request: &Request<'a>,
     ) -> Outcome<'a> {
-        let args = &request.args()[1..];
+        let [command, args @ ..] = request.args() else { return Ok(()) };
+        let spec = Spec::find(command);
+        turn.common.tally.count(spec.map(|spec| spec.command));
+        let Some(spec) = spec else { return self.unknown(turn, command) };
+        if !spec.takes(request.len()) {
+            return Err(ReplyError::WrongNumber(spec));
+        }
         if !turn.common.rules.is_open() {
             self.admit(turn, spec.command, args)?;
         }
         match spec.command {
-            Command::Acquire => self.acquire(turn, spec, args),
+            Command::Acquire => self.acquire(turn, spec, args)?,
             Command::Release => {
                 let (name, fence) = (name(args[0])?, fence(args[1])?);
                 if let Some(quota) = turn.common.rules.quota(self.place()) {
@@ -71,7 +59,6 @@ impl Session {
                 }
                 let ask = self.ask(turn, None, None)?;
                 turn.shard.ask(ask as u64, LeaseRequest::Release { lease: name.into(), fence });
-                Ok(())
             }
             Command::Renew => {
                 let (name, fence, ttl) = (name(args[0])?, fence(args[1])?, ttl(args[2])?);
@@ -81,74 +68,55 @@ impl Session {
                 let ask = self.ask(turn, None, None)?;
                 let lease = name.into();
                 turn.shard.ask(ask as u64, LeaseRequest::Renew { lease, fence, ttl });
-                Ok(())
             }
             Command::Get => {
-                let name = name(args[0])?;
+                let lease = name(args[0])?.into();
                 let ask = self.ask(turn, None, None)?;
-                turn.shard.ask(ask as u64, LeaseRequest::Inspect { lease: name.into() });
-                Ok(())
+                turn.shard.ask(ask as u64, LeaseRequest::Inspect { lease });
             }
-            Command::Cancel => {
-                self.cancel(turn, args[0]);
-                Ok(())
-            }
-            Command::List => self.list(turn, spec, args),
-            Command::Watch => self.watch(turn, args[0]),
-            Command::Unwatch => self.unwatch(turn, args.first().copied()),
+            Command::Cancel => self.cancel(turn, args[0]),
+            Command::List => self.list(turn, spec, args)?,
+            Command::Watch => self.watch(turn, args[0])?,
+            Command::Unwatch => self.unwatch(turn, args.first().copied())?,
             Command::Status => {
                 let status = turn.common.status(turn.shard, self.place());
                 self.reply(turn.common, |protocol, out| put_json(&status, protocol, out));
-                Ok(())
             }
             Command::Ping if args.is_empty() => {
                 self.reply(turn.common, |_, out| put_simple(out, &"PONG"));
-                Ok(())
             }
             Command::Ping | Command::Echo => {
                 self.reply(turn.common, |_, out| put_bulk(out, args[0]));
-                Ok(())
             }
-            Command::Hello => self.hello(turn, spec, args),
+            Command::Hello => self.hello(turn, spec, args)?,
             Command::Auth => {
                 self.authenticate(turn, args[args.len() - 1])?;
-                self.reply(turn.common, |_, out| put_ok(out));
-                Ok(())
+                self.reply_ok(turn.common);
             }
-            Command::Client => self.client(turn.common, spec, args),
-            Command::Commands => {
-                self.reply(turn.common, |protocol, out| {
-                    if !put_commands(args, protocol, out) {
-                        put_error(out, &ReplyError::Unexpected(args[0], spec.usage));
-                    }
-                });
-                Ok(())
-            }
+            Command::Client => self.client(turn.common, spec, args)?,
+            Command::Commands => self.reply(turn.common, |protocol, out| {
+                if !put_commands(args, protocol, out) {
+                    put_error(out, &ReplyError::Unexpected(args[0], spec.usage));
+                }
+            }),
             Command::Info => {
                 let info = turn.common.info(turn.shard);
                 self.reply(turn.common, |_, out| put_bulk(out, info.as_bytes()));
-                Ok(())
             }
-            Command::Select if args[0] == b"0" => {
-                self.reply(turn.common, |_, out| put_ok(out));
-                Ok(())
-            }
-            Command::Select => Err(ReplyError::NoDatabase),
-            Command::Reset => {
-                self.reset(turn);
-                Ok(())
-            }
+            Command::Select if args[0] == b"0" => self.reply_ok(turn.common),
+            Command::Select => return Err(ReplyError::NoDatabase),
+            Command::Reset => self.reset(turn),
             Command::Quit => {
-                self.reply(turn.common, |_, out| put_ok(out));
+                self.reply_ok(turn.common);
                 self.hang_up(turn);
-                Ok(())
             }
         }
+        Ok(())
     }
 
-    /// Browsers and servers can be made to send requests here. No command is called like a method
-    /// of HTTP, so the connection ends at the first line, before anything that was smuggled into
-    /// the request behind it is carried out.
+    /// An attacker can make browsers and servers send HTTP requests here. No command is called like
+    /// a method of HTTP, so the connection ends at the first line, before a command that was
+    /// smuggled into the request is carried out.
     fn unknown<'a>(&mut self, turn: &mut Turn<'_, '_>, name: &'a [u8]) -> Outcome<'a> {
         if name.first() == Some(&TLS) {
             return Err(self.begins_with_tls(turn));
@@ -160,7 +128,7 @@ impl Session {
         Err(ReplyError::UnknownCommand(name))
     }
 
-    /// A client that speaks TLS where nobody does hears it in clear, as far as it can read that.
+    /// Tells a client in clear that this port does not speak TLS.
     pub(super) fn begins_with_tls(&mut self, turn: &mut Turn<'_, '_>) -> ReplyError<'static> {
         turn.common.tally.limited(turn.shard.now(), Limit::Framing, 1);
         if let Some(count) = turn.common.notices.again(turn.shard.now()) {
@@ -186,7 +154,7 @@ impl Session {
         }
         let now = turn.shard.now();
         if let (Some(pace), Some(most)) =
-            (&mut self.rate_limiter, turn.common.server.limits.acquires_per_second)
+            (&mut self.rate_limiter, turn.common.server.config.limits.acquires_per_second)
             && !pace.admits(now)
         {
             turn.common.tally.limited(now, Limit::AcquiresPerSecond, 1);
@@ -204,7 +172,7 @@ impl Session {
                 waited: Duration::ZERO,
             })
         });
-        // Only an acquire with NOTIFY is asked for twice and needs a copy of the holder.
+        // Only an acquire with NOTIFY is requested twice and needs a copy of the holder.
         let (holder, wait) = match notify {
             None => (Holder::NONE, acquire.wait),
             Some(_) => (acquire.holder_or(&self.holder), Duration::ZERO),
@@ -231,13 +199,13 @@ impl Session {
     ) -> Outcome<'a> {
         let cursor = std::str::from_utf8(args[0]).ok().and_then(|text| text.parse::<Cursor>().ok());
         let cursor = cursor.ok_or(ReplyError::Number(args[0], "cursor; begin with 0"))?;
-        let (mut pattern, mut count) = (None, COUNT);
+        let (mut pattern, mut count) = (pattern_of(b"*")?, COUNT);
         for option in args[1..].chunks(2) {
             let &[key, value] = option else {
                 return Err(ReplyError::Unexpected(option[0], spec.usage));
             };
             if key.eq_ignore_ascii_case(b"MATCH") {
-                pattern = Some(pattern_of(value)?);
+                pattern = pattern_of(value)?;
             } else if key.eq_ignore_ascii_case(b"COUNT") {
                 let number = decimal(value).filter(|count| *count > 0);
                 let number = number.ok_or(ReplyError::Number(value, "count above 0"))?;
@@ -246,11 +214,8 @@ impl Session {
                 return Err(ReplyError::Unexpected(key, spec.usage));
             }
         }
-        let prefix = match &pattern {
-            None => "",
-            Some(pattern) => pattern.prefix().ok_or(ReplyError::PatternNotPrefix)?,
-        };
-        self.admit_within(turn, prefix)?;
+        let prefix = pattern.prefix().ok_or(ReplyError::PatternNotPrefix)?;
+        self.admit_read(turn, &pattern)?;
         let ask = self.ask(turn, None, None)?;
         self.listing = Some(ask);
         let (prefix, filter, max) =
@@ -261,7 +226,7 @@ impl Session {
 
     fn watch<'a>(&mut self, turn: &mut Turn<'_, '_>, pattern: &'a [u8]) -> Outcome<'a> {
         let watched = pattern_of(pattern)?;
-        self.admit_watch(turn, &watched)?;
+        self.admit_read(turn, &watched)?;
         if !self.patterns.contains(&watched) {
             let (before, most) = (self.patterns.len(), turn.common.server.watched_max);
             if before == PATTERNS_MAX {
@@ -273,7 +238,7 @@ impl Session {
             self.patterns.push(watched);
             turn.common.watches(turn.shard, self.conn, before, before + 1);
         }
-        self.reply(turn.common, |_, out| put_ok(out));
+        self.reply_ok(turn.common);
         Ok(())
     }
 
@@ -287,7 +252,7 @@ impl Session {
             }
         }
         turn.common.watches(turn.shard, self.conn, before, self.patterns.len());
-        self.reply(turn.common, |_, out| put_ok(out));
+        self.reply_ok(turn.common);
         Ok(())
     }
 
@@ -352,11 +317,11 @@ impl Session {
             }
             2 if is("SETNAME") => {
                 self.rename(client_name(args[1])?);
-                self.reply(common, |_, out| put_ok(out));
+                self.reply_ok(common);
             }
-            // What libraries say of themselves, and wishes about a cache that is none.
-            3 if is("SETINFO") => self.reply(common, |_, out| put_ok(out)),
-            2 if is("NO-EVICT") || is("NO-TOUCH") => self.reply(common, |_, out| put_ok(out)),
+            // Libraries describe themselves, or set options of a cache, which this node is not.
+            3 if is("SETINFO") => self.reply_ok(common),
+            2 if is("NO-EVICT") || is("NO-TOUCH") => self.reply_ok(common),
             _ => return Err(ReplyError::Unexpected(args[0], spec.usage)),
         }
         Ok(())
@@ -376,7 +341,6 @@ impl Session {
     }
 }
 
-/// What an acquire asks for.
 struct AcquireRequest<'a> {
     name: Name<'a>,
     ttl: Duration,
@@ -445,7 +409,7 @@ fn fence(bytes: &[u8]) -> Result<u64, ReplyError<'_>> {
     decimal(bytes).filter(|fence| i64::try_from(*fence).is_ok()).ok_or(ReplyError::Fence(bytes))
 }
 
-/// Up to 49 days, which is longer than any process should count on.
+/// Up to 49 days, longer than any process should count on.
 fn patience(bytes: &[u8]) -> Result<Duration, ReplyError<'_>> {
     let millis = decimal(bytes).and_then(|millis| u32::try_from(millis).ok());
     let expected = "time to WAIT; expected milliseconds, at most 4294967295";
@@ -454,7 +418,7 @@ fn patience(bytes: &[u8]) -> Result<Duration, ReplyError<'_>> {
         .ok_or(ReplyError::Number(bytes, expected))
 }
 
-/// Digits only, as RESP writes numbers; the standard library reads them from a `str` only.
+/// Digits only, as RESP writes numbers. The standard library parses only `str`.
 fn decimal(bytes: &[u8]) -> Option<u64> {
     let (first, rest) = bytes.split_first()?;
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
@@ -462,7 +426,7 @@ fn decimal(bytes: &[u8]) -> Option<u64> {
         .try_fold(digit(first)?, |number, byte| number.checked_mul(10)?.checked_add(digit(byte)?))
 }
 
-/// What a client may call itself: it is also the holder of what it acquires.
+/// The name of a client, which is also the holder of its leases.
 fn client_name(bytes: &[u8]) -> Result<&str, ReplyError<'_>> {
     let name = std::str::from_utf8(bytes).ok();
     let name = name.filter(|name| !name.contains(|c: char| c.is_control() || c.is_whitespace()));

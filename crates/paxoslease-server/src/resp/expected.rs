@@ -1,7 +1,7 @@
-//! A reply that is not due yet: those before it come first, whether it is known already or not.
+//! A reply that is not due yet, because a reply before it is not known.
 //!
-//! What is known is kept until then, and its client sends on meanwhile: so what it costs counts as
-//! unread. What is not known is bounded by the questions a connection may have under way.
+//! A reply that is known is kept until it is due, while its client may send more commands. So its
+//! memory counts as unread. The limit on commands under way bounds replies that are not known.
 
 use paxoslease_node::front::Answer;
 use paxoslease_wire::resp::Protocol;
@@ -9,10 +9,10 @@ use paxoslease_wire::resp::Protocol;
 use super::pending::{PendingRequests, RequestId, text_len};
 
 pub(super) struct Expected {
-    /// What the client spoke when it asked.
+    /// The version that the client spoke when it sent the command.
     pub(super) protocol: Protocol,
     pub(super) state: State,
-    /// What it was counted for. Remembered, so that just as much is taken off again.
+    /// What was added to the total for it.
     counted: usize,
 }
 
@@ -27,21 +27,21 @@ impl Expected {
         Self { protocol, state, counted: 0 }
     }
 
-    /// Is known and has to wait: adds to the total what it costs as it is now.
+    /// The reply is known but not due: adds its memory to the total.
     pub(super) fn count(&mut self, pending: &mut PendingRequests, total: &mut usize) {
         self.forget(total);
         self.counted = self.state.cost(pending);
         *total += self.counted;
     }
 
-    /// Takes off the total what was added.
+    /// Subtracts from the total what was added.
     pub(super) fn forget(&mut self, total: &mut usize) {
         *total -= std::mem::take(&mut self.counted);
     }
 }
 
 impl State {
-    /// The memory it takes: for many short replies that is more than their bytes.
+    /// The memory in bytes. For short replies this is more than their text.
     fn cost(&self, pending: &mut PendingRequests) -> usize {
         let more = match self {
             Self::Pending(_) => 0,
@@ -52,7 +52,7 @@ impl State {
     }
 }
 
-/// What an answer takes besides itself. Lists are bytes by then.
+/// The memory of an answer besides itself. Lists are bytes by then.
 fn answer_cost(answer: &Answer) -> usize {
     match answer {
         Answer::Held(seen) | Answer::Inspected(Some(seen)) => text_len(&seen.label),

@@ -1,27 +1,27 @@
-//! Bytes on their way to a client, and the grants among them: one that never left is given back
-//! when the client goes (P8).
+//! Bytes for a client that are not sent yet, and the grants among them: a grant that was never sent
+//! is given back when the client leaves (P8).
 
 use std::collections::VecDeque;
 
-use paxoslease_node::front::{ConnId, Instant, ShardHandle};
+use paxoslease_node::front::Instant;
 
 use super::pending::{PendingRequests, RequestId};
 
-/// A buffer larger than this is not kept once it is empty.
+/// A larger buffer is freed once it is empty.
 const KEPT_MAX: usize = 8 * 1024;
 
 #[derive(Default)]
 pub(super) struct Output {
     /// Replies and pushes are appended here.
     pub(super) bytes: Vec<u8>,
-    /// How many of them are sent.
+    /// How many of them were sent.
     start: usize,
     /// All bytes ever sent.
     sent: u64,
-    /// Grants not sent yet, and where in the stream they end.
+    /// Grants that were not sent yet: where in the stream they end, their request, their fence.
     grants: VecDeque<(u64, RequestId, u64)>,
-    /// Since when the client has taken nothing, while there is something.
-    blocked_at: Option<Instant>,
+    /// Since when the client has taken nothing, although there are unsent bytes.
+    pub(super) blocked_at: Option<Instant>,
 }
 
 impl Output {
@@ -29,27 +29,18 @@ impl Output {
         self.bytes.len() - self.start
     }
 
-    pub(super) const fn blocked_at(&self) -> Option<Instant> {
-        self.blocked_at
-    }
-
-    /// What was just appended tells of this grant.
+    /// The bytes that were appended last are the reply for this grant.
     pub(super) fn granted(&mut self, ask: RequestId, fence: u64) {
         let end = self.sent + self.pending() as u64;
         self.grants.push_back((end, ask, fence));
     }
 
-    /// Sends as much as the connection takes.
-    pub(super) fn send(
-        &mut self,
-        shard: &mut ShardHandle<'_>,
-        conn: ConnId,
-        pending: &mut PendingRequests,
-    ) {
-        if self.pending() == 0 {
-            return;
-        }
-        let taken = shard.sockets.send(conn, &self.bytes[self.start..]);
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// The connection took this much of [`Self::unsent`].
+    pub(super) fn taken(&mut self, taken: usize, now: Instant, pending: &mut PendingRequests) {
         self.start += taken;
         self.sent += taken as u64;
         while self.grants.front().is_some_and(|(end, ..)| *end <= self.sent) {
@@ -63,8 +54,8 @@ impl Output {
             self.bytes.clear();
             self.bytes.shrink_to(KEPT_MAX);
         } else if taken > 0 || self.blocked_at.is_none() {
-            self.blocked_at = Some(shard.now());
-            // What was sent goes only now and then, so that it costs nothing.
+            self.blocked_at = Some(now);
+            // Bytes that were sent are removed rarely, so that this costs next to nothing.
             if self.start > self.bytes.len() / 2 {
                 self.bytes.drain(..self.start);
                 self.start = 0;
@@ -72,7 +63,7 @@ impl Output {
         }
     }
 
-    /// The grants that never left.
+    /// The grants that were never sent.
     pub(super) fn unsent_grants(&mut self) -> impl Iterator<Item = (RequestId, u64)> {
         self.grants.drain(..).map(|(_, ask, fence)| (ask, fence))
     }

@@ -1,5 +1,5 @@
-//! Requests without an answer: which session gets the answer, and what has to be undone when that
-//! session has ended (P8).
+//! Requests without an answer: which session gets the answer, and what to undo if that session has
+//! ended (P8).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) struct PendingRequest {
     /// Whether it queues while another holder has the lease, so that its reply may take long.
     pub(super) waits: bool,
     pub(super) notify: Option<Box<Notify>>,
-    /// Of an acquire by a token with a quota.
+    /// The claim of an acquire with a token that has a quota.
     pub(super) claim: Option<Claim>,
 }
 
@@ -52,8 +52,8 @@ pub(super) enum Owner {
     Nobody,
 }
 
-/// An acquire that does not hold up the replies behind it. It is tried without a wait first. If it
-/// must wait, it is asked for again, and the answer is a push.
+/// An acquire that does not delay the replies behind it. It is tried without a wait first. If it
+/// must wait, it is requested again, and the answer is a push.
 pub(super) struct Notify {
     pub(super) id: Arc<[u8]>,
     pub(super) ttl: Duration,

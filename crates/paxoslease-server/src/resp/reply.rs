@@ -1,4 +1,4 @@
-//! What clients are told, in bytes: answers of the node, hints, errors with what to do about them.
+//! Replies and pushes as bytes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use paxoslease_node::front::{Answer, Hint, Sighting, Ttl};
 use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_error, put_integer};
 use serde_json::Value;
 
-/// What became of a question.
+/// The reply for an answer of the node.
 pub(super) fn put_answer(
     answer: &Answer,
     protocol: Protocol,
@@ -24,14 +24,14 @@ pub(super) fn put_answer(
         Answer::Renewed { ttl, .. } => put_millis(out, ttl.as_duration()),
         Answer::NotHeld => put_error(
             out,
-            &"NOTHELD that tenure is over, or never was; stop acting on it, and acquire anew for \
-              a new fence",
+            &"NOTHELD that tenure is over, or never existed; stop relying on it, and acquire again \
+              for a new fence",
         ),
         Answer::Released { held, confirmed: true } => put_integer(out, i64::from(*held)),
         Answer::Released { confirmed: false, .. } => put_error(
             out,
-            &"NOQUORUM no majority confirmed the release; the lease is over all the same, but \
-              others may have to wait until its ttl is",
+            &"NOQUORUM no majority confirmed the release; the lease is over, but other clients may \
+              have to wait until its ttl ends",
         ),
         Answer::Inspected(Some(seen)) => {
             protocol.put_map(out, 3);
@@ -85,7 +85,7 @@ pub(super) fn put_stopping(out: &mut Vec<u8>) {
     put_error(out, &"STOPPING this node is stopping; ask another");
 }
 
-/// A waiting acquire that has its own id was granted.
+/// The push for an acquire with NOTIFY that was granted.
 pub(super) fn put_granted(
     id: &[u8],
     fence: u64,
@@ -102,7 +102,7 @@ pub(super) fn put_granted(
     put_millis(out, waited);
 }
 
-/// A waiting acquire that has its own id was not granted.
+/// The push for an acquire with NOTIFY that was not granted.
 pub(super) fn put_timeout(id: &[u8], protocol: Protocol, out: &mut Vec<u8>) {
     protocol.put_push(out, 2);
     put_bulk(out, b"lease.timeout");
@@ -130,19 +130,18 @@ pub(super) fn put_hint(hint: &Hint, protocol: Protocol, out: &mut Vec<u8>) {
             put_bulk(out, label.name().as_bytes());
             put_fence(out, *fence);
         }
-        // A hint this protocol has no message for.
+        // This protocol has no message for other hints.
         _ => {}
     }
 }
 
-/// So many hints were not sent, since they were not read.
+/// The push for hints that were not sent because earlier ones were not read.
 pub(super) fn put_missed(count: u64, protocol: Protocol, out: &mut Vec<u8>) {
     protocol.put_push(out, 2);
     put_bulk(out, b"lease.missed");
     put_integer(out, i64::try_from(count).unwrap_or(i64::MAX));
 }
 
-/// One value of a status, whatever it is.
 pub(super) fn put_json(value: &Value, protocol: Protocol, out: &mut Vec<u8>) {
     match value {
         Value::Null => protocol.put_null(out),
@@ -166,7 +165,7 @@ pub(super) fn put_json(value: &Value, protocol: Protocol, out: &mut Vec<u8>) {
     }
 }
 
-/// In the second version a lease in a list is a map, in the first its bare values.
+/// In RESP3 a lease in a list is a map, in RESP2 an array of its values.
 fn put_listed(seen: &Sighting, protocol: Protocol, out: &mut Vec<u8>) {
     match protocol {
         Protocol::Resp2 => {
@@ -194,12 +193,12 @@ fn put_seen(seen: &Sighting, out: &mut Vec<u8>) {
     put_integer(out, seen.remaining.as_millis().into());
 }
 
-/// A fence has 63 bits, so that it fits.
+/// A fence has 63 bits, so it fits.
 fn put_fence(out: &mut Vec<u8>, fence: u64) {
     put_integer(out, fence.cast_signed());
 }
 
-/// Rounded down: T2 never counts more than was waited.
+/// Rounded down, as T2 demands for the time that a request waited.
 fn put_millis(out: &mut Vec<u8>, span: Duration) {
     put_integer(out, i64::try_from(span.as_millis()).unwrap_or(i64::MAX));
 }

@@ -1,5 +1,5 @@
-//! What is wrong with a command, and what to do about it. Nothing was changed, and the connection
-//! goes on.
+//! Errors as replies: what is wrong with a command, and what to do. Nothing was changed, and the
+//! connection stays open unless the text says otherwise.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::access::Denied;
 use crate::config::PatternError;
 use crate::limits::Limit;
 
-/// Each text opens with the word that programs act on.
+/// Each text begins with the code that programs act on.
 #[derive(Debug, Error)]
 pub(super) enum ReplyError<'a> {
     #[error(
@@ -35,18 +35,19 @@ pub(super) enum ReplyError<'a> {
     Name(TextError),
     #[error("ERR bad holder: {0}; nothing was changed")]
     Holder(TextError),
-    #[error("TTL '{}' is no ttl; expected milliseconds, such as 15000", Shown(.0))]
+    #[error("TTL '{}' is not a ttl; expected milliseconds, such as 15000", Shown(.0))]
     Ttl(&'a [u8]),
     #[error(
-        "ERR '{}' is no fence; expected the number LEASE.ACQUIRE answered for your own tenure",
+        "ERR '{}' is not a fence; expected the number that LEASE.ACQUIRE answered for your own \
+         tenure",
         Shown(.0)
     )]
     Fence(&'a [u8]),
-    #[error("ERR '{}' is no {}", Shown(.0), .1)]
+    #[error("ERR '{}' is not a {}", Shown(.0), .1)]
     Number(&'a [u8], &'static str),
-    #[error("ERR NOTIFY needs RESP3, for its answer comes as a push; send HELLO 3 first")]
+    #[error("ERR NOTIFY needs RESP3, because its answer is a push; send HELLO 3 first")]
     NotifyNeedsResp3,
-    #[error("ERR NOTIFY needs WAIT: it is how to hear of an acquire that had to wait")]
+    #[error("ERR NOTIFY needs WAIT: it announces the end of an acquire that had to wait")]
     NotifyNeedsWait,
     #[error("ERR an id for NOTIFY has 1 to {0} bytes")]
     NotifyId(usize),
@@ -71,7 +72,7 @@ pub(super) enum ReplyError<'a> {
     NoAuth(Denied),
     #[error("NOPERM {0}")]
     NoPerm(Denied),
-    #[error("NOAUTH the acquire was taken back, for your token does not allow it any more")]
+    #[error("NOAUTH the acquire was withdrawn, because your token does not permit it any more")]
     Withdrawn,
     #[error(
         "ERR this port does not speak TLS; connect without it, or set tls.clients of this node"
@@ -99,13 +100,13 @@ pub(super) enum ReplyError<'a> {
     )]
     Quota(u32),
     #[error(
-        "ERR the acquire was taken back, for you closed your side of the connection before it was \
-         granted; keep it open until the reply"
+        "ERR the acquire was withdrawn, because you closed your side of the connection before it \
+         was granted; keep it open until the reply"
     )]
     Ended,
     #[error(
-        "BUSY the acquire was taken back, for too much was sent while it waited to notice if you \
-         left; nothing was changed; wait on a connection of its own, or with NOTIFY"
+        "BUSY the acquire was withdrawn, because you sent so much while it waited that your end \
+         would not be noticed; nothing was changed; wait on a connection of its own, or with NOTIFY"
     )]
     ReadAheadFull,
     #[error("ERR protocol error: {0}")]
@@ -116,15 +117,15 @@ pub(super) enum ReplyError<'a> {
     )]
     PartialRequest(Duration),
     #[error(
-        "NOAUTH this node asks for a token, and you have shown none that is good for {0:?}; connect \
-         again and begin with AUTH and the token, the connection is closed"
+        "NOAUTH this node asks for a token, and you sent no valid one for {0:?}; connect again and \
+         begin with AUTH and the token, the connection is closed"
     )]
     Unauthenticated(Duration),
     #[error("{} a watch ends, and the connection with it: {}", word(.0), .0)]
     Blinded(Denied),
 }
 
-/// What programs act on.
+/// The code that programs act on.
 const fn word(denied: &Denied) -> &'static str {
     match denied {
         Denied::NoToken | Denied::UnknownToken => "NOAUTH",
@@ -133,7 +134,7 @@ const fn word(denied: &Denied) -> &'static str {
 }
 
 impl ReplyError<'_> {
-    /// The bound it tells of, if nothing has counted that yet.
+    /// The limit that was exceeded, unless it was counted already.
     pub(super) const fn limit(&self) -> Option<Limit> {
         match self {
             Self::Name(_) => Some(Limit::Name),
@@ -146,7 +147,7 @@ impl ReplyError<'_> {
     }
 }
 
-/// What a client sent, shortened and made printable.
+/// Bytes of a client, shortened and made printable.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Display for Shown<'_> {

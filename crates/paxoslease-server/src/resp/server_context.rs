@@ -1,4 +1,4 @@
-//! What the sessions of all shards share: who this node is, its bounds, and its gate.
+//! What the sessions of all shards share: the configuration, bounds, and the gate.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
@@ -6,34 +6,25 @@ use std::time::Duration;
 use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_integer};
 
 use crate::limits::WATCHERS_MAX;
-use crate::{Config, Gate, ServerLimits};
+use crate::{Config, Gate};
 
-/// A client that takes nothing for this long, while there is something for it, is given up.
+/// A client that reads nothing for this long, although there are bytes for it, is disconnected.
 const SLOW_READER_AFTER: Duration = Duration::from_secs(60);
 
-/// A client that has not finished a request this long after it began is given up.
+/// A client that has not finished a request this long after it began is disconnected.
 const PARTIAL_REQUEST_AFTER: Duration = Duration::from_secs(30);
 
-/// A client that has shown no token this long after it came, or after its token was taken out, is
-/// given up where one is asked for.
+/// Where tokens are required, a client is disconnected that has sent none this long after it
+/// connected or its token was removed.
 const UNAUTHENTICATED_AFTER: Duration = Duration::from_secs(10);
 
-/// What the sessions of all shards share.
 pub(super) struct ServerContext {
-    pub(super) cell: String,
-    pub(super) node: u16,
-    pub(super) role: String,
-    pub(super) max_lease: Duration,
-    pub(super) clock_drift_ppm: u32,
-    pub(super) clock_granularity: Duration,
-    pub(super) limits: ServerLimits,
+    pub(super) config: Config,
     /// [`WATCHERS_MAX`], except in tests: patterns that all sessions of one shard watch.
     pub(super) watched_max: usize,
-    /// [`SLOW_READER_AFTER`], but in tests.
+    /// [`SLOW_READER_AFTER`], except in tests, as the next two.
     pub(super) slow_reader_after: Duration,
-    /// [`PARTIAL_REQUEST_AFTER`], but in tests.
     pub(super) partial_request_after: Duration,
-    /// [`UNAUTHENTICATED_AFTER`], but in tests.
     pub(super) unauthenticated_after: Duration,
     pub(super) gate: Gate,
     pub(super) connections: AtomicUsize,
@@ -43,13 +34,7 @@ pub(super) struct ServerContext {
 impl ServerContext {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            cell: config.node.cell.clone(),
-            node: config.node.node,
-            role: config.node.role.to_string(),
-            max_lease: config.node.max_lease,
-            clock_drift_ppm: config.node.clock_drift_ppm,
-            clock_granularity: config.node.clock_granularity,
-            limits: config.limits,
+            config: config.clone(),
             watched_max: WATCHERS_MAX as usize,
             slow_reader_after: SLOW_READER_AFTER,
             partial_request_after: PARTIAL_REQUEST_AFTER,
@@ -60,19 +45,20 @@ impl ServerContext {
         }
     }
 
-    /// What `HELLO` answers.
+    /// The reply to `HELLO`.
     pub(super) fn put_hello(&self, id: u64, protocol: Protocol, out: &mut Vec<u8>) {
         let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        // Up: whoever allows for more believes in less.
+        // Rounded up: a client that allows for a greater error believes for a shorter time.
         let micros_up =
             |span: Duration| i64::try_from(span.as_nanos().div_ceil(1000)).unwrap_or(i64::MAX);
+        let node = &self.config.node;
         protocol.put_map(out, 12);
         let texts = [
             ("server", "paxoslease"),
             ("version", env!("CARGO_PKG_VERSION")),
             ("mode", "cell"),
-            ("role", &self.role),
-            ("cell", &self.cell),
+            ("role", &node.role.to_string()),
+            ("cell", &node.cell),
         ];
         for (key, text) in texts {
             put_bulk(out, key.as_bytes());
@@ -81,10 +67,10 @@ impl ServerContext {
         let numbers = [
             ("proto", i64::from(protocol.number())),
             ("id", id.cast_signed()),
-            ("node", i64::from(self.node)),
-            ("max_lease_ms", millis(self.max_lease)),
-            ("clock_drift_ppm", i64::from(self.clock_drift_ppm)),
-            ("clock_granularity_us", micros_up(self.clock_granularity)),
+            ("node", i64::from(node.node)),
+            ("max_lease_ms", millis(node.max_lease)),
+            ("clock_drift_ppm", i64::from(node.clock_drift_ppm)),
+            ("clock_granularity_us", micros_up(node.clock_granularity)),
         ];
         for (key, number) in numbers {
             put_bulk(out, key.as_bytes());

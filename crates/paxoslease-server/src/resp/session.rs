@@ -1,5 +1,5 @@
-//! One client's connection: what it is still to hear, in the order it asked, and how much of that
-//! it may leave unread.
+//! One client's connection: the replies that it expects, in the order of its commands, and how much
+//! of them it may leave unread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,48 +18,48 @@ use super::{Common, Turn};
 use crate::config::{NamePattern, Verb};
 use crate::limits::{Limit, RateLimiter};
 
-/// The requests of a client that leaves this much unread wait until it reads. The reply that brings
-/// it there may have 64 KiB, a page of a list or an echo: so 256 KiB are kept at the most.
+/// The requests of a client that leaves this much unread wait until it reads. The last reply before
+/// that may have 64 KiB, as a page of a list or an echo, so at most 256 KiB are kept.
 const UNREAD_MAX: usize = 192 * 1024;
 /// Like [`UNREAD_MAX`], for a client without a valid token where one is required: its replies are
 /// short, and an attacker can open as many such connections as the limit allows.
 const UNREAD_UNAUTHENTICATED_MAX: usize = 16 * 1024;
 /// A watcher that leaves this much unread misses messages.
 const UNREAD_BY_WATCHER_MAX: usize = 64 * 1024;
-/// Room for more replies than this is not kept once none is expected.
+/// Memory for more replies than this is freed once no reply is expected.
 const EXPECTED_KEPT_MAX: usize = 128;
 
 pub(super) struct Session {
     pub(super) conn: ConnId,
-    /// As `CLIENT ID` and `HELLO` say.
+    /// The reply to `CLIENT ID`.
     pub(super) id: u64,
     pub(super) protocol: Protocol,
-    /// Set by the client.
+    /// Set by the client, or empty.
     pub(super) name: String,
-    /// Who holds what it acquires, unless it says: its name, or where it is connected from.
+    /// The holder of its leases, unless a command says another: its name, or its address.
     pub(super) holder: String,
     pub(super) address: String,
     pub(super) output: Output,
-    /// Replies in the order of their commands; those before are in `output`.
+    /// Replies that are not in `output` yet, in the order of their commands.
     expected: VecDeque<Expected>,
-    /// The number of the first of them.
+    /// The number of the command of the first of them.
     first: u64,
-    /// What those among them cost that are known already.
+    /// The memory of those among them that are known, in bytes.
     kept: usize,
     /// Requests without an answer, including those that wait for a push.
     inflight: u32,
-    /// Acquires with NOTIFY by their id, whether they are tried still or wait for a push.
+    /// Acquires with NOTIFY by their id. They are tried first, and then wait for a push.
     notifies: BTreeMap<Arc<[u8]>, RequestId>,
     pub(super) patterns: Vec<NamePattern>,
     pub(super) auth: AuthState,
     missed: u64,
     pub(super) rate_limiter: Option<RateLimiter>,
-    /// A page of a list is being made: the next command waits, as pages may be large.
+    /// A page of a list that is being made. The next command waits, because pages may be large.
     pub(super) listing: Option<RequestId>,
     is_held: bool,
-    /// The client sends nothing more, beyond what it sent while it was held.
+    /// The client has closed its side. Commands that came before may not have been read yet.
     pub(super) is_ending: bool,
-    /// Nothing more is read, and once everything is told, the connection is closed.
+    /// No more commands are read, and the connection is closed once all replies are sent.
     pub(super) is_closing: bool,
     is_dirty: bool,
 }
@@ -96,14 +96,14 @@ impl Session {
         }
     }
 
-    /// There is something to send, or to look after, when the turn ends.
+    /// Has the session flushed when the turn ends.
     pub(super) fn touch(&mut self, common: &mut Common) {
         if !std::mem::replace(&mut self.is_dirty, true) {
             common.dirty.push(self.conn.index());
         }
     }
 
-    /// A reply that is known at once.
+    /// Replies to a command without a request.
     pub(super) fn reply(&mut self, common: &mut Common, put: impl FnOnce(Protocol, &mut Vec<u8>)) {
         if self.expected.is_empty() {
             put(self.protocol, &mut self.output.bytes);
@@ -118,18 +118,22 @@ impl Session {
         self.touch(common);
     }
 
+    pub(super) fn reply_ok(&mut self, common: &mut Common) {
+        self.reply(common, |_, out| put_simple(out, &"OK"));
+    }
+
     pub(super) fn reply_error(&mut self, common: &mut Common, error: &ReplyError<'_>) {
         self.reply(common, |_, out| put_error(out, error));
     }
 
-    /// A reply that needs a request. Returns the number for that request.
+    /// Expects the reply to a command from a request. Returns the number for that request.
     pub(super) fn ask(
         &mut self,
         turn: &mut Turn<'_, '_>,
         label: Option<paxoslease_node::front::Label>,
         notify: Option<Box<Notify>>,
     ) -> Result<RequestId, ReplyError<'static>> {
-        let most = turn.common.server.limits.inflight_per_connection;
+        let most = turn.common.server.config.limits.inflight_per_connection;
         if self.inflight >= most {
             turn.common.tally.limited(turn.shard.now(), Limit::InflightPerConnection, 1);
             return Err(ReplyError::Inflight(most));
@@ -169,30 +173,34 @@ impl Session {
             self.listing = None;
             self.touch(turn.common);
         }
-        let state = match answer {
-            // A page may be large, so its bytes are counted while it waits for its turn. The rules
-            // may have changed since it was asked for.
+        let viewer = self.place();
+        let place = (command - self.first) as usize;
+        let Some(expected) = self.expected.get_mut(place) else { return };
+        expected.state = match answer {
+            // A page may be large, so its bytes are counted while replies before it are missing.
+            // The rules may have changed since it was asked for.
             Answer::Listed { leases, next } => {
-                let may_see = |name: &str| turn.common.rules.allows(self.place(), Verb::Read, name);
+                let may_see = |name: &str| turn.common.rules.allows(viewer, Verb::Read, name);
                 let shown = |seen: &Sighting| may_see(seen.label.name().as_str());
                 let leases = leases.into_iter().filter(shown).collect();
-                let answer = Answer::Listed { leases, next };
-                let expected = self.expected.get((command - self.first) as usize);
-                let protocol = expected.map_or(self.protocol, |expected| expected.protocol);
                 turn.common.pending.remove(ask);
                 turn.common.scratch.clear();
-                put_answer(&answer, protocol, Duration::ZERO, &mut turn.common.scratch);
+                let page = Answer::Listed { leases, next };
+                put_answer(&page, expected.protocol, Duration::ZERO, &mut turn.common.scratch);
                 State::Bytes(turn.common.scratch.as_slice().into())
             }
             answer => State::Answered(ask, answer),
         };
-        self.settle(turn, command, state);
+        self.settled(turn, place);
     }
 
-    /// A tried acquire must wait: that is its reply, and the rest will be a push.
+    /// An acquire with NOTIFY was tried and must wait: that is its reply, and a push follows.
     pub(super) fn queue(&mut self, turn: &mut Turn<'_, '_>, command: u64, ask: RequestId) {
-        let queued = State::Bytes((*b"+QUEUED\r\n").into());
-        self.settle(turn, command, queued);
+        let place = (command - self.first) as usize;
+        if let Some(expected) = self.expected.get_mut(place) {
+            expected.state = State::Bytes((*b"+QUEUED\r\n").into());
+            self.settled(turn, place);
+        }
         let PendingRequest { owner, label, notify, .. } = turn.common.pending.get(ask);
         *owner = Owner::Push { session: self.conn.index() };
         if let (Some(label), Some(notify)) = (label, notify) {
@@ -204,26 +212,19 @@ impl Session {
         }
     }
 
-    fn settle(&mut self, turn: &mut Turn<'_, '_>, command: u64, state: State) {
-        let place = (command - self.first) as usize;
-        let Some(expected) = self.expected.get_mut(place) else { return };
-        expected.state = state;
-        if place == 0 {
-            self.catch_up(turn);
-        } else {
-            expected.count(&mut turn.common.pending, &mut self.kept);
+    /// The expected reply at this place is known. The first one is due, and so are those behind it
+    /// that are known: moves them to the output.
+    pub(super) fn settled(&mut self, turn: &mut Turn<'_, '_>, place: usize) {
+        if place > 0 {
+            return self.expected[place].count(&mut turn.common.pending, &mut self.kept);
         }
-    }
-
-    /// Moves replies that are due from those expected to those on their way.
-    fn catch_up(&mut self, turn: &mut Turn<'_, '_>) {
         let is_due = |expected: &mut Expected| !matches!(expected.state, State::Pending(_));
         while let Some(mut expected) = self.expected.pop_front_if(is_due) {
             expected.forget(&mut self.kept);
             let Expected { protocol, state, .. } = expected;
             let out = &mut self.output.bytes;
             match state {
-                State::Pending(_) => unreachable!("what is pending is not due"),
+                State::Pending(_) => unreachable!("a pending reply is not due"),
                 State::Bytes(bytes) => out.extend_from_slice(&bytes),
                 State::Answered(ask, answer) => {
                     let quarantine = match answer {
@@ -245,7 +246,7 @@ impl Session {
         self.touch(turn.common);
     }
 
-    /// What became of an acquire that waited for a push.
+    /// The answer to an acquire that waited for a push.
     pub(super) fn notified(&mut self, common: &mut Common, ask: RequestId, answer: &Answer) {
         self.inflight -= 1;
         let out = &mut self.output.bytes;
@@ -281,15 +282,15 @@ impl Session {
         !self.notifies.is_empty()
     }
 
-    /// Whether it has asked more, or left more unread, than it may.
+    /// Whether it expects more replies, or has left more unread, than it may.
     pub(super) fn is_full(&self, common: &Common) -> bool {
-        let most = common.server.limits.inflight_per_connection as usize * 2;
+        let most = common.server.config.limits.inflight_per_connection as usize * 2;
         self.unread() > self.unread_max(common) || self.expected.len() >= most
     }
 
-    /// Whether it may ask again, after that.
+    /// Whether its commands may be read again, after that.
     fn has_room(&self, common: &Common) -> bool {
-        let most = common.server.limits.inflight_per_connection as usize;
+        let most = common.server.config.limits.inflight_per_connection as usize;
         let few = self.expected.len() < most.max(2);
         few && self.unread() <= self.unread_max(common) / 2 && self.listing.is_none()
     }
@@ -302,29 +303,31 @@ impl Session {
         self.output.pending() + self.kept
     }
 
-    /// Stops reading commands for now. P8: with an acquire that waits, the connection is read on,
-    /// so that its end is noticed. Without one, a failed send tells early enough.
+    /// Stops reading commands for now. P8: while an acquire waits, the connection is read ahead, so
+    /// that its end is noticed. Otherwise a failed send is early enough.
     pub(super) fn hold(&mut self, turn: &mut Turn<'_, '_>) {
         self.is_held = true;
         let waits = |expected: &Expected| match expected.state {
             State::Pending(ask) => turn.common.pending.get(ask).waits,
             _ => false,
         };
-        if self.expected.iter().any(waits) {
-            turn.shard.sockets.hold(self.conn, true);
-        } else {
-            turn.shard.sockets.hold(self.conn, false);
-        }
+        let read_ahead = self.expected.iter().any(waits);
+        turn.shard.sockets.hold(self.conn, read_ahead);
     }
 
-    /// Sends what there is. Says whether the session goes on.
+    /// Sends as much as the connection takes. Returns whether the session goes on.
     pub(super) fn flush(&mut self, turn: &mut Turn<'_, '_>) -> bool {
         self.is_dirty = false;
-        self.output.send(turn.shard, self.conn, &mut turn.common.pending);
-        if self.missed > 0 && self.output.pending() < UNREAD_BY_WATCHER_MAX / 2 {
+        loop {
+            if self.output.pending() > 0 {
+                let taken = turn.shard.sockets.send(self.conn, self.output.unsent());
+                self.output.taken(taken, turn.shard.now(), &mut turn.common.pending);
+            }
+            if self.missed == 0 || self.output.pending() >= UNREAD_BY_WATCHER_MAX / 2 {
+                break;
+            }
             let missed = std::mem::take(&mut self.missed);
             put_missed(missed, self.protocol, &mut self.output.bytes);
-            self.output.send(turn.shard, self.conn, &mut turn.common.pending);
         }
         if self.is_held && !self.is_closing && self.has_room(turn.common) {
             self.is_held = false;
@@ -333,24 +336,24 @@ impl Session {
         !self.is_closing || !self.expected.is_empty() || self.output.pending() > 0
     }
 
-    /// The node stops: takes back what waits, says so, and closes. What is under way may or may not
-    /// come about; another node will tell.
+    /// The node stops: withdraws all requests, tells the client, and closes. Requests under way may
+    /// or may not take effect; the client can ask another node.
     pub(super) fn leave(&mut self, turn: &mut Turn<'_, '_>) {
         turn.common.scratch.clear();
         put_stopping(&mut turn.common.scratch);
-        self.give_up(turn, |_| true);
+        self.withdraw(turn, |_| true);
         self.is_closing = true;
-        self.catch_up(turn);
+        self.settled(turn, 0);
     }
 
-    /// The client says no more, and maybe is gone. P8: nothing is acquired for it any more, and a
-    /// grant that waits for its turn is given back. What else it asked for is answered, in case it
-    /// still listens, and then the connection is closed.
+    /// The client has closed its side, and may be gone. P8: nothing is acquired for it any more,
+    /// and a grant that was not sent is given back. Its other commands are answered, in case it
+    /// still reads, and then the connection is closed.
     pub(super) fn input_ends(&mut self, turn: &mut Turn<'_, '_>) {
         self.is_ending = true;
         turn.common.scratch.clear();
         put_error(&mut turn.common.scratch, &ReplyError::Ended);
-        self.give_up(turn, |ask| ask.label.is_some());
+        self.withdraw(turn, |ask| ask.label.is_some());
         for expected in &mut self.expected {
             if let State::Answered(ask, Answer::Granted { tenure, .. }) = expected.state {
                 turn.common.pending.give_back(turn.shard, ask, tenure.fence());
@@ -358,29 +361,30 @@ impl Session {
                 expected.count(&mut turn.common.pending, &mut self.kept);
             }
         }
-        self.catch_up(turn);
+        self.settled(turn, 0);
     }
 
     /// The client has sent so much that its end would not be noticed. P8: its acquires stop
-    /// waiting, so its commands are read again soon.
+    /// waiting, so that its commands are read again.
     pub(super) fn read_ahead_full(&mut self, turn: &mut Turn<'_, '_>) {
         turn.common.tally.limited(turn.shard.now(), Limit::OutOfSight, 1);
         turn.common.scratch.clear();
         put_error(&mut turn.common.scratch, &ReplyError::ReadAheadFull);
-        self.give_up_replies(turn, |ask| ask.waits);
-        self.catch_up(turn);
+        self.withdraw_replies(turn, |ask| ask.waits);
+        self.settled(turn, 0);
     }
 
-    /// Withdraws what waits for a push, and the requests that `which` selects. The reply to those
-    /// is in the scratch.
-    fn give_up(&mut self, turn: &mut Turn<'_, '_>, which: fn(&PendingRequest) -> bool) {
-        self.forget_notifies(turn);
-        // Those that are left are acquires that are only tried still.
+    /// Withdraws acquires that wait for a push, and the requests that `which` selects. The reply to
+    /// those is in the scratch.
+    fn withdraw(&mut self, turn: &mut Turn<'_, '_>, which: fn(&PendingRequest) -> bool) {
+        self.withdraw_notifies(turn, |_| true);
+        // Those that are left are still tried.
         self.notifies.clear();
-        self.give_up_replies(turn, which);
+        self.withdraw_replies(turn, which);
     }
 
-    fn give_up_replies(
+    /// Withdraws requests that a command waits for. The reply to those is in the scratch.
+    pub(super) fn withdraw_replies(
         &mut self,
         turn: &mut Turn<'_, '_>,
         which: impl Fn(&PendingRequest) -> bool,
@@ -397,9 +401,9 @@ impl Session {
         }
     }
 
-    /// Takes back the acquire that waits under this id, and replies whether there was one. A push
-    /// that tells of it is before this reply, or never comes. One that is tried still is not made
-    /// to wait: its own reply, which is before this one too, says how it went.
+    /// Withdraws the acquire that waits under this id, and replies whether there was one. A push
+    /// about it comes before this reply, or never. An acquire that is still tried does not begin to
+    /// wait: its own reply, which also comes before this one, says how it went.
     pub(super) fn cancel(&mut self, turn: &mut Turn<'_, '_>, id: &[u8]) {
         let found = self.notifies.get(id).copied();
         let waited = found.is_some_and(|ask| turn.common.pending.take_back(turn.shard, ask));
@@ -410,61 +414,39 @@ impl Session {
         self.reply(turn.common, |_, out| put_integer(out, i64::from(waited)));
     }
 
-    /// Nothing more is read of it, and nothing follows the reply that says so, as clients expect.
+    /// Reads no more commands. Nothing follows the last reply, as clients expect.
     pub(super) fn hang_up(&mut self, turn: &mut Turn<'_, '_>) {
         self.stop_pushes(turn);
         self.is_closing = true;
     }
 
-    /// It hears nothing more but replies.
+    /// Sends no more pushes.
     pub(super) fn stop_pushes(&mut self, turn: &mut Turn<'_, '_>) {
-        self.forget_notifies(turn);
+        self.withdraw_notifies(turn, |_| true);
         self.missed = 0;
         let patterns = std::mem::take(&mut self.patterns);
         turn.common.watches(turn.shard, self.conn, patterns.len(), 0);
     }
 
-    /// Takes back acquires of such names that wait for a push or are tried still. Says which of
-    /// them nothing more will be heard of.
-    pub(super) fn take_back_notifies(
+    /// Withdraws acquires with NOTIFY that `which` selects. Returns the ids of those that waited
+    /// for a push. The others are still tried: they do not begin to wait, and get their replies.
+    pub(super) fn withdraw_notifies(
         &mut self,
         turn: &mut Turn<'_, '_>,
-        which: impl Fn(&str) -> bool,
+        which: impl Fn(&PendingRequest) -> bool,
     ) -> Vec<Arc<[u8]>> {
-        let mut over = Vec::new();
-        self.notifies.retain(|id, ask| {
-            if !turn.common.pending.get(*ask).is_for(&which) {
-                return true;
-            }
-            if turn.common.pending.take_back(turn.shard, *ask) {
-                over.push(Arc::clone(id));
-            }
-            false
-        });
-        self.inflight -= over.len() as u32;
-        over
+        let pending = &mut turn.common.pending;
+        let withdraw = |_: &Arc<[u8]>, ask: &mut RequestId| {
+            which(pending.get(*ask)) && pending.take_back(turn.shard, *ask)
+        };
+        let withdrawn: Vec<_> = self.notifies.extract_if(.., withdraw).map(|(id, _)| id).collect();
+        self.inflight -= withdrawn.len() as u32;
+        withdrawn
     }
 
-    /// Takes back acquires of such names: what is in the scratch is the reply to them.
-    pub(super) fn take_back_acquires(
-        &mut self,
-        turn: &mut Turn<'_, '_>,
-        which: impl Fn(&str) -> bool,
-    ) {
-        self.give_up_replies(turn, |ask| ask.is_for(&which));
-        self.catch_up(turn);
-    }
-
-    fn forget_notifies(&mut self, turn: &mut Turn<'_, '_>) {
-        let before = self.notifies.len();
-        self.notifies.retain(|_, ask| !turn.common.pending.take_back(turn.shard, *ask));
-        self.inflight -= (before - self.notifies.len()) as u32;
-    }
-
-    /// The client is gone. P8: what it waits for is taken back, what was granted and never left is
-    /// given back.
+    /// The client is gone. P8: withdraws its requests, and gives back grants that were not sent.
     pub(super) fn end(mut self, turn: &mut Turn<'_, '_>) {
-        self.forget_notifies(turn);
+        self.withdraw_notifies(turn, |_| true);
         for Expected { state, .. } in self.expected {
             match state {
                 State::Pending(ask) => turn.common.pending.orphan(turn.shard, ask),
@@ -479,9 +461,4 @@ impl Session {
             turn.common.pending.give_back(turn.shard, ask, fence);
         }
     }
-}
-
-/// Short replies of every session.
-pub(super) fn put_ok(out: &mut Vec<u8>) {
-    put_simple(out, &"OK");
 }

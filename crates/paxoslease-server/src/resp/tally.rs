@@ -1,5 +1,5 @@
-//! What the sessions of one shard count. Plain numbers while commands come, handed to the
-//! `metrics` facade a few times a second, and never while nothing happens.
+//! Counters of the sessions of one shard. They are plain numbers, published to the `metrics` facade
+//! a few times a second, and not at all while nothing happens.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ pub(super) struct Tally {
     limited: [u64; Limit::ALL.len()],
     refused: [u64; Denied::REASONS.len()],
     /// `None` while there is nothing new.
-    publish_at: Option<Instant>,
-    /// Whether everything was published once: from then on, only what changed.
+    pub(super) publish_at: Option<Instant>,
+    /// Whether all counters were published once. From then on only changes are published.
     known: bool,
 }
 
@@ -36,7 +36,7 @@ impl Tally {
         }
     }
 
-    /// Something is to be published, if not at once.
+    /// Has counters published soon.
     #[inline]
     pub(super) fn touch(&mut self, now: Instant) {
         if self.publish_at.is_none() {
@@ -44,7 +44,7 @@ impl Tally {
         }
     }
 
-    /// A command came; `None` is one that does not exist.
+    /// Counts a command; `None` is an unknown one.
     #[inline]
     pub(super) fn count(&mut self, command: Option<Command>) {
         match command {
@@ -58,17 +58,13 @@ impl Tally {
         self.touch(now);
     }
 
-    /// Something was not allowed; `reason` is that of [`Denied`].
+    /// Counts a denial with this [`Denied::reason`].
     pub(super) fn refused(&mut self, now: Instant, reason: usize) {
         self.refused[reason] += 1;
         self.touch(now);
     }
 
-    pub(super) const fn publish_at(&self) -> Option<Instant> {
-        self.publish_at
-    }
-
-    /// Hands everything counted since the last time to whoever records metrics.
+    /// Publishes everything that was counted since the last time.
     pub(super) fn publish(&mut self, connections: usize) {
         self.publish_at = None;
         let known = std::mem::replace(&mut self.known, true);

@@ -1,0 +1,302 @@
+//! Conversations with daemons, written down as texts.
+//!
+//! A file has scenarios, each with a cell of its own. Lines are:
+//!
+//! ```text
+//! == a title             begins a scenario
+//! cell 1 SETTING ..      daemons of its cell (3 by default), and limits or other settings of them
+//! a0> COMMAND            client `a` of daemon 0 sends a command
+//! a0>> BYTES             client `a` of daemon 0 sends bytes
+//! a0<                    the replies below are for client `a` of daemon 0
+//! h0 GET /path           a request over HTTP; `h0[TOKEN]` brings a token; a body is JSON
+//! metric 0 SERIES        the value of a metric
+//! a0? COMMAND            repeats a command until its reply is as expected; also `h0? GET /path`
+//!   TEXT                 the expected reply, or status and body, or a header and its value
+//!   (closed)             the daemon closes the connection
+//! a0 ends, a0 leaves     client `a` closes its side of the connection, or all of it
+//! wait 0 a 2             waits until 2 requests wait at daemon 0 for the lease `a`
+//! wait 0 SERIES 2        waits until a metric is at least 2
+//! stop 0                 stops a daemon
+//! check f < g            compares numbers
+//! ```
+//!
+//! A client connects when it is first mentioned. In a command, `\r` and `\n` stand for the bytes,
+//! `{x*9}` for nine times `x`, `""` for an empty word, and `<a0>` for the address of client `a0`.
+//! In an expected text, `..` stands for any text. `<f>` stands for a word: the first time any word,
+//! which has to be the same from then on. Replies that differ are rewritten if `INSTA_UPDATE` is
+//! `always`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Cell, Client, Daemon, Reply, tokens, until};
+
+type Bound = BTreeMap<String, String>;
+
+/// Plays the scenarios of a file in `transcripts/`.
+pub(crate) fn play(file: &str) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/transcripts");
+    let path = PathBuf::from(folder).join(file);
+    let text = std::fs::read_to_string(&path).expect("the transcript is there");
+    let rewrites = std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always");
+    let (mut rewritten, mut stage, mut title) = (Vec::new(), Stage::default(), "");
+    for (line, number) in text.lines().zip(1..) {
+        let _place = Place(format!("{file}:{number}, {title}: {line}"));
+        let mut expected = None;
+        if let Some(next) = line.strip_prefix("== ") {
+            (stage, title) = (Stage::default(), next);
+        } else if let Some(reply) = line.strip_prefix("  ") {
+            expected = Some(stage.expect(reply));
+        } else if !line.is_empty() && !line.starts_with('#') {
+            stage.act(line);
+        }
+        match expected {
+            Some(Err(actual)) if rewrites => rewritten.push(format!("  {actual}")),
+            Some(Err(actual)) => panic!("expected: {}\n  actual: {actual}", line.trim()),
+            _ => rewritten.push(line.to_owned()),
+        }
+    }
+    if rewrites {
+        std::fs::write(path, rewritten.join("\n") + "\n").expect("written");
+    }
+}
+
+/// Names the line of a transcript that failed.
+struct Place(String);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("in {}", self.0);
+        }
+    }
+}
+
+/// A scenario that is being played.
+#[derive(Default)]
+struct Stage {
+    cell: Option<Cell>,
+    clients: BTreeMap<String, Client>,
+    bound: Bound,
+    asked: Asked,
+}
+
+/// What the next expected text is compared with.
+#[derive(Default)]
+enum Asked {
+    #[default]
+    Nothing,
+    /// The next reply to a client.
+    Resp(String),
+    Http(Reply),
+    Metric(f64),
+    /// The reply to a line that is repeated until it is as expected.
+    Repeated(String),
+}
+
+impl Stage {
+    fn daemon(&mut self, name: &str) -> &Daemon {
+        &self.cell.get_or_insert_with(Cell::three)[node(name)]
+    }
+
+    fn client(&mut self, name: &str) -> &mut Client {
+        if !self.clients.contains_key(name) {
+            let client = self.daemon(name).client();
+            let address = client.wire.socket().local_addr().expect("connected");
+            self.bound.insert(name.to_owned(), address.to_string());
+            self.clients.insert(name.to_owned(), client);
+        }
+        self.clients.get_mut(name).expect("connected")
+    }
+
+    fn act(&mut self, line: &str) {
+        let line = fill(line, &self.bound);
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["cell", size, ref settings @ ..] => self.cell = Some(start(size, settings)),
+            ["stop", at] => {
+                let cell = self.cell.get_or_insert_with(Cell::three);
+                cell.0.remove(node(at)).server.shutdown();
+            }
+            ["wait", at, what, count] => {
+                let (daemon, count) = (self.daemon(at), count.parse::<u32>().expect("a number"));
+                if what.starts_with("paxoslease_") {
+                    daemon.wait_for_metric(what, count.into());
+                } else {
+                    daemon.wait_for_waiters(what, count.into());
+                }
+            }
+            ["metric", at, series] => self.asked = Asked::Metric(self.daemon(at).metric(series)),
+            ["check", less, "<", more] => {
+                let value = |word: &str| self.bound.get(word).map_or(word, String::as_str).parse();
+                let (less, more): (u64, u64) =
+                    (value(less).expect("a number"), value(more).expect("a number"));
+                assert!(less < more, "{line}: {less} < {more}");
+            }
+            [name, "ends"] => self.client(name).wire.end(),
+            [name, "leaves"] => drop(self.clients.remove(name)),
+            [name, ..] if name.ends_with('?') => {
+                self.asked = Asked::Repeated(line.replacen("? ", " ", 1));
+            }
+            [name, method, path, ref body @ ..] if is_http(name) => {
+                self.asked = Asked::Http(self.request(name, method, path, &body.join(" ")));
+            }
+            [name, ref command @ ..] => self.speak(name, &unescape(&command.join(" "))),
+            [] => {}
+        }
+    }
+
+    fn speak(&mut self, who: &str, what: &str) {
+        let name = who.trim_end_matches(['>', '<']).to_owned();
+        match &who[name.len()..] {
+            ">" => self.client(&name).send(what),
+            ">>" => self.client(&name).send_bytes(what.as_bytes()),
+            "<" => {}
+            _ => panic!("unknown line: {who} {what}"),
+        }
+        self.asked = Asked::Resp(name);
+    }
+
+    fn request(&mut self, who: &str, method: &str, path: &str, body: &str) -> Reply {
+        let (who, token) = who.split_once('[').unwrap_or((who, ""));
+        let token = token.strip_suffix(']');
+        let body = match unescape(body).as_str() {
+            "" => None,
+            "\"\"" => Some(String::new()),
+            body => Some(body.to_owned()),
+        };
+        let body = body.as_deref().map(|body| ("application/json", body));
+        self.daemon(who).ask(method, &unescape(path), token, body)
+    }
+
+    /// Compares the next reply. An error is the reply as it should be written.
+    fn expect(&mut self, expected: &str) -> Result<(), String> {
+        let actual = match &self.asked {
+            Asked::Nothing => panic!("nothing was asked before {expected:?}"),
+            Asked::Resp(name) => match self.client(&name.clone()).try_next() {
+                Ok(reply) => escape(&reply),
+                Err(error) if is_close(&error) => "(closed)".to_owned(),
+                Err(error) => panic!("no reply for {expected:?}: {error}"),
+            },
+            Asked::Http(reply) => shown(reply, expected),
+            Asked::Metric(value) => value.to_string(),
+            Asked::Repeated(line) => {
+                let line = line.clone();
+                until(&format!("the reply to {line} is {expected}"), || {
+                    self.repeat(&line);
+                    self.expect(expected).is_ok()
+                });
+                return Ok(());
+            }
+        };
+        if matches(expected, &actual, &mut self.bound) {
+            return Ok(());
+        }
+        let is_fence = |value: &str| value.len() > 8;
+        let fences = self.bound.iter().filter(|(_, value)| is_fence(value));
+        Err(fences.fold(actual, |shown, (name, value)| shown.replace(value, &format!("<{name}>"))))
+    }
+
+    fn repeat(&mut self, line: &str) {
+        let (who, what) = line.split_once(' ').expect("a command");
+        self.act(&if is_http(who) { line.to_owned() } else { format!("{who}> {what}") });
+    }
+}
+
+fn is_http(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters.next() == Some('h') && letters.next().is_some_and(|letter| letter.is_ascii_digit())
+}
+
+fn is_close(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
+}
+
+/// The number of a daemon, at the end of a client's name.
+fn node(name: &str) -> usize {
+    let digit = name.chars().last().and_then(|digit| digit.to_digit(10));
+    digit.unwrap_or_else(|| panic!("{name} does not end with the number of a daemon")) as usize
+}
+
+/// Starts a cell of this size, or `1of3`, with limits and the settings below.
+fn start(size: &str, settings: &[&str]) -> Cell {
+    let running = if size == "1of3" { 1 } else { node(size) as u16 };
+    Cell::start(node(size), running, |config| {
+        for setting in settings {
+            match *setting {
+                "tokens" => config.access = tokens(),
+                "shards=1" => config.node.shards = Some(1),
+                "persistent" => config.node.ephemeral = false,
+                "impatient" => config.node.timing.request_timeout = Duration::from_millis(50),
+                limit => config.set_limit(limit).expect("a limit"),
+            }
+        }
+    })
+}
+
+/// Status and body, or a header if one is expected.
+fn shown(reply: &Reply, expected: &str) -> String {
+    match expected.split_once(": ").filter(|(name, _)| !name.contains(' ')) {
+        None => format!("{} {}", reply.status, reply.text),
+        Some((name, _)) => {
+            let values = reply.headers.get_all(name).iter();
+            let values: Vec<_> = values.map(|value| value.to_str().expect("ASCII")).collect();
+            let values = if values.is_empty() { "(none)".to_owned() } else { values.join(", ") };
+            format!("{name}: {values}")
+        }
+    }
+}
+
+/// Puts the values of variables into a line.
+fn fill(line: &str, bound: &Bound) -> String {
+    bound
+        .iter()
+        .fold(line.to_owned(), |line, (name, value)| line.replace(&format!("<{name}>"), value))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('\r', "\\r").replace('\n', "\\n")
+}
+
+/// Line ends, and repeated characters.
+fn unescape(text: &str) -> String {
+    let text = text.replace("\\r", "\r").replace("\\n", "\n");
+    let repeated = text.split_once('{').and_then(|(before, rest)| {
+        let (inner, after) = rest.split_once('}')?;
+        let (what, times) = inner.split_once('*').filter(|(what, _)| what.len() == 1)?;
+        Some(format!("{before}{}{after}", what.repeat(times.parse().ok()?)))
+    });
+    let nested = || {
+        let (before, rest) = text.split_once('{')?;
+        Some(format!("{before}{{{}", unescape(rest)))
+    };
+    repeated.or_else(nested).unwrap_or_else(|| text.clone())
+}
+
+/// Whether a text is as the pattern says. If so, remembers its words.
+fn matches(pattern: &str, text: &str, bound: &mut Bound) -> bool {
+    if let Some(rest) = pattern.strip_prefix("..") {
+        let mut starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+        return starts.any(|at| matches(rest, &text[at..], bound));
+    }
+    let word = pattern.strip_prefix('<').and_then(|rest| rest.split_once('>'));
+    if let Some((name, rest)) = word {
+        let end = text.find([' ', '"', ']', '}', ',']).unwrap_or(text.len());
+        let known = bound.get(name).cloned().unwrap_or_else(|| text[..end].to_owned());
+        let is_match = text.strip_prefix(&known).is_some_and(|text| matches(rest, text, bound));
+        if is_match {
+            bound.insert(name.to_owned(), known);
+        }
+        return is_match;
+    }
+    let (mut expected, mut actual) = (pattern.chars(), text.chars());
+    match (expected.next(), actual.next()) {
+        (None, None) => true,
+        (Some(one), Some(other)) if one == other => {
+            matches(expected.as_str(), actual.as_str(), bound)
+        }
+        _ => false,
+    }
+}

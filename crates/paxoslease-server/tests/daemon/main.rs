@@ -1,0 +1,8 @@
+//! Daemons in this process, as their clients see them over real sockets.
+
+mod access;
+mod client;
+mod harness;
+mod hostile;
+mod http;
+mod resp;

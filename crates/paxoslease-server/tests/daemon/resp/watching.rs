@@ -1,0 +1,105 @@
+//! Watchers are told of leases that begin and end, from whatever node and shard.
+
+use std::collections::BTreeSet;
+
+use crate::harness::{Cell, Client, fence};
+
+/// The next message that contains `text`. There may be others before: an attempt that found no
+/// majority is seen to begin and end.
+fn told(watcher: &mut Client, text: &str) -> String {
+    loop {
+        let message = watcher.next();
+        if message.contains(text) {
+            return message;
+        }
+    }
+}
+
+#[test]
+fn a_watcher_is_told_of_leases_that_begin_and_end() {
+    let cell = Cell::three();
+    let mut holder = cell[1].client();
+    for (version, mark) in [(2, ""), (3, ">")] {
+        let mut watcher = cell[0].client();
+        watcher.ask(&format!("HELLO {version}"));
+        for pattern in ["jobs/*", "one"] {
+            assert_eq!(watcher.ask(&format!("LEASE.WATCH {pattern}")), "+OK");
+        }
+        let other = holder.acquire("else");
+        for name in ["jobs/1", "one"] {
+            let fence = fence(&holder.ask(&format!("LEASE.ACQUIRE {name} 60000 HOLDER me")));
+            let held = told(&mut watcher, &fence.to_string());
+            let expected = format!("{mark}[lease.held {name} me :{fence} :");
+            assert!(held.starts_with(&expected) && !held.ends_with(":0]"), "{held}");
+            holder.release(name, fence);
+            assert_eq!(told(&mut watcher, "lease.freed"), format!("{mark}[lease.freed {name}]"));
+        }
+        holder.release("else", other);
+    }
+}
+
+#[test]
+fn a_watcher_is_told_of_leases_that_expire() {
+    let cell = Cell::three();
+    let mut watcher = cell[1].client3();
+    watcher.ask("LEASE.WATCH *");
+    let fence = fence(&cell[0].client().ask("LEASE.ACQUIRE short 50"));
+    let expired = format!(">[lease.expired short :{fence}]");
+    assert_eq!(told(&mut watcher, "lease.expired"), expired);
+}
+
+#[test]
+fn a_client_that_stops_watching_is_told_nothing_more() {
+    let cell = Cell::three();
+    let mut watcher = cell[0].client3();
+    for command in ["LEASE.WATCH a*", "LEASE.WATCH b*", "LEASE.UNWATCH a*"] {
+        assert_eq!(watcher.ask(command), "+OK");
+    }
+    let mut holder = cell[0].client();
+    holder.acquire("a1");
+    holder.acquire("b1");
+    assert!(watcher.next().starts_with(">[lease.held b1 "));
+    watcher.send("LEASE.UNWATCH");
+    told(&mut watcher, "+OK");
+    holder.acquire("b2");
+    assert_eq!(watcher.ask("PING"), "+PONG");
+}
+
+#[test]
+fn a_slow_watcher_is_told_how_much_it_missed_and_no_other_is() {
+    let cell = Cell::three();
+    let (mut watcher, mut attentive) = (cell[0].client3(), cell[0].client3());
+    watcher.ask("LEASE.WATCH *");
+    attentive.ask("LEASE.WATCH *");
+    let mut holder = cell[0].client();
+    let (name, owner) = ("n".repeat(500), "h".repeat(256));
+    // Each hint is most of a kilobyte; the sockets hold a few megabytes before some are missed.
+    for round in 0..400 {
+        for n in 0..50 {
+            holder.send(&format!("LEASE.ACQUIRE {name}{round}/{n} 60000 HOLDER {owner}"));
+        }
+        let mut fences: BTreeSet<u64> = (0..50).map(|_| fence(&holder.next())).collect();
+        // So few that a watcher that reads exceeds no bound.
+        while !fences.is_empty() {
+            let message = attentive.next();
+            assert!(!message.starts_with(">[lease.missed "), "{message}");
+            if message.starts_with(">[lease.held ") {
+                fences.remove(&fence(&message));
+            }
+        }
+    }
+    cell[0].wait_for_limit("watch", 1);
+    told(&mut watcher, ">[lease.held ");
+    // It may fall behind more than once, and miss what comes after that as well.
+    let mut rounds = 0;
+    loop {
+        let message = watcher.next();
+        if let Some(missed) = message.strip_prefix(">[lease.missed ") {
+            assert!(fence(missed) > 0);
+            rounds += 1;
+            holder.acquire(&format!("after/{rounds}"));
+        } else if message.contains(&format!(" after/{rounds} ")) {
+            break;
+        }
+    }
+}
