@@ -70,8 +70,8 @@ pub fn play(options: &RunOptions) -> Result<RunOutcome> {
     let mut faults = 0;
     let failure = perform(&mut testbed, &schedule, quiet, &mut faults).err();
     let bugs = [testbed.cell.bugs()?, testbed.clients.bugs().to_vec()].concat();
-    let format_nanos = if testbed.cell.has_tls() { "mutual TLS between nodes" } else { "in clear" };
-    let network = format!("{}, {format_nanos}", testbed.network.description());
+    let encryption = if testbed.cell.has_tls() { "mutual TLS between nodes" } else { "in clear" };
+    let network = format!("{}, {encryption}", testbed.network.description());
     Ok(RunOutcome { events, bugs, network, faults, bound: schedule.bound, failure })
 }
 

@@ -187,7 +187,7 @@ fn a_real_run_has_no_violation_until_its_log_is_doctored() {
 
     let mut longer = records.events.clone();
     longer.retain(
-        |event| !matches!(&event.what, EventKind::Ended { fence, .. } if *fence == first.fence),
+        |event| !matches!(&event.what, EventKind::Ended { tenure, .. } if tenure.fence == first.fence),
     );
     for event in &mut longer {
         if let EventKind::Held(belief) = &mut event.what
