@@ -14,7 +14,7 @@ use crate::network::{Conditions, Delay, Link, Place};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// Of the processes, limits or folders of these nodes. No other fault may change them meanwhile.
+    /// Of processes, limits or folders of these nodes. No other fault may change them meanwhile.
     Nodes(NodeFault, Vec<u16>),
     Client(ClientFault, u16),
     Network(NetworkFault),

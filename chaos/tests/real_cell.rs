@@ -186,9 +186,10 @@ fn a_real_run_has_no_violation_until_its_log_is_doctored() {
         .expect("two tenures of a name");
 
     let mut longer = records.events.clone();
-    longer.retain(
-        |event| !matches!(&event.what, EventKind::Ended { tenure, .. } if tenure.fence == first.fence),
-    );
+    longer.retain(|event| match &event.what {
+        EventKind::Ended { tenure, .. } => tenure.fence != first.fence,
+        _ => true,
+    });
     for event in &mut longer {
         if let EventKind::Held(belief) = &mut event.what
             && belief.fence == first.fence

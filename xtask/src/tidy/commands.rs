@@ -29,16 +29,14 @@ pub(super) fn exist(repository: &Repository) -> Vec<Finding> {
         for snippet in snippets(&file.text) {
             let text = snippet.text.replace("&&", ";").replace(" #", ";#");
             for command in text.split([';', '|']) {
-                let complaint = match typed(command) {
+                let problem = match typed(command) {
                     Some(Typed::Xtask(args)) => xtask_refuses(&args),
                     Some(Typed::Binary(name)) if !known.iter().any(|known| known == name) => {
                         Some(format!("`paxoslease {name}` does not exist"))
                     }
                     _ => None,
                 };
-                findings.extend(
-                    complaint.map(|message| Finding::new(&file.path, snippet.line, message)),
-                );
+                findings.extend(problem.map(|problem| file.finding(snippet.line, problem)));
             }
         }
     }
@@ -106,13 +104,13 @@ fn kebab(variant: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::repository;
 
     fn found(line: &str) -> Vec<String> {
         let source = "enum Command {\n    Sim(SimArgs),\n    DryRun,\n}";
         let text = format!("```sh\n{line}\n```");
-        let repository =
-            Repository::of(&[("README.md", &text), ("crates/paxoslease-cli/src/args.rs", source)]);
-        exist(&repository).iter().map(ToString::to_string).collect()
+        let files = [("README.md", &*text), ("crates/paxoslease-cli/src/args.rs", source)];
+        repository::found(exist, &files)
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::invocation::{Invocation, repository_root};
+use crate::tidy::Finding;
 use crate::tidy::manifest::Manifest;
 
 /// What the checks look at.
@@ -86,16 +87,24 @@ impl Repository {
 
     /// The packages' manifests. One that does not parse is left out: cargo itself complains first.
     pub(super) fn manifests(&self) -> Vec<Manifest<'_>> {
+        let root = self.workspace();
+        let offered = root.map(|root| root.workspace_dependencies()).unwrap_or_default();
         self.files()
             .filter(|file| file.path.ends_with("Cargo.toml"))
-            .filter_map(Manifest::of)
+            .filter_map(|file| Manifest::of(file, &offered))
             .collect()
     }
 
     /// The root manifest.
     pub(super) fn workspace(&self) -> Option<Manifest<'_>> {
-        self.file("Cargo.toml").and_then(Manifest::of)
+        self.file("Cargo.toml").and_then(|file| Manifest::of(file, &[]))
     }
+}
+
+/// What a check finds in a made-up repository, as people see it.
+#[cfg(test)]
+pub(super) fn found(check: crate::tidy::Check, files: &[(&str, &str)]) -> Vec<String> {
+    check(&Repository::of(files)).iter().map(ToString::to_string).collect()
 }
 
 /// The commits after the one that added the check of subjects; fails where there is no history.
@@ -117,9 +126,15 @@ impl File {
         numbered(&self.text)
     }
 
-    /// Where `needle` first stands; 1 where it does not.
-    pub(super) fn line_of(&self, needle: &str) -> usize {
-        self.lines().find(|(_, line)| line.contains(needle)).map_or(1, |(number, _)| number)
+    pub(super) fn finding(&self, line: usize, message: impl Into<String>) -> Finding {
+        Finding { path: self.path.clone(), line, message: message.into() }
+    }
+
+    /// A finding at the first line with `needle`, or at line 1.
+    pub(super) fn finding_at(&self, needle: &str, message: impl Into<String>) -> Finding {
+        let mut lines = self.lines();
+        let line = lines.find(|(_, line)| line.contains(needle)).map_or(1, |(number, _)| number);
+        self.finding(line, message)
     }
 }
 
