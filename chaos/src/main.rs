@@ -158,7 +158,7 @@ impl Outcome {
         let versions =
             versions.into_iter().flatten().map(|file| identity(file)).collect::<Result<_>>()?;
         let outcome = run::play(&order)?;
-        let records = log::read(&outcome.events)?;
+        let records = log::read(&order.events())?;
         let verdict = check::judge(&records.events, bounds(&order.plan));
         let traced = match writes_traces(&order)? {
             true => Some(traces::judge(&order.folder, clocks(options))?),

@@ -195,7 +195,7 @@ impl Plan {
         if first == second { vec![first] } else { vec![first, second] }
     }
 
-    fn all_places(&self) -> Vec<Place> {
+    pub fn all_places(&self) -> Vec<Place> {
         let nodes = (1..=self.nodes).map(Place::Node);
         nodes.chain((1..=self.groups).map(Place::Clients)).collect()
     }

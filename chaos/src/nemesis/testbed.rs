@@ -10,6 +10,7 @@ use crate::cell::Cell;
 use crate::client_processes::ClientProcesses;
 use crate::log::{EventKind, Log, Nanos, Phase, now};
 use crate::network::{Network, Place};
+use crate::store::Store;
 
 /// How many more files a node can open with few files: enough for one write, not for clients.
 const FILES_LEFT: u64 = 1;
@@ -22,6 +23,7 @@ pub struct Testbed {
     pub network: Box<dyn Network>,
     pub cell: Cell,
     pub clients: ClientProcesses,
+    pub store: Store,
     pub log: Log,
     pub places: Vec<Place>,
     /// The active faults.
@@ -34,6 +36,18 @@ pub struct Testbed {
 pub type Step = (u64, usize);
 
 impl Testbed {
+    /// Starts all nodes and clients.
+    pub fn start_all(&mut self) -> Result<()> {
+        for id in self.cell.ids() {
+            self.cell.start(id, &*self.network, &mut self.log)?;
+        }
+        for id in self.clients.ids() {
+            self.clients.start(id, &*self.network)?;
+        }
+        self.ran_at = now();
+        Ok(())
+    }
+
     /// Logs a fault, then begins it.
     pub fn begin(&mut self, step: Step, fault: &Fault) -> Result<()> {
         self.note(step.0, fault, Phase::Begin)?;
