@@ -149,7 +149,7 @@ fn run(page: &mut String, facts: &ReportFacts, records: &Records, verdict: &Verd
 }
 
 fn faults(page: &mut String, verdict: &Verdict) {
-    put(page, "## EventKind was broken, and the longest time without a grant meanwhile\n");
+    put(page, "## What was broken, and the longest time without a grant meanwhile\n");
     put(
         page,
         "A gap counts from the fault, or from the last grant within it, to the next grant of any \
@@ -182,7 +182,7 @@ fn faults(page: &mut String, verdict: &Verdict) {
 }
 
 fn clients(page: &mut String, verdict: &Verdict) {
-    put(page, "## EventKind clients did\n");
+    put(page, "## What clients did\n");
     put(
         page,
         "| kind | processes | asked | granted | denied | failed | renewed | released | lost \
