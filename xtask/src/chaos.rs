@@ -11,17 +11,23 @@ pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
     // Optimisation across crates would make the build much slower and the node hardly faster.
     let quick = ["profile.release.lto=false", "profile.release.codegen-units=16"];
     let options = quick.iter().flat_map(|setting| ["--config", *setting]);
-    build().args(["--target-dir", "target/chaos/build", "--release"]).args(options).run()?;
+    let packages = ["-p", "paxoslease-chaos", "-p", "paxoslease-cli"];
+    let folder = ["--target-dir", "target/chaos/build", "--release"];
+    build().args(packages).args(folder).args(options).run()?;
     Invocation::new("target/chaos/build/release/chaos", []).args(args).run_or_exit()
 }
 
-/// A short run without violations, and one with a rule switched off that must have some. It shares
-/// the profile of the tests, which have built most crates already.
+/// A short run without violations, and one with a rule switched off that must have some.
 pub(crate) fn quick() -> anyhow::Result<()> {
     install()?;
-    build().args(["--profile", "test"]).run()?;
+    build().args(AS_TESTED.split_whitespace()).run()?;
     Invocation::new("target/debug/chaos", ["--quick"]).run()
 }
+
+/// With the profile of the tests, all packages and a test, cargo chooses the same features for all
+/// dependencies as it does for the tests, so that these are not built again.
+const AS_TESTED: &str = "--profile test --workspace --bin chaos --bin chaos-client --bin paxoslease \
+                         --test real_cell";
 
 /// Network namespaces need tools and root. Without root the harness uses loopback.
 fn install() -> anyhow::Result<()> {
@@ -33,6 +39,5 @@ fn install() -> anyhow::Result<()> {
 }
 
 fn build() -> Invocation {
-    cargo(["build", "-p", "paxoslease-chaos", "-p", "paxoslease-cli"])
-        .args(["--features", "paxoslease-cli/chaos,paxoslease-cli/trace"])
+    cargo(["build", "--features", "paxoslease-cli/chaos,paxoslease-cli/trace"])
 }

@@ -62,11 +62,7 @@ enum Task {
         args: Vec<String>,
     },
     /// Measures the paper's claims in the simulator and writes docs/paper.md with its plots
-    Paper {
-        /// Writes nothing; fails if docs/ differs from what would be written
-        #[arg(long)]
-        check: bool,
-    },
+    Paper,
     /// Counts the instructions of the hot paths and compares them with bench/instructions.toml
     Instructions {
         /// Records the counts instead
@@ -132,9 +128,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Fuzz { seconds, only, keep } => fuzz::run(seconds, only.as_deref(), keep),
         Task::Chaos { args } => chaos::run(args),
-        Task::Paper { check } => {
-            bench("paper").args(["docs"]).args(check.then_some("--check")).run()
-        }
+        Task::Paper => bench("paper").args(["docs"]).run(),
         Task::Instructions { record, show } => {
             Tool::Valgrind.ensure()?;
             let show = show.into_iter().flat_map(|path| ["--show".to_owned(), path]);

@@ -86,7 +86,6 @@ fn steps() -> Vec<Step> {
         ),
         Step { title: "chaos, for a minute", tools: &[], work: Work::Chaos },
         step("doc tests", &[], vec![cargo(["test", "--workspace", "--doc"])]),
-        step("measured pages", &[], vec![bench("paper").args(["docs", "--check"])]),
         step("instructions", &[Tool::Valgrind], vec![bench("instructions")]),
         step(
             "docs",

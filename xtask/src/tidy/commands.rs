@@ -1,4 +1,4 @@
-//! Commands a document tells its reader to type.
+//! The commands in documents exist.
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -14,14 +14,14 @@ const CLI: &str = "crates/paxoslease-cli/src/";
 /// Options with which `cargo run` means another binary than ours.
 const OTHER_BINARY: &[&str] = &["-p", "--package", "--bin", "--example", "--manifest-path"];
 
-/// What a reader is told to run.
+/// A command of a document.
 #[derive(PartialEq, Eq, Debug)]
 enum Typed<'a> {
     Xtask(Vec<&'a str>),
     Binary(&'a str),
 }
 
-/// Every `cargo xtask ..` parses, and every subcommand of the binary is one.
+/// Every `cargo xtask ..` parses, and every subcommand of the binary exists.
 pub(super) fn exist(repository: &Repository) -> Vec<Finding> {
     let known = subcommands(repository);
     let mut findings = Vec::new();

@@ -15,7 +15,6 @@ pub(super) struct Manifest<'a> {
     offered: Vec<Dependency>,
 }
 
-/// Why a package depends on another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Normal,
@@ -62,13 +61,13 @@ impl<'a> Manifest<'a> {
         inherited.and_then(Value::as_bool) == Some(true)
     }
 
-    /// What the workspace offers its members.
+    /// The dependencies that the workspace offers its members.
     pub(super) fn workspace_dependencies(&self) -> Vec<Dependency> {
         let table = self.table.get("workspace").and_then(|table| table.get("dependencies"));
         entries(table).map(|(key, value)| dependency(key, value, Kind::Normal, &[])).collect()
     }
 
-    /// What the package depends on, target specific tables included.
+    /// The dependencies of the package, target specific tables included.
     pub(super) fn dependencies(&self) -> Vec<Dependency> {
         let targets = entries(self.table.get("target")).filter_map(|(_, target)| target.as_table());
         let kinds = [

@@ -17,7 +17,7 @@ const FORBIDDEN: [&str; 3] = ["mutants", "chaos", "trace"];
 /// A feature of a package, as `(package, feature)`.
 type Enabled = (String, String);
 
-/// Follows features from the shipped binary; any package with one of these on is a finding.
+/// Follows features from the shipped binary. A package with one of these features is a finding.
 pub(super) fn are_out_of_reach(repository: &Repository) -> Vec<Finding> {
     let manifests = repository.manifests();
     let packages: BTreeMap<&str, &Manifest<'_>> =

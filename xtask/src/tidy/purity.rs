@@ -11,7 +11,7 @@ const CORE: &str = "crates/paxoslease-core/";
 const PURE: &[&str] =
     &[CORE, "crates/paxoslease-wire/", "crates/paxoslease-sim/", "crates/paxoslease-check/"];
 
-/// Words that bring something in that is not an argument.
+/// Words that use something that is not an argument.
 const AMBIENT: &[(&str, &str)] = &[
     ("Instant::now", "time is an argument"),
     ("SystemTime", "time is an argument"),
@@ -23,7 +23,7 @@ const AMBIENT: &[(&str, &str)] = &[
     ("tokio", "no runtime here"),
 ];
 
-/// What the core alone must not say, outside its tests.
+/// Words that the core must not use outside its tests.
 const CORE_ONLY: &[(&str, &str)] = &[
     ("std::", "the core is no_std"),
     ("extern crate std", "the core is no_std"),

@@ -6,7 +6,7 @@ use crate::invocation::{Invocation, repository_root};
 use crate::tidy::Finding;
 use crate::tidy::manifest::Manifest;
 
-/// What the checks look at.
+/// All that the checks read.
 pub(super) struct Repository {
     files: Vec<File>,
     commits: Vec<Commit>,
@@ -28,13 +28,13 @@ pub(super) struct File {
 }
 
 impl Repository {
-    /// Tracked files and those about to be: whatever is not ignored.
+    /// All files that git does not ignore, tracked or not.
     pub(super) fn load() -> anyhow::Result<Self> {
         let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let list = Invocation::new("git", listing).stdout()?;
         let mut files: Vec<File> = list
             .split_terminator('\0')
-            // What is deleted but still in the index, and what is not text, has nothing to check.
+            // A deleted file that is still in the index, and a file that is not text, is skipped.
             .filter_map(|path| {
                 let text = fs::read_to_string(repository_root().join(path)).ok()?;
                 Some(File { path: path.to_owned(), text })
@@ -69,7 +69,7 @@ impl Repository {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Whether something under version control has this path, be it a file or a folder.
+    /// Whether a file or folder under version control has this path.
     pub(super) fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let below = format!("{path}/");
@@ -101,7 +101,7 @@ impl Repository {
     }
 }
 
-/// What a check finds in a made-up repository, as people see it.
+/// The findings of a check in a made-up repository, as text.
 #[cfg(test)]
 pub(super) fn found(check: crate::tidy::Check, files: &[(&str, &str)]) -> Vec<String> {
     check(&Repository::of(files)).iter().map(ToString::to_string).collect()

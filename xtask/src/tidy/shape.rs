@@ -1,4 +1,4 @@
-//! What rustfmt and clippy leave open about the shape of the code.
+//! The shape of the code, where rustfmt and clippy have no rule.
 
 use crate::tidy::Finding;
 use crate::tidy::repository::{Repository, numbered};
