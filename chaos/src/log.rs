@@ -199,7 +199,6 @@ pub struct TenureId {
 pub struct Belief {
     pub client: String,
     pub kind: Kind,
-    /// What is held.
     pub name: String,
     pub attempt: u64,
     pub fence: u64,

@@ -1,4 +1,4 @@
-//! Who asked for what, and what the answer was.
+//! Acquires and their answers.
 
 use std::collections::BTreeMap;
 

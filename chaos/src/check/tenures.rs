@@ -1,4 +1,4 @@
-//! What was held, by whom, from when to when: the log's many lines about one tenure, put together.
+//! Tenures, each put together from the lines of the log about it.
 
 use std::collections::BTreeMap;
 
