@@ -1,4 +1,4 @@
-//! What the benchmarks share: services to compare, and figures for people and for machines.
+//! Shared by all benchmarks: services to compare, pages and plots.
 #![expect(missing_docs, reason = "not shipped: a comment that repeats a name is left out")]
 
 pub mod cores;

@@ -6,8 +6,7 @@
 mod disk;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -18,6 +17,7 @@ pub use disk::{Disk, remove_leftovers, unmount_all};
 
 use crate::log::{EventKind, Log, NodeState};
 use crate::network::{Interface, Network, Place};
+use crate::run::RunOptions;
 use crate::traces;
 
 pub(crate) const CELL: &str = "chaos";
@@ -26,25 +26,6 @@ pub(crate) const CELL: &str = "chaos";
 const STOP_MAX: Duration = Duration::from_secs(20);
 /// The interval of polling.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
-
-#[derive(Clone, Debug)]
-pub struct CellSetup {
-    pub binary: PathBuf,
-    /// The binary that rolling upgrades switch to, and back.
-    pub upgrade: Option<PathBuf>,
-    pub nodes: u16,
-    pub max_lease: Duration,
-    /// The configured bound of the drift.
-    pub drift_ppm: u32,
-    /// The rate error of each clock; 0 for nodes without an entry.
-    pub clocks_ppm: Vec<i64>,
-    /// The safety rule that the mutant lacks.
-    pub without_rule: Option<String>,
-    pub is_diskless: bool,
-    /// `None` for nodes without TLS.
-    pub certificates: Option<Arc<Certificates>>,
-    pub folder: PathBuf,
-}
 
 struct Node {
     process: Option<Process>,
@@ -62,34 +43,36 @@ struct Node {
 }
 
 pub struct Cell {
-    setup: CellSetup,
+    options: RunOptions,
+    /// `None` for nodes without TLS.
+    certificates: Option<Certificates>,
     nodes: Vec<Node>,
     bugs: Vec<String>,
 }
 
 impl Cell {
     /// Makes the folders and starts nothing.
-    pub fn new(setup: CellSetup) -> Result<Self> {
-        let logs = setup.folder.join("nodes");
+    pub fn new(options: &RunOptions, certificates: Option<Certificates>) -> Result<Self> {
+        let logs = options.folder.join("nodes");
         fs::create_dir_all(&logs)?;
-        fs::create_dir_all(traces::folder(&setup.folder))?;
+        fs::create_dir_all(traces::folder(&options.folder))?;
         let mut nodes = Vec::new();
-        for id in 1..=setup.nodes {
-            let data = setup.folder.join(format!("data-{id}"));
-            let disk = if setup.is_diskless { None } else { Some(Disk::new(&data)?) };
+        for id in 1..=options.plan.nodes {
+            let data = options.folder.join(format!("data-{id}"));
+            let disk = if options.is_diskless { None } else { Some(Disk::new(&data)?) };
             nodes.push(Node {
                 process: None,
                 disk,
                 log: logs.join(format!("{id}.log")),
-                binary: setup.binary.clone(),
-                ppm: setup.clocks_ppm.get(usize::from(id) - 1).copied().unwrap_or(0),
+                binary: options.paxoslease.clone(),
+                ppm: options.clocks_ppm(),
                 is_new: true,
                 should_run: false,
                 may_die: false,
                 limited: None,
             });
         }
-        Ok(Self { setup, nodes, bugs: Vec::new() })
+        Ok(Self { options: options.clone(), certificates, nodes, bugs: Vec::new() })
     }
 
     fn node(&mut self, id: u16) -> &mut Node {
@@ -97,7 +80,7 @@ impl Cell {
     }
 
     pub fn ids(&self) -> impl Iterator<Item = u16> + use<> {
-        1..=self.setup.nodes
+        1..=self.options.plan.nodes
     }
 
     /// Whether every data folder can be filled and write-protected.
@@ -106,7 +89,7 @@ impl Cell {
     }
 
     pub const fn has_tls(&self) -> bool {
-        self.setup.certificates.is_some()
+        self.certificates.is_some()
     }
 
     pub fn disk(&mut self, id: u16) -> Option<&mut Disk> {
@@ -115,32 +98,30 @@ impl Cell {
 
     /// Starts a node, unless it runs.
     pub fn start(&mut self, id: u16, network: &dyn Network, log: &mut Log) -> Result<()> {
-        let setup = self.setup.clone();
-        let node = self.node(id);
+        let Self { options, certificates, nodes, .. } = self;
+        let node = &mut nodes[usize::from(id) - 1];
         if node.process.is_some() {
             return Ok(());
         }
         let mut command = network.command(Place::Node(id), &node.binary);
         command.args(["serve", "--with-parent", "--cell", CELL, "--node", &id.to_string()]);
-        for peer in 1..=setup.nodes {
+        for peer in 1..=options.plan.nodes {
             let address = network.address(Place::Node(id), peer, Interface::Peers);
             command.args(["--peer", &format!("{peer}={address}")]);
         }
         command.args(["--listen-peers", &network.listen(id, Interface::Peers)]);
         command.args(["--listen-clients", &network.listen(id, Interface::Clients)]);
         command.args(["--listen-http", &network.listen(id, Interface::Http)]);
-        command.args(["--max-lease", &format!("{}ms", setup.max_lease.as_millis())]);
-        command.args(["--clock-drift-ppm", &setup.drift_ppm.to_string()]);
-        if let Some(certificates) = &setup.certificates {
+        command.args(["--max-lease", &format!("{}ms", options.plan.max_lease.as_millis())]);
+        command.args(["--clock-drift-ppm", &options.drift_ppm().to_string()]);
+        if let Some(certificates) = certificates {
             certificates.add_options(&mut command, id.into(), "off");
         }
         // A variable, because an older binary may not know the option.
         command.env("PAXOSLEASE_INSECURE_PLAINTEXT", "true");
         command.env("PAXOSLEASE_CLOCK_PPM", node.ppm.to_string());
-        command.env(traces::FOLDER, traces::folder(&setup.folder));
-        if let Some(rule) = &setup.without_rule {
-            command.env("PAXOSLEASE_WITHOUT_RULE", rule);
-        }
+        command.env(traces::FOLDER, traces::folder(&options.folder));
+        command.envs(options.without_rule.as_ref().map(|rule| ("PAXOSLEASE_WITHOUT_RULE", rule)));
         if let Some(disk) = &node.disk {
             command.arg("--data-dir").arg(disk.path());
             if node.is_new {
@@ -188,9 +169,8 @@ impl Cell {
             }
             Some(status) => {
                 let said = process.log_tail();
-                self.bugs.push(format!(
-                    "node {id} did not stop cleanly: {status}; its log ends: {said}"
-                ));
+                let bug = format!("node {id} did not stop cleanly: {status}; its log ends: {said}");
+                self.bugs.push(bug);
                 log.write(EventKind::Node { id, state: NodeState::Died })?;
             }
             None => {
@@ -214,16 +194,15 @@ impl Cell {
 
     /// Sets the rate error for the next start; `None` for the initial one.
     pub fn set_clock(&mut self, id: u16, ppm: Option<i64>) {
-        let ppm = ppm.or_else(|| self.setup.clocks_ppm.get(usize::from(id) - 1).copied());
-        self.node(id).ppm = ppm.unwrap_or(0);
+        self.node(id).ppm = ppm.unwrap_or_else(|| self.options.clocks_ppm());
     }
 
     /// Switches to the other binary for the next start.
     pub fn upgrade(&mut self, id: u16) {
-        let (first, second) = (self.setup.binary.clone(), self.setup.upgrade.clone());
+        let RunOptions { paxoslease, upgrade, .. } = self.options.clone();
         let node = self.node(id);
-        if let Some(second) = second {
-            node.binary = if node.binary == first { second } else { first };
+        if let Some(upgrade) = upgrade {
+            node.binary = if node.binary == paxoslease { upgrade } else { paxoslease };
         }
     }
 
@@ -299,19 +278,14 @@ impl Cell {
     pub fn bugs(&self) -> Result<Vec<String>> {
         let mut bugs = self.bugs.clone();
         for (id, node) in (1..).zip(&self.nodes) {
-            for line in log_tail(&node.log)?.lines().filter(|line| line.contains("panicked at")) {
+            let log = if node.log.exists() { fs::read(&node.log)? } else { Vec::new() };
+            let log = String::from_utf8_lossy(&log);
+            for line in log.lines().filter(|line| line.contains("panicked at")) {
                 bugs.push(format!("node {id} panicked: {line}"));
             }
         }
         Ok(bugs)
     }
-}
-
-fn log_tail(log: &Path) -> Result<String> {
-    if !log.exists() {
-        return Ok(String::new());
-    }
-    Ok(String::from_utf8_lossy(&fs::read(log)?).into_owned())
 }
 
 /// Sets a limit and returns the previous one; `None` if the process has ended.

@@ -20,6 +20,7 @@ mod tests;
 mod turns;
 mod writes;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -133,6 +134,14 @@ pub struct Verdict {
     pub judged: Coverage,
 }
 
+impl Violation {
+    /// The evidence is that of a tenure, then more.
+    fn of(rule: Rule, tenure: &Tenure, at: Nanos, text: String, more: &[Event]) -> Self {
+        let evidence = tenure.evidence.iter().chain(more).cloned().collect();
+        Self { rule, name: tenure.name.clone(), at, text, evidence }
+    }
+}
+
 impl Verdict {
     pub fn count(&self, rule: Rule) -> usize {
         self.violations.iter().filter(|violation| violation.rule == rule).count()
@@ -173,6 +182,15 @@ struct Run<'a> {
     health: &'a Health,
     bounds: Bounds,
     last: Nanos,
+}
+
+/// The tenures of each name.
+fn by_name(tenures: &[Tenure]) -> BTreeMap<&str, Vec<&Tenure>> {
+    let mut by_name: BTreeMap<&str, Vec<&Tenure>> = BTreeMap::new();
+    for tenure in tenures {
+        by_name.entry(&tenure.name).or_default().push(tenure);
+    }
+    by_name
 }
 
 /// Judges a run by its events, ordered by time.

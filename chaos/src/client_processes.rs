@@ -2,8 +2,6 @@
 //! of every kind in every group, which faults pause and kill; waiters that hand one name over; and
 //! for every node a client that uses this node only.
 
-use std::path::PathBuf;
-
 use anyhow::{Context as _, Result};
 use paxoslease_rig::{Process, clock};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -12,27 +10,13 @@ use crate::cell::POLL_INTERVAL;
 use crate::clients::{Behaviour, ClientOptions, Part};
 use crate::log::Kind;
 use crate::network::{Interface, Network, Place};
+use crate::run::RunOptions;
 
 /// How many polls a client may take to stop.
 const STOP_POLLS_MAX: u32 = 1000;
 
-#[derive(Clone, Debug)]
-pub struct ClientSetup {
-    pub binary: PathBuf,
-    pub paxoslease: PathBuf,
-    pub seed: u64,
-    pub nodes: u16,
-    pub groups: u16,
-    pub names: Vec<String>,
-    pub ttl_max_ms: u64,
-    /// The configured bound of the drift.
-    pub drift_ppm: u32,
-    /// The safety rule that the mutant lacks.
-    pub without_rule: Option<String>,
-    pub events: PathBuf,
-    pub logs: PathBuf,
-}
-
+/// The names that contenders acquire. They are few, so that clients contend.
+pub const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 /// The name that waiting clients hand over.
 const HANDED: &str = "handed";
 
@@ -52,27 +36,28 @@ struct Client {
 }
 
 pub struct ClientProcesses {
-    setup: ClientSetup,
+    options: RunOptions,
     clients: Vec<Client>,
     bugs: Vec<String>,
 }
 
 impl ClientProcesses {
-    pub fn new(setup: ClientSetup) -> Self {
-        let group = |place: u16| 1 + place % setup.groups;
+    pub fn new(options: &RunOptions) -> Self {
+        let plan = &options.plan;
+        let group = |place: u16| 1 + place % plan.groups;
         let client = |role, kind, group| Client { role, kind, group, process: None, starts: 0 };
-        let contenders = (1..=setup.groups)
+        let contenders = (1..=plan.groups)
             .flat_map(|group| Kind::ALL.map(|kind| client(Role::Contend, kind, group)));
         // `lock` is not a waiter: it logs no grant before its command runs.
         let patient = [Kind::Library, Kind::Resp, Kind::Http];
         let waiters =
             (0..).zip(patient).map(|(place, kind)| client(Role::Wait, kind, group(place)));
-        let probes = (1..=setup.nodes).map(|node| {
+        let probes = (1..=plan.nodes).map(|node| {
             let kind = if node % 2 == 0 { Kind::Http } else { Kind::Resp };
             client(Role::Through(node), kind, group(node))
         });
         let clients = contenders.chain(waiters).chain(probes).collect();
-        Self { setup, clients, bugs: Vec::new() }
+        Self { options: options.clone(), clients, bugs: Vec::new() }
     }
 
     pub fn ids(&self) -> impl Iterator<Item = u16> + use<> {
@@ -90,8 +75,8 @@ impl ClientProcesses {
 
     /// Starts a client, unless it runs.
     pub fn start(&mut self, id: u16, network: &dyn Network) -> Result<()> {
-        let setup = self.setup.clone();
-        let client = self.client(id);
+        let Self { options, clients, .. } = self;
+        let client = &mut clients[usize::from(id) - 1];
         if client.process.is_some() {
             return Ok(());
         }
@@ -102,43 +87,45 @@ impl ClientProcesses {
             Kind::Library | Kind::Resp | Kind::Lock => Interface::Clients,
             Kind::Http => Interface::Http,
         };
+        let all = 1..=options.plan.nodes;
         let (nodes, behaviour, names, through) = match role {
-            Role::Contend => (1..=setup.nodes, Behaviour::Contend, setup.names.clone(), None),
-            Role::Wait => (1..=setup.nodes, Behaviour::Wait, vec![HANDED.to_owned()], None),
+            Role::Contend => (all, Behaviour::Contend, NAMES.map(str::to_owned).to_vec(), None),
+            Role::Wait => (all, Behaviour::Wait, vec![HANDED.to_owned()], None),
             Role::Through(node) => {
                 (node..=node, Behaviour::Probe, vec![format!("node-{node}")], Some(node))
             }
         };
-        let options = ClientOptions {
+        let arguments = ClientOptions {
             kind,
             id: format!("{kind}-{id}.{starts}"),
             endpoints: nodes.map(|node| network.address(place, node, interface)).collect(),
             names,
             behaviour,
             through,
-            seed: setup.seed ^ u64::from(id) << 32 ^ starts << 48,
-            ttl_max_ms: setup.ttl_max_ms,
-            drift_ppm: setup.drift_ppm,
-            log: setup.events.join(format!("client-{id}-{starts}.jsonl")),
-            paxoslease: setup.paxoslease.clone(),
+            seed: options.plan.seed ^ u64::from(id) << 32 ^ starts << 48,
+            ttl_max_ms: options.plan.max_lease.as_millis() as u64,
+            drift_ppm: options.drift_ppm(),
+            log: options.events().join(format!("client-{id}-{starts}.jsonl")),
+            paxoslease: options.paxoslease.clone(),
             part: Part::Client,
             attempt: 0,
             hold_ms: 0,
             stubborn: false,
         };
-        let mut command = network.command(place, &setup.binary);
-        command.arg(options.to_json());
+        let mut command = network.command(place, &options.client);
+        command.arg(arguments.to_json());
         // Each client is a process group, so that signals reach its workers, too.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         // The largest allowed rate error, positive or negative, as nodes have: every margin has two
         // clocks.
-        let most = i64::from(setup.drift_ppm.saturating_sub(1));
+        let most = i64::from(options.drift_ppm().saturating_sub(1));
         let ppm = if group % 2 == 0 { most } else { -most };
-        command.env("PAXOSLEASE_CLOCK_PPM", ppm.to_string());
-        if let Some(rule) = &setup.without_rule {
-            command.env("PAXOSLEASE_WITHOUT_RULE", rule);
+        // A build without the feature `chaos` refuses the variable.
+        if ppm != 0 {
+            command.env("PAXOSLEASE_CLOCK_PPM", ppm.to_string());
         }
-        let log = setup.logs.join(format!("client-{id}.log"));
+        command.envs(options.without_rule.as_ref().map(|rule| ("PAXOSLEASE_WITHOUT_RULE", rule)));
+        let log = options.folder.join("clients").join(format!("client-{id}.log"));
         client.process = Some(Process::spawn(command, &log)?);
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::nemesis::{Fault, Shape};
+use crate::nemesis::{Fault, NetworkFault, NodeFault, Shape};
 use crate::network::Place;
 use crate::schedule::{Entry, Plan, Round, Schedule};
 
@@ -29,13 +29,14 @@ pub fn schedule(rule: &str, plan: &Plan) -> Option<DirectedSchedule> {
     let directed = match rule {
         // A holder cannot renew and believes on, while other clients ask acceptors that forgot it.
         "QuarantineCoversLongestTtl" => {
-            let kill = entry(Fault::Kill(everyone), lease / 4, lease / 40);
+            let kill = entry(Fault::Nodes(NodeFault::Kill, everyone), lease / 4, lease / 40);
             plain(silenced(plan, 3, lease, &[kill]))
         }
         // A clean stop during the quarantine would make nodes forget the quarantine.
         "NoSnapshotFromQuarantine" => {
-            let kill = entry(Fault::Kill(everyone.clone()), lease / 4, lease / 40);
-            let stop = entry(Fault::Stop(everyone), lease / 2, lease / 40);
+            let kill =
+                entry(Fault::Nodes(NodeFault::Kill, everyone.clone()), lease / 4, lease / 40);
+            let stop = entry(Fault::Nodes(NodeFault::Stop, everyone), lease / 2, lease / 40);
             plain(silenced(plan, 3, lease, &[kill, stop]))
         }
         // Contention is enough: clients propose and undo all the time.
@@ -44,7 +45,7 @@ pub fn schedule(rule: &str, plan: &Plan) -> Option<DirectedSchedule> {
         }
         // Every node is isolated, and each one would be a quorum.
         "QuorumIsMajority" => {
-            let cut = |id: &u16| entry(Fault::Cut(Shape::Isolate(*id)), lease / 4, 2 * lease);
+            let cut = |id: &u16| cut(Shape::Isolate(*id), lease / 4, 2 * lease);
             plain(vec![round(everyone.iter().map(cut).collect(), lease)])
         }
         // A holder that cannot renew believes until the end.
@@ -72,7 +73,7 @@ fn silenced(plan: &Plan, times: u16, len: Duration, more: &[Entry]) -> Vec<Round
     let silence = groups.map(|group| {
         let cut = |node| {
             let shape = Shape::Both(Place::Clients(group), Place::Node(node));
-            entry(Fault::Cut(shape), plan.max_lease / 4, len)
+            cut(shape, plan.max_lease / 4, len)
         };
         let entries = (1..=plan.nodes).map(cut).chain(more.iter().cloned()).collect();
         round(entries, plan.max_lease)
@@ -82,6 +83,10 @@ fn silenced(plan: &Plan, times: u16, len: Duration, more: &[Entry]) -> Vec<Round
 
 fn entry(fault: Fault, begin_at: Duration, len: Duration) -> Entry {
     Entry { fault, episode: 0, begin_at, end_at: begin_at + len }
+}
+
+fn cut(shape: Shape, begin_at: Duration, len: Duration) -> Entry {
+    entry(Fault::Network(NetworkFault::Cut(shape)), begin_at, len)
 }
 
 /// Faults of one kind are steps of one fault.

@@ -95,9 +95,8 @@ pub enum EventKind {
     },
     /// The outcome is unknown: no majority, a broken connection, a timeout. Beliefs do not change.
     Failed {
-        client: String,
-        name: String,
-        attempt: u64,
+        #[serde(flatten)]
+        ask: AcquireRequest,
         operation: Operation,
         why: String,
     },
@@ -106,24 +105,15 @@ pub enum EventKind {
     Held(Belief),
     /// The belief ended at `at` or before.
     Ended {
-        client: String,
-        name: String,
-        attempt: u64,
-        fence: u64,
+        #[serde(flatten)]
+        tenure: TenureId,
         why: EndReason,
     },
-    ReleaseAcknowledged {
-        client: String,
-        name: String,
-        attempt: u64,
-        fence: u64,
-    },
+    ReleaseAcknowledged(TenureId),
     /// The cell answered to a renewal or a release that the tenure was over.
     Over {
-        client: String,
-        name: String,
-        attempt: u64,
-        fence: u64,
+        #[serde(flatten)]
+        tenure: TenureId,
         operation: Operation,
         asked_at: Nanos,
     },
@@ -167,13 +157,14 @@ impl EventKind {
     /// The client that logged the event, if it was one.
     pub fn client(&self) -> Option<&str> {
         match self {
-            Self::Asked(ask) | Self::Denied { ask, .. } => Some(&ask.client),
+            Self::Asked(ask) | Self::Denied { ask, .. } | Self::Failed { ask, .. } => {
+                Some(&ask.client)
+            }
             Self::Held(belief) => Some(&belief.client),
-            Self::Began { client, .. }
-            | Self::Failed { client, .. }
-            | Self::Ended { client, .. }
-            | Self::Over { client, .. }
-            | Self::ReleaseAcknowledged { client, .. } => Some(client),
+            Self::Began { client, .. } => Some(client),
+            Self::Ended { tenure, .. }
+            | Self::Over { tenure, .. }
+            | Self::ReleaseAcknowledged(tenure) => Some(&tenure.client),
             Self::Write { .. }
             | Self::Fault { .. }
             | Self::Stalled { .. }
@@ -194,12 +185,20 @@ pub struct AcquireRequest {
     pub wait_ms: u64,
 }
 
+/// Identifies a tenure: only one process uses a client's id.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct TenureId {
+    pub client: String,
+    pub name: String,
+    pub attempt: u64,
+    pub fence: u64,
+}
+
 /// The belief of a client that it holds a lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Belief {
     pub client: String,
     pub kind: Kind,
-    /// What is held.
     pub name: String,
     pub attempt: u64,
     pub fence: u64,
@@ -207,6 +206,13 @@ pub struct Belief {
     /// The end of the belief without further events.
     pub until: Nanos,
     pub renewals: u64,
+}
+
+impl Belief {
+    pub fn tenure(&self) -> TenureId {
+        let Self { client, name, attempt, fence, .. } = self.clone();
+        TenureId { client, name, attempt, fence }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -315,17 +321,8 @@ mod tests {
     use super::*;
 
     fn belief(until: Nanos) -> Belief {
-        let (client, name) = ("c1".to_owned(), "a".to_owned());
-        Belief {
-            client,
-            kind: Kind::Lock,
-            name,
-            attempt: 1,
-            fence: 1025,
-            from: 5,
-            until,
-            renewals: 0,
-        }
+        let (client, name, kind) = ("c1".to_owned(), "a".to_owned(), Kind::Lock);
+        Belief { client, kind, name, attempt: 1, fence: 1025, from: 5, until, renewals: 0 }
     }
 
     #[test]

@@ -158,7 +158,7 @@ impl Outcome {
         let versions =
             versions.into_iter().flatten().map(|file| identity(file)).collect::<Result<_>>()?;
         let outcome = run::play(&order)?;
-        let records = log::read(&outcome.events)?;
+        let records = log::read(&order.events())?;
         let verdict = check::judge(&records.events, bounds(&order.plan));
         let traced = match writes_traces(&order)? {
             true => Some(traces::judge(&order.folder, clocks(options))?),
@@ -216,13 +216,10 @@ impl Outcome {
             println!("the run ended before its time: {failure:#}");
         }
         if self.violations.is_empty() {
-            let met = self.verdict.count(Rule::OneHolder);
-            let met = if met > 0 {
-                format!(" but two holders {met} times, as expected")
-            } else {
-                String::new()
-            };
-            println!("no violation{met}");
+            match self.verdict.count(Rule::OneHolder) {
+                0 => println!("no violation"),
+                met => println!("no violation but two holders {met} times, as expected"),
+            }
             return;
         }
         for violation in self.violations.iter().take(TOLD_MAX) {
@@ -280,18 +277,17 @@ fn mutants(options: &Options) -> Result<ExitCode> {
     let seed = options.seed.unwrap_or(1);
     let folder = options.out.clone().unwrap_or_else(|| "target/chaos/mutants".into());
     let plan = plan(options, seed);
-    let rules = paxoslease_core::Rule::ALL.map(|rule| format!("{rule:?}"));
-    let (directed, others): (Vec<&String>, Vec<&String>) =
-        rules.iter().partition(|rule| directed::schedule(rule, &plan).is_some());
+    let (directed, others): (Vec<String>, Vec<String>) =
+        rules().into_iter().partition(|rule| directed::schedule(rule, &plan).is_some());
     let mut missed = Vec::new();
     for rule in directed {
         // A slow machine can hide the harm, but not every time.
         let is_caught = (seed..seed + TRIES).any(|seed| {
-            let out = folder.join(rule).join(seed.to_string());
-            caught(options, rule, seed, out).inspect_err(|error| println!("{error:#}")).is_ok()
+            let out = folder.join(&rule).join(seed.to_string());
+            caught(options, &rule, seed, out).inspect_err(|error| println!("{error:#}")).is_ok()
         });
         if !is_caught {
-            missed.push(rule.as_str());
+            missed.push(rule);
         }
     }
     println!(
@@ -323,7 +319,7 @@ fn identity(binary: &Path) -> Result<String> {
     let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
     ensure!(
         has_knobs(&bytes),
-        "{} heeds neither clocks nor rules that are off; build it with `--features \
+        "{} ignores the rates of clocks and the rules that are off; build it with `--features \
          paxoslease-cli/chaos`",
         binary.display()
     );
@@ -335,38 +331,38 @@ fn identity(binary: &Path) -> Result<String> {
 }
 
 fn has_knobs(binary: &[u8]) -> bool {
-    KNOBS.iter().all(|knob| knows(binary, knob))
+    KNOBS.iter().all(|knob| contains(binary, knob))
 }
 
-fn knows(binary: &[u8], knob: &str) -> bool {
+fn contains(binary: &[u8], knob: &str) -> bool {
     binary.windows(knob.len()).any(|text| text == knob.as_bytes())
 }
 
 /// Whether every binary writes traces: incomplete traces cannot be judged.
 fn writes_traces(order: &RunOptions) -> Result<bool> {
     let mut binaries = [Some(&order.paxoslease), order.upgrade.as_ref()].into_iter().flatten();
-    binaries.try_fold(true, |all, binary| Ok(all && knows(&fs::read(binary)?, traces::FOLDER)))
+    binaries.try_fold(true, |all, binary| Ok(all && contains(&fs::read(binary)?, traces::FOLDER)))
 }
 
 fn replay(options: &Options, seed: u64) -> String {
     let Options { minutes, nodes, max_lease_ms, .. } = options;
     let mut line =
         format!("--seed {seed} --minutes {minutes} --nodes {nodes} --max-lease-ms {max_lease_ms}");
-    let flags = [
+    for (is_set, flag) in [
         (options.diskless, "diskless"),
         (options.clocks_outside, "clocks-outside"),
         (options.loopback, "loopback"),
-    ];
-    for (_, flag) in flags.into_iter().filter(|(is_set, _)| *is_set) {
-        line += &format!(" --{flag}");
+    ] {
+        line += &if is_set { format!(" --{flag}") } else { String::new() };
     }
-    for (flag, rule) in [("mutant", &options.mutant), ("directed", &options.directed)] {
-        line += &rule.as_ref().map(|rule| format!(" --{flag} {rule}")).unwrap_or_default();
-    }
-    let files = [("upgrade", &options.upgrade), ("binary", &options.binary)];
-    for (flag, file) in files {
-        let text = file.as_ref().map(|file| format!(" --{flag} {}", file.display()));
-        line += &text.unwrap_or_default();
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    for (flag, value) in [
+        ("mutant", options.mutant.clone()),
+        ("directed", options.directed.clone()),
+        ("upgrade", path(&options.upgrade)),
+        ("binary", path(&options.binary)),
+    ] {
+        line += &value.map(|value| format!(" --{flag} {value}")).unwrap_or_default();
     }
     line
 }
@@ -385,7 +381,7 @@ fn order(options: &Options, seed: u64) -> Result<RunOptions> {
     let directed = match rule {
         None => options.clocks_outside.then(|| directed::outside_the_drift(&plan)),
         Some(rule) => {
-            known(rule)?;
+            ensure!(rules().contains(rule), "no rule {rule}; there are {}", rules().join(", "));
             directed::schedule(rule, &plan)
         }
     };
@@ -419,15 +415,8 @@ fn plan(options: &Options, seed: u64) -> Plan {
     }
 }
 
-fn known(rule: &str) -> Result<()> {
-    let names: Vec<String> =
-        paxoslease_core::Rule::ALL.iter().map(|rule| format!("{rule:?}")).collect();
-    ensure!(
-        names.iter().any(|name| name == rule),
-        "no rule {rule}; there are {}",
-        names.join(", ")
-    );
-    Ok(())
+fn rules() -> Vec<String> {
+    paxoslease_core::Rule::ALL.iter().map(|rule| format!("{rule:?}")).collect()
 }
 
 /// Ends all processes and removes namespaces and mounts at a signal.

@@ -14,19 +14,46 @@ use crate::network::{Conditions, Delay, Link, Place};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
+    /// Of processes, limits or folders of these nodes. No other fault may change them meanwhile.
+    Nodes(NodeFault, Vec<u16>),
+    Client(ClientFault, u16),
+    Network(NetworkFault),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeFault {
     /// SIGKILL, then a restart.
-    Kill(Vec<u16>),
+    Kill,
     /// SIGTERM, then a restart.
-    Stop(Vec<u16>),
+    Stop,
     /// Like `Stop`, one node after another, maybe with the other binary.
     Roll {
-        node: u16,
         upgrade: bool,
     },
     /// SIGSTOP, then SIGCONT.
-    Pause(Vec<u16>),
-    PauseClient(u16),
-    KillClient(u16),
+    Pause,
+    /// A clock with a rate error, from a clean restart to the next.
+    Clock {
+        /// Positive if the clock is too fast.
+        ppm: i64,
+    },
+    /// A reload of certificates and tokens, which must have no effect.
+    Reload,
+    FullDisk,
+    ReadOnly,
+    FewFiles,
+    /// Hardly any free memory. A node that needs more dies.
+    LittleMemory,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientFault {
+    Pause,
+    Kill,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NetworkFault {
     Cut(Shape),
     Flap(Shape),
     Lose {
@@ -45,19 +72,6 @@ pub enum Fault {
         /// Between any two nodes.
         round_trip: Duration,
     },
-    /// A clock with a rate error, from a clean restart to the next.
-    Clock {
-        node: u16,
-        /// Positive if the clock is too fast.
-        ppm: i64,
-    },
-    /// A reload of certificates and tokens, which must have no effect.
-    Reload(u16),
-    FullDisk(u16),
-    ReadOnly(u16),
-    FewFiles(u16),
-    /// Hardly any free memory. A node that needs more dies.
-    LittleMemory(u16),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -154,40 +168,77 @@ impl Shape {
 impl Fault {
     /// The kind in reports.
     pub fn kind(&self) -> &'static str {
+        use NodeFault::{Clock, FewFiles, FullDisk, Kill, LittleMemory, Pause, ReadOnly};
+        use NodeFault::{Reload, Roll, Stop};
         match self {
-            Self::Kill(nodes) if nodes.len() > 1 => "kill -9 of many",
-            Self::Kill(_) => "kill -9",
-            Self::Stop(nodes) if nodes.len() > 1 => "clean restart of many",
-            Self::Stop(_) => "clean restart",
-            Self::Roll { upgrade: false, .. } => "rolling restart",
-            Self::Roll { upgrade: true, .. } => "rolling upgrade",
-            Self::Pause(nodes) if nodes.len() > 1 => "pause of many",
-            Self::Pause(_) => "pause",
-            Self::PauseClient(_) => "pause of a client",
-            Self::KillClient(_) => "kill -9 of a client",
+            Self::Nodes(Kill, nodes) if nodes.len() > 1 => "kill -9 of many",
+            Self::Nodes(Kill, _) => "kill -9",
+            Self::Nodes(Stop, nodes) if nodes.len() > 1 => "clean restart of many",
+            Self::Nodes(Stop, _) => "clean restart",
+            Self::Nodes(Roll { upgrade: false }, _) => "rolling restart",
+            Self::Nodes(Roll { upgrade: true }, _) => "rolling upgrade",
+            Self::Nodes(Pause, nodes) if nodes.len() > 1 => "pause of many",
+            Self::Nodes(Pause, _) => "pause",
+            Self::Nodes(Clock { .. }, _) => "clock rate",
+            Self::Nodes(Reload, _) => "reload",
+            Self::Nodes(FullDisk, _) => "full disk",
+            Self::Nodes(ReadOnly, _) => "read-only disk",
+            Self::Nodes(FewFiles, _) => "few file descriptors",
+            Self::Nodes(LittleMemory, _) => "little memory",
+            Self::Client(ClientFault::Pause, _) => "pause of a client",
+            Self::Client(ClientFault::Kill, _) => "kill -9 of a client",
+            Self::Network(fault) => fault.kind(),
+        }
+    }
+
+    /// The targets, and the degree.
+    pub fn whom(&self) -> String {
+        match self {
+            Self::Nodes(fault, nodes) => {
+                let nodes = places(nodes.iter().copied().map(Place::Node));
+                match fault {
+                    NodeFault::Clock { ppm } => format!("{nodes}, {ppm:+} ppm"),
+                    _ => nodes,
+                }
+            }
+            Self::Client(_, client) => format!("client {client}"),
+            Self::Network(fault) => fault.whom(),
+        }
+    }
+
+    /// The nodes whose processes, limits or folders it changes.
+    pub fn processes(&self) -> &[u16] {
+        match self {
+            Self::Nodes(_, nodes) => nodes,
+            Self::Client(..) | Self::Network(_) => &[],
+        }
+    }
+
+    /// The nodes of these places that it may keep from serving. All others must serve.
+    pub fn nodes(&self, places: &[Place]) -> Vec<u16> {
+        match self {
+            Self::Nodes(NodeFault::Reload, _) | Self::Client(..) => Vec::new(),
+            Self::Nodes(_, nodes) => nodes.clone(),
+            Self::Network(fault) => fault.nodes(places),
+        }
+    }
+}
+
+impl NetworkFault {
+    fn kind(&self) -> &'static str {
+        match self {
             Self::Cut(Shape::Deaf(_) | Shape::Mute(_) | Shape::OneWay(..)) => "one-way partition",
             Self::Cut(_) => "partition",
             Self::Flap(_) => "flapping partition",
             Self::Lose { .. } => "packet loss",
             Self::Delay { .. } => "delay and reordering",
             Self::Distance { .. } => "distance",
-            Self::Clock { .. } => "clock rate",
-            Self::Reload(_) => "reload",
-            Self::FullDisk(_) => "full disk",
-            Self::ReadOnly(_) => "read-only disk",
-            Self::FewFiles(_) => "few file descriptors",
-            Self::LittleMemory(_) => "little memory",
         }
     }
 
-    /// The targets, and the degree.
-    pub fn whom(&self) -> String {
+    fn whom(&self) -> String {
         let millis = Duration::as_millis;
         match self {
-            Self::Kill(nodes) | Self::Stop(nodes) | Self::Pause(nodes) => {
-                places(nodes.iter().copied().map(Place::Node))
-            }
-            Self::PauseClient(client) | Self::KillClient(client) => format!("client {client}"),
             Self::Cut(shape) | Self::Flap(shape) => shape.name(),
             Self::Lose { whom, permille } => {
                 format!("{permille} in a thousand to {}", places(whom.iter().copied()))
@@ -201,39 +252,10 @@ impl Fault {
             Self::Distance { round_trip } => {
                 format!("all nodes, {} ms there and back", millis(round_trip))
             }
-            Self::Clock { node, ppm } => format!("node {node}, {ppm:+} ppm"),
-            Self::Roll { node, .. }
-            | Self::Reload(node)
-            | Self::FullDisk(node)
-            | Self::ReadOnly(node)
-            | Self::FewFiles(node)
-            | Self::LittleMemory(node) => format!("node {node}"),
         }
     }
 
-    /// The nodes whose processes, limits or folders it changes. No other fault may do so meanwhile.
-    pub fn processes(&self) -> Vec<u16> {
-        match self {
-            Self::Kill(nodes) | Self::Stop(nodes) | Self::Pause(nodes) => nodes.clone(),
-            Self::Roll { node, .. }
-            | Self::Clock { node, .. }
-            | Self::Reload(node)
-            | Self::FullDisk(node)
-            | Self::ReadOnly(node)
-            | Self::FewFiles(node)
-            | Self::LittleMemory(node) => vec![*node],
-            Self::PauseClient(_)
-            | Self::KillClient(_)
-            | Self::Cut(_)
-            | Self::Flap(_)
-            | Self::Lose { .. }
-            | Self::Delay { .. }
-            | Self::Distance { .. } => Vec::new(),
-        }
-    }
-
-    /// The nodes of these places that it may keep from serving. All others must serve.
-    pub fn nodes(&self, places: &[Place]) -> Vec<u16> {
+    fn nodes(&self, places: &[Place]) -> Vec<u16> {
         let node = |place: &Place| match place {
             Place::Node(id) => Some(*id),
             Place::Clients(_) => None,
@@ -246,19 +268,7 @@ impl Fault {
                 let nodes: Vec<u16> = whom.iter().filter_map(node).collect();
                 if nodes.len() < whom.len() { all } else { nodes }
             }
-            Self::PauseClient(_)
-            | Self::KillClient(_)
-            | Self::Distance { .. }
-            | Self::Reload(_) => Vec::new(),
-            Self::Kill(_)
-            | Self::Stop(_)
-            | Self::Roll { .. }
-            | Self::Pause(_)
-            | Self::Clock { .. }
-            | Self::FullDisk(_)
-            | Self::ReadOnly(_)
-            | Self::FewFiles(_)
-            | Self::LittleMemory(_) => self.processes(),
+            Self::Distance { .. } => Vec::new(),
         }
     }
 }
@@ -271,38 +281,29 @@ fn places(places: impl Iterator<Item = Place>) -> String {
 pub fn conditions<'a>(faults: impl Iterator<Item = &'a Fault>, places: &[Place]) -> Conditions {
     let mut conditions = Conditions::default();
     for fault in faults {
+        let Fault::Network(fault) = fault else { continue };
         match fault {
-            Fault::Cut(shape) | Fault::Flap(shape) => conditions.cut.extend(shape.links(places)),
-            Fault::Lose { whom, permille } => {
+            NetworkFault::Cut(shape) | NetworkFault::Flap(shape) => {
+                conditions.cut.extend(shape.links(places));
+            }
+            NetworkFault::Lose { whom, permille } => {
                 for place in whom {
                     let worse = conditions.loss.entry(*place).or_default();
                     *worse = (*worse).max(*permille);
                 }
             }
-            Fault::Delay { whom, delay } => {
+            NetworkFault::Delay { whom, delay } => {
                 for place in whom {
                     conditions.delay.entry(*place).or_insert(*delay).worsen(*delay);
                 }
             }
             // A packet between two nodes passes two of these delays, and so does the way back.
-            Fault::Distance { round_trip } => {
+            NetworkFault::Distance { round_trip } => {
                 let delay = Delay { least: *round_trip / 4, spread: Duration::ZERO };
                 for place in places.iter().filter(|place| matches!(place, Place::Node(_))) {
                     conditions.delay.entry(*place).or_insert(delay).worsen(delay);
                 }
             }
-            Fault::Kill(_)
-            | Fault::Stop(_)
-            | Fault::Roll { .. }
-            | Fault::Pause(_)
-            | Fault::PauseClient(_)
-            | Fault::KillClient(_)
-            | Fault::Clock { .. }
-            | Fault::Reload(_)
-            | Fault::FullDisk(_)
-            | Fault::ReadOnly(_)
-            | Fault::FewFiles(_)
-            | Fault::LittleMemory(_) => {}
         }
     }
     conditions
@@ -342,9 +343,10 @@ mod tests {
 
     #[test]
     fn overlapping_faults_add_up_and_end_alone() {
-        let one = Fault::Cut(Shape::Deaf(1));
-        let two = Fault::Cut(Shape::Isolate(1));
-        let loss = |permille| Fault::Lose { whom: vec![Place::Node(1)], permille };
+        let one = Fault::Network(NetworkFault::Cut(Shape::Deaf(1)));
+        let two = Fault::Network(NetworkFault::Cut(Shape::Isolate(1)));
+        let whom = vec![Place::Node(1)];
+        let loss = |permille| Fault::Network(NetworkFault::Lose { whom: whom.clone(), permille });
         let places = five();
         let both = conditions([&one, &two, &loss(10), &loss(20)].into_iter(), &places);
         assert_eq!(both.cut.len(), 8);
@@ -356,27 +358,29 @@ mod tests {
     #[test]
     fn a_fault_excuses_only_the_nodes_that_it_hits() {
         let nodes = |fault: Fault| fault.nodes(&five());
-        let cut = |shape| nodes(Fault::Cut(shape));
-        assert_eq!(nodes(Fault::Pause(vec![2, 4])), [2, 4]);
+        let cut = |shape| nodes(Fault::Network(NetworkFault::Cut(shape)));
+        assert_eq!(nodes(Fault::Nodes(NodeFault::Pause, vec![2, 4])), [2, 4]);
         assert_eq!(cut(Shape::Isolate(3)), [3]);
         assert_eq!(cut(Shape::Halves { nodes: 5, first: 4, len: 3 }), [2, 3], "not 4, 5 and 1");
         assert_eq!(cut(Shape::OneWay(Place::Node(1), Place::Node(2))), [2]);
         assert_eq!(cut(Shape::OneWay(Place::Node(1), Place::Clients(1))), [1]);
         assert_eq!(cut(Shape::Both(Place::Clients(1), Place::Node(2))), [2]);
         assert_eq!(cut(Shape::Ring(5)), [1, 2, 3, 4, 5]);
-        let lose = |whom| nodes(Fault::Lose { whom, permille: 9 });
+        let lose = |whom| nodes(Fault::Network(NetworkFault::Lose { whom, permille: 9 }));
         assert_eq!(lose(vec![Place::Node(5)]), [5]);
         assert_eq!(lose(vec![Place::Node(5), Place::Clients(1)]), [1, 2, 3, 4, 5]);
         let none: [u16; 0] = [];
-        assert_eq!(nodes(Fault::Reload(1)), none);
-        assert_eq!(nodes(Fault::KillClient(1)), none);
-        assert_eq!(nodes(Fault::Distance { round_trip: Duration::from_secs(1) }), none);
+        assert_eq!(nodes(Fault::Nodes(NodeFault::Reload, vec![1])), none);
+        assert_eq!(nodes(Fault::Client(ClientFault::Kill, 1)), none);
+        let far = NetworkFault::Distance { round_trip: Duration::from_secs(1) };
+        assert_eq!(nodes(Fault::Network(far)), none);
     }
 
     #[test]
     fn distance_is_a_quarter_at_each_of_four_delays() {
         let round_trip = Duration::from_millis(300);
-        let far = conditions([&Fault::Distance { round_trip }].into_iter(), &five());
+        let far = Fault::Network(NetworkFault::Distance { round_trip });
+        let far = conditions([&far].into_iter(), &five());
         let delay = Delay { least: Duration::from_millis(75), spread: Duration::ZERO };
         assert_eq!(far.delay.len(), 5);
         assert!(far.delay.values().all(|each| *each == delay));

@@ -83,11 +83,9 @@ pub trait Network {
 }
 
 /// Namespaces if this machine allows them, or proxies on loopback.
-pub fn build(nodes: u16, groups: u16, seed: u64, on_loopback: bool) -> Result<Box<dyn Network>> {
-    let places: Vec<Place> =
-        (1..=nodes).map(Place::Node).chain((1..=groups).map(Place::Clients)).collect();
+pub fn build(places: &[Place], seed: u64, on_loopback: bool) -> Result<Box<dyn Network>> {
     if on_loopback || !spaces::are_possible() {
-        return Ok(Box::new(loopback::Loopback::build(&places, seed)?));
+        return Ok(Box::new(loopback::Loopback::build(places, seed)?));
     }
-    Ok(Box::new(spaces::Spaces::build(&places, seed)?))
+    Ok(Box::new(spaces::Spaces::build(places, seed)?))
 }

@@ -10,18 +10,16 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use paxoslease_rig::{Certificates, clock};
 
-use crate::cell::{self, CELL, Cell, CellSetup};
-use crate::client_processes::{ClientProcesses, ClientSetup};
+use crate::cell::{self, CELL, Cell};
+use crate::client_processes::ClientProcesses;
 use crate::directed::DirectedSchedule;
 use crate::log::{EXTENSION, EventKind, Log, now};
 use crate::nemesis::Testbed;
-use crate::network::{self, Place, spaces};
+use crate::network::{self, spaces};
 use crate::schedule::{Plan, Round, Schedule};
 use crate::store::Store;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Few names, so that clients contend.
-const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -41,10 +39,27 @@ pub struct RunOptions {
     pub folder: PathBuf,
 }
 
+impl RunOptions {
+    /// The configured bound of the drift.
+    pub fn drift_ppm(&self) -> u32 {
+        let directed = self.directed.as_ref().and_then(|directed| directed.drift_ppm);
+        directed.unwrap_or(self.plan.drift_ppm)
+    }
+
+    /// The rate error of all nodes.
+    pub fn clocks_ppm(&self) -> i64 {
+        self.directed.as_ref().map_or(0, |directed| directed.clocks_ppm)
+    }
+
+    /// The folder of the logged events.
+    pub fn events(&self) -> PathBuf {
+        self.folder.join("events")
+    }
+}
+
 /// The outcome, except the events.
 #[derive(Debug)]
 pub struct RunOutcome {
-    pub events: PathBuf,
     /// What processes did wrong.
     pub bugs: Vec<String>,
     pub network: String,
@@ -59,20 +74,16 @@ pub struct RunOutcome {
 pub fn play(options: &RunOptions) -> Result<RunOutcome> {
     spaces::remove(false);
     cell::remove_leftovers();
-    let folder = fresh(&options.folder)?;
-    let events = folder.join("events");
-    fs::create_dir(&events)?;
-    let _store = Store::start(&events)?;
-    let (mut testbed, schedule) = build(options, &folder, &events)?;
-    fs::write(folder.join("schedule.txt"), format!("{schedule:#?}\n"))?;
+    let (mut testbed, schedule) = prepare(options)?;
+    fs::write(options.folder.join("schedule.txt"), format!("{schedule:#?}\n"))?;
     // The harm of a missing rule shows without a quiet time.
     let quiet = if options.without_rule.is_some() { Duration::ZERO } else { Plan::QUIET };
     let mut faults = 0;
     let failure = perform(&mut testbed, &schedule, quiet, &mut faults).err();
     let bugs = [testbed.cell.bugs()?, testbed.clients.bugs().to_vec()].concat();
-    let format_nanos = if testbed.cell.has_tls() { "mutual TLS between nodes" } else { "in clear" };
-    let network = format!("{}, {format_nanos}", testbed.network.description());
-    Ok(RunOutcome { events, bugs, network, faults, bound: schedule.bound, failure })
+    let encryption = if testbed.cell.has_tls() { "mutual TLS between nodes" } else { "in clear" };
+    let network = format!("{}, {encryption}", testbed.network.description());
+    Ok(RunOutcome { bugs, network, faults, bound: schedule.bound, failure })
 }
 
 fn perform(
@@ -81,13 +92,7 @@ fn perform(
     quiet: Duration,
     faults: &mut u64,
 ) -> Result<()> {
-    for id in testbed.cell.ids() {
-        testbed.cell.start(id, &*testbed.network, &mut testbed.log)?;
-    }
-    for id in testbed.clients.ids() {
-        testbed.clients.start(id, &*testbed.network)?;
-    }
-    testbed.ran_at = now();
+    testbed.start_all()?;
     heal(testbed, schedule.bound, quiet)?;
     let count = schedule.rounds.len();
     for (number, round) in (1..).zip(&schedule.rounds) {
@@ -106,61 +111,34 @@ fn perform(
     Ok(())
 }
 
-fn build(options: &RunOptions, folder: &Path, events: &Path) -> Result<(Testbed, Schedule)> {
+/// Makes the folders, the network, the store, and the cell and clients without starting them.
+pub fn prepare(options: &RunOptions) -> Result<(Testbed, Schedule)> {
+    let folder = fresh(&options.folder)?;
+    let options = &RunOptions { folder: folder.clone(), ..options.clone() };
+    fs::create_dir(options.events())?;
+    fs::create_dir(folder.join("clients"))?;
+    let store = Store::start(&options.events())?;
     let plan = &options.plan;
-    let network = network::build(plan.nodes, plan.groups, plan.seed, options.on_loopback)?;
-    let nodes = (1..=plan.nodes).map(Place::Node);
-    let places = nodes.chain((1..=plan.groups).map(Place::Clients)).collect();
-    let directed = options.directed.as_ref();
-    let drift_ppm = directed.and_then(|directed| directed.drift_ppm).unwrap_or(plan.drift_ppm);
-    let ppm = directed.map_or(0, |directed| directed.clocks_ppm);
+    let places = plan.all_places();
+    let network = network::build(&places, plan.seed, options.on_loopback)?;
     // Directed schedules depend on milliseconds, and handshakes take as long.
-    let certificates = if directed.is_none() && plan.has_tls() {
-        let made = folder.join("certificates");
-        Some(Certificates::make(&options.paxoslease, CELL, plan.nodes.into(), made)?.into())
-    } else {
-        None
-    };
-    let cell = Cell::new(CellSetup {
-        binary: options.paxoslease.clone(),
-        upgrade: options.upgrade.clone(),
-        nodes: plan.nodes,
-        max_lease: plan.max_lease,
-        drift_ppm,
-        clocks_ppm: vec![ppm; usize::from(plan.nodes)],
-        without_rule: options.without_rule.clone(),
-        is_diskless: options.is_diskless,
-        certificates,
-        folder: folder.to_owned(),
-    })?;
-    let logs = folder.join("clients");
-    fs::create_dir(&logs)?;
-    let clients = ClientProcesses::new(ClientSetup {
-        binary: options.client.clone(),
-        paxoslease: options.paxoslease.clone(),
-        seed: plan.seed,
-        nodes: plan.nodes,
-        groups: plan.groups,
-        names: NAMES.map(str::to_owned).to_vec(),
-        ttl_max_ms: plan.max_lease.as_millis() as u64,
-        drift_ppm,
-        without_rule: options.without_rule.clone(),
-        events: events.to_owned(),
-        logs,
-    });
-    let plan = Plan {
-        clients: clients.contenders(),
-        has_disks: cell.has_disks(),
-        has_upgrade: options.upgrade.is_some(),
-        ..plan.clone()
-    };
-    let schedule = match directed {
+    let has_tls = options.directed.is_none() && plan.has_tls();
+    let nodes = usize::from(plan.nodes);
+    let make = || Certificates::make(&options.paxoslease, CELL, nodes, folder.join("certificates"));
+    let certificates = has_tls.then(make).transpose()?;
+    let cell = Cell::new(options, certificates)?;
+    let clients = ClientProcesses::new(options);
+    let schedule = match &options.directed {
         Some(directed) => directed.schedule.clone(),
-        None => plan.draw(options.len),
+        None => {
+            let (clients, has_disks) = (clients.contenders(), cell.has_disks());
+            Plan { clients, has_disks, ..plan.clone() }.draw(options.len)
+        }
     };
-    let log = Log::create(&events.join("harness").with_extension(EXTENSION))?;
+    let log = Log::create(&options.events().join("harness").with_extension(EXTENSION))?;
     let broken = BTreeMap::new();
-    Ok((Testbed { network, cell, clients, log, places, broken, ran_at: now() }, schedule))
+    let testbed = Testbed { network, cell, clients, store, log, places, broken, ran_at: now() };
+    Ok((testbed, schedule))
 }
 
 /// The empty folder of this run. It replaces the folder of an earlier run, but no other one.

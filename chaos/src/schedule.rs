@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use paxoslease_sim::Rng;
 
-use crate::nemesis::{Fault, Shape};
+use crate::nemesis::{ClientFault, Fault, NetworkFault, NodeFault, Shape};
 use crate::network::{Delay, Place};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,21 +93,22 @@ impl Plan {
         let lease = self.max_lease.as_millis() as u64;
         // Every third round has a single fault, to show its effect alone.
         let count = if number.is_multiple_of(3) { 1 } else { rng.between(2, 5) };
-        let mut taken: BTreeSet<Place> = BTreeSet::new();
+        let mut taken: BTreeSet<u16> = BTreeSet::new();
         let mut entries: Vec<Entry> = Vec::new();
-        // A draw may need a place that is taken, so the number of draws is bounded.
+        // A draw may need a node that is taken, so the number of draws is bounded.
         let mut episode = 0;
         for _ in 0..count * 4 {
             if episode >= count {
                 break;
             }
-            let (faults, claims) = self.fault(rng);
-            if claims.iter().any(|place| taken.contains(place)) {
+            let steps = self.fault(rng);
+            let nodes = || steps.iter().flat_map(|(fault, ..)| fault.processes());
+            if nodes().any(|node| taken.contains(node)) {
                 continue;
             }
-            taken.extend(claims);
+            taken.extend(nodes());
             let mut at = rng.millis(0, lease);
-            for (fault, len, rest) in faults {
+            for (fault, len, rest) in steps {
                 entries.push(Entry { fault, episode, begin_at: at, end_at: at + len });
                 at += len + rest;
             }
@@ -118,75 +119,66 @@ impl Plan {
         Round { entries, len }
     }
 
-    /// Draws a fault: its steps, each with its length and the pause after it, and the places whose
-    /// processes no other fault may change.
-    fn fault(&self, rng: &mut Rng) -> (Vec<(Fault, Duration, Duration)>, Vec<Place>) {
+    /// Draws a fault: its steps, each with its length and the pause after it.
+    fn fault(&self, rng: &mut Rng) -> Vec<(Fault, Duration, Duration)> {
+        use NodeFault::{Clock, FewFiles, FullDisk, Kill, LittleMemory, Pause, ReadOnly};
+        use NodeFault::{Reload, Roll, Stop};
         let lease = self.max_lease.as_millis() as u64;
         let short = rng.millis(100, lease);
         let long = rng.millis(lease, 3 * lease);
         let node = rng.between(1, u64::from(self.nodes)) as u16;
         let everyone: Vec<u16> = (1..=self.nodes).collect();
-        let places = |nodes: &[u16]| nodes.iter().copied().map(Place::Node).collect::<Vec<_>>();
-        let alone = |fault, len| vec![(fault, len, Duration::ZERO)];
-        let minority = || vec![Place::Node(node)];
         let many = if rng.chance(500) { everyone.clone() } else { self.majority(node) };
-        match rng.below(23) {
-            0 | 1 => (alone(Fault::Kill(vec![node]), short), minority()),
-            2 => (alone(Fault::Kill(many.clone()), short), places(&many)),
-            3 => (alone(Fault::Stop(vec![node]), short), minority()),
-            4 => (alone(Fault::Stop(many.clone()), short), places(&many)),
+        let one = |fault| Fault::Nodes(fault, vec![node]);
+        let client = |rng: &mut Rng| rng.between(1, u64::from(self.clients)) as u16;
+        let (fault, len) = match rng.below(23) {
+            0 | 1 => (one(Kill), short),
+            2 => (Fault::Nodes(Kill, many), short),
+            3 => (one(Stop), short),
+            4 => (Fault::Nodes(Stop, many), short),
             5 => {
                 let upgrade = self.has_upgrade && rng.chance(500);
-                let steps = everyone.iter().map(|id| {
-                    let pause = Duration::from_millis(lease / 4);
-                    (Fault::Roll { node: *id, upgrade }, Duration::from_millis(50), pause)
-                });
-                (steps.collect(), places(&everyone))
+                let pause = Duration::from_millis(lease / 4);
+                let roll = |id| Fault::Nodes(Roll { upgrade }, vec![id]);
+                let steps = everyone.into_iter().map(roll);
+                return steps.map(|roll| (roll, Duration::from_millis(50), pause)).collect();
             }
-            6 => (alone(Fault::Pause(vec![node]), long), minority()),
-            7 => (alone(Fault::Pause(many.clone()), long), places(&many)),
-            8 => {
-                let client = rng.between(1, u64::from(self.clients)) as u16;
-                (alone(Fault::PauseClient(client), long), Vec::new())
-            }
-            9 => {
-                let client = rng.between(1, u64::from(self.clients)) as u16;
-                (alone(Fault::KillClient(client), short), Vec::new())
-            }
-            10 | 11 => (alone(Fault::Cut(self.shape(rng)), long), Vec::new()),
+            6 => (one(Pause), long),
+            7 => (Fault::Nodes(Pause, many), long),
+            8 => (Fault::Client(ClientFault::Pause, client(rng)), long),
+            9 => (Fault::Client(ClientFault::Kill, client(rng)), short),
+            10 | 11 => (Fault::Network(NetworkFault::Cut(self.shape(rng))), long),
             12 => {
-                let shape = self.shape(rng);
+                let flap = Fault::Network(NetworkFault::Flap(self.shape(rng)));
                 let (on, off) = (rng.millis(100, lease / 2), rng.millis(50, lease / 2));
-                let flap = |_| (Fault::Flap(shape.clone()), on, off);
-                ((0..rng.between(3, 6)).map(flap).collect(), Vec::new())
+                return vec![(flap, on, off); rng.between(3, 6) as usize];
             }
             13 => {
-                let whom = self.some_places(rng);
-                (
-                    alone(Fault::Lose { whom, permille: rng.between(20, 400) as u32 }, long),
-                    Vec::new(),
-                )
+                let (whom, permille) = (self.some_places(rng), rng.between(20, 400) as u32);
+                (Fault::Network(NetworkFault::Lose { whom, permille }), long)
             }
             14 | 15 => {
-                let least = rng.millis(1, lease / 8);
                 // A wide spread reorders packets, a narrow one only delays them.
-                let spread = rng.millis(0, lease / 4);
-                let fault =
-                    Fault::Delay { whom: self.some_places(rng), delay: Delay { least, spread } };
-                (alone(fault, long), Vec::new())
+                let (least, spread) = (rng.millis(1, lease / 8), rng.millis(0, lease / 4));
+                let (whom, delay) = (self.some_places(rng), Delay { least, spread });
+                (Fault::Network(NetworkFault::Delay { whom, delay }), long)
             }
             16 => {
                 let most = i64::from(self.drift_ppm);
                 let ppm = rng.between(0, 2 * most as u64) as i64 - most;
-                (alone(Fault::Clock { node, ppm }, long), minority())
+                (one(Clock { ppm }), long)
             }
-            17 if self.has_disks => (alone(Fault::FullDisk(node), long), minority()),
-            18 if self.has_disks => (alone(Fault::ReadOnly(node), long), minority()),
-            17 | 19 => (alone(Fault::FewFiles(node), long), minority()),
-            20 => (alone(Fault::Reload(node), short), minority()),
-            21 => (alone(Fault::Distance { round_trip: rng.millis(50, 300) }, long), Vec::new()),
-            _ => (alone(Fault::LittleMemory(node), long), minority()),
-        }
+            17 if self.has_disks => (one(FullDisk), long),
+            18 if self.has_disks => (one(ReadOnly), long),
+            17 | 19 => (one(FewFiles), long),
+            20 => (one(Reload), short),
+            21 => {
+                let round_trip = rng.millis(50, 300);
+                (Fault::Network(NetworkFault::Distance { round_trip }), long)
+            }
+            _ => (one(LittleMemory), long),
+        };
+        vec![(fault, len, Duration::ZERO)]
     }
 
     fn majority(&self, first: u16) -> Vec<u16> {
@@ -203,7 +195,7 @@ impl Plan {
         if first == second { vec![first] } else { vec![first, second] }
     }
 
-    fn all_places(&self) -> Vec<Place> {
+    pub fn all_places(&self) -> Vec<Place> {
         let nodes = (1..=self.nodes).map(Place::Node);
         nodes.chain((1..=self.groups).map(Place::Clients)).collect()
     }
@@ -266,7 +258,7 @@ mod tests {
         assert_eq!(kinds.len(), 22, "{kinds:?}");
         let shapes: BTreeSet<String> = entries()
             .filter_map(|entry| match &entry.fault {
-                Fault::Cut(shape) => {
+                Fault::Network(NetworkFault::Cut(shape)) => {
                     format!("{shape:?}").split(['(', ' ']).next().map(String::from)
                 }
                 _ => None,
@@ -279,7 +271,8 @@ mod tests {
     fn a_fault_that_comes_in_steps_is_one_fault() {
         let rounds = plan(1, 5).draw(HOUR).rounds;
         let flapping = |round: &&Round| {
-            let flaps = |entry: &Entry| matches!(entry.fault, Fault::Flap(_));
+            let flaps =
+                |entry: &Entry| matches!(entry.fault, Fault::Network(NetworkFault::Flap(_)));
             round.entries.len() > 1 && round.entries.iter().all(flaps)
         };
         let round = rounds.iter().step_by(3).find(flapping).expect("an hour has one");
@@ -291,7 +284,7 @@ mod tests {
         for round in plan(2, 3).draw(10 * HOUR).rounds {
             let mut busy: Vec<(u16, Duration, Duration)> = Vec::new();
             for entry in &round.entries {
-                for node in entry.fault.processes() {
+                for &node in entry.fault.processes() {
                     let meets = |(other, begin, end): &(u16, Duration, Duration)| {
                         *other == node && entry.begin_at < *end && *begin < entry.end_at
                     };

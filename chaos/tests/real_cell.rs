@@ -1,90 +1,22 @@
 //! Clients of every kind on a real cell of three processes on loopback, one of which is killed; and
 //! the log of that run, falsified in every way that the judge must notice.
-//!
-//! There are no faults of the harness: a failure is due to the clients, the log, the judge or the
-//! cell.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use paxoslease_chaos::check::{Bounds, Rule, Verdict, judge};
-use paxoslease_chaos::clients::{Behaviour, ClientOptions, Part};
-use paxoslease_chaos::log::{
-    AcquireRequest, Event, EventKind, Kind, Log, NodeState, Phase, Records, now, read,
-};
-use paxoslease_chaos::store::Store;
-use paxoslease_rig::{Folder, Process, clock, free_ports};
+use paxoslease_chaos::check::{Bounds, Rule, Tenure, Verdict, judge};
+use paxoslease_chaos::client_processes::NAMES;
+use paxoslease_chaos::log::{AcquireRequest, Belief, Event, EventKind, Kind, Records, now, read};
+use paxoslease_chaos::nemesis::{Fault, NodeFault, Testbed};
+use paxoslease_chaos::run::{RunOptions, prepare};
+use paxoslease_chaos::schedule::Plan;
+use paxoslease_rig::{Folder, clock};
 
-const TTL_MAX_MS: u64 = 1000;
 /// How often every kind of client must have been granted a lease before the test goes on.
-const GRANTS: u64 = 4;
+const GRANTS: usize = 4;
 /// When to give up: two orders of magnitude beyond what it takes.
 const LOOKS_MAX: u32 = 1200;
-
-struct Cell {
-    binary: PathBuf,
-    folder: PathBuf,
-    ports: [u16; 9],
-    nodes: Vec<Option<Process>>,
-}
-
-impl Cell {
-    fn start(folder: &Path) -> Self {
-        let ports = free_ports().expect("free ports");
-        let mut cell =
-            Self { binary: paxoslease(), folder: folder.to_owned(), ports, nodes: Vec::new() };
-        for node in 0..3 {
-            let process = cell.node(node);
-            cell.nodes.push(Some(process));
-        }
-        cell
-    }
-
-    fn node(&self, node: usize) -> Process {
-        let mut command = Command::new(&self.binary);
-        command.args(["serve", "--node", &(node + 1).to_string(), "--shards", "1"]);
-        command.args(["--max-lease", &format!("{TTL_MAX_MS}ms")]);
-        command.args(["--listen-clients", &self.address(0, node)]);
-        command.args(["--listen-http", &self.address(6, node)]);
-        for peer in 0..3 {
-            command.args(["--peer", &format!("{}={}", peer + 1, self.address(3, peer))]);
-        }
-        command.arg("--data-dir").arg(self.folder.join(format!("node-{node}")));
-        let log = self.folder.join(format!("node-{node}.log"));
-        Process::spawn(command, &log).expect("a node")
-    }
-
-    fn address(&self, first: usize, node: usize) -> String {
-        format!("127.0.0.1:{}", self.ports[first + node])
-    }
-
-    fn client(&self, kind: Kind, number: u64, events: &Path) -> Process {
-        let first = if kind == Kind::Http { 6 } else { 0 };
-        let endpoints: Vec<String> = (0..3).map(|node| self.address(first, node)).collect();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chaos-client"));
-        let options = ClientOptions {
-            kind,
-            id: format!("{kind}-{number}"),
-            endpoints,
-            names: ["alpha", "beta"].map(str::to_owned).to_vec(),
-            behaviour: Behaviour::Contend,
-            through: None,
-            seed: number,
-            ttl_max_ms: TTL_MAX_MS,
-            drift_ppm: 1000,
-            log: events.join(format!("{kind}-{number}.jsonl")),
-            paxoslease: self.binary.clone(),
-            part: Part::Client,
-            attempt: 0,
-            hold_ms: 0,
-            stubborn: false,
-        };
-        command.arg(options.to_json());
-        let log = self.folder.join(format!("{kind}-{number}.log"));
-        Process::spawn(command, &log).expect("a client")
-    }
-}
 
 /// The binary `paxoslease` of this build.
 fn paxoslease() -> PathBuf {
@@ -99,164 +31,156 @@ fn paxoslease() -> PathBuf {
     path
 }
 
-fn judged(records: &Records) -> Verdict {
-    // There are no probes here, so holders may cause long times without a grant.
-    judge(&records.events, Bounds { idle: Duration::from_secs(86_400), ..Bounds::default() })
+fn options(folder: &Folder) -> RunOptions {
+    let plan = Plan {
+        seed: 1,
+        nodes: 3,
+        groups: 1,
+        clients: 0,
+        max_lease: Duration::from_secs(1),
+        // Without the feature `chaos`, no clock has a rate error.
+        drift_ppm: 1,
+        has_disks: false,
+        has_upgrade: false,
+    };
+    RunOptions {
+        plan,
+        len: Duration::ZERO,
+        directed: None,
+        without_rule: None,
+        paxoslease: paxoslease(),
+        upgrade: None,
+        client: env!("CARGO_BIN_EXE_chaos-client").into(),
+        is_diskless: false,
+        on_loopback: true,
+        folder: folder.join("run"),
+    }
 }
 
-/// Waits until every kind of client was granted a lease `GRANTS` times after `since`.
-fn await_grants(events: &Path, since: u64, clients: &[Process]) -> Records {
+fn judged(records: &Records) -> Verdict {
+    // A busy machine may cause long times without a grant.
+    let forever = Duration::from_secs(86_400);
+    judge(&records.events, Bounds { idle: forever, served: forever, ..Bounds::default() })
+}
+
+/// Waits until every kind of contender was granted a lease `GRANTS` times after `since`.
+fn await_grants(testbed: &mut Testbed, events: &Path, since: u64) {
     for _ in 0..LOOKS_MAX {
-        let records = read(events).expect("logs");
-        let verdict = judged(&records);
+        let verdict = judged(&read(events).expect("logs"));
         let granted = |kind| {
-            let of_kind = |held: &&_| -> bool {
-                let held: &paxoslease_chaos::check::Tenure = held;
-                held.kind == kind && held.from >= since
-            };
-            verdict.tenures.iter().filter(of_kind).count() as u64
+            let tenures = verdict.tenures.iter().filter(|held| NAMES.contains(&&*held.name));
+            tenures.filter(|held| held.kind == kind && held.from >= since).count()
         };
-        for client in clients {
-            assert_eq!(client.ended().expect("a status"), None, "it ended: {}", client.log_tail());
-        }
+        testbed.clients.look().expect("a status");
+        assert_eq!(testbed.clients.bugs(), [""; 0]);
         if Kind::ALL.into_iter().all(|kind| granted(kind) >= GRANTS) {
-            return records;
+            return;
         }
         clock::sleep(Duration::from_millis(100));
     }
-    let said: String = clients.iter().map(Process::log_tail).collect();
-    panic!("not every kind of client was granted a lease in time; they said: {said}");
+    panic!("not every kind of client was granted a lease in time");
 }
 
 fn run() -> Records {
     let folder = Folder::new("chaos").expect("a folder");
-    let events = folder.join("events");
-    std::fs::create_dir(&events).expect("a folder");
-    let _store = Store::start(&events).expect("a store");
-    let mut log = Log::create(&events.join("harness.jsonl")).expect("a log");
-    let mut cell = Cell::start(folder.path());
-    let clients: Vec<Process> =
-        (1..).zip(Kind::ALL).map(|(number, kind)| cell.client(kind, number, &events)).collect();
-    await_grants(&events, 0, &clients);
-
-    let fault = |phase| {
-        let (what, whom) = ("kill".to_owned(), "node 1".to_owned());
-        EventKind::Fault { id: 1, what, whom, nodes: vec![1], phase }
-    };
-    log.write(fault(Phase::Begin)).expect("written");
-    cell.nodes[0].take().expect("it runs").kill().expect("killed");
-    log.write(EventKind::Node { id: 1, state: NodeState::Killed }).expect("written");
-    await_grants(&events, now(), &clients);
-    cell.nodes[0] = Some(cell.node(0));
-    log.write(EventKind::Node { id: 1, state: NodeState::Started }).expect("written");
-    log.write(fault(Phase::End)).expect("written");
-    await_grants(&events, now(), &clients);
-    // Killed at any point.
-    drop(clients);
+    let options = options(&folder);
+    let events = options.events();
+    let (mut testbed, _) = prepare(&options).expect("a testbed");
+    testbed.start_all().expect("started");
+    await_grants(&mut testbed, &events, 0);
+    testbed.begin((1, 0), &Fault::Nodes(NodeFault::Kill, vec![1])).expect("killed");
+    await_grants(&mut testbed, &events, now());
+    testbed.end((1, 0)).expect("started again");
+    await_grants(&mut testbed, &events, now());
+    // Clients are killed at any point.
+    drop(testbed);
     read(&events).expect("logs")
 }
 
-fn rules(events: Vec<Event>) -> Vec<Rule> {
-    let mut records = Records { events, cut: 0 };
-    records.events.sort_by_key(|event| event.at);
-    judged(&records).violations.iter().map(|violation| violation.rule).collect()
+/// Whether the judge finds that a rule is broken in these events.
+fn is_found(rule: Rule, mut events: Vec<Event>) -> bool {
+    events.sort_by_key(|event| event.at);
+    let violations = judged(&Records { events, cut: 0 }).violations;
+    violations.iter().any(|violation| violation.rule == rule)
+}
+
+/// The events with changed beliefs.
+fn with_beliefs(events: &[Event], change: impl Fn(&mut Belief)) -> Vec<Event> {
+    let mut events = events.to_vec();
+    for event in &mut events {
+        if let EventKind::Held(belief) = &mut event.what {
+            change(belief);
+        }
+    }
+    events
+}
+
+fn write_of(held: &Tenure, accepted: bool) -> EventKind {
+    let Tenure { client, name, fence, .. } = held.clone();
+    EventKind::Write { client, name, fence, accepted, highest: 0 }
 }
 
 #[test]
-fn a_real_run_has_no_violation_until_its_log_is_doctored() {
-    let records = run();
-    let verdict = judged(&records);
-    assert_eq!(verdict.violations, [], "{} events", records.events.len());
+fn a_real_run_has_no_violation_until_its_log_is_falsified() {
+    let events = run().events;
+    let verdict = judged(&Records { events: events.clone(), cut: 0 });
+    assert_eq!(verdict.violations, [], "{} events", events.len());
     let total = verdict.counts.total();
     assert!(total.released > 0 && total.renewed > 0, "{total:?}");
     assert!(verdict.counts.writes_taken > 0, "{:?}", verdict.counts);
 
-    // The first of two consecutive tenures of one name.
-    let (first, second) = verdict
-        .tenures
-        .iter()
-        .filter(|held| held.is_believed())
-        .find_map(|held| {
-            let later = |next: &&_| -> bool {
-                let next: &paxoslease_chaos::check::Tenure = next;
-                next.is_believed() && next.name == held.name && next.from >= held.to
-            };
-            verdict.tenures.iter().find(later).map(|next| (held, next))
-        })
-        .expect("two tenures of a name");
+    // Two consecutive tenures of one name.
+    let believed = || verdict.tenures.iter().filter(|held| held.is_believed());
+    let next = |held: &Tenure| {
+        believed().find(|next| next.name == held.name && next.from >= held.to).cloned()
+    };
+    let two = believed().find_map(|held| Some((held.clone(), next(held)?)));
+    let (first, second) = two.expect("two tenures of a name");
 
-    let mut longer = records.events.clone();
-    longer.retain(
-        |event| !matches!(&event.what, EventKind::Ended { fence, .. } if *fence == first.fence),
-    );
-    for event in &mut longer {
-        if let EventKind::Held(belief) = &mut event.what
-            && belief.fence == first.fence
-        {
+    let mut longer = with_beliefs(&events, |belief| {
+        if belief.fence == first.fence {
             belief.until = second.from + 1;
         }
-    }
-    assert!(rules(longer).contains(&Rule::OneHolder), "a belief that lasts a nanosecond too long");
+    });
+    longer.retain(|event| match &event.what {
+        EventKind::Ended { tenure, .. } => tenure.fence != first.fence,
+        _ => true,
+    });
+    assert!(is_found(Rule::OneHolder, longer), "a belief that lasts a nanosecond too long");
 
-    let mut shared = records.events.clone();
-    for event in &mut shared {
-        if let EventKind::Held(belief) = &mut event.what
-            && belief.fence == second.fence
-        {
+    let shared = with_beliefs(&events, |belief| {
+        if belief.fence == second.fence {
             belief.fence = first.fence;
         }
-    }
-    assert!(rules(shared).contains(&Rule::FencesAreUnique), "a fence that is given twice");
+    });
+    assert!(is_found(Rule::FencesAreUnique, shared), "a fence that is given twice");
 
-    let mut swapped = records.events.clone();
-    for event in &mut swapped {
-        if let EventKind::Held(belief) = &mut event.what {
-            if belief.fence == second.fence {
-                belief.fence = first.fence;
-            } else if belief.fence == first.fence {
-                belief.fence = second.fence;
-            }
+    let swapped = with_beliefs(&events, |belief| {
+        if belief.fence == second.fence {
+            belief.fence = first.fence;
+        } else if belief.fence == first.fence {
+            belief.fence = second.fence;
         }
-    }
-    assert!(rules(swapped).contains(&Rule::FencesRise), "fences the wrong way round");
+    });
+    assert!(is_found(Rule::FencesRise, swapped), "fences the wrong way round");
 
-    let late = |accepted| EventKind::Write {
-        client: first.client.clone(),
-        name: first.name.clone(),
-        fence: first.fence,
-        accepted,
-        highest: second.fence,
+    let with = |more: [(u64, EventKind); 2]| {
+        let more = more.map(|(at, what)| Event { at, what });
+        [&events[..], &more].concat()
     };
-    let newer = EventKind::Write {
-        client: second.client.clone(),
-        name: second.name.clone(),
-        fence: second.fence,
-        accepted: true,
-        highest: first.fence,
-    };
-    let mut stale = records.events.clone();
-    stale.push(Event { at: second.from, what: newer });
-    stale.push(Event { at: second.from + 1, what: late(true) });
-    assert!(rules(stale).contains(&Rule::StaleWritesAreRefused), "a late write that was taken");
+    let stale =
+        with([(second.from, write_of(&second, true)), (second.from + 1, write_of(&first, true))]);
+    assert!(is_found(Rule::StaleWritesAreRefused, stale), "a late write that was taken");
 
-    let mut refused = records.events.clone();
-    refused.push(Event { at: first.from, what: late(false) });
-    assert!(rules(refused).contains(&Rule::HoldersMayWrite), "a holder that may not write");
+    let refused =
+        with([(first.from, write_of(&first, false)), (first.from, write_of(&first, false))]);
+    assert!(is_found(Rule::HoldersMayWrite, refused), "a holder that may not write");
 
-    let released = verdict.tenures.iter().find(|held| held.released_at.is_some());
-    let released = released.expect("a confirmed release");
-    let asked_at = released.released_at.expect("it was found by that");
-    let ask = AcquireRequest {
-        client: "x".to_owned(),
-        kind: Kind::Http,
-        name: released.name.clone(),
-        attempt: 1,
-        ttl_ms: 1,
-        wait_ms: 0,
-    };
-    let fence = Some(released.fence);
-    let mut denied = records.events;
-    denied.push(Event { at: asked_at, what: EventKind::Asked(ask.clone()) });
-    denied.push(Event { at: asked_at + 1, what: EventKind::Denied { ask, asked_at, fence } });
-    assert!(rules(denied).contains(&Rule::ReleasesAreKept), "denied by what was given back");
+    let released = verdict.tenures.iter().find_map(|held| Some((held, held.released_at?)));
+    let (released, asked_at) = released.expect("a confirmed release");
+    let (client, name, kind) = ("x".to_owned(), released.name.clone(), Kind::Http);
+    let ask = AcquireRequest { client, kind, name, attempt: 1, ttl_ms: 1, wait_ms: 0 };
+    let denial = EventKind::Denied { ask: ask.clone(), asked_at, fence: Some(released.fence) };
+    let denied = with([(asked_at, EventKind::Asked(ask)), (asked_at + 1, denial)]);
+    assert!(is_found(Rule::ReleasesAreKept, denied), "denied by a released tenure");
 }

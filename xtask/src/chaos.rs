@@ -1,37 +1,35 @@
-//! Breaks cells of real processes. What is broken and how it is judged is the harness's own
-//! (`chaos/`); here is only how it is built and run.
-//!
-//! The node is built with its test-only knobs, which no build that ships has.
-
-use std::process::exit;
+//! Builds and runs the chaos harness (`chaos/`), with a node that has test-only knobs, which no
+//! shipped build has.
 
 use crate::install::{Tool, is_root};
 use crate::invocation::{Invocation, cargo};
 
-/// Builds what is needed and runs it; its exit code is ours, as 3 means a violation.
+/// Builds a node in a folder of its own, apart from shipped ones, and runs the harness.
+/// The exit code is 3 after a violation.
 pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
     install()?;
-    // A folder of its own: nobody must take this build for one that ships.
-    // What makes the shipped binary a little faster would make this build a lot slower.
-    let build = build("target/chaos/build").arg("--release");
-    let build = build.arg("--config").arg("profile.release.lto=false");
-    build.arg("--config").arg("profile.release.codegen-units=16").run()?;
-    let harness = Invocation::new("target/chaos/build/release/chaos", []);
-    match args.into_iter().fold(harness, Invocation::arg).code()? {
-        0 => Ok(()),
-        code => exit(code),
-    }
+    // Optimisation across crates would make the build much slower and the node hardly faster.
+    let quick = ["profile.release.lto=false", "profile.release.codegen-units=16"];
+    let options = quick.iter().flat_map(|setting| ["--config", *setting]);
+    let packages = ["-p", "paxoslease-chaos", "-p", "paxoslease-cli"];
+    let folder = ["--target-dir", "target/chaos/build", "--release"];
+    build().args(packages).args(folder).args(options).run()?;
+    Invocation::new("target/chaos/build/release/chaos", []).args(args).run_or_exit()
 }
 
-/// A short run that must be clean, and one with a rule switched off that must not: for the tests,
-/// in the profile of which they have built most already.
+/// A short run without violations, and one with a rule switched off that must have some.
 pub(crate) fn quick() -> anyhow::Result<()> {
     install()?;
-    build("target").arg("--profile").arg("test").run()?;
+    build().args(AS_TESTED.split_whitespace()).run()?;
     Invocation::new("target/debug/chaos", ["--quick"]).run()
 }
 
-/// Real networks need tools, and root; without, the harness stays on loopback and says so.
+/// With the profile of the tests, all packages and a test, cargo chooses the same features for all
+/// dependencies as it does for the tests, so that these are not built again.
+const AS_TESTED: &str = "--profile test --workspace --bin chaos --bin chaos-client --bin paxoslease \
+                         --test real_cell";
+
+/// Network namespaces need tools and root. Without root the harness uses loopback.
 fn install() -> anyhow::Result<()> {
     if is_root() {
         Tool::Nftables.ensure()?;
@@ -40,10 +38,6 @@ fn install() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn build(folder: &str) -> Invocation {
-    cargo(["build", "-p", "paxoslease-chaos", "-p", "paxoslease-cli"])
-        .arg("--features")
-        .arg("paxoslease-cli/chaos,paxoslease-cli/trace")
-        .arg("--target-dir")
-        .arg(folder)
+fn build() -> Invocation {
+    cargo(["build", "--features", "paxoslease-cli/chaos,paxoslease-cli/trace"])
 }

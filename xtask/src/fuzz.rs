@@ -1,10 +1,9 @@
-//! Runs the targets of `fuzz/`, which is a workspace of its own because it needs nightly, and
-//! keeps what they find worth keeping.
+//! Runs the targets of `fuzz/`, which is a workspace of its own because it needs nightly.
 //!
-//! What a run finds goes to the build folder. Three folders of `fuzz/` are part of the repository
-//! and of the tests: `corpus`, the least that leads everywhere, which changes when asked to;
-//! `bounds`, inputs as long as the code reads them; and `regressions`, inputs that once failed.
-//! The last two are written by hand, and nothing here removes any of them.
+//! New inputs go to the build folder. Three folders of `fuzz/` are part of the repository and of
+//! the tests: `corpus`, the fewest inputs with the coverage of all, which `--keep` rewrites;
+//! `bounds`, inputs as long as the code reads them; and `regressions`, inputs that once failed. The
+//! last two are written by hand, and nothing here removes any of them.
 
 use std::fs;
 
@@ -16,13 +15,13 @@ use crate::invocation::{cargo, repository_root};
 const CORPUS: &str = "corpus";
 const BY_HAND: [&str; 2] = ["bounds", "regressions"];
 
-/// An input that takes longer than this hangs. Waiting for a busy machine does not.
+/// An input that takes longer than this counts as a hang, also on a busy machine.
 const TIMEOUT: &str = "-timeout=120";
-/// Long inputs are there to be varied, though short ones may lead just as far.
+/// Keeps long inputs, which the fuzzer varies, although short ones may have the same coverage.
 const KEEP_SEED: &str = "-keep_seed=1";
 
-/// Every target, or the one named, for `seconds` each; the first crash stops it and names its
-/// input. With `keep`, whatever leads somewhere new joins the corpus.
+/// Runs every target, or the named one, for `seconds` each. The first crash ends it and shows the
+/// input. With `keep`, inputs with new coverage join the corpus.
 pub(crate) fn run(seconds: u32, only: Option<&str>, keep: bool) -> anyhow::Result<()> {
     Tool::Nightly.ensure()?;
     Tool::Fuzz.ensure()?;
@@ -34,21 +33,13 @@ pub(crate) fn run(seconds: u32, only: Option<&str>, keep: bool) -> anyhow::Resul
         let found = format!("target/fuzz/{target}");
         fs::create_dir_all(repository_root().join(&found))
             .with_context(|| format!("cannot make {found}"))?;
-        let mut command = cargo(["+nightly", "fuzz", "run", target, &found]);
-        for folder in kept(target) {
-            command = command.arg(folder);
-        }
-        command
-            .arg("--")
-            .arg(format!("-max_total_time={seconds}"))
-            .arg(format!("-max_len={}", len_max(target)?))
-            .arg(TIMEOUT)
-            .arg(KEEP_SEED)
-            .arg("-print_final_stats=1")
+        let time = format!("-max_total_time={seconds}");
+        let len = format!("-max_len={}", len_max(target)?);
+        cargo(["+nightly", "fuzz", "run", target, &found])
+            .args(kept(target))
+            .args(["--", &time, &len, TIMEOUT, KEEP_SEED, "-print_final_stats=1"])
             .run()
-            .with_context(|| {
-                format!("once it is fixed, its input belongs in fuzz/regressions/{target}")
-            })?;
+            .with_context(|| format!("add its input to fuzz/regressions/{target} with the fix"))?;
         if keep {
             self::keep(target, &found)?;
         }
@@ -57,21 +48,20 @@ pub(crate) fn run(seconds: u32, only: Option<&str>, keep: bool) -> anyhow::Resul
     Ok(())
 }
 
-/// The longest input of a target, in bytes: somewhat more than what the code reads at once, so
-/// that its bounds are tried from both sides. How long inputs get depends on those to begin with,
-/// so `fuzz/bounds` has some of about this length.
+/// The longest input of a target, in bytes: somewhat more than the code reads at once, so that the
+/// fuzzer tries both sides of the bound. `fuzz/bounds` has inputs of about this length.
 fn len_max(target: &str) -> anyhow::Result<usize> {
     let kib = match target {
-        // As many steps as there can be, of the longest kind: 512 of 8 and of 52 bytes.
+        // The most steps of the longest kind: 512 of 8 and of 52 bytes.
         "cell" => 5,
         "shard" => 27,
         // A greeting ends after 4 KiB.
         "hello" => 5,
-        // Files have no bound; this is twenty of the longest leases, or hundreds of short ones.
+        // Files have no bound. This is enough for twenty of the longest leases.
         "snapshot" | "stable" => 16,
         // A head of 32 KiB and a body of 16.
         "http" => 50,
-        // A configuration has no bound either. Longer ones only repeat themselves.
+        // A configuration has no bound. Longer ones only repeat themselves.
         "config" => 64,
         // A request ends after 64 KiB, and a client reads as much at a time.
         "client" | "resp" => 80,
@@ -84,16 +74,16 @@ fn len_max(target: &str) -> anyhow::Result<usize> {
     Ok(kib << 10)
 }
 
-/// The folders of a target in the repository, as far as there are any.
+/// The folders of a target that exist in the repository.
 fn kept(target: &str) -> Vec<String> {
     let kinds = [CORPUS].into_iter().chain(BY_HAND);
     let folders = kinds.map(|kind| format!("fuzz/{kind}/{target}"));
     folders.filter(|folder| repository_root().join(folder).is_dir()).collect()
 }
 
-/// Makes a target's corpus the fewest inputs that, beside those written by hand, take every branch
-/// that anything found or kept takes. How often they take it is not looked at: the corpus would
-/// have several times as many bytes, and it is part of every checkout.
+/// Replaces the corpus of a target by the fewest inputs that, with those written by hand, take
+/// every branch that any input takes. It does not count how often they take it, which would make
+/// the corpus several times as large.
 fn keep(target: &str, found: &str) -> anyhow::Result<()> {
     let merged = format!("target/fuzz/{target}.merged");
     let corpus = format!("fuzz/{CORPUS}/{target}");
@@ -101,20 +91,18 @@ fn keep(target: &str, found: &str) -> anyhow::Result<()> {
     renew(&merged, &by_hand, |_| true)?;
     let len_max = format!("-max_len={}", len_max(target)?);
     fs::create_dir_all(repository_root().join(&corpus))?;
-    cargo(["+nightly", "fuzz", "run", target, &merged, found, &corpus, "--"])
-        .arg("-set_cover_merge=1")
-        .arg("-use_counters=0")
-        .arg(len_max)
+    cargo(["+nightly", "fuzz", "run", target, &merged, found, &corpus])
+        .args(["--", "-set_cover_merge=1", "-use_counters=0", &len_max])
         .run()?;
     renew(&corpus, &[merged], is_hash)
 }
 
-/// Whether libFuzzer named an input: by its SHA-1. People use words.
+/// Whether libFuzzer named an input, by its SHA-1.
 fn is_hash(name: &str) -> bool {
     name.len() == 40 && name.chars().all(|c| c.is_ascii_hexdigit())
 }
 
-/// Makes a folder of what others have, as far as it is wanted, and of nothing else.
+/// Replaces the contents of a folder by the wanted files of other folders.
 fn renew(folder: &str, from: &[String], is_wanted: fn(&str) -> bool) -> anyhow::Result<()> {
     let to = repository_root().join(folder);
     if to.exists() {
@@ -138,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_target_has_a_longest_input_and_none_that_is_kept_is_longer() {
+    fn no_kept_input_is_longer_than_its_target_allows() {
         let targets = fs::read_dir(repository_root().join("fuzz/fuzz_targets")).expect("readable");
         for file in targets {
             let path = file.expect("readable").path();

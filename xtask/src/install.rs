@@ -1,21 +1,20 @@
-//! The tools a task needs beyond the compiler: looked for first, installed when missing.
+//! The tools that a task needs beside the compiler. A missing tool is installed.
 //!
-//! Versions are not pinned: these tools judge the code, they do not become part of it.
+//! Versions are not pinned: these tools check the code and are not part of it.
 
 use anyhow::{Context, ensure};
 
 use crate::invocation::{Invocation, cargo};
 
-/// Where libraries of other languages go; the tests that use them look there.
+/// The folders of libraries of other languages, which the tests use.
 const PYTHON_FOLDER: &str = "target/clients/python";
 const NODE_FOLDER: &str = "target/clients/node";
 
-/// It changes the system, so it is for root.
+/// Needs root.
 const APT: &str = "apt-get";
-/// Where Debian puts it.
+/// The path of the Debian package.
 const ZOOKEEPER_JAR: &str = "/usr/share/java/zookeeper.jar";
 
-/// Something a fresh machine may lack.
 #[derive(Clone, Copy)]
 pub(crate) enum Tool {
     Clippy,
@@ -25,14 +24,14 @@ pub(crate) enum Tool {
     Fuzz,
     Nightly,
     Valgrind,
-    /// What cuts and joins networks.
+    /// For the networks of the chaos harness.
     Nftables,
     Iproute,
-    /// What the service is compared with.
+    /// Services to compare with.
     Redis,
     Etcd,
     ZooKeeper,
-    /// The clients that the service is tested with, and what installs them.
+    /// Clients of other languages, and their installers.
     RedisCli,
     Pip,
     RedisPy,
@@ -41,72 +40,56 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    /// Makes sure the tool can be used.
+    /// Installs the tool if it is missing.
     pub(crate) fn ensure(self) -> anyhow::Result<()> {
-        if self.probe().succeeds() {
+        let [probe, remedy] = self.commands();
+        if probe.succeeds() {
             return Ok(());
         }
-        let remedy = self.remedy();
-        let missing = || format!("a tool is missing: `{}` fails", self.probe());
+        let missing = || format!("a tool is missing: `{probe}` fails");
         ensure!(!remedy.runs(APT) || is_root(), "{}; as root:\n  {remedy}", missing());
         remedy.run().with_context(missing)
     }
 
-    fn probe(self) -> Invocation {
+    /// The command that succeeds if the tool is there, and the one that installs it.
+    fn commands(self) -> [Invocation; 2] {
+        let component = |name| Invocation::new("rustup", ["component", "add", name]);
+        let install = |name| cargo(["install", name, "--locked"]);
+        let version = |program| Invocation::new(program, ["--version"]);
         match self {
-            Self::Clippy => cargo(["clippy", "--version"]),
-            Self::Rustfmt => cargo(["fmt", "--version"]),
-            Self::Nextest => cargo(["nextest", "--version"]),
-            Self::Deny => cargo(["deny", "--version"]),
-            Self::Fuzz => cargo(["fuzz", "--version"]),
-            Self::Nightly => cargo(["+nightly", "--version"]),
-            Self::Valgrind => Invocation::new("valgrind", ["--version"]),
-            Self::Nftables => Invocation::new("nft", ["--version"]),
-            Self::Iproute => Invocation::new("ip", ["-Version"]),
-            Self::Redis => Invocation::new("redis-server", ["--version"]),
-            Self::Etcd => Invocation::new("etcd", ["--version"]),
-            // Which of the two is missing does not matter: the package brings both.
+            Self::Clippy => [cargo(["clippy", "--version"]), component("clippy")],
+            Self::Rustfmt => [cargo(["fmt", "--version"]), component("rustfmt")],
+            Self::Nextest => [cargo(["nextest", "--version"]), install("cargo-nextest")],
+            Self::Deny => [cargo(["deny", "--version"]), install("cargo-deny")],
+            Self::Fuzz => [cargo(["fuzz", "--version"]), install("cargo-fuzz")],
+            Self::Nightly => {
+                let install = ["toolchain", "install", "nightly", "--profile", "minimal"];
+                [cargo(["+nightly", "--version"]), Invocation::new("rustup", install)]
+            }
+            Self::Valgrind => [version("valgrind"), apt("valgrind")],
+            Self::Nftables => [version("nft"), apt("nftables")],
+            Self::Iproute => [Invocation::new("ip", ["-Version"]), apt("iproute2")],
+            Self::Redis => [version("redis-server"), apt("redis-server")],
+            Self::Etcd => [version("etcd"), apt("etcd-server")],
+            // The package has the server and Java. `zookeeperd` would add a running service.
             Self::ZooKeeper => {
-                Invocation::new("java", ["-cp", ZOOKEEPER_JAR, "org.apache.zookeeper.Version"])
+                let version = ["-cp", ZOOKEEPER_JAR, "org.apache.zookeeper.Version"];
+                [Invocation::new("java", version), apt("zookeeper")]
             }
-            Self::RedisCli => Invocation::new("redis-cli", ["--version"]),
-            Self::Pip => Invocation::new("python3", ["-m", "pip", "--version"]),
+            Self::RedisCli => [version("redis-cli"), apt("redis-tools")],
+            Self::Pip => {
+                [Invocation::new("python3", ["-m", "pip", "--version"]), apt("python3-pip")]
+            }
             Self::RedisPy => {
-                Invocation::new("python3", ["-c", "import redis"]).env("PYTHONPATH", PYTHON_FOLDER)
+                let import = Invocation::new("python3", ["-c", "import redis"]);
+                let install = ["-m", "pip", "install", "--target", PYTHON_FOLDER, "redis"];
+                [import.env("PYTHONPATH", PYTHON_FOLDER), Invocation::new("python3", install)]
             }
-            Self::Npm => Invocation::new("npm", ["--version"]),
-            Self::Ioredis => Invocation::new("npm", ["--prefix", NODE_FOLDER, "ls", "ioredis"]),
-        }
-    }
-
-    fn remedy(self) -> Invocation {
-        match self {
-            Self::Clippy => Invocation::new("rustup", ["component", "add", "clippy"]),
-            Self::Rustfmt => Invocation::new("rustup", ["component", "add", "rustfmt"]),
-            Self::Nextest => cargo(["install", "cargo-nextest", "--locked"]),
-            Self::Deny => cargo(["install", "cargo-deny", "--locked"]),
-            Self::Fuzz => cargo(["install", "cargo-fuzz", "--locked"]),
-            Self::Valgrind => apt("valgrind"),
-            Self::Nftables => apt("nftables"),
-            Self::Iproute => apt("iproute2"),
-            Self::Redis => apt("redis-server"),
-            Self::Etcd => apt("etcd-server"),
-            // Its sibling `zookeeperd` would add nothing but a service that starts by itself.
-            Self::ZooKeeper => apt("zookeeper"),
-            Self::RedisCli => apt("redis-tools"),
-            Self::Pip => apt("python3-pip"),
-            Self::RedisPy => Invocation::new(
-                "python3",
-                ["-m", "pip", "install", "--target", PYTHON_FOLDER, "redis"],
-            ),
-            Self::Npm => apt("npm"),
+            Self::Npm => [version("npm"), apt("npm")],
             Self::Ioredis => {
-                Invocation::new("npm", ["--prefix", NODE_FOLDER, "install", "ioredis"])
+                let npm = |command| ["--prefix", NODE_FOLDER, command, "ioredis"];
+                ["ls", "install"].map(|command| Invocation::new("npm", npm(command)))
             }
-            Self::Nightly => Invocation::new(
-                "rustup",
-                ["toolchain", "install", "nightly", "--profile", "minimal"],
-            ),
         }
     }
 }
@@ -115,7 +98,7 @@ fn apt(package: &str) -> Invocation {
     Invocation::new(APT, ["install", "--yes", "--no-install-recommends", package])
 }
 
-/// Where nobody can tell, the remedy itself will.
+/// True if it is unknown: then the installation itself fails.
 pub(crate) fn is_root() -> bool {
     Invocation::new("id", ["-u"]).stdout().map_or(true, |id| id.trim() == "0")
 }

@@ -1,14 +1,14 @@
-//! One command line: shown before it runs, and again as what to repeat when it fails.
+//! One command line, shown before it runs and again when it fails, so that it can be repeated.
 //!
-//! There is no shell in between, no capture of output but where a task asks for it, and no
-//! working directory other than the repository's root.
+//! There is no shell. The working directory is the root of the repository. Output goes to the
+//! terminal, unless the task asks for it.
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio, exit};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 
 /// A program with its arguments and environment, not yet run.
 pub(crate) struct Invocation {
@@ -17,7 +17,7 @@ pub(crate) struct Invocation {
     env: Vec<(&'static str, &'static str)>,
 }
 
-/// `cargo` with these arguments. The rustup proxy is meant, so that `+nightly` works.
+/// The rustup proxy `cargo`, which accepts `+nightly`, with these arguments.
 pub(crate) fn cargo<const N: usize>(args: [&str; N]) -> Invocation {
     Invocation::new("cargo", args)
 }
@@ -32,8 +32,8 @@ impl Invocation {
         Self { program, args: args.map(str::to_owned).into(), env: Vec::new() }
     }
 
-    pub(crate) fn arg(mut self, arg: impl Into<String>) -> Self {
-        self.args.push(arg.into());
+    pub(crate) fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
@@ -42,39 +42,41 @@ impl Invocation {
         self
     }
 
-    /// Whether it is this program that it runs.
     pub(crate) fn runs(&self, program: &str) -> bool {
         self.program == program
     }
 
-    /// Shows the command, runs it with our own terminal, and fails when it does.
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    fn status(&self) -> anyhow::Result<ExitStatus> {
         eprintln!("$ {self}");
-        let status = self.command().status().with_context(|| format!("cannot start `{self}`"))?;
-        if !status.success() {
-            bail!("{status}; to repeat it:\n  {self}");
-        }
+        self.command().status().with_context(|| format!("cannot start `{self}`"))
+    }
+
+    /// Shows the command, runs it in this terminal, and fails if it fails.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let status = self.status()?;
+        ensure!(status.success(), "{status}; to repeat it:\n  {self}");
         Ok(())
     }
 
-    /// Shows the command, runs it with our own terminal, and hands over what it ended with.
-    pub(crate) fn code(&self) -> anyhow::Result<i32> {
-        eprintln!("$ {self}");
-        let status = self.command().status().with_context(|| format!("cannot start `{self}`"))?;
-        status.code().with_context(|| format!("{status}: `{self}`"))
+    /// Like [`Self::run`], but exits with the exit code of the command if it fails.
+    pub(crate) fn run_or_exit(&self) -> anyhow::Result<()> {
+        let status = self.status()?;
+        match status.code().with_context(|| format!("{status}: `{self}`"))? {
+            0 => Ok(()),
+            code => exit(code),
+        }
     }
 
-    /// Runs it silently and hands over what it wrote to stdout.
+    /// Runs it silently and returns its standard output.
     pub(crate) fn stdout(&self) -> anyhow::Result<String> {
         let Output { status, stdout, stderr } =
             self.command().output().with_context(|| format!("cannot start `{self}`"))?;
-        if !status.success() {
-            bail!("{status}: `{self}`\n{}", String::from_utf8_lossy(&stderr).trim_end());
-        }
-        String::from_utf8(stdout).with_context(|| format!("`{self}` wrote no UTF-8"))
+        let said = String::from_utf8_lossy(&stderr);
+        ensure!(status.success(), "{status}: `{self}`\n{}", said.trim_end());
+        String::from_utf8(stdout).with_context(|| format!("the output of `{self}` is not UTF-8"))
     }
 
-    /// Whether it can be started and succeeds; what it says does not matter.
+    /// Whether it can be started and succeeds. Its output is dropped.
     pub(crate) fn succeeds(&self) -> bool {
         self.command()
             .stdout(Stdio::null())
@@ -91,7 +93,7 @@ impl Invocation {
     }
 }
 
-/// As one would type it into a shell.
+/// As in a shell.
 impl fmt::Display for Invocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (key, value) in &self.env {
@@ -117,11 +119,9 @@ mod tests {
 
     #[test]
     fn a_command_is_shown_as_one_would_type_it() {
-        let command = cargo(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings").arg("it's");
-        assert_eq!(
-            command.to_string(),
-            r"RUSTDOCFLAGS='-D warnings' cargo doc --no-deps 'it'\''s'"
-        );
+        let command = cargo(["doc", "--no-deps", "it's"]).env("RUSTDOCFLAGS", "-D warnings");
+        let shown = r"RUSTDOCFLAGS='-D warnings' cargo doc --no-deps 'it'\''s'";
+        assert_eq!(command.to_string(), shown);
     }
 
     #[test]

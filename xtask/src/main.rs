@@ -1,12 +1,10 @@
-//! The repository's own automation, run as `cargo xtask <task>`.
+//! The repository's own automation, run as `cargo xtask <task>`. Nothing here is shipped.
 //!
-//! Every task is a list of ordinary commands, printed before they run, so that any one of them can
-//! be repeated by hand. What the tasks build lives elsewhere; nothing here is shipped.
+//! Every task is a list of commands, printed before they run, so that each can be repeated by hand.
 
 mod chaos;
 mod fuzz;
 mod install;
-mod instructions;
 mod invocation;
 mod test;
 mod tidy;
@@ -30,7 +28,7 @@ struct Cli {
 enum Task {
     /// Everything a change must pass; installs the tools that are missing
     Test,
-    /// Facts about this repository that would drift if nobody looked
+    /// Layering, purity, and documents against code
     Tidy,
     /// Licences, bans, sources and known vulnerabilities of the dependencies, by cargo-deny; before
     /// a release and every week, because the list of vulnerabilities changes without a commit here
@@ -52,23 +50,19 @@ enum Task {
         /// Runs this target only
         #[arg(long)]
         only: Option<String>,
-        /// Keeps the inputs that lead somewhere new in fuzz/corpus
+        /// Keeps inputs with new coverage in fuzz/corpus
         #[arg(long)]
         keep: bool,
     },
     /// Breaks cells of real processes by a seed and proves that no two clients held one lease
     #[command(disable_help_flag = true)]
     Chaos {
-        /// What the harness itself understands, such as `--minutes 5`, `--seed 7` or `--help`
+        /// Options of the harness, such as `--minutes 5`, `--seed 7` or `--help`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
     /// Measures the paper's claims in the simulator and writes docs/paper.md with its plots
-    Paper {
-        /// Writes nothing; fails if docs/ differs from what would be written
-        #[arg(long)]
-        check: bool,
-    },
+    Paper,
     /// Counts the instructions of the hot paths and compares them with bench/instructions.toml
     Instructions {
         /// Records the counts instead
@@ -80,7 +74,7 @@ enum Task {
     },
     /// A cell under a steady load, for an hour or more: nothing may grow
     Soak {
-        /// What the program itself understands, such as `--minutes`
+        /// Options of the program, such as `--minutes`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
@@ -88,7 +82,7 @@ enum Task {
     Bench {
         /// Which one
         suite: Suite,
-        /// What the benchmark itself understands, such as `--quick`
+        /// Options of the benchmark, such as `--quick`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
@@ -103,15 +97,9 @@ enum Suite {
     Peers,
 }
 
-impl Suite {
-    /// What runs it.
-    fn command(self) -> Invocation {
-        let binary = match self {
-            Self::Hostile => "hostile",
-            Self::Peers => "peers",
-        };
-        cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", binary, "--"])
-    }
+/// Runs a binary of `bench/`, built as it would ship.
+fn bench(binary: &str) -> Invocation {
+    cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", binary, "--"])
 }
 
 fn main() -> ExitCode {
@@ -125,6 +113,7 @@ fn main() -> ExitCode {
 }
 
 fn run(task: Task) -> anyhow::Result<()> {
+    let build_node = || cargo(["build", "--release", "-p", "paxoslease-cli"]).run();
     match task {
         Task::Test => test::run(),
         Task::Tidy => tidy::run(),
@@ -134,37 +123,30 @@ fn run(task: Task) -> anyhow::Result<()> {
             cargo(["deny", "check", "advisories"]).run()
         }
         Task::Check { deep, mutants } => {
-            let command = cargo(["run", "--release", "-p", "paxoslease-check", "--"]);
             let flag = deep.then_some("--deep").or(mutants.then_some("--mutants"));
-            flag.into_iter().fold(command, Invocation::arg).run()
+            cargo(["run", "--release", "-p", "paxoslease-check", "--"]).args(flag).run()
         }
         Task::Fuzz { seconds, only, keep } => fuzz::run(seconds, only.as_deref(), keep),
         Task::Chaos { args } => chaos::run(args),
-        Task::Paper { check } => {
-            let command = cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "paper"]);
-            let command = command.arg("--").arg("docs");
-            if check { command.arg("--check").run() } else { command.run() }
+        Task::Paper => bench("paper").args(["docs"]).run(),
+        Task::Instructions { record, show } => {
+            Tool::Valgrind.ensure()?;
+            let show = show.into_iter().flat_map(|path| ["--show".to_owned(), path]);
+            bench("instructions").args(record.then_some("--record")).args(show).run()
         }
-        Task::Instructions { record, show } => instructions::run(record, show),
         Task::Soak { args } => {
-            cargo(["build", "--release", "-p", "paxoslease-cli"]).run()?;
-            let soak = cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "soak", "--"]);
-            // Its exit code is ours, as 3 means that something was not flat.
-            match args.into_iter().fold(soak, Invocation::arg).code()? {
-                0 => Ok(()),
-                code => std::process::exit(code),
-            }
+            build_node()?;
+            // The exit code is 3 if something grew.
+            bench("soak").args(args).run_or_exit()
         }
         Task::Bench { suite, args } => {
-            let peers: &[Tool] = match suite {
-                Suite::Hostile => &[],
-                Suite::Peers => &[Tool::Redis, Tool::Etcd, Tool::ZooKeeper],
+            let (binary, tools): (_, &[Tool]) = match suite {
+                Suite::Hostile => ("hostile", &[]),
+                Suite::Peers => ("peers", &[Tool::Redis, Tool::Etcd, Tool::ZooKeeper]),
             };
-            peers.iter().try_for_each(|tool| tool.ensure())?;
-            if matches!(suite, Suite::Hostile | Suite::Peers) {
-                cargo(["build", "--release", "-p", "paxoslease-cli"]).run()?;
-            }
-            args.into_iter().fold(suite.command(), Invocation::arg).run()
+            tools.iter().try_for_each(|tool| tool.ensure())?;
+            build_node()?;
+            bench(binary).args(args).run()
         }
     }
 }

@@ -1,6 +1,5 @@
-//! What a change must pass, in the order in which a failure is cheapest to learn of.
-//!
-//! The first failure stops the run and shows the command that repeats it.
+//! The steps that a change must pass, the cheapest ones first. The first failure stops the run and
+//! shows the command that repeats it.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use anyhow::Context;
 
 use crate::install::Tool;
 use crate::invocation::{Invocation, cargo};
-use crate::{chaos, instructions, tidy};
+use crate::{bench, chaos, tidy};
 
 struct Step {
     title: &'static str,
@@ -67,13 +66,14 @@ fn steps() -> Vec<Step> {
         ),
         step("clippy", &[Tool::Clippy], clippy()),
         step("without std, and every feature", &[], features()),
-        // Beside the checkers every rule can be switched off; what ships is tested as it ships.
+        // In the workspace the checkers switch the feature `mutants` on. Here the core has the
+        // features that ship.
         step(
             "core and codec as they ship",
             &[Tool::Nextest],
             vec![cargo(["nextest", "run", "-p", "paxoslease-core", "-p", "paxoslease-wire"])],
         ),
-        // Nobody else asks for a clock that runs at another rate.
+        // No other step builds a clock with another rate.
         step(
             "clock of the chaos harness",
             &[Tool::Nextest],
@@ -86,17 +86,7 @@ fn steps() -> Vec<Step> {
         ),
         Step { title: "chaos, for a minute", tools: &[], work: Work::Chaos },
         step("doc tests", &[], vec![cargo(["test", "--workspace", "--doc"])]),
-        step(
-            "measured pages",
-            &[],
-            vec![
-                cargo(["run", "--release", "-p", "paxoslease-bench", "--bin", "paper"])
-                    .arg("--")
-                    .arg("docs")
-                    .arg("--check"),
-            ],
-        ),
-        step("instructions", &[instructions::TOOL], vec![instructions::command()]),
+        step("instructions", &[Tool::Valgrind], vec![bench("instructions")]),
         step(
             "docs",
             &[],
@@ -105,11 +95,10 @@ fn steps() -> Vec<Step> {
     ]
 }
 
-/// The core is linted alone as well: in the workspace its features are whatever all members
-/// together ask for, which hides the build that ships from the one with mutants. Nobody asks for
-/// the knobs of the chaos harness.
+/// In the workspace the features of the core are those of all members together, and no member asks
+/// for the knobs of the chaos harness. So these are linted alone as well.
 fn clippy() -> Vec<Invocation> {
-    let deny = |command: Invocation| command.arg("--").arg("-D").arg("warnings");
+    let deny = |command: Invocation| command.args(["--", "-D", "warnings"]);
     vec![
         deny(cargo(["clippy", "--workspace", "--all-targets"])),
         deny(cargo(["clippy", "-p", "paxoslease-core", "--no-default-features"])),
@@ -123,10 +112,10 @@ fn clippy() -> Vec<Invocation> {
 /// of its features.
 fn features() -> Vec<Invocation> {
     let no_std = cargo(["check", "--manifest-path", "crates/paxoslease-core/no_std/Cargo.toml"]);
-    let mut commands = vec![no_std.arg("--locked").arg("--target-dir").arg("target")];
+    let mut commands = vec![no_std.args(["--locked", "--target-dir", "target"])];
     for features in ["", "client", "node", "client,node", "test-util", "client,test-util"] {
-        let check = cargo(["check", "-p", "paxoslease", "--no-default-features"]);
-        commands.push(check.arg("--features").arg(features));
+        let check = ["check", "-p", "paxoslease", "--no-default-features", "--features", features];
+        commands.push(cargo(check));
     }
     commands
 }
@@ -160,10 +149,8 @@ mod tests {
         let lints: Vec<_> = shown.iter().filter(|line| line.contains("cargo clippy")).collect();
         assert_eq!(lints.len(), 5);
         assert!(lints.iter().all(|line| line.ends_with(" -- -D warnings")), "{lints:?}");
-        assert!(
-            shown
-                .contains(&"RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps".to_owned())
-        );
+        let docs = "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps";
+        assert!(shown.iter().any(|line| line == docs), "{shown:?}");
     }
 
     #[test]

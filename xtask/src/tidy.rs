@@ -1,8 +1,7 @@
-//! Facts about this repository that would drift if nobody looked.
+//! Facts about this repository that neither the compiler nor clippy nor cargo-deny checks.
 //!
-//! Each check is a function from the repository's files to findings and knows nothing of the
-//! others; its tests feed it a made-up repository that breaks the rule. What the compiler, clippy
-//! or cargo-deny already hold is not repeated here.
+//! Each check is a function from the repository's files to findings, independent of the others. Its
+//! tests pass a made-up repository that breaks the rule.
 
 mod commands;
 mod commits;
@@ -19,7 +18,6 @@ mod repository;
 mod rules;
 mod rust;
 mod shape;
-mod versions;
 
 use std::fmt;
 
@@ -27,7 +25,7 @@ use anyhow::bail;
 
 use crate::tidy::repository::Repository;
 
-/// A fact that does not hold, at a place an editor can jump to.
+/// A fact that does not hold, and where, in a form that editors understand.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Finding {
     path: String,
@@ -36,8 +34,8 @@ struct Finding {
 }
 
 impl Finding {
-    fn new(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
-        Self { path: path.into(), line, message: message.into() }
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, message: message.into() }
     }
 }
 
@@ -54,18 +52,18 @@ const CHECKS: &[(&str, Check)] = &[
     ("every crate takes the workspace's lints", layers::take_the_lints),
     ("no shipped binary can switch a rule off", mutants::are_out_of_reach),
     ("the core is no_std", purity::core_is_no_std),
-    ("no clock, randomness, logging or ambient order where all is an argument", purity::hold),
+    ("no clock, randomness, logging or random order in pure crates", purity::hold),
     ("every dependency has its reason", dependencies::have_reasons),
     ("every dependency has its user", dependencies::have_users),
     ("documented commands exist", commands::exist),
     ("relative links lead somewhere", links::lead_somewhere),
     ("every rule stands in the protocol's table", rules::stand_in_the_table),
-    ("versions agree", versions::agree),
+    ("versions agree", dependencies::agree),
     ("nothing of one machine", machine::leaves_no_trace),
     ("files and lines keep their size", shape::keeps_its_size),
     ("the protocol stays small", shape::keeps_the_protocol_small),
     ("no stubs, no ignored tests", shape::has_no_stubs),
-    ("plain English where a pass has been made", english::is_plain),
+    ("plain English in the revised folders", english::is_plain),
     ("the glossary names what exists", english::glossary_exists),
     ("subjects of commits say scope and verb", commits::have_subjects),
 ];
@@ -85,6 +83,6 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
     match findings.len() {
         0 => Ok(()),
-        count => bail!("tidy: {count} to mend; to repeat it:\n  cargo xtask tidy"),
+        count => bail!("tidy: {count} findings; to repeat it:\n  cargo xtask tidy"),
     }
 }

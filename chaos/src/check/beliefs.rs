@@ -2,16 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Rule, Tenure, Violation, format_nanos};
+use super::{Rule, Tenure, Violation, by_name, format_nanos};
 
 /// The tenures are ordered by their begin.
 pub(super) fn violations(tenures: &[Tenure]) -> Vec<Violation> {
-    let mut by_name: BTreeMap<&str, Vec<&Tenure>> = BTreeMap::new();
-    for tenure in tenures {
-        by_name.entry(&tenure.name).or_default().push(tenure);
-    }
     let mut found = Vec::new();
-    for tenures in by_name.values() {
+    for tenures in by_name(tenures).values() {
         let believed: Vec<&Tenure> =
             tenures.iter().copied().filter(|tenure| tenure.is_believed()).collect();
         overlaps(&believed, &mut found);
@@ -29,18 +25,16 @@ fn overlaps(believed: &[&Tenure], found: &mut Vec<Violation>) {
             && second.from < first.to
         {
             let both = first.to.min(second.to) - second.from;
+            let belief = |Tenure { from, to, fence, .. }: &Tenure| {
+                format!("in [{from}, {to}) with fence {fence}")
+            };
             let text = format!(
-                "{} held {:?} in [{}, {}) with fence {}, {} in [{}, {}) with fence {}: both for \
-                 {both} ns ({})",
+                "{} held {:?} {}, {} {}: both for {both} ns ({})",
                 first.client,
                 first.name,
-                first.from,
-                first.to,
-                first.fence,
+                belief(first),
                 second.client,
-                second.from,
-                second.to,
-                second.fence,
+                belief(second),
                 format_nanos(both),
             );
             found.push(proven(Rule::OneHolder, first, second, text));
@@ -91,6 +85,5 @@ fn shared(tenures: &[&Tenure], found: &mut Vec<Violation>) {
 }
 
 fn proven(rule: Rule, first: &Tenure, second: &Tenure, text: String) -> Violation {
-    let evidence = first.evidence.iter().chain(&second.evidence).cloned().collect();
-    Violation { rule, name: first.name.clone(), at: second.from, text, evidence }
+    Violation::of(rule, first, second.from, text, &second.evidence)
 }

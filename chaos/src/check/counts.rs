@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Tenure;
-use crate::log::{EndReason, Event, EventKind, Kind, Operation};
+use crate::log::{EndReason, Event, EventKind, Kind};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
@@ -35,6 +35,10 @@ pub struct Counts {
 }
 
 impl Counts {
+    fn of(&mut self, kind: Kind) -> &mut Tally {
+        self.by_kind.entry(kind).or_default()
+    }
+
     pub fn total(&self) -> Tally {
         self.by_kind.values().fold(Tally::default(), |sum, tally| Tally {
             clients: sum.clients + tally.clients,
@@ -52,32 +56,18 @@ impl Counts {
 
 pub(super) fn count(events: &[Event], tenures: &[Tenure]) -> Counts {
     let mut counts = Counts { events: events.len() as u64, ..Counts::default() };
-    let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
     for event in events {
         match &event.what {
-            EventKind::Began { client, kind, .. } => {
-                kinds.insert(client, *kind);
-                counts.by_kind.entry(*kind).or_default().clients += 1;
-            }
-            EventKind::Asked(ask) => counts.by_kind.entry(ask.kind).or_default().asked += 1,
-            EventKind::Denied { ask, .. } => {
-                counts.by_kind.entry(ask.kind).or_default().denied += 1;
-            }
-            EventKind::Failed {
-                client,
-                operation: Operation::Acquire | Operation::Renew | Operation::Release,
-                ..
-            } => {
-                if let Some(kind) = kinds.get(client.as_str()) {
-                    counts.by_kind.entry(*kind).or_default().failed += 1;
-                }
-            }
+            EventKind::Began { kind, .. } => counts.of(*kind).clients += 1,
+            EventKind::Asked(ask) => counts.of(ask.kind).asked += 1,
+            EventKind::Denied { ask, .. } => counts.of(ask.kind).denied += 1,
+            EventKind::Failed { ask, .. } => counts.of(ask.kind).failed += 1,
             EventKind::Write { accepted: true, .. } => counts.writes_taken += 1,
             EventKind::Write { accepted: false, .. } => counts.writes_refused += 1,
             EventKind::Held(_)
             | EventKind::Ended { .. }
             | EventKind::Over { .. }
-            | EventKind::ReleaseAcknowledged { .. }
+            | EventKind::ReleaseAcknowledged(_)
             | EventKind::Fault { .. }
             | EventKind::Stalled { .. }
             | EventKind::Closed
@@ -91,7 +81,7 @@ pub(super) fn count(events: &[Event], tenures: &[Tenure]) -> Counts {
         let of = if is_contended { &mut counts.contended } else { &mut counts.uncontended };
         of.0 += 1;
         of.1 += u64::from(tenure.released_at.is_some());
-        let tally = counts.by_kind.entry(tenure.kind).or_default();
+        let tally = counts.of(tenure.kind);
         tally.granted += 1;
         tally.renewed += tenure.renewals;
         tally.released += u64::from(tenure.released_at.is_some());

@@ -113,23 +113,15 @@ impl<'a> Run<'a> {
                 let broken = self.health.faults.iter().map(|f| (f.from.max(from), f.to.min(to)));
                 let broken = broken.filter(|(from, to)| from < to).map(|(from, to)| to - from);
                 judged.minority += broken.max().unwrap_or(0);
-                let mut before = from;
-                let begun = grants.partition_point(|tenure| tenure.from < from);
-                let within = grants[begun..].iter().map(|tenure| tenure.from);
-                for at in within.take_while(|at| *at <= to).chain([to]) {
-                    judged.longest_unserved = judged.longest_unserved.max(at - before);
-                    if at - before > most {
-                        let text = format!(
-                            "through node {id} nothing was granted for {}, though it had a \
-                             majority",
-                            format_nanos(at - before)
-                        );
-                        let last = grants.iter().rfind(|tenure| tenure.from <= before);
-                        let evidence = last.map_or_else(Vec::new, |last| last.evidence.clone());
-                        let (rule, name) = (Rule::MajorityServes, format!("node {id}"));
-                        found.push(Violation { rule, name, at, text, evidence });
-                    }
-                    before = at;
+                let gaps = gaps(&grants, from, to);
+                let longest = gaps.iter().map(Gap::span).max().unwrap_or(0);
+                judged.longest_unserved = judged.longest_unserved.max(longest);
+                for gap in gaps.into_iter().filter(|gap| gap.span() > most) {
+                    let span = format_nanos(gap.span());
+                    let text = format!(
+                        "through node {id} nothing was granted for {span}, though it had a majority"
+                    );
+                    found.push(gap.violation(Rule::MajorityServes, format!("node {id}"), text));
                 }
             }
         }
@@ -190,7 +182,8 @@ impl<'a> Run<'a> {
     /// A healthy cell grants something all the time.
     fn idle(self, judged: &mut Coverage, found: &mut Vec<Violation>) {
         let (settle, most) = (nanos(self.bounds.settle), nanos(self.bounds.idle));
-        let Some(first) = self.tenures.first() else { return };
+        let grants: Vec<&Tenure> = self.tenures.iter().collect();
+        let Some(first) = grants.first() else { return };
         for (from, to) in self.health.well((first.from, self.last)) {
             // The first time span begins with a grant, so there is nothing to recover from.
             let from = if from == first.from { from } else { from + settle };
@@ -198,24 +191,44 @@ impl<'a> Run<'a> {
                 continue;
             }
             judged.healthy += to - from;
-            let begun = self.tenures.partition_point(|tenure| tenure.from < from);
-            let grants = self.tenures[begun..].iter().map(|tenure| tenure.from);
-            let mut before = from;
-            for at in grants.take_while(|at| *at <= to).chain([to]) {
-                if at - before > most {
-                    let text = format!(
-                        "nothing was granted for {}, though nothing was broken",
-                        format_nanos(at - before)
-                    );
-                    let (rule, name) = (Rule::HealthyIsGranted, "any name".to_owned());
-                    let grant = self.tenures.iter().rfind(|tenure| tenure.from <= before);
-                    let evidence = grant.map_or_else(Vec::new, |grant| grant.evidence.clone());
-                    found.push(Violation { rule, name, at, text, evidence });
-                }
-                before = at;
+            for gap in gaps(&grants, from, to).into_iter().filter(|gap| gap.span() > most) {
+                let span = format_nanos(gap.span());
+                let text = format!("nothing was granted for {span}, though nothing was broken");
+                found.push(gap.violation(Rule::HealthyIsGranted, "any name".to_owned(), text));
             }
         }
     }
+}
+
+/// A time without a grant.
+struct Gap<'a> {
+    from: Nanos,
+    to: Nanos,
+    /// The last grant before it.
+    before: Option<&'a Tenure>,
+}
+
+impl Gap<'_> {
+    fn span(&self) -> Nanos {
+        self.to - self.from
+    }
+
+    fn violation(&self, rule: Rule, name: String, text: String) -> Violation {
+        let evidence = self.before.map_or_else(Vec::new, |grant| grant.evidence.clone());
+        Violation { rule, name, at: self.to, text, evidence }
+    }
+}
+
+/// The times between `from`, the grants within, and `to`. The grants are ordered by time.
+fn gaps<'a>(grants: &[&'a Tenure], from: Nanos, to: Nanos) -> Vec<Gap<'a>> {
+    let begun = grants.partition_point(|grant| grant.from < from);
+    let within = grants[begun..].iter().map(|grant| grant.from).take_while(|at| *at <= to);
+    let edges: Vec<Nanos> = std::iter::once(from).chain(within).chain([to]).collect();
+    let gap = |(place, pair): (usize, &[Nanos])| {
+        let before = grants[..begun + place].last().copied();
+        Gap { from: pair[0], to: pair[1], before }
+    };
+    edges.windows(2).enumerate().map(gap).collect()
 }
 
 /// The client process of a worker's id.

@@ -64,7 +64,8 @@ impl NameHistory<'_> {
                     format_nanos(request.asked_at - released_at),
                     tenure.client,
                 );
-                found.push(proven(Rule::ReleasesAreKept, at, text, tenure, request));
+                let rule = Rule::ReleasesAreKept;
+                found.push(Violation::of(rule, tenure, at, text, &request.evidence));
             }
         }
     }
@@ -134,7 +135,7 @@ impl NameHistory<'_> {
                 tenure.fence,
                 format_nanos(asked_at - tenure.released_at.unwrap_or(asked_at)),
             );
-            found.push(proven(Rule::ReleasesAreKept, at, text, tenure, request));
+            found.push(Violation::of(Rule::ReleasesAreKept, tenure, at, text, &request.evidence));
         }
     }
 
@@ -185,7 +186,8 @@ impl NameHistory<'_> {
                 format_nanos(to - from),
                 request.ask.client,
             );
-            found.push(proven(Rule::ReleasedIsAvailable, to, text, tenure, request));
+            let rule = Rule::ReleasedIsAvailable;
+            found.push(Violation::of(rule, tenure, to, text, &request.evidence));
         }
         found
     }
@@ -213,9 +215,4 @@ impl SpanIndex {
         let begun = self.spans.partition_point(|(begin, _)| *begin <= to);
         begun.checked_sub(1).is_some_and(|last| self.spans[last].1 >= from)
     }
-}
-
-fn proven(rule: Rule, at: Nanos, text: String, tenure: &Tenure, request: &Request) -> Violation {
-    let evidence = tenure.evidence.iter().chain(&request.evidence).cloned().collect();
-    Violation { rule, name: tenure.name.clone(), at, text, evidence }
 }

@@ -1,4 +1,4 @@
-//! Who asked for what, and what the answer was.
+//! Acquires and their answers.
 
 use std::collections::BTreeMap;
 
@@ -54,8 +54,8 @@ pub(super) fn collect(events: &[Event]) -> Vec<Request> {
             EventKind::Denied { ask, asked_at: _, fence } => {
                 (ask.attempt, Answer::Denied { at: event.at, by: *fence })
             }
-            EventKind::Failed { attempt, operation: Operation::Acquire, .. } => {
-                (*attempt, Answer::Failed { at: event.at })
+            EventKind::Failed { ask, operation: Operation::Acquire, .. } => {
+                (ask.attempt, Answer::Failed { at: event.at })
             }
             EventKind::Held(belief) => (belief.attempt, Answer::Granted { at: belief.from }),
             _ => continue,

@@ -1,8 +1,8 @@
-//! What was held, by whom, from when to when: the log's many lines about one tenure, put together.
+//! Tenures, each put together from the lines of the log about it.
 
 use std::collections::BTreeMap;
 
-use crate::log::{Belief, EndReason, Event, EventKind, Kind, Nanos, Operation};
+use crate::log::{Belief, EndReason, Event, EventKind, Kind, Nanos, Operation, TenureId};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tenure {
@@ -57,16 +57,13 @@ impl Tenure {
     }
 }
 
-/// Only one process uses a client's id, so this is one tenure.
-type Key<'a> = (&'a str, &'a str, u64, u64);
-
 /// All tenures, by the begin of their belief.
 pub(super) fn collect(events: &[Event]) -> Vec<Tenure> {
-    let mut tenures: BTreeMap<Key<'_>, Tenure> = BTreeMap::new();
+    let mut tenures: BTreeMap<TenureId, Tenure> = BTreeMap::new();
     for event in events {
         if let EventKind::Held(belief) = &event.what {
-            let key = (&*belief.name, &*belief.client, belief.attempt, belief.fence);
-            let tenure = tenures.entry(key).or_insert_with(|| Tenure::new(belief, event));
+            let tenure = tenures.entry(belief.tenure());
+            let tenure = tenure.or_insert_with(|| Tenure::new(belief, event));
             if belief.until > tenure.until {
                 (tenure.until, tenure.to) = (belief.until, belief.until);
                 tenure.evidence.truncate(1);
@@ -78,15 +75,13 @@ pub(super) fn collect(events: &[Event]) -> Vec<Tenure> {
     }
     // A late grant may end before it is logged, so ends are collected second.
     for event in events {
-        let (EventKind::Ended { client, name, attempt, fence, .. }
-        | EventKind::Over { client, name, attempt, fence, .. }
-        | EventKind::ReleaseAcknowledged { client, name, attempt, fence }) = &event.what
+        let (EventKind::Ended { tenure, .. }
+        | EventKind::Over { tenure, .. }
+        | EventKind::ReleaseAcknowledged(tenure)) = &event.what
         else {
             continue;
         };
-        let Some(tenure) = tenures.get_mut(&(&**name, &**client, *attempt, *fence)) else {
-            continue;
-        };
+        let Some(tenure) = tenures.get_mut(tenure) else { continue };
         tenure.evidence.push(event.clone());
         match &event.what {
             EventKind::Ended { why, .. } => {

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::log::{AcquireRequest, Belief, EndReason, EventKind, Kind, NodeState, Operation, Phase};
+use crate::log::{
+    AcquireRequest, Belief, EndReason, EventKind, Kind, NodeState, Operation, Phase, TenureId,
+};
 
 const SECOND: Nanos = 1_000_000_000;
 
@@ -21,27 +23,17 @@ impl History {
     }
 
     fn held(self, client: &str, attempt: u64, fence: u64, from: Nanos, until: Nanos) -> Self {
-        let belief = Belief {
-            client: client.to_owned(),
-            kind: Kind::Resp,
-            name: "a".to_owned(),
-            attempt,
-            fence,
-            from,
-            until,
-            renewals: 0,
-        };
+        let (client, name, kind) = (client.to_owned(), "a".to_owned(), Kind::Resp);
+        let belief = Belief { client, kind, name, attempt, fence, from, until, renewals: 0 };
         self.tell(from, EventKind::Held(belief))
     }
 
     fn ended(self, client: &str, fence: u64, at: Nanos, why: EndReason) -> Self {
-        let (client, name) = (client.to_owned(), "a".to_owned());
-        self.tell(at, EventKind::Ended { client, name, attempt: 1, fence, why })
+        self.tell(at, EventKind::Ended { tenure: tenure(client, fence), why })
     }
 
     fn released(self, client: &str, fence: u64, at: Nanos) -> Self {
-        let (client, name) = (client.to_owned(), "a".to_owned());
-        self.tell(at, EventKind::ReleaseAcknowledged { client, name, attempt: 1, fence })
+        self.tell(at, EventKind::ReleaseAcknowledged(tenure(client, fence)))
     }
 
     fn denied(self, client: &str, attempt: u64, (asked_at, at): (Nanos, Nanos), by: u64) -> Self {
@@ -57,11 +49,34 @@ impl History {
     }
 
     fn fault(self, id: u64, from: Nanos, to: Nanos) -> Self {
+        self.fault_at(id, &[1], from, to)
+    }
+
+    fn fault_at(self, id: u64, nodes: &[u16], from: Nanos, to: Nanos) -> Self {
         let fault = |phase| {
-            let (what, whom) = ("kill".to_owned(), "node 1".to_owned());
-            EventKind::Fault { id, what, whom, nodes: vec![1], phase }
+            let (what, whom, nodes) = ("kill".to_owned(), "a node".to_owned(), nodes.to_vec());
+            EventKind::Fault { id, what, whom, nodes, phase }
         };
         self.tell(from, fault(Phase::Begin)).tell(to, fault(Phase::End))
+    }
+
+    fn failed(self, client: &str, at: Nanos) -> Self {
+        let (operation, why) = (Operation::Acquire, "no answer".to_owned());
+        self.tell(at, EventKind::Failed { ask: ask(client, 1, 0), operation, why })
+    }
+
+    fn healed(self, at: Nanos, bound: Nanos) -> Self {
+        self.tell(at, EventKind::Healed { bound })
+    }
+
+    fn node(self, id: u16, at: Nanos, state: NodeState) -> Self {
+        self.tell(at, EventKind::Node { id, state })
+    }
+
+    /// Client x asks at 20 s, ends its belief at 21 s and has a confirmed release at 22 s.
+    fn x_releases_at_22_s(self) -> Self {
+        let held = self.asked("x", 1, 20 * SECOND, 0).held("x", 1, 1, 20 * SECOND, 30 * SECOND);
+        held.ended("x", 1, 21 * SECOND, EndReason::Released).released("x", 1, 22 * SECOND)
     }
 
     fn over(
@@ -71,8 +86,7 @@ impl History {
         operation: Operation,
         (asked_at, at): (Nanos, Nanos),
     ) -> Self {
-        let (client, name) = (client.to_owned(), "a".to_owned());
-        self.tell(at, EventKind::Over { client, name, attempt: 1, fence, operation, asked_at })
+        self.tell(at, EventKind::Over { tenure: tenure(client, fence), operation, asked_at })
     }
 
     fn began(self, client: &str, at: Nanos, through: Option<u16>) -> Self {
@@ -89,6 +103,11 @@ impl History {
     fn rules(self) -> Vec<Rule> {
         self.judge().violations.iter().map(|violation| violation.rule).collect()
     }
+}
+
+/// The first tenure of a client.
+fn tenure(client: &str, fence: u64) -> TenureId {
+    TenureId { client: client.to_owned(), name: "a".to_owned(), attempt: 1, fence }
 }
 
 fn ask(client: &str, attempt: u64, wait_ms: u64) -> AcquireRequest {
@@ -185,57 +204,30 @@ fn a_denial_by_a_tenure_that_was_given_back_is_found() {
 
 #[test]
 fn an_unexplained_denial_without_a_fault_is_found() {
-    let released = || {
-        let held =
-            history().asked("x", 1, 20 * SECOND, 0).held("x", 1, 1, 20 * SECOND, 30 * SECOND);
-        held.ended("x", 1, 21 * SECOND, EndReason::Released).released("x", 1, 22 * SECOND)
-    };
+    let released = || history().x_releases_at_22_s();
     let denied = |history: History| history.denied("y", 1, (23 * SECOND, 24 * SECOND), 0).rules();
     assert_eq!(denied(released()), [Rule::ReleasesAreKept]);
     assert_eq!(denied(released().fault(1, 5 * SECOND, 14 * SECOND)), []);
     let other = released().asked("z", 1, 22 * SECOND, 0);
     assert_eq!(denied(other.held("z", 1, 2, 23 * SECOND, 24 * SECOND)), [], "z held it");
-    let failed = EventKind::Failed {
-        client: "z".to_owned(),
-        name: "a".to_owned(),
-        attempt: 1,
-        operation: Operation::Acquire,
-        why: "no answer".to_owned(),
-    };
-    let left = released().asked("z", 1, 15 * SECOND, 0).tell(19 * SECOND, failed);
+    let left = released().asked("z", 1, 15 * SECOND, 0).failed("z", 19 * SECOND);
     assert_eq!(denied(left), [], "z may have left something behind");
 }
 
 #[test]
 fn a_name_given_back_that_a_waiter_does_not_get_is_found() {
     let waited = |granted: Nanos| {
-        let held =
-            history().asked("x", 1, 20 * SECOND, 0).held("x", 1, 1, 20 * SECOND, 30 * SECOND);
-        let released =
-            held.ended("x", 1, 21 * SECOND, EndReason::Released).released("x", 1, 22 * SECOND);
-        let waits = released.asked("y", 1, 20 * SECOND, 60_000);
-        waits.held("y", 1, 2, granted * SECOND, 40 * SECOND).ended(
-            "y",
-            2,
-            41 * SECOND,
-            EndReason::Lost,
-        )
+        let waits = history().x_releases_at_22_s().asked("y", 1, 20 * SECOND, 60_000);
+        let granted = waits.held("y", 1, 2, granted * SECOND, 40 * SECOND);
+        granted.ended("y", 2, 41 * SECOND, EndReason::Lost)
     };
     assert_eq!(waited(30).rules(), [Rule::ReleasedIsAvailable]);
     assert_eq!(waited(24).rules(), []);
     assert_eq!(waited(30).fault(1, 13 * SECOND, 14 * SECOND).rules(), []);
     let early = waited(30).asked("z", 1, 20 * SECOND, 60_000);
-    let early = early.held("z", 1, 3, 21 * SECOND + 1, 30 * SECOND).ended(
-        "z",
-        3,
-        30 * SECOND,
-        EndReason::Lost,
-    );
-    let rules = early.rules();
-    assert!(
-        !rules.contains(&Rule::ReleasedIsAvailable),
-        "granted before the word of it: {rules:?}"
-    );
+    let early = early.held("z", 1, 3, 21 * SECOND + 1, 30 * SECOND);
+    let rules = early.ended("z", 3, 30 * SECOND, EndReason::Lost).rules();
+    assert!(!rules.contains(&Rule::ReleasedIsAvailable), "granted before: {rules:?}");
     assert_eq!(waited(24).judge().judged.releases, 1);
     assert_eq!(waited(24).judge().judged.longest_wait, 2 * SECOND);
     let asked_by_the_dead = waited(30).asked("z", 1, 21 * SECOND, 0);
@@ -248,14 +240,14 @@ fn a_name_given_back_that_a_waiter_does_not_get_is_found() {
 #[test]
 fn a_name_that_is_not_granted_after_healing_is_found() {
     let healed = |granted: Nanos| {
-        let asked = history().fault(1, 1, 5).tell(10, EventKind::Healed { bound: 20 });
+        let asked = history().fault(1, 1, 5).healed(10, 20);
         let asked = asked.asked("x", 1, 12, 60_000).held("x", 1, 1, granted, 90);
         asked.ended("x", 1, 95, EndReason::Expired)
     };
     assert_eq!(healed(40).rules(), [Rule::HealedIsGranted]);
     assert_eq!(healed(30).rules(), []);
     assert_eq!(healed(40).fault(2, 25, 26).rules(), [], "broken again");
-    let without_request = history().fault(1, 1, 5).tell(10, EventKind::Healed { bound: 20 });
+    let without_request = history().fault(1, 1, 5).healed(10, 20);
     assert_eq!(without_request.asked("x", 1, 29, 0).held("x", 1, 1, 40, 90).rules(), []);
     let judged = healed(30).judge().judged;
     assert_eq!((judged.healings, judged.names), (1, 1));
@@ -263,11 +255,11 @@ fn a_name_that_is_not_granted_after_healing_is_found() {
 
 #[test]
 fn a_node_that_grants_nothing_after_healing_is_found() {
-    let started = |id| EventKind::Node { id, state: NodeState::Started };
+    let started = |history: History, id| history.node(id, 1, NodeState::Started);
     let healed = || {
-        let began = history().tell(1, started(1)).tell(1, started(2)).began("x", 2, Some(1));
+        let began = started(started(history(), 1), 2).began("x", 2, Some(1));
         let served = began.held("x", 1, 1, 12, 14).released("x", 1, 15).began("y", 2, Some(2));
-        served.held("y", 1, 2, 16, 90).tell(10, EventKind::Healed { bound: 20 })
+        served.held("y", 1, 2, 16, 90).healed(10, 20)
     };
     let at_last = |history: History| history.ended("z", 9, 100, EndReason::Lost);
     let verdict = at_last(healed()).judge();
@@ -276,19 +268,15 @@ fn a_node_that_grants_nothing_after_healing_is_found() {
     assert_eq!(verdict.judged.nodes, 2);
     assert_eq!(at_last(healed().released("y", 2, 30)).rules(), []);
     assert_eq!(at_last(healed().released("y", 2, 31)).rules(), [Rule::EveryNodeServes], "late");
-    let without_client = at_last(healed().released("y", 2, 30).tell(3, started(3)));
-    assert_eq!(
-        without_client.rules(),
-        [Rule::EveryNodeServes],
-        "a node without requests is judged"
-    );
+    let without_client = at_last(started(healed().released("y", 2, 30), 3)).rules();
+    assert_eq!(without_client, [Rule::EveryNodeServes], "a node without requests is judged");
     assert_eq!(at_last(healed().fault(1, 20, 21)).rules(), [], "broken again");
 }
 
 #[test]
 fn a_client_that_hangs_is_found() {
     let silence = 15 * SECOND;
-    let healed = || history().began("x-1.1.1", 1, None).tell(10, EventKind::Healed { bound: 20 });
+    let healed = || history().began("x-1.1.1", 1, None).healed(10, 20);
     let at_last = |history: History| history.write("w", 1, silence + 11, true).rules();
     assert_eq!(at_last(healed()), [Rule::ClientsAreHeard]);
     assert_eq!(at_last(healed().asked("x-1.1.1", 1, 9, 0)), [Rule::ClientsAreHeard]);
@@ -345,7 +333,7 @@ fn only_a_complete_run_has_to_show_enough() {
 
 #[test]
 fn what_happens_after_the_end_of_a_run_is_not_waited_for() {
-    let waits = history().asked("x", 1, 12, 0).tell(10, EventKind::Healed { bound: 20 });
+    let waits = history().asked("x", 1, 12, 0).healed(10, 20);
     let rules = waits.tell(25, EventKind::Closed).write("w", 1, 90, true).rules();
     assert!(!rules.contains(&Rule::HealedIsGranted), "{rules:?}");
 }
@@ -353,7 +341,7 @@ fn what_happens_after_the_end_of_a_run_is_not_waited_for() {
 #[test]
 fn an_end_logged_before_its_begin_counts() {
     // It was granted at 20, and its time was over at 15.
-    let late = history().tell(15, EventKind::Healed { bound: 1 }).held("x", 1, 1, 20, 15);
+    let late = history().healed(15, 1).held("x", 1, 1, 20, 15);
     let verdict = late.ended("x", 1, 15, EndReason::Expired).judge();
     assert_eq!(verdict.tenures[0].end, Some(EndReason::Expired));
     assert_eq!((verdict.counts.total().lost, verdict.counts.total().crashed), (1, 0));
@@ -379,15 +367,8 @@ fn a_fault_in_steps_is_one_and_a_stall_is_none() {
 
 #[test]
 fn what_a_fault_did_is_counted() {
-    let failed = |at| {
-        let (client, name) = ("x".to_owned(), "a".to_owned());
-        let (operation, why) = (Operation::Acquire, "no answer".to_owned());
-        move |history: History| {
-            history.tell(at, EventKind::Failed { client, name, attempt: 1, operation, why })
-        }
-    };
-    let history = failed(35)(failed(60)(history().fault(1, 30, 50)));
-    let verdict = history.tell(40, EventKind::Node { id: 1, state: NodeState::Died }).judge();
+    let history = history().fault(1, 30, 50).failed("x", 35).failed("x", 60);
+    let verdict = history.node(1, 40, NodeState::Died).judge();
     assert_eq!((verdict.gaps[0].failed, verdict.gaps[0].died), (1, 1));
 }
 
@@ -489,8 +470,8 @@ proptest! {
 /// Three nodes, each with a client that uses this node only and gets a grant every second until
 /// `until`.
 fn probed(until: Nanos) -> History {
-    let started = |id| EventKind::Node { id, state: NodeState::Started };
-    let mut history = (1..=3).fold(history(), |history, id| history.tell(1, started(id)));
+    let mut history =
+        (1..=3).fold(history(), |history, id| history.node(id, 1, NodeState::Started));
     for id in 1..=3u16 {
         let client = format!("p-{id}");
         history = history.began(&client, 2, Some(id));
@@ -504,16 +485,12 @@ fn probed(until: Nanos) -> History {
 }
 
 fn away(history: History, id: u64, nodes: &[u16], (from, to): (Nanos, Nanos)) -> History {
-    let fault = |phase| {
-        let (what, whom, nodes) = ("kill".to_owned(), "a node".to_owned(), nodes.to_vec());
-        EventKind::Fault { id, what, whom, nodes, phase }
-    };
-    history.tell(from * SECOND, fault(Phase::Begin)).tell(to * SECOND, fault(Phase::End))
+    history.fault_at(id, nodes, from * SECOND, to * SECOND)
 }
 
 #[test]
 fn a_node_with_a_majority_that_does_not_serve_is_found() {
-    let end = |history: History| history.tell(60 * SECOND, EventKind::Healed { bound: SECOND });
+    let end = |history: History| history.healed(60 * SECOND, SECOND);
     assert_eq!(end(probed(60)).rules(), []);
     let one = end(away(probed(20), 1, &[1], (20, 60)));
     let verdict = one.judge();
@@ -524,7 +501,7 @@ fn a_node_with_a_majority_that_does_not_serve_is_found() {
     let two = away(away(probed(20), 1, &[1], (20, 60)), 2, &[3], (20, 60));
     assert_eq!(end(two).rules(), [], "a majority is away");
     let steps = away(away(probed(31), 1, &[1], (20, 30)), 1, &[2], (31, 39));
-    let steps = steps.tell(43 * SECOND, EventKind::Healed { bound: SECOND });
+    let steps = steps.healed(43 * SECOND, SECOND);
     assert_eq!(steps.rules(), [], "the first is not back for long enough");
     let harmless = end(away(probed(20), 1, &[], (20, 60)));
     assert_eq!(harmless.rules(), [Rule::MajorityServes; 3], "a fault that excuses no node");
@@ -535,10 +512,7 @@ fn a_node_with_a_majority_that_does_not_serve_is_found() {
 #[test]
 fn an_unexplained_denial_with_a_majority_is_found() {
     let released = |nodes: &[u16]| {
-        let held = probed(40).asked("x", 1, 20 * SECOND, 0);
-        let held = held.held("x", 1, 1, 20 * SECOND, 30 * SECOND);
-        let held =
-            held.ended("x", 1, 21 * SECOND, EndReason::Released).released("x", 1, 22 * SECOND);
+        let held = probed(40).x_releases_at_22_s();
         away(held, 1, nodes, (15, 30)).denied("y", 1, (23 * SECOND, 24 * SECOND), 0).rules()
     };
     let is_found = |nodes: &[u16]| released(nodes).contains(&Rule::ReleasesAreKept);

@@ -4,17 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::liveness::process;
 use super::requests::Request;
-use super::{Coverage, Rule, Run, Tenure, Violation, nanos};
+use super::{Coverage, Rule, Run, Tenure, Violation, by_name, nanos};
 
 pub(super) fn violations(run: Run<'_>, judged: &mut Coverage) -> Vec<Violation> {
     let mut contenders: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for request in run.requests {
         contenders.entry(&request.ask.name).or_default().insert(process(&request.ask.client));
     }
-    let mut tenures: BTreeMap<&str, Vec<&Tenure>> = BTreeMap::new();
-    for tenure in run.tenures {
-        tenures.entry(&tenure.name).or_default().push(tenure);
-    }
+    let tenures = by_name(run.tenures);
     let mut found = Vec::new();
     for request in run.requests.iter().filter(|request| request.ask.wait_ms > 0) {
         let Request { ask, asked_at, .. } = request;

@@ -15,6 +15,9 @@ pub(super) fn violations(events: &[Event], tenures: &[Tenure]) -> Vec<Violation>
     let mut found = Vec::new();
     for event in events {
         let EventKind::Write { client, name, fence, accepted, .. } = &event.what else { continue };
+        let mut find = |rule, text, evidence| {
+            found.push(Violation { rule, name: name.clone(), at: event.at, text, evidence });
+        };
         let before = taken.get(name.as_str()).copied();
         let is_stale = before.is_some_and(|(highest, _)| *fence < highest);
         if *accepted {
@@ -25,8 +28,7 @@ pub(super) fn violations(events: &[Event], tenures: &[Tenure]) -> Vec<Violation>
                     "the store took a write to {name:?} by {client} with fence {fence}, after one \
                      with fence {highest}"
                 );
-                let evidence = vec![first.clone(), event.clone()];
-                found.push(violation(Rule::StaleWritesAreRefused, name, event, text, evidence));
+                find(Rule::StaleWritesAreRefused, text, vec![first.clone(), event.clone()]);
             } else {
                 taken.insert(name, (*fence, event));
             }
@@ -48,18 +50,8 @@ pub(super) fn violations(events: &[Event], tenures: &[Tenure]) -> Vec<Violation>
                 holder.map_or_else(Vec::new, |tenure| tenure.evidence.clone());
             evidence.extend(before.map(|(_, first)| first.clone()));
             evidence.push(event.clone());
-            found.push(violation(Rule::HoldersMayWrite, name, event, text, evidence));
+            find(Rule::HoldersMayWrite, text, evidence);
         }
     }
     found
-}
-
-fn violation(
-    rule: Rule,
-    name: &str,
-    event: &Event,
-    text: String,
-    evidence: Vec<Event>,
-) -> Violation {
-    Violation { rule, name: name.to_owned(), at: event.at, text, evidence }
 }

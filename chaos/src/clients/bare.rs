@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use paxoslease_clock::machine_span;
 
 use super::ClientOptions;
@@ -13,14 +13,25 @@ use super::worker::{AcquirePlan, Ending, Held, Worker};
 use crate::check::nanos;
 use crate::log::{Belief, EndReason, Nanos, Operation, now};
 
-pub(super) enum AcquireReply {
-    Granted { fence: u64, waited: Duration },
-    Denied { by: Option<u64> },
+/// A request to the cell.
+#[derive(Clone, Copy)]
+pub(super) enum Question<'a> {
+    Acquire(&'a AcquirePlan),
+    Renew(&'a Belief, u64),
+    Release(&'a Belief),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum TenureReply {
+pub(super) enum Reply {
+    Granted {
+        fence: u64,
+        waited: Duration,
+    },
+    Denied {
+        by: Option<u64>,
+    },
+    /// Renewed or released.
     Done,
+    /// The tenure was over.
     Over,
 }
 
@@ -29,14 +40,7 @@ pub(super) type Failure = String;
 
 /// A protocol. After a failure the next request goes to the next node.
 pub(super) trait Protocol {
-    fn acquire(&mut self, plan: &AcquirePlan, timeout: Duration) -> Result<AcquireReply, Failure>;
-    fn renew(
-        &mut self,
-        held: &Belief,
-        ttl_ms: u64,
-        timeout: Duration,
-    ) -> Result<TenureReply, Failure>;
-    fn release(&mut self, held: &Belief, timeout: Duration) -> Result<TenureReply, Failure>;
+    fn ask(&mut self, question: Question<'_>, timeout: Duration) -> Result<Reply, Failure>;
     /// Sends an acquire and disconnects after a while.
     fn abandon(&mut self, plan: &AcquirePlan, after: Duration);
     fn rule(&self) -> ClockRule;
@@ -115,17 +119,17 @@ pub(super) fn work(worker: &mut Worker, mut protocol: impl Protocol) -> Result<(
             continue;
         }
         let sent_at = now();
-        match protocol
-            .acquire(&plan, worker.timeout() + Duration::from_millis(plan.request.wait_ms))
-        {
+        let timeout = worker.timeout() + Duration::from_millis(plan.request.wait_ms);
+        match protocol.ask(Question::Acquire(&plan), timeout) {
+            Ok(Reply::Denied { by }) => worker.denied(&plan, sent_at, by)?,
+            Ok(Reply::Granted { fence, waited }) => {
+                let held = worker.granted(&plan, fence, now());
+                hold(worker, &mut protocol, held, &plan, Sending { sent_at, waited })?;
+            }
+            Ok(Reply::Done | Reply::Over) => bail!("an acquire got the reply to a renewal"),
             Err(why) => {
                 worker.failed(&plan.request, Operation::Acquire, why)?;
                 worker.rest(20, 200);
-            }
-            Ok(AcquireReply::Denied { by }) => worker.denied(&plan, sent_at, by)?,
-            Ok(AcquireReply::Granted { fence, waited }) => {
-                let held = worker.granted(&plan, fence, now());
-                hold(worker, &mut protocol, held, &plan, Sending { sent_at, waited })?;
             }
         }
     }
@@ -165,17 +169,20 @@ fn hold(
         let timeout = (ttl / 4).max(Duration::from_millis(50));
         if now() >= renew_at {
             let sent_at = now();
-            match protocol.renew(&held.belief, plan.request.ttl_ms, timeout) {
+            match protocol.ask(Question::Renew(&held.belief, plan.request.ttl_ms), timeout) {
                 // A late renewal does not revive a belief.
-                Ok(TenureReply::Done) if now() < held.belief.until => {
+                Ok(Reply::Done) if now() < held.belief.until => {
                     let until = protocol.rule().ends_at(sent_at, ttl, Duration::ZERO);
                     held.belief.until = held.belief.until.max(until);
                     held.belief.renewals += 1;
                     renew_at = sent_at + nanos(ttl / 3);
                     worker.believe(&held)?;
                 }
-                Ok(TenureReply::Done) => {}
-                Ok(TenureReply::Over) => {
+                Ok(Reply::Done) => {}
+                Ok(Reply::Granted { .. } | Reply::Denied { .. }) => {
+                    bail!("a renewal got the reply to an acquire")
+                }
+                Ok(Reply::Over) => {
                     worker.over(&held, Operation::Renew, sent_at)?;
                     worker.ended(&held, now().min(held.belief.until), EndReason::Lost)?;
                     return worker.store_late(&held);
@@ -199,9 +206,9 @@ fn release(
     // P6: the belief ends first.
     worker.ended(held, now().min(held.belief.until), EndReason::Released)?;
     let sent_at = now();
-    match protocol.release(&held.belief, worker.timeout()) {
-        Ok(TenureReply::Done) => worker.released(held)?,
-        Ok(TenureReply::Over) => worker.over(held, Operation::Release, sent_at)?,
+    match protocol.ask(Question::Release(&held.belief), worker.timeout()) {
+        Ok(Reply::Over) => worker.over(held, Operation::Release, sent_at)?,
+        Ok(_) => worker.released(held)?,
         Err(why) => worker.failed(&plan.request, Operation::Release, why)?,
     }
     worker.rest(0, 50);

@@ -150,12 +150,8 @@ pub(super) fn command(options: &ClientOptions) -> Result<()> {
         lives += 1;
         clock::sleep(LIVES_EVERY);
     }
-    let Belief { client, name, attempt, fence, until, .. } = belief;
-    log.write_at(
-        until,
-        EventKind::Ended { client, name, attempt, fence, why: EndReason::Released },
-    )?;
-    Ok(())
+    let tenure = belief.tenure();
+    Ok(log.write_at(belief.until, EventKind::Ended { tenure, why: EndReason::Released })?)
 }
 
 #[cfg(test)]
@@ -168,7 +164,7 @@ mod tests {
         let mut detector = PauseDetector { seen_at: 0, logs_at: 0 };
         assert!(detector.may_log(2 * MILLI) && detector.may_log(20 * MILLI));
         assert!(!detector.may_log(1000 * MILLI), "it stood still for most of a second");
-        let format_nanos = (1..60).find(|step| detector.may_log((1000 + 2 * step) * MILLI));
-        assert_eq!(format_nanos, Some(50), "a tenth of a second later, if it is still there");
+        let first = (1..60).find(|step| detector.may_log((1000 + 2 * step) * MILLI));
+        assert_eq!(first, Some(50), "a tenth of a second later, if it is still there");
     }
 }

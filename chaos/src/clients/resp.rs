@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use paxoslease_rig::clock;
-use redis::{Cmd, Connection, FromRedisValue, RedisError, Value, cmd};
+use redis::{Cmd, Connection, RedisError, Value, cmd, from_redis_value};
 
 use super::ClientOptions;
-use super::bare::{AcquireReply, ClockRule, Endpoints, Failure, Protocol, TenureReply};
+use super::bare::{ClockRule, Endpoints, Failure, Protocol, Question, Reply};
 use super::worker::AcquirePlan;
-use crate::log::Belief;
 
 /// The timeout of HELLO.
 const GREETING_MAX: Duration = Duration::from_millis(500);
@@ -49,72 +48,62 @@ impl Resp {
         Ok(connection)
     }
 
-    fn ask<T: FromRedisValue>(
-        &mut self,
-        question: &Cmd,
-        timeout: Duration,
-    ) -> Result<T, RedisError> {
-        let answer = self.connected(timeout).and_then(|connection| question.query(connection));
-        if answer.as_ref().is_err_and(|error: &RedisError| error.code() != Some("NOTHELD")) {
-            self.leave();
-        }
-        answer
-    }
-
     fn leave(&mut self) {
         self.connection = None;
         self.endpoints.leave();
     }
 }
 
-fn acquire(plan: &AcquirePlan) -> Cmd {
-    let mut question = cmd("LEASE.ACQUIRE");
-    question.arg(&plan.request.name).arg(plan.request.ttl_ms).arg("HOLDER").arg(&plan.holder);
-    if plan.request.wait_ms > 0 {
-        question.arg("WAIT").arg(plan.request.wait_ms);
+fn command(question: Question<'_>) -> Cmd {
+    match question {
+        Question::Acquire(AcquirePlan { request, holder, .. }) => {
+            let mut command = cmd("LEASE.ACQUIRE");
+            command.arg(&request.name).arg(request.ttl_ms).arg("HOLDER").arg(holder);
+            if request.wait_ms > 0 {
+                command.arg("WAIT").arg(request.wait_ms);
+            }
+            command
+        }
+        Question::Renew(held, ttl_ms) => {
+            cmd("LEASE.RENEW").arg(&held.name).arg(held.fence).arg(ttl_ms).take()
+        }
+        Question::Release(held) => cmd("LEASE.RELEASE").arg(&held.name).arg(held.fence).take(),
     }
-    question
+}
+
+fn reply(question: Question<'_>, value: Value) -> Result<Reply, RedisError> {
+    Ok(match question {
+        // A nil does not name the holder.
+        Question::Acquire(_) => match from_redis_value::<Option<(u64, u64, u64)>>(value)? {
+            None => Reply::Denied { by: None },
+            Some((fence, _, waited)) => {
+                Reply::Granted { fence, waited: Duration::from_millis(waited) }
+            }
+        },
+        Question::Renew(..) => from_redis_value::<u64>(value).map(|_| Reply::Done)?,
+        Question::Release(_) if from_redis_value::<u64>(value)? == 1 => Reply::Done,
+        Question::Release(_) => Reply::Over,
+    })
 }
 
 impl Protocol for Resp {
-    fn acquire(&mut self, plan: &AcquirePlan, timeout: Duration) -> Result<AcquireReply, Failure> {
-        let answer: Option<(u64, u64, u64)> = self.ask(&acquire(plan), timeout).map_err(text)?;
-        Ok(match answer {
-            // A nil does not name the holder.
-            None => AcquireReply::Denied { by: None },
-            Some((fence, _, waited)) => {
-                AcquireReply::Granted { fence, waited: Duration::from_millis(waited) }
+    fn ask(&mut self, question: Question<'_>, timeout: Duration) -> Result<Reply, Failure> {
+        let command = command(question);
+        let answer = self.connected(timeout).and_then(|connection| command.query(connection));
+        match answer.and_then(|value| reply(question, value)) {
+            Ok(reply) => Ok(reply),
+            Err(error) if error.code() == Some("NOTHELD") => Ok(Reply::Over),
+            Err(error) => {
+                self.leave();
+                Err(error.to_string())
             }
-        })
-    }
-
-    fn renew(
-        &mut self,
-        held: &Belief,
-        ttl_ms: u64,
-        timeout: Duration,
-    ) -> Result<TenureReply, Failure> {
-        let mut question = cmd("LEASE.RENEW");
-        question.arg(&held.name).arg(held.fence).arg(ttl_ms);
-        match self.ask::<u64>(&question, timeout) {
-            Ok(_) => Ok(TenureReply::Done),
-            Err(error) if error.code() == Some("NOTHELD") => Ok(TenureReply::Over),
-            Err(error) => Err(text(error)),
-        }
-    }
-
-    fn release(&mut self, held: &Belief, timeout: Duration) -> Result<TenureReply, Failure> {
-        let mut question = cmd("LEASE.RELEASE");
-        question.arg(&held.name).arg(held.fence);
-        match self.ask::<u64>(&question, timeout).map_err(text)? {
-            1 => Ok(TenureReply::Done),
-            _ => Ok(TenureReply::Over),
         }
     }
 
     fn abandon(&mut self, plan: &AcquirePlan, after: Duration) {
         if let Ok(connection) = self.connected(GREETING_MAX) {
-            let _gone = connection.send_packed_command(&acquire(plan).get_packed_command());
+            let acquire = command(Question::Acquire(plan)).get_packed_command();
+            let _gone = connection.send_packed_command(&acquire);
             clock::sleep(after);
         }
         self.leave();
@@ -123,8 +112,4 @@ impl Protocol for Resp {
     fn rule(&self) -> ClockRule {
         self.rule
     }
-}
-
-fn text(error: RedisError) -> Failure {
-    error.to_string()
 }

@@ -150,15 +150,8 @@ impl Worker {
         operation: Operation,
         why: impl ToString,
     ) -> Result<()> {
-        let (client, name) = (ask.client.clone(), ask.name.clone());
-        let why = why.to_string();
-        Ok(self.log.write(EventKind::Failed {
-            client,
-            name,
-            attempt: ask.attempt,
-            operation,
-            why,
-        })?)
+        let (ask, why) = (ask.clone(), why.to_string());
+        Ok(self.log.write(EventKind::Failed { ask, operation, why })?)
     }
 
     /// The worker learned of the grant at `from`. [`Self::believe`] or [`Self::see`] has to log it
@@ -182,8 +175,7 @@ impl Worker {
     }
 
     pub(super) fn ended(&mut self, held: &Held, at: Nanos, why: EndReason) -> Result<()> {
-        let Belief { client, name, attempt, fence, .. } = held.belief.clone();
-        Ok(self.log.write_at(at, EventKind::Ended { client, name, attempt, fence, why })?)
+        Ok(self.log.write_at(at, EventKind::Ended { tenure: held.belief.tenure(), why })?)
     }
 
     pub(super) fn over(
@@ -192,13 +184,12 @@ impl Worker {
         operation: Operation,
         asked_at: Nanos,
     ) -> Result<()> {
-        let Belief { client, name, attempt, fence, .. } = held.belief.clone();
-        Ok(self.log.write(EventKind::Over { client, name, attempt, fence, operation, asked_at })?)
+        let tenure = held.belief.tenure();
+        Ok(self.log.write(EventKind::Over { tenure, operation, asked_at })?)
     }
 
     pub(super) fn released(&mut self, held: &Held) -> Result<()> {
-        let Belief { client, name, attempt, fence, .. } = held.belief.clone();
-        Ok(self.log.write(EventKind::ReleaseAcknowledged { client, name, attempt, fence })?)
+        Ok(self.log.write(EventKind::ReleaseAcknowledged(held.belief.tenure()))?)
     }
 
     pub(super) fn store(&mut self, held: &Held) -> Result<bool> {

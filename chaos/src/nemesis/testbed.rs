@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::{Fault, conditions};
+use super::{ClientFault, Fault, NodeFault, conditions};
 use crate::cell::Cell;
 use crate::client_processes::ClientProcesses;
 use crate::log::{EventKind, Log, Nanos, Phase, now};
 use crate::network::{Network, Place};
+use crate::store::Store;
 
 /// How many more files a node can open with few files: enough for one write, not for clients.
 const FILES_LEFT: u64 = 1;
@@ -22,6 +23,7 @@ pub struct Testbed {
     pub network: Box<dyn Network>,
     pub cell: Cell,
     pub clients: ClientProcesses,
+    pub store: Store,
     pub log: Log,
     pub places: Vec<Place>,
     /// The active faults.
@@ -34,6 +36,18 @@ pub struct Testbed {
 pub type Step = (u64, usize);
 
 impl Testbed {
+    /// Starts all nodes and clients.
+    pub fn start_all(&mut self) -> Result<()> {
+        for id in self.cell.ids() {
+            self.cell.start(id, &*self.network, &mut self.log)?;
+        }
+        for id in self.clients.ids() {
+            self.clients.start(id, &*self.network)?;
+        }
+        self.ran_at = now();
+        Ok(())
+    }
+
     /// Logs a fault, then begins it.
     pub fn begin(&mut self, step: Step, fault: &Fault) -> Result<()> {
         self.note(step.0, fault, Phase::Begin)?;
@@ -73,10 +87,6 @@ impl Testbed {
         self.network.set(&conditions(self.broken.values(), &self.places))
     }
 
-    fn start(&mut self, node: u16) -> Result<()> {
-        self.cell.start(node, &*self.network, &mut self.log)
-    }
-
     fn stop(&mut self, nodes: &[u16]) -> Result<()> {
         nodes.iter().try_for_each(|id| self.cell.ask_to_stop(*id))?;
         nodes.iter().try_for_each(|id| self.cell.await_stop(*id, &mut self.log))
@@ -86,71 +96,68 @@ impl Testbed {
 impl Fault {
     fn begin(&self, testbed: &mut Testbed) -> Result<()> {
         match self {
-            Self::Kill(nodes) => {
-                nodes.iter().try_for_each(|id| testbed.cell.kill(*id, &mut testbed.log))
-            }
-            Self::Stop(nodes) => testbed.stop(nodes),
-            Self::Roll { node, upgrade } => {
-                testbed.stop(&[*node])?;
-                if *upgrade {
-                    testbed.cell.upgrade(*node);
-                }
-                Ok(())
-            }
-            Self::Pause(nodes) => nodes.iter().try_for_each(|id| testbed.cell.pause(*id, true)),
-            Self::PauseClient(client) => testbed.clients.pause(*client, true),
-            Self::KillClient(client) => testbed.clients.kill(*client),
-            Self::Cut(_)
-            | Self::Flap(_)
-            | Self::Lose { .. }
-            | Self::Delay { .. }
-            | Self::Distance { .. } => testbed.set_weather(),
-            Self::Clock { node, ppm } => {
-                testbed.stop(&[*node])?;
-                testbed.cell.set_clock(*node, Some(*ppm));
-                testbed.start(*node)
-            }
-            Self::Reload(node) => testbed.cell.reload(*node),
-            Self::FullDisk(node) => testbed.cell.disk(*node).map_or(Ok(()), |disk| disk.fill(true)),
-            Self::ReadOnly(node) => {
-                testbed.cell.disk(*node).map_or(Ok(()), |disk| disk.protect(true))
-            }
-            Self::FewFiles(node) => testbed.cell.limit_files(*node, FILES_LEFT),
-            Self::LittleMemory(node) => testbed.cell.limit_memory(*node, BYTES_LEFT),
+            Self::Nodes(fault, nodes) => fault.begin(nodes, testbed),
+            Self::Client(ClientFault::Pause, client) => testbed.clients.pause(*client, true),
+            Self::Client(ClientFault::Kill, client) => testbed.clients.kill(*client),
+            Self::Network(_) => testbed.set_weather(),
         }
     }
 
     fn end(&self, testbed: &mut Testbed) -> Result<()> {
         match self {
-            Self::Kill(nodes) | Self::Stop(nodes) => {
-                nodes.iter().try_for_each(|id| testbed.start(*id))
+            Self::Nodes(fault, nodes) => fault.end(nodes, testbed),
+            Self::Client(ClientFault::Pause, client) => testbed.clients.pause(*client, false),
+            Self::Client(ClientFault::Kill, client) => {
+                testbed.clients.start(*client, &*testbed.network)
             }
-            Self::Roll { node, .. } => testbed.start(*node),
-            Self::Pause(nodes) => nodes.iter().try_for_each(|id| testbed.cell.pause(*id, false)),
-            Self::PauseClient(client) => testbed.clients.pause(*client, false),
-            Self::KillClient(client) => testbed.clients.start(*client, &*testbed.network),
-            Self::Cut(_)
-            | Self::Flap(_)
-            | Self::Lose { .. }
-            | Self::Delay { .. }
-            | Self::Distance { .. } => testbed.set_weather(),
-            Self::Clock { node, .. } => {
-                testbed.stop(&[*node])?;
-                testbed.cell.set_clock(*node, None);
-                testbed.start(*node)
-            }
-            Self::Reload(_) => Ok(()),
-            Self::FullDisk(node) => {
-                testbed.cell.disk(*node).map_or(Ok(()), |disk| disk.fill(false))
-            }
-            Self::ReadOnly(node) => {
-                testbed.cell.disk(*node).map_or(Ok(()), |disk| disk.protect(false))
-            }
-            Self::FewFiles(node) | Self::LittleMemory(node) => {
-                testbed.cell.unlimit(*node, &mut testbed.log)?;
-                // The node may have died of the limit.
-                testbed.start(*node)
-            }
+            Self::Network(_) => testbed.set_weather(),
         }
+    }
+}
+
+impl NodeFault {
+    fn begin(self, nodes: &[u16], testbed: &mut Testbed) -> Result<()> {
+        if matches!(self, Self::Stop | Self::Roll { .. } | Self::Clock { .. }) {
+            testbed.stop(nodes)?;
+        }
+        let Testbed { cell, log, .. } = testbed;
+        nodes.iter().try_for_each(|&id| match self {
+            Self::Kill => cell.kill(id, log),
+            Self::Stop | Self::Roll { upgrade: false } => Ok(()),
+            Self::Roll { upgrade: true } => {
+                cell.upgrade(id);
+                Ok(())
+            }
+            Self::Pause => cell.pause(id, true),
+            Self::Clock { ppm } => {
+                cell.set_clock(id, Some(ppm));
+                cell.start(id, &*testbed.network, log)
+            }
+            Self::Reload => cell.reload(id),
+            Self::FullDisk => cell.disk(id).map_or(Ok(()), |disk| disk.fill(true)),
+            Self::ReadOnly => cell.disk(id).map_or(Ok(()), |disk| disk.protect(true)),
+            Self::FewFiles => cell.limit_files(id, FILES_LEFT),
+            Self::LittleMemory => cell.limit_memory(id, BYTES_LEFT),
+        })
+    }
+
+    fn end(self, nodes: &[u16], testbed: &mut Testbed) -> Result<()> {
+        if matches!(self, Self::Clock { .. }) {
+            testbed.stop(nodes)?;
+        }
+        let Testbed { cell, log, .. } = testbed;
+        nodes.iter().try_for_each(|&id| {
+            match self {
+                Self::Pause => return cell.pause(id, false),
+                Self::Reload => return Ok(()),
+                Self::FullDisk => return cell.disk(id).map_or(Ok(()), |disk| disk.fill(false)),
+                Self::ReadOnly => return cell.disk(id).map_or(Ok(()), |disk| disk.protect(false)),
+                Self::Kill | Self::Stop | Self::Roll { .. } => {}
+                Self::Clock { .. } => cell.set_clock(id, None),
+                // The node may have died of the limit.
+                Self::FewFiles | Self::LittleMemory => cell.unlimit(id, log)?,
+            }
+            cell.start(id, &*testbed.network, log)
+        })
     }
 }

@@ -1,10 +1,8 @@
 //! The page.
 
-use std::fmt::Write as _;
-
 use super::{ReportFacts, Window};
 use crate::check::{Coverage, Gap, Tally, Verdict, Violation, format_nanos};
-use crate::log::{Kind, Nanos, Records};
+use crate::log::{Nanos, Records};
 
 /// The most violations with their events on the page.
 const SHOWN_MAX: usize = 20;
@@ -17,95 +15,93 @@ pub(super) fn page(
     verdict: &Verdict,
     window: Window,
 ) -> String {
+    let after = |at: Nanos| format_nanos(at - verdict.span.0);
     let mut page = format!("# Chaos, seed {}\n\n", facts.seed);
-    judgement(&mut page, facts, verdict);
-    run(&mut page, facts, records, verdict);
-    faults(&mut page, verdict);
-    clients(&mut page, verdict);
-    let (from, to) = (window.from - verdict.span.0, window.to - verdict.span.0);
-    put(
-        &mut page,
-        &format!(
-            "## Who held what\n\nFrom {} to {} after the begin. Each name has a line for each \
-         kind of client, so that two holders at once would stand above each other.\n\n\
-         ![holders, faults and gaps](timeline.svg)\n",
-            format_nanos(from),
-            format_nanos(to),
-        ),
+    page += &judgement(facts, verdict);
+    page += &run(facts, records, verdict);
+    page += &faults(verdict);
+    page += &clients(verdict);
+    page += &format!(
+        "## Who held what\n\nFrom {} to {} after the begin. Each name has a line for each kind of \
+         client, so that two holders at once would stand above each other.\n\n\
+         ![holders, faults and gaps](timeline.svg)\n\n",
+        after(window.from),
+        after(window.to),
     );
-    put(
-        &mut page,
-        &format!(
-            "## Again\n\nThe same schedule; what processes make of it depends on the machine.\n\n\
-         ```sh\n{}\n```",
-            facts.replay,
-        ),
+    page += &format!(
+        "## Again\n\nThe same schedule; what processes make of it depends on the machine.\n\n\
+         ```sh\n{}\n```\n",
+        facts.replay,
     );
     page
 }
 
-fn put(page: &mut String, text: &str) {
-    writeln!(page, "{text}").expect("a String takes every text");
-}
-
-fn judgement(page: &mut String, facts: &ReportFacts, verdict: &Verdict) {
+fn judgement(facts: &ReportFacts, verdict: &Verdict) -> String {
     let is_expected = |violation: &&Violation| facts.expected.contains(&violation.rule);
     let (expected, violations): (Vec<&Violation>, Vec<&Violation>) =
         verdict.violations.iter().partition(is_expected);
     let count = violations.len() + facts.bugs.len();
-    if count > 0 {
-        put(page, &format!("**VIOLATIONS: {count}. THIS BUILD IS NOT SAFE TO SHIP.**\n"));
+    let mut text = if count > 0 {
+        format!("**VIOLATIONS: {count}. THIS BUILD IS NOT SAFE TO SHIP.**\n\n")
     } else if facts.expected.is_empty() {
-        put(
-            page,
-            "**No violation.** No two beliefs met, fences rose, the fenced store took no late \
-             write, no lease was forgotten, releases were kept and handed on, and after healing \
-             every name was granted, every node served and every client was heard of.\n",
-        );
+        "**No violation.** No two beliefs met, fences rose, the fenced store took no late write, no \
+         lease was forgotten, releases were kept and handed on, and after healing every name was \
+         granted, every node served and every client was heard of.\n\n"
+            .to_owned()
     } else {
-        put(
-            page,
-            "**Nothing but what was expected.** Clocks were further off than the cell allows, and \
-             so leases did not exclude each other. Fences rose, and the fenced store took no late \
-             write.\n",
-        );
-    }
+        "**Nothing but what was expected.** Clocks were further off than the cell allows, and so \
+         leases did not exclude each other. Fences rose, and the fenced store took no late \
+         write.\n\n"
+            .to_owned()
+    };
     if let Some(failure) = &facts.failure {
-        put(page, &format!("**The run ended before its time:** {failure}\n"));
+        text += &format!("**The run ended before its time:** {failure}\n\n");
     }
     for rule in &facts.expected {
         let times = expected.iter().filter(|violation| violation.rule == *rule).count();
-        put(page, &format!("- Expected, and not counted: {rule}, {times} times"));
+        text += &format!("- Expected, and not counted: {rule}, {times} times\n");
     }
     for bug in &facts.bugs {
-        put(page, &format!("- A process misbehaved: {}", bug.trim_end().replace('\n', " / ")));
+        text += &format!("- A process misbehaved: {}\n", bug.trim_end().replace('\n', " / "));
     }
     if !(facts.expected.is_empty() && facts.bugs.is_empty()) {
-        put(page, "");
+        text += "\n";
     }
     for (number, violation) in (1..).zip(violations.iter().take(SHOWN_MAX)) {
-        let Violation { rule, name, text, at, evidence } = violation;
+        let Violation { rule, name, text: what, at, evidence } = violation;
         let at = format_nanos(at.saturating_sub(verdict.span.0));
-        put(page, &format!("### {number}. {rule}: `{name}`, {at} after the begin\n\n{text}\n"));
-        put(page, "```json");
+        text += &format!("### {number}. {rule}: `{name}`, {at} after the begin\n\n{what}\n\n");
+        text += "```json\n";
         for event in evidence.iter().take(EVIDENCE_MAX) {
-            put(page, &serde_json::to_string(event).expect("events are texts and numbers"));
+            text += &serde_json::to_string(event).expect("events are texts and numbers");
+            text += "\n";
         }
-        put(page, "```\n");
+        text += "```\n\n";
     }
     if violations.len() > SHOWN_MAX {
-        put(page, &format!("And {} more.\n", violations.len() - SHOWN_MAX));
+        text += &format!("And {} more.\n\n", violations.len() - SHOWN_MAX);
     }
+    text
 }
 
-fn run(page: &mut String, facts: &ReportFacts, records: &Records, verdict: &Verdict) {
+/// A table with text in the first column and figures in the others.
+fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let figures = "--:|".repeat(head.len() - 1);
+    let mut table = format!("| {} |\n|---|{figures}\n", head.join(" | "));
+    for row in rows {
+        table += &format!("| {} |\n", row.join(" | "));
+    }
+    table + "\n"
+}
+
+fn run(facts: &ReportFacts, records: &Records, verdict: &Verdict) -> String {
     let Coverage { healings, names, nodes, clients, releases, .. } = verdict.judged;
     let Coverage { longest_wait, healthy, minority, longest_unserved, waits, most_turns, .. } =
         verdict.judged;
     let counts = &verdict.counts;
     let (faults, stalls) = verdict.health.counts();
     let of = |(tenures, released): (u64, u64)| format!("{tenures}, {released} given back");
-    put(page, "## The run\n\n| what | figure |\n|---|---|");
+    let (unserved, waited) = (format_nanos(longest_unserved), format_nanos(longest_wait));
     let rows = [
         ("seconds", seconds(verdict.span.1 - verdict.span.0)),
         ("nodes", facts.nodes.to_string()),
@@ -124,16 +120,12 @@ fn run(page: &mut String, facts: &ReportFacts, records: &Records, verdict: &Verd
         ("times that every client had to be heard of then", clients.to_string()),
         (
             "releases judged because a client waited",
-            format!("{releases}, the longest wait {}", format_nanos(longest_wait)),
+            format!("{releases}, the longest wait {waited}"),
         ),
         ("seconds in which nothing was broken, nor shortly before", seconds(healthy)),
         (
             "seconds in which a node had to serve while others were away, all nodes together",
-            format!(
-                "{}, the longest without a grant {}",
-                seconds(minority),
-                format_nanos(longest_unserved)
-            ),
+            format!("{}, the longest without a grant {unserved}", seconds(minority)),
         ),
         (
             "waits judged for turns",
@@ -142,72 +134,54 @@ fn run(page: &mut String, facts: &ReportFacts, records: &Records, verdict: &Verd
         ("events", counts.events.to_string()),
         ("logs that a kill cut off in the middle of a line", records.cut.to_string()),
     ];
-    for (what, figure) in rows {
-        put(page, &format!("| {what} | {figure} |"));
-    }
-    put(page, "");
+    let rows = rows.map(|(what, figure)| format!("| {what} | {figure} |\n")).concat();
+    format!("## The run\n\n| what | figure |\n|---|---|\n{rows}\n")
 }
 
-fn faults(page: &mut String, verdict: &Verdict) {
-    put(page, "## EventKind was broken, and the longest time without a grant meanwhile\n");
-    put(
-        page,
-        "A gap counts from the fault, or from the last grant within it, to the next grant of any \
-               name. \"Alone\" is the longest where nothing else was broken. Requests that failed and \
-               nodes that died meanwhile tell whether the fault bit.\n",
-    );
-    put(
-        page,
-        "| fault | times | seconds | median gap | longest gap | longest, alone | failed | died |",
-    );
-    put(page, "|---|--:|--:|--:|--:|--:|--:|--:|");
-    let told = |gap: Option<Gap>| gap.map_or_else(|| "–".to_owned(), |gap| format_nanos(gap.span));
-    for kind in &verdict.gaps {
-        put(
-            page,
-            &format!(
-                "| {} | {} | {} | {} | {} | {} | {} | {} |",
-                kind.what.as_deref().unwrap_or("(nothing)"),
-                kind.gaps.len(),
-                seconds(kind.lasted),
-                told(kind.median()),
-                told(kind.longest()),
-                told(kind.longest_alone()),
-                kind.failed,
-                kind.died,
-            ),
-        );
-    }
-    put(page, "");
+fn faults(verdict: &Verdict) -> String {
+    let span = |gap: Option<Gap>| gap.map_or_else(|| "–".to_owned(), |gap| format_nanos(gap.span));
+    let rows = verdict.gaps.iter().map(|kind| {
+        vec![
+            kind.what.clone().unwrap_or_else(|| "(nothing)".to_owned()),
+            kind.gaps.len().to_string(),
+            seconds(kind.lasted),
+            span(kind.median()),
+            span(kind.longest()),
+            span(kind.longest_alone()),
+            kind.failed.to_string(),
+            kind.died.to_string(),
+        ]
+    });
+    let gaps = ["median gap", "longest gap", "longest, alone"];
+    let head = [&["fault", "times", "seconds"], &gaps[..], &["failed", "died"]].concat();
+    format!(
+        "## What was broken, and the longest time without a grant meanwhile\n\nA gap counts from \
+         the fault, or from the last grant within it, to the next grant of any name. \"Alone\" is \
+         the longest where nothing else was broken. Requests that failed and nodes that died \
+         meanwhile tell whether the fault bit.\n\n{}",
+        table(&head, rows)
+    )
 }
 
-fn clients(page: &mut String, verdict: &Verdict) {
-    put(page, "## EventKind clients did\n");
-    put(
-        page,
-        "| kind | processes | asked | granted | denied | failed | renewed | released | lost \
-               or ran out | crashed |",
-    );
-    put(page, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
-    let row = |what: &str, tally: &Tally| {
+fn clients(verdict: &Verdict) -> String {
+    let row = |what: String, tally: &Tally| {
         let Tally { clients, asked, granted, denied, failed, .. } = tally;
         let Tally { renewed, released, lost, crashed, .. } = tally;
-        format!(
-            "| {what} | {clients} | {asked} | {granted} | {denied} | {failed} | {renewed} | \
-             {released} | {lost} | {crashed} |"
-        )
+        let figures = [clients, asked, granted, denied, failed, renewed, released, lost, crashed];
+        let mut row = vec![what];
+        row.extend(figures.map(u64::to_string));
+        row
     };
-    for kind in Kind::ALL {
-        if let Some(tally) = verdict.counts.by_kind.get(&kind) {
-            put(page, &row(&kind.to_string(), tally));
-        }
-    }
-    put(page, &row("all", &verdict.counts.total()));
-    put(
-        page,
-        "\nFailed: the outcome of an acquire, renewal or release is unknown; that gives \
-               no belief. `lock` renews and releases by itself, and does not say so.\n",
-    );
+    let counts = &verdict.counts;
+    let kinds = counts.by_kind.iter().map(|(kind, tally)| row(kind.to_string(), tally));
+    let requests = ["asked", "granted", "denied", "failed", "renewed", "released"];
+    let head = [&["kind", "processes"], &requests[..], &["lost or ran out", "crashed"]].concat();
+    let table = table(&head, kinds.chain([row("all".to_owned(), &counts.total())]));
+    format!(
+        "## What clients did\n\n{table}Failed: the outcome of an acquire, renewal or release is \
+         unknown; that gives no belief. `lock` renews and releases by itself, and does not say \
+         so.\n\n"
+    )
 }
 
 fn seconds(span: Nanos) -> String {
@@ -220,7 +194,7 @@ mod tests {
 
     use super::*;
     use crate::check::{Bounds, Rule, judge};
-    use crate::log::{Belief, Event, EventKind};
+    use crate::log::{Belief, Event, EventKind, Kind};
 
     fn met(expected: Vec<Rule>) -> String {
         let held = |client: &str, fence, from| {

@@ -9,80 +9,34 @@ use crate::plan::PlanError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The plan is not valid.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// An address could not be resolved.
     #[error("cannot look up {endpoint}: {source}; expected host:port")]
-    Resolve {
-        /// The endpoint as given.
-        endpoint: String,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// No endpoint accepts or keeps a connection.
+    Resolve { endpoint: String, source: io::Error },
     #[error("cannot reach {endpoints}: {source}; is it running, and is this its port for clients?")]
     Unreachable {
         /// All endpoints.
         endpoints: String,
-        /// The error of the last attempt.
         source: io::Error,
     },
-    /// The server accepts connections and does not answer.
     #[error("{endpoint} has not answered for {} s; does it hang?", .silence.as_secs())]
     Silent {
         /// An endpoint with an unanswered request.
         endpoint: String,
-        /// The time since the last answer.
         silence: Duration,
     },
-    /// The server is not a PaxosLease node.
     #[error("{endpoint} is no PaxosLease node, it says it is `{server}`; nothing was asked of it")]
-    Foreign {
-        /// The endpoint or name.
-        endpoint: String,
-        /// The name that it reports.
-        server: String,
-    },
-    /// The TLS handshake or the token failed.
+    Foreign { endpoint: String, server: String },
     #[error("no trust between here and {endpoint}: {problem}")]
-    Tls {
-        /// The endpoint or name.
-        endpoint: String,
-        /// The problem.
-        problem: String,
-    },
-    /// The server refuses requests with a lasting error.
+    Tls { endpoint: String, problem: String },
     #[error("{endpoint} refuses: {text}")]
-    Refused {
-        /// The endpoint or name.
-        endpoint: String,
-        /// The error text of the server.
-        text: String,
-    },
-    /// The load could not acquire the leases that it has to renew.
+    Refused { endpoint: String, text: String },
     #[error("a lease to renew could not be taken from {endpoint}: {text}")]
-    Fill {
-        /// The endpoint or name.
-        endpoint: String,
-        /// The error text.
-        text: String,
-    },
-    /// Another client holds a lease that the load has to renew.
+    Fill { endpoint: String, text: String },
     #[error("{name} is held by another; choose other names, or wait until its ttl is over")]
-    Taken {
-        /// The endpoint or name.
-        name: String,
-    },
-    /// The server sent an unexpected reply.
+    Taken { name: String },
     #[error("{endpoint} does not speak as expected: {text}; is this its port for clients?")]
-    Garbled {
-        /// The endpoint or name.
-        endpoint: String,
-        /// The unexpected reply.
-        text: String,
-    },
-    /// The event loop failed.
+    Garbled { endpoint: String, text: String },
     #[error("cannot wait for sockets: {0}")]
     System(#[from] io::Error),
 }

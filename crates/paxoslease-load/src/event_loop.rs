@@ -30,19 +30,14 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// The number of no connection.
 const ALARM: Token = Token(usize::MAX - 1);
 
-/// Runs a load on a cell or a Redis server on this thread, and returns its result.
-///
-/// # Errors
-/// When the plan is not valid, or no server answers. Failed operations are part of the report.
+/// Runs a load on a cell or a Redis server on this thread, and returns its result. Failed
+/// operations are part of the report.
 pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Report, LoadError> {
     plan.check()?;
     run_with(plan, Resp::new(plan), progress)
 }
 
 /// Like [`run`], with another protocol.
-///
-/// # Errors
-/// As [`run`].
 pub fn run_with<P: Connections>(
     plan: &Plan,
     protocol: P,
@@ -210,21 +205,18 @@ impl<'a, P: Connections> EventLoop<'a, P> {
 
     fn dial(&mut self, link: usize) -> Result<(), LoadError> {
         let ends_at = self.now() + DIAL_MAX;
-        let Candidate { endpoint, address } = self.candidates[self.sockets[link].candidate()];
-        let endpoint = &self.plan.endpoints[endpoint];
+        let address = self.candidates[self.sockets[link].candidate()].address;
+        let endpoint = self.endpoint(link);
         let Plan { tls, token, token_in_clear, .. } = self.plan;
         let is_exposed = !address.ip().to_canonical().is_loopback();
         let tls = match tls {
-            Some(tls) => tls.connection(endpoint).map(Some),
+            Some(tls) => tls.connection(&endpoint).map(Some),
             None if token.is_some() && is_exposed && !token_in_clear => {
                 Err("without TLS others could read the token".to_owned())
             }
             None => Ok(None),
         };
-        let tls = tls.map_err(|problem| {
-            let endpoint = endpoint.clone();
-            LoadError::Tls { endpoint, problem }
-        })?;
+        let tls = tls.map_err(|problem| LoadError::Tls { endpoint, problem })?;
         let registry = self.poll.registry();
         match self.sockets[link].dial(address, tls, registry, Token(link), ends_at) {
             Ok(()) => Ok(()),
@@ -236,9 +228,7 @@ impl<'a, P: Connections> EventLoop<'a, P> {
     /// it is an error if all addresses failed in a row.
     fn redial(&mut self, link: usize, error: io::Error) -> Result<(), LoadError> {
         if let Some(problem) = Tls::explain(&error) {
-            let candidate = &self.candidates[self.sockets[link].candidate()];
-            let endpoint = self.plan.endpoints[candidate.endpoint].clone();
-            return Err(LoadError::Tls { endpoint, problem });
+            return Err(LoadError::Tls { endpoint: self.endpoint(link), problem });
         }
         let is_greeted = self.session.protocol().is_greeted(link);
         let now = self.now();
@@ -276,9 +266,13 @@ impl<'a, P: Connections> EventLoop<'a, P> {
         Ok(())
     }
 
-    fn explain(&self, link: usize, failure: Failure) -> LoadError {
+    fn endpoint(&self, link: usize) -> String {
         let candidate = &self.candidates[self.sockets[link].candidate()];
-        let endpoint = self.plan.endpoints[candidate.endpoint].clone();
+        self.plan.endpoints[candidate.endpoint].clone()
+    }
+
+    fn explain(&self, link: usize, failure: Failure) -> LoadError {
+        let endpoint = self.endpoint(link);
         match failure {
             Failure::Foreign(server) => LoadError::Foreign { endpoint, server },
             Failure::Refused(text) => LoadError::Refused { endpoint, text },

@@ -16,12 +16,10 @@ const LEASES_MAX: u32 = 100_000_000;
 const RATE_MIN: f64 = 0.001;
 const RATE_MAX: f64 = 100_000_000.0;
 
-/// A load.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The endpoints, each as `host:port`. Connections go to each in turn.
     pub endpoints: Vec<String>,
-    /// The protocol of the server.
     pub dialect: Dialect,
     /// The TLS settings; `None` for unencrypted connections.
     pub tls: Option<Tls>,
@@ -29,17 +27,14 @@ pub struct Plan {
     pub token: Option<Secret>,
     /// Whether the token may be sent unencrypted to other machines.
     pub token_in_clear: bool,
-    /// The kind of operations.
     pub workload: Workload,
     /// The number of connections, at most `in_flight`.
     pub connections: u32,
     /// The number of requests in flight; in a hand-over, of clients.
     pub in_flight: u32,
-    /// When the load ends.
     pub extent: Extent,
     /// The due operations per second; `None` begins one when another ends.
     pub rate: Option<f64>,
-    /// The ttl of the leases.
     pub ttl: Duration,
     /// The prefix of all names.
     pub names: String,
@@ -60,7 +55,6 @@ impl fmt::Debug for Secret {
 /// When a load ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// After this time.
     Lasting(Duration),
     /// After this many operations, successful or not.
     Count(u64),
@@ -89,18 +83,14 @@ pub enum Workload {
     /// Acquire and release, each of another name.
     Pairs,
     /// Leases that are acquired before the measurement, renewed in turn, and released at the end.
-    Renew {
-        /// The number of leases or names.
-        leases: u32,
-    },
+    Renew { leases: u32 },
     /// All clients want one name: each waits for it, releases it at once and waits again. With
     /// fewer connections than clients, acquires use NOTIFY. Redis is polled.
     Handover,
     /// Pairs, of which a share uses few names.
     Mixed {
-        /// The number of leases or names.
         hot_names: u32,
-        /// The share, 0 to 1.
+        /// From 0 to 1.
         hot_share: f64,
     },
     /// Acquires every name once, in the order of their numbers. The leases stay held until their
@@ -164,9 +154,6 @@ impl Plan {
     }
 
     /// Validates the plan.
-    ///
-    /// # Errors
-    /// The first problem.
     pub fn check(&self) -> Result<(), PlanError> {
         if self.endpoints.is_empty() {
             return Err(PlanError::NoEndpoint);
@@ -211,37 +198,26 @@ impl Plan {
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// There is no endpoint.
     #[error("no endpoint: name at least one, as host:port")]
     NoEndpoint,
-    /// The number of requests in flight is out of bounds.
     #[error("{0} requests in flight: expected 1 to {IN_FLIGHT_MAX}")]
     InFlight(u32),
-    /// The number of connections is out of bounds.
     #[error("{0} connections: expected at least one, and no more than requests in flight")]
     Connections(u32),
-    /// The duration or count is zero.
     #[error("nothing to do: expected a duration or a count above zero")]
     NoExtent,
-    /// The prefix of the names is too long.
     #[error("names begin with {0} bytes: expected at most {PREFIX_LEN_MAX}")]
     Names(usize),
-    /// The ttl is below a millisecond.
     #[error("the ttl is below a millisecond; cells take 50ms and more")]
     Ttl,
-    /// The rate is out of bounds.
     #[error("{0} operations per second: expected {RATE_MIN} to {RATE_MAX}")]
     Rate(f64),
-    /// A hand-over cannot have a rate.
     #[error("a hand-over has no rate: its clients wait for each other")]
     RateOfHandover,
-    /// The number of leases is out of bounds.
     #[error("{0} leases to renew: expected as many as requests in flight, to {LEASES_MAX}")]
     Leases(u32),
-    /// The share is not between 0 and 1.
     #[error("a share of {0} for hot names: expected 0 to 1")]
     HotShare(f64),
-    /// There is no hot name.
     #[error("no hot name: expected at least one")]
     NoHotName,
 }
@@ -250,38 +226,37 @@ pub enum PlanError {
 mod tests {
     use super::*;
 
-    fn wrong(workload: Workload, change: impl FnOnce(&mut Plan)) -> Option<PlanError> {
-        let mut plan = Plan::new(["127.0.0.1:1"], workload);
-        change(&mut plan);
-        plan.check().err()
-    }
+    type Case = (Workload, fn(&mut Plan), PlanError);
 
     #[test]
-    fn what_every_workload_begins_with_is_a_load() {
+    fn the_defaults_of_every_workload_are_valid() {
         let mixed = Workload::Mixed { hot_names: 4, hot_share: 0.1 };
         let renew = Workload::Renew { leases: 1000 };
         for workload in [Workload::Pairs, renew, Workload::Handover, mixed, Workload::Fill] {
-            assert_eq!(wrong(workload, |_| {}), None, "{workload:?}");
+            assert_eq!(Plan::new(["127.0.0.1:1"], workload).check(), Ok(()), "{workload:?}");
         }
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
-        let pairs = Workload::Pairs;
-        assert_eq!(wrong(pairs, |plan| plan.endpoints.clear()), Some(PlanError::NoEndpoint));
-        assert_eq!(wrong(pairs, |plan| plan.in_flight = 0), Some(PlanError::InFlight(0)));
-        assert_eq!(wrong(pairs, |plan| plan.connections = 65), Some(PlanError::Connections(65)));
-        assert_eq!(wrong(pairs, |plan| plan.extent = Extent::Count(0)), Some(PlanError::NoExtent));
-        assert_eq!(wrong(pairs, |plan| plan.ttl = Duration::ZERO), Some(PlanError::Ttl));
-        assert_eq!(wrong(pairs, |plan| plan.rate = Some(0.0)), Some(PlanError::Rate(0.0)));
-        assert_eq!(wrong(pairs, |plan| plan.names = "x".repeat(501)), Some(PlanError::Names(501)));
-        assert_eq!(
-            wrong(Workload::Handover, |plan| plan.rate = Some(1.0)),
-            Some(PlanError::RateOfHandover)
-        );
-        assert_eq!(wrong(Workload::Renew { leases: 63 }, |_| {}), Some(PlanError::Leases(63)));
-        let mixed = |hot_names, hot_share| wrong(Workload::Mixed { hot_names, hot_share }, |_| {});
-        assert_eq!(mixed(0, 0.5), Some(PlanError::NoHotName));
-        assert_eq!(mixed(1, 1.5), Some(PlanError::HotShare(1.5)));
+    fn values_out_of_bounds_are_refused() {
+        let mixed = |hot_names, hot_share| Workload::Mixed { hot_names, hot_share };
+        let cases: [Case; 11] = [
+            (Workload::Pairs, |plan| plan.endpoints.clear(), PlanError::NoEndpoint),
+            (Workload::Pairs, |plan| plan.in_flight = 0, PlanError::InFlight(0)),
+            (Workload::Pairs, |plan| plan.connections = 65, PlanError::Connections(65)),
+            (Workload::Pairs, |plan| plan.extent = Extent::Count(0), PlanError::NoExtent),
+            (Workload::Pairs, |plan| plan.ttl = Duration::ZERO, PlanError::Ttl),
+            (Workload::Pairs, |plan| plan.rate = Some(0.0), PlanError::Rate(0.0)),
+            (Workload::Pairs, |plan| plan.names = "x".repeat(501), PlanError::Names(501)),
+            (Workload::Handover, |plan| plan.rate = Some(1.0), PlanError::RateOfHandover),
+            (Workload::Renew { leases: 63 }, |_| {}, PlanError::Leases(63)),
+            (mixed(0, 0.5), |_| {}, PlanError::NoHotName),
+            (mixed(1, 1.5), |_| {}, PlanError::HotShare(1.5)),
+        ];
+        for (workload, change, error) in cases {
+            let mut plan = Plan::new(["127.0.0.1:1"], workload);
+            change(&mut plan);
+            assert_eq!(plan.check(), Err(error));
+        }
     }
 }

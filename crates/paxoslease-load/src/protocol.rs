@@ -11,7 +11,6 @@ use crate::session::SILENCE_MAX;
 /// The digits at the end of a name.
 const DIGITS: usize = 9;
 
-/// A request of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeaseRequest {
     /// With a token that no other acquire of this load has. It identifies the tenure if the server
@@ -20,19 +19,12 @@ pub enum LeaseRequest {
         /// Never zero.
         token: u64,
     },
-    /// Renews a granted lease.
-    Renew {
-        /// The fence of the grant, or the token.
-        fence: u64,
-    },
-    /// Releases a granted lease.
-    Release {
-        /// The fence of the grant, or the token.
-        fence: u64,
-    },
+    /// With the fence of the grant, or the token.
+    Renew { fence: u64 },
+    /// With the fence of the grant, or the token.
+    Release { fence: u64 },
 }
 
-/// The outcome of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// Done, with the fence of a grant if the server gives one.
@@ -92,7 +84,6 @@ pub trait Connections: Protocol {
         None
     }
 
-    /// A connection is open.
     fn connected(&mut self, _link: usize) {}
 
     /// Whether the server has answered the greeting.
@@ -102,12 +93,9 @@ pub trait Connections: Protocol {
     fn lost(&mut self, link: usize, now: Duration);
 
     /// Handles received bytes, and returns how many of them were complete answers.
-    ///
-    /// # Errors
-    /// When the load cannot go on.
+    /// Fails when the load cannot go on.
     fn received(&mut self, link: usize, bytes: &[u8], now: Duration) -> Result<usize, Failure>;
 
-    /// The bytes to send.
     fn outgoing(&mut self) -> &mut Outgoing;
 
     /// A connection with an unanswered request, if there is one.
@@ -118,27 +106,20 @@ pub trait Connections: Protocol {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The server is not of the expected kind. Its name.
     #[error("another kind of server, which says it is `{0}`")]
     Foreign(String),
-    /// The server refuses requests with a lasting error. Its text.
     #[error("the server refuses: {0}")]
     Refused(String),
-    /// The server sent an unexpected reply.
     #[error("not an answer: {0}")]
     Garbled(String),
-    /// The load could not acquire a lease that it has to renew.
     #[error("a lease to renew could not be taken: {0}")]
     Fill(String),
-    /// Another client holds a lease that the load has to renew.
     #[error("{0} is held by another")]
     Taken(String),
-    /// There was no answer for too long.
     #[error("no answer for too long")]
     Silent,
 }
 
-/// The bytes to send on each connection.
 #[derive(Debug)]
 pub struct Outgoing {
     buffers: Vec<Vec<u8>>,
@@ -146,7 +127,6 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// An empty buffer for each connection.
     #[must_use]
     pub fn new(links: usize) -> Self {
         Self { buffers: vec![Vec::new(); links], pending: Vec::with_capacity(links) }
@@ -160,7 +140,6 @@ impl Outgoing {
         &mut self.buffers[link]
     }
 
-    /// Drops unsent bytes.
     pub fn clear(&mut self, link: usize) {
         self.buffers[link].clear();
     }
@@ -181,7 +160,6 @@ impl Outgoing {
 pub struct Names(Vec<u8>);
 
 impl Names {
-    /// Names with this prefix.
     #[must_use]
     pub fn new(prefix: &str) -> Self {
         let mut text = prefix.as_bytes().to_vec();
@@ -189,7 +167,6 @@ impl Names {
         Self(text)
     }
 
-    /// The name of the lease of this number.
     pub fn get(&mut self, number: u32) -> &[u8] {
         let digits = self.0.len() - DIGITS;
         let mut left = number;

@@ -8,23 +8,18 @@ use serde::Serialize;
 
 use crate::plan::Dialect;
 
-/// The result of a load.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// The name of the workload.
     pub workload: &'static str,
-    /// The commands for leases.
     pub dialect: Dialect,
     /// The endpoints, in the order of the connections.
     pub endpoints: Vec<String>,
-    /// The number of connections.
     pub connections: u32,
     /// The most requests in flight.
     pub in_flight: u32,
     /// The due operations per second, if the plan had a rate.
     pub rate: Option<f64>,
-    /// The measured time.
     pub seconds: f64,
     /// Successful pairs, renewals or holdings.
     pub operations: u64,
@@ -34,7 +29,6 @@ pub struct Report {
     pub held: u64,
     /// Operations that failed, by the first word of the error.
     pub errors: BTreeMap<String, u64>,
-    /// The text of one error.
     pub last_error: Option<String>,
     /// Due operations that never began, because all slots were busy.
     pub behind: u64,
@@ -52,7 +46,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// The number of failed operations.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.errors.values().sum()
@@ -62,17 +55,11 @@ impl Report {
 /// Latencies in microseconds. With a rate, they count from the due time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Latency {
-    /// The number of answers.
     pub count: u64,
-    /// The median.
     pub p50_us: f64,
-    /// The 90th percentile.
     pub p90_us: f64,
-    /// The 99th percentile.
     pub p99_us: f64,
-    /// The 99.9th percentile.
     pub p99_9_us: f64,
-    /// The maximum.
     pub max_us: f64,
 }
 
@@ -93,9 +80,7 @@ impl Latency {
 /// How evenly the clients of a hand-over got the name.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Shares {
-    /// The number of clients.
     pub clients: u32,
-    /// How often the holder changed.
     pub handovers: u64,
     /// The most grants of a client.
     pub max: u64,
@@ -111,7 +96,6 @@ impl Shares {
     }
 }
 
-/// The progress of a load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
     /// The current phase, as a text.

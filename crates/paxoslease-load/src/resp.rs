@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use paxoslease_wire::resp::{Value, put_array, put_bulk, put_bulk_integer, put_command};
 
+use self::Word::{Number, Text};
 use crate::plan::{Dialect, Plan, Secret, Workload};
 use crate::protocol::{Connections, Failure, LeaseRequest, Names, Outcome, Outgoing, Protocol};
 
@@ -69,30 +70,18 @@ impl RedisLock {
         let name = self.names.get(number);
         match request {
             LeaseRequest::Acquire { token } => {
-                put_array(out, 6);
-                put_bulk(out, b"SET");
-                put_bulk(out, name);
-                put_bulk(out, &letters(token));
-                put_bulk(out, b"NX");
-                put_bulk(out, b"PX");
-                put_bulk_integer(out, self.ttl_ms);
+                let token = letters(token);
+                let ttl = Number(self.ttl_ms);
+                put(out, [Text(b"SET"), Text(name), Text(&token), Text(b"NX"), Text(b"PX"), ttl]);
             }
             LeaseRequest::Renew { fence } => {
-                put_array(out, 6);
-                put_bulk(out, b"EVALSHA");
-                put_bulk(out, &self.renew_script);
-                put_bulk(out, b"1");
-                put_bulk(out, name);
-                put_bulk(out, &letters(fence));
-                put_bulk_integer(out, self.ttl_ms);
+                let (script, token) = (&self.renew_script, letters(fence));
+                let script = [Text(b"EVALSHA"), Text(script), Text(b"1")];
+                put(out, script.into_iter().chain([Text(name), Text(&token), Number(self.ttl_ms)]));
             }
             LeaseRequest::Release { fence } => {
-                put_array(out, 5);
-                put_bulk(out, b"EVALSHA");
-                put_bulk(out, &self.release_script);
-                put_bulk(out, b"1");
-                put_bulk(out, name);
-                put_bulk(out, &letters(fence));
+                let (script, token) = (&self.release_script, letters(fence));
+                put(out, [Text(b"EVALSHA"), Text(script), Text(b"1"), Text(name), Text(&token)]);
             }
         }
     }
@@ -113,36 +102,39 @@ impl Cell {
         let name = self.names.get(number);
         match request {
             LeaseRequest::Acquire { .. } => {
-                let waits = if self.waits { 2 } else { 0 };
-                let notifies = if self.notifies { 2 } else { 0 };
-                put_array(out, 3 + waits + notifies);
-                put_bulk(out, b"LEASE.ACQUIRE");
-                put_bulk(out, name);
-                put_bulk_integer(out, self.ttl_ms);
-                if self.waits {
-                    put_bulk(out, b"WAIT");
-                    put_bulk_integer(out, WAIT_MS);
-                }
-                if self.notifies {
-                    put_bulk(out, b"NOTIFY");
-                    put_bulk_integer(out, u64::from(slot));
-                }
+                let acquire = [Text(b"LEASE.ACQUIRE"), Text(name), Number(self.ttl_ms)];
+                let wait = [Text(b"WAIT"), Number(WAIT_MS)];
+                let notify = [Text(b"NOTIFY"), Number(u64::from(slot))];
+                // NOTIFY is used only with WAIT.
+                let len = 2 * (usize::from(self.waits) + usize::from(self.notifies));
+                let options = [wait, notify].into_iter().flatten().take(len);
+                put(out, acquire.into_iter().chain(options));
             }
             LeaseRequest::Renew { fence } => {
-                put_array(out, 4);
-                put_bulk(out, b"LEASE.RENEW");
-                put_bulk(out, name);
-                put_bulk_integer(out, fence);
-                put_bulk_integer(out, self.ttl_ms);
+                let renew = [Text(b"LEASE.RENEW"), Text(name)];
+                put(out, renew.into_iter().chain([Number(fence), Number(self.ttl_ms)]));
             }
             LeaseRequest::Release { fence } => {
-                put_array(out, 3);
-                put_bulk(out, b"LEASE.RELEASE");
-                put_bulk(out, name);
-                put_bulk_integer(out, fence);
+                put(out, [Text(b"LEASE.RELEASE"), Text(name), Number(fence)]);
             }
         }
     }
+}
+
+/// A word of a command.
+#[derive(Clone, Copy)]
+enum Word<'a> {
+    Text(&'a [u8]),
+    Number(u64),
+}
+
+fn put<'a>(out: &mut Vec<u8>, words: impl IntoIterator<Item = Word<'a>, IntoIter: Clone>) {
+    let words = words.into_iter();
+    put_array(out, words.clone().count());
+    words.for_each(|word| match word {
+        Text(text) => put_bulk(out, text),
+        Number(number) => put_bulk_integer(out, number),
+    });
 }
 
 #[derive(Debug)]
@@ -445,18 +437,13 @@ mod tests {
     #[test]
     fn a_cell_is_asked_in_its_own_words() {
         let mut pairs = resp(Dialect::Paxoslease, Workload::Pairs);
-        assert_eq!(
-            asked(&mut pairs, 0, 7, LeaseRequest::Acquire { token: 1 }),
-            "LEASE.ACQUIRE load/000000007 15000"
-        );
-        assert_eq!(
-            asked(&mut pairs, 0, 123_456_789, LeaseRequest::Renew { fence: 42 }),
-            "LEASE.RENEW load/123456789 42 15000"
-        );
-        assert_eq!(
-            asked(&mut pairs, 0, 0, LeaseRequest::Release { fence: 42 }),
-            "LEASE.RELEASE load/000000000 42"
-        );
+        let mut asked = |number, request| asked(&mut pairs, 0, number, request);
+        let acquire = asked(7, LeaseRequest::Acquire { token: 1 });
+        assert_eq!(acquire, "LEASE.ACQUIRE load/000000007 15000");
+        let renew = asked(123_456_789, LeaseRequest::Renew { fence: 42 });
+        assert_eq!(renew, "LEASE.RENEW load/123456789 42 15000");
+        let release = asked(0, LeaseRequest::Release { fence: 42 });
+        assert_eq!(release, "LEASE.RELEASE load/000000000 42");
     }
 
     #[test]
@@ -465,40 +452,33 @@ mod tests {
         assert_eq!(redis.links[0].greetings, 2);
         assert_eq!(redis.greeted(1, Value::Bulk(b"abc")), Ok(()));
         assert_eq!(redis.greeted(0, Value::Bulk(b"def")), Ok(()));
-        assert_eq!(
-            asked(&mut redis, 0, 7, LeaseRequest::Acquire { token: 0x12 }),
-            "SET load/000000007 gggggggggggggghi NX PX 15000"
-        );
-        assert_eq!(
-            asked(&mut redis, 0, 7, LeaseRequest::Release { fence: 0x12 }),
-            "EVALSHA abc 1 load/000000007 gggggggggggggghi"
-        );
-        assert_eq!(
-            asked(&mut redis, 0, 7, LeaseRequest::Renew { fence: 0x12 }),
-            "EVALSHA def 1 load/000000007 gggggggggggggghi 15000"
-        );
+        let mut asked = |request| asked(&mut redis, 0, 7, request);
+        let acquire = asked(LeaseRequest::Acquire { token: 0x12 });
+        assert_eq!(acquire, "SET load/000000007 gggggggggggggghi NX PX 15000");
+        let release = asked(LeaseRequest::Release { fence: 0x12 });
+        assert_eq!(release, "EVALSHA abc 1 load/000000007 gggggggggggggghi");
+        let renew = asked(LeaseRequest::Renew { fence: 0x12 });
+        assert_eq!(renew, "EVALSHA def 1 load/000000007 gggggggggggggghi 15000");
+    }
+
+    fn parsed(bytes: &[u8]) -> Value<'_> {
+        Value::parse(bytes).expect("well formed").expect("whole").0
     }
 
     #[test]
     fn a_refusing_or_foreign_server_is_noticed_at_the_greeting() {
         let mut cell = resp(Dialect::Paxoslease, Workload::Pairs);
-        let greeted = |cell: &mut Resp, bytes: &[u8]| {
-            let (value, _) = Value::parse(bytes).expect("well formed").expect("whole");
-            cell.greeted(0, value)
-        };
-        let ours = b"%1\r\n$6\r\nserver\r\n$10\r\npaxoslease\r\n";
-        assert_eq!(greeted(&mut cell, ours), Ok(()));
-        let redis = b"*2\r\n$6\r\nserver\r\n$5\r\nredis\r\n";
-        assert_eq!(greeted(&mut cell, redis), Err(Failure::Foreign("redis".to_owned())));
+        let mut greeted = |bytes| cell.greeted(0, parsed(bytes));
+        assert_eq!(greeted(b"%1\r\n$6\r\nserver\r\n$10\r\npaxoslease\r\n"), Ok(()));
+        let redis = greeted(b"*2\r\n$6\r\nserver\r\n$5\r\nredis\r\n");
+        assert_eq!(redis, Err(Failure::Foreign("redis".to_owned())));
         let refused = Err(Failure::Refused("NOAUTH who are you".to_owned()));
-        assert_eq!(greeted(&mut cell, b"-NOAUTH who are you\r\n"), refused);
+        assert_eq!(greeted(b"-NOAUTH who are you\r\n"), refused);
     }
 
     #[test]
-    fn answers_of_both_come_to_the_same_few() {
-        let answer = |bytes: &'static [u8]| {
-            Answer::of(Value::parse(bytes).expect("well formed").expect("whole").0)
-        };
+    fn replies_of_both_have_one_of_few_meanings() {
+        let answer = |bytes: &'static [u8]| Answer::of(parsed(bytes));
         assert_eq!(answer(b"*3\r\n:42\r\n:15000\r\n:0\r\n"), Some(Answer::Yes(Some(42))));
         assert_eq!(answer(b"+OK\r\n"), Some(Answer::Yes(None)));
         assert_eq!(answer(b":1\r\n"), Some(Answer::Yes(None)));
@@ -514,9 +494,7 @@ mod tests {
 
     #[test]
     fn a_push_tells_whose_wait_is_over() {
-        let push = |bytes: &'static [u8]| {
-            Answer::of_push(Value::parse(bytes).expect("well formed").expect("whole").0)
-        };
+        let push = |bytes: &'static [u8]| Answer::of_push(parsed(bytes));
         let granted = b">5\r\n$13\r\nlease.granted\r\n$2\r\n17\r\n:42\r\n:15000\r\n:3\r\n";
         assert_eq!(push(granted), Some((17, Answer::Yes(Some(42)))));
         assert_eq!(push(b">2\r\n$13\r\nlease.timeout\r\n:17\r\n"), Some((17, Answer::No)));

@@ -250,9 +250,7 @@ impl<P: Protocol> Session<P> {
 
     /// Handles outcomes and begins due operations. The caller calls this after every event, and at
     /// [`Session::wake_at`].
-    ///
-    /// # Errors
-    /// When the load cannot go on.
+    /// Fails when the load cannot go on.
     pub fn pump(&mut self, now: Duration) -> Result<(), Failure> {
         self.take_outcomes(now)?;
         self.advance(now)?;
@@ -355,15 +353,12 @@ impl<P: Connections> Session<P> {
         &mut self.protocol
     }
 
-    /// The bytes to send.
     pub fn outgoing(&mut self) -> &mut Outgoing {
         self.protocol.outgoing()
     }
 
     /// Handles received bytes, and returns how many of them were complete answers.
-    ///
-    /// # Errors
-    /// When the load cannot go on.
+    /// Fails when the load cannot go on.
     pub fn received(&mut self, link: usize, bytes: &[u8], now: Duration) -> Result<usize, Failure> {
         let read = self.protocol.received(link, bytes, now)?;
         if read > 0 {
@@ -374,9 +369,7 @@ impl<P: Connections> Session<P> {
     }
 
     /// A connection broke, and its requests failed.
-    ///
-    /// # Errors
-    /// When the load cannot go on.
+    /// Fails when the load cannot go on.
     pub fn lost(&mut self, link: usize, now: Duration) -> Result<(), Failure> {
         self.protocol.lost(link, now);
         self.take_outcomes(now)

@@ -1,4 +1,4 @@
-//! Commands a document tells its reader to type.
+//! The commands in documents exist.
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -14,14 +14,14 @@ const CLI: &str = "crates/paxoslease-cli/src/";
 /// Options with which `cargo run` means another binary than ours.
 const OTHER_BINARY: &[&str] = &["-p", "--package", "--bin", "--example", "--manifest-path"];
 
-/// What a reader is told to run.
+/// A command of a document.
 #[derive(PartialEq, Eq, Debug)]
 enum Typed<'a> {
     Xtask(Vec<&'a str>),
     Binary(&'a str),
 }
 
-/// Every `cargo xtask ..` parses, and every subcommand of the binary is one.
+/// Every `cargo xtask ..` parses, and every subcommand of the binary exists.
 pub(super) fn exist(repository: &Repository) -> Vec<Finding> {
     let known = subcommands(repository);
     let mut findings = Vec::new();
@@ -29,16 +29,14 @@ pub(super) fn exist(repository: &Repository) -> Vec<Finding> {
         for snippet in snippets(&file.text) {
             let text = snippet.text.replace("&&", ";").replace(" #", ";#");
             for command in text.split([';', '|']) {
-                let complaint = match typed(command) {
+                let problem = match typed(command) {
                     Some(Typed::Xtask(args)) => xtask_refuses(&args),
                     Some(Typed::Binary(name)) if !known.iter().any(|known| known == name) => {
                         Some(format!("`paxoslease {name}` does not exist"))
                     }
                     _ => None,
                 };
-                findings.extend(
-                    complaint.map(|message| Finding::new(&file.path, snippet.line, message)),
-                );
+                findings.extend(problem.map(|problem| file.finding(snippet.line, problem)));
             }
         }
     }
@@ -106,13 +104,13 @@ fn kebab(variant: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::repository;
 
     fn found(line: &str) -> Vec<String> {
         let source = "enum Command {\n    Sim(SimArgs),\n    DryRun,\n}";
         let text = format!("```sh\n{line}\n```");
-        let repository =
-            Repository::of(&[("README.md", &text), ("crates/paxoslease-cli/src/args.rs", source)]);
-        exist(&repository).iter().map(ToString::to_string).collect()
+        let files = [("README.md", &*text), ("crates/paxoslease-cli/src/args.rs", source)];
+        repository::found(exist, &files)
     }
 
     #[test]

@@ -5,11 +5,11 @@ use crate::tidy::repository::{Commit, Repository};
 
 const SUBJECT_MAX: usize = 72;
 
-/// Every commit since this check was added. Without history, as in a tarball, there is none.
+/// Checks every commit since this check was added. A tarball has no history, so nothing is checked.
 pub(super) fn have_subjects(repository: &Repository) -> Vec<Finding> {
     let problem = |commit: &Commit| {
         let message = problem(&commit.subject)?;
-        Some(Finding::new(format!("commit {}", commit.id), 1, message))
+        Some(Finding::new(&format!("commit {}", commit.id), 1, message))
     };
     repository.commits().iter().filter_map(problem).collect()
 }

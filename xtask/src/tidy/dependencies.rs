@@ -1,9 +1,10 @@
-//! Every dependency has a reason and a user, and nothing that is gone still has a reason.
+//! Every dependency has a reason and a user, nothing that is gone still has a reason, and versions
+//! that are written in several places agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::Finding;
-use crate::tidy::manifest::Dependency;
+use crate::tidy::manifest::Manifest;
 use crate::tidy::markdown::{row, section, spans};
 use crate::tidy::repository::Repository;
 
@@ -13,65 +14,43 @@ const HEADING: &str = "## Dependencies";
 /// The table under "Dependencies" in CONTRIBUTING.md names exactly what the manifests do.
 pub(super) fn have_reasons(repository: &Repository) -> Vec<Finding> {
     let reasons = reasons(repository);
-    let declared = declared(repository);
+    let mut declared = BTreeSet::new();
     let mut findings = Vec::new();
-    for (name, (path, line)) in &declared {
-        match reasons.get(name) {
-            None => {
-                let message = format!("`{name}` has no reason in {DOCUMENT}");
-                findings.push(Finding::new(path, *line, message));
+    for manifest in repository.manifests() {
+        let all = manifest.workspace_dependencies().into_iter().chain(manifest.dependencies());
+        for name in all.filter(|dependency| !dependency.is_path).map(|dependency| dependency.name) {
+            if !declared.insert(name.clone()) {
+                continue;
             }
-            Some((line, reason)) if reason.is_empty() => {
-                findings.push(Finding::new(DOCUMENT, *line, format!("`{name}` lacks its reason")));
+            match reasons.get(&name) {
+                None => {
+                    let message = format!("`{name}` has no reason in {DOCUMENT}");
+                    findings.push(manifest.file.finding_at(&name, message));
+                }
+                Some((line, reason)) if reason.is_empty() => {
+                    let message = format!("`{name}` lacks its reason");
+                    findings.push(Finding::new(DOCUMENT, *line, message));
+                }
+                Some(_) => {}
             }
-            Some(_) => {}
         }
     }
-    for (name, (line, _)) in &reasons {
-        if !declared.contains_key(name) {
-            findings.push(Finding::new(DOCUMENT, *line, format!("`{name}` is used no more")));
-        }
-    }
+    let gone = reasons.iter().filter(|(name, _)| !declared.contains(*name));
+    findings.extend(gone.map(|(name, (line, _))| {
+        Finding::new(DOCUMENT, *line, format!("`{name}` is not used any more"))
+    }));
     findings
 }
 
-/// What the workspace offers and no crate takes.
+/// Every dependency that the workspace offers is used by a crate.
 pub(super) fn have_users(repository: &Repository) -> Vec<Finding> {
     let Some(root) = repository.workspace() else { return Vec::new() };
-    let offered = root.workspace_dependencies();
     let manifests = repository.manifests();
-    let used: BTreeSet<String> = manifests
-        .iter()
-        .flat_map(|manifest| manifest.dependencies(&offered))
-        .map(|dependency| dependency.name)
-        .collect();
-    let unused = offered.iter().filter(|dependency| !used.contains(&dependency.name));
-    unused
-        .map(|Dependency { name, .. }| {
-            Finding::new(
-                &root.file.path,
-                root.file.line_of(name),
-                format!("no crate uses `{name}`"),
-            )
-        })
-        .collect()
-}
-
-/// Packages of others, with the place that names them first.
-fn declared(repository: &Repository) -> BTreeMap<String, (String, usize)> {
-    let offered =
-        repository.workspace().map(|root| root.workspace_dependencies()).unwrap_or_default();
-    let mut declared = BTreeMap::new();
-    for manifest in repository.manifests() {
-        let own = manifest.dependencies(&offered);
-        for dependency in manifest.workspace_dependencies().into_iter().chain(own) {
-            if !dependency.is_path {
-                let place = (manifest.file.path.clone(), manifest.file.line_of(&dependency.name));
-                declared.entry(dependency.name).or_insert(place);
-            }
-        }
-    }
-    declared
+    let used = manifests.iter().flat_map(Manifest::dependencies);
+    let used: BTreeSet<String> = used.map(|dependency| dependency.name).collect();
+    let offered = root.workspace_dependencies().into_iter().map(|dependency| dependency.name);
+    let unused = offered.filter(|name| !used.contains(name));
+    unused.map(|name| root.file.finding_at(&name, format!("no crate uses `{name}`"))).collect()
 }
 
 /// Rows whose first cell is a code span: its text, and the last cell.
@@ -85,53 +64,103 @@ fn reasons(repository: &Repository) -> BTreeMap<String, (usize, String)> {
     rows.collect()
 }
 
+/// The README and the workspace's own dependencies have the versions of the root manifest.
+pub(super) fn agree(repository: &Repository) -> Vec<Finding> {
+    let Some(root) = repository.workspace() else { return Vec::new() };
+    let version = root.string(&["workspace", "package", "version"]).unwrap_or_default();
+    let rust = root.string(&["workspace", "package", "rust-version"]).unwrap_or_default();
+    let mut findings = Vec::new();
+    for dependency in root.workspace_dependencies().iter().filter(|dependency| dependency.is_path) {
+        if dependency.version.as_deref().is_some_and(|said| said != version) {
+            let name = &dependency.name;
+            findings.push(root.file.finding_at(name, format!("`{name}` is version {version}")));
+        }
+    }
+    let Some(readme) = repository.file("README.md") else { return findings };
+    for (number, line) in readme.lines() {
+        for (word, version) in [("Rust ", rust), ("version ", version)] {
+            for said in versions_after(line, word).filter(|said| *said != version) {
+                let message = format!("says {word}{said}, Cargo.toml says {version}");
+                findings.push(readme.finding(number, message));
+            }
+        }
+    }
+    findings
+}
+
+/// The text that looks like a version after each `word` of a line.
+fn versions_after<'a>(line: &'a str, word: &str) -> impl Iterator<Item = &'a str> {
+    line.match_indices(word).filter_map(move |(start, _)| {
+        let rest = &line[start + word.len()..];
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let version = rest[..end].trim_end_matches('.');
+        version.contains('.').then_some(version)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::repository::found;
 
-    fn found(contributing: &str, member: &str) -> Vec<String> {
-        let root = "[workspace.dependencies]\nours = { path = \"x\" }\nclap = \"4\"";
-        let repository = Repository::of(&[
-            ("CONTRIBUTING.md", contributing),
-            ("Cargo.toml", root),
-            ("a/Cargo.toml", member),
-        ]);
-        have_reasons(&repository).iter().map(ToString::to_string).collect()
-    }
-
+    const ROOT: &str = "[workspace.package]\nversion = \"0.2.0\"\nrust-version = \"1.95\"\n\
+                        [workspace.dependencies]\nours = { path = \"x\" }\nclap = \"4\"";
     const HEAD: &str = "## Dependencies\n| name | reason |\n|---|---|\n";
+
+    fn reasons_found(table: &str, member: &str) -> Vec<String> {
+        let text = format!("{HEAD}{table}");
+        let files = [(DOCUMENT, &*text), ("Cargo.toml", ROOT), ("a/Cargo.toml", member)];
+        found(have_reasons, &files)
+    }
 
     #[test]
     fn a_dependency_without_a_reason_is_found() {
-        assert_eq!(found(HEAD, ""), ["Cargo.toml:3: `clap` has no reason in CONTRIBUTING.md"]);
-        let empty = format!("{HEAD}| `clap` | |");
-        assert_eq!(found(&empty, ""), ["CONTRIBUTING.md:4: `clap` lacks its reason"]);
+        let none = reasons_found("", "");
+        assert_eq!(none, ["Cargo.toml:6: `clap` has no reason in CONTRIBUTING.md"]);
+        let empty = reasons_found("| `clap` | |", "");
+        assert_eq!(empty, ["CONTRIBUTING.md:4: `clap` lacks its reason"]);
     }
 
     #[test]
     fn a_dependency_of_one_crate_alone_needs_a_reason_too() {
-        let table = format!("{HEAD}| `clap` | options |");
-        let found = found(&table, "[dev-dependencies]\nlibfuzzer-sys = \"0.4\"");
+        let member = "[dev-dependencies]\nlibfuzzer-sys = \"0.4\"";
+        let found = reasons_found("| `clap` | options |", member);
         assert_eq!(found, ["a/Cargo.toml:2: `libfuzzer-sys` has no reason in CONTRIBUTING.md"]);
     }
 
     #[test]
-    fn a_dependency_nobody_uses_is_found() {
-        let repository = |member| {
-            let root = "[workspace.dependencies]\nours = { path = \"x\" }\nclap = \"4\"";
-            Repository::of(&[("Cargo.toml", root), ("a/Cargo.toml", member)])
-        };
-        let member = "[dependencies]\nours.workspace = true\n";
-        let expected = [Finding::new("Cargo.toml", 3, "no crate uses `clap`")];
-        assert_eq!(have_users(&repository(member)), expected);
-        let member = format!("{member}[dev-dependencies]\nclap.workspace = true");
-        assert_eq!(have_users(&repository(&member)), []);
+    fn a_reason_for_what_is_gone_is_found() {
+        let table = "| `clap` | options |\n| `rand` | dice |";
+        let found = reasons_found(table, "[dependencies]\nclap.workspace = true");
+        assert_eq!(found, ["CONTRIBUTING.md:5: `rand` is not used any more"]);
     }
 
     #[test]
-    fn a_reason_for_what_is_gone_is_found() {
-        let table = format!("{HEAD}| `clap` | options |\n| `rand` | dice |");
-        let expected = ["CONTRIBUTING.md:5: `rand` is used no more"];
-        assert_eq!(found(&table, "[dependencies]\nclap.workspace = true"), expected);
+    fn a_dependency_without_a_user_is_found() {
+        let users = |member: &str| {
+            let member = format!("[dependencies]\nours.workspace = true\n{member}");
+            found(have_users, &[("Cargo.toml", ROOT), ("a/Cargo.toml", &member)])
+        };
+        assert_eq!(users(""), ["Cargo.toml:6: no crate uses `clap`"]);
+        assert_eq!(users("[dev-dependencies]\nclap.workspace = true"), [""; 0]);
+    }
+
+    #[test]
+    fn a_readme_that_lags_behind_is_found() {
+        let readme = |text| found(agree, &[("Cargo.toml", ROOT), ("README.md", text)]);
+        let rust = readme("Needs Rust 1.94.");
+        assert_eq!(rust, ["README.md:1: says Rust 1.94, Cargo.toml says 1.95"]);
+        let version = readme("\nversion 0.1.0");
+        assert_eq!(version, ["README.md:2: says version 0.1.0, Cargo.toml says 0.2.0"]);
+        assert_eq!(readme("Rust 1.95 and version 0.2.0, in Rust itself"), [""; 0]);
+    }
+
+    #[test]
+    fn a_crate_of_ours_in_another_version_is_found() {
+        let root = format!("{ROOT}\nlag = {{ path = \"y\", version = \"0.1.0\" }}");
+        assert_eq!(
+            found(agree, &[("Cargo.toml", &root)]),
+            ["Cargo.toml:7: `lag` is version 0.2.0"]
+        );
     }
 }

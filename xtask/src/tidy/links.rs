@@ -14,15 +14,14 @@ pub(super) fn lead_somewhere(repository: &Repository) -> Vec<Finding> {
             if target.contains("://") || target.starts_with("mailto:") {
                 continue;
             }
-            if let Some(complaint) = complaint(repository, file, &target) {
-                findings.push(Finding::new(&file.path, number, complaint));
-            }
+            let problem = problem(repository, file, &target);
+            findings.extend(problem.map(|problem| file.finding(number, problem)));
         }
     }
     findings
 }
 
-fn complaint(repository: &Repository, from: &File, target: &str) -> Option<String> {
+fn problem(repository: &Repository, from: &File, target: &str) -> Option<String> {
     let (path, heading) = target.split_once('#').unwrap_or((target, ""));
     let path = if path.is_empty() { Some(from.path.clone()) } else { resolve(&from.path, path) };
     let Some(path) = path.filter(|path| repository.has(path)) else {
@@ -64,20 +63,18 @@ fn slugs(file: &File) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::repository;
 
-    fn found(link: &str) -> Vec<Finding> {
+    fn found(link: &str) -> Vec<String> {
         let text = format!("# A title, so\n\n[x]({link})");
-        lead_somewhere(&Repository::of(&[
-            ("docs/a.md", &text),
-            ("README.md", "# Hello\n"),
-            ("crates/x/src/lib.rs", ""),
-        ]))
+        let files =
+            [("docs/a.md", &*text), ("README.md", "# Hello\n"), ("crates/x/src/lib.rs", "")];
+        repository::found(lead_somewhere, &files)
     }
 
     #[test]
     fn links_that_lead_nowhere_are_found() {
-        let message = "`../READ.md` leads nowhere";
-        assert_eq!(found("../READ.md"), [Finding::new("docs/a.md", 3, message)]);
+        assert_eq!(found("../READ.md"), ["docs/a.md:3: `../READ.md` leads nowhere"]);
         for link in ["../../README.md", "b.md", "../README.md#bye", "#a-title"] {
             assert_eq!(found(link).len(), 1, "{link}");
         }
@@ -87,7 +84,7 @@ mod tests {
     fn links_that_lead_somewhere_are_fine() {
         for link in ["a.md", "../README.md#hello", "#a-title-so", "../crates/x/", "https://x.org/y"]
         {
-            assert_eq!(found(link), [], "{link}");
+            assert_eq!(found(link), [""; 0], "{link}");
         }
     }
 }

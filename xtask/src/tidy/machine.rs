@@ -1,4 +1,4 @@
-//! Nothing in the repository knows the machine it was written on or where that got its packages.
+//! No file of the repository names the machine it was written on, or its source of packages.
 
 use crate::tidy::Finding;
 use crate::tidy::repository::{File, Repository};
@@ -16,16 +16,15 @@ const PUBLIC_INDEX: &str = "registry+https://github.com/rust-lang/crates.io-inde
 
 /// No absolute path of one machine, no folder beside the repository, no private registry.
 pub(super) fn leaves_no_trace(repository: &Repository) -> Vec<Finding> {
+    let lines = |file| File::lines(file).map(move |(number, line)| (file, number, line));
     repository
         .files()
-        .flat_map(|file| file.lines().map(move |(number, line)| (file, number, line)))
-        .filter_map(|(file, number, line)| {
-            Some(Finding::new(&file.path, number, complaint(file, line)?))
-        })
+        .flat_map(lines)
+        .filter_map(|(file, number, line)| Some(file.finding(number, problem(file, line)?)))
         .collect()
 }
 
-fn complaint(file: &File, line: &str) -> Option<String> {
+fn problem(file: &File, line: &str) -> Option<String> {
     if let Some(folder) = FOLDERS.iter().find(|folder| has_absolute(line, folder)) {
         return Some(format!("a path of one machine: `{folder}`"));
     }
@@ -53,9 +52,10 @@ fn has_absolute(line: &str, folder: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::repository;
 
     fn found(path: &str, text: &str) -> usize {
-        leaves_no_trace(&Repository::of(&[(path, text)])).len()
+        repository::found(leaves_no_trace, &[(path, text)]).len()
     }
 
     #[test]

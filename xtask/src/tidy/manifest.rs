@@ -11,9 +11,10 @@ use crate::tidy::repository::File;
 pub(super) struct Manifest<'a> {
     pub(super) file: &'a File,
     table: Table,
+    /// The dependencies that the workspace offers.
+    offered: Vec<Dependency>,
 }
 
-/// Why a package depends on another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Normal,
@@ -34,8 +35,8 @@ pub(super) struct Dependency {
 }
 
 impl<'a> Manifest<'a> {
-    pub(super) fn of(file: &'a File) -> Option<Self> {
-        Some(Self { file, table: file.text.parse().ok()? })
+    pub(super) fn of(file: &'a File, offered: &[Dependency]) -> Option<Self> {
+        Some(Self { file, table: file.text.parse().ok()?, offered: offered.to_vec() })
     }
 
     /// The package's name; `None` for a virtual manifest.
@@ -60,14 +61,14 @@ impl<'a> Manifest<'a> {
         inherited.and_then(Value::as_bool) == Some(true)
     }
 
-    /// What the workspace offers its members.
+    /// The dependencies that the workspace offers its members.
     pub(super) fn workspace_dependencies(&self) -> Vec<Dependency> {
         let table = self.table.get("workspace").and_then(|table| table.get("dependencies"));
         entries(table).map(|(key, value)| dependency(key, value, Kind::Normal, &[])).collect()
     }
 
-    /// What the package depends on, target specific tables included.
-    pub(super) fn dependencies(&self, offered: &[Dependency]) -> Vec<Dependency> {
+    /// The dependencies of the package, target specific tables included.
+    pub(super) fn dependencies(&self) -> Vec<Dependency> {
         let targets = entries(self.table.get("target")).filter_map(|(_, target)| target.as_table());
         let kinds = [
             ("dependencies", Kind::Normal),
@@ -78,7 +79,7 @@ impl<'a> Manifest<'a> {
             .chain(targets)
             .flat_map(|table| kinds.map(|(key, kind)| (table.get(key), kind)))
             .flat_map(|(table, kind)| entries(table).map(move |(key, value)| (key, value, kind)))
-            .map(|(key, value, kind)| dependency(key, value, kind, offered))
+            .map(|(key, value, kind)| dependency(key, value, kind, &self.offered))
             .collect()
     }
 
@@ -122,21 +123,19 @@ fn dependency(key: &str, value: &Value, kind: Kind, offered: &[Dependency]) -> D
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::repository::Repository;
+
+    /// The dependencies of the last manifest.
+    fn dependencies(files: &[(&str, &str)]) -> Vec<Dependency> {
+        let repository = Repository::of(files);
+        repository.manifests().last().expect("it parses").dependencies()
+    }
 
     #[test]
     fn an_inherited_dependency_has_the_features_of_both_tables() {
-        let root = File {
-            path: "Cargo.toml".into(),
-            text: "[workspace.dependencies]\n\
-                   a = { path = \"a\", features = [\"x\"], default-features = false }"
-                .into(),
-        };
-        let offered = Manifest::of(&root).expect("parses").workspace_dependencies();
-        let member = File {
-            path: "b/Cargo.toml".into(),
-            text: "[dev-dependencies]\na = { workspace = true, features = [\"y\"] }".into(),
-        };
-        let found = Manifest::of(&member).expect("parses").dependencies(&offered);
+        let root = "[workspace.dependencies]\n\
+                    a = { path = \"a\", features = [\"x\"], default-features = false }";
+        let member = "[dev-dependencies]\na = { workspace = true, features = [\"y\"] }";
         let expected = Dependency {
             name: "a".into(),
             kind: Kind::Dev,
@@ -145,16 +144,13 @@ mod tests {
             is_path: true,
             version: None,
         };
-        assert_eq!(found, [expected]);
+        assert_eq!(dependencies(&[("Cargo.toml", root), ("b/Cargo.toml", member)]), [expected]);
     }
 
     #[test]
     fn dependencies_of_one_target_and_renamed_ones_are_seen() {
-        let file = File {
-            path: "Cargo.toml".into(),
-            text: "[target.'cfg(unix)'.dependencies]\nother = { package = \"tokio\" }".into(),
-        };
-        let found = Manifest::of(&file).expect("parses").dependencies(&[]);
+        let text = "[target.'cfg(unix)'.dependencies]\nother = { package = \"tokio\" }";
+        let found = dependencies(&[("Cargo.toml", text)]);
         assert_eq!(found.iter().map(|found| &found.name).collect::<Vec<_>>(), ["tokio"]);
     }
 }

@@ -22,7 +22,7 @@ fn blocks(text: &str) -> impl Iterator<Item = (usize, &str, Option<&str>)> {
     })
 }
 
-/// What a reader may type: lines of shell blocks (or of no stated language) and code spans.
+/// Lines of shell blocks or of blocks without a language, and code spans.
 pub(super) fn snippets(text: &str) -> Vec<Snippet> {
     let mut found = Vec::new();
     for (line, content, language) in blocks(text) {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn links_in_code_are_no_links() {
+    fn links_in_code_are_not_links() {
         let text = "[a](b.md#c \"t\") `[x](y)`\n```\n[x](y)\n```";
         assert_eq!(links(text), [(1, "b.md#c".to_owned())]);
     }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rule_under_a_tables_head_is_no_row() {
+    fn the_rule_under_a_tables_head_is_not_a_row() {
         assert_eq!(row("| a | `b` |"), Some(vec!["a", "`b`"]));
         assert_eq!(row("|---|:-:|"), None);
         assert_eq!(row("text"), None);

@@ -1,14 +1,14 @@
-//! The feature `mutants` lets a test switch a safety rule off, `chaos` lets the environment do so,
-//! or the clock run at another rate, and `trace` writes down every step. Nothing that ships may
-//! reach them.
+//! The feature `mutants` lets a test switch a safety rule off, `chaos` lets the environment do so
+//! or set the rate of the clock, and `trace` logs every step. The shipped binary must not reach
+//! them.
 //!
-//! The manifests are followed as cargo's resolver would, from the command line down, without
+//! The check follows the manifests as cargo's resolver does, from the command line down, without
 //! development dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::Finding;
-use crate::tidy::manifest::{Dependency, Kind, Manifest};
+use crate::tidy::manifest::{Kind, Manifest};
 use crate::tidy::repository::Repository;
 
 const SHIPPED: &str = "paxoslease-cli";
@@ -17,10 +17,8 @@ const FORBIDDEN: [&str; 3] = ["mutants", "chaos", "trace"];
 /// A feature of a package, as `(package, feature)`.
 type Enabled = (String, String);
 
-/// Follows features from the shipped binary; any package with one of these on is a finding.
+/// Follows features from the shipped binary. A package with one of these features is a finding.
 pub(super) fn are_out_of_reach(repository: &Repository) -> Vec<Finding> {
-    let offered =
-        repository.workspace().map(|root| root.workspace_dependencies()).unwrap_or_default();
     let manifests = repository.manifests();
     let packages: BTreeMap<&str, &Manifest<'_>> =
         manifests.iter().filter_map(|manifest| Some((manifest.package()?, manifest))).collect();
@@ -35,26 +33,20 @@ pub(super) fn are_out_of_reach(repository: &Repository) -> Vec<Finding> {
         }
         if FORBIDDEN.contains(&feature.as_str()) {
             let message = format!("`{SHIPPED}` reaches the feature `{feature}` of `{package}`");
-            let line = manifest.file.line_of("[features]");
-            findings.push(Finding::new(&manifest.file.path, line, message));
+            findings.push(manifest.file.finding_at("[features]", message));
         }
-        queue.extend(consequences(&package, &feature, manifest, &offered));
+        queue.extend(consequences(&package, &feature, manifest));
     }
     findings
 }
 
-/// What a feature of a package switches on, in it and in what it depends on.
-fn consequences(
-    package: &str,
-    feature: &str,
-    manifest: &Manifest<'_>,
-    offered: &[Dependency],
-) -> Vec<Enabled> {
+/// The features that a feature of a package switches on, in it and in its dependencies.
+fn consequences(package: &str, feature: &str, manifest: &Manifest<'_>) -> Vec<Enabled> {
     let listed = manifest.feature(feature).into_iter().map(|name| match name.split_once('/') {
         Some((of, name)) => (of.trim_end_matches('?').to_owned(), name.to_owned()),
         None => (package.to_owned(), name.to_owned()),
     });
-    let dependencies = manifest.dependencies(offered);
+    let dependencies = manifest.dependencies();
     let shipped = dependencies.iter().filter(|dependency| dependency.kind != Kind::Dev);
     let required = shipped.flat_map(|dependency| {
         let default = dependency.default_features.then(|| "default".to_owned());
@@ -68,20 +60,20 @@ fn consequences(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::repository;
 
-    const CORE: (&str, &str) =
-        ("core/Cargo.toml", "[package]\nname = \"core\"\n[features]\nmutants = []");
-
-    fn found(cli: &str, sim: &str) -> Vec<Finding> {
+    fn found(cli: &str, sim: &str) -> Vec<String> {
         let cli = format!("[package]\nname = \"paxoslease-cli\"\n{cli}");
         let sim = format!("[package]\nname = \"sim\"\n{sim}");
         let root = "[workspace.dependencies]\ncore = { path = \"core\", default-features = false }";
-        are_out_of_reach(&Repository::of(&[
+        let core = "[package]\nname = \"core\"\n[features]\nmutants = []";
+        let files = [
             ("Cargo.toml", root),
             ("cli/Cargo.toml", &cli),
             ("sim/Cargo.toml", &sim),
-            CORE,
-        ]))
+            ("core/Cargo.toml", core),
+        ];
+        repository::found(are_out_of_reach, &files)
     }
 
     #[test]
@@ -89,7 +81,7 @@ mod tests {
         let cli = "[dependencies]\nsim = { path = \"sim\" }";
         let sim = "[features]\nmutants = [\"core/mutants\"]\n[dependencies]\ncore.workspace = true\n\
                    [dev-dependencies]\ncore = { workspace = true, features = [\"mutants\"] }";
-        assert_eq!(found(cli, sim), []);
+        assert_eq!(found(cli, sim), [""; 0]);
     }
 
     #[test]
@@ -97,7 +89,7 @@ mod tests {
         let cli = "[dependencies]\nsim = { path = \"sim\", default-features = false }";
         let sim = "[dependencies]\ncore = { workspace = true, features = [\"mutants\"] }";
         let message = "`paxoslease-cli` reaches the feature `mutants` of `core`";
-        assert_eq!(found(cli, sim), [Finding::new("core/Cargo.toml", 3, message)]);
+        assert_eq!(found(cli, sim), [format!("core/Cargo.toml:3: {message}")]);
     }
 
     #[test]

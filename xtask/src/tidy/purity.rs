@@ -1,7 +1,7 @@
 //! Invariant 6: the core does no I/O, reads no clock, draws no ambient randomness, logs nothing.
 //!
-//! The simulator and the checker around it keep to the same, or a seed would not be a whole run.
-//! Their binaries may look at a clock to tell people how long something took.
+//! The simulator and the checker follow the same rule, so that a seed determines a whole run. Their
+//! binaries may read a clock to tell people how long something took.
 
 use crate::tidy::Finding;
 use crate::tidy::repository::{File, Repository, numbered};
@@ -11,7 +11,7 @@ const CORE: &str = "crates/paxoslease-core/";
 const PURE: &[&str] =
     &[CORE, "crates/paxoslease-wire/", "crates/paxoslease-sim/", "crates/paxoslease-check/"];
 
-/// Words that bring something in that is not an argument.
+/// Words that use something that is not an argument.
 const AMBIENT: &[(&str, &str)] = &[
     ("Instant::now", "time is an argument"),
     ("SystemTime", "time is an argument"),
@@ -23,7 +23,7 @@ const AMBIENT: &[(&str, &str)] = &[
     ("tokio", "no runtime here"),
 ];
 
-/// What the core alone must not say, outside its tests.
+/// Words that the core must not use outside its tests.
 const CORE_ONLY: &[(&str, &str)] = &[
     ("std::", "the core is no_std"),
     ("extern crate std", "the core is no_std"),
@@ -33,13 +33,13 @@ const CORE_ONLY: &[(&str, &str)] = &[
     ("tracing::", "the core logs nothing"),
 ];
 
-/// There is no other target to build for, so the attribute is held here.
+/// The core has the attribute `no_std`.
 pub(super) fn core_is_no_std(repository: &Repository) -> Vec<Finding> {
     let path = format!("{CORE}src/lib.rs");
     let is_no_std = repository
         .file(&path)
         .is_some_and(|file| code(&file.text).lines().any(|line| line.trim() == "#![no_std]"));
-    if is_no_std { Vec::new() } else { vec![Finding::new(path, 1, "lacks `#![no_std]`")] }
+    if is_no_std { Vec::new() } else { vec![Finding::new(&path, 1, "lacks `#![no_std]`")] }
 }
 
 /// No clock, no randomness, no random order; in the core no `std` and no output either.
@@ -63,9 +63,7 @@ fn forbidden(file: &File, code: &str, words: &[(&str, &str)]) -> Vec<Finding> {
     numbered(code)
         .flat_map(|(number, line)| words.iter().map(move |word| (number, line, word)))
         .filter(|(_, line, (word, _))| has_word(line, word))
-        .map(|(number, _, (word, why))| {
-            Finding::new(&file.path, number, format!("`{word}`: {why}"))
-        })
+        .map(|(number, _, (word, why))| file.finding(number, format!("`{word}`: {why}")))
         .collect()
 }
 
@@ -77,7 +75,7 @@ fn std_hashing(file: &File, code: &str) -> Vec<Finding> {
         if has_word(statement, "HashMap") || has_word(statement, "HashSet") {
             let number = code[..start].matches('\n').count() + 1;
             let message = "std's hashed collections: their order differs in every process";
-            findings.push(Finding::new(&file.path, number, message));
+            findings.push(file.finding(number, message));
         }
     }
     findings
@@ -95,16 +93,17 @@ fn is_test(file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::repository;
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        hold(&Repository::of(&[(path, text)])).iter().map(ToString::to_string).collect()
+        repository::found(hold, &[(path, text)])
     }
 
     #[test]
     fn a_core_with_std_is_found() {
-        let lib =
-            |text| core_is_no_std(&Repository::of(&[("crates/paxoslease-core/src/lib.rs", text)]));
-        assert_eq!(lib("//! Docs.\n#![no_std]\n"), []);
+        let path = format!("{CORE}src/lib.rs");
+        let lib = |text| repository::found(core_is_no_std, &[(&path, text)]);
+        assert_eq!(lib("//! Docs.\n#![no_std]\n"), [""; 0]);
         assert_eq!(lib("// #![no_std]\n").len(), 1);
         assert_eq!(lib("#![cfg_attr(not(test), no_std)]").len(), 1);
     }
@@ -125,10 +124,8 @@ mod tests {
         assert_eq!(found(path, "let x = rand::random();").len(), 1);
         assert_eq!(found(path, "use std::collections::{\n    BTreeMap, HashMap,\n};").len(), 1);
         assert_eq!(found(path, "let m: std::collections::HashSet<u8>;").len(), 1);
-        assert_eq!(
-            found(path, "use std::collections::BTreeMap;\nuse hashbrown::HashMap;"),
-            [""; 0]
-        );
+        let fine = "use std::collections::BTreeMap;\nuse hashbrown::HashMap;";
+        assert_eq!(found(path, fine), [""; 0]);
     }
 
     #[test]

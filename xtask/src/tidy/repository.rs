@@ -3,9 +3,10 @@
 use std::fs;
 
 use crate::invocation::{Invocation, repository_root};
+use crate::tidy::Finding;
 use crate::tidy::manifest::Manifest;
 
-/// What the checks look at.
+/// All that the checks read.
 pub(super) struct Repository {
     files: Vec<File>,
     commits: Vec<Commit>,
@@ -27,13 +28,13 @@ pub(super) struct File {
 }
 
 impl Repository {
-    /// Tracked files and those about to be: whatever is not ignored.
+    /// All files that git does not ignore, tracked or not.
     pub(super) fn load() -> anyhow::Result<Self> {
         let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let list = Invocation::new("git", listing).stdout()?;
         let mut files: Vec<File> = list
             .split_terminator('\0')
-            // What is deleted but still in the index, and what is not text, has nothing to check.
+            // A deleted file that is still in the index, and a file that is not text, is skipped.
             .filter_map(|path| {
                 let text = fs::read_to_string(repository_root().join(path)).ok()?;
                 Some(File { path: path.to_owned(), text })
@@ -68,7 +69,7 @@ impl Repository {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Whether something under version control has this path, be it a file or a folder.
+    /// Whether a file or folder under version control has this path.
     pub(super) fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let below = format!("{path}/");
@@ -86,16 +87,24 @@ impl Repository {
 
     /// The packages' manifests. One that does not parse is left out: cargo itself complains first.
     pub(super) fn manifests(&self) -> Vec<Manifest<'_>> {
+        let root = self.workspace();
+        let offered = root.map(|root| root.workspace_dependencies()).unwrap_or_default();
         self.files()
             .filter(|file| file.path.ends_with("Cargo.toml"))
-            .filter_map(Manifest::of)
+            .filter_map(|file| Manifest::of(file, &offered))
             .collect()
     }
 
     /// The root manifest.
     pub(super) fn workspace(&self) -> Option<Manifest<'_>> {
-        self.file("Cargo.toml").and_then(Manifest::of)
+        self.file("Cargo.toml").and_then(|file| Manifest::of(file, &[]))
     }
+}
+
+/// The findings of a check in a made-up repository, as text.
+#[cfg(test)]
+pub(super) fn found(check: crate::tidy::Check, files: &[(&str, &str)]) -> Vec<String> {
+    check(&Repository::of(files)).iter().map(ToString::to_string).collect()
 }
 
 /// The commits after the one that added the check of subjects; fails where there is no history.
@@ -117,9 +126,15 @@ impl File {
         numbered(&self.text)
     }
 
-    /// Where `needle` first stands; 1 where it does not.
-    pub(super) fn line_of(&self, needle: &str) -> usize {
-        self.lines().find(|(_, line)| line.contains(needle)).map_or(1, |(number, _)| number)
+    pub(super) fn finding(&self, line: usize, message: impl Into<String>) -> Finding {
+        Finding { path: self.path.clone(), line, message: message.into() }
+    }
+
+    /// A finding at the first line with `needle`, or at line 1.
+    pub(super) fn finding_at(&self, needle: &str, message: impl Into<String>) -> Finding {
+        let mut lines = self.lines();
+        let line = lines.find(|(_, line)| line.contains(needle)).map_or(1, |(number, _)| number);
+        self.finding(line, message)
     }
 }
 

@@ -41,22 +41,18 @@ pub(super) fn stand_in_the_table(repository: &Repository) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::repository;
 
     fn found(table: &str) -> Vec<String> {
         let source = "pub enum Rule {\n    /// A3.\n    First,\n    Second,\n}";
         let text = format!("## 8. Safe\n| rule | switch |\n|---|---|\n{table}\n## 9. More\n");
-        stand_in_the_table(&Repository::of(&[(DOCUMENT, &text), (SOURCE, source)]))
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        repository::found(stand_in_the_table, &[(DOCUMENT, &text), (SOURCE, source)])
     }
 
     #[test]
     fn a_rule_the_table_lacks_is_found() {
-        assert_eq!(
-            found("| `First` in another cell | `Second` |"),
-            [format!("{SOURCE}:3: `First` is not in section 8 of {DOCUMENT}")]
-        );
+        let message = format!("{SOURCE}:3: `First` is not in section 8 of {DOCUMENT}");
+        assert_eq!(found("| `First` in another cell | `Second` |"), [message]);
         assert_eq!(found("| A3 | `First`, `Second` |"), [""; 0]);
     }
 

@@ -1,4 +1,4 @@
-//! Rust source without what only looks like code: enough lexing for the checks, no parsing.
+//! Rust source without comments and the contents of literals: a lexer for the checks.
 //!
 //! Every transformation keeps the number of characters and all line breaks, so that a place in
 //! the result is the same place in the file.
@@ -40,7 +40,7 @@ enum Kind {
     },
 }
 
-/// Where the token that starts at `at` ends, and what it is.
+/// The end and the kind of the token that starts at `at`.
 fn token(chars: &[char], at: usize) -> (usize, Kind) {
     let next = |ahead: usize| chars.get(at + ahead).copied().unwrap_or('\n');
     match chars[at] {
@@ -137,7 +137,7 @@ pub(super) fn without_tests(code: &str) -> String {
     out
 }
 
-/// Where an item ends: at its `;`, or at the brace that closes its first one.
+/// The end of an item: its `;`, or the brace that closes its first one.
 fn item_end(item: &str) -> usize {
     let mut depth = 0_usize;
     for (place, c) in item.char_indices() {

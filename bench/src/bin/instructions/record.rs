@@ -85,7 +85,7 @@ impl Line {
             (Some(before), Some(now)) => (before, now),
             // A path without a record has no guard.
             (None, _) => return (String::new(), "  NOT RECORDED", true),
-            (_, None) => return (String::new(), "  COUNTED NO MORE", true),
+            (_, None) => return (String::new(), "  NOT COUNTED ANY MORE", true),
         };
         let change = 100.0 * (now as f64 - before as f64) / (before as f64).max(1.0);
         let is_worst = self.path == Path::InsertWorst.name();

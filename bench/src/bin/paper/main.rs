@@ -23,9 +23,6 @@ use paxoslease_bench::page::Page;
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
-    /// Writes nothing; fails if what is there differs from what would be written
-    #[arg(long)]
-    check: bool,
     /// Where paper.md, plots/ and diagrams/ are
     folder: PathBuf,
 }
@@ -33,7 +30,10 @@ struct Cli {
 const TEMPLATE: &str = include_str!("paper.md.in");
 
 fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
+    page()?.write(&Cli::parse().folder)
+}
+
+fn page() -> anyhow::Result<Page> {
     let mut page = Page::new("paper.md", "cargo xtask paper", TEMPLATE);
     let tuning = worlds::setup(3, 1).tuning;
     page.set("link", worlds::LINK_IN_WORDS);
@@ -52,5 +52,16 @@ fn main() -> anyhow::Result<()> {
         eprintln!("{what} ...");
         section(&mut page)?;
     }
-    if cli.check { page.check(&cli.folder) } else { page.write(&cli.folder) }
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_the_measured_figures() {
+        let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        page().expect("a page").check(&docs).expect("up to date");
+    }
 }

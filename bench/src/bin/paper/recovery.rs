@@ -44,7 +44,7 @@ impl Experiment for HolderDies {
         let holder = world.add_client(Clock::perfect(), 0, None);
         world.acquire(holder, 1, ttl, Duration::ZERO);
         let held = world.run_while(ttl, |world| !world.believes(holder));
-        assert!(held, "seed {seed}: nobody else wants it");
+        assert!(held, "seed {seed}: no other client wants it");
         let others: Vec<ClientId> =
             (0..self.waiting).map(|_| world.add_client(Clock::perfect(), 0, None)).collect();
         for (other, node) in others.iter().zip(2..) {

@@ -27,7 +27,7 @@ impl Experiment for Asked {
     fn run<A: Algorithm>(&self, algorithm: A, seed: u64) -> usize {
         let setup = Setup { keep: Keep::All, ..setup(ACCEPTORS, seed) };
         let (world, took) = self.0.play(algorithm, setup);
-        assert!(took.is_some(), "seed {seed}: nobody ever held the lease");
+        assert!(took.is_some(), "seed {seed}: no client ever held the lease");
         let trace = world.into_trace();
         let winner = trace.iter().find_map(|entry| match entry.event {
             TraceEvent::Believes { node, .. } => Some(node),

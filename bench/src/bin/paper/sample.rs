@@ -1,4 +1,4 @@
-//! What many runs took, its quantiles, and how these are shown.
+//! The durations of many runs, their quantiles, and how these are shown.
 
 use std::time::Duration;
 

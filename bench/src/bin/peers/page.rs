@@ -6,6 +6,7 @@ mod scale;
 mod speed;
 
 use paxoslease_bench::page::Page;
+use paxoslease_bench::plot::Series;
 
 use crate::case::{CONNECTIONS, HANDOVER_SPANS, HOT_NAMES, LEASES, SPREAD_CONNECTIONS, TTL};
 use crate::figures::Figures;
@@ -25,6 +26,15 @@ pub(crate) fn pages(figures: &Figures) -> [Page; 2] {
     let mut goals = Page::new("../bench/GOALS.md", COMMAND, include_str!("goals.md.in"));
     goals::fill(&mut goals, figures);
     [page, goals]
+}
+
+/// A line for each side with points.
+fn lines(points: impl Fn(Side) -> Vec<(f64, f64)>) -> Vec<Series> {
+    let sides = Side::ALL.into_iter().map(|side| (side, points(side)));
+    let sides = sides.filter(|(_, points)| !points.is_empty());
+    sides
+        .map(|(side, points)| Series { name: side.title().to_owned(), points, look: side.look() })
+        .collect()
 }
 
 fn method(page: &mut Page, figures: &Figures) {

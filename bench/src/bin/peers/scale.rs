@@ -19,6 +19,7 @@ use anyhow::{Result, ensure};
 use paxoslease_bench::peers::{self, Load, Ours, OursSettings, Service, Target};
 use paxoslease_load::{Extent, Workload};
 use paxoslease_rig::Process;
+use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -33,6 +34,7 @@ use crate::side::Side;
 const HELD_FOR: Duration = Duration::from_secs(3600);
 const FILL_IN_FLIGHT: u32 = 512;
 const CONNECTIONS: u32 = 4;
+const READY_MAX: Duration = Duration::from_secs(60);
 
 /// One kind of measurement.
 #[derive(Clone, Copy, Debug)]
@@ -164,6 +166,26 @@ fn fill(service: &dyn Service, series: u32, leases: u32) -> Result<()> {
         filled.operations,
         filled.last_error.unwrap_or_default()
     );
+    Ok(())
+}
+
+/// Repeats a load on all members until none of its operations fails.
+fn await_success(service: &dyn Service, load: &Load, pause: Duration) -> Result<()> {
+    let began_at = now();
+    while !service.run(load, Target::Spread).is_ok_and(|loaded| loaded.failures() == 0) {
+        ensure!(began_at.elapsed() < READY_MAX, "{} does not serve", service.name());
+        sleep(pause);
+    }
+    Ok(())
+}
+
+/// Waits until a PaxosLease node votes.
+fn await_vote(http: &str) -> Result<()> {
+    let began_at = now();
+    while !metrics::quarantine(http)?.is_zero() {
+        ensure!(began_at.elapsed() < READY_MAX, "{http} does not vote");
+        sleep(Duration::from_millis(1));
+    }
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Who is compared: services with their settings, and how each looks in tables and plots.
+//! The compared services: their settings, and how each looks in tables and plots.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! A scripted server and a manual clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use paxoslease_wire::resp::{
     Protocol, Request, put_array, put_bulk, put_error, put_integer, put_simple,
@@ -121,6 +121,12 @@ impl ScriptedLoad {
         Self { session, server: FakeServer::default(), plan, now: Duration::ZERO, replies }
     }
 
+    fn sized(workload: Workload, in_flight: u32, connections: u32, extent: Extent) -> Self {
+        Self::new(workload, |plan| {
+            (plan.in_flight, plan.connections, plan.extent) = (in_flight, connections, extent);
+        })
+    }
+
     /// Sends due requests to the server. Its replies do not arrive yet.
     fn request(&mut self) -> Result<(), Failure> {
         self.session.pump(self.now)?;
@@ -168,20 +174,14 @@ impl ScriptedLoad {
 
 #[test]
 fn a_count_of_pairs_is_exactly_that_many_on_names_of_their_own() {
-    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
-        (plan.in_flight, plan.connections, plan.extent) = (8, 3, Extent::Count(100));
-    });
+    let mut load = ScriptedLoad::sized(Workload::Pairs, 8, 3, Extent::Count(100));
     let report = load.run().expect("a willing server");
     assert_eq!((report.operations, report.failures(), report.held), (100, 0, 0));
     assert_eq!(load.asked("LEASE.ACQUIRE"), 100);
     assert_eq!(load.asked("LEASE.RELEASE"), 100);
     assert!(load.server.held.is_empty(), "everything was given back");
-    let mut names: Vec<&str> = Vec::new();
-    for request in load.server.asked.iter().filter(|asked| asked.starts_with("LEASE.ACQUIRE")) {
-        names.push(request.split(' ').nth(1).expect("a name"));
-    }
-    names.sort_unstable();
-    names.dedup();
+    let acquires = load.server.asked.iter().filter(|asked| asked.starts_with("LEASE.ACQUIRE"));
+    let names: BTreeSet<_> = acquires.filter_map(|request| request.split(' ').nth(1)).collect();
     assert_eq!(names.len(), 100);
     assert_eq!(report.latency["acquire"].count, 100);
     assert_eq!(report.latency["release"].count, 100);
@@ -205,9 +205,7 @@ fn redis_is_driven_through_the_same_load() {
 
 #[test]
 fn answers_may_come_in_pieces() {
-    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
-        (plan.in_flight, plan.connections, plan.extent) = (1, 1, Extent::Count(1));
-    });
+    let mut load = ScriptedLoad::sized(Workload::Pairs, 1, 1, Extent::Count(1));
     load.step().expect("greeted");
     load.request().expect("asked");
     let reply = std::mem::take(&mut load.replies[0]);
@@ -266,9 +264,7 @@ fn what_was_due_and_could_not_be_begun_is_reported() {
 
 #[test]
 fn leases_are_taken_first_then_renewed_in_turn_and_given_back() {
-    let mut load = ScriptedLoad::new(Workload::Renew { leases: 10 }, |plan| {
-        (plan.in_flight, plan.connections, plan.extent) = (4, 2, Extent::Count(25));
-    });
+    let mut load = ScriptedLoad::sized(Workload::Renew { leases: 10 }, 4, 2, Extent::Count(25));
     let report = load.run().expect("a willing server");
     assert_eq!((report.operations, report.failures()), (25, 0));
     assert_eq!(load.asked("LEASE.ACQUIRE"), 10);
@@ -280,9 +276,7 @@ fn leases_are_taken_first_then_renewed_in_turn_and_given_back() {
 
 #[test]
 fn filling_takes_every_name_once_and_gives_none_back() {
-    let mut load = ScriptedLoad::new(Workload::Fill, |plan| {
-        (plan.in_flight, plan.connections, plan.extent) = (4, 2, Extent::Count(25));
-    });
+    let mut load = ScriptedLoad::sized(Workload::Fill, 4, 2, Extent::Count(25));
     let report = load.run().expect("a willing server");
     assert_eq!((report.operations, report.failures()), (25, 0));
     let names: Vec<_> = (0..25).map(|number| format!("load/{number:09}").into_bytes()).collect();
@@ -293,9 +287,7 @@ fn filling_takes_every_name_once_and_gives_none_back() {
 
 #[test]
 fn a_lease_that_is_lost_is_an_error_and_taken_anew() {
-    let mut load = ScriptedLoad::new(Workload::Renew { leases: 4 }, |plan| {
-        (plan.in_flight, plan.connections, plan.extent) = (4, 1, Extent::Count(40));
-    });
+    let mut load = ScriptedLoad::sized(Workload::Renew { leases: 4 }, 4, 1, Extent::Count(40));
     while load.session.cursor < 4 {
         load.step().expect("a willing server");
     }
@@ -315,9 +307,7 @@ fn a_name_to_renew_that_is_held_by_another_ends_the_load() {
 
 #[test]
 fn clients_that_wait_get_the_name_in_turn() {
-    let mut load = ScriptedLoad::new(Workload::Handover, |plan| {
-        (plan.in_flight, plan.connections, plan.extent) = (5, 5, Extent::Count(50));
-    });
+    let mut load = ScriptedLoad::sized(Workload::Handover, 5, 5, Extent::Count(50));
     let report = load.run().expect("a willing server");
     let shares = report.shares.expect("of a hand-over");
     assert_eq!((shares.clients, shares.max, shares.min), (5, 10, 10));
@@ -328,9 +318,7 @@ fn clients_that_wait_get_the_name_in_turn() {
 
 #[test]
 fn clients_that_share_a_connection_wait_by_notify() {
-    let mut load = ScriptedLoad::new(Workload::Handover, |plan| {
-        (plan.in_flight, plan.connections, plan.extent) = (6, 2, Extent::Count(60));
-    });
+    let mut load = ScriptedLoad::sized(Workload::Handover, 6, 2, Extent::Count(60));
     let report = load.run().expect("a willing server");
     assert_eq!(report.operations, 60);
     assert_eq!(report.shares.map(|shares| (shares.max, shares.min)), Some((10, 10)));
@@ -376,9 +364,7 @@ fn passing_errors_are_counted_and_lasting_ones_end_the_load() {
 
 #[test]
 fn a_lost_connection_fails_its_requests_and_greets_again() {
-    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
-        (plan.in_flight, plan.connections, plan.extent) = (8, 2, Extent::Count(100));
-    });
+    let mut load = ScriptedLoad::sized(Workload::Pairs, 8, 2, Extent::Count(100));
     load.step().expect("greeted");
     load.request().expect("asked");
     load.replies[1].clear();

@@ -101,7 +101,7 @@ impl Rig {
             self.acquire_next(0);
             self.run(1);
         }
-        assert!(self.tenures.iter().all(Option::is_some), "nobody is in the way");
+        assert!(self.tenures.iter().all(Option::is_some), "no other client contends");
         for client in 0..in_flight as usize {
             self.renew(client % NODES);
         }
@@ -180,7 +180,7 @@ impl Rig {
                 }
                 (Event::Released { held: true, confirmed: true, .. }, _) => self.acquire_next(at),
                 (Event::Renewed { .. }, _) => self.renew(at),
-                (other, _) => panic!("nobody is in the way, yet: {other:?}"),
+                (other, _) => panic!("no other client contends, but: {other:?}"),
             }
         }
         let shard = &mut self.nodes[at].shard;

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use paxoslease_bench::page::Page;
-use paxoslease_bench::plot::{Axis, Chart, Series, heights};
+use paxoslease_bench::plot::{Axis, Chart, heights};
 
+use super::lines;
 use super::numbers::{count, micros, three_digits, with_range};
 use crate::figures::Spread;
 use crate::scale::{
@@ -55,15 +56,6 @@ pub(crate) fn worst_beside_neighbour(scale: &ScaleFigures) -> Option<f64> {
     let ratios =
         scale.neighbour.iter().filter_map(|row| Some(beside(&row.spinning, &row.blocking)?.median));
     ratios.min_by(f64::total_cmp)
-}
-
-/// A line for each side with points.
-fn lines(points: impl Fn(Side) -> Vec<(f64, f64)>) -> Vec<Series> {
-    let sides = Side::ALL.into_iter().map(|side| (side, points(side)));
-    let sides = sides.filter(|(_, points)| !points.is_empty());
-    sides
-        .map(|(side, points)| Series { name: side.title().to_owned(), points, look: side.look() })
-        .collect()
 }
 
 fn memory(page: &mut Page, scale: &ScaleFigures) {

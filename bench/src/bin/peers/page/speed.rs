@@ -1,8 +1,9 @@
 //! The page's sections about loads: rates, latencies, and the processor time of an operation.
 
 use paxoslease_bench::page::Page;
-use paxoslease_bench::plot::{Axis, Bar, Chart, Series, bars, heights, panels};
+use paxoslease_bench::plot::{Axis, Bar, Chart, bars, heights, panels};
 
+use super::lines;
 use super::numbers::{beside_redis, count, micros, three_digits, unevenness, with_range};
 use crate::case::{Case, What};
 use crate::figures::{Figures, QUANTILES, Row, Turn};
@@ -159,12 +160,13 @@ fn latency(page: &mut Page, figures: &Figures, cases: &[(&str, Case)]) {
         [0.5, 0.99, 0.999].map(|quantile| at(quantile).map(micros).unwrap_or_default()).into()
     });
     let series = |case: Case| {
-        lines(figures, |side| {
-            let row = figures.row(side, case)?;
-            let points = QUANTILES.iter().filter_map(|quantile| {
-                Some((1.0 / (1.0 - quantile), percentile(figures, row, *quantile)?))
-            });
-            Some(points.collect())
+        lines(|side| {
+            let row = figures.row(side, case).filter(|_| !side.is_variant());
+            let point = |row, quantile: f64| {
+                Some((1.0 / (1.0 - quantile), percentile(figures, row, quantile)?))
+            };
+            let rows = row.iter().flat_map(|row| QUANTILES.map(|quantile| point(row, quantile)));
+            rows.flatten().collect()
         })
     };
     let (one, many) = (series(cases[0].1), series(cases[1].1));
@@ -183,25 +185,14 @@ fn latency(page: &mut Page, figures: &Figures, cases: &[(&str, Case)]) {
     page.keep("benchmarks/latency.svg", svg);
 }
 
-/// A line for each side with points, except variants.
-fn lines(figures: &Figures, points: impl Fn(Side) -> Option<Vec<(f64, f64)>>) -> Vec<Series> {
-    let sides = figures.sides().into_iter().filter(|side| !side.is_variant());
-    let line = |side: Side| {
-        Some(Series { name: side.title().to_owned(), points: points(side)?, look: side.look() })
-    };
-    sides.filter_map(line).collect()
-}
-
 fn curve(page: &mut Page, figures: &Figures) {
-    let series = lines(figures, |side| {
-        let mut points: Vec<(f64, f64)> = figures
-            .rows
-            .iter()
-            .filter(|row| row.side == side && row.case.what == What::Pairs && !row.case.spread)
-            .map(|row| (f64::from(row.case.in_flight), row.median(per_second)))
-            .collect();
+    let series = lines(|side| {
+        let rows = figures.rows.iter().filter(|row| row.side == side && !side.is_variant());
+        let rows = rows.filter(|row| row.case.what == What::Pairs && !row.case.spread);
+        let points = rows.map(|row| (f64::from(row.case.in_flight), row.median(per_second)));
+        let mut points: Vec<(f64, f64)> = points.collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        (points.len() > 1).then_some(points)
+        if points.len() > 1 { points } else { Vec::new() }
     });
     if series.is_empty() {
         return;

@@ -8,13 +8,13 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use paxoslease_bench::peers::{Load, Service, Target};
 use paxoslease_load::Extent;
-use paxoslease_rig::clock::{now, sleep};
+use paxoslease_rig::clock::sleep;
 use serde::{Deserialize, Serialize};
 
-use super::{ScalePlan, metrics, pairs};
+use super::{ScalePlan, await_success, await_vote, pairs};
 use crate::figures::rounded;
 use crate::side::Side;
 
@@ -29,7 +29,6 @@ const BEFORE: Duration = Duration::from_millis(700);
 const AFTER: Duration = Duration::from_millis(1300);
 /// The election of a leader takes seconds.
 const AFTER_LEADER: Duration = Duration::from_secs(6);
-const RECOVERED_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -104,19 +103,8 @@ impl FailoverRow {
 
 /// Waits until every PaxosLease node votes, and a short load on all members has no failure.
 fn await_votes(service: &dyn Service) -> Result<()> {
-    let began_at = now();
-    for http in service.http_endpoints() {
-        while !metrics::quarantine(&http)?.is_zero() {
-            ensure!(began_at.elapsed() < RECOVERED_MAX, "{http} does not vote");
-            sleep(Duration::from_millis(10));
-        }
-    }
+    service.http_endpoints().iter().try_for_each(|http| await_vote(http))?;
     let half_second = pairs(IN_FLIGHT, Duration::from_millis(500));
     let load = Load { connections: CONNECTIONS, ttl: TTL, ..half_second };
-    let began_at = now();
-    while !service.run(&load, Target::Spread).is_ok_and(|loaded| loaded.failures() == 0) {
-        ensure!(began_at.elapsed() < RECOVERED_MAX, "{} did not recover", service.name());
-        sleep(Duration::from_millis(100));
-    }
-    Ok(())
+    await_success(service, &load, Duration::from_millis(100))
 }

@@ -1,4 +1,4 @@
-//! What nodes of ours say of themselves, read from their metrics.
+//! Metrics of PaxosLease nodes.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -4,21 +4,19 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use paxoslease_bench::peers::{Load, Service, Target};
 use paxoslease_load::Extent;
-use paxoslease_rig::clock::{now, sleep};
+use paxoslease_rig::clock::now;
 use serde::{Deserialize, Serialize};
 
-use super::{HELD_FOR, ScalePlan, fill, metrics, millis, pairs};
+use super::{HELD_FOR, ScalePlan, await_success, await_vote, fill, millis, pairs};
 use crate::side::Side;
 
 const SIDES: [Side; 6] =
     [Side::OursDefault, Side::Ours, Side::Redis, Side::Redlock, Side::ZooKeeper, Side::Etcd];
 /// How long a killed node does not vote.
 pub(crate) const MAX_LEASE: Duration = Duration::from_secs(2);
-const GRANTS_MAX: Duration = Duration::from_secs(60);
-const VOTES_MAX: Duration = Duration::from_secs(60);
 const IN_FLIGHT: u32 = 16;
 const LOADED_FOR: Duration = Duration::from_millis(500);
 const LEASES: u32 = 1_000_000;
@@ -105,10 +103,7 @@ fn restarts(
         await_grants(&*service)?;
         row.serves_ms.push(millis(began_at.elapsed()));
         if let Some(http) = service.http_endpoints().get(MEMBER) {
-            while !metrics::quarantine(http)?.is_zero() {
-                ensure!(began_at.elapsed() < VOTES_MAX, "{http} does not vote");
-                sleep(Duration::from_millis(1));
-            }
+            await_vote(http)?;
             row.votes_ms.push(millis(began_at.elapsed()));
         }
     }
@@ -124,10 +119,5 @@ fn await_grants(service: &dyn Service) -> Result<()> {
         ttl: MAX_LEASE,
         ..pairs(members, LOADED_FOR)
     };
-    let began_at = now();
-    while !service.run(&load, Target::Spread).is_ok_and(|loaded| loaded.failures() == 0) {
-        ensure!(began_at.elapsed() < GRANTS_MAX, "{} grants nothing", service.name());
-        sleep(Duration::from_millis(1));
-    }
-    Ok(())
+    await_success(service, &load, Duration::from_millis(1))
 }
