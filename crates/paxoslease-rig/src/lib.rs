@@ -7,8 +7,10 @@ mod folder;
 pub mod interrupt;
 mod ports;
 mod process;
+mod transcript;
 
 pub use certificates::Certificates;
 pub use folder::Folder;
 pub use ports::free_ports;
 pub use process::{Process, end_all, paxoslease_beside_this};
+pub use transcript::check_transcript;

@@ -60,8 +60,15 @@ const BELOW_THE_NODE: &[&str] = &[
     TRACE,
 ];
 
-const BELOW_THE_CLIENT: &[&str] =
-    &["paxoslease-core", "paxoslease-clock", "paxoslease-wire", "paxoslease-holder", TLS];
+// The rig in tests only.
+const BELOW_THE_CLIENT: &[&str] = &[
+    "paxoslease-core",
+    "paxoslease-clock",
+    "paxoslease-wire",
+    "paxoslease-holder",
+    "paxoslease-rig",
+    TLS,
+];
 
 const BELOW_THE_FACADE: &[&str] = &["paxoslease-holder", "paxoslease-client", "paxoslease-node"];
 

@@ -352,21 +352,6 @@ fn replies_match_requests_also_after_a_refused_one() {
 }
 
 #[test]
-fn no_reply_is_trusted_after_one_that_does_not_fit() {
-    let mut manual = ManualClient::connected(1);
-    let acquire = |name| {
-        let ttl = Duration::from_millis(u64::from(TTL_MS));
-        ManualFuture::new(manual.client.try_acquire(name, ttl).into_future()).begun()
-    };
-    let (mut x, mut y) = (acquire("x"), acquire("y"));
-    manual.sent();
-    manual.reply(&format!(":1\r\n*3\r\n:{FENCE}\r\n:1000\r\n:0\r\n"));
-    assert!(x.poll().expect("answered").is_err());
-    assert!(y.poll().is_none(), "the grant may belong to any request");
-    assert!(manual.engine.leave_reason().is_some());
-}
-
-#[test]
 fn a_reply_to_an_earlier_sending_grants_nothing() {
     let mut checker = BeliefChecker::new();
     checker.run(Step::Acquire { name: 0, wait_ms: 9000 });
