@@ -10,7 +10,6 @@ use paxoslease_holder::{AskError, Change, LeaseInfo};
 use paxoslease_wire::resp::{self, Value, put_array, put_bulk, put_bulk_integer, put_command};
 
 use crate::list::Page;
-use crate::status;
 
 /// How a node queues an acquire.
 #[derive(Clone, Copy, Debug)]
@@ -302,27 +301,27 @@ pub(crate) fn parse_list(session: u64, reply: Value<'_>) -> Result<Page, AskErro
     Ok(Page { session, cursor, leases })
 }
 
-/// A copy of any reply.
-pub(crate) fn owned_value(value: Value<'_>) -> status::Value {
-    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+/// A copy of any reply. Invalid UTF-8 is replaced.
+pub(crate) fn owned_value(value: Value<'_>) -> serde_json::Value {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match value {
-        Value::Null => status::Value::Null,
-        Value::Boolean(truth) => status::Value::Bool(truth),
-        Value::Integer(number) => status::Value::Integer(number),
-        Value::Double(number) => status::Value::Double(number),
+        Value::Null => serde_json::Value::Null,
+        Value::Boolean(truth) => truth.into(),
+        Value::Integer(number) => number.into(),
+        Value::Double(number) => number.into(),
         Value::Simple(bytes)
         | Value::Bulk(bytes)
         | Value::Error(bytes)
         | Value::BigNumber(bytes)
-        | Value::Verbatim { text: bytes, .. } => status::Value::Text(lossy(bytes)),
+        | Value::Verbatim { text: bytes, .. } => text(bytes).into(),
         Value::Array(items) | Value::Set(items) | Value::Push(items) => {
-            status::Value::List(items.map(owned_value).collect())
+            items.map(owned_value).collect()
         }
         Value::Map(items) => {
-            let key = |key: Value<'_>| text(Some(key)).unwrap_or_default();
-            status::Value::Map(
-                items.pairs().map(|(k, value)| (key(k), owned_value(value))).collect(),
-            )
+            let pair = |(key, value): (Value<'_>, Value<'_>)| {
+                (text(key.bytes().unwrap_or_default()), owned_value(value))
+            };
+            items.pairs().map(pair).collect()
         }
     }
 }
