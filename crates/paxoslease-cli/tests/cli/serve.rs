@@ -178,16 +178,14 @@ fn a_corrupt_record_is_refused_until_it_is_reset() {
     let options = [&options[..], &NO_CLIENTS].concat();
     let first = Process::start(&options);
     first.stderr.until(|line| line.contains("ready=true"));
-    first.signal(Signal::TERM);
-    assert_eq!(first.end(), Some(0));
+    assert_eq!(first.end_by(Signal::TERM), Some(0));
     std::fs::write(data_dir.join("record"), b"not a record").expect("can be written");
     let (code, _, stderr) = outcome(paxoslease(&options));
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains("--reset-stable-record"), "{stderr}");
     let again = Process::start(&[&options[..], &["--reset-stable-record"]].concat());
     again.stderr.until(|line| line.contains("stable record reset: waiting max_lease"));
-    again.signal(Signal::TERM);
-    assert_eq!(again.end(), Some(0));
+    assert_eq!(again.end_by(Signal::TERM), Some(0));
 }
 
 #[test]
@@ -225,8 +223,7 @@ fn a_new_cell_votes_at_once() {
     let first = Process::start(&options);
     let log = first.stderr.until(|line| line.contains("ready=true"));
     assert!(!log.join("").contains("quarantine="), "{log:#?}");
-    first.signal(Signal::TERM);
-    assert_eq!(first.end(), Some(0));
+    assert_eq!(first.end_by(Signal::TERM), Some(0));
 }
 
 #[test]
@@ -236,4 +233,14 @@ fn a_node_stops_with_the_process_that_started_it() {
     command.args(NO_CLIENTS);
     // Its stdin is closed from the start.
     assert_eq!(Process::run(command).end(), Some(0));
+}
+
+#[test]
+fn the_default_bounds_fit_the_memory_of_the_machine() {
+    let peer = ["--node=1", "--peer=1=127.0.0.1:7401"];
+    let (_, stdout, _) =
+        outcome(paxoslease(&[&["serve", "--check", "--json"], &peer[..]].concat()));
+    let plan: Value = serde_json::from_str(&stdout).expect("JSON");
+    let bound = |key: &str| plan["limits"][key].as_u64().expect("a number");
+    assert!(bound("leases") * 88 <= bound("names_bytes"), "{stdout}");
 }

@@ -1,13 +1,10 @@
 //! `lock` without failures: the command runs as it would alone, one at a time.
 
-use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::cell::{Cell, Gate, WatchedProcess};
-use crate::support::Process;
+use crate::support::{Cell, Gate, Process, WatchedProcess};
 
 /// Prints its own id, and keeps running.
 const STAY: &[&str] = &["sh", "-c", "echo $$; exec sleep 600"];
@@ -19,7 +16,7 @@ fn lock<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
 /// A `lock` that holds the lease, with a command that keeps running.
 fn holder(cell: &Cell, options: &[&str]) -> (Process, WatchedProcess) {
     let holder = cell.start_command(&lock(options, STAY));
-    let child = WatchedProcess::new(&holder.stdout.until(|_| true).concat());
+    let child = WatchedProcess::printed_by(&holder);
     (holder, child)
 }
 
@@ -34,54 +31,6 @@ fn waiter(cell: &Cell, holder: &Process) -> Process {
 fn has_its_turn(waiter: Process) {
     assert_eq!(waiter.stdout.until(|_| true), ["my turn"]);
     assert_eq!(waiter.end(), Some(0));
-}
-
-#[test]
-fn a_command_ends_as_it_would_alone() {
-    let cell = Cell::start();
-    for (command, code) in [
-        (&["true"][..], 0),
-        (&["sh", "-c", "exit 7"], 7),
-        (&["sh", "-c", "exit 75"], 75),
-        (&["sh", "-c", "kill -KILL $$"], 128 + 9),
-        (&["sh", "-c", "kill -TERM $$"], 128 + 15),
-    ] {
-        let (actual, stdout, stderr) = cell.run(&lock(&[], command));
-        assert_eq!((actual, stdout.as_str(), stderr.as_str()), (code, "", ""), "{command:?}");
-        assert_eq!(cell.run(&["get", "x"]).0, 1, "it was released after {command:?}");
-    }
-    for (command, code) in [("/nowhere/to/be/found", 127), ("/", 126), ("/dev/null", 126)] {
-        let (actual, _, stderr) = cell.run(&lock(&[], &[command]));
-        assert_eq!(actual, code, "{command}: {stderr}");
-        assert!(stderr.starts_with(&format!("error: cannot run \"{command}\": ")), "{stderr}");
-        assert_eq!(cell.run(&["get", "x"]).0, 1, "it was released after {command:?}");
-    }
-}
-
-#[test]
-fn a_command_has_its_own_input_output_and_options() {
-    let cell = Cell::start();
-    let mut command = cell.command(&["lock", "x", "sh", "-c", "cat; echo $0 $1 >&2", "-a", "--x"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut lock = command.spawn().expect("runs");
-    lock.stdin.take().expect("piped").write_all(b"all of it\n").expect("read");
-    let output = lock.wait_with_output().expect("ends");
-    assert_eq!(output.status.code(), Some(0));
-    assert_eq!(output.stdout, b"all of it\n");
-    assert_eq!(output.stderr, b"-a --x\n");
-}
-
-#[test]
-fn a_command_knows_its_lease_and_its_cell() {
-    let cell = Cell::start();
-    let script = "echo $PAXOSLEASE_NAME $PAXOSLEASE_FENCE $PAXOSLEASE_ENDPOINTS";
-    let endpoint = format!("--endpoint={}", cell.endpoints[2]);
-    let line = cell.say(&["lock", "jobs/x", &endpoint, "--", "sh", "-c", script]);
-    let [name, fence, endpoints] = line.split_whitespace().collect::<Vec<_>>()[..] else {
-        panic!("{line}");
-    };
-    assert_eq!((name, endpoints), ("jobs/x", cell.endpoints[2].as_str()));
-    assert!(fence.parse::<u64>().is_ok(), "{line}");
 }
 
 #[test]
@@ -119,7 +68,7 @@ fn a_lease_is_held_while_a_child_still_cleans_up() {
         &["--ttl", "20s", "--grace", "9s"],
         &["sh", "-c", "sh -c \"$0\"; :", &child],
     ));
-    let child = WatchedProcess::new(&first.stdout.until(|_| true).concat());
+    let child = WatchedProcess::printed_by(&first);
     let second = waiter(&cell, &first);
     first.signal(Signal::TERM);
     gate.open();
@@ -134,7 +83,7 @@ fn a_stubborn_child_is_killed_before_the_lease_is_released() {
     let cell = Cell::start();
     let script = "(trap '' TERM; exec sleep 600) & echo $!; wait";
     let first = cell.start_command(&lock(&["--grace", "100ms"], &["sh", "-c", script]));
-    let child = WatchedProcess::new(&first.stdout.until(|_| true).concat());
+    let child = WatchedProcess::printed_by(&first);
     let second = waiter(&cell, &first);
     first.signal(Signal::TERM);
     has_its_turn(second);
@@ -185,8 +134,7 @@ fn a_stopped_waiter_leaves_the_queue() {
     let (first, _child) = holder(&cell, &[]);
     let second = waiter(&cell, &first);
     let third = waiter(&cell, &first);
-    second.signal(Signal::INT);
-    assert_eq!(second.end(), Some(128 + 2));
+    assert_eq!(second.end_by(Signal::INT), Some(128 + 2));
     first.signal(Signal::TERM);
     has_its_turn(third);
 }

@@ -1,34 +1,46 @@
-//! `status`: why a lease cannot be acquired.
+//! Commands that look at a cell while others use it: `watch`, `status` and a waiting `acquire`.
 
+use std::process::Stdio;
+
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::cell::Cell;
+use crate::support::{Cell, free_port};
 
 #[test]
-fn a_healthy_cell_is_reported_as_ready() {
+fn a_watch_prints_grants_and_releases() {
     let cell = Cell::start();
-    let text = cell.say(&["status"]);
-    let name = cell.described["cell"].as_str().expect("text");
-    assert!(text.starts_with(&format!("cell {name}: 3 members, leases of up to 20 s\n")), "{text}");
-    for (id, endpoint) in (1..).zip(&cell.endpoints) {
-        assert!(text.contains(&format!("{id}\t{endpoint}\tvotes\t")), "{text}");
-    }
-    assert!(text.ends_with("ready: 3 of 3 members vote, 2 needed\n"), "{text}");
-    let all = cell.json(&["status", "--json"]);
-    assert_eq!(all["ready"], true);
-    for (id, node) in (1..).zip(all["nodes"].as_array().expect("a list")) {
-        assert_eq!((&node["node"], &node["cell"]), (&json!(id), &json!(name)));
-        assert_eq!(node["endpoint"], cell.endpoints[id - 1].as_str());
+    let people = cell.start_command(&["watch", "w/"]);
+    people.stderr.until(|line| line.starts_with("watching at "));
+    let programs = cell.start_command(&["watch", "--json"]);
+    programs.stdout.until(|line| line.contains("\"connected\""));
+    let fence = cell.say(&["acquire", "w/x", "--holder", "me"]);
+    let fence = fence.trim();
+    cell.say(&["release", "w/x", "--fence", fence]);
+    let lines = people.stdout.until(|line| line.starts_with("freed    w/x"));
+    assert!(lines[0].starts_with(&format!("held     w/x  fence {fence}  ")), "{lines:?}");
+    assert!(lines[0].ends_with("  me"), "{lines:?}");
+    let lines = programs.stdout.until(|line| line.contains("\"freed\""));
+    let held: Value = serde_json::from_str(&lines[0]).expect("JSON");
+    assert_eq!((&held["event"], &held["fence"]), (&json!("held"), &json!(fence)));
+    assert_eq!((&held["name"], &held["holder"]), (&json!("w/x"), &json!("me")));
+    for process in [people, programs] {
+        assert_eq!(process.end_by(Signal::INT), Some(0));
     }
 }
 
 #[test]
-fn one_node_knows_of_the_others() {
+fn a_closed_stdout_is_not_an_error() {
     let cell = Cell::start();
-    let text = cell.say(&["status", "--endpoint", &cell.endpoints[0]]);
-    let peers = cell.port(3, "peers");
-    assert!(text.contains(&format!("3\t{peers}\tvotes\t")), "{text}");
-    assert!(text.ends_with("ready: 3 of 3 members vote, 2 needed\n"), "{text}");
+    let mut command = cell.command(&["watch", "--json"]);
+    let mut watch = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("runs");
+    drop(watch.stdout.take());
+    // Each change is written, so `watch` notices after some of them.
+    while watch.try_wait().expect("it is ours").is_none() {
+        let fence = cell.say(&["acquire", "x"]);
+        cell.say(&["release", "x", "--fence", fence.trim()]);
+    }
+    assert_eq!(watch.wait().expect("it has ended").code(), Some(0));
 }
 
 #[test]
@@ -58,7 +70,7 @@ fn a_name_is_explained() {
 
 #[test]
 fn without_a_majority_every_command_exits_69_and_says_why() {
-    let cell = Cell::of_processes();
+    let cell = Cell::with(free_port(3), &["--processes"]);
     let fence = cell.say(&["acquire", "y"]);
     let other_fence = cell.say(&["acquire", "z"]);
     cell.kill(2);
@@ -102,4 +114,17 @@ fn without_a_majority_every_command_exits_69_and_says_why() {
         assert!(lines.len() == 1 && lines[0].starts_with("error: "), "{args:?}: {lines:?}");
         assert_eq!(process.end(), Some(69), "{args:?}: {lines:?}");
     }
+}
+
+#[test]
+fn a_waiter_shows_the_holder_and_gets_the_released_lease() {
+    let cell = Cell::start();
+    let fence = cell.say(&["acquire", "x", "--holder", "bob"]);
+    let waiter = cell.start_command(&["acquire", "x", "--json"]);
+    let line = waiter.stderr.until(|line| line.starts_with("waiting: "));
+    assert!(line.concat().contains("\"x\" is held by \"bob\""), "{line:?}");
+    cell.say(&["release", "x", "--fence", fence.trim()]);
+    let grant: Value = waiter.stdout.json();
+    assert!(grant["fence"].as_str().expect("text").parse::<u64>().is_ok(), "{grant}");
+    assert_eq!(waiter.end(), Some(0));
 }

@@ -1,26 +1,22 @@
 //! Elections: one candidate leads, the next takes over, observers see it.
 
 use rustix::process::Signal;
-use serde_json::Value;
 
-use crate::cell::{Cell, WatchedProcess};
+use crate::support::{Cell, WatchedProcess};
 
 #[test]
 fn a_stopped_leader_hands_over_at_once() {
     let cell = Cell::start();
     let first = cell.start_command(&["elect", "e", "--holder", "one"]);
-    let line = first.stdout.until(|_| true).concat();
+    let line = first.stdout.line();
     assert!(line.starts_with("e  fence ") && line.ends_with("  one"), "{line}");
     let second = cell.start_command(&["elect", "e", "--holder", "two", "--json"]);
     second.stderr.until(|line| line.contains("is held by \"one\""));
-    first.signal(Signal::TERM);
-    assert_eq!(first.end(), Some(0));
-    let line = second.stdout.until(|_| true).concat();
-    let elected: Value = serde_json::from_str(&line).expect("a line of JSON");
+    assert_eq!(first.end_by(Signal::TERM), Some(0));
+    let elected = second.stdout.json();
     assert_eq!((&elected["name"], &elected["holder"]), (&"e".into(), &"two".into()));
     assert!(elected["fence"].is_string(), "{elected}");
-    second.signal(Signal::INT);
-    assert_eq!(second.end(), Some(0));
+    assert_eq!(second.end_by(Signal::INT), Some(0));
     assert_eq!(cell.run(&["get", "e"]).0, 1, "nobody leads");
 }
 
@@ -30,23 +26,21 @@ fn a_stopped_candidate_withdraws() {
     cell.say(&["acquire", "e", "--holder", "one"]);
     let candidate = cell.start_command(&["elect", "e"]);
     candidate.stderr.until(|line| line.starts_with("waiting: "));
-    candidate.signal(Signal::TERM);
-    assert_eq!(candidate.end(), Some(0));
+    assert_eq!(candidate.end_by(Signal::TERM), Some(0));
 }
 
 #[test]
 fn observers_see_every_leader() {
     let cell = Cell::start();
     let first = cell.start_command(&["elect", "e", "--holder", "one"]);
-    first.stdout.until(|_| true);
+    first.stdout.line();
     let onlooker = cell.start_command(&["elect", "--listen", "e"]);
     onlooker.stdout.until(|line| line.ends_with("  one"));
     let second = cell.start_command(&["elect", "e", "--holder", "two"]);
     second.stderr.until(|line| line.starts_with("waiting: "));
     first.signal(Signal::TERM);
     onlooker.stdout.until(|line| line.ends_with("  two"));
-    onlooker.signal(Signal::INT);
-    assert_eq!(onlooker.end(), Some(0));
+    assert_eq!(onlooker.end_by(Signal::INT), Some(0));
 }
 
 #[test]
@@ -67,7 +61,7 @@ fn a_command_runs_only_while_its_candidate_leads() {
 fn a_leadership_that_is_lost_exits_75() {
     let cell = Cell::start();
     let leader = cell.start_command(&["elect", "e", "--ttl", "2s"]);
-    leader.stdout.until(|_| true);
+    leader.stdout.line();
     cell.kill_all();
     let lines = leader.stderr.until(|line| line.starts_with("error: "));
     let last = lines.last().expect("a line");

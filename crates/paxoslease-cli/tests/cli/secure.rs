@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::support::{Process, free_port, outcome, paxoslease, scratch};
+use crate::support::{Gate, Process, free_port, outcome, paxoslease, scratch, utf8};
 
 /// Three nodes with TLS and tokens, and the folder with their files.
 struct SecureCell {
@@ -30,14 +30,16 @@ impl SecureCell {
             let config = secure_cell.path(&format!("node-{id}.toml"));
             secure_cell.nodes.push(Process::start(&["serve", "--config", &config, "--new-cell"]));
         }
+        // With these certificates every node reaches every other.
+        let is_whole = |line: &str| line.contains("ready=true") && !line.contains("peers_down=");
         for node in &secure_cell.nodes {
-            node.stderr.until(|line| line.contains("ready=true"));
+            node.stderr.until(is_whole);
         }
         secure_cell
     }
 
     fn path(&self, name: &str) -> String {
-        self.folder.join(name).to_str().expect("UTF-8").to_owned()
+        utf8(&self.folder.join(name)).to_owned()
     }
 
     /// Makes a token in a file, and returns its entry for the configuration.
@@ -204,7 +206,7 @@ fn mutual_tls_accepts_only_certificates_of_the_authority() {
 #[test]
 fn a_reload_ends_waits_of_old_tokens_and_accepts_new_ones() {
     let secure_cell = SecureCell::start("secure-cell-tokens", "server");
-    let gate = crate::cell::Gate::new("secure-cell-gate");
+    let gate = Gate::new("secure-cell-gate");
     let script = format!("echo ready; read line < {}", gate.path());
     let lock = secure_cell.command("jobs", &["lock", "jobs/x", "--", "sh", "-c", &script]);
     let holder = Process::run(lock);
@@ -242,4 +244,24 @@ fn no_process_shows_a_token_in_its_arguments() {
     let (code, shown, stderr) = outcome(lock);
     assert_eq!(code, 0, "{stderr}");
     assert!(shown.contains("watchdog") && !shown.contains(token.trim()), "{shown}");
+}
+
+#[test]
+fn an_authority_of_another_user_is_refused() {
+    // Only root can change the owner of a file.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = scratch("certs-owned");
+    let certs = |node: &str| outcome(paxoslease(&["certs", node, "--out", utf8(&folder)]));
+    assert_eq!(certs("--node=1").0, 0);
+    for name in ["", "ca.pem", "ca-key.pem"] {
+        let path = folder.join(name);
+        std::os::unix::fs::chown(&path, Some(1), None).expect("root may");
+        let (code, _, stderr) = certs("--node=2");
+        assert_eq!(code, 1, "{name}: {stderr}");
+        assert!(stderr.contains("belongs to user 1, and you are user 0"), "{name}: {stderr}");
+        std::os::unix::fs::chown(&path, Some(0), None).expect("root may");
+    }
+    assert!(!folder.join("node-2.pem").exists());
 }

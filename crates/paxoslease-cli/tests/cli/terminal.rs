@@ -9,8 +9,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::cell::{Cell, Gate, is_readable};
-use crate::support::PATIENCE;
+use crate::support::{Cell, Gate, PATIENCE, is_readable};
 
 /// The controlling end of a terminal, and the session at its other end.
 struct TestTerminal {

@@ -2,20 +2,19 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cell::{Cell, Gate, WatchedProcess};
-use crate::support::Process;
+use crate::support::{Cell, Gate, Process, WatchedProcess};
 
 /// Starts a command under a lease of two seconds; the command prints its id.
 fn lock(cell: &Cell, options: &[&str], script: &str) -> (Process, WatchedProcess) {
     let args = [&["lock", "x", "--ttl", "2s"], options, &["--", "sh", "-c", script]].concat();
     let lock = cell.start_command(&args);
-    let child = WatchedProcess::new(&lock.stdout.until(|_| true).concat());
+    let child = WatchedProcess::printed_by(&lock);
     (lock, child)
 }
 
 /// The id of the watchdog, which the command prints as its second line.
 fn watchdog(lock: &Process) -> Pid {
-    let line = lock.stdout.until(|_| true).concat();
+    let line = lock.stdout.line();
     Pid::from_raw(line.parse().expect("a pid")).expect("a pid")
 }
 
@@ -64,7 +63,7 @@ fn a_process_that_leaves_the_group_is_ended_too() {
     ] {
         let args = [&["lock", "x", "--ttl", "2s"], options, &["--", "sh", "-c", stray]].concat();
         let lock = cell.start_command(&args);
-        let stray = WatchedProcess::new(&lock.stdout.until(|_| true).concat());
+        let stray = WatchedProcess::printed_by(&lock);
         let seen = cell.json(&["get", "x", "--json"]);
         cell.say(&["release", "x", "--fence", seen["fence"].as_str().expect("text")]);
         assert_eq!(lock.end(), Some(75));
@@ -102,7 +101,7 @@ fn a_release_by_another_client_ends_the_command_at_once() {
     let script = "echo $$; exec sleep 600";
     let args = ["lock", "x", "--ttl", "20s", "--", "sh", "-c", script];
     let lock = cell.start_command(&args);
-    let child = WatchedProcess::new(&lock.stdout.until(|_| true).concat());
+    let child = WatchedProcess::printed_by(&lock);
     let seen = cell.json(&["get", "x", "--json"]);
     cell.say(&["release", "x", "--fence", seen["fence"].as_str().expect("text")]);
     has_lost(lock, &child, "is not held any more");
@@ -137,16 +136,6 @@ fn a_command_does_not_outlive_both_its_watchdog_and_its_lock() {
     kill_process(watchdog, Signal::KILL).expect("it runs");
     lock.signal(Signal::KILL);
     child.wait();
-}
-
-#[test]
-fn a_command_that_kills_its_watchdog_at_once_ends_too() {
-    let cell = Cell::start();
-    for script in ["kill -9 $PPID; sleep 600", "setsid sleep 600 & kill -9 $PPID; wait"] {
-        let (code, stdout, stderr) = cell.run(&["lock", "x", "--", "sh", "-c", script]);
-        assert_eq!((code, stdout.as_str()), (75, ""), "{stderr}");
-        assert_eq!(cell.run(&["get", "x"]).0, 1, "it was released");
-    }
 }
 
 #[test]
