@@ -2,58 +2,15 @@
 
 mod access;
 mod bench;
+mod conversation;
 mod dev;
-mod elect;
 mod hold;
-mod look;
-mod lose;
-mod secure;
 mod serve;
 mod sim;
 mod support;
 mod terminal;
 
-use std::path::Path;
-use std::process::Command;
-
-use support::{BINARY, Cell, outcome, scratch, utf8, without_variables};
-
-/// Runs the commands of a transcript with `sh`, in a folder of their own. A line `cell` starts a
-/// cell for the lines below it, and a shell function is kept for them. In the output, `!` marks
-/// lines of stderr, and `<folder>`, `<cell>` and `<http 1>` stand for paths, names and addresses.
-fn check(name: &str) {
-    let folder = scratch(name);
-    let mut cell: Option<Cell> = None;
-    let mut functions = String::new();
-    let transcripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/transcripts");
-    paxoslease_rig::check_transcript(&transcripts.join(format!("{name}.txt")), |line| {
-        if line == "cell" {
-            cell = Some(Cell::start());
-            return String::new();
-        }
-        if line.contains("() {") {
-            functions += &format!("{line}\n");
-            return String::new();
-        }
-        let mut command = Command::new("sh");
-        without_variables(&mut command);
-        command.arg("-c").arg(format!("{functions}{line}")).current_dir(&folder);
-        let programs = Path::new(BINARY).parent().expect("a folder").display();
-        command.env("PATH", format!("{programs}:{}", std::env::var("PATH").expect("a path")));
-        if let Some(cell) = &cell {
-            command.env("PAXOSLEASE_ENDPOINTS", cell.endpoints.join(","));
-            for (variable, kind) in [("CLIENTS", "clients"), ("HTTP", "http"), ("PEERS", "peers")] {
-                command.env(variable, cell.port(1, kind));
-            }
-        }
-        let (code, stdout, stderr) = outcome(command);
-        let errors = stderr.lines().filter(|line| !line.is_empty());
-        let errors: String = errors.map(|line| format!("! {line}\n")).collect();
-        let exit = if code == 0 { String::new() } else { format!("exit code {code}\n") };
-        let output = format!("{stdout}{errors}{exit}").replace(utf8(&folder), "<folder>");
-        cell.as_ref().map_or(output.clone(), |cell| cell.with_placeholders(output))
-    });
-}
+use conversation::check;
 
 #[test]
 fn bad_usage_and_unreachable_cells_have_clear_errors() {
@@ -88,4 +45,29 @@ fn simulations_are_repeatable_and_explained() {
 #[test]
 fn bad_usage_of_bench_is_reported_before_anything_is_sent() {
     check("bench");
+}
+
+#[test]
+fn a_lock_runs_one_command_at_a_time() {
+    check("hold");
+}
+
+#[test]
+fn a_lock_ends_its_command_before_the_lease() {
+    check("lose");
+}
+
+#[test]
+fn one_candidate_leads_and_the_next_takes_over() {
+    check("elect");
+}
+
+#[test]
+fn watches_waiters_and_status_show_what_others_do() {
+    check("look");
+}
+
+#[test]
+fn cells_with_tls_and_tokens_refuse_strangers() {
+    check("secure");
 }

@@ -242,18 +242,6 @@ impl Cell {
         outcome(self.command(args))
     }
 
-    /// Runs a command that must succeed, and returns its stdout.
-    pub(crate) fn say(&self, args: &[&str]) -> String {
-        let (code, stdout, stderr) = self.run(args);
-        assert_eq!((code, stderr.as_str()), (0, ""), "{args:?}");
-        stdout
-    }
-
-    /// Runs a command that must succeed, and parses its line of JSON.
-    pub(crate) fn json(&self, args: &[&str]) -> Value {
-        serde_json::from_str(&self.say(args)).expect("a line of JSON")
-    }
-
     /// Starts a command in the background.
     pub(crate) fn start_command(&self, args: &[&str]) -> Process {
         Process::run(self.command(args))
@@ -297,12 +285,16 @@ pub(crate) fn pid(text: &str) -> Pid {
 }
 
 /// A process, a child of the test or not, that may end.
-pub(crate) struct WatchedProcess(OwnedFd);
+pub(crate) struct WatchedProcess {
+    pub(crate) id: Pid,
+    file: OwnedFd,
+}
 
 impl WatchedProcess {
     /// The process whose id is `line`.
     pub(crate) fn new(line: &str) -> Self {
-        Self(pidfd_open(pid(line), PidfdFlags::empty()).expect("it runs"))
+        let id = pid(line);
+        Self { id, file: pidfd_open(id, PidfdFlags::empty()).expect("it runs") }
     }
 
     /// The process whose id is the next line of the output.
@@ -312,12 +304,12 @@ impl WatchedProcess {
 
     /// Whether it has ended by now.
     pub(crate) fn has_ended(&self) -> bool {
-        is_readable(&self.0, Duration::ZERO)
+        is_readable(&self.file, Duration::ZERO)
     }
 
     /// Waits until it has.
     pub(crate) fn wait(&self) {
-        assert!(is_readable(&self.0, PATIENCE), "it does not end");
+        assert!(is_readable(&self.file, PATIENCE), "it does not end");
     }
 }
 
