@@ -4,9 +4,10 @@
 //! ```text
 //! cell --processes           a cell of `dev` with these options, for all lines below
 //! kill cell, kill node 2     as a power loss would
-//! a & paxoslease lock ..     a process in the background with the label `a`
+//! a & paxoslease lock ..     a process in the background with the label `a`; the file a.log has
+//!                            its stderr
 //! line of a                  its next line on stdout; `error of a`: on stderr
-//! line of a with TEXT        the next line with this text; earlier ones are left out
+//! line of a with TEXT        waits for a line with this text
 //! p = line of a              the id of another process, with the label `p`
 //! send TERM a                a signal to a process
 //! end of a                   the rest of its output, and its exit code
@@ -17,6 +18,7 @@
 //! `<folder>`, `<cell>`, `<http 1>` and `<a>` stand for paths, names, addresses and process ids.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -75,7 +77,9 @@ impl Conversation {
                 let (_, script) = line.split_once(" & ").expect("a command");
                 // Signals go to the program, not to the shell.
                 let exec = if script.starts_with("paxoslease") { "exec " } else { "" };
-                let process = Process::run(self.shell(&format!("{exec}{script}")));
+                let log = File::create(self.folder.join(format!("{label}.log"))).expect("a file");
+                let command = self.shell(&format!("{exec}{script}"));
+                let process = Process::run_with_log(command, Some(log));
                 self.processes.insert(label.to_owned(), process);
             }
             ["line", "of", label] => return self.process(label).stdout.line(),
@@ -84,7 +88,7 @@ impl Conversation {
                 let (_, text) = line.split_once(" with ").expect("a text");
                 let process = self.process(label);
                 let lines = if stream == "line" { &process.stdout } else { &process.stderr };
-                return lines.until(|line| line.contains(text)).pop().expect("a line");
+                lines.until(|line| contains(line, text));
             }
             [label, "=", "line", "of", process] => {
                 let other = WatchedProcess::printed_by(self.process(process));
@@ -132,13 +136,21 @@ impl Conversation {
     fn with_placeholders(&self, output: String) -> String {
         let mut text = output.replace(utf8(&self.folder), "<folder>");
         for (label, process) in &self.processes {
-            text = text.replace(&format!(":{}\"", process.id()), &format!(":<{label}>\""));
+            for (before, after) in [(":", "\""), ("process ", ".")] {
+                let id = format!("{before}{}{after}", process.id());
+                text = text.replace(&id, &format!("{before}<{label}>{after}"));
+            }
         }
         match &self.cell {
             Some(cell) => cell.with_placeholders(text),
             None => text,
         }
     }
+}
+
+/// Whether the line has all parts of the text, which `[..]` separates, in this order.
+fn contains(line: &str, text: &str) -> bool {
+    text.split("[..]").try_fold(line, |rest, part| Some(rest.split_once(part)?.1)).is_some()
 }
 
 fn parsed(signal: &str) -> Signal {

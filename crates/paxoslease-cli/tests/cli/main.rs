@@ -71,3 +71,8 @@ fn watches_waiters_and_status_show_what_others_do() {
 fn cells_with_tls_and_tokens_refuse_strangers() {
     check("secure");
 }
+
+#[test]
+fn only_a_start_without_a_snapshot_has_a_quarantine() {
+    check("nodes");
+}

@@ -1,6 +1,7 @@
 //! The real binary as a background process, and cells of it. Every wait has a timeout.
 
 use std::cell::RefCell;
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt as _;
@@ -56,11 +57,15 @@ pub(crate) struct Process {
 pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
-    fn of(stream: impl Read + Send + 'static) -> Self {
+    /// All lines also go to the file.
+    fn of(stream: impl Read + Send + 'static, mut log: Option<File>) -> Self {
         let (line, lines) = channel();
         thread::spawn(move || {
             for text in BufReader::new(stream).lines() {
                 let Ok(text) = text else { return };
+                if let Some(log) = &mut log {
+                    writeln!(log, "{text}").expect("can be written");
+                }
                 if line.send(text).is_err() {
                     return;
                 }
@@ -110,11 +115,16 @@ impl Process {
         Self::run(paxoslease(args))
     }
 
-    pub(crate) fn run(mut command: Command) -> Self {
+    pub(crate) fn run(command: Command) -> Self {
+        Self::run_with_log(command, None)
+    }
+
+    /// Starts a command. Its stderr also goes to the file.
+    pub(crate) fn run_with_log(mut command: Command, log: Option<File>) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary runs");
-        let stdout = Lines::of(child.stdout.take().expect("piped"));
-        let stderr = Lines::of(child.stderr.take().expect("piped"));
+        let stdout = Lines::of(child.stdout.take().expect("piped"), None);
+        let stderr = Lines::of(child.stderr.take().expect("piped"), log);
         Self { child: RefCell::new(child), stdout, stderr }
     }
 
