@@ -12,9 +12,7 @@ use tokio::sync::watch::Sender;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::election::Leader;
-use crate::engine::protocol::{
-    self, Push, Refusal, put_echo, put_get, put_status, put_watch, unexpected,
-};
+use crate::engine::protocol::{self, Push, Refusal, Word, put, put_get, put_status, unexpected};
 use crate::link::{Dialler, Link, LinkError};
 use crate::status::NodeStatus;
 
@@ -25,7 +23,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// The text that a probe asks a node to echo. A node answers PING to any client, but ECHO only to
 /// a client that it still trusts.
-const PROBE: &[u8] = b"alive";
+const PROBE: &str = "alive";
 /// The pause after a node could not tell who leads.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -136,7 +134,7 @@ async fn follow_at(
     pause: &mut Duration,
 ) -> Result<std::convert::Infallible, LinkError> {
     let mut out = Vec::new();
-    put_watch(&mut out, prefix);
+    put(&mut out, &[Word::Text("LEASE.WATCH"), Word::Text(&format!("{prefix}*"))]);
     link.send(&out).await?;
     let accepted = link.receive_within(SILENCE_MAX, |reply| match reply {
         Value::Error(text) => Err(LinkError::Refused(Refusal::new(text).into_ask_error())),
@@ -159,7 +157,7 @@ async fn follow_at(
                         follower.changed(change, &mut out);
                     }
                 }
-                Value::Bulk(PROBE) => {}
+                Value::Bulk(text) if text == PROBE.as_bytes() => {}
                 reply => {
                     check_trust(reply)?;
                     follower.answered(reply, &mut out);
@@ -177,7 +175,7 @@ async fn follow_at(
             Err(_) if is_probed => return Err(LinkError::Timeout),
             Err(_) => {
                 is_probed = true;
-                put_echo(&mut out, PROBE);
+                put(&mut out, &[Word::Text("ECHO"), Word::Text(PROBE)]);
                 silent_at = Instant::now() + SILENCE_MAX;
             }
         }

@@ -8,9 +8,8 @@ use paxoslease_holder::{AskError, RenewError};
 
 use super::Engine;
 use super::acquires::PendingAcquire;
-use super::protocol::{
-    put_acquire, put_cancel, put_get, put_list, put_ping, put_release, put_renew, put_status,
-};
+use super::protocol::Word::{Number, Text};
+use super::protocol::{put, put_acquire, put_get, put_renew, put_status};
 use crate::command::{Query, Release, ReleaseReply, Renew};
 
 #[derive(Debug)]
@@ -134,25 +133,31 @@ impl Engine {
                 put_acquire(out, &acquire.label, acquire.ttl, options);
             }
             NodeRequest::Holder(acquire) => put_get(out, acquire.label.name().as_str()),
-            NodeRequest::Cancel(id) => put_cancel(out, *id),
+            // A node that does not know the command goes on waiting, and the client releases what
+            // it grants.
+            NodeRequest::Cancel(number) => put(out, &[Text("LEASE.CANCEL"), Number(*number)]),
             NodeRequest::RenewGuard(id) => {
                 let timeouts = self.renewal_timeout.for_endpoints(self.endpoints.len());
                 let Some(guard) = self.guards.renewing(*id, now, timeouts) else { return false };
-                put_renew(out, guard.label.name().as_bytes(), id.tenure, guard.ttl);
+                put_renew(out, &guard.label, id.tenure, guard.ttl);
             }
             NodeRequest::Renew(Renew { label, tenure, ttl, .. }) => {
-                put_renew(out, label.name().as_bytes(), *tenure, *ttl);
+                put_renew(out, label, *tenure, *ttl);
             }
             NodeRequest::Release(Release { label, tenure, .. }) => {
-                put_release(out, label.name().as_bytes(), *tenure);
+                let fence = Number(tenure.fence());
+                put(out, &[Text("LEASE.RELEASE"), Text(label.name().as_str()), fence]);
             }
             NodeRequest::Query(Query::Get { name, .. }) => put_get(out, name),
             NodeRequest::Query(Query::List { from, prefix, count, .. }) => {
                 let session = self.session.as_ref().map_or(0, |session| session.number);
-                put_list(out, from.cursor(session), prefix, *count);
+                let (cursor, pattern) = (from.cursor(session), format!("{prefix}*"));
+                let count = Number(u64::from(*count));
+                let words = [Text("MATCH"), Text(&pattern), Text("COUNT"), count];
+                put(out, &[&[Text("LEASE.LIST"), Text(cursor)], &words[..]].concat());
             }
             NodeRequest::Query(Query::Status { .. }) => put_status(out),
-            NodeRequest::Ping => put_ping(out),
+            NodeRequest::Ping => put(out, &[Text("PING")]),
         }
         true
     }
