@@ -142,7 +142,7 @@ fn a_key_of_another_certificate_is_refused_at_once() {
 fn after_revocation_waits_end_and_leases_last_their_time() {
     let is_revoked = Arc::new(AtomicBool::new(false));
     let revoked = Arc::clone(&is_revoked);
-    let node = FakeNode::guarded("hush", &is_revoked, move |request| match request[0] {
+    let node = FakeNode::with_token("hush", &is_revoked, move |request| match request[0] {
         _ if revoked.load(Ordering::Relaxed) => Action::Close,
         "LEASE.ACQUIRE" if request[1] == "held" => Action::reply("+QUEUED\r\n"),
         _ => willing(request),
@@ -166,7 +166,7 @@ fn after_revocation_waits_end_and_leases_last_their_time() {
 fn a_probe_tells_a_watch_that_its_token_was_revoked() {
     let is_revoked = Arc::new(AtomicBool::new(false));
     let revoked = Arc::clone(&is_revoked);
-    let node = FakeNode::guarded("hush", &is_revoked, move |request| match request[0] {
+    let node = FakeNode::with_token("hush", &is_revoked, move |request| match request[0] {
         _ if revoked.load(Ordering::Relaxed) => Action::reply("-NOAUTH not any more\r\n"),
         _ => Action::reply("+OK\r\n"),
     });
@@ -182,7 +182,7 @@ fn a_probe_tells_a_watch_that_its_token_was_revoked() {
 
 #[test]
 fn watches_and_observers_end_when_no_node_trusts_the_client() {
-    let node = FakeNode::with_token("c", "hush", willing);
+    let node = FakeNode::with_token("hush", &Arc::default(), willing);
     let client = builder(&[node.endpoint()]).token("guess").start().expect("a client");
     let mut watch = client.watch("");
     let Some(Change::Disconnected { problem }) = watch.next_blocking() else { panic!("refused") };
