@@ -9,8 +9,8 @@
 //! cargo run -p paxoslease --example embedded_master -- \
 //!     node 1 127.0.0.1:7401 127.0.0.1:7411 127.0.0.1:7421
 //! ```
-//! A real service would also set a data folder (`Config::data_dir`). Without one, a node that starts
-//! stays silent for `max_lease`, because it may have forgotten the lease of the current master.
+//! A real service would also set a data folder (`Config::data_dir`). Without one, a node stays
+//! silent for `max_lease` after its start, because it may have forgotten the lease of the master.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};

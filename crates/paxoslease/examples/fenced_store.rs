@@ -1,5 +1,5 @@
-//! Why a lease comes with a fence: a holder may be paused after it checked its lease, and write when
-//! another client already holds that lease. A store that refuses lower fences takes no harm.
+//! Why a lease comes with a fence: a holder may be paused after it checked its lease, and write
+//! when another client already holds that lease. A store that refuses lower fences takes no harm.
 //!
 //! ```text
 //! cargo run -p paxoslease --example fenced_store
