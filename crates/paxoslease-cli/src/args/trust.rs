@@ -88,8 +88,8 @@ pub(crate) struct CertsArgs {
     pub(crate) json: bool,
 }
 
-const OWN_NAMES: &str = "names that end in .paxoslease are those of nodes among themselves, and \
-    each certificate has its own; write the host's whole name, or its address";
+const OWN_NAMES: &str = "nodes identify each other by names that end in .paxoslease; write the \
+    host's full name, or its address";
 
 /// A host at which clients reach one node, or all of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -106,7 +106,7 @@ impl FromStr for Host {
             None => (None, text),
             Some((id, name)) => {
                 let node = id.parse().ok().filter(|id| (1..=1023).contains(id));
-                (Some(node.ok_or("before `=` stands the number of a node")?), name)
+                (Some(node.ok_or("write the id of a node before `=`, 1 to 1023")?), name)
             }
         };
         let is_label = |label: &str| {
@@ -132,7 +132,7 @@ fn parse_client(text: &str) -> Result<String, String> {
     if is_name && text.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return Ok(text.to_owned());
     }
-    Err("write up to 64 letters, digits, dots and hyphens, beginning with one of the former".into())
+    Err("write up to 64 letters, digits, dots, hyphens and underscores; begin with a letter or digit".into())
 }
 
 /// Options of `token`.

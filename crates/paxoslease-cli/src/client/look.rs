@@ -22,7 +22,7 @@ pub(crate) fn get(args: GetArgs) -> anyhow::Result<Verdict> {
     let GetArgs { name, ask: AskArgs { cell, json } } = args;
     let client = connect(&cell)?;
     let seen = client.get_blocking(&name).map_err(Failure::from)?;
-    let seen = seen.ok_or_else(|| Failure::new(1, format!("nobody holds {}", quoted(&name))))?;
+    let seen = seen.ok_or_else(|| Failure::new(1, format!("no client holds {}", quoted(&name))))?;
     if json {
         output::to_stdout(&format!("{}\n", object(&seen)))?;
     } else {

@@ -235,7 +235,7 @@ fn explain(name: &str, lease: Option<&LeaseInfo>, statuses: &[&NodeStatus]) -> S
     let waiters = wanted.filter(|wanted| wanted.name == name).map(|wanted| wanted.waiters).sum();
     let mut text = match lease {
         Some(_) => held(name, lease),
-        None => format!("nobody holds {}: it can be acquired", quoted(name)),
+        None => format!("no client holds {}: it can be acquired", quoted(name)),
     };
     if waiters > 0 {
         let _ = write!(text, "; {} for it", waiting(waiters));

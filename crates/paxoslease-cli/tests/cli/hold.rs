@@ -25,5 +25,5 @@ fn a_second_signal_does_not_prevent_the_release() {
         lock.signal(Signal::WINCH);
     }
     assert_eq!(lock.end(), Some(128 + 2));
-    assert_eq!(cell.run(&["get", "x"]).0, 1, "nobody holds it");
+    assert_eq!(cell.run(&["get", "x"]).0, 1, "no client holds it");
 }

@@ -97,7 +97,7 @@ fn mutual_tls_accepts_only_certificates_of_the_ca() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let node = FakeNode::with_tls(ours.server(&["127.0.0.1"], true), None, willing);
     let error = refused(builder(&[node.endpoint()]).tls(trusted(&ours)));
-    assert_tls(&error, "it wants a certificate of this client");
+    assert_tls(&error, "it requires a client certificate");
     let with = |ca: &Authority| {
         let (cert, key) = ca.sign(&["client"], |_| {});
         trusted(&ours).with_identity_pem(cert.as_bytes(), key.as_bytes()).expect("a pair")
