@@ -172,7 +172,7 @@ impl Client {
     }
 
     /// Releases a tenure that was granted to this holder, here or in another process. The holder
-    /// must have stopped to use the lease before (P6). A [`crate::LeaseGuard`] does all that.
+    /// must have stopped using the lease before (P6). A [`crate::LeaseGuard`] does all that.
     ///
     /// # Errors
     /// When that tenure was over, or no node confirmed. The lease is not held in any case.

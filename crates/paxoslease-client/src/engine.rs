@@ -434,7 +434,7 @@ impl Engine {
 }
 
 impl Session {
-    /// When the client stops to wait for the reply to the oldest request: after half of the request
+    /// When the client stops waiting for the reply to the oldest request: after half of the request
     /// timeout, so that the other half is left for another node.
     fn stalls_at(&self, sent: &Sent, request_timeout: Duration) -> Instant {
         let stalls_at = sent.sent_at.max(self.heard_at).after(request_timeout / 2);

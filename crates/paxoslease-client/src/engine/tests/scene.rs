@@ -27,7 +27,7 @@ use crate::{Grant, LeaseGuard, LeaseState};
 #[test]
 fn the_client_speaks_as_its_transcripts_say() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine/tests/transcripts");
-    for name in ["leases.txt", "moving.txt", "quorum.txt"] {
+    for name in ["beliefs.txt", "leases.txt", "moving.txt", "quorum.txt"] {
         let mut scene = Scene::new(1);
         check_transcript(&folder.join(name), |command| {
             scene.run(command);
