@@ -80,13 +80,15 @@ pub(crate) async fn observe(
 trait Follower {
     fn connected(&mut self, endpoint: &str, out: &mut Vec<u8>);
     /// The connection broke, or a connection attempt failed.
-    fn disconnected(&mut self, problem: String);
-    fn changed(&mut self, change: Change, out: &mut Vec<u8>);
+    fn disconnected(&mut self, _problem: String) {}
+    fn changed(&mut self, change: Change);
     /// The reply to a request of the follower.
-    fn answered(&mut self, reply: Value<'_>, out: &mut Vec<u8>);
+    fn answered(&mut self, _reply: Value<'_>) {}
     /// When to call [`Self::tick`] at the latest.
-    fn next_at(&self) -> Option<Instant>;
-    fn tick(&mut self, out: &mut Vec<u8>);
+    fn next_at(&self) -> Option<Instant> {
+        None
+    }
+    fn tick(&mut self, _out: &mut Vec<u8>) {}
 }
 
 /// Follows a prefix at one node after the other. Ends only when no node trusts this client.
@@ -154,13 +156,13 @@ async fn follow_at(
             match value {
                 Value::Push(items) => {
                     if let Some(Push::Change(change)) = Push::new(items) {
-                        follower.changed(change, &mut out);
+                        follower.changed(change);
                     }
                 }
                 Value::Bulk(text) if text == PROBE.as_bytes() => {}
                 reply => {
                     check_trust(reply)?;
-                    follower.answered(reply, &mut out);
+                    follower.answered(reply);
                 }
             }
             Ok::<(), LinkError>(())
@@ -205,20 +207,12 @@ impl Follower for WatchFollower<'_> {
         self.0.offer(&Arc::new(Change::Disconnected { problem }));
     }
 
-    fn changed(&mut self, change: Change, _: &mut Vec<u8>) {
+    fn changed(&mut self, change: Change) {
         match change {
             Change::Missed(count) => self.0.miss(count),
             change => drop(self.0.offer(&Arc::new(change))),
         }
     }
-
-    fn answered(&mut self, _: Value<'_>, _: &mut Vec<u8>) {}
-
-    fn next_at(&self) -> Option<Instant> {
-        None
-    }
-
-    fn tick(&mut self, _: &mut Vec<u8>) {}
 }
 
 /// Asks a majority when a hint reports a change, and when the last known lease should be over: not
@@ -238,9 +232,7 @@ impl Follower for LeaderFollower<'_> {
         self.tick(out);
     }
 
-    fn disconnected(&mut self, _: String) {}
-
-    fn changed(&mut self, change: Change, _: &mut Vec<u8>) {
+    fn changed(&mut self, change: Change) {
         let is_relevant = match &change {
             Change::Held(LeaseInfo { name, .. })
             | Change::Freed { name }
@@ -253,7 +245,7 @@ impl Follower for LeaderFollower<'_> {
         }
     }
 
-    fn answered(&mut self, reply: Value<'_>, _: &mut Vec<u8>) {
+    fn answered(&mut self, reply: Value<'_>) {
         self.is_asked = false;
         let seen = match reply {
             Value::Error(_) => Err(unexpected("LEASE.GET")),

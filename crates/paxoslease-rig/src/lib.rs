@@ -1,5 +1,5 @@
 //! Real processes on this machine, for benchmarks, chaos runs and tests: starts, measures and ends
-//! them by their ids, with their own folders, ports and certificates.
+//! them by their ids, with their own folders, ports and certificates. Also transcripts of tests.
 
 mod certificates;
 pub mod clock;
