@@ -16,9 +16,9 @@ use paxoslease_sim::scenario::{Scenario, UnknownScenario};
 
 pub(crate) use bench::{BenchArgs, WorkloadKind};
 pub(crate) use client::{
-    AcquireArgs, CellArgs, ClientCommand, ElectArgs, GetArgs, LaunchArgs, LeaseArgs, ListArgs,
-    LockArgs, LossArgs, OnLost, PrefixArgs, ReleaseArgs, RenewArgs, StatusArgs, WaitArgs,
-    WatchArgs, WatchdogArgs,
+    AcquireArgs, AskArgs, CellArgs, ClientCommand, ElectArgs, GetArgs, LaunchArgs, LeaseArgs,
+    LockArgs, LossArgs, OnLost, PrefixArgs, ReleaseArgs, RenewArgs, StatusArgs, TenureArgs,
+    WaitArgs, WatchdogArgs,
 };
 pub(crate) use node::{CELL_DEFAULT, DevArgs, LogArgs, LogFormat, ServeArgs};
 pub(crate) use trust::{CertsArgs, Host, TokenArgs, TrustArgs};
@@ -28,23 +28,9 @@ const STYLES: Styles = Styles::styled()
     .usage(AnsiColor::Green.on_default().bold())
     .literal(AnsiColor::Cyan.on_default().bold());
 
-const EXAMPLES: &str = "\
-What to try:
-  paxoslease dev                                   a cell of three nodes in one process
-  paxoslease lock demo -- sleep 30                 a command that runs while a lease is held
-  paxoslease status                                the cell, and why one might have to wait
-  paxoslease serve --help                          one node of a cell, from options or a file
-  paxoslease sim                                   a hundred simulated cells under random faults
-  paxoslease sim --faults hostile --runs 1000      more of them, with more faults
-  paxoslease sim --scenario list                   schedules that break weaker algorithms
-  paxoslease sim --scenario late-propose-after-restart --algorithm paper --diagram paper.svg
-                                                   the published algorithm, with two holders
-  paxoslease sim --scenario late-propose-after-restart --diagram ours.svg
-                                                   the same schedule, with one";
-
 /// Leases that a small group of nodes agrees on, without disks or synchronised clocks.
 #[derive(Parser, Debug)]
-#[command(name = "paxoslease", version, about, styles = STYLES, after_help = EXAMPLES)]
+#[command(name = "paxoslease", version, about, styles = STYLES, after_help = include_str!("args/help/paxoslease.txt"))]
 #[command(max_term_width = 100, disable_help_subcommand = true)]
 pub(crate) struct Args {
     /// The command; without one, this help is printed.

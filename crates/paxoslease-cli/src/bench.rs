@@ -12,21 +12,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use paxoslease_load::{Extent, Latency, LoadError, Plan, Progress, Report, Secret, Workload};
 
 use crate::args::{Args, BenchArgs, WorkloadKind};
+use crate::client::{Failure, UNAVAILABLE};
 use crate::output::grouped;
 use crate::trust::Trust;
 use crate::{Verdict, output};
-
-/// No operation succeeded.
-#[derive(Debug)]
-struct NothingDone(String);
-
-impl std::error::Error for NothingDone {}
-
-impl std::fmt::Display for NothingDone {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Verdict> {
     let plan = plan(&args)?;
@@ -39,7 +28,7 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Verdict> {
     output::to_stdout(&text)?;
     match &report.last_error {
         Some(error) if report.operations == 0 => {
-            Err(NothingDone(format!("no operation succeeded: {error}")).into())
+            Err(Failure::new(UNAVAILABLE, format!("no operation succeeded: {error}")).into())
         }
         _ => Ok(Verdict::Well),
     }
@@ -47,11 +36,8 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Verdict> {
 
 /// `None` for errors of other modules.
 pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
-    if error.is::<NothingDone>() {
-        return Some(69);
-    }
     error.downcast_ref().map(|error| match error {
-        error if error.is_unavailable() => 69,
+        error if error.is_unavailable() => UNAVAILABLE,
         LoadError::Plan(_) | LoadError::Resolve { .. } => 2,
         LoadError::Tls { .. } => 77,
         LoadError::Refused { text, .. } => match text.split(' ').next() {

@@ -22,7 +22,7 @@ mod watchdog;
 
 use paxoslease_client::Client;
 
-pub(crate) use self::failure::Failure;
+pub(crate) use self::failure::{Failure, UNAVAILABLE};
 use crate::Verdict;
 use crate::args::{CellArgs, ClientCommand};
 use crate::trust::Trust;

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::anyhow;
+use paxoslease_client::Client;
 use paxoslease_server::{Config, Server, StartError};
 use serde_json::{Value, json};
 use tracing_subscriber::filter::LevelFilter;
@@ -18,8 +19,8 @@ use self::processes::Processes;
 use crate::args::DevArgs;
 use crate::{Verdict, log, output, signals};
 
-/// The interval of checks whether the cell is ready.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// The interval of checks whether the cell is ready, and whether its processes still run.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(args: DevArgs) -> anyhow::Result<Verdict> {
     log::begin(&args.log, LevelFilter::ERROR)?;
@@ -27,19 +28,18 @@ pub(crate) fn run(args: DevArgs) -> anyhow::Result<Verdict> {
     let cell = DevCell::draw(&args)?;
     if args.processes {
         let mut processes = Processes::start(&cell)?;
-        if !wait_until(&stop, || processes.are_ready())? {
-            return Ok(Verdict::Well);
+        let client = cell.client()?;
+        if wait_until(&stop, || Ok(processes.all_run()? && cell.is_ready(&client)))? {
+            print_summary(&args, &cell, Some(&processes.pids()))?;
+            wait_until(&stop, || processes.report_ended(&cell))?;
         }
-        let pids = processes.pids();
-        print_summary(&args, &cell, Some(&pids))?;
-        processes.until_stopped(&cell, &stop)?;
         return Ok(Verdict::Well);
     }
     let servers = cell.start()?;
-    if wait_until(&stop, || are_ready(&servers))? {
+    let client = cell.client()?;
+    if wait_until(&stop, || Ok(cell.is_ready(&client)))? {
         print_summary(&args, &cell, None)?;
-        let stopped_by = stop.recv()?;
-        output::to_stderr(&format!("{stopped_by}: stopping\n"));
+        output::to_stderr(&format!("{}: stopping\n", stop.recv()?));
     }
     servers.into_iter().for_each(Server::shutdown);
     Ok(Verdict::Well)
@@ -60,18 +60,6 @@ fn wait_until(
             }
         }
     }
-}
-
-/// Whether every node is connected to every other. A majority would be enough to serve, but then
-/// the cell might not survive the death of one node.
-fn are_ready(servers: &[Server]) -> anyhow::Result<bool> {
-    for server in servers {
-        let status = paxoslease_client::block_on(server.node().status())?;
-        if !status.ready || status.peers.iter().any(|peer| !peer.up) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 fn print_summary(args: &DevArgs, cell: &DevCell, pids: Option<&[u32]>) -> anyhow::Result<()> {
@@ -111,6 +99,24 @@ impl DevCell {
         })
     }
 
+    fn endpoints(&self) -> String {
+        let endpoints: Vec<&str> = self.nodes.iter().map(|node| node.clients.as_str()).collect();
+        endpoints.join(",")
+    }
+
+    fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client::connect(&self.endpoints())?)
+    }
+
+    /// Whether every node is connected to every other. A majority would be enough to serve, but
+    /// then the cell might not survive the death of one node.
+    fn is_ready(&self, client: &Client) -> bool {
+        self.nodes.iter().all(|node| {
+            let status = client.status_of_blocking(&node.clients);
+            status.is_ok_and(|status| status.ready && status.peers.iter().all(|peer| peer.up))
+        })
+    }
+
     fn start(&self) -> Result<Vec<Server>, StartError> {
         let start = |node: &Addresses| {
             let mut config = paxoslease_node::Config::new(&self.name, node.id)
@@ -141,8 +147,7 @@ impl DevCell {
             let _ = writeln!(text, "  node {id}  clients {clients}  http://{http}{pid}");
         }
         let program = program();
-        let clients: Vec<&str> = self.nodes.iter().map(|node| node.clients.as_str()).collect();
-        let (clients, port) = (clients.join(","), port_of(&first.clients));
+        let (clients, port) = (self.endpoints(), port_of(&first.clients));
         let kill = match pids {
             Some(pids) => format!("# a node dies, the leases survive\n  kill -9 {}", pids[0]),
             None => format!("# the same with processes, to kill -9\n  {program} dev --processes"),

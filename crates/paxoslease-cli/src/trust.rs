@@ -92,7 +92,7 @@ fn checked(mut bytes: Vec<u8>) -> Result<String, &'static str> {
         return Err("it contains no token; make one with `paxoslease token`");
     }
     if bytes.len() > TOKEN_LEN_MAX || !bytes.iter().all(u8::is_ascii_graphic) {
-        return Err("a token is one line of up to 1024 letters, digits and signs");
+        return Err("a token is one line of up to 1024 ASCII characters without spaces");
     }
     Ok(String::from_utf8(bytes).expect("ASCII"))
 }

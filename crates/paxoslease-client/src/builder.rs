@@ -74,8 +74,8 @@ impl Builder {
         self
     }
 
-    /// Allows to send the token unencrypted to other machines, for trusted networks such as a
-    /// tunnel. An eavesdropper could use the token.
+    /// Allows the client to send the token unencrypted to other machines, for trusted networks such
+    /// as a tunnel. An eavesdropper could use the token.
     pub const fn token_in_clear(mut self) -> Self {
         self.token_in_clear = true;
         self

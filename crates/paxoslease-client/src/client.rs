@@ -14,7 +14,7 @@ use paxoslease_holder::{
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use crate::builder::{self, Builder};
-use crate::command::{Command, Reply};
+use crate::command::{Command, Query, Reply};
 use crate::driver;
 use crate::error::StartError;
 use crate::list::List;
@@ -162,9 +162,6 @@ impl Client {
     }
 
     /// Like [`Self::renew`], but blocks this thread.
-    ///
-    /// # Errors
-    /// As for [`Self::renew`].
     pub fn renew_blocking(
         &self,
         name: &str,
@@ -175,7 +172,7 @@ impl Client {
     }
 
     /// Releases a tenure that was granted to this holder, here or in another process. The holder
-    /// must have stopped to use the lease before (P6). A [`crate::LeaseGuard`] does all that.
+    /// must have stopped using the lease before (P6). A [`crate::LeaseGuard`] does all that.
     ///
     /// # Errors
     /// When that tenure was over, or no node confirmed. The lease is not held in any case.
@@ -184,9 +181,6 @@ impl Client {
     }
 
     /// Like [`Self::release`], but blocks this thread.
-    ///
-    /// # Errors
-    /// As for [`Self::release`].
     pub fn release_blocking(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
         block_on(self.release(name, fence))
     }
@@ -198,13 +192,10 @@ impl Client {
     /// When no node answers.
     pub async fn get(&self, name: &str) -> Result<Option<LeaseInfo>, AskError> {
         let name = checked_name(name)?;
-        self.shared.ask(|reply| Command::Get { name, reply }).await
+        self.shared.ask(|reply| Command::Query(Query::Get { name, reply })).await
     }
 
     /// Like [`Self::get`], but blocks this thread.
-    ///
-    /// # Errors
-    /// As for [`Self::get`].
     pub fn get_blocking(&self, name: &str) -> Result<Option<LeaseInfo>, AskError> {
         block_on(self.get(name))
     }
@@ -230,13 +221,10 @@ impl Client {
     /// # Errors
     /// When no node answers.
     pub async fn status(&self) -> Result<NodeStatus, AskError> {
-        self.shared.ask(|reply| Command::Status { reply }).await
+        self.shared.ask(|reply| Command::Query(Query::Status { reply })).await
     }
 
     /// Like [`Self::status`], but blocks this thread.
-    ///
-    /// # Errors
-    /// As for [`Self::status`].
     pub fn status_blocking(&self) -> Result<NodeStatus, AskError> {
         block_on(self.status())
     }
@@ -254,9 +242,6 @@ impl Client {
     }
 
     /// Like [`Self::status_of`], but blocks this thread.
-    ///
-    /// # Errors
-    /// As for [`Self::status_of`].
     pub fn status_of_blocking(&self, endpoint: &str) -> Result<NodeStatus, AskError> {
         block_on(self.status_of(endpoint))
     }

@@ -14,19 +14,8 @@ pub(crate) type Reply<T, E = AskError> = oneshot::Sender<Result<T, E>>;
 pub(crate) enum Command {
     /// From a handle or a guard.
     Request(Request),
-    Get {
-        name: Box<str>,
-        reply: Reply<Option<LeaseInfo>>,
-    },
-    List {
-        from: PageStart,
-        prefix: Box<str>,
-        count: u32,
-        reply: Reply<Page>,
-    },
-    Status {
-        reply: Reply<NodeStatus>,
-    },
+    /// For the node of the current connection.
+    Query(Query),
     StatusOf {
         endpoint: String,
         reply: Reply<NodeStatus>,
@@ -37,6 +26,24 @@ pub(crate) enum Command {
         leader: watch::Sender<Option<Leader>>,
     },
     Stop,
+}
+
+/// A question to one node, for a hint.
+pub(crate) enum Query {
+    Get { name: Box<str>, reply: Reply<Option<LeaseInfo>> },
+    List { from: PageStart, prefix: Box<str>, count: u32, reply: Reply<Page> },
+    Status { reply: Reply<NodeStatus> },
+}
+
+impl Query {
+    /// Tells the caller, unless the caller has left.
+    pub(crate) fn fail(self, error: AskError) {
+        let _left = match self {
+            Self::Get { reply, .. } => reply.send(Err(error)).is_err(),
+            Self::List { reply, .. } => reply.send(Err(error)).is_err(),
+            Self::Status { reply } => reply.send(Err(error)).is_err(),
+        };
+    }
 }
 
 pub(crate) struct Renew {

@@ -87,9 +87,6 @@ impl Election {
     }
 
     /// Like [`Self::campaign`], but blocks this thread.
-    ///
-    /// # Errors
-    /// As for [`Self::campaign`].
     pub fn campaign_blocking(&self) -> Result<Leadership, AcquireError> {
         block_on(self.campaign())
     }
@@ -103,9 +100,6 @@ impl Election {
     }
 
     /// Like [`Self::leader`], but blocks this thread.
-    ///
-    /// # Errors
-    /// As for [`Self::leader`].
     pub fn leader_blocking(&self) -> Result<Option<Leader>, AskError> {
         block_on(self.leader())
     }
@@ -142,9 +136,6 @@ impl Leadership {
     }
 
     /// Like [`Self::resign`], but blocks this thread.
-    ///
-    /// # Errors
-    /// As for [`Self::resign`].
     pub fn resign_blocking(self) -> Result<(), ReleaseError> {
         block_on(self.resign())
     }

@@ -20,7 +20,7 @@ use paxoslease_holder::AskError;
 use paxoslease_holder::transport::{Caller, Due, GuardId, Guards, ReleaseOutcome, Request};
 use paxoslease_wire::resp::{RespError, Value};
 
-use crate::command::{Command, Release, ReleaseReply, Renew};
+use crate::command::{Command, Query, Release, ReleaseReply, Renew};
 use acquires::Acquires;
 use protocol::{Greeting, Push};
 use renewal_timeout::RenewalTimeout;
@@ -108,19 +108,14 @@ impl Engine {
             // The client has released its leases. Callers notice that their reply is dropped.
             return drop(command);
         }
-        let request = match command {
-            Command::Request(request) => return self.request(now, request),
-            Command::Get { name, reply } => NodeRequest::Get { name, reply },
-            Command::List { from, prefix, count, reply } => {
-                NodeRequest::List { from, prefix, count, reply }
-            }
-            Command::Status { reply } => NodeRequest::Status { reply },
-            Command::Stop => return self.stop(now),
+        match command {
+            Command::Request(request) => self.request(now, request),
+            Command::Query(query) => self.enqueue(now, NodeRequest::Query(query)),
+            Command::Stop => self.stop(now),
             Command::StatusOf { .. } | Command::Watch(_) | Command::Observe { .. } => {
                 unreachable!("has a connection of its own")
             }
-        };
-        self.enqueue(now, request);
+        }
     }
 
     fn enqueue(&mut self, now: Instant, request: NodeRequest) {
@@ -359,7 +354,7 @@ impl Engine {
         match self.acquires.queued_name() {
             Some(name) if self.endpoints.len() > 1 => {
                 let (reply, _dropped) = oneshot::channel();
-                NodeRequest::Get { name: name.into(), reply }
+                NodeRequest::Query(Query::Get { name: name.into(), reply })
             }
             _ => NodeRequest::Ping,
         }
@@ -441,7 +436,7 @@ impl Engine {
 }
 
 impl Session {
-    /// When the client stops to wait for the reply to the oldest request: after half of the request
+    /// When the client stops waiting for the reply to the oldest request: after half of the request
     /// timeout, so that the other half is left for another node.
     fn stalls_at(&self, sent: &Sent, request_timeout: Duration) -> Instant {
         let stalls_at = sent.sent_at.max(self.heard_at).after(request_timeout / 2);

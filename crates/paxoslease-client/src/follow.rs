@@ -12,9 +12,7 @@ use tokio::sync::watch::Sender;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::election::Leader;
-use crate::engine::protocol::{
-    self, Push, Refusal, put_echo, put_get, put_status, put_watch, unexpected,
-};
+use crate::engine::protocol::{self, Push, Refusal, Word, put, put_get, put_status, unexpected};
 use crate::link::{Dialler, Link, LinkError};
 use crate::status::NodeStatus;
 
@@ -25,7 +23,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// The text that a probe asks a node to echo. A node answers PING to any client, but ECHO only to
 /// a client that it still trusts.
-const PROBE: &[u8] = b"alive";
+const PROBE: &str = "alive";
 /// The pause after a node could not tell who leads.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -82,13 +80,15 @@ pub(crate) async fn observe(
 trait Follower {
     fn connected(&mut self, endpoint: &str, out: &mut Vec<u8>);
     /// The connection broke, or a connection attempt failed.
-    fn disconnected(&mut self, problem: String);
-    fn changed(&mut self, change: Change, out: &mut Vec<u8>);
+    fn disconnected(&mut self, _problem: String) {}
+    fn changed(&mut self, change: Change);
     /// The reply to a request of the follower.
-    fn answered(&mut self, reply: Value<'_>, out: &mut Vec<u8>);
+    fn answered(&mut self, _reply: Value<'_>) {}
     /// When to call [`Self::tick`] at the latest.
-    fn next_at(&self) -> Option<Instant>;
-    fn tick(&mut self, out: &mut Vec<u8>);
+    fn next_at(&self) -> Option<Instant> {
+        None
+    }
+    fn tick(&mut self, _out: &mut Vec<u8>) {}
 }
 
 /// Follows a prefix at one node after the other. Ends only when no node trusts this client.
@@ -136,7 +136,7 @@ async fn follow_at(
     pause: &mut Duration,
 ) -> Result<std::convert::Infallible, LinkError> {
     let mut out = Vec::new();
-    put_watch(&mut out, prefix);
+    put(&mut out, &[Word::Text("LEASE.WATCH"), Word::Text(&format!("{prefix}*"))]);
     link.send(&out).await?;
     let accepted = link.receive_within(SILENCE_MAX, |reply| match reply {
         Value::Error(text) => Err(LinkError::Refused(Refusal::new(text).into_ask_error())),
@@ -156,13 +156,13 @@ async fn follow_at(
             match value {
                 Value::Push(items) => {
                     if let Some(Push::Change(change)) = Push::new(items) {
-                        follower.changed(change, &mut out);
+                        follower.changed(change);
                     }
                 }
-                Value::Bulk(PROBE) => {}
+                Value::Bulk(text) if text == PROBE.as_bytes() => {}
                 reply => {
                     check_trust(reply)?;
-                    follower.answered(reply, &mut out);
+                    follower.answered(reply);
                 }
             }
             Ok::<(), LinkError>(())
@@ -177,7 +177,7 @@ async fn follow_at(
             Err(_) if is_probed => return Err(LinkError::Timeout),
             Err(_) => {
                 is_probed = true;
-                put_echo(&mut out, PROBE);
+                put(&mut out, &[Word::Text("ECHO"), Word::Text(PROBE)]);
                 silent_at = Instant::now() + SILENCE_MAX;
             }
         }
@@ -207,20 +207,12 @@ impl Follower for WatchFollower<'_> {
         self.0.offer(&Arc::new(Change::Disconnected { problem }));
     }
 
-    fn changed(&mut self, change: Change, _: &mut Vec<u8>) {
+    fn changed(&mut self, change: Change) {
         match change {
             Change::Missed(count) => self.0.miss(count),
             change => drop(self.0.offer(&Arc::new(change))),
         }
     }
-
-    fn answered(&mut self, _: Value<'_>, _: &mut Vec<u8>) {}
-
-    fn next_at(&self) -> Option<Instant> {
-        None
-    }
-
-    fn tick(&mut self, _: &mut Vec<u8>) {}
 }
 
 /// Asks a majority when a hint reports a change, and when the last known lease should be over: not
@@ -240,9 +232,7 @@ impl Follower for LeaderFollower<'_> {
         self.tick(out);
     }
 
-    fn disconnected(&mut self, _: String) {}
-
-    fn changed(&mut self, change: Change, _: &mut Vec<u8>) {
+    fn changed(&mut self, change: Change) {
         let is_relevant = match &change {
             Change::Held(LeaseInfo { name, .. })
             | Change::Freed { name }
@@ -255,7 +245,7 @@ impl Follower for LeaderFollower<'_> {
         }
     }
 
-    fn answered(&mut self, reply: Value<'_>, _: &mut Vec<u8>) {
+    fn answered(&mut self, reply: Value<'_>) {
         self.is_asked = false;
         let seen = match reply {
             Value::Error(_) => Err(unexpected("LEASE.GET")),

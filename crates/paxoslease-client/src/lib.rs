@@ -86,5 +86,5 @@ pub use paxoslease_holder::{
     TtlError, Watch, block_on,
 };
 pub use paxoslease_tls::PemError;
-pub use status::{NodeStatus, Value};
+pub use status::NodeStatus;
 pub use tls::{Tls, TlsError};

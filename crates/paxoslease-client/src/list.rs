@@ -6,7 +6,7 @@ use std::fmt;
 use paxoslease_holder::block_on;
 
 use crate::client::Client;
-use crate::command::Command;
+use crate::command::{Command, Query};
 use paxoslease_holder::AskError;
 use paxoslease_holder::LeaseInfo;
 
@@ -76,7 +76,7 @@ impl List {
         while self.leases.is_empty() {
             let Some(from) = &self.next_page else { return Ok(None) };
             let (from, prefix, count) = (from.clone(), self.prefix.clone(), self.page_len);
-            let command = |reply| Command::List { from, prefix, count, reply };
+            let command = |reply| Command::Query(Query::List { from, prefix, count, reply });
             let page = self.client.shared.ask(command).await?;
             let session = page.session;
             self.next_page = page.cursor.map(|cursor| PageStart { session, cursor });
@@ -86,9 +86,6 @@ impl List {
     }
 
     /// Like [`Self::next`], but blocks this thread.
-    ///
-    /// # Errors
-    /// As for [`Self::next`].
     pub fn next_blocking(&mut self) -> Result<Option<LeaseInfo>, AskError> {
         block_on(self.next())
     }
@@ -106,9 +103,6 @@ impl List {
     }
 
     /// Like [`Self::all`], but blocks this thread.
-    ///
-    /// # Errors
-    /// As for [`Self::next`].
     pub fn all_blocking(self) -> Result<Vec<LeaseInfo>, AskError> {
         block_on(self.all())
     }

@@ -51,8 +51,8 @@ pub enum TlsError {
     /// Certificates or a key cannot be used.
     #[error(transparent)]
     Pem(#[from] PemError),
-    /// A name that no certificate can have.
-    #[error("{0:?} is no name of a server: expected one of its certificate, or an IP address")]
+    /// A name that cannot be in a certificate.
+    #[error("{0:?} is not a server name: expected a name in the certificate, or an IP address")]
     ServerName(String),
 }
 
@@ -98,7 +98,7 @@ impl Tls {
     /// tunnels and forwarded ports.
     ///
     /// # Errors
-    /// When no certificate can have such a name.
+    /// When such a name cannot be in a certificate.
     pub fn with_server_name(mut self, name: &str) -> Result<Self, TlsError> {
         let parsed = ServerName::try_from(name.to_owned());
         let parsed = parsed.map_err(|_| TlsError::ServerName(name.to_owned()))?;
@@ -177,7 +177,7 @@ fn explain(error: &Error) -> String {
         Error::InvalidCertificate(why) => format!("the node's certificate is refused: {why}"),
         Error::AlertReceived(alert) => {
             let why = match alert {
-                Alert::CertificateRequired => "it wants a certificate of this client",
+                Alert::CertificateRequired => "it requires a client certificate",
                 Alert::UnknownCA | Alert::DecryptError => {
                     "its CA has not signed this client's certificate"
                 }

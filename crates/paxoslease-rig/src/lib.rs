@@ -1,5 +1,5 @@
 //! Real processes on this machine, for benchmarks, chaos runs and tests: starts, measures and ends
-//! them by their ids, with their own folders, ports and certificates.
+//! them by their ids, with their own folders, ports and certificates. Also transcripts of tests.
 
 mod certificates;
 pub mod clock;
@@ -7,8 +7,10 @@ mod folder;
 pub mod interrupt;
 mod ports;
 mod process;
+mod transcript;
 
 pub use certificates::Certificates;
 pub use folder::Folder;
 pub use ports::free_ports;
 pub use process::{Process, end_all, paxoslease_beside_this};
+pub use transcript::check_transcript;

@@ -23,7 +23,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// All of these have the same name, and each its own key.
+    /// Each has the same name and a key of its own.
     #[expect(clippy::new_without_default, reason = "no two of them are equal")]
     pub fn new() -> Self {
         Self::named("authority")

@@ -41,7 +41,7 @@ pub enum PemError {
     #[error("no private key in {0}: expected PEM with BEGIN PRIVATE KEY, not encrypted")]
     NoKey(String),
     /// The content of this place cannot be used.
-    #[error("{place} cannot be used: {reason}; make or copy it anew")]
+    #[error("{place} cannot be used: {reason}; create or copy it again")]
     Unusable {
         /// The place.
         place: String,
@@ -100,7 +100,7 @@ impl Pem {
                 PemError::KeyMismatch { cert: self.place.clone(), key: key.place.clone() }
             }
             Error::InvalidCertificate(why) => self.unusable(why.to_string()),
-            _ => key.unusable("it is no RSA, ECDSA or Ed25519 key that TLS can use".to_owned()),
+            _ => key.unusable("it is not an RSA, ECDSA or Ed25519 key that TLS can use".to_owned()),
         })
     }
 

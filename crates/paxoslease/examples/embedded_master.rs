@@ -3,14 +3,14 @@
 //! ```text
 //! cargo run -p paxoslease --example embedded_master
 //! ```
-//! starts all three, tells who is master, kills that one with `kill -9`, and shows the next taking
-//! over. Or start them yourself, in three terminals, and kill whichever you like:
+//! starts all three, prints which process is master, kills it with `kill -9`, and shows that
+//! another process becomes master. Or start them yourself in three terminals, and kill any of them:
 //! ```text
 //! cargo run -p paxoslease --example embedded_master -- \
 //!     node 1 127.0.0.1:7401 127.0.0.1:7411 127.0.0.1:7421
 //! ```
-//! A real service would name a data folder too (`Config::data_dir`). Without one a node that starts
-//! stays silent for `max_lease`, so that nobody it forgot can still be master.
+//! A real service would also set a data folder (`Config::data_dir`). Without one, a node stays
+//! silent for `max_lease` after its start, because it may have forgotten the lease of the master.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use paxoslease::{Config, Node};
 
-/// How long it takes at most until somebody else is master if the master dies.
+/// After the master dies, another process is master after this time at most.
 const TTL: Duration = Duration::from_secs(1);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -46,18 +46,18 @@ fn serve(id: u16, addresses: &[String]) -> Result<(), Box<dyn Error>> {
         let me = format!("node {id}");
         let master = node.acquire("master", TTL).holder(&me).blocking()?;
         println!("node {id}: I am master, with fence {}", master.fence());
-        // Here the master would do what only one may do, ask `is_held()` before each step, and
-        // send the fence along to whatever it writes to.
+        // Here the master would do its work, call `is_held()` before each step, and send the fence
+        // with every write.
         master.lost_blocking();
-        println!("node {id}: not master any more");
+        println!("node {id}: no longer master");
     }
 }
 
-/// A process of the service, killed when this one is done with it.
+/// A process of the service, killed on drop.
 struct Process(Child);
 
 impl Process {
-    /// Whatever it says is printed, and sent along with its id.
+    /// Each line that it prints is printed here too, and sent with its id.
     fn start(id: u16, addresses: &[String], said: Sender<(u16, String)>) -> std::io::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["node", &id.to_string()])
@@ -68,7 +68,7 @@ impl Process {
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 println!("{line}");
-                // Nobody listens any more once the show is over.
+                // The receiver is gone once the example ends.
                 let _over = said.send((id, line));
             }
         });
@@ -78,7 +78,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended already needs no killing.
+        // The process may have ended already.
         let _ended = self.0.kill();
         let _status = self.0.wait();
     }
@@ -100,14 +100,14 @@ fn show() -> Result<(), Box<dyn Error>> {
     };
     let first = next_master()?;
     println!("--- killing node {first}, the master");
-    // Dropping it sends SIGKILL: it gets no chance to give its lease back.
+    // The drop sends SIGKILL, so the process cannot release its lease.
     processes.retain(|(id, _)| *id != first);
     let second = next_master()?;
     println!("--- node {second} took over from node {first}");
     Ok(())
 }
 
-/// Three addresses that nobody uses just now.
+/// Three addresses that no process uses now.
 fn free_addresses() -> std::io::Result<Vec<String>> {
     let listeners: Vec<TcpListener> =
         (0..3).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;

@@ -1,13 +1,15 @@
-//! Why a lease comes with a fence: a holder may be paused after it last looked, and write when the
-//! lease is somebody else's already. A store that refuses lower fences is not harmed by that.
+//! Why a lease comes with a fence: a holder may be paused after it checked its lease, and write
+//! when another client already holds that lease. A store that refuses lower fences takes no harm.
 //!
 //! ```text
 //! cargo run -p paxoslease --example fenced_store
 //! ```
-//! runs a store and a cell in this process, and two writers as processes of their own. The first is
-//! stopped (`SIGSTOP`) exactly between its look at the lease and its write, for longer than the
-//! lease lasts. The second takes over and writes. Then the first goes on (`SIGCONT`) and writes as
-//! if nothing had happened; the store refuses.
+//! runs a store and a cell in this process, and two writers as processes of their own. The first
+//! writer is stopped (`SIGSTOP`) between its check of the lease and its write, for longer than the
+//! lease lasts. The second writer acquires the lease and writes. Then the first continues
+//! (`SIGCONT`) and writes as if nothing had happened. The store refuses that write.
+
+mod shared;
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
@@ -16,9 +18,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use paxoslease::{Config, Node, Role};
+use paxoslease::{Node, Role};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
+const CELL: &str = "fenced-store";
 const TTL: Duration = Duration::from_millis(500);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -32,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Keeps one value, and the highest fence that anybody wrote with.
+/// Keeps one value, and the highest fence of all writes.
 #[derive(Default)]
 struct Store {
     value: String,
@@ -40,7 +43,8 @@ struct Store {
 }
 
 impl Store {
-    /// All the store has to do: one comparison. Equal is fine, a holder may write many times.
+    /// One comparison is all that the store needs. A holder may write many times, so an equal fence
+    /// is accepted.
     fn put(&mut self, fence: u64, value: &str) -> Result<(), String> {
         if fence < self.fence {
             return Err(format!("fence {fence} is stale, {} was seen", self.fence));
@@ -49,7 +53,7 @@ impl Store {
         Ok(())
     }
 
-    /// One line per write, `FENCE VALUE`; one line in return.
+    /// Each connection sends one line, `FENCE VALUE`, and gets one line in return.
     fn serve(mut self, listener: &TcpListener) -> std::io::Result<()> {
         for connection in listener.incoming() {
             let mut connection = connection?;
@@ -67,14 +71,14 @@ impl Store {
     }
 }
 
-/// One writer: takes the lease, looks, and writes.
+/// One writer: acquires the lease, checks it, and writes.
 fn write(id: u16, pause: bool, store: &str, members: &[String]) -> Result<(), Box<dyn Error>> {
-    let node = Node::start_blocking(config(id, members).role(Role::Proposer))?;
+    let node = Node::start_blocking(shared::config(CELL, id, TTL, members).role(Role::Proposer))?;
     let lease = node.acquire("store", TTL).blocking()?;
-    assert!(lease.is_held(), "a lease just granted is held, unless we were paused since");
+    assert!(lease.is_held(), "a new lease is held, unless this process was paused since");
     println!("writer {id}: holds the lease with fence {}", lease.fence());
     if pause {
-        // The worst moment, after the last look. Machines do this too, for longer than one thinks.
+        // The worst moment: after the last check. A busy machine can cause such a pause too.
         kill_process(getpid(), Signal::STOP)?;
     }
     let mut connection = TcpStream::connect(store)?;
@@ -86,7 +90,7 @@ fn write(id: u16, pause: bool, store: &str, members: &[String]) -> Result<(), Bo
 }
 
 fn show() -> Result<(), Box<dyn Error>> {
-    let (members, _nodes) = start_cell()?;
+    let (members, _nodes) = shared::start_cell(CELL, TTL)?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let store = listener.local_addr()?.to_string();
     thread::spawn(move || Store::default().serve(&listener));
@@ -99,35 +103,14 @@ fn show() -> Result<(), Box<dyn Error>> {
     let mut first = writer("11", "pause")?;
     let mut said = BufReader::new(first.stdout.take().expect("it is piped")).lines();
     println!("{}", said.next().ok_or("writer 11 ended early")??);
-    println!("--- writer 11 is stopped between its look at the lease and its write");
+    println!("--- writer 11 is stopped between its check of the lease and its write");
     let second = writer("12", "")?.wait_with_output()?;
     print!("{}", String::from_utf8_lossy(&second.stdout));
-    println!("--- writer 11 goes on");
+    println!("--- writer 11 continues");
     kill_process(Pid::from_child(&first), Signal::CONT)?;
     for line in said {
         println!("{}", line?);
     }
     first.wait()?;
     Ok(())
-}
-
-/// Three nodes in this process. Nobody used this cell before, and none will start again.
-fn start_cell() -> Result<(Vec<String>, Vec<Node>), Box<dyn Error>> {
-    let listeners: Vec<TcpListener> =
-        (0..3).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
-    let mut members = Vec::new();
-    for listener in &listeners {
-        members.push(listener.local_addr()?.to_string());
-    }
-    let mut nodes = Vec::new();
-    for (id, listener) in (1..).zip(listeners) {
-        let config = config(id, &members).ephemeral();
-        nodes.push(paxoslease::block_on(Node::start_on(config, listener))?);
-    }
-    Ok((members, nodes))
-}
-
-fn config(id: u16, members: &[String]) -> Config {
-    let config = Config::new("fenced-store", id).max_lease(TTL);
-    (1..).zip(members).fold(config, |config, (id, address)| config.peer(id, address))
 }

@@ -1,25 +1,26 @@
-//! Workers share jobs: each job is leased, so that one worker at a time runs it, and a worker that
-//! dies takes no job with it.
+//! Workers share jobs. Each job has a lease, so that one worker at a time runs it. When a worker
+//! dies, another worker runs its job once the lease has expired.
 //!
 //! ```text
 //! cargo run -p paxoslease --example worker_pool
 //! ```
 //! runs a cell of three nodes in this process and three workers as processes of their own. The
-//! first worker dies in the middle of its first job; another takes that one over once the lease has
-//! run out. Workers join the cell as proposers: they take leases and have no vote, so there may be
-//! any number of them, and they may come and go.
+//! first worker dies in the middle of its first job. Workers join the cell as proposers: they
+//! acquire leases and have no vote, so there may be any number of them, and they may come and go.
+
+mod shared;
 
 use std::error::Error;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio, abort, id};
 use std::time::Duration;
 
-use paxoslease::{AcquireError, Config, LeaseGuard, Node, Role};
+use paxoslease::{AcquireError, LeaseGuard, Node, Role};
 use rustix::time::{ClockId, clock_gettime};
 
+const CELL: &str = "worker-pool";
 /// How long a job stays with a worker that died.
 const TTL: Duration = Duration::from_secs(1);
 const JOBS: u32 = 6;
@@ -36,21 +37,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Starts the cell and the workers, and waits until all is done.
+/// Starts the cell and the workers, and waits until all jobs are done.
 fn run_pool() -> Result<(), Box<dyn Error>> {
-    let listeners: Vec<TcpListener> =
-        (0..3).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
-    let members: Vec<String> = listeners
-        .iter()
-        .map(|listener| Ok(listener.local_addr()?.to_string()))
-        .collect::<std::io::Result<_>>()?;
-    let mut nodes = Vec::new();
-    for (id, listener) in (1..).zip(listeners) {
-        // Nobody used this cell before, and no node of it will start a second time.
-        let config = config(id, &members).ephemeral();
-        nodes.push(paxoslease::block_on(Node::start_on(config, listener))?);
-    }
-    // What a job leaves behind: a file that says it is done.
+    let (members, _nodes) = shared::start_cell(CELL, TTL)?;
+    // A finished job leaves a file here.
     let done = std::env::temp_dir().join(format!("worker-pool-{}", id()));
     fs::create_dir_all(&done)?;
     let worker = |id: &str, crash: &str| -> std::io::Result<Command> {
@@ -58,7 +48,7 @@ fn run_pool() -> Result<(), Box<dyn Error>> {
         command.args(["worker", id]).arg(&done).arg(crash).args(&members);
         Ok(command)
     };
-    // The one that will die comes first, so that it surely gets a job.
+    // The worker that will die starts first, so that it gets a job.
     let mut first = worker("11", "crash")?.stdout(Stdio::piped()).spawn()?;
     let mut said = BufReader::new(first.stdout.take().expect("it is piped")).lines();
     println!("{}", said.next().ok_or("worker 11 ended early")??);
@@ -76,11 +66,6 @@ fn run_pool() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn config(id: u16, members: &[String]) -> Config {
-    let config = Config::new("worker-pool", id).max_lease(TTL);
-    (1..).zip(members).fold(config, |config, (id, address)| config.peer(id, address))
-}
-
 struct Worker {
     id: u16,
     node: Node,
@@ -90,11 +75,12 @@ struct Worker {
 
 impl Worker {
     fn join(id: u16, done: &Path, crash: bool, members: &[String]) -> Result<Self, Box<dyn Error>> {
-        let node = Node::start_blocking(config(id, members).role(Role::Proposer))?;
+        let node =
+            Node::start_blocking(shared::config(CELL, id, TTL, members).role(Role::Proposer))?;
         Ok(Self { id, node, done: done.to_owned(), crash })
     }
 
-    /// Takes whatever job is free; waits for one that is not only when there is no other left.
+    /// Runs every job that is free. Waits for a job of another worker only if no other is left.
     fn work(&self) -> Result<(), Box<dyn Error>> {
         loop {
             let mut held_by_others = None;
@@ -118,7 +104,7 @@ impl Worker {
     }
 
     fn run(&self, lease: LeaseGuard) -> Result<(), Box<dyn Error>> {
-        // Only now that the job is ours: somebody may have finished it a moment ago.
+        // Another worker may have finished the job before this one acquired its lease.
         if self.is_done(lease.name()) {
             return Ok(lease.release_blocking()?);
         }
@@ -154,7 +140,7 @@ impl Worker {
     }
 }
 
-/// What stands for work here.
+/// The work of this example.
 fn is_prime(number: u32) -> bool {
     number > 1 && (2..).take_while(|d| d * d <= number).all(|d| !number.is_multiple_of(d))
 }

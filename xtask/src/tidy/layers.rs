@@ -36,8 +36,8 @@ const LAYERS: &[Layer] = &[
     layer("paxoslease-node", "core clock wire holder tls trace"),
     // The crate that users depend on. It has no code.
     layer("paxoslease", "holder client node world"),
-    // A client does not depend on a server.
-    layer("paxoslease-client", "core clock wire holder tls"),
+    // A client does not depend on a server. The rig is for tests only.
+    layer("paxoslease-client", "core clock wire holder rig tls"),
     // The client only for its TLS settings.
     layer("paxoslease-load", "core wire client tls"),
     // The client only in tests.

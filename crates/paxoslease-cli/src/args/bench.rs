@@ -8,27 +8,9 @@ use paxoslease_node::parse_duration;
 
 use super::trust::TrustArgs;
 
-const HELP: &str = "\
-A cell under load:
-  paxoslease bench                                 64 requests in flight, for ten seconds
-  paxoslease bench --inflight 512 --duration 3s    more of them
-  paxoslease bench --rate 20000                    that many per second, even if earlier ones are
-                                                   slow; latency counts from when each was due
-  paxoslease bench renew --leases 100000           leases held and renewed
-  paxoslease bench handover --inflight 100         a hundred clients for one name
-  paxoslease bench mixed --hot-share 0.5           half of the requests for four names
-  paxoslease bench --dialect redis --endpoint 127.0.0.1:6379
-                                                   the same with a Redis server, to compare
-
-The load comes from one thread. On a machine of the cell it takes CPU time from the node.
-Exit code: 0 when it ran to its end;
-  2   bad usage, such as a ttl above the cell's max_lease
-  69  no node could be reached, or no operation succeeded
-  77  access denied: TLS or the token failed";
-
 /// Options of `bench`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = HELP)]
+#[command(after_help = include_str!("help/bench.txt"))]
 pub(crate) struct BenchArgs {
     /// The workload
     #[arg(value_name = "WORKLOAD", value_enum, default_value_t = WorkloadKind::Pairs)]

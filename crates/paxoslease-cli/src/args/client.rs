@@ -13,134 +13,9 @@ use super::trust::TrustArgs;
 
 const LOCK_USAGE: &str = "paxoslease lock [OPTIONS] <NAME> [--] <CMD> [ARGS]...";
 
-const LOCK_HELP: &str = "\
-Examples:
-  paxoslease lock jobs/nightly -- ./backup.sh            one backup at a time among all machines
-  paxoslease lock -n jobs/nightly -- ./backup.sh         or none, if one is running already
-  paxoslease lock -w 30s -E 9 db/migrate -- ./migrate    give up after 30 s, with exit code 9
-
-CMD runs in a process group of its own, with PAXOSLEASE_NAME and PAXOSLEASE_FENCE in its
-environment, and without a token unless --pass-token is given. The lease is renewed while CMD runs
-and released when CMD ends. Background processes that CMD leaves behind when it ends by itself are
-not covered: they continue without the lease.
-SIGINT, SIGTERM, SIGHUP, SIGQUIT and others are forwarded to the group. If one of them ends CMD, the
-lease is held until every process that CMD started has ended, or was killed after --grace.
-
-If the lease can no longer be held safely, the group gets SIGTERM, and SIGKILL after --grace, all
-before the lease ends. A process that left the group gets the same once its parent has ended. A
-watchdog process does this even if this process is stopped or killed, and this process does it if
-the watchdog is. If both are killed at once, CMD is killed too, but not the processes that CMD
-started, nor a CMD that changes its user.
-A lock that is stopped by Ctrl-Z is not renewed, so CMD is ended before the ttl is over.
-
-No lock can stop a write of CMD that is already under way. A store that remembers the highest
-PAXOSLEASE_FENCE can refuse late writes.
-
-Exit code: that of CMD, 128+n if signal n ended it, 126 or 127 if it cannot be run;
-  1   another client holds the lease and the wait, if any, is over; -E sets another code
-  2   bad usage, such as a ttl above the cell's max_lease
-  69  no node could be reached, or no majority of the cell answered
-  75  the lease was lost, and CMD was ended
-  77  access denied: TLS or the token failed";
-
 const ELECT_USAGE: &str = "\
 paxoslease elect [OPTIONS] <NAME> [[--] <CMD> [ARGS]...]
        paxoslease elect --listen <NAME>";
-
-const ELECT_HELP: &str = "\
-Examples:
-  paxoslease elect scheduler --holder 10.0.0.7:9000             lead until stopped
-  paxoslease elect scheduler --holder 10.0.0.7:9000 -- ./lead   run ./lead while leading
-  paxoslease elect -l scheduler                                 a line per leader
-
-Prints a line with name and fence once elected. After SIGTERM or Ctrl-C it resigns, and the next
-candidate leads at once. CMD is run and ended as by `paxoslease lock`. The leadership ends with CMD.
-
-Exit code: 0 after resigning, or that of CMD, 128+n if signal n ended it, 126 or 127 if it cannot
-be run;
-  2   bad usage, such as a ttl above the cell's max_lease
-  69  no node could be reached, or no majority of the cell answered
-  75  the leadership was lost: run the command again to be a candidate again
-  77  access denied: TLS or the token failed";
-
-const ACQUIRE_HELP: &str = "\
-Example:
-  fence=$(paxoslease acquire jobs/nightly --ttl 1m)
-  paxoslease renew jobs/nightly --fence \"$fence\" --ttl 1m
-  paxoslease release jobs/nightly --fence \"$fence\"
-
-The lease is not renewed: it ends after the ttl, counted from before the request was sent. With
---json: {\"name\", \"fence\", \"ttl_ms\", \"waited_ms\", \"holder\"}, the fence as a string. To hold
-a lease while a command runs, use `paxoslease lock`.
-
-Exit code: 0 when it was granted;
-  1   another client holds it and the wait, if any, is over; -E sets another code
-  2   bad usage, such as a ttl above the cell's max_lease
-  69  no node could be reached, or no majority of the cell answered
-  77  access denied: TLS or the token failed";
-
-const RENEW_HELP: &str = "\
-Only for a tenure that was granted to you, not for a fence that `get` or `list` shows. The new ttl
-counts from now. A renewal never shortens a lease. Nothing is printed unless --json is given:
-{\"name\", \"fence\", \"ttl_ms\"}.
-
-Exit code: 0 when it was renewed;
-  1   that tenure is over: acquire again, for a new fence
-  2   bad usage, such as a ttl above the cell's max_lease
-  69  no node could be reached, or no majority of the cell answered; the lease ends when it did before
-  77  access denied: TLS or the token failed";
-
-const RELEASE_HELP: &str = "\
-Only for a tenure that was granted to you, after its work has stopped. Nothing is printed unless
---json is given: {\"name\", \"fence\", \"released\": true}.
-
-Exit code: 0 when it was released;
-  1   that tenure was over before, so there was nothing to release
-  2   bad usage
-  69  no node confirmed: the lease ends after its ttl
-  77  access denied: TLS or the token failed";
-
-const GET_HELP: &str = "\
-A hint: what a majority of the cell reported a moment ago. Only the holder knows that it holds it.
-With --json: {\"name\", \"holder\", \"fence\", \"ttl_ms\"}, the fence as a string.
-
-Exit code: 0 when a client holds it;
-  1   nobody holds it
-  2   bad usage
-  69  no node could be reached, or no majority of the cell answered
-  77  access denied: TLS or the token failed";
-
-const LIST_HELP: &str = "\
-Hints, as one node sees them, in no order. Leases that begin or end meanwhile may be missing. A table
-on a terminal; elsewhere name, holder, fence and time left, separated by tabs. With --json, a line
-for each: {\"name\", \"holder\", \"fence\", \"ttl_ms\"}, the fence as a string.
-
-Exit code: 0, also when there are none; 2 for bad usage, 69 when no node could be reached, 77 when
-access was denied or TLS failed.";
-
-const WATCH_HELP: &str = "\
-Hints, as one node sees them, until Ctrl-C. With --json, a line for each change:
-  {\"event\": \"held\", \"name\", \"holder\", \"fence\", \"ttl_ms\"}   a lease began
-  {\"event\": \"freed\", \"name\"}                               it was released
-  {\"event\": \"expired\", \"name\", \"fence\"}                    it expired
-  {\"event\": \"missed\", \"count\"}                             changes came too fast to be printed
-  {\"event\": \"connected\", \"endpoint\"}                       the watch begins, or begins again
-  {\"event\": \"disconnected\", \"problem\"}                     it tries to reconnect
-
-Exit code: 0 after Ctrl-C or SIGTERM; 2 for bad usage, 69 when no node could be reached to begin
-with, 77 when access was denied or TLS failed.";
-
-const STATUS_HELP: &str = "\
-Asks every endpoint which nodes vote, which are down or quarantined and for how long, how many
-requests they serve, and who holds the leases that clients wait for. With a NAME, also who holds it.
-
-With --json: {\"ready\", \"nodes\": [...]}, each node with \"endpoint\" and either its status or
-\"error\"; with a NAME, also \"name\" and \"lease\", which is null if nobody holds it.
-
-Exit code: 0 when some node reaches a majority;
-  2   bad usage
-  69  no node does, or no node could be reached: nothing can be acquired now
-  77  access denied: TLS or the token failed";
 
 /// The commands that talk to a cell.
 #[derive(Subcommand, Debug)]
@@ -158,9 +33,11 @@ pub(crate) enum ClientCommand {
     /// Show who holds a lease
     Get(GetArgs),
     /// List leases that are held
-    List(ListArgs),
+    #[command(after_help = include_str!("help/list.txt"))]
+    List(PrefixArgs),
     /// Print a line whenever a lease is acquired, released or expires
-    Watch(WatchArgs),
+    #[command(after_help = include_str!("help/watch.txt"))]
+    Watch(PrefixArgs),
     /// Show the nodes of the cell, and why a lease cannot be acquired
     Status(StatusArgs),
     /// Watch the command of a lock
@@ -181,6 +58,28 @@ pub(crate) struct CellArgs {
 
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
+}
+
+/// The cell, and the form of the output.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct AskArgs {
+    #[command(flatten)]
+    pub(crate) cell: CellArgs,
+
+    /// Print JSON, one object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A lease that was acquired before.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct TenureArgs {
+    /// The name of the lease
+    pub(crate) name: String,
+
+    /// The fence that `acquire` printed
+    #[arg(long, value_name = "N")]
+    pub(crate) fence: u64,
 }
 
 /// The lease to acquire.
@@ -216,6 +115,16 @@ pub(crate) struct WaitArgs {
     pub(crate) conflict_exit_code: u8,
 }
 
+impl WaitArgs {
+    /// The default, as for `flock`.
+    pub(crate) const FOR_EVER: Self = Self { wait: None, no_wait: false, conflict_exit_code: 1 };
+
+    /// How long to wait at most.
+    pub(crate) fn wait_max(&self) -> Duration {
+        if self.no_wait { Duration::ZERO } else { self.wait.unwrap_or(Duration::MAX) }
+    }
+}
+
 /// How CMD ends if the lease is lost.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct LossArgs {
@@ -241,7 +150,7 @@ pub(crate) enum OnLost {
 
 /// Options of `lock`.
 #[derive(clap::Args, Debug)]
-#[command(override_usage = LOCK_USAGE, after_help = LOCK_HELP)]
+#[command(override_usage = LOCK_USAGE, after_help = include_str!("help/lock.txt"))]
 pub(crate) struct LockArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
@@ -267,7 +176,7 @@ pub(crate) struct LockArgs {
 
 /// Options of `elect`.
 #[derive(clap::Args, Debug)]
-#[command(override_usage = ELECT_USAGE, after_help = ELECT_HELP)]
+#[command(override_usage = ELECT_USAGE, after_help = include_str!("help/elect.txt"))]
 pub(crate) struct ElectArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
@@ -298,7 +207,7 @@ pub(crate) struct ElectArgs {
 
 /// Options of `acquire`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = ACQUIRE_HELP)]
+#[command(after_help = include_str!("help/acquire.txt"))]
 pub(crate) struct AcquireArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
@@ -307,23 +216,15 @@ pub(crate) struct AcquireArgs {
     pub(crate) wait: WaitArgs,
 
     #[command(flatten)]
-    pub(crate) cell: CellArgs,
-
-    /// Print an object of JSON instead
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) ask: AskArgs,
 }
 
 /// Options of `renew`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = RENEW_HELP)]
+#[command(after_help = include_str!("help/renew.txt"))]
 pub(crate) struct RenewArgs {
-    /// The name of the lease
-    pub(crate) name: String,
-
-    /// The fence that `acquire` printed
-    #[arg(long, value_name = "N")]
-    pub(crate) fence: u64,
+    #[command(flatten)]
+    pub(crate) tenure: TenureArgs,
 
     /// How long the lease lasts from now unless it is renewed again, from 50ms to the cell's
     /// max_lease
@@ -331,45 +232,29 @@ pub(crate) struct RenewArgs {
     pub(crate) ttl: Duration,
 
     #[command(flatten)]
-    pub(crate) cell: CellArgs,
-
-    /// Print an object of JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) ask: AskArgs,
 }
 
 /// Options of `release`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = RELEASE_HELP)]
+#[command(after_help = include_str!("help/release.txt"))]
 pub(crate) struct ReleaseArgs {
-    /// The name of the lease
-    pub(crate) name: String,
-
-    /// The fence that `acquire` printed
-    #[arg(long, value_name = "N")]
-    pub(crate) fence: u64,
+    #[command(flatten)]
+    pub(crate) tenure: TenureArgs,
 
     #[command(flatten)]
-    pub(crate) cell: CellArgs,
-
-    /// Print an object of JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) ask: AskArgs,
 }
 
 /// Options of `get`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = GET_HELP)]
+#[command(after_help = include_str!("help/get.txt"))]
 pub(crate) struct GetArgs {
     /// The name of the lease
     pub(crate) name: String,
 
     #[command(flatten)]
-    pub(crate) cell: CellArgs,
-
-    /// Print an object of JSON instead
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) ask: AskArgs,
 }
 
 /// Options of `list` and `watch`.
@@ -380,42 +265,18 @@ pub(crate) struct PrefixArgs {
     pub(crate) prefix: String,
 
     #[command(flatten)]
-    pub(crate) cell: CellArgs,
-
-    /// Print an object of JSON per line instead
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Options of `list`.
-#[derive(clap::Args, Debug)]
-#[command(after_help = LIST_HELP)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) what: PrefixArgs,
-}
-
-/// Options of `watch`.
-#[derive(clap::Args, Debug)]
-#[command(after_help = WATCH_HELP)]
-pub(crate) struct WatchArgs {
-    #[command(flatten)]
-    pub(crate) what: PrefixArgs,
+    pub(crate) ask: AskArgs,
 }
 
 /// Options of `status`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = STATUS_HELP)]
+#[command(after_help = include_str!("help/status.txt"))]
 pub(crate) struct StatusArgs {
     /// A name to explain
     pub(crate) name: Option<String>,
 
     #[command(flatten)]
-    pub(crate) cell: CellArgs,
-
-    /// Print an object of JSON instead
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) ask: AskArgs,
 }
 
 /// Options of the process that becomes a command; only the watchdog starts it.

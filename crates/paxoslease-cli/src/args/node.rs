@@ -15,48 +15,13 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 /// The name of a cell without a name.
 pub(crate) const CELL_DEFAULT: &str = "default";
 
-const DEV_HELP: &str = "\
-The cell is a new one at every start and keeps nothing on disk. Ctrl-C or SIGTERM stops it.
-Exit code: 0 when it was stopped, 2 for bad usage, 1 for anything else, such as a taken port.";
-
 const SERVE_USAGE: &str = "\
 paxoslease serve --config <FILE> [OPTIONS]
        paxoslease serve --node <ID> --peer <ID=HOST:PORT>... [OPTIONS]";
 
-const SERVE_HELP: &str = "\
-A node of three, without a file:
-  paxoslease serve --node 1 --data-dir /var/lib/paxoslease \\
-      --peer 1=10.0.0.1:7401 --peer 2=10.0.0.2:7401 --peer 3=10.0.0.3:7401 \\
-      --tls-cert node-1.pem --tls-key node-1.key --tls-ca ca.pem --tls-clients server \\
-      --listen-clients 0.0.0.0:7400 --listen-http 0.0.0.0:7402
-
-The same as a file, for `--config`:
-  node     = 1
-  cell     = \"default\"
-  data_dir = \"/var/lib/paxoslease\"
-  [peers]
-  1 = \"10.0.0.1:7401\"
-  2 = \"10.0.0.2:7401\"
-  3 = \"10.0.0.3:7401\"
-  [listen]
-  clients = \"0.0.0.0:7400\"
-  http    = \"0.0.0.0:7402\"
-  [tls]
-  cert    = \"node-1.pem\"
-  key     = \"node-1.key\"
-  ca      = \"ca.pem\"
-  clients = \"server\"
-
-An option overrides its environment variable, which overrides the file.
-After SIGHUP the node reads its certificates, and the tokens of its file, again. No client is
-disconnected.
-SIGTERM or Ctrl-C stops the node cleanly: with a data folder it votes at once at its next start. A
-second signal ends the process at once.
-Exit code: 0 when it was stopped, 2 for bad usage or configuration, 1 for anything else.";
-
 /// Options of `dev`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = DEV_HELP)]
+#[command(after_help = include_str!("help/dev.txt"))]
 pub(crate) struct DevArgs {
     /// How many nodes, 1 to 9
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -87,7 +52,7 @@ pub(crate) struct DevArgs {
 
 /// Options of `serve`.
 #[derive(clap::Args, Debug)]
-#[command(override_usage = SERVE_USAGE, after_help = SERVE_HELP)]
+#[command(override_usage = SERVE_USAGE, after_help = include_str!("help/serve.txt"))]
 pub(crate) struct ServeArgs {
     /// Read the configuration from this TOML file
     #[arg(long, value_name = "FILE", env = "PAXOSLEASE_CONFIG")]

@@ -14,37 +14,6 @@ use super::CELL_DEFAULT;
 
 const HEADING: &str = "TLS and access";
 
-const CERTS_HELP: &str = "\
-Examples:
-  paxoslease certs                                    three nodes on this machine, in ./certs
-  paxoslease certs --cell prod-eu --host 1=10.0.0.1 --host 2=10.0.0.2 --host 3=10.0.0.3
-  paxoslease certs --nodes 3 --client alice           and a client, for tls.clients = \"mutual\"
-  paxoslease certs --node 4 --host 4=10.0.0.4         one more, signed by the same authority
-  paxoslease certs --node 2 --force                   a new one for node 2, before its old one expires
-
-For development and for small cells without other tools. The folder gets an authority (ca.pem,
-ca-key.pem), and for each node and client a certificate and its key. Existing files are kept: only
---force replaces certificates, and nothing ever replaces the authority. ca-key.pem can impersonate
-any node: keep it off the nodes. Nodes read changed files after SIGHUP.
-
-With --json: {\"ca\", \"nodes\": [...], \"clients\": [...]}, each of those with \"cert\", \"key\" and
-\"made\", which is false for files that existed before.
-
-Exit code: 0 when all files exist, 2 for bad usage, 1 for anything else, such as a full disk.";
-
-const TOKEN_HELP: &str = "\
-Examples:
-  paxoslease token --out token --names 'jobs/*'       a new token in a file that only you can read
-  paxoslease token --hash < token                     the entry for an existing token
-  paxoslease status --token-file token
-
-Prints an entry for the configuration of every node, with only the SHA-256 of the token. A new token
-is printed too, unless it goes into a file; it cannot be recovered later.
-
-With --json: {\"token_sha256\", \"names\", \"may\"}, and \"token\" if it is new and has no file.
-
-Exit code: 0 when it was made, 2 for bad usage, 1 for anything else, such as a full disk.";
-
 /// The authority that a client trusts, and the client's identity.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct TrustArgs {
@@ -78,7 +47,7 @@ pub(crate) struct TrustArgs {
 
 /// Options of `certs`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = CERTS_HELP)]
+#[command(after_help = include_str!("help/certs.txt"))]
 pub(crate) struct CertsArgs {
     /// The name of the cell: nodes refuse certificates of another cell
     #[arg(long, value_name = "NAME", env = "PAXOSLEASE_CELL", default_value = CELL_DEFAULT)]
@@ -119,8 +88,8 @@ pub(crate) struct CertsArgs {
     pub(crate) json: bool,
 }
 
-const OWN_NAMES: &str = "names that end in .paxoslease are those of nodes among themselves, and \
-    each certificate has its own; write the host's whole name, or its address";
+const OWN_NAMES: &str = "nodes identify each other by names that end in .paxoslease; write the \
+    host's full name, or its address";
 
 /// A host at which clients reach one node, or all of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -137,7 +106,7 @@ impl FromStr for Host {
             None => (None, text),
             Some((id, name)) => {
                 let node = id.parse().ok().filter(|id| (1..=1023).contains(id));
-                (Some(node.ok_or("before `=` stands the number of a node")?), name)
+                (Some(node.ok_or("write the id of a node before `=`, 1 to 1023")?), name)
             }
         };
         let is_label = |label: &str| {
@@ -163,12 +132,12 @@ fn parse_client(text: &str) -> Result<String, String> {
     if is_name && text.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return Ok(text.to_owned());
     }
-    Err("write up to 64 letters, digits, dots and hyphens, beginning with one of the former".into())
+    Err("write up to 64 letters, digits, dots, hyphens and underscores; begin with a letter or digit".into())
 }
 
 /// Options of `token`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = TOKEN_HELP)]
+#[command(after_help = include_str!("help/token.txt"))]
 pub(crate) struct TokenArgs {
     /// The names that the token permits: a name, or a prefix and a star; repeat it for each
     #[arg(long, value_name = "PATTERN", default_value = "*", value_parser = parse_pattern)]

@@ -16,26 +16,6 @@ use crate::output;
 /// The interval of the spinner.
 const TURN: Duration = Duration::from_millis(120);
 
-/// How long to wait, and the exit code when the lease is still held then.
-#[derive(Clone, Copy)]
-pub(crate) struct WaitPolicy {
-    wait: Duration,
-    conflict_exit_code: u8,
-}
-
-impl WaitPolicy {
-    /// The default, as for `flock`.
-    pub(crate) const FOR_EVER: Self = Self { wait: Duration::MAX, conflict_exit_code: 1 };
-}
-
-impl From<&WaitArgs> for WaitPolicy {
-    fn from(args: &WaitArgs) -> Self {
-        let WaitArgs { wait, no_wait, conflict_exit_code } = *args;
-        let wait = if no_wait { Duration::ZERO } else { wait.unwrap_or(Duration::MAX) };
-        Self { wait, conflict_exit_code }
-    }
-}
-
 /// Acquires a lease; `ask` turns the request into a future. Prints a line if it has to wait.
 ///
 /// # Errors
@@ -45,7 +25,7 @@ pub(crate) async fn win<T, F>(
     client: &Client,
     events: &Events,
     args: &LeaseArgs,
-    wait_policy: WaitPolicy,
+    waiting: &WaitArgs,
     ask: impl Fn(Acquire<'_>) -> F,
 ) -> Result<T, Failure>
 where
@@ -55,8 +35,8 @@ where
         let acquire = client.try_acquire(&args.name, args.ttl);
         args.holder.iter().fold(acquire, |acquire, holder| acquire.holder(holder))
     };
-    let WaitPolicy { wait, conflict_exit_code } = wait_policy;
-    let failure = |error, has_waited| Failure::to_acquire(error, conflict_exit_code, has_waited);
+    let (wait, code) = (waiting.wait_max(), waiting.conflict_exit_code);
+    let failure = |error, has_waited| Failure::to_acquire(error, code, has_waited);
     let holder = match or_signal(events, client, ask(acquire())).await? {
         Err(AcquireError::Held { holder, .. }) if !wait.is_zero() => holder,
         answer => return answer.map_err(|error| failure(error, false)),

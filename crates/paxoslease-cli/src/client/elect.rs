@@ -8,14 +8,14 @@ use futures_util::future::{Either, select};
 use paxoslease_client::{Client, Election, LeaseGuard};
 use serde_json::json;
 
-use super::campaign::{WaitPolicy, win};
+use super::campaign::win;
 use super::connect;
 use super::events::Events;
 use super::failure::{Failure, LOST};
 use super::lock::release;
 use super::supervise::{self, Job, policy};
 use super::text::{plain, quoted};
-use crate::args::ElectArgs;
+use crate::args::{ElectArgs, WaitArgs};
 use crate::{Verdict, output, trust};
 
 pub(crate) fn run(args: ElectArgs) -> anyhow::Result<Verdict> {
@@ -26,7 +26,7 @@ pub(crate) fn run(args: ElectArgs) -> anyhow::Result<Verdict> {
         return paxoslease_client::block_on(listen(&args, &client, &events));
     }
     let won =
-        win(&client, &events, &args.lease, WaitPolicy::FOR_EVER, |acquire| acquire.into_future());
+        win(&client, &events, &args.lease, &WaitArgs::FOR_EVER, |acquire| acquire.into_future());
     let lease = match paxoslease_client::block_on(won) {
         // It never led, so there is nothing to release.
         Err(failure) if failure.is_by_signal() => return Ok(Verdict::Well),

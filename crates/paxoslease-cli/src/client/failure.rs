@@ -122,7 +122,7 @@ impl From<AskError> for Failure {
                 DENIED,
                 format!("TLS with {endpoint} failed: {}; see --tls-ca", plain(&problem)),
             ),
-            AskError::Name(problem) => Self::usage(problem.to_string()),
+            AskError::Name(problem) => Self::usage(format!("NAME: {problem}")),
             AskError::Protocol(problem) => Self::new(
                 UNAVAILABLE,
                 format!(
@@ -158,7 +158,9 @@ impl From<ReleaseError> for Failure {
             }
             ReleaseError::Unconfirmed(error) => {
                 let Self { code, message } = error.into();
-                Self::new(code, format!("{message}. The lease ends after its ttl"))
+                // Bad usage releases nothing, so the lease is as it was.
+                let then = if code == USAGE { "" } else { ". The lease ends after its ttl" };
+                Self::new(code, format!("{message}{then}"))
             }
             error => Self::new(1, error.to_string()),
         }

@@ -8,7 +8,7 @@ use futures_util::future::{Either, select};
 use paxoslease_client::LeaseGuard;
 
 use super::alarm::{since_boot, sleep_until};
-use super::campaign::{WaitPolicy, win};
+use super::campaign::win;
 use super::connect;
 use super::events::Events;
 use super::failure::Failure;
@@ -20,8 +20,7 @@ pub(crate) fn run(args: LockArgs) -> anyhow::Result<Verdict> {
     let policy = policy(&args.loss, args.lease.ttl)?;
     let client = connect(&args.cell)?;
     let events = Events::begin()?;
-    let wait = WaitPolicy::from(&args.wait);
-    let won = win(&client, &events, &args.lease, wait, |acquire| acquire.into_future());
+    let won = win(&client, &events, &args.lease, &args.wait, |acquire| acquire.into_future());
     let lease = paxoslease_client::block_on(won)?;
     let environment = trust::environment(&args.cell.trust, args.pass_token);
     let endpoints = client.endpoints();

@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::table::Table;
 use super::tenure::millis;
 use super::text::{plain, quoted, short};
-use crate::args::{GetArgs, ListArgs, PrefixArgs};
+use crate::args::{AskArgs, GetArgs, PrefixArgs};
 use crate::{Verdict, output};
 
 /// How many leases are requested, and aligned in columns, at a time.
@@ -19,10 +19,10 @@ const PAGE_LEN: u32 = 500;
 const TITLES: [&str; 4] = ["NAME", "HOLDER", "FENCE", "LEFT"];
 
 pub(crate) fn get(args: GetArgs) -> anyhow::Result<Verdict> {
-    let GetArgs { name, cell, json } = args;
+    let GetArgs { name, ask: AskArgs { cell, json } } = args;
     let client = connect(&cell)?;
     let seen = client.get_blocking(&name).map_err(Failure::from)?;
-    let seen = seen.ok_or_else(|| Failure::new(1, format!("nobody holds {}", quoted(&name))))?;
+    let seen = seen.ok_or_else(|| Failure::new(1, format!("no client holds {}", quoted(&name))))?;
     if json {
         output::to_stdout(&format!("{}\n", object(&seen)))?;
     } else {
@@ -33,8 +33,8 @@ pub(crate) fn get(args: GetArgs) -> anyhow::Result<Verdict> {
     Ok(Verdict::Well)
 }
 
-pub(crate) fn list(args: ListArgs) -> anyhow::Result<Verdict> {
-    let PrefixArgs { prefix, cell, json } = args.what;
+pub(crate) fn list(args: PrefixArgs) -> anyhow::Result<Verdict> {
+    let PrefixArgs { prefix, ask: AskArgs { cell, json } } = args;
     let mut list = connect(&cell)?.list(&prefix).page_len(PAGE_LEN);
     let mut table = Table::new(TITLES);
     let mut lines = String::new();

@@ -30,7 +30,7 @@ struct Answer {
 }
 
 pub(crate) fn run(args: StatusArgs) -> anyhow::Result<Verdict> {
-    let client = connect(&args.cell)?;
+    let client = connect(&args.ask.cell)?;
     let answers = ask_all(&client);
     let statuses: Vec<&NodeStatus> =
         answers.iter().filter_map(|answer| answer.said.as_ref().ok()).collect();
@@ -41,7 +41,7 @@ pub(crate) fn run(args: StatusArgs) -> anyhow::Result<Verdict> {
         Ok(lease) => (lease.flatten(), None),
         Err(problem) => (None, Some(problem)),
     };
-    if args.json {
+    if args.ask.json {
         let all = json(&answers, is_ready, args.name.as_deref(), lease.as_ref());
         output::to_stdout(&format!("{all}\n"))?;
     } else {
@@ -58,7 +58,7 @@ pub(crate) fn run(args: StatusArgs) -> anyhow::Result<Verdict> {
     if let Some(problem) = problem {
         return Err(Failure::from(problem).into());
     }
-    if !args.json {
+    if !args.ask.json {
         let mut text = format!("ready: {}\n", votes(&members));
         if let Some(name) = &args.name {
             text += &explain(name, lease.as_ref(), &statuses);
@@ -235,7 +235,7 @@ fn explain(name: &str, lease: Option<&LeaseInfo>, statuses: &[&NodeStatus]) -> S
     let waiters = wanted.filter(|wanted| wanted.name == name).map(|wanted| wanted.waiters).sum();
     let mut text = match lease {
         Some(_) => held(name, lease),
-        None => format!("nobody holds {}: it can be acquired", quoted(name)),
+        None => format!("no client holds {}: it can be acquired", quoted(name)),
     };
     if waiters > 0 {
         let _ = write!(text, "; {} for it", waiting(waiters));

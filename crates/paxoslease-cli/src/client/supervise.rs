@@ -140,7 +140,7 @@ fn listen(channel: UnixStream, events: &Events) -> anyhow::Result<()> {
                 return;
             }
         }
-        let _nobody = to.send_blocking(Event::Gone);
+        let _ended = to.send_blocking(Event::Gone);
     };
     thread::Builder::new().name("watchdog".to_owned()).spawn(wait)?;
     Ok(())
@@ -157,7 +157,7 @@ fn check(events: &Events) -> anyhow::Result<UnixStream> {
                 let Ok(Some(Order::Until(at))) = receive(&theirs) else { return };
                 due_at = Some(at);
             } else if due_at.is_some_and(|at| at <= since_boot()) {
-                let _nobody = to.send_blocking(Event::Overdue);
+                let _ended = to.send_blocking(Event::Overdue);
                 return;
             }
         }

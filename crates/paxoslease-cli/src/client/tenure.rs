@@ -7,21 +7,21 @@ use std::time::Duration;
 use anyhow::bail;
 use serde_json::json;
 
-use super::campaign::{WaitPolicy, win};
+use super::campaign::win;
 use super::connect;
 use super::events::Events;
 use super::failure::Failure;
-use crate::args::{AcquireArgs, ReleaseArgs, RenewArgs};
+use crate::args::{AcquireArgs, ReleaseArgs, RenewArgs, TenureArgs};
 use crate::{Verdict, output};
 
 pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
-    let client = connect(&args.cell)?;
+    let client = connect(&args.ask.cell)?;
     let events = Events::begin()?;
     let ask = |acquire: paxoslease_client::Acquire<'_>| acquire.detached().into_future();
-    let won = win(&client, &events, &args.lease, WaitPolicy::from(&args.wait), ask);
+    let won = win(&client, &events, &args.lease, &args.wait, ask);
     let grant = paxoslease_client::block_on(won)?;
     let fence = grant.fence().to_string();
-    let text = if args.json {
+    let text = if args.ask.json {
         let (name, ttl_ms, waited_ms) =
             (&args.lease.name, millis(grant.ttl()), millis(grant.waited()));
         let holder = args.lease.holder.as_deref().unwrap_or(client.default_holder());
@@ -43,10 +43,10 @@ pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
 }
 
 pub(crate) fn renew(args: RenewArgs) -> anyhow::Result<Verdict> {
-    let RenewArgs { name, fence, ttl, cell, json } = args;
-    let client = connect(&cell)?;
+    let RenewArgs { tenure: TenureArgs { name, fence }, ttl, ask } = args;
+    let client = connect(&ask.cell)?;
     let grant = client.renew_blocking(&name, fence, ttl).map_err(Failure::from)?;
-    if json {
+    if ask.json {
         let (fence, ttl_ms) = (fence.to_string(), millis(grant.ttl()));
         let all = json!({"name": name, "fence": fence, "ttl_ms": ttl_ms});
         output::to_stdout(&format!("{all}\n"))?;
@@ -55,10 +55,10 @@ pub(crate) fn renew(args: RenewArgs) -> anyhow::Result<Verdict> {
 }
 
 pub(crate) fn release(args: ReleaseArgs) -> anyhow::Result<Verdict> {
-    let ReleaseArgs { name, fence, cell, json } = args;
-    let client = connect(&cell)?;
+    let ReleaseArgs { tenure: TenureArgs { name, fence }, ask } = args;
+    let client = connect(&ask.cell)?;
     client.release_blocking(&name, fence).map_err(Failure::from)?;
-    if json {
+    if ask.json {
         let all = json!({"name": name, "fence": fence.to_string(), "released": true});
         output::to_stdout(&format!("{all}\n"))?;
     }

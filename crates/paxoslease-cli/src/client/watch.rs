@@ -11,11 +11,11 @@ use super::events::Events;
 use super::failure::Failure;
 use super::look::object;
 use super::text::{plain, short};
-use crate::args::{PrefixArgs, WatchArgs};
+use crate::args::{AskArgs, PrefixArgs};
 use crate::{Verdict, output};
 
-pub(crate) fn run(args: WatchArgs) -> anyhow::Result<Verdict> {
-    let PrefixArgs { prefix, cell, json } = args.what;
+pub(crate) fn run(args: PrefixArgs) -> anyhow::Result<Verdict> {
+    let PrefixArgs { prefix, ask: AskArgs { cell, json } } = args;
     let client = connect(&cell)?;
     let events = Events::begin()?;
     // A watch retries for ever, but a user wants to know at once that no node answers.

@@ -1,24 +1,16 @@
 //! The nodes of `dev --processes`: each is a `serve` process of this binary, with a folder of its
 //! own that is removed with the cell. A node that dies is not restarted.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
 use super::{Addresses, DevCell, program};
 use crate::output;
-
-/// The interval of checks whether all nodes still run.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) struct Processes {
     nodes: Vec<NodeProcess>,
@@ -28,7 +20,6 @@ pub(super) struct Processes {
 struct NodeProcess {
     id: u16,
     child: Child,
-    http: String,
     command_line: String,
     gone: bool,
 }
@@ -75,45 +66,25 @@ impl Processes {
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start node {id}"))?;
-        let http = node.http.clone();
-        Ok(NodeProcess { id: node.id, child, http, command_line, gone: false })
+        Ok(NodeProcess { id: node.id, child, command_line, gone: false })
     }
 
     pub(super) fn pids(&self) -> Vec<u32> {
         self.nodes.iter().map(|node| node.child.id()).collect()
     }
 
-    /// Whether all nodes are ready. A node that ended instead has logged why on stderr.
-    pub(super) fn are_ready(&mut self) -> anyhow::Result<bool> {
+    /// Fails if a node has ended. That node has logged why on stderr.
+    pub(super) fn all_run(&mut self) -> anyhow::Result<bool> {
         for node in &mut self.nodes {
             if let Some(status) = node.child.try_wait().context("cannot check a node")? {
                 bail!("node {} did not start: {status}", node.id);
-            }
-            if !is_ready(&node.http) {
-                return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Reports nodes that have ended, until a signal asks to stop.
-    pub(super) fn until_stopped(
-        &mut self,
-        cell: &DevCell,
-        stop: &Receiver<&'static str>,
-    ) -> anyhow::Result<()> {
-        loop {
-            match stop.recv_timeout(POLL_INTERVAL) {
-                Err(RecvTimeoutError::Timeout) => self.check_nodes(cell)?,
-                asked => {
-                    output::to_stderr(&format!("{}: stopping\n", asked?));
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    fn check_nodes(&mut self, cell: &DevCell) -> anyhow::Result<()> {
+    /// Reports nodes that have ended since the last call. Never true, so that a wait goes on.
+    pub(super) fn report_ended(&mut self, cell: &DevCell) -> anyhow::Result<bool> {
         let mut news = Vec::new();
         for node in &mut self.nodes {
             if let Some(status) = node.child.try_wait().context("cannot check a node")?
@@ -134,7 +105,7 @@ impl Processes {
                  long as the longest lease it may have forgotten:\n  {command_line}\n",
             ));
         }
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -153,21 +124,4 @@ impl Drop for Processes {
             tracing::debug!(%error, "cannot remove the folder of the cell");
         }
     }
-}
-
-/// Whether a node is connected to all others. A plain HTTP/1.0 request: the reply ends with the
-/// connection.
-fn is_ready(http: &str) -> bool {
-    let ask = || -> anyhow::Result<bool> {
-        let mut stream = TcpStream::connect(http)?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        write!(stream, "GET /v1/cell HTTP/1.0\r\nHost: {http}\r\n\r\n")?;
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply)?;
-        let (_, body) = reply.split_once("\r\n\r\n").context("no body")?;
-        let cell: Value = serde_json::from_str(body)?;
-        let peers = cell["peers"].as_array().context("no peers")?;
-        Ok(cell["ready"] == true && peers.iter().all(|peer| peer["up"] == true))
-    };
-    ask().unwrap_or(false)
 }

@@ -79,6 +79,6 @@ mod tests {
         assert_eq!(connections(10_000, 2, Some(1024)), 256);
         assert_eq!(connections(10_000, 1, Some(1024)), 512);
         assert_eq!(connections(10_000, 2, Some(64)), 2);
-        assert_eq!(connections(10_000, 0, Some(64)), 2, "nobody can connect anyway");
+        assert_eq!(connections(10_000, 0, Some(64)), 2, "no client can connect anyway");
     }
 }

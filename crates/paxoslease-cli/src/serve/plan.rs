@@ -98,7 +98,7 @@ pub(super) const fn trusts_peers(config: &Config) -> bool {
 pub(super) fn text(config: &Config) -> String {
     let Config { node, listen, client_tls, access, limits, .. } = config;
     let (role, max_lease) = (node.role, node.max_lease);
-    let mut text = "The configuration makes sense. It would run\n".to_owned();
+    let mut text = "The configuration is valid. It would run\n".to_owned();
     let mut line = |what: &str, value: &str| {
         let _ = writeln!(text, "  {what:<10}  {value}");
     };

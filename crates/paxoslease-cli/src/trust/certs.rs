@@ -110,13 +110,15 @@ fn subjects(args: &CertsArgs) -> Result<Vec<Subject>, Failure> {
     for Host { node, name } in &args.hosts {
         if nodes.is_empty() || node.is_some_and(|node| !nodes.contains(&node)) {
             let missing = node.map_or("--nodes 3".to_owned(), |node| format!("--node {node}"));
-            let problem = format!("--host {name} is for no node that is asked for; add {missing}");
+            let problem = format!("--host {name}: its node gets no certificate; add {missing}");
             return Err(Failure::usage(problem));
         }
     }
     let is_node = |name: &str| name == "ca" || name.starts_with("node-") || name.ends_with("-key");
     if let Some(name) = args.clients.iter().find(|name| is_node(name)) {
-        let problem = format!("--client {name}: its files would look like those of something else");
+        let problem = format!(
+            "--client {name}: its files could be mistaken for those of a node or the authority; choose another name"
+        );
         return Err(Failure::usage(problem));
     }
     let clients = args.clients.iter().collect::<BTreeSet<_>>().into_iter();

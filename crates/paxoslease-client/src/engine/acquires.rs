@@ -128,7 +128,7 @@ impl PendingAcquire {
         }
     }
 
-    /// When the client stops to expect that a node reports the end of the wait.
+    /// When the client stops expecting that a node reports the end of the wait.
     fn overdue_at(&self, request_timeout: Duration) -> Instant {
         self.wait_until.after(request_timeout)
     }

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use paxoslease_core::{Drift, Label, Tenure, Ttl};
 use paxoslease_holder::{AskError, Change, LeaseInfo};
-use paxoslease_wire::resp::{self, Value, put_array, put_bulk, put_bulk_integer, put_command};
+use paxoslease_wire::resp::{self, Value, put_array, put_bulk, put_bulk_integer};
 
 use crate::list::Page;
-use crate::status;
 
 /// How a node queues an acquire.
 #[derive(Clone, Copy, Debug)]
@@ -20,88 +19,64 @@ pub(crate) struct QueueOptions {
     pub(crate) number: u64,
 }
 
+/// A word of a command.
+#[derive(Clone, Copy)]
+pub(crate) enum Word<'a> {
+    Text(&'a str),
+    Number(u64),
+}
+
+pub(crate) fn put(out: &mut Vec<u8>, words: &[Word<'_>]) {
+    put_array(out, words.len());
+    for word in words {
+        match word {
+            Word::Text(text) => put_bulk(out, text.as_bytes()),
+            Word::Number(number) => put_bulk_integer(out, *number),
+        }
+    }
+}
+
 pub(crate) fn put_acquire(
     out: &mut Vec<u8>,
     label: &Label,
     ttl: Ttl,
     options: Option<QueueOptions>,
 ) {
-    put_array(out, if options.is_some() { 9 } else { 5 });
-    put_bulk(out, b"LEASE.ACQUIRE");
-    put_bulk(out, label.name().as_bytes());
-    put_bulk_integer(out, u64::from(ttl.as_millis()));
-    put_bulk(out, b"HOLDER");
-    put_bulk(out, label.holder().as_bytes());
-    if let Some(QueueOptions { wait_ms, number }) = options {
-        put_bulk(out, b"WAIT");
-        put_bulk_integer(out, wait_ms);
-        put_bulk(out, b"NOTIFY");
-        put_bulk_integer(out, number);
+    use Word::{Number, Text};
+    let (name, holder) = (label.name().as_str(), label.holder().as_str());
+    let ttl = Number(u64::from(ttl.as_millis()));
+    let acquire = [Text("LEASE.ACQUIRE"), Text(name), ttl, Text("HOLDER"), Text(holder)];
+    match options {
+        None => put(out, &acquire),
+        Some(QueueOptions { wait_ms, number }) => {
+            let wait = [Text("WAIT"), Number(wait_ms), Text("NOTIFY"), Number(number)];
+            put(out, &[&acquire[..], &wait].concat());
+        }
     }
 }
 
-pub(crate) fn put_renew(out: &mut Vec<u8>, name: &[u8], tenure: Tenure, ttl: Ttl) {
-    put_array(out, 4);
-    put_bulk(out, b"LEASE.RENEW");
-    put_bulk(out, name);
-    put_bulk_integer(out, tenure.fence());
-    put_bulk_integer(out, u64::from(ttl.as_millis()));
-}
-
-pub(crate) fn put_release(out: &mut Vec<u8>, name: &[u8], tenure: Tenure) {
-    put_array(out, 3);
-    put_bulk(out, b"LEASE.RELEASE");
-    put_bulk(out, name);
-    put_bulk_integer(out, tenure.fence());
-}
-
-/// Cancels a wait of this connection. A node that does not know the command goes on waiting, and
-/// the client releases what it grants.
-pub(crate) fn put_cancel(out: &mut Vec<u8>, id: u64) {
-    put_array(out, 2);
-    put_bulk(out, b"LEASE.CANCEL");
-    put_bulk_integer(out, id);
+pub(crate) fn put_renew(out: &mut Vec<u8>, label: &Label, tenure: Tenure, ttl: Ttl) {
+    let (fence, ttl) = (Word::Number(tenure.fence()), Word::Number(ttl.as_millis().into()));
+    put(out, &[Word::Text("LEASE.RENEW"), Word::Text(label.name().as_str()), fence, ttl]);
 }
 
 pub(crate) fn put_get(out: &mut Vec<u8>, name: &str) {
-    put_command(out, &[b"LEASE.GET", name.as_bytes()]);
-}
-
-pub(crate) fn put_list(out: &mut Vec<u8>, cursor: &str, prefix: &str, count: u32) {
-    put_array(out, 6);
-    put_bulk(out, b"LEASE.LIST");
-    put_bulk(out, cursor.as_bytes());
-    put_bulk(out, b"MATCH");
-    put_bulk(out, format!("{prefix}*").as_bytes());
-    put_bulk(out, b"COUNT");
-    put_bulk_integer(out, u64::from(count));
-}
-
-pub(crate) fn put_watch(out: &mut Vec<u8>, prefix: &str) {
-    put_command(out, &[b"LEASE.WATCH", format!("{prefix}*").as_bytes()]);
+    put(out, &[Word::Text("LEASE.GET"), Word::Text(name)]);
 }
 
 pub(crate) fn put_status(out: &mut Vec<u8>) {
-    put_command(out, &[b"CELL.STATUS"]);
-}
-
-pub(crate) fn put_ping(out: &mut Vec<u8>) {
-    put_command(out, &[b"PING"]);
-}
-
-pub(crate) fn put_echo(out: &mut Vec<u8>, text: &[u8]) {
-    put_command(out, &[b"ECHO", text]);
+    put(out, &[Word::Text("CELL.STATUS")]);
 }
 
 /// Introduces the client. The token comes first: a node that requires one answers no other command
 /// before. Each of token and name has a reply of its own, before and after the greeting.
 pub(crate) fn put_hello(out: &mut Vec<u8>, token: Option<&str>, name: Option<&str>) {
     if let Some(token) = token {
-        put_command(out, &[b"AUTH", token.as_bytes()]);
+        put(out, &[Word::Text("AUTH"), Word::Text(token)]);
     }
-    put_command(out, &[b"HELLO", b"3"]);
+    put(out, &[Word::Text("HELLO"), Word::Text("3")]);
     if let Some(name) = name {
-        put_command(out, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
+        put(out, &[Word::Text("CLIENT"), Word::Text("SETNAME"), Word::Text(name)]);
     }
 }
 
@@ -302,27 +277,27 @@ pub(crate) fn parse_list(session: u64, reply: Value<'_>) -> Result<Page, AskErro
     Ok(Page { session, cursor, leases })
 }
 
-/// A copy of any reply.
-pub(crate) fn owned_value(value: Value<'_>) -> status::Value {
-    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+/// A copy of any reply. Invalid UTF-8 is replaced.
+pub(crate) fn owned_value(value: Value<'_>) -> serde_json::Value {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match value {
-        Value::Null => status::Value::Null,
-        Value::Boolean(truth) => status::Value::Bool(truth),
-        Value::Integer(number) => status::Value::Integer(number),
-        Value::Double(number) => status::Value::Double(number),
+        Value::Null => serde_json::Value::Null,
+        Value::Boolean(truth) => truth.into(),
+        Value::Integer(number) => number.into(),
+        Value::Double(number) => number.into(),
         Value::Simple(bytes)
         | Value::Bulk(bytes)
         | Value::Error(bytes)
         | Value::BigNumber(bytes)
-        | Value::Verbatim { text: bytes, .. } => status::Value::Text(lossy(bytes)),
+        | Value::Verbatim { text: bytes, .. } => text(bytes).into(),
         Value::Array(items) | Value::Set(items) | Value::Push(items) => {
-            status::Value::List(items.map(owned_value).collect())
+            items.map(owned_value).collect()
         }
         Value::Map(items) => {
-            let key = |key: Value<'_>| text(Some(key)).unwrap_or_default();
-            status::Value::Map(
-                items.pairs().map(|(k, value)| (key(k), owned_value(value))).collect(),
-            )
+            let pair = |(key, value): (Value<'_>, Value<'_>)| {
+                (text(key.bytes().unwrap_or_default()), owned_value(value))
+            };
+            items.pairs().map(pair).collect()
         }
     }
 }

@@ -12,7 +12,7 @@ use super::acquires::PendingAcquire;
 use super::protocol::{self, Granted, Push, Refusal, unexpected};
 use super::request::{NodeRequest, PendingRequest};
 use super::{Engine, Sent};
-use crate::command::{Release, Renew};
+use crate::command::{Query, Release, Renew, Reply};
 use crate::status::NodeStatus;
 
 impl Engine {
@@ -60,8 +60,6 @@ impl Engine {
         sent_at: Instant,
         value: Value<'_>,
     ) {
-        let Some(session) = &self.session else { return };
-        let number = session.number;
         if pending.request.needs_majority() {
             self.renewal_timeout.record(now.since(sent_at));
         }
@@ -76,40 +74,40 @@ impl Engine {
             NodeRequest::RenewGuard(id) => self.guard_renewed(now, id, sent_at, value),
             NodeRequest::Renew(renew) => self.renewed(now, renew, sent_at, value),
             NodeRequest::Release(release) => self.released(now, release, pending.was_sent, value),
-            NodeRequest::Get { name, reply } => match protocol::parse_get(&name, value) {
-                Ok(seen) => {
-                    self.served(now);
-                    let _left = reply.send(Ok(seen));
-                }
-                Err(error) => self.unexpected_reply(NodeRequest::Get { name, reply }, error),
-            },
-            NodeRequest::List { from, prefix, count, reply } => {
-                match protocol::parse_list(number, value) {
-                    Ok(page) => {
-                        let _left = reply.send(Ok(page));
-                    }
-                    Err(error) => {
-                        self.unexpected_reply(
-                            NodeRequest::List { from, prefix, count, reply },
-                            error,
-                        );
-                    }
-                }
-            }
-            NodeRequest::Status { reply } => match value.items() {
-                Some(_) => {
-                    let status =
-                        NodeStatus::new(session.endpoint.clone(), protocol::owned_value(value));
-                    let _left = reply.send(Ok(status));
-                }
-                None => {
-                    self.unexpected_reply(NodeRequest::Status { reply }, unexpected("CELL.STATUS"));
-                }
-            },
+            NodeRequest::Query(query) => self.query_answered(now, query, value),
             NodeRequest::Cancel(number) if value.integer().is_some() => self.cancelled(number),
             NodeRequest::Ping if value == Value::Simple(b"PONG") => {}
             request => self.unexpected_reply(request, unexpected("PING")),
         }
+    }
+
+    fn query_answered(&mut self, now: Instant, query: Query, value: Value<'_>) {
+        let Some(session) = &self.session else { return };
+        match query {
+            Query::Get { name, reply } => {
+                let seen = protocol::parse_get(&name, value);
+                if seen.is_ok() {
+                    self.served(now);
+                }
+                self.answer_query(reply, seen);
+            }
+            Query::List { reply, .. } => {
+                let page = protocol::parse_list(session.number, value);
+                self.answer_query(reply, page);
+            }
+            Query::Status { reply } => {
+                let fields = value.items().map(|_| protocol::owned_value(value));
+                let status = fields.map(|fields| NodeStatus::new(session.endpoint.clone(), fields));
+                self.answer_query(reply, status.ok_or_else(|| unexpected("CELL.STATUS")));
+            }
+        }
+    }
+
+    fn answer_query<T>(&mut self, reply: Reply<T>, answer: Result<T, AskError>) {
+        if let Err(error) = &answer {
+            self.distrust(error.clone());
+        }
+        let _left = reply.send(answer);
     }
 
     /// The node of the session has shown that it reaches a majority.
@@ -313,14 +311,18 @@ impl Engine {
         self.served(now);
     }
 
-    /// The reply does not fit its request. The caller gets an error, and the engine ignores the
-    /// rest of this connection.
+    /// The reply does not fit its request. The caller gets an error.
     fn unexpected_reply(&mut self, request: NodeRequest, error: AskError) {
-        self.leave_because(error.clone());
+        self.distrust(error.clone());
+        self.fail(request, error);
+    }
+
+    /// A reply did not fit its request. The engine ignores the rest of this connection.
+    fn distrust(&mut self, error: AskError) {
+        self.leave_because(error);
         if let Some(session) = &mut self.session {
             session.is_out_of_step = true;
         }
-        self.fail(request, error);
     }
 
     pub(super) fn endpoint(&self) -> String {

@@ -4,16 +4,13 @@ use std::task::Waker;
 
 use paxoslease_core::Instant;
 use paxoslease_holder::transport::{GuardId, ReleaseOutcome};
-use paxoslease_holder::{AskError, LeaseInfo, RenewError};
+use paxoslease_holder::{AskError, RenewError};
 
 use super::Engine;
 use super::acquires::PendingAcquire;
-use super::protocol::{
-    put_acquire, put_cancel, put_get, put_list, put_ping, put_release, put_renew, put_status,
-};
-use crate::command::{Release, ReleaseReply, Renew, Reply};
-use crate::list::{Page, PageStart};
-use crate::status::NodeStatus;
+use super::protocol::Word::{Number, Text};
+use super::protocol::{put, put_acquire, put_get, put_renew, put_status};
+use crate::command::{Query, Release, ReleaseReply, Renew};
 
 #[derive(Debug)]
 pub(super) struct PendingRequest {
@@ -37,19 +34,7 @@ pub(super) enum NodeRequest {
     RenewGuard(GuardId),
     Renew(Renew),
     Release(Release),
-    Get {
-        name: Box<str>,
-        reply: Reply<Option<LeaseInfo>>,
-    },
-    List {
-        from: PageStart,
-        prefix: Box<str>,
-        count: u32,
-        reply: Reply<Page>,
-    },
-    Status {
-        reply: Reply<NodeStatus>,
-    },
+    Query(Query),
     Ping,
 }
 
@@ -62,9 +47,7 @@ impl std::fmt::Debug for NodeRequest {
             Self::RenewGuard(_) => "RenewGuard",
             Self::Renew(_) => "Renew",
             Self::Release(_) => "Release",
-            Self::Get { .. } => "Get",
-            Self::List { .. } => "List",
-            Self::Status { .. } => "Status",
+            Self::Query(_) => "Query",
             Self::Ping => "Ping",
         })
     }
@@ -79,20 +62,22 @@ impl PendingRequest {
 impl NodeRequest {
     /// Whether a node needs other nodes to answer.
     pub(super) const fn needs_majority(&self) -> bool {
-        !matches!(self, Self::Cancel(_) | Self::List { .. } | Self::Status { .. } | Self::Ping)
+        match self {
+            Self::Query(query) => matches!(query, Query::Get { .. }),
+            Self::Cancel(_) | Self::Ping => false,
+            _ => true,
+        }
     }
 
     /// Tells the caller, unless the caller has left.
     pub(super) fn fail(self, error: AskError) {
-        let _left = match self {
-            Self::Holder(acquire) => return acquire.holder_unknown(error),
-            Self::Renew(renew) => renew.reply.send(Err(RenewError::Ask(error))).is_err(),
-            Self::Release(release) => return release.over(ReleaseOutcome::Unconfirmed(error)),
-            Self::Get { reply, .. } => reply.send(Err(error)).is_err(),
-            Self::List { reply, .. } => reply.send(Err(error)).is_err(),
-            Self::Status { reply } => reply.send(Err(error)).is_err(),
-            Self::Acquire(_) | Self::Cancel(_) | Self::RenewGuard(_) | Self::Ping => return,
-        };
+        match self {
+            Self::Holder(acquire) => acquire.holder_unknown(error),
+            Self::Renew(renew) => drop(renew.reply.send(Err(RenewError::Ask(error)))),
+            Self::Release(release) => release.over(ReleaseOutcome::Unconfirmed(error)),
+            Self::Query(query) => query.fail(error),
+            Self::Acquire(_) | Self::Cancel(_) | Self::RenewGuard(_) | Self::Ping => {}
+        }
     }
 }
 
@@ -148,25 +133,31 @@ impl Engine {
                 put_acquire(out, &acquire.label, acquire.ttl, options);
             }
             NodeRequest::Holder(acquire) => put_get(out, acquire.label.name().as_str()),
-            NodeRequest::Cancel(id) => put_cancel(out, *id),
+            // A node that does not know the command goes on waiting, and the client releases what
+            // it grants.
+            NodeRequest::Cancel(number) => put(out, &[Text("LEASE.CANCEL"), Number(*number)]),
             NodeRequest::RenewGuard(id) => {
                 let timeouts = self.renewal_timeout.for_endpoints(self.endpoints.len());
                 let Some(guard) = self.guards.renewing(*id, now, timeouts) else { return false };
-                put_renew(out, guard.label.name().as_bytes(), id.tenure, guard.ttl);
+                put_renew(out, &guard.label, id.tenure, guard.ttl);
             }
             NodeRequest::Renew(Renew { label, tenure, ttl, .. }) => {
-                put_renew(out, label.name().as_bytes(), *tenure, *ttl);
+                put_renew(out, label, *tenure, *ttl);
             }
             NodeRequest::Release(Release { label, tenure, .. }) => {
-                put_release(out, label.name().as_bytes(), *tenure);
+                let fence = Number(tenure.fence());
+                put(out, &[Text("LEASE.RELEASE"), Text(label.name().as_str()), fence]);
             }
-            NodeRequest::Get { name, .. } => put_get(out, name),
-            NodeRequest::List { from, prefix, count, .. } => {
+            NodeRequest::Query(Query::Get { name, .. }) => put_get(out, name),
+            NodeRequest::Query(Query::List { from, prefix, count, .. }) => {
                 let session = self.session.as_ref().map_or(0, |session| session.number);
-                put_list(out, from.cursor(session), prefix, *count);
+                let (cursor, pattern) = (from.cursor(session), format!("{prefix}*"));
+                let count = Number(u64::from(*count));
+                let words = [Text("MATCH"), Text(&pattern), Text("COUNT"), count];
+                put(out, &[&[Text("LEASE.LIST"), Text(cursor)], &words[..]].concat());
             }
-            NodeRequest::Status { .. } => put_status(out),
-            NodeRequest::Ping => put_ping(out),
+            NodeRequest::Query(Query::Status { .. }) => put_status(out),
+            NodeRequest::Ping => put(out, &[Text("PING")]),
         }
         true
     }

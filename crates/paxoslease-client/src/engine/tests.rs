@@ -2,6 +2,5 @@
 
 mod beliefs;
 mod leases;
-mod moving;
-mod quorum;
+mod scene;
 mod support;

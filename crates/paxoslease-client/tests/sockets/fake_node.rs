@@ -25,16 +25,13 @@ impl Action {
 
 type Script = Arc<dyn Fn(&[&str]) -> Action + Send + Sync>;
 
+/// The open connections; `None` once the node has stopped.
+type Streams = Arc<Mutex<Option<Vec<TcpStream>>>>;
+
 pub(crate) struct FakeNode {
     endpoint: String,
     received: Receiver<Option<String>>,
-    shared: Arc<Shared>,
-}
-
-#[derive(Default)]
-struct Shared {
-    /// The open connections; `None` once the node has stopped.
-    streams: Mutex<Option<Vec<TcpStream>>>,
+    streams: Streams,
 }
 
 impl FakeNode {
@@ -52,44 +49,28 @@ impl FakeNode {
         token: Option<&str>,
         script: impl Fn(&[&str]) -> Action + Send + Sync + 'static,
     ) -> Self {
-        Self::serve("c", Some(tls), token.map(str::to_owned), Arc::new(script))
-    }
-
-    /// A node that requires this token.
-    pub(crate) fn with_token(
-        cell: &str,
-        token: &str,
-        script: impl Fn(&[&str]) -> Action + Send + Sync + 'static,
-    ) -> Self {
-        Self::serve(cell, None, Some(token.to_owned()), Arc::new(script))
+        let token = token.map(|token| (token.to_owned(), Arc::default()));
+        Self::serve("c", Some(tls), token, Arc::new(script))
     }
 
     /// A node that requires this token, until the token is revoked.
-    pub(crate) fn guarded(
+    pub(crate) fn with_token(
         token: &str,
         is_revoked: &Arc<AtomicBool>,
         script: impl Fn(&[&str]) -> Action + Send + Sync + 'static,
     ) -> Self {
-        let (token, is_revoked) = (token.to_owned(), Arc::clone(is_revoked));
-        let (greeting, script) = (greeting("c"), Arc::new(script));
-        Self::accept(move |stream, received, _| {
-            let is_good = !is_revoked.load(Ordering::Relaxed);
-            let token = if is_good { token.clone() } else { "none".to_owned() };
-            let (greeting, script) = (greeting.clone(), Arc::clone(&script) as Script);
-            let socket = stream.try_clone().expect("another handle");
-            FakeSession { greeting, token: Some(token), script, received }.run(stream);
-            let _gone = socket.shutdown(Shutdown::Both);
-        })
+        let token = (token.to_owned(), Arc::clone(is_revoked));
+        Self::serve("c", None, Some(token), Arc::new(script))
     }
 
     /// A server that accepts connections and sends nothing.
     pub(crate) fn mute() -> Self {
-        Self::accept(|_, _, _| {})
+        Self::accept(|_, _| {})
     }
 
     /// Another kind of server, which sends this text after the first bytes.
     pub(crate) fn raw(text: &'static str) -> Self {
-        Self::accept(move |mut stream, _, _| {
+        Self::accept(move |mut stream, _| {
             let mut buffer = [0; 1024];
             if stream.read(&mut buffer).is_ok() {
                 stream.write_all(text.as_bytes()).expect("the client listens");
@@ -100,48 +81,47 @@ impl FakeNode {
     fn serve(
         cell: &str,
         tls: Option<Arc<ServerConfig>>,
-        token: Option<String>,
+        token: Option<(String, Arc<AtomicBool>)>,
         script: Script,
     ) -> Self {
         let greeting = greeting(cell);
-        Self::accept(move |stream, received, _| {
-            let conversation = FakeSession {
-                greeting: greeting.clone(),
-                token: token.clone(),
-                script: Arc::clone(&script),
-                received,
+        Self::accept(move |stream, received| {
+            let valid = |(token, is_revoked): &(String, Arc<AtomicBool>)| {
+                let is_revoked = is_revoked.load(Ordering::Relaxed);
+                if is_revoked { "none".to_owned() } else { token.clone() }
             };
+            let (greeting, script) = (greeting.clone(), Arc::clone(&script));
+            let session =
+                FakeSession { greeting, token: token.as_ref().map(valid), script, received };
             let socket = stream.try_clone().expect("another handle");
             match &tls {
-                None => conversation.run(stream),
+                None => session.run(stream),
                 Some(tls) => {
                     let conn = ServerConnection::new(Arc::clone(tls)).expect("a connection");
-                    conversation.run(StreamOwned::new(conn, stream));
+                    session.run(StreamOwned::new(conn, stream));
                 }
             }
             let _gone = socket.shutdown(Shutdown::Both);
         })
     }
 
-    fn accept(
-        talk: impl Fn(TcpStream, Sender<Option<String>>, &Shared) + Clone + Send + 'static,
-    ) -> Self {
+    fn accept(talk: impl Fn(TcpStream, Sender<Option<String>>) + Clone + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let endpoint = listener.local_addr().expect("an address").to_string();
         let (sender, received) = channel();
-        let shared = Arc::new(Shared { streams: Mutex::new(Some(Vec::new())) });
-        let ours = Arc::clone(&shared);
+        let streams: Streams = Arc::new(Mutex::new(Some(Vec::new())));
+        let open = Arc::clone(&streams);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let mut streams = ours.streams.lock().expect("no panic");
+                let mut open = open.lock().expect("no panic");
                 // `stop` wakes this thread by a connection.
-                let Some(streams) = streams.as_mut() else { return };
-                streams.push(stream.try_clone().expect("another handle"));
-                let (talk, sender, ours) = (talk.clone(), sender.clone(), Arc::clone(&ours));
-                thread::spawn(move || talk(stream, sender, &ours));
+                let Some(open) = open.as_mut() else { return };
+                open.push(stream.try_clone().expect("another handle"));
+                let (talk, sender) = (talk.clone(), sender.clone());
+                thread::spawn(move || talk(stream, sender));
             }
         });
-        Self { endpoint, received, shared }
+        Self { endpoint, received, streams }
     }
 
     pub(crate) fn endpoint(&self) -> &str {
@@ -166,7 +146,7 @@ impl FakeNode {
 
     /// Sends this to every client, without a request.
     pub(crate) fn push(&self, text: &str) {
-        let streams = self.shared.streams.lock().expect("no panic");
+        let streams = self.streams.lock().expect("no panic");
         for mut stream in streams.iter().flatten() {
             // A client may have left already.
             let _gone = stream.write_all(text.as_bytes());
@@ -175,7 +155,7 @@ impl FakeNode {
 
     /// Closes every connection, and accepts no new one.
     pub(crate) fn stop(&self) {
-        let streams = self.shared.streams.lock().expect("no panic").take();
+        let streams = self.streams.lock().expect("no panic").take();
         for stream in streams.into_iter().flatten() {
             let _gone = stream.shutdown(Shutdown::Both);
         }

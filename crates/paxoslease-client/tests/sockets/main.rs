@@ -3,6 +3,7 @@
 mod fake_node;
 mod trust;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fake_node::{Action, FakeNode};
@@ -106,7 +107,7 @@ fn nodes_of_two_cells_are_not_mixed() {
 
 #[test]
 fn a_token_is_sent_first_and_never_shown() {
-    let node = FakeNode::with_token("c", "hush", willing);
+    let node = FakeNode::with_token("hush", &Arc::default(), willing);
     let builder = Client::builder().endpoints(node.endpoint());
     let allowed = builder.clone().token("hush").name("me").start().expect("a client");
     assert_eq!(allowed.get_blocking("x"), Ok(None));
@@ -254,8 +255,8 @@ fn an_observer_reports_the_current_leader() {
         let len = name.len();
         format!("%3\r\n+holder\r\n${len}\r\n{name}\r\n+fence\r\n:{fence}\r\n+ttl_ms\r\n:60000\r\n")
     };
-    let seen = std::sync::Arc::new(std::sync::Mutex::new("_\r\n".to_owned()));
-    let says = std::sync::Arc::clone(&seen);
+    let seen = Arc::new(Mutex::new("_\r\n".to_owned()));
+    let says = Arc::clone(&seen);
     let node = FakeNode::start("c", move |request| match request[0] {
         "LEASE.GET" => Action::reply(&says.lock().expect("no panic")),
         _ => Action::reply("+OK\r\n"),

@@ -97,7 +97,7 @@ fn mutual_tls_accepts_only_certificates_of_the_ca() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let node = FakeNode::with_tls(ours.server(&["127.0.0.1"], true), None, willing);
     let error = refused(builder(&[node.endpoint()]).tls(trusted(&ours)));
-    assert_tls(&error, "it wants a certificate of this client");
+    assert_tls(&error, "it requires a client certificate");
     let with = |ca: &Authority| {
         let (cert, key) = ca.sign(&["client"], |_| {});
         trusted(&ours).with_identity_pem(cert.as_bytes(), key.as_bytes()).expect("a pair")
@@ -142,7 +142,7 @@ fn a_key_of_another_certificate_is_refused_at_once() {
 fn after_revocation_waits_end_and_leases_last_their_time() {
     let is_revoked = Arc::new(AtomicBool::new(false));
     let revoked = Arc::clone(&is_revoked);
-    let node = FakeNode::guarded("hush", &is_revoked, move |request| match request[0] {
+    let node = FakeNode::with_token("hush", &is_revoked, move |request| match request[0] {
         _ if revoked.load(Ordering::Relaxed) => Action::Close,
         "LEASE.ACQUIRE" if request[1] == "held" => Action::reply("+QUEUED\r\n"),
         _ => willing(request),
@@ -166,7 +166,7 @@ fn after_revocation_waits_end_and_leases_last_their_time() {
 fn a_probe_tells_a_watch_that_its_token_was_revoked() {
     let is_revoked = Arc::new(AtomicBool::new(false));
     let revoked = Arc::clone(&is_revoked);
-    let node = FakeNode::guarded("hush", &is_revoked, move |request| match request[0] {
+    let node = FakeNode::with_token("hush", &is_revoked, move |request| match request[0] {
         _ if revoked.load(Ordering::Relaxed) => Action::reply("-NOAUTH not any more\r\n"),
         _ => Action::reply("+OK\r\n"),
     });
@@ -182,7 +182,7 @@ fn a_probe_tells_a_watch_that_its_token_was_revoked() {
 
 #[test]
 fn watches_and_observers_end_when_no_node_trusts_the_client() {
-    let node = FakeNode::with_token("c", "hush", willing);
+    let node = FakeNode::with_token("hush", &Arc::default(), willing);
     let client = builder(&[node.endpoint()]).token("guess").start().expect("a client");
     let mut watch = client.watch("");
     let Some(Change::Disconnected { problem }) = watch.next_blocking() else { panic!("refused") };

@@ -1,29 +1,20 @@
 //! Shorthands for tests that are the clock, the server and the executor of a client.
 
-use std::future::{Future, IntoFuture as _};
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use paxoslease_core::Drift;
-use paxoslease_holder::{AcquireError, AskError, LeaseGuard};
+use paxoslease_holder::AskError;
 use paxoslease_wire::resp::{Request, RespError};
 
-pub(super) use crate::test_util::{ManualClient, REQUEST_TIMEOUT};
+pub(super) use crate::test_util::ManualClient;
 
 /// A fence that some node could have issued.
 pub(super) const FENCE: u64 = 7 << 10 | 1;
 
 pub(super) const TTL: Duration = Duration::from_secs(15);
-
-/// An acquire of the name `x`, not sent yet.
-pub(super) fn acquire(
-    manual: &ManualClient,
-    wait: Duration,
-) -> ManualFuture<Result<LeaseGuard, AcquireError>> {
-    let acquire = manual.client.acquire("x", TTL).holder("me").wait(wait);
-    ManualFuture::new(acquire.into_future()).begun()
-}
 
 /// The reply that grants a lease of this ttl at once.
 pub(super) fn granted(ttl: Duration) -> String {
