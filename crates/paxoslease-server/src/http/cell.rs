@@ -28,7 +28,7 @@ pub(super) async fn cell(
     Extension(permit): Extension<Permit>,
 ) -> Result<Json<Cell>, Refusal> {
     let mut status = app.status().await?;
-    status.waiting.retain(|wanted| permit.mentions(&wanted.name));
+    status.waiting.retain(|wanted| permit.check(&wanted.name).is_ok());
     let problem = unready(&status).map(|refusal| refusal.body());
     Ok(Json(Cell { status, problem }))
 }

@@ -136,12 +136,8 @@ impl Permit {
 
     /// Whether this request is permitted for a name.
     pub(super) fn check(&self, name: &str) -> Result<(), Refusal> {
-        self.check_for(self.verb, name).map_err(Refusal::Denied)
-    }
-
-    fn check_for(&self, verb: Verb, name: &str) -> Result<(), Denied> {
         let rules = self.rules.borrow();
-        rules.permits(self.place(&rules), verb, name)
+        rules.permits(self.place(&rules), self.verb, name).map_err(Refusal::Denied)
     }
 
     pub(super) fn quota(&self) -> Option<Arc<Quota>> {
@@ -169,11 +165,6 @@ impl Permit {
     pub(super) fn shows(&self, name: &str) -> bool {
         let rules = self.rules.borrow();
         rules.allows(self.place(&rules), Verb::Read, name)
-    }
-
-    /// Like [`Self::check`], without the reason.
-    pub(super) fn mentions(&self, name: &str) -> bool {
-        self.check_for(self.verb, name).is_ok()
     }
 
     /// Completes when this request is no longer permitted for a name.

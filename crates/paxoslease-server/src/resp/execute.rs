@@ -52,23 +52,8 @@ impl Session {
         }
         match spec.command {
             Command::Acquire => self.acquire(turn, spec, args)?,
-            Command::Release => {
-                let (name, fence) = (name(args[0])?, fence(args[1])?);
-                if let Some(quota) = turn.common.rules.quota(self.place()) {
-                    quota.releases(name, fence);
-                }
-                let ask = self.ask(turn, None, None)?;
-                turn.shard.ask(ask as u64, LeaseRequest::Release { lease: name.into(), fence });
-            }
-            Command::Renew => {
-                let (name, fence, ttl) = (name(args[0])?, fence(args[1])?, ttl(args[2])?);
-                if let Some(quota) = turn.common.rules.quota(self.place()) {
-                    quota.renews(name, fence, turn.shard.now().after(ttl));
-                }
-                let ask = self.ask(turn, None, None)?;
-                let lease = name.into();
-                turn.shard.ask(ask as u64, LeaseRequest::Renew { lease, fence, ttl });
-            }
+            Command::Release => self.release(turn, args)?,
+            Command::Renew => self.renew(turn, args)?,
             Command::Get => {
                 let lease = name(args[0])?.into();
                 let ask = self.ask(turn, None, None)?;
@@ -188,6 +173,26 @@ impl Session {
             LeaseRequest::Try { lease, ttl }
         };
         turn.shard.ask(ask as u64, request);
+        Ok(())
+    }
+
+    fn release<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
+        let (name, fence) = (name(args[0])?, fence(args[1])?);
+        if let Some(quota) = turn.common.rules.quota(self.place()) {
+            quota.releases(name, fence);
+        }
+        let ask = self.ask(turn, None, None)?;
+        turn.shard.ask(ask as u64, LeaseRequest::Release { lease: name.into(), fence });
+        Ok(())
+    }
+
+    fn renew<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
+        let (name, fence, ttl) = (name(args[0])?, fence(args[1])?, ttl(args[2])?);
+        if let Some(quota) = turn.common.rules.quota(self.place()) {
+            quota.renews(name, fence, turn.shard.now().after(ttl));
+        }
+        let ask = self.ask(turn, None, None)?;
+        turn.shard.ask(ask as u64, LeaseRequest::Renew { lease: name.into(), fence, ttl });
         Ok(())
     }
 

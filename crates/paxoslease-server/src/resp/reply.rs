@@ -64,13 +64,10 @@ pub(super) fn put_answer(
             let text = format_args!("BUSY {error}; try again later, or raise the node's limits");
             put_error(out, &text);
         }
-        Answer::TooManyLists(most) => put_error(
-            out,
-            &format_args!(
-                "BUSY {most} lists wait in this shard of the node, its limit; try again later, or \
-                 ask another node"
-            ),
-        ),
+        Answer::TooManyLists(most) => {
+            let limit = format_args!("BUSY {most} lists wait in this shard of the node, its limit");
+            put_error(out, &format_args!("{limit}; try again later, or ask another node"));
+        }
         Answer::Full => put_error(
             out,
             &"BUSY this node keeps as many names as it may, and no majority of the others answered; \
