@@ -1,11 +1,11 @@
-//! Why a data folder cannot be used, for people to act on (R6).
+//! Why a data folder cannot be used, and what the operator can do (R6).
 
 use std::io;
 use std::path::PathBuf;
 
 use paxoslease_core::NodeId;
 
-/// What an operator has to know before beginning anew.
+/// What an operator has to know before a reset.
 const RESET: &str = "To begin anew, start this node once with reset_stable_record (command line: \
     --reset-stable-record). It then stays silent for max_lease (if max_lease was lowered lately, \
     give the old one for this start) and counts its ballots from the wall clock. That there is one \
@@ -29,7 +29,7 @@ pub enum StableError {
     Locked {
         /// The folder.
         path: PathBuf,
-        /// Which process, if it has left its id there.
+        /// The process, if it has written its id there.
         pid: Option<u32>,
     },
     /// The record is missing, and there was one.
@@ -44,7 +44,7 @@ pub enum StableError {
         /// Where it should be.
         path: PathBuf,
     },
-    /// The record cannot be made sense of.
+    /// The record is not valid.
     #[error(
         "the stable record {} cannot be used: {why}. Without it this node knows neither which \
          ballots it used nor how long the leases are that it may have accepted, so it does not \
@@ -78,7 +78,7 @@ pub enum StableError {
     Io {
         /// What was attempted.
         doing: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,

@@ -1,7 +1,7 @@
-//! How a node comes up (protocol section 6): the one decision, from what the folder says and what
-//! the operator wishes, and its explanation for the log.
+//! How a node starts (protocol section 6): the decision, from the content of the folder and the
+//! settings of the operator, and its explanation for the log.
 //!
-//! Pure. Deliberately lacks the disk: what it is given has been read, and a snapshot is gone.
+//! Pure. Deliberately lacks the disk: the caller has read the folder and removed the snapshot.
 
 use std::fmt;
 
@@ -10,20 +10,20 @@ use paxoslease_wire::SnapshotReader;
 
 use super::Loaded;
 
-/// What the operator says, and the wall clock.
+/// The settings for a start, and the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wishes {
-    /// No node of this cell ever ran, so nobody can hold anything.
+    /// No node of this cell ever ran, so no lease can be held.
     pub(crate) new_cell: bool,
-    /// R6: begin anew, whatever the folder holds.
+    /// R6: start without a record, whatever the folder contains.
     pub(crate) reset: bool,
     /// M, or an older and longer M.
     pub(crate) max_lease: Ttl,
-    /// R5: where ballots begin if nothing says how far they went.
+    /// R5: the counter at which ballots begin without a record.
     pub(crate) counter: u64,
 }
 
-/// How a node comes up.
+/// How a node starts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Startup {
     /// The cell is new: no quarantine.
@@ -35,23 +35,23 @@ pub(crate) enum Startup {
     },
     /// R3: the record is intact, the leases are lost.
     Crash(Record),
-    /// R5, R6: the past is unknown.
+    /// R5, R6: there is no usable record.
     NoRecord {
         /// Ballots begin above this.
         counter: u64,
-        /// No lease out there is longer.
+        /// No lease of the cell is longer.
         longest: Ttl,
         /// Whether there is a folder.
         disk: bool,
-        /// Whether the operator wished it so.
+        /// Whether the operator asked for it.
         reset: bool,
     },
-    /// R4: after a clean stop, with a snapshot that was found to be whole.
+    /// R4: after a clean stop, with a valid snapshot.
     Snapshot(Record, Vec<u8>),
 }
 
 impl Startup {
-    /// Decides; `loaded` is `None` where there is no data folder.
+    /// `loaded` is `None` without a data folder.
     pub(crate) fn decide(
         loaded: Option<Loaded>,
         snapshot: Option<Vec<u8>>,
@@ -60,7 +60,7 @@ impl Startup {
         let Wishes { new_cell, reset, max_lease: longest, counter } = wishes;
         let disk = loaded.is_some();
         match (loaded, snapshot) {
-            // What is still legible keeps counting: a reset makes nothing less safe than it was.
+            // A readable record still counts: a reset makes nothing less safe.
             (Some(Loaded::Record(record)), _) if reset => Self::NoRecord {
                 counter: counter.max(record.ballot_ceiling),
                 longest: record.lease_ceiling.map_or(longest, |ceiling| longest.max(ceiling)),
@@ -77,9 +77,9 @@ impl Startup {
         }
     }
 
-    /// Ballots begin above this. It grows with every start: a start on a folder raises the recorded
-    /// ceiling first, and one without goes by the wall clock (R5). So it numbers the boots of a
-    /// node.
+    /// Ballots begin above this. It grows with every start, so it numbers the boots of a node: a
+    /// start with a folder raises the recorded ceiling first, and one without a folder uses the wall
+    /// clock (R5).
     pub(crate) const fn counter(&self) -> u64 {
         match *self {
             Self::NewCell { counter, .. } | Self::NoRecord { counter, .. } => counter,
@@ -87,7 +87,7 @@ impl Startup {
         }
     }
 
-    /// The record every shard begins with; `None` without a folder, where nothing is recorded.
+    /// The record that every shard begins with; `None` without a folder.
     pub(crate) fn record(&self) -> Option<Record> {
         match *self {
             Self::NewCell { disk: false, .. } | Self::NoRecord { disk: false, .. } => None,
@@ -123,11 +123,12 @@ impl Startup {
         Shard::start(config, now, start)
     }
 
-    /// Tells the log, louder where safety rests on more than the protocol.
+    /// Logs the start, as a warning if safety depends on more than the protocol.
     pub(crate) fn log(&self) {
         match self {
-            Self::NewCell { .. } | Self::NoRecord { reset: true, .. } => tracing::warn!("{self}"),
-            Self::NoRecord { disk: false, .. } => tracing::warn!("{self}"),
+            Self::NewCell { .. }
+            | Self::NoRecord { reset: true, .. }
+            | Self::NoRecord { disk: false, .. } => tracing::warn!("{self}"),
             Self::NoRecord { .. } | Self::Crash(_) | Self::Snapshot(..) => tracing::info!("{self}"),
         }
     }

@@ -1,5 +1,5 @@
-//! The shipped folder on files that lose at a power failure whatever was not synced: every moment
-//! of failure, and every combination of what survives it.
+//! The shipped folder on files that lose unsynced changes at a power failure: every moment of
+//! failure, and every combination of changes that survive it.
 
 use std::collections::BTreeMap;
 use std::fs::TryLockError;
@@ -56,7 +56,7 @@ impl Inode {
     const EMPTY_FOLDER: Self =
         Self::Folder { entries: Entries::new(), durable: Entries::new(), unsynced: vec![] };
 
-    /// Everything that a power failure may leave of it.
+    /// Every state in which a power failure may leave it.
     fn survivors(&self) -> Vec<Self> {
         match self {
             Self::File { content, durable, dirty } => {
@@ -125,7 +125,7 @@ impl State {
         content
     }
 
-    /// A sync that fails leaves what it was to write visible, and never tries it again.
+    /// A sync that fails leaves the changes visible, and no later sync makes them durable.
     fn sync(&mut self, at: usize) -> io::Result<()> {
         let fails = self.syncs_left == 0;
         self.syncs_left = if fails { u64::MAX } else { self.syncs_left - 1 };
@@ -161,7 +161,7 @@ impl VolatileFiles {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nobody panics while holding it")
+        self.0.lock().expect("no thread panics while it holds the lock")
     }
 
     fn change(&self) -> io::Result<MutexGuard<'_, State>> {
@@ -170,7 +170,7 @@ impl VolatileFiles {
         Ok(state)
     }
 
-    /// Lets the process make so many more changes.
+    /// Lets the process make this many more changes.
     fn dies_after(&self, changes: u64) {
         self.state().changes_left = changes;
     }
@@ -289,19 +289,19 @@ impl Files for VolatileFiles {
     }
 }
 
-/// What processes on one folder were told.
+/// What the disk confirmed to processes, one after the other.
 #[derive(Default)]
 struct Told {
     /// The highest record that was confirmed.
     confirmed: u64,
     /// Snapshots that a start was given.
     used: Vec<Vec<u8>>,
-    /// The last thing that happened was that a snapshot was confirmed.
+    /// The last change that was confirmed is a snapshot.
     snapshot_left: bool,
 }
 
 impl Told {
-    /// One process: it starts, raises the record twice and stops cleanly. `None` if it dies.
+    /// One process starts, raises the record twice and stops cleanly. `None` if it dies.
     fn live(&mut self, files: &VolatileFiles) -> Option<()> {
         self.snapshot_left = false;
         let mut folder = files.open().ok()?;
@@ -313,15 +313,14 @@ impl Told {
             folder.write_record(record(self.confirmed + 1, 100)).ok()?;
             self.confirmed += 1;
         }
-        // Every process leaves another lease, so no two snapshots are alike.
+        // Every process holds another lease, so no two snapshots are equal.
         let name = format!("lease-{}", self.confirmed);
-        let stopped = holding(&MemoryDisk::default(), &[&name]).stop(Instant::ZERO);
-        assert!(folder.write_snapshot(&[stopped]).ok()?);
+        assert!(folder.write_snapshot(&[snapshot_of(&name)]).ok()?);
         self.snapshot_left = true;
         Some(())
     }
 
-    /// What must hold after a power failure, whatever survives.
+    /// Checks every state that a power failure may leave.
     fn judge(&self, files: &VolatileFiles) {
         for survivor in files.survivors() {
             let next = survivor.open().expect("opens").start(PLAIN).expect("is never refused");
