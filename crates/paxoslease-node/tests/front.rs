@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use paxoslease_node::front::{
-    Answer, ConnId, FrontEnd, Hint, Instant, Name, Request, Service, ShardHandle,
+    Answer, ConnId, FrontEnd, Instant, Name, Request, Service, ShardHandle,
 };
 use paxoslease_node::{Config, Node, Remote, block_on};
 use paxoslease_wire::ShardId;
@@ -41,8 +41,6 @@ impl Late {
 }
 
 impl FrontEnd for Late {
-    fn accepted(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
-
     fn received(&mut self, shard: &mut ShardHandle<'_>, _: ConnId, bytes: &[u8]) -> usize {
         if !std::mem::replace(&mut self.has_asked, true) {
             let lease = self.name().into();
@@ -51,16 +49,10 @@ impl FrontEnd for Late {
         bytes.len()
     }
 
-    fn writable(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
-
-    fn closed(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
-
     fn answered(&mut self, _: &mut ShardHandle<'_>, ask: u64, answer: Answer) {
         assert_eq!(ask, ASK);
         self.seen.answers.lock().expect("no panic").push(answer);
     }
-
-    fn hinted(&mut self, _: &mut ShardHandle<'_>, _: &Hint) {}
 
     fn tick(&mut self, shard: &mut ShardHandle<'_>) {
         let is_time = self.is_leaving && self.seen.other_is_idle.load(Ordering::SeqCst);
@@ -68,8 +60,6 @@ impl FrontEnd for Late {
             shard.ask(ASK, Request::Abandon { lease: self.name().into() });
         }
     }
-
-    fn flush(&mut self, _: &mut ShardHandle<'_>) {}
 
     fn next_at(&self) -> Option<Instant> {
         (self.is_leaving && self.has_asked && !self.has_abandoned).then_some(Instant::ZERO)

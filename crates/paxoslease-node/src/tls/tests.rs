@@ -340,7 +340,7 @@ fn a_goodbye_is_told_from_a_cut() {
         if goodbye {
             assert!(matches!(acceptor.ended, Some(Ok(()))));
         } else {
-            assert!(acceptor.error().contains("without the peer's goodbye"));
+            assert!(acceptor.error().contains("did not announce its end"));
         }
     }
 }

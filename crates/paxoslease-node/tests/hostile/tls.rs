@@ -3,9 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use paxoslease_node::front::{
-    Answer, ClientCertificates, ConnId, FrontEnd, Hint, Instant, Service, ShardHandle,
-};
+use paxoslease_node::front::{Answer, ClientCertificates, ConnId, FrontEnd, Service, ShardHandle};
 use paxoslease_node::{Node, Tls, block_on};
 use paxoslease_tls::Authority;
 use paxoslease_wire::Hello;
@@ -75,37 +73,15 @@ fn a_certificate_does_not_make_nonsense_of_a_peer_count() {
     cell.serves();
 }
 
-/// Serves clients by listening to them.
+/// Reads what clients send, and answers nothing.
 struct Silent;
 
 impl FrontEnd for Silent {
-    fn accepted(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
-
     fn received(&mut self, _: &mut ShardHandle<'_>, _: ConnId, bytes: &[u8]) -> usize {
         bytes.len()
     }
 
-    fn writable(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
-
-    fn closed(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
-
     fn answered(&mut self, _: &mut ShardHandle<'_>, _: u64, _: Answer) {}
-
-    fn hinted(&mut self, _: &mut ShardHandle<'_>, _: &Hint) {}
-
-    fn tick(&mut self, _: &mut ShardHandle<'_>) {}
-
-    fn flush(&mut self, _: &mut ShardHandle<'_>) {}
-
-    fn next_at(&self) -> Option<Instant> {
-        None
-    }
-
-    fn leave(&mut self, _: &mut ShardHandle<'_>) {}
-
-    fn is_done(&self) -> bool {
-        true
-    }
 }
 
 #[test]

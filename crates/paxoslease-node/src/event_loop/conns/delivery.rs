@@ -1,4 +1,4 @@
-//! What happens to connections is told here: to the driver about peers, to the front-end about
+//! Tells the driver what happens on connections of peers, and the front-end what happens on those of
 //! clients.
 
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use super::{Conn, ConnId, ConnKind, Conns, Input, InputEnd, Post, Sockets, Strea
 use crate::front::ClientSockets;
 
 impl Turn<'_> {
-    /// Shows what was read, which connections are new and which have ended.
+    /// Delivers new connections, bytes that were read, and the ends of connections.
     pub(in super::super) fn deliver(&mut self) {
         self.conns.now = self.now;
         for id in std::mem::take(&mut self.conns.fresh) {
@@ -36,7 +36,7 @@ impl Turn<'_> {
     fn advance(&mut self, id: ConnId) {
         let conn = &mut self.conns.slab[id.0];
         if conn.kind == ConnKind::Leaving {
-            // Whether it is told all or is gone, that is the end of it.
+            // It has all its bytes, or it is gone.
             if conn.flush().is_err() || !conn.stream.as_ref().is_some_and(Stream::wants_write) {
                 self.conns.left(id);
             }
@@ -81,7 +81,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells of a client's end: of one that is held as soon as it is known, whatever is unread.
+    /// Tells the end of a client's bytes. If the client is held, it is told as soon as it is known.
     fn tell_end(&mut self, id: ConnId) {
         let Some(conn) = self.conns.slab.get_mut(id.0) else { return };
         if !conn.held && conn.end == InputEnd::Read {
@@ -94,7 +94,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Shows what was read to the driver or to the front-end.
+    /// Delivers the bytes that were read to the driver or to the front-end.
     fn show(&mut self, id: ConnId) {
         let Some(conn) = self.conns.slab.get_mut(id.0) else { return };
         if conn.held || conn.input.unread().is_empty() {
@@ -112,7 +112,7 @@ impl Turn<'_> {
         let conns = &mut *self.conns;
         if let Some((stream, shard)) = conns.handed_over.take() {
             let adopt = Post::Adopt { stream, unread: input.unread().to_vec() };
-            // A shard that left needs no connections.
+            // A shard that stopped needs no connections.
             let _left = conns.mailboxes[usize::from(shard)].post(adopt);
         } else if kind == ConnKind::Client && input.unread().is_empty() {
             keep(&mut conns.spare_inputs, input);
@@ -128,7 +128,7 @@ impl Turn<'_> {
         conn.pending = false;
         conn.input = Input { start: 0, end: unread.len(), bytes: unread };
         if let Err(error) = self.conns.register(id) {
-            tracing::debug!(%error, "a connection was gone as it was handed over");
+            tracing::debug!(%error, "a connection broke while it was handed over");
             self.conns.slab.remove(id.0);
             return;
         }
@@ -136,8 +136,7 @@ impl Turn<'_> {
         self.show(id);
     }
 
-    /// Tells of connections that were found broken when something was sent. Says whether there were
-    /// any.
+    /// Tells which connections broke when something was sent. Returns whether there were any.
     pub(in super::super) fn reap_broken(&mut self) -> bool {
         let mut is_any = false;
         for (id, serial, why) in std::mem::take(&mut self.conns.broken) {

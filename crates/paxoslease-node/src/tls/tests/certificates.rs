@@ -4,7 +4,6 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use paxoslease_tls::rcgen::{
     self, BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, SanType,
@@ -13,6 +12,7 @@ use paxoslease_tls::rcgen::{
 use super::*;
 use crate::board::Board;
 use crate::config::Config;
+use crate::driver::tests::published;
 use crate::status::ShardStatus;
 use crate::tls::{CurrentTls, TlsError};
 
@@ -184,27 +184,20 @@ fn the_end_is_that_of_the_certificate_or_of_one_between_it_and_the_authority() {
 
 #[test]
 fn the_end_of_the_certificate_that_is_in_use_is_published() {
-    let (ca, recorder) = (Authority::new(), DebuggingRecorder::new());
+    let ca = Authority::new();
     let until = |year| files(&ca, |params| params.not_after = rcgen::date_time_ymd(year, 1, 1));
     let settings = Config::new("test", 1).peer(1, "127.0.0.1:1").ephemeral().settings();
     let settings = settings.expect("it makes sense");
-    let published = |tls: &CurrentTls| {
+    let end_of = |tls: &CurrentTls| {
         let board = Board::new(&settings, Box::new(|| None), tls.clone());
-        metrics::with_local_recorder(&recorder, || {
-            board.show(Default::default(), 0, ShardStatus::default());
-        });
-        let name = "paxoslease_certificate_not_after_seconds";
-        let all = recorder.snapshotter().snapshot().into_vec();
-        all.into_iter().find_map(|(key, _, _, value)| match value {
-            DebugValue::Gauge(value) if key.key().name() == name => Some(value.into_inner() as u64),
-            _ => None,
-        })
+        let all = published(|| board.show(Default::default(), 0, ShardStatus::default()));
+        all.get("paxoslease_certificate_not_after_seconds").map(|value| *value as u64)
     };
-    assert_eq!(published(&CurrentTls::default()), None, "there is none in clear");
+    assert_eq!(end_of(&CurrentTls::default()), None, "there is no certificate");
     let tls = CurrentTls::load(Some(&until(2500)), CELL, node(1)).expect("good files");
-    assert_eq!(published(&tls), Some(seconds(2500)));
+    assert_eq!(end_of(&tls), Some(seconds(2500)));
     tls.reload(&until(2020), node(1)).expect_err("it has ended");
-    assert_eq!(published(&tls), Some(seconds(2500)));
+    assert_eq!(end_of(&tls), Some(seconds(2500)));
     tls.reload(&until(2600), node(1)).expect("good files");
-    assert_eq!(published(&tls), Some(seconds(2600)));
+    assert_eq!(end_of(&tls), Some(seconds(2600)));
 }
