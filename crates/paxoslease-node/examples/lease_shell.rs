@@ -1,4 +1,4 @@
-//! A node driven from standard input: a playground, and what tests of whole processes drive.
+//! A node that reads commands from standard input, to try leases out, and for tests with processes.
 //!
 //! Start three of them in three terminals, then type commands; `help` lists them.
 //!
@@ -7,10 +7,10 @@
 //! cargo run -p paxoslease-node --example lease_shell -- --node 1 $P       (and --node 2, --node 3)
 //! ```
 //!
-//! Every command is answered by one line: a word, what it is about, then `key=value`. Times are
-//! nanoseconds of the clock the node itself goes by, which all processes of a machine share: so
-//! lines of several shells can be put in one order. Whether a lease is held is read between `from`
-//! and `to`. Commands that take their time do not hold up the next ones.
+//! Every command is answered by one line: a word, a name, then `key=value`. Times are nanoseconds of
+//! the clock of the node, which all processes of a machine share, so the lines of several shells can
+//! be put in one order. `is_held` was read between `from` and `to`. A command that takes long does not
+//! delay the next one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Flags in their order: a file first, then what differs from it.
+/// Reads the flags in their order: the file first, then flags that override it.
 fn config(mut args: impl Iterator<Item = String>) -> Result<Config, String> {
     let mut config = Config::new("playground", 0);
     while let Some(flag) = args.next() {
@@ -94,14 +94,14 @@ fn config(mut args: impl Iterator<Item = String>) -> Result<Config, String> {
 }
 
 fn number(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| format!("{text:?} is no node id"))
+    text.parse().map_err(|_| format!("{text:?} is not a node id"))
 }
 
 fn span(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| error.to_string())
 }
 
-/// What the owner of a lease is asked to do.
+/// A question to the thread that owns a lease.
 enum Ask {
     Held,
     Release,
@@ -109,7 +109,7 @@ enum Ask {
 
 struct Shell {
     node: Node,
-    /// Each lease belongs to a thread of its own, which is asked through this.
+    /// Each lease belongs to a thread of its own.
     leases: BTreeMap<String, Sender<Ask>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -137,7 +137,7 @@ impl Shell {
                 let json = serde_json::to_string(&status).map_err(|error| error.to_string())?;
                 println!("status {json}");
             }
-            _ => return Err(format!("{:?} is no command; {HELP}", words.join(" "))),
+            _ => return Err(format!("{:?} is not a command; {HELP}", words.join(" "))),
         }
         Ok(())
     }
@@ -164,26 +164,26 @@ impl Shell {
     }
 
     fn ask(&self, name: &str, ask: Ask) {
-        // A thread that is gone holds nothing.
+        // A thread that has ended holds nothing.
         if self.leases.get(name).is_none_or(|lease| lease.try_send(ask).is_err()) {
             let at = now();
             println!("held {name} is_held=false from={at} to={at}");
         }
     }
 
-    /// Ends as a service should: the node gives its leases back and writes its snapshot.
+    /// Stops cleanly: the node releases its leases and writes its snapshot.
     fn quit(mut self) {
         self.node.shutdown_blocking();
         self.leases.clear();
         for thread in self.threads.drain(..) {
-            // One that panicked has said so.
-            let _said = thread.join();
+            // A thread that panicked has reported that itself.
+            let _panicked = thread.join();
         }
         println!("stopped at={}", now());
     }
 }
 
-/// Owns a lease: answers questions about it, and tells when it is lost.
+/// Owns a lease: answers questions about it, and prints when it is lost.
 async fn hold(lease: LeaseGuard, asks: &Receiver<Ask>) {
     let mut told = false;
     loop {
@@ -229,12 +229,12 @@ fn inspect(node: &Node, name: &str) {
             let holder = seen.holder;
             println!("inspected {name} fence={fence} remaining_ms={left} at={} {holder}", now());
         }
-        Ok(None) => println!("inspected {name} at={} nobody", now()),
+        Ok(None) => println!("inspected {name} at={} free", now()),
         Err(error) => println!("error {error}"),
     }
 }
 
-/// What a guard says of itself, and between which readings of the clock it said so.
+/// The state of a guard, and the readings of the clock before and after it was read.
 struct Belief {
     from: u64,
     is_held: bool,
@@ -259,7 +259,7 @@ impl fmt::Display for Belief {
     }
 }
 
-/// A clock that all processes of this machine share, to compare what they print.
+/// The time on a clock that all processes of this machine share.
 fn now() -> u64 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let clock = ClockId::Boottime;

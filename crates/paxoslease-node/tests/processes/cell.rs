@@ -14,7 +14,7 @@ use super::shell::{Shell, command};
 
 pub(crate) const MEMBERS: [u16; 3] = [1, 2, 3];
 pub(crate) const NAME: &str = "processes";
-/// Longer than any lease of these tests, so that waiting for it would be noticed.
+/// Longer than the leases of these tests, so that a test notices if a node waits for it.
 pub(crate) const MAX_LEASE_SECS: u64 = 4;
 
 pub(crate) struct Cell {
@@ -25,7 +25,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Nobody runs yet.
+    /// No node runs yet.
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU8 = AtomicU8::new(1);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -51,8 +51,8 @@ impl Cell {
         cell
     }
 
-    /// A port below those that the system gives to whoever dials: nobody else comes by it, also
-    /// not while its node is down.
+    /// A port below those that the system gives to dialling sockets, so that no other process gets it
+    /// while the node is down.
     pub(crate) fn address(&self, id: u16) -> String {
         format!("{}:{}", self.host, 7400 + id)
     }
@@ -61,8 +61,8 @@ impl Cell {
         self.folder.join(format!("node-{id}"))
     }
 
-    /// The arguments that start a node: its file, and what differs from it.
-    pub(crate) fn args(&self, id: u16, flags: &[&str]) -> Vec<String> {
+    /// The arguments of a node: its configuration file, and flags that override it.
+    fn args(&self, id: u16, flags: &[&str]) -> Vec<String> {
         let peers: String =
             MEMBERS.iter().map(|id| format!("{id} = {:?}\n", self.address(*id))).collect();
         let role = if MEMBERS.contains(&id) { "member" } else { "proposer" };
@@ -83,11 +83,14 @@ impl Cell {
         self.shells.insert(id, shell);
     }
 
-    /// What a node says that must not start.
-    pub(crate) fn refused(&self, id: u16, flags: &[&str]) -> String {
+    /// Starts a node that must not start, and looks for these parts in its error.
+    pub(crate) fn is_refused(&self, id: u16, flags: &[&str], parts: &[&str]) {
         let output = command(&self.args(id, flags)).output().expect("sh is there");
         assert!(!output.status.success(), "it started");
-        String::from_utf8(output.stderr).expect("text")
+        let error = String::from_utf8(output.stderr).expect("text");
+        for part in parts {
+            assert!(error.contains(part), "no {part:?} in {error}");
+        }
     }
 
     /// `kill -9`.
@@ -100,7 +103,7 @@ impl Cell {
         self.shells.remove(&id).expect("it runs").quit();
     }
 
-    /// Waits until everybody who runs is connected to every member who runs.
+    /// Waits until all nodes that run are connected to all members that run.
     pub(crate) fn connect(&mut self) {
         let members: Vec<u16> =
             MEMBERS.into_iter().filter(|id| self.shells.contains_key(id)).collect();
