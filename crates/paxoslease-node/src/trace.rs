@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use paxoslease_core::{Instant, Shard as Core, Start};
+use paxoslease_core::{Instant, Shard as Core};
 use paxoslease_trace::{Header, Sink, StartState, TracedShard};
 
 use crate::stable::Startup;
@@ -19,11 +19,7 @@ const FOLDER: &str = "PAXOSLEASE_TRACE_DIR";
 /// When the trace cannot be created: a test that asks for a trace must not run without it.
 pub(crate) fn begin(core: Core, startup: &Startup, index: u16, now: Instant) -> TracedShard {
     let start_state = match *startup {
-        Startup::NewCell { counter, disk } => Start::NewCell { counter, disk }.into(),
-        Startup::Crash(record) => Start::Crash(record).into(),
-        Startup::NoRecord { counter, longest, disk, .. } => {
-            Start::NoRecord { counter, longest, disk }.into()
-        }
+        Startup::Empty { start, .. } => start.into(),
         Startup::Snapshot(record, _) => StartState::snapshot(record, &core, now),
     };
     let sink = match std::env::var_os(FOLDER) {

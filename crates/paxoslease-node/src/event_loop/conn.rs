@@ -16,6 +16,7 @@ const INPUT_MAX: usize = 2 * FRAME_LEN_MAX;
 pub(super) const CLIENT_INPUT: usize = 16 * 1024;
 const CLIENT_INPUT_MAX: usize = 2 * REQUEST_LEN_MAX;
 
+#[derive(Default)]
 pub(super) struct Conn {
     /// `None` while its address is looked up.
     pub(super) stream: Option<Stream>,
@@ -45,8 +46,9 @@ pub(super) struct Conn {
 }
 
 /// The other end of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum ConnKind {
+    #[default]
     Peer,
     Client,
     /// A client that the front-end has closed. It only gets the rest of its encrypted bytes.
@@ -54,8 +56,9 @@ pub(super) enum ConnKind {
 }
 
 /// Whether the end of a client's bytes was read and told. A peer that sends no more is gone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum InputEnd {
+    #[default]
     Ahead,
     Read,
     Told,

@@ -113,24 +113,9 @@ impl Conns {
 
     fn insert(&mut self, stream: Option<Stream>, node: Option<NodeId>, kind: ConnKind) -> ConnId {
         self.serials += 1;
-        ConnId(self.slab.insert(Conn {
-            stream,
-            node,
-            kind,
-            held: false,
-            read_ahead: false,
-            pending: true,
-            serial: self.serials,
-            input: Input::default(),
-            readable: false,
-            ending: false,
-            ending_told: false,
-            end: InputEnd::Ahead,
-            listed: false,
-            writable: false,
-            closed: None,
-            refused: false,
-        }))
+        let (pending, serial) = (true, self.serials);
+        let conn = Conn { stream, node, kind, pending, serial, ..Conn::default() };
+        ConnId(self.slab.insert(conn))
     }
 
     fn register(&mut self, conn: ConnId) -> io::Result<()> {

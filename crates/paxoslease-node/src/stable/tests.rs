@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use paxoslease_core::{
     Acquire, BALLOT_BLOCK, Cell, Config, Drift, Event, Holder, Instant, Name, NodeId, Record,
-    Shard, Snapshot, Token, Ttl,
+    Shard, Snapshot, Start, Token, Ttl,
 };
 
 use super::*;
@@ -34,7 +34,12 @@ const RESET: Wishes = Wishes { reset: true, ..PLAIN };
 
 /// A start without a record.
 const fn no_record(disk: bool, reset: bool) -> Startup {
-    Startup::NoRecord { counter: PLAIN.counter, longest: PLAIN.max_lease, disk, reset }
+    let (counter, longest) = (PLAIN.counter, PLAIN.max_lease);
+    Startup::Empty { start: Start::NoRecord { counter, longest, disk }, reset }
+}
+
+const fn crash(record: Record) -> Startup {
+    Startup::Empty { start: Start::Crash(record), reset: false }
 }
 
 fn config() -> Config {
@@ -81,7 +86,7 @@ impl MemoryDisk {
     }
 
     fn starts_after_a_crash(&self) -> bool {
-        matches!(self.started(), Startup::Crash(_))
+        matches!(self.started(), Startup::Empty { start: Start::Crash(_), .. })
     }
 
     fn content(&self, file: DataFile) -> Option<Vec<u8>> {
@@ -158,7 +163,7 @@ fn a_lost_record_is_refused_and_a_reset_waits_for_max_lease() {
     assert_eq!(disk.start(reset).expect("starts"), no_record(true, true));
     assert!(disk.start(PLAIN).is_err(), "it stays refused until a record was written");
     disk.folder().write_record(record(6, 100)).expect("room");
-    assert_eq!(disk.started(), Startup::Crash(record(7, 100)));
+    assert_eq!(disk.started(), crash(record(7, 100)));
 }
 
 #[test]
@@ -204,8 +209,8 @@ fn every_refusal_explains_a_reset_and_its_risks() {
 fn a_reset_respects_a_readable_record() {
     let disk = MemoryDisk::with_record(record(PLAIN.counter + 9, 90_000));
     let (counter, longest) = (PLAIN.counter + 10, Ttl::from_millis(90_000).expect("not zero"));
-    let expected = Startup::NoRecord { counter, longest, disk: true, reset: true };
-    assert_eq!(disk.start(RESET).expect("starts"), expected);
+    let start = Start::NoRecord { counter, longest, disk: true };
+    assert_eq!(disk.start(RESET).expect("starts"), Startup::Empty { start, reset: true });
 }
 
 #[test]
@@ -256,7 +261,7 @@ fn a_corrupt_or_foreign_snapshot_is_removed_and_not_used() {
     others.tamper(DataFile::Snapshot, Some(bytes));
     let mut folder = Folder::on(others.clone(), node(2));
     folder.write_record(record(5, 100)).expect("room");
-    assert!(matches!(folder.start(PLAIN).expect("starts"), Startup::Crash(_)));
+    assert_eq!(folder.start(PLAIN).expect("starts"), crash(record(6, 100)));
     assert_eq!(others.content(DataFile::Snapshot), None);
 }
 
@@ -315,7 +320,7 @@ fn a_full_disk_keeps_the_record_it_has() {
     assert_eq!(error.kind(), ErrorKind::StorageFull);
     assert!(disk.folder().write_snapshot(&[snapshot_of("a")]).is_err());
     disk.set_full(false);
-    assert_eq!(disk.started(), Startup::Crash(record(6, 100)));
+    assert_eq!(disk.started(), crash(record(6, 100)));
 }
 
 #[test]
@@ -324,16 +329,20 @@ fn the_start_follows_from_the_folder_and_the_wishes() {
     let (fresh, known) = (Some(Loaded::Fresh), Some(Loaded::Record(seen)));
     let leases = || Some(vec![1, 2, 3]);
     let reset = Wishes { reset: true, ..NEW_CELL };
-    let new_cell = |disk| Startup::NewCell { counter: PLAIN.counter, disk };
+    let new_cell = |disk| Startup::Empty {
+        start: Start::NewCell { counter: PLAIN.counter, disk },
+        reset: false,
+    };
     for (loaded, snapshot, wishes, expected) in [
         (None, None, PLAIN, no_record(false, false)),
         (None, None, NEW_CELL, new_cell(false)),
+        (None, None, RESET, no_record(false, false)),
         (fresh, None, PLAIN, no_record(true, false)),
         (fresh, None, NEW_CELL, new_cell(true)),
         (fresh, None, reset, no_record(true, true)),
         (fresh, leases(), PLAIN, no_record(true, false)),
-        (known, None, PLAIN, Startup::Crash(seen)),
-        (known, None, NEW_CELL, Startup::Crash(seen)),
+        (known, None, PLAIN, crash(seen)),
+        (known, None, NEW_CELL, crash(seen)),
         (known, leases(), NEW_CELL, Startup::Snapshot(seen, vec![1, 2, 3])),
         (known, leases(), reset, no_record(true, true)),
     ] {

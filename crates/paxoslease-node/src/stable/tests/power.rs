@@ -30,24 +30,16 @@ enum Inode {
 
 type Entries = BTreeMap<String, usize>;
 
-/// A change of a folder. The file system makes it durable at any time, in any order.
-#[derive(Clone)]
-enum Change {
-    Link(String, usize),
-    Unlink(String),
-    Rename(String, String, usize),
-}
+/// A change of a folder, by name; `None` removes the name. The file system makes it durable as a
+/// whole, at any time and in any order.
+type Change = Vec<(String, Option<usize>)>;
 
-impl Change {
-    fn apply(&self, entries: &mut Entries) {
-        match self {
-            Self::Link(name, inode) => drop(entries.insert(name.clone(), *inode)),
-            Self::Unlink(name) => drop(entries.remove(name)),
-            Self::Rename(from, to, inode) => {
-                entries.remove(from);
-                entries.insert(to.clone(), *inode);
-            }
-        }
+fn apply(change: &Change, entries: &mut Entries) {
+    for (name, inode) in change {
+        match inode {
+            Some(inode) => entries.insert(name.clone(), *inode),
+            None => entries.remove(name),
+        };
     }
 }
 
@@ -79,7 +71,7 @@ impl Inode {
                     let mut entries = durable.clone();
                     for (at, change) in unsynced.iter().enumerate() {
                         if chosen & (1 << at) != 0 {
-                            change.apply(&mut entries);
+                            apply(change, &mut entries);
                         }
                     }
                     Self::Folder { durable: entries.clone(), entries, unsynced: vec![] }
@@ -107,7 +99,7 @@ impl State {
         let Inode::Folder { entries, unsynced, .. } = &mut self.inodes[folder] else {
             return Err(ErrorKind::NotADirectory.into());
         };
-        change.apply(entries);
+        apply(&change, entries);
         unsynced.push(change);
         Ok(())
     }
@@ -115,7 +107,7 @@ impl State {
     fn link(&mut self, path: &Path, inode: Inode) -> io::Result<usize> {
         let at = self.inodes.len();
         self.inodes.push(inode);
-        self.change_folder(path, Change::Link(name_of(path), at))?;
+        self.change_folder(path, vec![(name_of(path), Some(at))])?;
         Ok(at)
     }
 
@@ -138,7 +130,7 @@ impl State {
             }
             Inode::Folder { durable, unsynced, .. } => {
                 for change in unsynced.drain(..).filter(|_| !fails) {
-                    change.apply(durable);
+                    apply(&change, durable);
                 }
             }
         }
@@ -279,13 +271,13 @@ impl Files for VolatileFiles {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.change()?;
         let inode = state.find(from)?;
-        state.change_folder(from, Change::Rename(name_of(from), name_of(to), inode))
+        state.change_folder(from, vec![(name_of(from), None), (name_of(to), Some(inode))])
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
         let mut state = self.change()?;
         state.find(path)?;
-        state.change_folder(path, Change::Unlink(name_of(path)))
+        state.change_folder(path, vec![(name_of(path), None)])
     }
 }
 
@@ -325,7 +317,8 @@ impl Told {
         for survivor in files.survivors() {
             let next = survivor.open().expect("opens").start(PLAIN).expect("is never refused");
             let found = next.record().map_or(0, |record| record.ballot_ceiling);
-            let known = matches!(next, Startup::Crash(_) | Startup::Snapshot(..));
+            let is_crash = matches!(next, Startup::Empty { start: Start::Crash(_), .. });
+            let known = is_crash || matches!(next, Startup::Snapshot(..));
             assert!(self.confirmed == 0 || known, "a confirmed record is gone: {next:?}");
             assert!(found >= self.confirmed, "{} was confirmed: {next:?}", self.confirmed);
             if let Startup::Snapshot(_, bytes) = &next {

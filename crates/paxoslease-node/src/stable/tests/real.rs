@@ -69,10 +69,10 @@ fn record_and_snapshot_come_back_after_the_folder_was_closed() {
     folder.write_snapshot(&[snapshot_of("a")]).expect("room");
     let kept = fs::read(place.file("snapshot")).expect("is there");
     assert_eq!(held(&place.starts().new_shard()), ["a"]);
-    assert_eq!(place.starts(), Startup::Crash(record(8, 100)));
+    assert_eq!(place.starts(), crash(record(8, 100)));
     // An operator restores the snapshot from a backup.
     fs::write(place.file("snapshot"), kept).expect("room");
-    assert_eq!(place.starts(), Startup::Crash(record(9, 100)));
+    assert_eq!(place.starts(), crash(record(9, 100)));
     assert!(!place.file("snapshot").exists());
     for name in ["record", "lock"] {
         assert_eq!(place.mode(name), 0o600, "{name}");
@@ -121,7 +121,7 @@ fn files_of_an_interrupted_write_are_removed_and_never_read() {
     for name in ["record.tmp", "snapshot.tmp"] {
         fs::write(place.file(name), "half").expect("writes");
     }
-    assert_eq!(place.starts(), Startup::Crash(record(6, 100)));
+    assert_eq!(place.starts(), crash(record(6, 100)));
     let mut names: Vec<_> = fs::read_dir(&place.0)
         .expect("reads")
         .map(|entry| entry.expect("reads").file_name())
@@ -151,7 +151,7 @@ fn a_write_that_fails_half_way_leaves_the_old_file_and_no_other() {
 fn an_invalid_snapshot_makes_a_start_as_after_a_crash() {
     let place = Place::with_record();
     fs::write(place.file("snapshot"), "not a snapshot").expect("writes");
-    assert_eq!(place.starts(), Startup::Crash(record(6, 100)));
+    assert_eq!(place.starts(), crash(record(6, 100)));
     assert!(!place.file("snapshot").exists());
 }
 
