@@ -93,6 +93,14 @@ impl Cell {
         }
     }
 
+    /// Waits until all members have accepted this many leases. A member that has not has nothing to
+    /// wait for after a crash.
+    pub(crate) fn until_accepted(&mut self, leases: u64) {
+        for id in MEMBERS {
+            self[id].until("an acceptor of each lease", |status| status["leases"] == leases);
+        }
+    }
+
     /// `kill -9`.
     pub(crate) fn kill(&mut self, id: u16) {
         drop(self.shells.remove(&id).expect("it runs"));

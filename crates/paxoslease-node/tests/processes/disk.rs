@@ -52,6 +52,7 @@ fn a_full_disk_stops_only_what_must_be_recorded() {
 fn a_stop_on_a_full_disk_costs_a_quarantine_and_no_more() {
     let mut cell = Cell::founded();
     cell[2].acquire("a", "2s");
+    cell.until_accepted(1);
     set_full(&cell, 1, true);
     cell.quit(1);
     cell.start(1, &[]);

@@ -19,6 +19,7 @@ fn after_a_crash_of_all_nodes_the_longest_lease_is_waited_for() {
     let mut cell = Cell::founded();
     cell[3].acquire("b", "300ms");
     cell[1].acquire("a", "1s");
+    cell.until_accepted(2);
     let last = cell[1].held("a");
     for id in MEMBERS {
         cell.kill(id);
@@ -52,6 +53,7 @@ fn a_rolling_restart_loses_no_lease_and_keeps_no_quarantine() {
 fn nodes_that_crash_in_turn_are_quarantined_and_healed() {
     let mut cell = founded_with_proposer();
     let fence = cell[PROPOSER].acquire("a", "1500ms").number("fence");
+    cell.until_accepted(1);
     for id in MEMBERS {
         cell.kill(id);
         cell.start(id, &[]);
@@ -70,6 +72,7 @@ fn nodes_that_crash_in_turn_are_quarantined_and_healed() {
 fn a_snapshot_is_used_once() {
     let mut cell = founded_with_proposer();
     cell[PROPOSER].acquire("a", "2s");
+    cell.until_accepted(1);
     cell.quit(2);
     cell.start(2, &[]);
     cell.kill(2);
@@ -82,6 +85,7 @@ fn a_snapshot_is_used_once() {
 fn a_node_stopped_in_quarantine_is_quarantined_again() {
     let mut cell = founded_with_proposer();
     cell[PROPOSER].acquire("a", "3s");
+    cell.until_accepted(1);
     cell.kill(2);
     for _ in 0..2 {
         cell.start(2, &[]);
