@@ -3,8 +3,8 @@
 //! Start three of them in three terminals, then type commands; `help` lists them.
 //!
 //! ```text
-//! P="--peer 1=127.0.0.1:7401 --peer 2=127.0.0.1:7411 --peer 3=127.0.0.1:7421 --ephemeral"
-//! cargo run -p paxoslease-node --example lease_shell -- --node 1 $P       (and --node 2, --node 3)
+//! P="cell='try' peers.1='127.0.0.1:7401' peers.2='127.0.0.1:7411' peers.3='127.0.0.1:7421'"
+//! cargo run -p paxoslease-node --example lease_shell -- --ephemeral $P node=1     (node=2, node=3)
 //! ```
 //!
 //! Every command is answered by one line: a word, a name, then `key=value`. Times are nanoseconds of
@@ -23,12 +23,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender, unbounded};
-use paxoslease_node::{Config, LeaseGuard, Node, Role, parse_duration};
+use paxoslease_node::{Config, LeaseGuard, Node, block_on, parse_duration};
 use rustix::time::{ClockId, clock_gettime};
 
-const USAGE: &str = "usage: lease_shell [--config node.toml] [--cell NAME] [--node ID] \
-    [--peer ID=HOST:PORT]... [--listen HOST:PORT] [--role member|proposer] [--max-lease SPAN] \
-    [--data-dir DIR] [--new-cell | --ephemeral] [--reset-stable-record]";
+const USAGE: &str = "usage: lease_shell [--new-cell | --ephemeral] [--reset-stable-record] \
+    KEY=VALUE..., each a line of a configuration in TOML, such as node=1 or cell='try'";
 
 const HELP: &str = "help  acquire NAME TTL [WAIT] (no WAIT: do not wait)  held NAME  \
     release NAME  inspect NAME  ready  status  quit";
@@ -43,8 +42,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let quarantine =
-        paxoslease_node::block_on(node.status()).map(|status| status.quarantine_remaining);
+    let quarantine = block_on(node.status()).map(|status| status.quarantine_remaining);
     let quarantine_ms = quarantine.unwrap_or_default().as_millis();
     println!("started node={} pid={} quarantine_ms={quarantine_ms} at={}", node.id(), id(), now());
     let mut shell = Shell { node, leases: BTreeMap::new(), threads: Vec::new() };
@@ -61,40 +59,17 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Reads the flags in their order: the file first, then flags that override it.
-fn config(mut args: impl Iterator<Item = String>) -> Result<Config, String> {
-    let mut config = Config::new("playground", 0);
-    while let Some(flag) = args.next() {
-        let mut value = || args.next().ok_or_else(|| format!("{flag} wants a value; {USAGE}"));
-        config = match flag.as_str() {
-            "--config" => Config::load(value()?).map_err(|error| error.to_string())?,
-            "--cell" => {
-                config.cell = value()?;
-                config
-            }
-            "--node" => {
-                config.node = number(&value()?)?;
-                config
-            }
-            "--peer" => match value()?.split_once('=') {
-                Some((node, address)) => config.peer(number(node)?, address),
-                None => return Err(format!("--peer wants ID=HOST:PORT; {USAGE}")),
-            },
-            "--listen" => config.listen(value()?),
-            "--role" => config.role(value()?.parse::<Role>().map_err(|error| error.to_string())?),
-            "--max-lease" => config.max_lease(span(&value()?)?),
-            "--data-dir" => config.data_dir(value()?),
-            "--new-cell" => config.new_cell(true),
-            "--ephemeral" => config.ephemeral(),
-            "--reset-stable-record" => config.reset_stable_record(true),
-            _ => return Err(format!("unknown {flag}; {USAGE}")),
-        };
-    }
-    Ok(config)
-}
-
-fn number(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a node id"))
+/// Reads flags, and lines of a configuration.
+fn config(args: impl Iterator<Item = String>) -> Result<Config, String> {
+    let (flags, lines): (Vec<_>, Vec<_>) = args.partition(|arg| arg.starts_with("--"));
+    let config = Config::from_toml(&lines.join("\n"));
+    let config = config.map_err(|error| format!("{}; {USAGE}", error.problem()))?;
+    flags.iter().try_fold(config, |config, flag| match flag.as_str() {
+        "--new-cell" => Ok(config.new_cell(true)),
+        "--ephemeral" => Ok(config.ephemeral()),
+        "--reset-stable-record" => Ok(config.reset_stable_record(true)),
+        _ => Err(format!("unknown {flag}; {USAGE}")),
+    })
 }
 
 fn span(text: &str) -> Result<Duration, String> {
@@ -127,12 +102,12 @@ impl Shell {
                 let name = (*name).to_owned();
                 self.meanwhile(move |node| inspect(&node, &name));
             }
-            ["ready"] => self.meanwhile(|node| match paxoslease_node::block_on(node.ready()) {
+            ["ready"] => self.meanwhile(|node| match block_on(node.ready()) {
                 Ok(()) => println!("ready at={}", now()),
                 Err(error) => println!("error {error}"),
             }),
             ["status"] => {
-                let status = paxoslease_node::block_on(self.node.status());
+                let status = block_on(self.node.status());
                 let status = status.map_err(|error| error.to_string())?;
                 let json = serde_json::to_string(&status).map_err(|error| error.to_string())?;
                 println!("status {json}");
@@ -156,7 +131,7 @@ impl Shell {
             match node.acquire(&name, ttl).wait(wait).blocking() {
                 Ok(lease) => {
                     println!("acquired {name} asked_at={asked_at} {}", Belief::of(&lease));
-                    paxoslease_node::block_on(hold(lease, &asks));
+                    block_on(hold(lease, &asks));
                 }
                 Err(error) => println!("refused {name} asked_at={asked_at} at={} {error}", now()),
             }
@@ -223,7 +198,7 @@ async fn release(lease: LeaseGuard) {
 }
 
 fn inspect(node: &Node, name: &str) {
-    match paxoslease_node::block_on(node.inspect(name)) {
+    match block_on(node.inspect(name)) {
         Ok(Some(seen)) => {
             let (fence, left) = (seen.fence, seen.remaining.as_millis());
             let holder = seen.holder;

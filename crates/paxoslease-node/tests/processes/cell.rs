@@ -61,31 +61,39 @@ impl Cell {
         self.folder.join(format!("node-{id}"))
     }
 
-    /// The arguments of a node: its configuration file, and flags that override it.
-    fn args(&self, id: u16, flags: &[&str]) -> Vec<String> {
-        let peers: String =
-            MEMBERS.iter().map(|id| format!("{id} = {:?}\n", self.address(*id))).collect();
+    /// The arguments of a node: flags, and lines of its configuration. A line of `changes` replaces
+    /// the line with the same key.
+    fn args(&self, id: u16, changes: &[&str]) -> Vec<String> {
         let role = if MEMBERS.contains(&id) { "member" } else { "proposer" };
-        let text = format!(
-            "cell = {NAME:?}\nnode = {id}\nrole = {role:?}\nmax_lease = \"{MAX_LEASE_SECS}s\"\n\
-             data_dir = {:?}\nshards = 2\n[peers]\n{peers}[timing]\nheartbeat = \"100ms\"\n\
-             peer_timeout = \"600ms\"\nrequest_timeout = \"3s\"\n",
-            self.data_dir(id)
-        );
-        let file = self.folder.join(format!("node-{id}.toml"));
-        fs::write(&file, text).expect("room");
-        let file = file.display().to_string();
-        ["--config", &file].iter().chain(flags).map(ToString::to_string).collect()
+        let mut lines = vec![
+            format!("cell = {NAME:?}"),
+            format!("node = {id}"),
+            format!("role = {role:?}"),
+            format!("max_lease = '{MAX_LEASE_SECS}s'"),
+            format!("data_dir = {:?}", self.data_dir(id)),
+            "shards = 2".to_owned(),
+            "timing.heartbeat = '100ms'".to_owned(),
+            "timing.peer_timeout = '600ms'".to_owned(),
+            "timing.request_timeout = '3s'".to_owned(),
+        ];
+        lines.extend(MEMBERS.map(|id| format!("peers.{id} = {:?}", self.address(id))));
+        let is_replaced = |line: &String| {
+            let key = line.split_inclusive(" = ").next().expect("a key");
+            changes.iter().any(|change| change.starts_with(key))
+        };
+        lines.retain(|line| !is_replaced(line));
+        lines.extend(changes.iter().map(ToString::to_string));
+        lines
     }
 
-    pub(crate) fn start(&mut self, id: u16, flags: &[&str]) {
-        let shell = Shell::start(&self.args(id, flags), Rc::clone(&self.beliefs));
+    pub(crate) fn start(&mut self, id: u16, changes: &[&str]) {
+        let shell = Shell::start(&self.args(id, changes), Rc::clone(&self.beliefs));
         self.shells.insert(id, shell);
     }
 
     /// Starts a node that must not start, and looks for these parts in its error.
-    pub(crate) fn is_refused(&self, id: u16, flags: &[&str], parts: &[&str]) {
-        let output = command(&self.args(id, flags)).output().expect("sh is there");
+    pub(crate) fn is_refused(&self, id: u16, changes: &[&str], parts: &[&str]) {
+        let output = command(&self.args(id, changes)).output().expect("sh is there");
         assert!(!output.status.success(), "it started");
         let error = String::from_utf8(output.stderr).expect("text");
         for part in parts {

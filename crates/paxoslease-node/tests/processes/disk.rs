@@ -111,9 +111,10 @@ fn vote_without_the_second(cell: &mut Cell) {
 fn two_processes_never_share_a_folder() {
     let mut cell = Cell::founded();
     cell[1].acquire("a", "2s");
-    let (other, folder) = (cell.address(100), cell.data_dir(1));
+    let other = format!("listen.peers = {:?}", cell.address(100));
+    let folder = cell.data_dir(1);
     let pid = cell[1].pid().as_raw_nonzero().to_string();
     let parts = [&*folder.display().to_string(), "in use by process", &pid];
-    cell.is_refused(1, &["--listen", &other], &parts);
+    cell.is_refused(1, &[&other], &parts);
     assert!(cell[1].held("a").is_held());
 }

@@ -21,7 +21,7 @@ fn relayed() -> (Cell, Relay) {
     let relay = Relay::to(cell.address(1));
     cell.start(1, &["--new-cell"]);
     cell.start(2, &["--new-cell"]);
-    cell.start(3, &["--new-cell", "--peer", &format!("1={}", relay.address)]);
+    cell.start(3, &["--new-cell", &format!("peers.1 = {:?}", relay.address)]);
     cell.connect();
     (cell, relay)
 }
@@ -145,12 +145,12 @@ fn farewell(answer: &[u8]) -> String {
     Farewell::decode(farewell).expect("a farewell").to_string()
 }
 
-/// Starts the third node with other flags. Both sides must say what differs.
-fn differs(flags: &[&str], first_says: &str, third_says: &str) {
+/// Starts the third node with another setting. Both sides must say what differs.
+fn differs(setting: &str, first_says: &str, third_says: &str) {
     let mut cell = Cell::new();
     cell.start(1, &["--new-cell"]);
     cell.start(2, &["--new-cell"]);
-    cell.start(3, &[&["--new-cell"], flags].concat());
+    cell.start(3, &["--new-cell", setting]);
     let says = |node: u16, text: String| {
         move |status: &Value| {
             let problem = peer(status, node)["problem"].clone();
@@ -170,7 +170,7 @@ fn differs(flags: &[&str], first_says: &str, third_says: &str) {
 #[test]
 fn a_peer_of_another_cell_is_refused_and_both_say_why() {
     differs(
-        &["--cell", "other"],
+        "cell = 'other'",
         "cell \"processes\" here, \"other\" there",
         "cell \"other\" here, \"processes\" there",
     );
@@ -178,5 +178,5 @@ fn a_peer_of_another_cell_is_refused_and_both_say_why() {
 
 #[test]
 fn a_peer_with_another_max_lease_is_refused_and_both_say_why() {
-    differs(&["--max-lease", "3s"], "max_lease 4s here, 3s there", "max_lease 3s here, 4s there");
+    differs("max_lease = '3s'", "max_lease 4s here, 3s there", "max_lease 3s here, 4s there");
 }
