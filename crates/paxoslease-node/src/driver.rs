@@ -204,7 +204,7 @@ impl Driver {
             };
             let outcome = match self.peers.speaker(conn) {
                 Some(from) => self.listen(now, conn, from, frame),
-                None if self.peers.who(conn) == Who::Nobody => return bytes.len(),
+                None if self.peers.who(conn) == Who::Closed => return bytes.len(),
                 None => {
                     match self.peers.greeted(sockets, now, conn, frame, &mut self.counters) {
                         Greeted::Up => self.reconnected.extend(self.peers.speaker(conn)),

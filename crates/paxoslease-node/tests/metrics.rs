@@ -2,31 +2,9 @@
 
 mod cell;
 
-use std::collections::BTreeMap;
-
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-
-/// Everything published so far, as `name{label=value,..}`.
-fn published(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
-    let entries = snapshotter.snapshot().into_vec().into_iter().map(|(key, _, _, value)| {
-        let key = key.key();
-        let labels: Vec<String> =
-            key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-        let value = match value {
-            DebugValue::Counter(count) => count as f64,
-            DebugValue::Gauge(value) => value.into_inner(),
-            DebugValue::Histogram(values) => values.len() as f64,
-        };
-        (format!("{}{{{}}}", key.name(), labels.join(",")), value)
-    });
-    entries.collect()
-}
-
 #[test]
 fn what_a_node_does_is_counted_under_the_documented_names() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    recorder.install().expect("the only one in this process");
+    cell::metrics();
     let cell = cell::start(3, |config| config.shards(1));
     let held = cell::take(&cell.nodes[0], "held");
     cell.nodes[1].try_acquire("held", cell::TTL).blocking().expect_err("held");
@@ -34,7 +12,7 @@ fn what_a_node_does_is_counted_under_the_documented_names() {
     drop(held);
     // A node publishes its last counts when it stops.
     cell.nodes.iter().for_each(paxoslease_node::Node::shutdown_blocking);
-    let published = published(&snapshotter);
+    let published = cell::metrics();
     for (name, least) in [
         ("paxoslease_acquires_total{result=granted}", 2.0),
         ("paxoslease_acquires_total{result=held}", 1.0),

@@ -63,8 +63,7 @@ pub(crate) struct PeerTimeouts {
 /// The other end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Who {
-    /// The connection is closed.
-    Nobody,
+    Closed,
     /// Its greeting has not come yet.
     Unidentified,
     /// A peer by its place, greeted or being greeted.
@@ -139,12 +138,12 @@ impl Peers {
     }
 
     pub(crate) fn who(&self, conn: ConnId) -> Who {
-        self.who.get(conn.0).copied().unwrap_or(Who::Nobody)
+        self.who.get(conn.0).copied().unwrap_or(Who::Closed)
     }
 
     fn set_who(&mut self, conn: ConnId, who: Who) {
         if self.who.len() <= conn.0 {
-            self.who.resize(conn.0 + 1, Who::Nobody);
+            self.who.resize(conn.0 + 1, Who::Closed);
         }
         self.who[conn.0] = who;
     }
@@ -249,8 +248,8 @@ impl Peers {
     /// A connection broke, or could not be made.
     pub(crate) fn closed(&mut self, now: Instant, conn: ConnId, why: &str) {
         let Some(who) = self.who.get_mut(conn.0) else { return };
-        match std::mem::replace(who, Who::Nobody) {
-            Who::Nobody => {}
+        match std::mem::replace(who, Who::Closed) {
+            Who::Closed => {}
             Who::Unidentified => self.unidentified.retain(|(other, _)| *other != conn),
             Who::Peer(place) => self.peer_down(now, place, why),
         }

@@ -1,5 +1,5 @@
-//! Leases for holders elsewhere, asked for from threads that are not the node's: what an HTTP
-//! server needs. Futures run on any executor; dropping one withdraws its request.
+//! Requests for holders elsewhere, from threads that are not the node's own: what an HTTP server
+//! needs. Futures run on any executor; dropping one withdraws its request.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -67,7 +67,7 @@ pub struct Asking {
     shared: Arc<Shared>,
     id: u64,
     answer: oneshot::Receiver<Answer>,
-    /// The name, for an acquire that has to be taken back when this is dropped.
+    /// The name of an acquire, which has to be withdrawn when this is dropped.
     acquires: Option<Label>,
 }
 
@@ -96,10 +96,10 @@ impl Drop for Asking {
         let Some(label) = self.acquires.take() else { return };
         if self.shared.waiting.leave(self.id, &label) {
             let request = Request::Abandon { lease: CowLabel::Owned(label.clone()) };
-            // A shard that is gone has nothing to withdraw.
+            // A shard that has ended has nothing to withdraw.
             let _gone = self.shared.post(label.name(), Command::Request(remote(self.id), request));
         } else if let Ok(Answer::Granted { tenure, .. }) = self.answer.try_recv() {
-            // Granted, and never polled.
+            // It was granted, but never polled.
             let remote = Remote { shared: Arc::clone(&self.shared) };
             let lease = label.name().into();
             drop(remote.ask(Request::Release { lease, fence: tenure.fence() }));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_no_tenure_has_are_not_held() {
+    fn fences_that_no_tenure_has_are_not_held() {
         let cell = TestCell::new(1);
         let remote = cell.node(1).remote();
         for fence in [0, 1, u64::MAX] {
@@ -183,23 +183,23 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stops_waiting_leaves_the_queue() {
+    fn a_caller_that_stops_waiting_leaves_the_queue() {
         let cell = TestCell::new(3);
         let remote = cell.node(1).remote();
         let fence = take(&remote, "x");
         let waits = acquire(&remote, "x", "", Duration::from_secs(60));
-        // Its turn comes in the shard's thread; asking something else waits for that.
+        // The shard serves requests in their order, so its answer to this one comes later.
         inspect(&remote, "x");
         assert_eq!(block_on(cell.node(1).status()).expect("it runs").waiters, 1);
         drop(waits);
         inspect(&remote, "x");
         assert_eq!(block_on(cell.node(1).status()).expect("it runs").waiters, 0);
         release(&remote, "x", fence);
-        assert!(take(&cell.node(2).remote(), "x") > fence, "nobody took it meanwhile");
+        assert!(take(&cell.node(2).remote(), "x") > fence, "no other caller took it meanwhile");
     }
 
     #[test]
-    fn a_grant_nobody_looked_at_is_given_back() {
+    fn a_grant_that_was_never_polled_is_released() {
         let cell = TestCell::new(3);
         let remote = cell.node(1).remote();
         let unseen = acquire(&remote, "x", "", Duration::ZERO);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_goes_through_everything_a_page_at_a_time() {
+    fn a_list_has_all_leases_a_page_at_a_time() {
         let cell = TestCell::new(3);
         let remote = cell.node(2).remote();
         for number in 0..50 {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_node_that_is_gone() {
+    fn no_caller_waits_for_a_node_that_is_gone() {
         let cell = TestCell::new(3);
         let (first, second) = (cell.node(1).remote(), cell.node(2).remote());
         take(&second, "x");
@@ -245,7 +245,7 @@ mod tests {
         cell.kill(1);
         assert_eq!(block_on(waits), Answer::Stopping);
         assert_eq!(inspect(&first, "x"), Answer::Stopping);
-        // That is not the same as nothing held.
+        // This must not look like a list without leases.
         assert_eq!(list(&first, Cursor::START, ""), Answer::Stopping);
     }
 }

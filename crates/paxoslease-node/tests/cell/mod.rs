@@ -1,10 +1,13 @@
 //! A cell of real nodes on loopback sockets, in this process.
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use paxoslease_clock::Clock;
 use paxoslease_core::{Drift, NodeId, Ttl};
 use paxoslease_node::{Config, LeaseGuard, Node, Role, Status, Tls, block_on};
@@ -67,6 +70,30 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(clock.now() < end, "not within {PATIENCE:?}: {what}");
         thread::yield_now();
     }
+}
+
+/// The metrics of all nodes of this process since the last call, as `name{label=value,..}`. The first
+/// call installs the recorder.
+pub(crate) fn metrics() -> BTreeMap<String, f64> {
+    static RECORDER: OnceLock<Snapshotter> = OnceLock::new();
+    let recorder = RECORDER.get_or_init(|| {
+        let recorder = DebuggingRecorder::new();
+        let snapshotter = recorder.snapshotter();
+        recorder.install().expect("the only one in this process");
+        snapshotter
+    });
+    let entries = recorder.snapshot().into_vec().into_iter().map(|(key, _, _, value)| {
+        let key = key.key();
+        let labels: Vec<String> =
+            key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        let value = match value {
+            DebugValue::Counter(count) => count as f64,
+            DebugValue::Gauge(value) => value.into_inner(),
+            DebugValue::Histogram(values) => values.len() as f64,
+        };
+        (format!("{}{{{}}}", key.name(), labels.join(",")), value)
+    });
+    entries.collect()
 }
 
 pub(crate) fn status(node: &Node) -> Status {

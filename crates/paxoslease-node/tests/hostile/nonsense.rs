@@ -46,7 +46,7 @@ fn invalid_frames_end_the_connection_and_are_counted() {
         ("of no kind", vec![4, 0, 0, 0, b'P', b'L', 1, 99]),
         ("of no magic", vec![4, 0, 0, 0, b'X', b'X', 1, 1]),
     ];
-    let count = nonsense.len() as u64;
+    let count = nonsense.len() as u32;
     for ((what, bytes), boot) in nonsense.into_iter().zip(1..) {
         println!("{what}");
         cell.greeted(boot).is_refused(&bytes);

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use crate::support::{Drops, Peer, frame, start};
 
 #[test]
-fn bytes_that_are_no_greeting_of_the_cell_are_refused_and_counted() {
+fn bytes_other_than_a_valid_greeting_are_refused_and_counted() {
     let cell = start();
     // A frame of a length that is allowed among peers, and a good part of it.
     let mut long = vec![0, 0, 3, 0, b'P', b'L', 1, 2];

@@ -3,42 +3,28 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use paxoslease_core::Message;
 use paxoslease_node::Config;
 use paxoslease_wire::{FrameWriter, Hello};
 
-use crate::cell::{self, Cell, PATIENCE, node_id, take, until};
+use crate::cell::{self, Cell, PATIENCE, metrics, node_id, take, until};
 
 /// A node that belongs to the cell, and only proposes.
 pub(crate) const PROPOSER: u16 = 9;
 
 /// How often all nodes of this process have dropped something for a reason. Other tests may add to
 /// it, so a test can only wait for a number of further drops.
-fn counted(reason: &str) -> u64 {
-    static TOTALS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+fn counted(reason: &str) -> f64 {
+    static TOTALS: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
     let mut totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
-    // A snapshot takes the new counts out of the recorder, so they are added to the totals.
-    for (key, _, _, value) in recorder().snapshot().into_vec() {
-        let key = key.key();
-        let label = key.labels().next().filter(|label| label.key() == "reason");
-        if let (Some(label), DebugValue::Counter(count)) = (label, value) {
-            *totals.entry(label.value().to_owned()).or_default() += count;
+    for (key, count) in metrics() {
+        if let Some((_, reason)) = key.trim_end_matches('}').split_once("{reason=") {
+            *totals.entry(reason.to_owned()).or_default() += count;
         }
     }
     totals.get(reason).copied().unwrap_or_default()
-}
-
-fn recorder() -> &'static Snapshotter {
-    static RECORDER: OnceLock<Snapshotter> = OnceLock::new();
-    RECORDER.get_or_init(|| {
-        let recorder = DebuggingRecorder::new();
-        let snapshotter = recorder.snapshotter();
-        recorder.install().expect("the only one in this process");
-        snapshotter
-    })
 }
 
 /// Three nodes of one shard each, whose drops are counted.
@@ -47,21 +33,21 @@ pub(crate) fn start() -> Cell {
 }
 
 pub(crate) fn start_with(with: impl Fn(Config) -> Config) -> Cell {
-    recorder();
+    metrics();
     cell::start(3, |config| with(config.shards(1)))
 }
 
 /// The drops for a reason from now on.
-pub(crate) struct Drops(&'static str, u64);
+pub(crate) struct Drops(&'static str, f64);
 
 impl Drops {
     pub(crate) fn of(reason: &'static str) -> Self {
         Self(reason, counted(reason))
     }
 
-    pub(crate) fn wait_for(&self, more: u64) {
+    pub(crate) fn wait_for(&self, more: u32) {
         let Self(reason, before) = *self;
-        until(&format!("{more} drops: {reason}"), || counted(reason) >= before + more);
+        until(&format!("{more} drops: {reason}"), || counted(reason) >= before + f64::from(more));
     }
 }
 

@@ -50,7 +50,7 @@ fn a_silent_connection_is_closed_and_replaced() {
 
 /// Accepting, dialling and writing files fail for a while; open connections stay in use.
 #[test]
-fn nodes_out_of_file_descriptors_use_those_they_have_and_recover() {
+fn nodes_out_of_file_descriptors_keep_working_and_recover() {
     let mut cell = Cell::founded();
     let fence = cell[1].acquire("a", "2s").number("fence");
     let plenty = getrlimit(Resource::Nofile);

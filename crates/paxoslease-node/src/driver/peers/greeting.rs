@@ -122,7 +122,7 @@ impl Peers {
                 let why = format!("refused: {why}");
                 let place = match self.who(conn) {
                     Who::Peer(dialled) => Some(dialled),
-                    Who::Unidentified | Who::Nobody => {
+                    Who::Unidentified | Who::Closed => {
                         self.place_of(hello.node).filter(|_| is_itself)
                     }
                 };

@@ -106,7 +106,7 @@ fn the_longest_round_trip_needs_one_of_every_peer_that_is_up() {
 }
 
 #[test]
-fn with_a_proposer_the_longest_round_trip_is_a_heartbeat_or_more() {
+fn a_proposer_makes_the_longest_round_trip_a_heartbeat_or_more() {
     let mut peers = peers_of(1);
     peers.add(Peer::new(node(1), node(4), None, false, START));
     peers.set_up(2, Some(2 * MS));
@@ -311,7 +311,7 @@ fn only_the_newest_connection_of_a_peer_is_kept_and_listened_to() {
         assert_eq!(peers.speaker(conn), Some(node(1)));
     }
     assert_eq!(sockets.closed, [old]);
-    assert_eq!((peers.who(old), peers.speaker(old)), (Who::Nobody, None));
+    assert_eq!((peers.who(old), peers.speaker(old)), (Who::Closed, None));
     peers.closed(START, old, "it broke, late");
     assert_eq!(peers.speaker(new), Some(node(1)), "and its end is not that of the new one");
     assert_eq!(peers.up().collect::<Vec<_>>(), [node(1)]);

@@ -124,7 +124,7 @@ fn a_flood_of_handshakes_delays_no_established_client() {
 }
 
 #[test]
-fn a_flood_of_handshakes_of_clients_delays_no_handshake_of_a_peer() {
+fn a_flood_of_clients_delays_no_handshake_of_a_peer() {
     let mut thread = Thread::new();
     let (ids, _flood) = thread.flood(2 * HANDSHAKES_PER_TURN);
     let (peer, ..) = thread.begin_as(Conns::accepted);
@@ -135,7 +135,7 @@ fn a_flood_of_handshakes_of_clients_delays_no_handshake_of_a_peer() {
 }
 
 #[test]
-fn clients_that_do_not_read_their_last_bytes_linger_within_bounds() {
+fn clients_that_do_not_read_their_last_bytes_are_bounded() {
     let mut thread = Thread::new();
     let clients: Vec<_> = (0..=LEAVING_MAX).map(|_| thread.slow_reader()).collect();
     let conns = &mut thread.conns;
