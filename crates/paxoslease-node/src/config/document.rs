@@ -163,23 +163,14 @@ impl<'a> Document<'a> {
             return Err(self.error_at(offset, problem));
         }
         let Some(Entry { offset, value }) = self.entries.remove(key) else { return Ok(Vec::new()) };
-        let what = describe(&value);
-        let mut tables = Vec::new();
-        if let DeValue::Array(array) = value {
-            let mut entries = array.into_iter().map(|entry| (entry.span(), entry.into_inner()));
-            let all_are_tables = entries.all(|(span, entry)| match entry {
-                DeValue::Table(table) => {
-                    tables.push(Self::new(self.text, span.start, &prefix, table));
-                    true
-                }
-                _ => false,
-            });
-            if all_are_tables {
-                return Ok(tables);
-            }
-        }
-        let problem = format!("`{key}` is {what}; expected tables, `[[{key}]]`");
-        Err(self.error_at(offset, problem))
+        let problem = format!("`{key}` is {}; expected tables, `[[{key}]]`", describe(&value));
+        let not_tables = self.error_at(offset, problem);
+        let DeValue::Array(array) = value else { return Err(not_tables) };
+        let tables = array.into_iter().map(|entry| match (entry.span(), entry.into_inner()) {
+            (span, DeValue::Table(table)) => Some(Self::new(self.text, span.start, &prefix, table)),
+            _ => None,
+        });
+        tables.collect::<Option<_>>().ok_or(not_tables)
     }
 
     /// An error in the line in which this document begins.

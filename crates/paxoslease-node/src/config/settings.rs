@@ -88,7 +88,11 @@ impl Config {
         }
         CellName::new(&self.cell)
             .map_err(|error| ConfigError::CellName { name: self.cell.clone(), error })?;
-        let node = self.checked_node()?;
+        if self.node == 0 {
+            return Err(ConfigError::NoNode);
+        }
+        let no_id = ConfigError::NodeId { key: "node", node: self.node };
+        let node = NodeId::new(self.node).ok_or(no_id)?;
         let members = self.checked_members(node)?;
         self.check_listen()?;
         self.check_plaintext()?;
@@ -118,13 +122,6 @@ impl Config {
             limits: self.limits,
             rules: Rules::ALL,
         })
-    }
-
-    fn checked_node(&self) -> Result<NodeId, ConfigError> {
-        if self.node == 0 {
-            return Err(ConfigError::NoNode);
-        }
-        NodeId::new(self.node).ok_or(ConfigError::NodeId { key: "node", node: self.node })
     }
 
     fn checked_members(&self, node: NodeId) -> Result<BTreeMap<NodeId, String>, ConfigError> {
@@ -188,19 +185,15 @@ impl Config {
         if let Some((key, _)) = paths.find(|(_, path)| path.as_os_str().is_empty()) {
             return Err(ConfigError::EmptyPath(key));
         }
-        if self.reset_stable_record && self.new_cell {
-            return Err(ConfigError::ResetOfNewCell);
-        }
-        if self.new_cell && self.data_dir.is_none() {
-            return Err(ConfigError::NewCellForgets);
-        }
-        if self.ephemeral && self.data_dir.is_some() {
-            return Err(ConfigError::EphemeralWithFolder);
-        }
-        if self.reset_stable_record && self.data_dir.is_none() {
-            return Err(ConfigError::NothingToReset);
-        }
-        Ok(())
+        let (reset, has_folder) = (self.reset_stable_record, self.data_dir.is_some());
+        let contradictions = [
+            (reset && self.new_cell, ConfigError::ResetOfNewCell),
+            (self.new_cell && !has_folder, ConfigError::NewCellForgets),
+            (self.ephemeral && has_folder, ConfigError::EphemeralWithFolder),
+            (reset && !has_folder, ConfigError::NothingToReset),
+        ];
+        let found = contradictions.into_iter().find(|(is_found, _)| *is_found);
+        found.map_or(Ok(()), |(_, error)| Err(error))
     }
 
     fn checked_shards(&self) -> Result<NonZeroU16, ConfigError> {
@@ -233,12 +226,14 @@ impl Config {
 
     fn check_limits(&self) -> Result<(), ConfigError> {
         let Limits { leases, names_bytes, waiters, inflight, peer_queue_bytes } = self.limits;
-        let counts = [("leases", leases), ("waiters", waiters), ("inflight", inflight)];
-        if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+        let limits = [
+            ("leases", u64::from(leases)),
+            ("waiters", waiters.into()),
+            ("inflight", inflight.into()),
+            ("names_bytes", names_bytes),
+        ];
+        if let Some((key, _)) = limits.into_iter().find(|(_, limit)| *limit == 0) {
             return Err(ConfigError::ZeroLimit(key));
-        }
-        if names_bytes == 0 {
-            return Err(ConfigError::ZeroLimit("names_bytes"));
         }
         if peer_queue_bytes < PEER_QUEUE_BYTES_MIN {
             return Err(ConfigError::PeerQueue(peer_queue_bytes));

@@ -116,7 +116,7 @@ impl<S: Read + Write> Peer<S> {
     }
 
     /// Sends bytes, and waits until the node closes the connection.
-    pub(crate) fn is_refused(mut self, bytes: &[u8]) {
+    pub(crate) fn is_refused(&mut self, bytes: &[u8]) {
         self.send(bytes);
         self.is_closed();
     }

@@ -13,7 +13,7 @@ use super::beliefs::Beliefs;
 use super::shell::{Shell, command};
 
 pub(crate) const MEMBERS: [u16; 3] = [1, 2, 3];
-pub(crate) const NAME: &str = "processes";
+const NAME: &str = "processes";
 /// Longer than the leases of these tests, so that a test notices if a node waits for it.
 pub(crate) const MAX_LEASE_SECS: u64 = 4;
 

@@ -1,16 +1,11 @@
-//! Connections that die silently, and connections of strangers.
+//! Connections that die silently, connections of strangers, and nodes that do not agree.
 
-use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
-use paxoslease_node::Config;
-use paxoslease_wire::{Farewell, FrameKind, split_frame};
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 
-use super::cell::{Cell, MAX_LEASE_SECS, MEMBERS, NAME};
-use super::harness::{PATIENCE, hello};
+use super::cell::Cell;
 use super::relay::Relay;
 use super::shell::peer;
 
@@ -83,66 +78,6 @@ fn many_connections_without_a_greeting_keep_no_peer_out() {
     cell.connect();
     cell[3].acquire("a", "1s");
     drop(crowd);
-}
-
-#[test]
-fn bytes_of_strangers_are_refused_and_disturb_no_node() {
-    let mut cell = Cell::founded();
-    let fence = cell[1].acquire("a", "2s").number("fence");
-    let address = cell.address(1);
-    // The first two are incomplete: the node does not wait for the rest for ever.
-    for bytes in [
-        &b""[..],
-        b"\x40",
-        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"\xff\xff\xff\xff",
-        b"\x08\x00\x00\x00PL\x01\x63abcd",
-        &[0; 65536],
-    ] {
-        send(&address, bytes);
-    }
-    let other_cell = greeting("processes-2", MAX_LEASE_SECS);
-    assert!(farewell(&send(&address, &other_cell)).contains("cell"));
-    let other_lease = greeting(NAME, MAX_LEASE_SECS + 1);
-    assert!(farewell(&send(&address, &other_lease)).contains("max_lease"));
-    let junk = b"and now for something completely different".to_vec();
-    send(&address, &[greeting(NAME, MAX_LEASE_SECS), junk].concat());
-
-    cell[1].still_holds("a", fence);
-    for id in MEMBERS {
-        let status = cell[id].status();
-        for other in MEMBERS.into_iter().filter(|other| *other != id) {
-            assert_eq!(peer(&status, other)["up"], true, "{status:#}");
-        }
-    }
-}
-
-/// Sends something to a node, and returns what it answered before it closed the connection.
-fn send(address: &str, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
-    // The node may close the connection before the end.
-    let _closed = stream.write_all(bytes);
-    let mut answer = Vec::new();
-    match stream.read_to_end(&mut answer) {
-        Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}"),
-        _ => answer,
-    }
-}
-
-/// The greeting of a proposer.
-fn greeting(cell: &str, max_lease_secs: u64) -> Vec<u8> {
-    let config = Config::new(cell, 77).max_lease(Duration::from_secs(max_lease_secs));
-    hello(&MEMBERS.into_iter().fold(config, |config, id| config.peer(id, "")), 7, 2)
-}
-
-/// The reason in an answer: a greeting, then a farewell.
-fn farewell(answer: &[u8]) -> String {
-    let (hello, rest) = split_frame(answer).expect("frames").expect("a greeting");
-    assert_eq!(FrameKind::of(hello), Ok(FrameKind::Hello));
-    let (farewell, rest) = split_frame(rest).expect("frames").expect("a farewell");
-    assert!(rest.is_empty());
-    Farewell::decode(farewell).expect("a farewell").to_string()
 }
 
 /// Starts the third node with another setting. Both sides must say what differs.

@@ -1,5 +1,5 @@
-//! The handshake: both sides greet first, and check what they hear before anything counts
-//! (invariants 2 and 5).
+//! The handshake: both sides greet first, and check the greeting of the other before they read
+//! anything else (invariants 2 and 5).
 
 use paxoslease_core::{Instant, NodeId};
 use paxoslease_wire::{Farewell, FrameKind, Hello};

@@ -49,7 +49,7 @@ pub(super) struct Peer {
     pub(super) writer: FrameWriter,
     /// Whether it is in the list of peers with something to send.
     pub(super) dirty: bool,
-    /// The boot that spoke last, and when its connection ended.
+    /// The boot that connected last, and when its connection ended.
     boot: Option<u64>,
     gone_at: Instant,
     redial_pause: Duration,
