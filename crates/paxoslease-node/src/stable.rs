@@ -94,8 +94,7 @@ impl Folder {
         let path = || self.disk.path(DataFile::Record);
         let failed = |source| StableError::Io { doing: "read", path: path(), source };
         let Some(bytes) = self.disk.read(DataFile::Record).map_err(failed)? else {
-            let was_written = self.disk.is_marked().map_err(failed)?;
-            return if was_written {
+            return if self.disk.is_marked() {
                 Err(StableError::Lost { path: path() })
             } else {
                 Ok(Loaded::Fresh)
@@ -146,7 +145,7 @@ impl Folder {
         let bytes = encode_record(self.node, &record);
         self.disk.replace(DataFile::Record, &mut |file| file.write_all(&bytes))?;
         // In this order: a crash in between leaves a folder that looks unused, not a lost record.
-        if !self.disk.is_marked()? {
+        if !self.disk.is_marked() {
             self.disk.mark()?;
         }
         Ok(())

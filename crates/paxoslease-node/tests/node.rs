@@ -187,17 +187,27 @@ fn a_node_that_stops_releases_its_lease_and_refuses_its_waiter() {
     cell.nodes[0].shutdown_blocking();
 }
 
+/// Acquires many names at once, for so long that no lease expires in this test.
+fn take_all(node: &Node, names: &[String]) -> Vec<LeaseGuard> {
+    let take = |name: &String| node.try_acquire(name, Duration::from_secs(60)).blocking();
+    let take_some = |names: &[String]| names.iter().map(take).collect::<Result<Vec<_>, _>>();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            names.chunks(100).map(|names| scope.spawn(move || take_some(names))).collect();
+        let taken = threads.into_iter().map(|thread| thread.join().expect("no panic"));
+        taken.flat_map(|leases| leases.expect("free")).collect()
+    })
+}
+
 #[test]
 fn a_node_that_stops_releases_all_its_leases() {
     let cell = three();
     // More than twice as many as a node releases at a time.
     let names: Vec<String> = (0..10_000).map(|number| format!("n{number}")).collect();
-    let leases: Vec<LeaseGuard> = names.iter().map(|name| take(&cell.nodes[0], name)).collect();
+    let leases = take_all(&cell.nodes[0], &names);
     cell.nodes[0].shutdown_blocking();
     assert!(leases.iter().all(|lease| lease.state() == LeaseState::Lost));
-    for name in &names {
-        drop(cell.nodes[1].try_acquire(name, TTL).blocking().expect("released"));
-    }
+    take_all(&cell.nodes[1], &names);
 }
 
 #[test]

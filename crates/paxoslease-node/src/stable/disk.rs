@@ -49,7 +49,7 @@ pub(crate) trait Disk: Send {
     fn remove(&mut self, file: DataFile) -> io::Result<()>;
 
     /// Whether [`Self::mark`] was ever called.
-    fn is_marked(&self) -> io::Result<bool>;
+    fn is_marked(&self) -> bool;
 
     /// Leaves the mark that a record was written.
     fn mark(&mut self) -> io::Result<()>;
@@ -99,7 +99,7 @@ impl<F: Files> FolderDisk<F> {
             disk.remove_if_there(&path).map_err(failed("remove", &path))?;
         }
         // Names this process, and syncs a mark that a killed process may have left unsynced.
-        if disk.files.len(&disk.lock).map_err(failed("read", &lock_path))? > 0 {
+        if !disk.files.read(&lock_path).map_err(failed("read", &lock_path))?.is_empty() {
             disk.mark().map_err(failed("write", &lock_path))?;
         }
         Ok(disk)
@@ -149,8 +149,8 @@ impl<F: Files> Disk for FolderDisk<F> {
         self.files.sync(&self.folder)
     }
 
-    fn is_marked(&self) -> io::Result<bool> {
-        Ok(self.marked)
+    fn is_marked(&self) -> bool {
+        self.marked
     }
 
     fn mark(&mut self) -> io::Result<()> {

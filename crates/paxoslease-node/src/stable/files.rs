@@ -30,8 +30,6 @@ pub(crate) trait Files: Send {
     /// Locks the file against other processes for as long as it is open.
     fn try_lock(&self, file: &Self::File) -> Result<(), TryLockError>;
 
-    fn len(&self, file: &Self::File) -> io::Result<u64>;
-
     /// Writes over the first bytes of a file, and leaves the rest.
     fn overwrite(&self, file: &Self::File, bytes: &[u8]) -> io::Result<()>;
 
@@ -79,10 +77,6 @@ impl Files for OsFiles {
 
     fn try_lock(&self, file: &File) -> Result<(), TryLockError> {
         file.try_lock()
-    }
-
-    fn len(&self, file: &File) -> io::Result<u64> {
-        Ok(file.metadata()?.len())
     }
 
     fn overwrite(&self, file: &File, bytes: &[u8]) -> io::Result<()> {

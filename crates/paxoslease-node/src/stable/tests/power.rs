@@ -83,6 +83,10 @@ impl Inode {
 }
 
 impl State {
+    const fn new(inodes: Vec<Inode>) -> Self {
+        Self { inodes, changes_left: u64::MAX, syncs_left: u64::MAX }
+    }
+
     fn find(&self, path: &Path) -> io::Result<usize> {
         let mut at = 0;
         for part in path.iter().skip(1) {
@@ -144,8 +148,7 @@ fn name_of(path: &Path) -> String {
 
 impl VolatileFiles {
     fn new() -> Self {
-        let inodes = vec![Inode::EMPTY_FOLDER];
-        Self::of(State { inodes, changes_left: u64::MAX, syncs_left: u64::MAX })
+        Self::of(State::new(vec![Inode::EMPTY_FOLDER]))
     }
 
     fn of(state: State) -> Self {
@@ -184,9 +187,7 @@ impl VolatileFiles {
                 })
                 .collect();
         }
-        let files =
-            |inodes| Self::of(State { inodes, changes_left: u64::MAX, syncs_left: u64::MAX });
-        all.into_iter().map(files).collect()
+        all.into_iter().map(|inodes| Self::of(State::new(inodes))).collect()
     }
 
     fn open(&self) -> Result<Folder, StableError> {
@@ -242,11 +243,6 @@ impl Files for VolatileFiles {
 
     fn try_lock(&self, _file: &Handle) -> Result<(), TryLockError> {
         Ok(())
-    }
-
-    fn len(&self, file: &Handle) -> io::Result<u64> {
-        let Inode::File { content, .. } = &self.state().inodes[file.1] else { panic!("a folder") };
-        Ok(content.len() as u64)
     }
 
     fn overwrite(&self, file: &Handle, bytes: &[u8]) -> io::Result<()> {

@@ -29,7 +29,7 @@ impl Disk for Gate {
     fn remove(&mut self, file: DataFile) -> io::Result<()> {
         self.inner.remove(file)
     }
-    fn is_marked(&self) -> io::Result<bool> {
+    fn is_marked(&self) -> bool {
         self.inner.is_marked()
     }
     fn mark(&mut self) -> io::Result<()> {
