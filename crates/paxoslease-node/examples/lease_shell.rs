@@ -1,16 +1,16 @@
-//! A node driven from standard input: a playground, and what tests of whole processes drive.
+//! A node that reads commands from standard input, to try leases out, and for tests with processes.
 //!
 //! Start three of them in three terminals, then type commands; `help` lists them.
 //!
 //! ```text
-//! P="--peer 1=127.0.0.1:7401 --peer 2=127.0.0.1:7411 --peer 3=127.0.0.1:7421 --ephemeral"
-//! cargo run -p paxoslease-node --example lease_shell -- --node 1 $P       (and --node 2, --node 3)
+//! P="cell='try' peers.1='127.0.0.1:7401' peers.2='127.0.0.1:7411' peers.3='127.0.0.1:7421'"
+//! cargo run -p paxoslease-node --example lease_shell -- --ephemeral $P node=1     (node=2, node=3)
 //! ```
 //!
-//! Every command is answered by one line: a word, what it is about, then `key=value`. Times are
-//! nanoseconds of the clock the node itself goes by, which all processes of a machine share: so
-//! lines of several shells can be put in one order. Whether a lease is held is read between `from`
-//! and `to`. Commands that take their time do not hold up the next ones.
+//! Every command is answered by one line: a word, a name, then `key=value`. Times are nanoseconds of
+//! the clock of the node, which all processes of a machine share, so the lines of several shells can
+//! be put in one order. `is_held` was read between `from` and `to`. A command that takes long does not
+//! delay the next one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,12 +23,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender, unbounded};
-use paxoslease_node::{Config, LeaseGuard, Node, Role, parse_duration};
+use paxoslease_node::{Config, LeaseGuard, Node, block_on, parse_duration};
 use rustix::time::{ClockId, clock_gettime};
 
-const USAGE: &str = "usage: lease_shell [--config node.toml] [--cell NAME] [--node ID] \
-    [--peer ID=HOST:PORT]... [--listen HOST:PORT] [--role member|proposer] [--max-lease SPAN] \
-    [--data-dir DIR] [--new-cell | --ephemeral] [--reset-stable-record]";
+const USAGE: &str = "usage: lease_shell [--new-cell | --ephemeral] [--reset-stable-record] \
+    KEY=VALUE..., each a line of a configuration in TOML, such as node=1 or cell='try'";
 
 const HELP: &str = "help  acquire NAME TTL [WAIT] (no WAIT: do not wait)  held NAME  \
     release NAME  inspect NAME  ready  status  quit";
@@ -43,8 +42,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let quarantine =
-        paxoslease_node::block_on(node.status()).map(|status| status.quarantine_remaining);
+    let quarantine = block_on(node.status()).map(|status| status.quarantine_remaining);
     let quarantine_ms = quarantine.unwrap_or_default().as_millis();
     println!("started node={} pid={} quarantine_ms={quarantine_ms} at={}", node.id(), id(), now());
     let mut shell = Shell { node, leases: BTreeMap::new(), threads: Vec::new() };
@@ -61,47 +59,24 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Flags in their order: a file first, then what differs from it.
-fn config(mut args: impl Iterator<Item = String>) -> Result<Config, String> {
-    let mut config = Config::new("playground", 0);
-    while let Some(flag) = args.next() {
-        let mut value = || args.next().ok_or_else(|| format!("{flag} wants a value; {USAGE}"));
-        config = match flag.as_str() {
-            "--config" => Config::load(value()?).map_err(|error| error.to_string())?,
-            "--cell" => {
-                config.cell = value()?;
-                config
-            }
-            "--node" => {
-                config.node = number(&value()?)?;
-                config
-            }
-            "--peer" => match value()?.split_once('=') {
-                Some((node, address)) => config.peer(number(node)?, address),
-                None => return Err(format!("--peer wants ID=HOST:PORT; {USAGE}")),
-            },
-            "--listen" => config.listen(value()?),
-            "--role" => config.role(value()?.parse::<Role>().map_err(|error| error.to_string())?),
-            "--max-lease" => config.max_lease(span(&value()?)?),
-            "--data-dir" => config.data_dir(value()?),
-            "--new-cell" => config.new_cell(true),
-            "--ephemeral" => config.ephemeral(),
-            "--reset-stable-record" => config.reset_stable_record(true),
-            _ => return Err(format!("unknown {flag}; {USAGE}")),
-        };
-    }
-    Ok(config)
-}
-
-fn number(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| format!("{text:?} is no node id"))
+/// Reads flags, and lines of a configuration.
+fn config(args: impl Iterator<Item = String>) -> Result<Config, String> {
+    let (flags, lines): (Vec<_>, Vec<_>) = args.partition(|arg| arg.starts_with("--"));
+    let config = Config::from_toml(&lines.join("\n"));
+    let config = config.map_err(|error| format!("{}; {USAGE}", error.problem()))?;
+    flags.iter().try_fold(config, |config, flag| match flag.as_str() {
+        "--new-cell" => Ok(config.new_cell(true)),
+        "--ephemeral" => Ok(config.ephemeral()),
+        "--reset-stable-record" => Ok(config.reset_stable_record(true)),
+        _ => Err(format!("unknown {flag}; {USAGE}")),
+    })
 }
 
 fn span(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| error.to_string())
 }
 
-/// What the owner of a lease is asked to do.
+/// A question to the thread that owns a lease.
 enum Ask {
     Held,
     Release,
@@ -109,7 +84,7 @@ enum Ask {
 
 struct Shell {
     node: Node,
-    /// Each lease belongs to a thread of its own, which is asked through this.
+    /// Each lease belongs to a thread of its own.
     leases: BTreeMap<String, Sender<Ask>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -127,17 +102,17 @@ impl Shell {
                 let name = (*name).to_owned();
                 self.meanwhile(move |node| inspect(&node, &name));
             }
-            ["ready"] => self.meanwhile(|node| match paxoslease_node::block_on(node.ready()) {
+            ["ready"] => self.meanwhile(|node| match block_on(node.ready()) {
                 Ok(()) => println!("ready at={}", now()),
                 Err(error) => println!("error {error}"),
             }),
             ["status"] => {
-                let status = paxoslease_node::block_on(self.node.status());
+                let status = block_on(self.node.status());
                 let status = status.map_err(|error| error.to_string())?;
                 let json = serde_json::to_string(&status).map_err(|error| error.to_string())?;
                 println!("status {json}");
             }
-            _ => return Err(format!("{:?} is no command; {HELP}", words.join(" "))),
+            _ => return Err(format!("{:?} is not a command; {HELP}", words.join(" "))),
         }
         Ok(())
     }
@@ -156,7 +131,7 @@ impl Shell {
             match node.acquire(&name, ttl).wait(wait).blocking() {
                 Ok(lease) => {
                     println!("acquired {name} asked_at={asked_at} {}", Belief::of(&lease));
-                    paxoslease_node::block_on(hold(lease, &asks));
+                    block_on(hold(lease, &asks));
                 }
                 Err(error) => println!("refused {name} asked_at={asked_at} at={} {error}", now()),
             }
@@ -164,26 +139,26 @@ impl Shell {
     }
 
     fn ask(&self, name: &str, ask: Ask) {
-        // A thread that is gone holds nothing.
+        // A thread that has ended holds nothing.
         if self.leases.get(name).is_none_or(|lease| lease.try_send(ask).is_err()) {
             let at = now();
             println!("held {name} is_held=false from={at} to={at}");
         }
     }
 
-    /// Ends as a service should: the node gives its leases back and writes its snapshot.
+    /// Stops cleanly: the node releases its leases and writes its snapshot.
     fn quit(mut self) {
         self.node.shutdown_blocking();
         self.leases.clear();
         for thread in self.threads.drain(..) {
-            // One that panicked has said so.
-            let _said = thread.join();
+            // A thread that panicked has reported that itself.
+            let _panicked = thread.join();
         }
         println!("stopped at={}", now());
     }
 }
 
-/// Owns a lease: answers questions about it, and tells when it is lost.
+/// Owns a lease: answers questions about it, and prints when it is lost.
 async fn hold(lease: LeaseGuard, asks: &Receiver<Ask>) {
     let mut told = false;
     loop {
@@ -223,18 +198,18 @@ async fn release(lease: LeaseGuard) {
 }
 
 fn inspect(node: &Node, name: &str) {
-    match paxoslease_node::block_on(node.inspect(name)) {
+    match block_on(node.inspect(name)) {
         Ok(Some(seen)) => {
             let (fence, left) = (seen.fence, seen.remaining.as_millis());
             let holder = seen.holder;
             println!("inspected {name} fence={fence} remaining_ms={left} at={} {holder}", now());
         }
-        Ok(None) => println!("inspected {name} at={} nobody", now()),
+        Ok(None) => println!("inspected {name} at={} free", now()),
         Err(error) => println!("error {error}"),
     }
 }
 
-/// What a guard says of itself, and between which readings of the clock it said so.
+/// The state of a guard, and the readings of the clock before and after it was read.
 struct Belief {
     from: u64,
     is_held: bool,
@@ -259,7 +234,7 @@ impl fmt::Display for Belief {
     }
 }
 
-/// A clock that all processes of this machine share, to compare what they print.
+/// The time on a clock that all processes of this machine share.
 fn now() -> u64 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let clock = ClockId::Boottime;

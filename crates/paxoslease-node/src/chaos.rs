@@ -1,12 +1,12 @@
-//! The knob for tests that break whole processes: one safety rule switched off. Read from the
-//! environment, and only in a build with the feature `chaos`, which no release has. The harness
-//! itself shows that it works: it finds the harm.
+//! Switches one safety rule off, for the chaos harness. The rule is read from the environment, only
+//! in a build with the feature `chaos`, which no release has. The harness itself shows that it works:
+//! it finds the harm.
 
 use paxoslease_core::{Rule, Rules};
 
 use crate::config::Settings;
 
-/// The rule that is off, as the core spells it.
+/// The variable with the rule, as the core spells it.
 const RULE: &str = "PAXOSLEASE_WITHOUT_RULE";
 
 /// The settings under the rules of this process.

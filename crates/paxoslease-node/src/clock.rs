@@ -1,8 +1,7 @@
-//! The clocks of a node: the one that leases are measured by, and the wall clock that ballots are
-//! counted from where nothing better is left (R5).
+//! The clocks of a node: the one that measures leases, and the wall clock, from which ballots are
+//! counted without a record (R5). Detects pauses of threads.
 //!
-//! Owns the notice that a thread was paused. Deliberately lacks sleeping and timers: loops block in
-//! their own way and say when they meant to be back.
+//! Deliberately lacks sleeping and timers: loops block in their own way and say until when.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +10,7 @@ pub(crate) use paxoslease_clock::Clock;
 pub(crate) use paxoslease_clock::TimeSource;
 use paxoslease_core::{Ballot, Instant};
 
-/// R5: where ballots begin when no record says how far they went: the wall clock in ms << 10.
+/// R5: the counter at which ballots begin without a record: the wall clock in ms << 10.
 pub(crate) fn wall_counter() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "R5 asks for the wall clock")]
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -23,8 +22,9 @@ pub(crate) fn wall_counter_at(millis: u64) -> u64 {
     millis.saturating_mul(1 << 10).min(Ballot::COUNTER_LIMIT)
 }
 
-/// A1: how far a peer's counter may be. From the wall clock at this node's start and the time since
-/// then, never from what peers said, so that no number of messages can use the counters up.
+/// A1: the highest counter that a peer may send. It follows from the wall clock at this node's start
+/// and the time since then, never from messages, so that no number of messages can use the counters
+/// up.
 ///
 /// A cell issues about a million ballots a second at most, and R5's counter advances by as many:
 /// the bound moves as fast as an honest cell can.
@@ -35,20 +35,20 @@ pub(crate) struct CounterBound {
 }
 
 impl CounterBound {
-    /// How far counters may be ahead of the wall clock. Peers whose clocks are wrong by decades
-    /// can still take part, and a peer that lies leaves three quarters of the space unused.
+    /// How far counters may be ahead of the wall clock. Peers whose clocks are wrong by decades can
+    /// still take part, and a hostile peer leaves three quarters of the counters unused.
     const MARGIN_MILLIS: u64 = 50 * 31_557_600_000;
-    /// When this was written: a wall clock that shows less is wrong.
+    /// When this was written: a wall clock that shows an earlier time is wrong.
     const WRITTEN_MILLIS: u64 = 1_767_225_600_000;
-    /// How far counters may be ahead of this node's own at its start, if that is beyond the wall
-    /// clock and the margin already.
+    /// How far counters may be ahead of this node's own counter at its start, if that is beyond the
+    /// wall clock and the margin already.
     const AHEAD_OF_OWN_MILLIS: u64 = 24 * 3_600_000;
 
     /// For a node that starts now with this counter, by a wall clock that shows `wall_counter`.
     pub(crate) fn new(now: Instant, wall_counter: u64, own_counter: u64) -> Self {
         let by_clock = wall_counter.max(wall_counter_at(Self::WRITTEN_MILLIS));
         let by_clock = by_clock.saturating_add(wall_counter_at(Self::MARGIN_MILLIS));
-        // Not if it is merely close: this node's bound would be far beyond those of its peers.
+        // Not if it is merely close: this node's bound would be far beyond its peers' bounds.
         let at_start = if own_counter > by_clock {
             own_counter.saturating_add(wall_counter_at(Self::AHEAD_OF_OWN_MILLIS))
         } else {
@@ -57,18 +57,17 @@ impl CounterBound {
         Self { at_start, started_at: now }
     }
 
-    /// The bound now.
     pub(crate) fn at(&self, now: Instant) -> u64 {
         let millis = u64::try_from(now.since(self.started_at).as_millis()).unwrap_or(u64::MAX);
         self.at_start.saturating_add(wall_counter_at(millis))
     }
 }
 
-/// Notices that a loop did not run when it should have: the process was stopped, the machine
+/// Detects that a loop did not run when it should have: the process was stopped, the machine was
 /// suspended or overloaded, or one turn of the loop took too long.
 ///
-/// The instant a loop wants to be back by is computed from the reading its turn began with. So a
-/// long turn counts as being late, with no second reading of the clock.
+/// A loop computes when it wants to run again from the reading at the beginning of its turn. So a
+/// long turn counts as late, with no second reading of the clock.
 #[derive(Debug)]
 pub(crate) struct PauseDetector {
     threshold: Duration,
@@ -83,17 +82,18 @@ impl Default for PauseDetector {
 }
 
 impl PauseDetector {
-    /// One that forgives being late by up to `threshold`.
+    /// Ignores delays of up to `threshold`.
     pub(crate) const fn new(threshold: Duration) -> Self {
         Self { threshold, back_at: Instant::ZERO, due_at: None }
     }
 
-    /// Before blocking: until when, at most. An instant before the turn began means "at once".
+    /// Before blocking: the time when the loop wants to run again. A time before the turn began means
+    /// "at once".
     pub(crate) fn expect_back_by(&mut self, at: Instant) {
         self.due_at = Some(at.max(self.back_at));
     }
 
-    /// After blocking: by how much the loop is late, if that is worth a word.
+    /// After blocking: by how much the loop is late, if that is above the threshold.
     pub(crate) fn back(&mut self, now: Instant) -> Option<Duration> {
         self.back_at = now;
         let late = now.since(self.due_at.take()?);
@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn the_wall_counter_is_after_this_was_written_and_within_what_acceptors_take() {
+    fn the_wall_counter_is_plausible_and_within_the_limit() {
         let written = 1_790_000_000_000 << 10;
         assert!((written..=Ballot::COUNTER_LIMIT).contains(&wall_counter()));
     }
 
     #[test]
-    fn the_bound_on_counters_takes_in_clocks_that_are_wrong_by_decades() {
+    fn the_bound_on_counters_allows_clocks_wrong_by_decades() {
         const YEAR: u64 = 31_557_600_000;
         let year = |year: u64| wall_counter_at((year - 1970) * YEAR);
         let bound = |wall, own| CounterBound::new(at(0), wall, own).at(at(0));
@@ -144,37 +144,23 @@ mod tests {
     }
 
     #[test]
-    fn being_back_in_time_or_early_is_no_pause() {
-        let mut detector = PauseDetector::default();
-        assert_eq!(detector.back(at(5)), None, "nothing was expected yet");
-        detector.expect_back_by(at(50));
-        assert_eq!(detector.back(at(20)), None, "woken by input");
-        detector.expect_back_by(at(50));
-        assert_eq!(detector.back(at(150)), None, "at the threshold");
-    }
-
-    #[test]
-    fn being_back_late_is_a_pause_as_long_as_the_lateness() {
-        let mut detector = PauseDetector::default();
-        detector.expect_back_by(at(50));
-        assert_eq!(detector.back(at(151)), Some(Duration::from_millis(101)));
-        assert_eq!(detector.back(at(900)), None, "and is reported once");
-    }
-
-    #[test]
-    fn a_long_turn_is_a_pause_even_if_input_is_waiting() {
-        let mut detector = PauseDetector::default();
-        detector.back(at(1000));
-        // The turn now takes five seconds; its next tick was computed when it began.
-        detector.expect_back_by(at(1000 + 10));
-        assert_eq!(detector.back(at(6000)), Some(Duration::from_millis(4990)));
-    }
-
-    #[test]
-    fn a_timer_that_was_overdue_when_the_turn_began_is_no_pause() {
-        let mut detector = PauseDetector::default();
-        detector.back(at(1000));
-        detector.expect_back_by(Instant::ZERO);
-        assert_eq!(detector.back(at(1001)), None);
+    fn only_a_loop_that_runs_later_than_it_wanted_was_paused() {
+        // When the turn began, when the loop wants to run again, when it does, and the pause.
+        for (what, began, wanted, runs, pause) in [
+            ("nothing was expected yet", 0, None, 5, None),
+            ("woken by input", 5, Some(50), 20, None),
+            ("late by the threshold", 5, Some(50), 150, None),
+            ("late by more", 5, Some(50), 151, Some(101)),
+            ("a long turn, although input waits", 1000, Some(1010), 6000, Some(4990)),
+            ("already overdue when the turn began", 1000, Some(0), 1001, None),
+        ] {
+            let mut detector = PauseDetector::default();
+            detector.back(at(began));
+            if let Some(wanted) = wanted {
+                detector.expect_back_by(at(wanted));
+            }
+            assert_eq!(detector.back(at(runs)), pause.map(Duration::from_millis), "{what}");
+            assert_eq!(detector.back(at(9000)), None, "{what}: it is reported once");
+        }
     }
 }

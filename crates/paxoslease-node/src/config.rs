@@ -26,7 +26,7 @@ pub use error::{ConfigError, LoadError};
 pub(crate) use paxoslease_holder::Role;
 pub(crate) use settings::Settings;
 
-/// What a node is told when it starts.
+/// The settings of a node.
 ///
 /// ```
 /// use std::time::Duration;
@@ -68,41 +68,41 @@ pub(crate) use settings::Settings;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// What the cell is called, 1 to 64 bytes: nodes of another are refused.
+    /// The name of the cell, 1 to 64 bytes. Nodes of another cell are refused.
     pub cell: String,
-    /// Who this node is, 1 to 1023, another for every node; zero until it is known.
+    /// The id of this node, 1 to 1023, another for every node; zero until it is known.
     pub node: u16,
-    /// What it does in the cell.
+    /// What this node does in the cell.
     pub role: Role,
-    /// The members of the cell and where their peers reach them, as `host:port`.
+    /// The members of the cell and the addresses that their peers connect to, as `host:port`.
     pub peers: BTreeMap<u16, String>,
     /// Where this node listens.
     pub listen: Listen,
-    /// The longest lease anyone may ask for. All nodes must agree.
+    /// The longest lease of the cell. All nodes must agree.
     pub max_lease: Duration,
     /// How far a clock's rate may be off, in parts per million. All nodes must agree.
     pub clock_drift_ppm: u32,
     /// How old a clock's reading may be. All nodes must agree.
     pub clock_granularity: Duration,
-    /// Where the stable record is kept. Without it, exclusion across a restart rests on the wall
+    /// The folder of the stable record. Without it, exclusion across a restart depends on the wall
     /// clock (R5), and every start waits for `max_lease` before it votes.
     pub data_dir: Option<PathBuf>,
-    /// Certificates for TLS; without it, everybody speaks in clear.
+    /// Certificates for TLS. Without them, nodes connect in clear.
     pub tls: Option<Tls>,
-    /// How many threads share the names, 1 to 256; one per core if not said. All nodes must agree.
+    /// How many threads share the names, 1 to 256; by default one per core. All nodes must agree.
     pub shards: Option<u16>,
-    /// For how long a shard may look for work before it sleeps: lower latency for idle cycles.
+    /// For how long a shard may poll before it sleeps: lower latency for idle cycles.
     pub spin: Duration,
-    /// The caller vouches that nobody can hold a lease of this cell yet, so the first start with an
-    /// empty `data_dir` keeps no quarantine. For the birth of a cell: take it out again afterwards.
+    /// The caller vouches that no lease of this cell can be held yet, so the first start with an
+    /// empty `data_dir` needs no quarantine. For the first start of a cell only.
     pub new_cell: bool,
     /// A cell for tests and demonstrations: nothing on disk, no quarantine. Each node of it must be
     /// started only once, or there may be two holders.
     pub ephemeral: bool,
-    /// Starts without a stable record that was lost or is corrupt (R6): the node waits for
-    /// `max_lease` before it votes.
+    /// Starts although the stable record is lost or corrupt (R6): the node waits for `max_lease`
+    /// before it votes.
     pub reset_stable_record: bool,
-    /// How long to wait for what.
+    /// Timeouts and intervals.
     pub timing: Timing,
     /// Bounds on memory.
     pub limits: Limits,
@@ -112,16 +112,15 @@ pub struct Config {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Listen {
-    /// As `host:port`; port 0 is any free port. A member listens on its own address in
-    /// [`Config::peers`] if this is not set. The only member of a cell may set [`Self::OFF`]; then
-    /// no proposer can join.
+    /// As `host:port`; port 0 is any free port. By default, a member listens on its own address in
+    /// [`Config::peers`]. The only member of a cell may set [`Self::OFF`]; then no proposer can join.
     pub peers: Option<String>,
-    /// The caller vouches for the network: bytes in clear may leave this machine. Without this, a
-    /// node that would send in clear to an address that is not loopback does not start.
+    /// The caller trusts the network: bytes in clear may leave this machine. Without this, a node
+    /// that would send in clear to an address that is not loopback does not start.
     pub allow_plaintext: bool,
 }
 
-/// PEM files for TLS 1.3. Between peers it is mutual, and once set, peers without it are refused.
+/// PEM files for TLS 1.3. It is mutual between peers, and peers without TLS are refused.
 ///
 /// A node's certificate must be valid for its own DNS name: `node-3.north.paxoslease` for node 3 of
 /// the cell `north`. If it restricts its use, it must allow both server and client authentication,
@@ -129,7 +128,7 @@ pub struct Listen {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Tls {
-    /// This node's certificate, and those that lead to `ca`.
+    /// This node's certificate, and the intermediate certificates up to `ca`.
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
@@ -144,17 +143,17 @@ impl Tls {
     }
 }
 
-/// How long to wait for what. None may be zero.
+/// Timeouts and intervals. None may be zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Timing {
-    /// How long a request goes on trying before it reports that there is no quorum.
+    /// After this time without a majority, a request ends with "no quorum".
     pub request_timeout: Duration,
-    /// After this long without a majority a round is given up and another begun.
+    /// After this time without a majority, a round ends and the next one begins.
     pub attempt_timeout: Duration,
-    /// How often a peer hears from this node at least.
+    /// The interval of heartbeats to each peer.
     pub heartbeat: Duration,
-    /// After this long without a word a peer's connection is given up; at least two heartbeats.
+    /// The connection of a peer that is silent for this long is closed; at least two heartbeats.
     pub peer_timeout: Duration,
 }
 
@@ -169,32 +168,32 @@ impl Default for Timing {
     }
 }
 
-/// Bounds on what a node keeps; none may be zero.
+/// Bounds on the memory of a node; none may be zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Leases a member votes on. Shards share this equally, as the next three. A bound on the
-    /// memory of this node, not a setting of the cell: by default a quarter of what this process
-    /// may use, at [`Self::LEASE_BYTES`] each.
+    /// Leases that a member votes on. Shards share this equally, as the next three. Nodes need not
+    /// agree. By default a quarter of the memory that this process may use, at
+    /// [`Self::LEASE_BYTES`] each.
     pub leases: u32,
-    /// Bytes a member keeps of names and holders that are longer than 38 bytes together: shorter
-    /// ones are in what a lease costs anyway. By default a quarter of what this process may use.
+    /// Bytes of names and holders that are longer than 38 bytes together; shorter ones are a part of
+    /// [`Self::LEASE_BYTES`]. By default a quarter of the memory that this process may use.
     pub names_bytes: u64,
     /// Requests that wait for a lease.
     pub waiters: u32,
     /// Requests under way.
     pub inflight: u32,
-    /// Bytes queued for one peer by one shard, at least 512 KiB; what is over is dropped.
+    /// Bytes that one shard queues for one peer, at least 512 KiB. Messages over this are dropped.
     pub peer_queue_bytes: usize,
 }
 
 impl Limits {
-    /// Memory that a lease takes at most, besides [`Self::names_bytes`].
+    /// The most memory that a lease takes, besides [`Self::names_bytes`].
     pub const LEASE_BYTES: u64 = 88;
-    /// No more leases than that by default, however much memory there is.
+    /// The highest default of [`Self::leases`], however much memory there is.
     const LEASES_DEFAULT_MAX: u32 = 100_000_000;
 
-    /// With bounds on leases and names that take half of so much memory together, at the most.
+    /// Leases and their names take at most half of this memory.
     fn for_memory(bytes: u64) -> Self {
         let leases = u32::try_from(bytes / 4 / Self::LEASE_BYTES).unwrap_or(u32::MAX);
         Self {
@@ -208,15 +207,15 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// Leases and their names may take half of the memory that this process may use: the least of
-    /// what the machine has and its control groups allow.
+    /// Leases and their names take at most half of the memory that the machine has and the control
+    /// groups allow.
     fn default() -> Self {
         Self::for_memory(memory::available())
     }
 }
 
 impl Listen {
-    /// In place of an address: does not listen.
+    /// In place of an address: the node does not listen.
     pub const OFF: &str = "off";
 
     /// The address, unless it is [`Self::OFF`].
@@ -227,7 +226,7 @@ impl Listen {
 }
 
 impl Config {
-    /// The least there is to say; members are added by [`Self::peer`].
+    /// The defaults, without members: [`Self::peer`] adds them.
     pub fn new(cell: impl Into<String>, node: u16) -> Self {
         Self {
             cell: cell.into(),
@@ -253,20 +252,20 @@ impl Config {
     /// Reads a TOML file.
     ///
     /// # Errors
-    /// When it cannot be read, is no TOML, or has a key that is unknown or of another kind.
+    /// When it cannot be read, is not TOML, or has a key that is unknown or of another kind.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         load(path.as_ref(), Self::from_toml)
     }
 
-    /// Reads a TOML text. What it leaves out keeps its default, and may still be set.
+    /// Reads a TOML text. A setting that is not there keeps its default, and may still be set.
     ///
     /// # Errors
-    /// When it is no TOML, or has a key that is unknown or of another kind.
+    /// When it is not TOML, or has a key that is unknown or of another kind.
     pub fn from_toml(text: &str) -> Result<Self, TomlError> {
         Self::from_document(Document::parse(text)?)
     }
 
-    /// Adds a member of the cell, or moves it; this node too, if it is one.
+    /// Sets the address of a member. This node is one of them if it is a member.
     #[must_use]
     pub fn peer(mut self, node: u16, address: impl Into<String>) -> Self {
         self.peers.insert(node, address.into());
@@ -350,14 +349,14 @@ impl Config {
         self
     }
 
-    /// Where this node listens for peers, if it does.
+    /// The address on which this node listens for peers, if it does.
     #[must_use]
     pub fn listen_for_peers(&self) -> Option<&str> {
         let own = self.peers.get(&self.node).filter(|_| self.role == Role::Member);
         Listen::unless_off(self.listen.peers.as_ref().or(own)?)
     }
 
-    /// Whether a node could start with this, as far as can be told without the machine.
+    /// Checks everything that does not depend on the machine.
     ///
     /// # Errors
     /// Names the first contradiction, what was expected, and what to do.

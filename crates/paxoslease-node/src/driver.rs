@@ -1,8 +1,8 @@
-//! One shard of a node, without its thread: the protocol's state, its peers, its guards and those
-//! who wait for answers. Bytes, commands and the time go in; bytes, answers and wake-ups come out.
+//! One shard of a node, without its thread: the protocol's state, peers, guards and pending
+//! requests. Bytes, commands and the time go in; bytes, answers and wake-ups come out.
 //!
-//! The event loop drives it with real sockets and the real clock, a simulated world with its own,
-//! so what ships is what is simulated. It reads no clock and blocks on nothing.
+//! The event loop drives it with real sockets and the real clock. A simulated world drives the same
+//! code with its own. The driver reads no clock and never blocks.
 
 mod callers;
 mod counters;
@@ -21,7 +21,8 @@ use std::time::Duration;
 #[cfg(not(feature = "trace"))]
 use paxoslease_core::Shard;
 use paxoslease_core::{
-    BallotProblem, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Snapshot, WaitedName,
+    Ballot, BallotProblem, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Snapshot,
+    WaitedName,
 };
 use paxoslease_holder::transport::{Due, Guard, Guards, Subscription};
 use paxoslease_holder::{Change, QueuedName};
@@ -47,43 +48,43 @@ use crate::command::Command;
 use crate::request::{Answer, Hint, ReplyTo};
 use crate::status::{QUEUED_NAMES_MAX, ShardStatus};
 
-/// How often metrics are handed on and entries are swept, without load.
+/// How often entries are swept without load.
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
-/// Entries looked at per housekeeping, at most.
+/// The most entries that one sweep looks at.
 const SWEPT_MAX: u32 = 4096;
-/// After this many messages names may have come and gone that are not worth keeping so long.
+/// Under load, a sweep follows after this many messages: names may have come and gone.
 const MESSAGES_PER_SWEEP: u32 = 1024;
 const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
-/// More than a greeting takes. Whoever says more before it was let in is not listened to, so that
-/// nothing much is kept for it.
+/// More than a greeting takes. A connection that sends more before it was greeted is closed, so
+/// that its buffer stays small.
 const GREETING_LEN_MAX: usize = 4096;
-/// How often the log tells of peers that would use up the ballots.
+/// The pause between two log lines about peers that would use up the ballots.
 const ALARM_PAUSE: Duration = Duration::from_secs(10);
-/// How many names with waiters are looked at for a status.
+/// A status looks at this many names with waiters.
 const QUEUED_NAMES_SEEN_MAX: usize = 10_000;
-/// How long a node that leaves waits for its last releases to be confirmed.
+/// How long a node that stops waits for the confirmation of its last releases.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
 pub(crate) struct Driver {
     shard: Shard,
     started_at: Instant,
     counter_bound: CounterBound,
-    /// When the log may tell again of a peer that would use up the ballots.
+    /// The earliest time of the next log line about a peer that would use up the ballots.
     alarm_at: Instant,
-    /// The last that was logged.
+    /// The problem that was logged last.
     ballot_problem: Option<BallotProblem>,
     peers: Peers,
     guards: Guards,
     callers: Callers,
     subscriptions: Vec<Subscription>,
-    /// Those who want to know when a majority can be reached.
+    /// Callers that wait until a majority can be reached.
     ready_waiters: Vec<oneshot::Sender<()>>,
-    /// Peers whose connection was made anew: what was said on the last one may be lost.
-    back: Vec<NodeId>,
+    /// Peers that connected again. Messages on the old connection may be lost.
+    reconnected: Vec<NodeId>,
     counters: Counters,
-    /// Records the disk is to be told of.
+    /// Records for the disk.
     records: Vec<Record>,
-    /// Whom to wake once everything is sent.
+    /// Tasks to wake once everything is sent.
     wakers: Vec<Waker>,
     messages_since_sweep: u32,
     housekeeping_at: Instant,
@@ -91,14 +92,14 @@ pub(crate) struct Driver {
     publish_at: Instant,
     quarantined: bool,
     longest_turn: Duration,
-    /// Set by [`Command::Stop`]: when patience with the last releases is over.
+    /// Set by [`Command::Stop`]: the node no longer waits for its last releases then.
     leaving_until: Option<Instant>,
-    /// What a node that leaves has still to give back.
+    /// Guards whose leases a node that stops has not released yet.
     handing_over: Vec<Guard>,
     lists: Lists,
-    /// Answers for front-ends and threads elsewhere.
+    /// Answers for front-ends and other threads.
     answers: Vec<(ReplyTo, Answer)>,
-    /// Shards whose front-ends want to hear hints, and what is new for them.
+    /// Shards whose front-ends want hints, and the new hints.
     hinted: Vec<u16>,
     hints: Vec<Hint>,
     board: Arc<Board>,
@@ -126,8 +127,8 @@ impl Driver {
             callers: Callers::default(),
             subscriptions: Vec::new(),
             ready_waiters: Vec::new(),
-            back: Vec::new(),
-            counters: Counters::new(),
+            reconnected: Vec::new(),
+            counters: Counters::default(),
             records: Vec::new(),
             wakers: Vec::new(),
             messages_since_sweep: 0,
@@ -149,14 +150,14 @@ impl Driver {
         driver
     }
 
-    /// Somebody connected.
+    /// A node connected to this one.
     pub(crate) fn accepted(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId) {
         if self.peers.accepted(sockets, now, conn) {
             self.counters.dropped(DropReason::Refused, 1);
         }
     }
 
-    /// A dialled connection stands.
+    /// A connection that this node dialled is established.
     pub(crate) fn connected(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId) {
         self.peers.connected(sockets, now, conn);
     }
@@ -164,7 +165,7 @@ impl Driver {
     /// A connection broke.
     pub(crate) fn closed(&mut self, now: Instant, conn: ConnId, why: &str) {
         if self.peers.who(conn) == Who::Unidentified {
-            // It never said who it is, or not in TLS.
+            // It closed before it identified itself, or failed its TLS handshake.
             self.counters.dropped(DropReason::Refused, 1);
         }
         self.peers.closed(now, conn, why);
@@ -175,8 +176,8 @@ impl Driver {
         self.peers.writable(sockets, conn, self.shard.counter());
     }
 
-    /// Bytes arrived; `now` was read after that. Says how many were consumed; the rest is the
-    /// beginning of a frame, to be shown again with what follows.
+    /// Bytes arrived; `now` was read after that. Returns how many were consumed. The rest is the
+    /// beginning of a frame, which the caller shows again with the bytes that follow.
     pub(crate) fn received(
         &mut self,
         sockets: &mut impl Sockets,
@@ -191,22 +192,22 @@ impl Driver {
             let (frame, after) = match split_frame(rest) {
                 Ok(Some(split)) => split,
                 Ok(None) if rest.len() > GREETING_LEN_MAX && self.peers.speaker(conn).is_none() => {
-                    self.hang_up(sockets, now, conn, "it has more to say than a greeting");
+                    self.hang_up(sockets, now, conn, "it sent more than a greeting");
                     return bytes.len();
                 }
                 Ok(None) => return bytes.len() - rest.len(),
                 Err(error) => {
-                    let why = format!("it sent something that is no frame: {error}");
+                    let why = format!("it sent an invalid frame: {error}");
                     self.hang_up(sockets, now, conn, &why);
                     return bytes.len();
                 }
             };
             let outcome = match self.peers.speaker(conn) {
                 Some(from) => self.listen(now, conn, from, frame),
-                None if self.peers.who(conn) == Who::Nobody => return bytes.len(),
+                None if self.peers.who(conn) == Who::Closed => return bytes.len(),
                 None => {
                     match self.peers.greeted(sockets, now, conn, frame, &mut self.counters) {
-                        Greeted::Up => self.back.extend(self.peers.speaker(conn)),
+                        Greeted::Up => self.reconnected.extend(self.peers.speaker(conn)),
                         Greeted::HandedOver => return bytes.len() - rest.len(),
                         Greeted::Closed => return bytes.len(),
                     }
@@ -227,7 +228,7 @@ impl Driver {
         self.peers.hang_up(sockets, now, conn, why);
     }
 
-    /// A frame from a peer that may speak. An error is a reason to hang up.
+    /// A frame from a peer that was greeted. An error is the reason to close the connection.
     fn listen(
         &mut self,
         now: Instant,
@@ -246,7 +247,7 @@ impl Driver {
                 return Ok(());
             }
             FrameKind::Hello => return Err("it greeted twice".to_owned()),
-            // It greeted before it had read our greeting.
+            // The peer greeted before it had read our greeting, and refuses us now.
             FrameKind::Farewell => return Err(refusal_of(frame)),
         }
         let messages = FrameReader::new(frame).map_err(|error| format!("bad frame: {error}"))?;
@@ -276,7 +277,7 @@ impl Driver {
         self.shard.observe_counter(counter).map_err(|_| self.alarm(now, from))
     }
 
-    /// A1: a peer's counter is beyond the bound. Tells the operator, and says why to hang up.
+    /// A1: a peer's counter is beyond the bound. Logs that, and returns the reason to disconnect.
     fn alarm(&mut self, now: Instant, from: NodeId) -> String {
         let why = "it sent a ballot counter that is decades ahead of our wall clock";
         if now >= self.alarm_at {
@@ -293,7 +294,6 @@ impl Driver {
         why.to_owned()
     }
 
-    /// Somebody of this process wants something.
     pub(crate) fn command(&mut self, now: Instant, command: Command) {
         match command {
             Command::Request(from, request) => self.request(now, from, request),
@@ -304,9 +304,9 @@ impl Driver {
                 self.set_watched();
             }
             Command::Status { reply } => {
-                // The board is never behind what somebody was told.
+                // The board is never behind a status that a caller has seen.
                 self.show(now);
-                // Whoever asked may have left.
+                // The caller may have left.
                 let _gone = reply.send(self.status(now));
             }
             Command::Ready { reply } => {
@@ -322,16 +322,16 @@ impl Driver {
         }
     }
 
-    /// Does whatever it is time for.
+    /// Does everything that is due.
     pub(crate) fn tick(&mut self, sockets: &mut impl Sockets, now: Instant) {
         self.shard.handle_timeout(now);
         let quarantine = self.shard.quarantine_remaining(now);
-        let sent_away = self.peers.tick(sockets, now, self.shard.counter(), quarantine);
-        self.counters.dropped(DropReason::Refused, sent_away);
+        let disconnected = self.peers.tick(sockets, now, self.shard.counter(), quarantine);
+        self.counters.dropped(DropReason::Refused, disconnected);
         while let Some((guard, due)) = self.guards.due(now) {
             match due {
                 Due::Renew => self.renew(now, guard),
-                // The core repeats what a member does not answer.
+                // The core repeats a request that a member does not answer.
                 Due::Late { .. } => {}
                 Due::Lose => self.lose(now, guard),
             }
@@ -360,7 +360,7 @@ impl Driver {
         self.lists.turn(now, &self.shard, self.peers.identity.shard, &mut self.answers);
     }
 
-    /// Sends to peers, one write per connection. [`Self::act`] comes before.
+    /// Sends to peers, one write per connection. Call [`Self::act`] before.
     pub(crate) fn flush(&mut self, sockets: &mut impl Sockets) {
         while let Some(transmit) = self.shard.poll_transmit() {
             let counter = self.shard.counter();
@@ -369,7 +369,7 @@ impl Driver {
         self.peers.flush(sockets, self.shard.counter());
     }
 
-    /// Made once, if anybody wants it, however many do.
+    /// Tells subscribers of a change. It is made once if there are any, however many there are.
     fn announce(&mut self, name: Name<'_>, change: impl FnOnce() -> Change) {
         let change = LazyCell::new(|| Arc::new(change()));
         self.subscriptions.retain(Subscription::is_open);
@@ -398,17 +398,14 @@ impl Driver {
         next.into_iter().flatten().min().unwrap_or(Instant::MAX)
     }
 
-    /// The next record to make durable.
     pub(crate) fn next_record(&mut self) -> Option<Record> {
         self.records.pop()
     }
 
-    /// Whom to wake.
     pub(crate) fn wakers(&mut self) -> impl Iterator<Item = Waker> + '_ {
         self.wakers.drain(..)
     }
 
-    /// How long this shard has run.
     pub(crate) fn uptime(&self, now: Instant) -> Duration {
         now.since(self.started_at)
     }
@@ -434,8 +431,8 @@ impl Driver {
         };
         let reachable = members(&mut self.peers.up().chain([self.peers.identity.node]));
         self.shard.set_reachable(now, reachable);
-        let back = members(&mut self.back.drain(..));
-        self.shard.handle_reconnect(now, back);
+        let reconnected = members(&mut self.reconnected.drain(..));
+        self.shard.handle_reconnect(now, reconnected);
         self.show(now);
         self.tell_ready_waiters(now);
     }
@@ -455,7 +452,7 @@ impl Driver {
     fn tell_ready_waiters(&mut self, now: Instant) {
         if !self.ready_waiters.is_empty() && self.is_ready(now) {
             for reply in self.ready_waiters.drain(..) {
-                // Whoever asked may have left.
+                // The caller may have left.
                 let _gone = reply.send(());
             }
         }
@@ -470,8 +467,8 @@ impl Driver {
         }
     }
 
-    /// Tells the log when rounds cannot begin any more, and when they can again. Of a record that
-    /// is behind, the disk's own lines tell.
+    /// Logs when rounds cannot begin any more, and when they can again. The record writer itself
+    /// logs that the record is behind.
     fn note_ballots(&mut self, now: Instant) {
         let problem = self.shard.ballot_problem();
         let problem = problem.filter(|problem| *problem != BallotProblem::RecordBehind);
@@ -490,7 +487,6 @@ impl Driver {
         self.tell_ready_waiters(now);
     }
 
-    /// Tells the shard how long round trips are.
     fn note_round_trips(&mut self) {
         let cell = self.shard.config().cell;
         let is_member = |node| cell.member(node).is_some();
@@ -515,12 +511,13 @@ impl Driver {
         self.show(now);
     }
 
-    /// Shows the node's other threads how this shard stands.
+    /// Reports the status of this shard to the other threads of the node.
     fn show(&self, now: Instant) {
         self.board.show(now, self.shard_index(), self.status(now));
     }
 
     fn status(&self, now: Instant) -> ShardStatus {
+        let counters_left = Ballot::COUNTER_LIMIT.saturating_sub(self.shard.counter());
         ShardStatus {
             quarantine_remaining: self.shard.quarantine_remaining(now),
             peers: self.peers.status(now),
@@ -533,8 +530,9 @@ impl Driver {
             longest_turn: self.longest_turn,
             guards: self.guards.len() as u64,
             rounds_in_flight: self.shard.rounds().count() as u64,
-            counter: self.shard.counter(),
+            ballots_remaining_ratio: counters_left as f64 / Ballot::COUNTER_LIMIT as f64,
             ballot_problem: self.shard.ballot_problem().map(|problem| problem.to_string()),
+            ..ShardStatus::default()
         }
     }
 
@@ -552,15 +550,15 @@ impl Driver {
         wanted.into_iter().map(describe).collect()
     }
 
-    /// Hands over: whoever waits is turned away, whatever is held is given back.
+    /// Stops serving: refuses the requests that wait, and releases the leases that are held.
     fn leave(&mut self, now: Instant) {
         if self.leaving_until.is_some() {
             return;
         }
-        // What was granted in this very turn is given back as well.
+        // Leases that were granted in this very turn are released as well.
         self.act(now);
         self.leaving_until = Some(now.after(FAREWELL_MAX));
-        self.turn_everybody_away(now);
+        self.refuse_waiting_acquires(now);
         self.lists.refuse(&mut self.answers);
         self.handing_over = self.guards.give_up();
         self.hand_over(now);
@@ -570,8 +568,8 @@ impl Driver {
         self.leaving_until.is_some()
     }
 
-    /// Whether a node that was told to leave may go: its releases are confirmed and its clients
-    /// are told, or it waited long enough for that.
+    /// Whether a node that stops may end now: its releases are confirmed and its clients are told,
+    /// or it waited long enough for that.
     pub(crate) fn may_go(&self, now: Instant, clients_done: bool) -> bool {
         self.leaving_until.is_some_and(|until| {
             let nothing_left = clients_done
@@ -582,8 +580,8 @@ impl Driver {
         })
     }
 
-    /// Stops in the middle of everything, and hands out what its guards shared with their
-    /// holders, who believe until their time is over.
+    /// Simulates a crash. Returns the tickets of the guards: their holders go on believing until
+    /// their leases end.
     #[cfg(feature = "simulation")]
     pub(crate) fn die(mut self) -> Vec<Arc<paxoslease_holder::transport::Ticket>> {
         self.guards.orphan()
@@ -595,7 +593,7 @@ impl Driver {
         &self.shard
     }
 
-    /// R4: stops answering for good.
+    /// R4: stops answering, and returns the leases for a snapshot.
     pub(crate) fn stop(mut self, now: Instant) -> Option<Snapshot> {
         self.publish(now);
         self.shard.stop(now)

@@ -4,7 +4,7 @@
 //! thread. There are no guards here: the holder keeps `(name, fence, deadline)`, counts its own
 //! time (T2), and may renew or release through any node. A front-end is sans-io like everything
 //! else on these threads: bytes, answers and hints come in through [`FrontEnd`], requests and bytes
-//! go out through the [`ShardHandle`]. The node does not know the protocol of the bytes.
+//! go out through the [`ShardHandle`]. The node does not know the protocol of the clients.
 
 mod shard_handle;
 mod waiting;
@@ -33,8 +33,8 @@ pub struct Service {
     pub client_tls: Option<ClientCertificates>,
     /// Makes the front-end of a shard, for each shard once.
     pub front: Box<dyn FnMut(u16) -> Box<dyn FrontEnd> + Send>,
-    /// Where the metrics of this node go, whatever recorder the process has: several nodes of one
-    /// process keep theirs apart so.
+    /// The recorder for the metrics of this node, in place of that of the process, so that several
+    /// nodes of one process can have separate metrics.
     pub recorder: Option<Arc<dyn metrics::Recorder + Send + Sync>>,
 }
 
@@ -52,57 +52,61 @@ impl std::fmt::Debug for Service {
 /// If a flush leads to further answers, these and another flush follow in the same turn.
 pub trait FrontEnd: Send {
     /// A client connected.
-    fn accepted(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId);
+    fn accepted(&mut self, _shard: &mut ShardHandle<'_>, _conn: ConnId) {}
 
-    /// Bytes of a client arrived. Says how many were consumed; the rest is shown again with what
-    /// follows, or once [`ClientSockets::resume`] was called.
+    /// Bytes of a client arrived. Returns how many were consumed. The rest is shown again with the
+    /// bytes that follow, or once [`ClientSockets::resume`] was called.
     fn received(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, bytes: &[u8]) -> usize;
 
     /// There is room again for bytes that [`ClientSockets::send`] did not take.
-    fn writable(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId);
+    fn writable(&mut self, _shard: &mut ShardHandle<'_>, _conn: ConnId) {}
 
-    /// The client of a connection that is held will send nothing more: it closed its side, or is
-    /// gone, which cannot be told apart before something is sent. What it sent before is shown once
-    /// the connection is resumed, then comes [`Self::ended`].
+    /// The client of a connection that is held will send nothing more: it closed its side, or it is
+    /// gone. Only a write can tell which. Earlier bytes are shown once the connection is resumed,
+    /// and [`Self::ended`] follows.
     fn ending(&mut self, _shard: &mut ShardHandle<'_>, _conn: ConnId) {}
 
     /// The client of a connection that is held with read-ahead has filled the buffer. Its end can
     /// no longer be noticed.
     fn read_ahead_full(&mut self, _shard: &mut ShardHandle<'_>, _conn: ConnId) {}
 
-    /// The client has sent nothing more: it closed its side of the connection, or is gone. What it
-    /// sent before was shown. Unless this is overridden, it is as good as gone.
+    /// The client will send nothing more: it closed its side of the connection, or it is gone. All
+    /// its bytes were shown. Unless this is overridden, the connection is closed.
     fn ended(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId) {
         shard.sockets.close(conn);
         self.closed(shard, conn);
     }
 
     /// The client is gone; not called after [`ClientSockets::close`]. The number may be used again.
-    fn closed(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId);
+    fn closed(&mut self, _shard: &mut ShardHandle<'_>, _conn: ConnId) {}
 
     /// The answer to the request with this number. There is exactly one for each.
     fn answered(&mut self, shard: &mut ShardHandle<'_>, id: u64, answer: Answer);
 
-    /// Something that watchers may want to know, of any shard; only after [`ShardHandle::watch`].
-    fn hinted(&mut self, shard: &mut ShardHandle<'_>, hint: &Hint);
+    /// A change of a lease, of any shard; only after [`ShardHandle::watch`].
+    fn hinted(&mut self, _shard: &mut ShardHandle<'_>, _hint: &Hint) {}
 
-    /// Called when [`Self::next_at`] has come, and whenever the thread turns anyway.
-    fn tick(&mut self, shard: &mut ShardHandle<'_>);
+    /// Called when [`Self::next_at`] has come, and in every other turn of the thread.
+    fn tick(&mut self, _shard: &mut ShardHandle<'_>) {}
 
-    /// Everything of this turn was told: the moment to send.
-    fn flush(&mut self, shard: &mut ShardHandle<'_>);
+    /// All events of this turn were told: the moment to send.
+    fn flush(&mut self, _shard: &mut ShardHandle<'_>) {}
 
     /// When [`Self::tick`] has something to do, if nothing else happens.
-    fn next_at(&self) -> Option<Instant>;
+    fn next_at(&self) -> Option<Instant> {
+        None
+    }
 
-    /// The node stops: no more clients will come, and nothing new is granted. Take back what
-    /// waits, tell the clients, close them. Called once.
-    fn leave(&mut self, shard: &mut ShardHandle<'_>);
+    /// The node stops: no more clients connect, and nothing is granted. Withdraw the requests that
+    /// wait, tell the clients, close them. Called once.
+    fn leave(&mut self, _shard: &mut ShardHandle<'_>) {}
 
-    /// Whether there is nothing left to tell anybody, after [`Self::leave`].
-    fn is_done(&self) -> bool;
+    /// Whether all clients were told, after [`Self::leave`].
+    fn is_done(&self) -> bool {
+        true
+    }
 
-    /// What to say to a client that does not speak TLS where it must, before it is sent away.
+    /// The bytes for a client that does not use TLS although it must, before it is disconnected.
     fn not_tls(&self) -> &'static [u8] {
         b""
     }

@@ -1,7 +1,7 @@
-//! What a shard is asked about leases, and what it answers: the same two types for callers of this
-//! process, for sessions of clients, for other threads such as that of HTTP, and between shards.
+//! Requests about leases and their answers: the same two types for callers of this process, for
+//! sessions of clients, for other threads such as that of HTTP, and between shards.
 //!
-//! The core hands back the token of each request, so the token itself says who asked
+//! The core hands back the token of each request, so the token itself names the caller
 //! ([`ReplyTo`]). The shard remembers nothing about requests of clients.
 
 use std::fmt;
@@ -18,7 +18,7 @@ use paxoslease_wire::ShardId;
 /// The numbers of requests are below this bound.
 pub const REQUEST_IDS_MAX: u64 = 1 << 46;
 
-/// Who asked, and under which number.
+/// The caller of a request, and the number that it gave to the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReplyTo {
     /// The shard whose front-end asked, [`Self::REMOTE`] or [`Self::EMBEDDED`].
@@ -193,12 +193,12 @@ impl Request<'_> {
         !matches!(self, Self::Abandon { .. })
     }
 
-    /// Whether a node that stops still does it: it only ends something.
+    /// Whether a node that stops still serves it, because it only ends something.
     pub(crate) const fn is_ending(&self) -> bool {
         matches!(self, Self::Abandon { .. } | Self::Release { .. })
     }
 
-    /// Copies the texts, for another thread.
+    /// Copies the texts, so that the request can go to another thread.
     pub(crate) fn into_owned(self) -> Request<'static> {
         match self {
             Self::Acquire { lease, ttl, wait } => {
@@ -321,19 +321,19 @@ pub enum Hint {
 /// Where a page of a list ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageMax {
-    /// After so many leases.
+    /// After this many leases.
     pub leases: u32,
-    /// After the lease that brings the page to so many bytes, as [`PageMax::lease_bytes`] counts.
+    /// After the lease that brings the page to this many bytes, as [`PageMax::lease_bytes`] counts.
     pub bytes: usize,
 }
 
 impl PageMax {
-    /// No page has more than that, so that a client that does not read costs little.
+    /// The most bytes of a page, so that a client that does not read costs little.
     pub const BYTES: usize = 64 * 1024;
     /// More than the longest lease takes.
     pub const LEASE_BYTES: usize = 6 * (Name::LEN_MAX + Holder::LEN_MAX) + LEASE_FRAME_LEN;
 
-    /// A page of up to so many leases, and never more than [`Self::BYTES`].
+    /// A page of at most this many leases and [`Self::BYTES`].
     #[must_use]
     pub const fn leases(leases: u32) -> Self {
         Self { leases, bytes: Self::BYTES - Self::LEASE_BYTES }
@@ -358,7 +358,7 @@ impl PageMax {
 /// More than a listed lease takes besides its name and holder.
 const LEASE_FRAME_LEN: usize = 128;
 
-/// Where a listing goes on.
+/// Where the next page of a list begins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Cursor {
     pub(crate) shard: u16,
@@ -366,11 +366,11 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The beginning of a listing.
+    /// The beginning of a list.
     pub const START: Self = Self { shard: 0, slot: 0 };
 }
 
-/// A number, for clients to bring back. The beginning is zero.
+/// A number, which a client passes with its next request. The beginning is zero.
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (u64::from(self.shard) << 32 | u64::from(self.slot)).fmt(f)
@@ -382,7 +382,7 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, ParseIntError> {
         let number: u64 = text.parse()?;
-        // A shard that is not there has nothing to list.
+        // A shard that does not exist has nothing to list.
         let shard = u16::try_from(number >> 32).unwrap_or(u16::MAX);
         Ok(Self { shard, slot: number as u32 })
     }
@@ -393,20 +393,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_says_who_asked() {
+    fn a_token_names_its_caller() {
+        use RequestKind::{Acquire, Other, Renew, Try};
         let origins = [0, 1, 255, ReplyTo::EMBEDDED, ReplyTo::REMOTE];
         for (origin, id) in origins.into_iter().zip([0, 7, REQUEST_IDS_MAX - 1, 12, 3]) {
             let reply_to = ReplyTo { origin, id };
-            for kind in
-                [RequestKind::Acquire, RequestKind::Renew, RequestKind::Other, RequestKind::Try]
-            {
+            for kind in [Acquire, Renew, Other, Try] {
                 assert_eq!(ReplyTo::of(reply_to.token(kind)), (reply_to, kind));
             }
         }
     }
 
     #[test]
-    fn a_cursor_comes_back_as_it_went() {
+    fn a_cursor_survives_its_text_form() {
         for (shard, slot) in [(0, 0), (3, 9), (255, u32::MAX)] {
             let cursor = Cursor { shard, slot };
             assert_eq!(cursor.to_string().parse(), Ok(cursor));

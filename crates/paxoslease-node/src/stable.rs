@@ -1,9 +1,9 @@
-//! The data folder: the stable record and the one-use snapshot (R1, R2, R4, R6), and how a node
-//! comes up with what it finds there.
+//! The data folder: the stable record and the snapshot, which is used once (R1, R2, R4, R6), and how
+//! a node starts with them.
 //!
-//! [`Folder`] owns the rules: what a missing or damaged file means, that a snapshot is gone before
-//! it is used, what is written in which order. How bytes become durable is the [`Disk`]'s, what
-//! the two ceilings are is the core's, and [`RecordWriter`] keeps the waiting off the shards.
+//! [`Folder`] owns the rules: the meaning of a missing or damaged file, the removal of a snapshot
+//! before its use, the order of writes. The [`Disk`] makes bytes durable, the core computes the two
+//! ceilings, and the [`RecordWriter`] waits for the disk in place of the shards.
 
 mod disk;
 mod error;
@@ -37,15 +37,15 @@ pub(crate) use startup::{Startup, Wishes};
 pub use volatile_files::VolatileFiles;
 pub(crate) use writer::RecordWriter;
 
-/// How many bytes of a snapshot are gathered before they are written.
+/// A snapshot is written in chunks of about this many bytes.
 const CHUNK_LEN: usize = 64 * 1024;
 
-/// What a folder says of the past.
+/// The content of a folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Loaded {
-    /// Never used: no record was ever written.
+    /// No record was ever written.
     Fresh,
-    /// The node ran before, up to these ceilings.
+    /// The node ran before, within these ceilings.
     Record(Record),
 }
 
@@ -67,17 +67,16 @@ impl Folder {
         Ok(Self::on(FolderDisk::open(files.clone(), Path::new("/var/node"), node)?, node))
     }
 
-    /// A folder on any disk.
     pub(crate) fn on(disk: impl Disk + 'static, node: NodeId) -> Self {
         Self { disk: Box::new(disk), node }
     }
 
-    /// Finds out how the node comes up. Uses up the snapshot, whether it is of use or not.
+    /// Decides how the node starts. Removes the snapshot, even if it cannot be used.
     pub(crate) fn start(&mut self, wishes: Wishes) -> Result<Startup, StableError> {
         use StableError::{Corrupt, Lost, OtherNode};
         let loaded = match self.load() {
-            // R6: what cannot be used stays in place until the first record replaces it. So a
-            // crash before that is refused again, instead of being taken for a folder never used.
+            // R6: an unusable record stays in place until the first new record replaces it. So the
+            // start after a crash before that is refused again: the folder does not look unused.
             Err(Lost { .. } | Corrupt { .. } | OtherNode { .. }) if wishes.reset => Loaded::Fresh,
             loaded => loaded?,
         };
@@ -99,13 +98,12 @@ impl Folder {
         Ok(Loaded::Record(record))
     }
 
-    /// What is known of the past. Refuses what is lost or damaged (R6).
+    /// Reads the record. Refuses one that is lost or damaged (R6).
     pub(crate) fn load(&self) -> Result<Loaded, StableError> {
         let path = || self.disk.path(DataFile::Record);
         let failed = |source| StableError::Io { doing: "read", path: path(), source };
         let Some(bytes) = self.disk.read(DataFile::Record).map_err(failed)? else {
-            let was_written = self.disk.is_marked().map_err(failed)?;
-            return if was_written {
+            return if self.disk.is_marked() {
                 Err(StableError::Lost { path: path() })
             } else {
                 Ok(Loaded::Fresh)
@@ -120,13 +118,13 @@ impl Folder {
         }
     }
 
-    /// R4: the snapshot of the last run, if it stopped cleanly, once it is durably gone from the
-    /// disk. One that cannot be used is removed as well: the start is then one after a crash, which
-    /// is always safe and costs a quarantine.
+    /// R4: removes the snapshot of the last run from the disk, and then returns it. A snapshot that
+    /// cannot be used is removed as well: the node then starts as after a crash, which is always
+    /// safe and costs a quarantine.
     fn take_snapshot(&mut self, loaded: Loaded) -> Result<Option<Vec<u8>>, StableError> {
         let path = self.disk.path(DataFile::Snapshot);
         let read = self.disk.read(DataFile::Snapshot);
-        // Also when none was found: an earlier removal may not have been made durable.
+        // Also if there was no snapshot: an earlier removal may not be durable.
         self.disk.remove(DataFile::Snapshot).map_err(|source| {
             let doing = "make sure that nothing is used twice by removing";
             StableError::Io { doing, path: path.clone(), source }
@@ -151,21 +149,20 @@ impl Folder {
         Ok(None)
     }
 
-    /// Makes a record durable, and that there is one.
+    /// Makes a record durable, and then the mark that there is a record.
     pub(crate) fn write_record(&mut self, record: Record) -> io::Result<()> {
         let bytes = encode_record(self.node, &record);
         self.disk.replace(DataFile::Record, &mut |file| file.write_all(&bytes))?;
-        // Only now: a first start that was cut short leaves a folder never used, not a loss.
-        if !self.disk.is_marked()? {
+        // In this order: a crash in between leaves a folder that looks unused, not a lost record.
+        if !self.disk.is_marked() {
             self.disk.mark()?;
         }
         Ok(())
     }
 
-    /// R4: leaves the live leases of all shards to the next start. The last thing that happens to
-    /// a folder, after every shard has stopped. Returns whether there was a snapshot to write: it
-    /// counts whole or not at all, so one shard that has none (it was still quarantined, or is no
-    /// acceptor) means none for the node, and the next start is one after a crash.
+    /// R4: writes the live leases of all shards for the next start, after every shard has stopped.
+    /// Returns whether there was a snapshot to write. If one shard has no snapshot (it was still in
+    /// quarantine, or is not an acceptor), the node has none, and starts as after a crash.
     pub(crate) fn write_snapshot(mut self, shards: &[Option<Snapshot>]) -> io::Result<bool> {
         let Some(shards) = shards.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
             return Ok(false);

@@ -1,5 +1,4 @@
-//! TLS, mutual between peers and as a front-end chooses with clients: certificates, and the nodes
-//! that they belong to.
+//! TLS, mutual between peers and as a front-end chooses with clients: the certificates of nodes.
 //!
 //! The certificate of node 3 of the cell `north` is valid for the DNS name
 //! `node-3.north.paxoslease`, for no other node, and is signed by the cell's CA. The dialer demands
@@ -35,15 +34,15 @@ use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
 use names::NodeNames;
 pub(crate) use names::dns_name;
+use stream::OtherEnd;
 pub(crate) use stream::Stream;
-use stream::{OtherEnd, TlsStream};
 
 use crate::config::Tls;
 
 /// Whether clients that connect by TLS need a certificate of the cell's authority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientCertificates {
-    /// They need none.
+    /// They need no certificate.
     Unasked,
     /// A client without one is refused.
     Required,
@@ -64,7 +63,7 @@ pub enum TlsError {
         /// What the system said.
         source: io::Error,
     },
-    /// Others than this user can read or change a private key.
+    /// Another user can read or change a private key.
     #[error("the private key in {} is not secret: {problem}; {remedy}", path.display())]
     KeyExposed {
         /// The file.
@@ -106,11 +105,10 @@ pub enum TlsError {
 }
 
 impl Tls {
-    /// Whether these files will do for `node` of `cell`, as of now and by what its peers demand of
-    /// it. They are read, and that is all.
+    /// Checks whether the peers of `node` of `cell` would accept these files now. Only reads them.
     ///
     /// # Errors
-    /// Says which file will not do, why, and what to do about it.
+    /// Says which file cannot be used, why, and what to do about it.
     pub fn check(&self, cell: &str, node: u16) -> Result<(), TlsError> {
         let other = || TlsError::OtherNode { cert: self.cert.clone(), name: dns_name(cell, node) };
         let names = NodeNames::new(cell)?;
@@ -126,15 +124,15 @@ impl Tls {
     }
 }
 
-/// This node's identity and the CA that it trusts, for any number of connections.
+/// This node's identity and the CA that it trusts.
 pub(crate) struct TlsContext {
     names: NodeNames,
     client: Arc<ClientConfig>,
     /// Demands a certificate of the CA from the other side.
     mutual: Arc<ServerConfig>,
-    /// Demands none.
+    /// Demands no certificate.
     one_sided: Arc<ServerConfig>,
-    /// When peers will begin to refuse this node.
+    /// When peers begin to refuse this node.
     not_after: UnixTime,
 }
 
@@ -158,23 +156,19 @@ impl TlsContext {
     }
 
     /// The calling side of a connection to `node`. Nothing is sent before the first `flush`.
-    pub(crate) fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
-        let conn = ClientConnection::new(Arc::clone(&self.client), self.names.of(node))
-            .map_err(|error| stream::explain(&error))?;
-        let peer = OtherEnd::Peer(self.names.clone());
-        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, peer))))
+    fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
+        let conn = ClientConnection::new(Arc::clone(&self.client), self.names.of(node));
+        Stream::tls(conn, tcp, OtherEnd::Peer(self.names.clone()))
     }
 
-    /// The called side of a connection. The Hello of the caller names its node, to be checked.
-    pub(crate) fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
-        let conn = ServerConnection::new(Arc::clone(&self.mutual))
-            .map_err(|error| stream::explain(&error))?;
-        let peer = OtherEnd::Peer(self.names.clone());
-        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, peer))))
+    /// The called side of a connection. The caller's Hello names its node, which is checked then.
+    fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
+        let conn = ServerConnection::new(Arc::clone(&self.mutual));
+        Stream::tls(conn, tcp, OtherEnd::Peer(self.names.clone()))
     }
 }
 
-/// What new connections are made with: nothing but sockets, or the latest certificates.
+/// How new connections are made: in clear, or with the latest certificates.
 #[derive(Clone, Default)]
 pub(crate) struct CurrentTls {
     context: Option<Arc<RwLock<Arc<TlsContext>>>>,
@@ -190,7 +184,7 @@ impl CurrentTls {
         Ok(Self { context: Some(Arc::new(RwLock::new(Arc::new(context)))), clients: None })
     }
 
-    /// Clients connect by TLS, unless `clients` is `None`.
+    /// Lets clients connect by TLS, unless `clients` is `None`.
     pub(crate) fn with_clients(mut self, clients: Option<ClientCertificates>) -> Self {
         let has_certificate = self.context.is_some();
         assert!(has_certificate || clients.is_none(), "TLS for clients needs a certificate");
@@ -198,7 +192,7 @@ impl CurrentTls {
         self
     }
 
-    /// Reads the files again, for new connections. If any cannot be used, nothing changes.
+    /// Reads the files again, for new connections. If one cannot be used, nothing changes.
     pub(crate) fn reload(&self, files: &Tls, node: NodeId) -> Result<(), TlsError> {
         let (Some(shared), Some(current)) = (&self.context, self.current()) else { return Ok(()) };
         let context = TlsContext::load(files, current.names.clone(), node)?;
@@ -211,32 +205,31 @@ impl CurrentTls {
         Some(Arc::clone(&current))
     }
 
-    /// As [`TlsContext::dial`], or in clear.
+    /// Like [`TlsContext::dial`], or in clear.
     pub(crate) fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
         let Some(tls) = self.current() else { return Ok(Stream::Plain(tcp)) };
         tls.dial(tcp, node)
     }
 
-    /// As [`TlsContext::accept`], or in clear.
+    /// Like [`TlsContext::accept`], or in clear.
     pub(crate) fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
         let Some(tls) = self.current() else { return Ok(Stream::Plain(tcp)) };
         tls.accept(tcp)
     }
 
-    /// The called side of a client's connection. A client that must use TLS and does not is told
-    /// `not_tls`.
+    /// The called side of a client's connection. A client that does not use TLS although it must
+    /// gets the bytes `not_tls`.
     pub(crate) fn accept_client(
         &self,
         tcp: TcpStream,
         not_tls: &'static [u8],
     ) -> io::Result<Stream> {
         let Some(server) = self.for_clients() else { return Ok(Stream::Plain(tcp)) };
-        let conn = ServerConnection::new(server).map_err(|error| stream::explain(&error))?;
         let client = OtherEnd::Client { not_tls, is_new: true };
-        Ok(Stream::Tls(Box::new(TlsStream::new(conn.into(), tcp, client))))
+        Stream::tls(ServerConnection::new(server), tcp, client)
     }
 
-    /// When peers will begin to refuse this node, if they use TLS.
+    /// When peers begin to refuse this node, if they use TLS.
     pub(crate) fn not_after(&self) -> Option<UnixTime> {
         Some(self.current()?.not_after)
     }

@@ -1,29 +1,25 @@
-//! Traces for tests that break whole processes: each shard writes down what it is told and does, to
-//! be replayed and judged afterwards (docs/checking.md). Where to is read from the environment, and
-//! only in a build with the feature `trace`, which no release has.
+//! Traces for tests with whole processes: each shard records its inputs and outputs, to be replayed
+//! and judged afterwards (docs/checking.md). The folder is read from the environment, only in a build
+//! with the feature `trace`, which no release has.
 
 use std::fs::File;
 use std::path::PathBuf;
 
-use paxoslease_core::{Instant, Shard as Core, Start};
+use paxoslease_core::{Instant, Shard as Core};
 use paxoslease_trace::{Header, Sink, StartState, TracedShard};
 
 use crate::stable::Startup;
 
-/// The folder that traces go to; without it there are none.
+/// The variable with the folder for traces. Without it, no trace is written.
 const FOLDER: &str = "PAXOSLEASE_TRACE_DIR";
 
-/// Takes over a shard that has just started.
+/// Wraps a shard that has just started.
 ///
 /// # Panics
-/// When the trace cannot be begun: a test that asks for one must not go without.
+/// When the trace cannot be created: a test that asks for a trace must not run without it.
 pub(crate) fn begin(core: Core, startup: &Startup, index: u16, now: Instant) -> TracedShard {
     let start_state = match *startup {
-        Startup::NewCell { counter, disk } => Start::NewCell { counter, disk }.into(),
-        Startup::Crash(record) => Start::Crash(record).into(),
-        Startup::NoRecord { counter, longest, disk, .. } => {
-            Start::NoRecord { counter, longest, disk }.into()
-        }
+        Startup::Empty { start, .. } => start.into(),
         Startup::Snapshot(record, _) => StartState::snapshot(record, &core, now),
     };
     let sink = match std::env::var_os(FOLDER) {

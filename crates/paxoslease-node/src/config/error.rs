@@ -1,7 +1,7 @@
-//! What can be wrong with a configuration.
+//! The errors of a configuration.
 //!
-//! Every message is complete: it says what is wrong, what was expected and what to do, so there is
-//! no chain of causes to print. Nothing has been started or changed when one is returned.
+//! Every message is complete: it says what is wrong, what was expected and what to do, so there is no
+//! chain of causes to print. Nothing was started or changed.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::{AddressError, TomlError};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the configuration {path:?}: {error}")]
     Read {
         /// The file.
@@ -31,7 +31,7 @@ pub enum LoadError {
     Toml {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and in which line.
+        /// The problem, and its line.
         error: TomlError,
     },
 }
@@ -52,7 +52,7 @@ pub enum ConfigError {
     CellName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// Its problem.
         error: TextError,
     },
     /// `node` is not set.
@@ -96,7 +96,7 @@ pub enum ConfigError {
         key: String,
         /// The address.
         address: String,
-        /// What is wrong with it.
+        /// Its problem.
         error: AddressError,
     },
     /// Two keys have the same address.
@@ -111,9 +111,9 @@ pub enum ConfigError {
     },
     /// Bytes in clear would leave this machine.
     #[error(
-        "`{key}` is {address:?}, not a loopback address, and what is said there would be in clear \
-         for everybody on the way to read and change; {remedy}, or set \
-         `listen.allow_plaintext` (--insecure-plaintext) on a network that you trust"
+        "`{key}` is {address:?}, not a loopback address, and everyone on the way could read and \
+         change what is sent there in clear; {remedy}, or set `listen.allow_plaintext` \
+         (--insecure-plaintext) on a network that you trust"
     )]
     Plaintext {
         /// The key.
@@ -184,7 +184,7 @@ pub enum ConfigError {
          so give it an empty `data_dir`, or drop `new_cell`"
     )]
     ResetOfNewCell,
-    /// The second start could not be told from the first.
+    /// The second start would look like the first.
     #[error(
         "`new_cell` is set, but there is no `data_dir`: a restarted node would vote at once, \
          and there might be two holders; set `data_dir`, or drop `new_cell`"

@@ -6,8 +6,8 @@ use super::document::{Document, TomlError};
 use super::{Config, Limits, Tls};
 
 impl Config {
-    /// Reads the node's settings from a document. The document must have no other keys left: a
-    /// program with settings of its own takes those out first.
+    /// Reads the node's settings from a document. A program with settings of its own takes those out
+    /// first, because the document must have no other keys left.
     ///
     /// # Errors
     /// When a key is unknown, or its value does not suit it.
@@ -36,7 +36,7 @@ impl Config {
         document.read("timing.peer_timeout", &mut config.timing.peer_timeout)?;
         config.limits.read(&mut document)?;
         document.finish()?;
-        // After the unknown keys: that a key is misspelt is the better error.
+        // After the unknown keys: a misspelt key is the more helpful error.
         let missing = |key| {
             let problem = format!("`tls.{key}` is missing; give `cert`, `key` and `ca`, or none");
             Err(document.error_at(tls_at, problem))
@@ -53,7 +53,7 @@ impl Config {
 }
 
 impl Limits {
-    /// Reads the keys of the table `[limits]` that are the node's.
+    /// Reads the node's keys of the table `[limits]`.
     ///
     /// # Errors
     /// When a value does not suit its key.

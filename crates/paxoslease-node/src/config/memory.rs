@@ -1,15 +1,15 @@
-//! How much memory this process may use: that of the machine, or less where a control group says
-//! so. Bounds on leases follow from it unless they are set.
+//! How much memory this process may use: that of the machine, or less if a control group limits it.
+//! The default bounds on leases follow from it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// Where nothing can be found out.
+/// If it cannot be found out.
 const UNKNOWN: u64 = 1 << 30;
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// In bytes, as it was when somebody first asked.
+/// The memory in bytes, at the first call.
 pub(super) fn available() -> u64 {
     static AVAILABLE: LazyLock<u64> = LazyLock::new(|| {
         let machine = rustix::system::sysinfo();
@@ -39,7 +39,7 @@ fn of_cgroups(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
         };
         let group = root.join(path.trim_start_matches('/'));
         let groups = group.ancestors().take_while(|group| group.starts_with(&root));
-        // "max" is no number, and none a group that cannot be seen from here.
+        // Without a limit, the file contains "max". A group outside a container has no file here.
         let limit = |group: &Path| read(&group.join(file))?.trim().parse::<u64>().ok();
         limits.extend(groups.filter_map(limit));
     }
@@ -50,44 +50,41 @@ fn of_cgroups(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// What is found where there are these files.
-    fn found(files: &[(&str, &str)]) -> Option<u64> {
+    /// Paths and contents.
+    type Files = [(&'static str, &'static str)];
+
+    /// The limit that is found in these files.
+    fn found(files: &Files) -> Option<u64> {
         let text = |path: &Path| files.iter().find(|(at, _)| Path::new(at) == path);
         of_cgroups(|path| text(path).map(|(_, text)| (*text).to_owned()))
     }
 
     #[test]
-    fn the_smallest_limit_on_the_way_up_counts() {
+    fn the_smallest_limit_of_the_group_and_those_above_counts() {
         let own = ("/proc/self/cgroup", "0::/system.slice/paxoslease.service\n");
         let service = "/sys/fs/cgroup/system.slice/paxoslease.service/memory.max";
         let slice = "/sys/fs/cgroup/system.slice/memory.max";
-        assert_eq!(found(&[own]), None);
-        assert_eq!(found(&[own, (service, "max\n")]), None);
-        assert_eq!(found(&[own, (service, "4096\n"), (slice, "max\n")]), Some(4096));
-        assert_eq!(found(&[own, (service, "4096\n"), (slice, "1024\n")]), Some(1024));
-    }
-
-    #[test]
-    fn a_container_sees_its_own_limit_at_the_root() {
-        let own = ("/proc/self/cgroup", "0::/\n");
-        assert_eq!(found(&[own, ("/sys/fs/cgroup/memory.max", "1073741824\n")]), Some(1 << 30));
-    }
-
-    #[test]
-    fn version_1_has_a_hierarchy_for_memory() {
-        let own = ("/proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory:/pod/one\n0::/\n");
+        let container = ("/proc/self/cgroup", "0::/\n");
+        let version_1 = ("/proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory:/pod/one\n0::/\n");
         let pod = "/sys/fs/cgroup/memory/pod/memory.limit_in_bytes";
         let one = "/sys/fs/cgroup/memory/pod/one/memory.limit_in_bytes";
         let root = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
-        let unlimited = "9223372036854771712\n";
-        let files = [own, (pod, "2048\n"), (one, "4096\n"), (root, unlimited)];
-        assert_eq!(found(&files), Some(2048));
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_left_out() {
-        assert_eq!(found(&[]), None);
-        assert_eq!(found(&[("/proc/self/cgroup", "nonsense\n0::\n4:memory\n")]), None);
+        let cases: [(&Files, Option<u64>); 8] = [
+            (&[own], None),
+            (&[own, (service, "max\n")], None),
+            (&[own, (service, "4096\n"), (slice, "max\n")], Some(4096)),
+            (&[own, (service, "4096\n"), (slice, "1024\n")], Some(1024)),
+            (&[container, ("/sys/fs/cgroup/memory.max", "1073741824\n")], Some(1 << 30)),
+            (
+                &[version_1, (pod, "2048\n"), (one, "4096\n"), (root, "9223372036854771712\n")],
+                Some(2048),
+            ),
+            (&[], None),
+            (&[("/proc/self/cgroup", "nonsense\n0::\n4:memory\n")], None),
+        ];
+        for (files, expected) in cases {
+            assert_eq!(found(files), expected, "{files:?}");
+        }
         assert!(available() > 0);
     }
 }

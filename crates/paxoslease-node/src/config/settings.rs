@@ -1,7 +1,7 @@
-//! A configuration that was found to make sense.
+//! A configuration that was checked.
 //!
-//! Parsed once, so that nothing behind it has to ask whether a node id fits, a member is listed or
-//! a limit is zero.
+//! Checked once, so that no other code has to ask whether a node id is in bounds, a member is listed
+//! or a limit is zero.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -15,23 +15,23 @@ use paxoslease_wire::CellName;
 use super::address::{KeyedAddress, check_listen, check_loopback, check_members};
 use super::{Config, ConfigError, Limits, Listen, Role, Timing, Tls};
 
-/// The most threads that can share the names.
+/// The most shards of a node.
 pub(super) const SHARDS_MAX: u16 = 256;
 /// The smallest bound on what is queued for a peer.
 pub(super) const PEER_QUEUE_BYTES_MIN: usize = 512 << 10;
 
-/// What a node works with.
+/// The checked settings of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Settings {
     cell_name: String,
     /// Members, M and drift.
     pub(crate) cell: Cell,
-    /// Who this is: a member of the cell if and only if `role` says so.
+    /// This node: a member of the cell if and only if `role` says so.
     pub(crate) node: NodeId,
     pub(crate) role: Role,
-    /// Every member's address, this node's too if it is one.
+    /// The addresses of all members.
     pub(crate) members: BTreeMap<NodeId, String>,
-    /// Where to listen for peers. A proposer does not, and a cell of one need not.
+    /// Where to listen for peers. A proposer does not listen, and a cell of one need not.
     pub(crate) listen: Option<String>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) tls: Option<Tls>,
@@ -41,29 +41,28 @@ pub(crate) struct Settings {
     pub(crate) reset_stable_record: bool,
     pub(crate) timing: Timing,
     pub(crate) limits: Limits,
-    /// All of them; tests of the tests switch one off.
+    /// All rules, except in tests that switch one off.
     pub(crate) rules: Rules,
 }
 
 impl Settings {
-    /// What the cell is called.
     pub(crate) fn cell_name(&self) -> CellName<'_> {
         CellName::new(&self.cell_name).expect("checked when the settings were made")
     }
 
-    /// The members this node connects to or hears from: all but itself.
+    /// All members except this node.
     pub(crate) fn peers(&self) -> impl Iterator<Item = (NodeId, &str)> {
         let others = self.members.iter().filter(|(node, _)| **node != self.node);
         others.map(|(node, address)| (*node, address.as_str()))
     }
 
-    /// What one shard's core is told. Limits are shared equally, rounded up.
+    /// The configuration of one shard's core. Shards share the limits equally, rounded up.
     pub(crate) fn core_config(&self, seed: u64, shard_index: u16) -> paxoslease_core::Config {
         let share = |limit: u32| limit.div_ceil(u32::from(self.shards.get())) as usize;
         let defaults = paxoslease_core::Config::new(self.node, self.cell, seed);
         let attempt_timeout = self.timing.attempt_timeout;
         paxoslease_core::Config {
-            // Shards must not pause for the same random spans.
+            // Shards must not pause for the same random times.
             seed: seed.wrapping_add(u64::from(shard_index)),
             attempt_timeout,
             attempt_timeout_min: defaults.attempt_timeout_min.min(attempt_timeout),
@@ -82,14 +81,18 @@ impl Settings {
 }
 
 impl Config {
-    /// Checks everything that can be checked without the machine.
+    /// Checks everything that does not depend on the machine.
     pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
         if self.cell.is_empty() {
             return Err(ConfigError::NoCell);
         }
         CellName::new(&self.cell)
             .map_err(|error| ConfigError::CellName { name: self.cell.clone(), error })?;
-        let node = self.checked_node()?;
+        if self.node == 0 {
+            return Err(ConfigError::NoNode);
+        }
+        let no_id = ConfigError::NodeId { key: "node", node: self.node };
+        let node = NodeId::new(self.node).ok_or(no_id)?;
         let members = self.checked_members(node)?;
         self.check_listen()?;
         self.check_plaintext()?;
@@ -119,13 +122,6 @@ impl Config {
             limits: self.limits,
             rules: Rules::ALL,
         })
-    }
-
-    fn checked_node(&self) -> Result<NodeId, ConfigError> {
-        if self.node == 0 {
-            return Err(ConfigError::NoNode);
-        }
-        NodeId::new(self.node).ok_or(ConfigError::NodeId { key: "node", node: self.node })
     }
 
     fn checked_members(&self, node: NodeId) -> Result<BTreeMap<NodeId, String>, ConfigError> {
@@ -158,7 +154,7 @@ impl Config {
         check_listen(self.listen_address())
     }
 
-    /// A node that would send in clear beyond this machine needs permission.
+    /// A node that sends in clear to other machines needs permission.
     fn check_plaintext(&self) -> Result<(), ConfigError> {
         if self.listen.allow_plaintext || self.tls.is_some() || self.are_peers_off() {
             return Ok(());
@@ -189,19 +185,15 @@ impl Config {
         if let Some((key, _)) = paths.find(|(_, path)| path.as_os_str().is_empty()) {
             return Err(ConfigError::EmptyPath(key));
         }
-        if self.reset_stable_record && self.new_cell {
-            return Err(ConfigError::ResetOfNewCell);
-        }
-        if self.new_cell && self.data_dir.is_none() {
-            return Err(ConfigError::NewCellForgets);
-        }
-        if self.ephemeral && self.data_dir.is_some() {
-            return Err(ConfigError::EphemeralWithFolder);
-        }
-        if self.reset_stable_record && self.data_dir.is_none() {
-            return Err(ConfigError::NothingToReset);
-        }
-        Ok(())
+        let (reset, has_folder) = (self.reset_stable_record, self.data_dir.is_some());
+        let contradictions = [
+            (reset && self.new_cell, ConfigError::ResetOfNewCell),
+            (self.new_cell && !has_folder, ConfigError::NewCellForgets),
+            (self.ephemeral && has_folder, ConfigError::EphemeralWithFolder),
+            (reset && !has_folder, ConfigError::NothingToReset),
+        ];
+        let found = contradictions.into_iter().find(|(is_found, _)| *is_found);
+        found.map_or(Ok(()), |(_, error)| Err(error))
     }
 
     fn checked_shards(&self) -> Result<NonZeroU16, ConfigError> {
@@ -234,12 +226,14 @@ impl Config {
 
     fn check_limits(&self) -> Result<(), ConfigError> {
         let Limits { leases, names_bytes, waiters, inflight, peer_queue_bytes } = self.limits;
-        let counts = [("leases", leases), ("waiters", waiters), ("inflight", inflight)];
-        if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+        let limits = [
+            ("leases", u64::from(leases)),
+            ("waiters", waiters.into()),
+            ("inflight", inflight.into()),
+            ("names_bytes", names_bytes),
+        ];
+        if let Some((key, _)) = limits.into_iter().find(|(_, limit)| *limit == 0) {
             return Err(ConfigError::ZeroLimit(key));
-        }
-        if names_bytes == 0 {
-            return Err(ConfigError::ZeroLimit("names_bytes"));
         }
         if peer_queue_bytes < PEER_QUEUE_BYTES_MIN {
             return Err(ConfigError::PeerQueue(peer_queue_bytes));
@@ -262,15 +256,16 @@ mod tests {
     }
 
     #[test]
-    fn a_member_listens_on_its_own_address_unless_told_otherwise() {
-        let settings = config().settings().expect("valid");
-        assert_eq!(settings.listen.as_deref(), Some("b:7401"));
-        let settings = config().listen("0.0.0.0:0").settings().expect("valid");
-        assert_eq!(settings.listen.as_deref(), Some("0.0.0.0:0"));
+    fn a_member_listens_on_its_own_address_by_default() {
+        for (config, address) in [(config(), "b:7401"), (config().listen("0.0.0.0:0"), "0.0.0.0:0")]
+        {
+            let settings = config.settings().expect("valid");
+            assert_eq!(settings.listen.as_deref(), Some(address));
+        }
     }
 
     #[test]
-    fn a_proposer_listens_nowhere_and_all_members_are_its_peers() {
+    fn a_proposer_does_not_listen_and_all_members_are_its_peers() {
         let mut config = config().role(Role::Proposer);
         config.node = 9;
         let settings = config.settings().expect("valid");
@@ -300,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_leases_and_names_take_half_of_the_memory_at_most() {
+    fn by_default_leases_and_names_take_at_most_half_of_the_memory() {
         for memory in [1 << 30, 16 << 30, 23_000_000_000] {
             let limits = Limits::for_memory(memory);
             let most = u64::from(limits.leases) * Limits::LEASE_BYTES + limits.names_bytes;
@@ -313,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_passes_the_check_is_good_enough_for_the_core() {
+    fn a_configuration_that_passes_the_check_suits_the_core() {
         let mut config = config();
         config.timing.attempt_timeout = Duration::from_nanos(1);
         config.timing.request_timeout = Duration::from_nanos(1);
@@ -326,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_there_is_a_shard_per_core_within_the_bounds() {
+    fn by_default_there_is_a_shard_per_core_within_the_bounds() {
         let mut config = config();
         config.shards = None;
         assert!(config.settings().expect("valid").shards.get() <= SHARDS_MAX);

@@ -1,4 +1,4 @@
-//! Callers of this process: handles and guards, whose requests and leases are in tickets.
+//! Callers of this process: handles and guards, which share tickets with their shard.
 //!
 //! A lease whose caller has left is released (P8). A belief is dropped before anything is sent
 //! about it (P6).
@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_core::{Belief, Instant, Label, Name, Renew, Tenure, Token, Ttl};
+use paxoslease_core::{Belief, Instant, Label, Name, Renew, Tenure, Ttl};
 use paxoslease_holder::transport::{self, AcquireRequest, Caller, GuardId, ReleaseOutcome, Ticket};
 use paxoslease_holder::{AcquireError, AskError, ReleaseError, RenewError};
 use slab::Slab;
@@ -15,7 +15,7 @@ use super::counters::Outcome;
 use super::{Driver, FAREWELL_MAX};
 use crate::request::{Answer, ReplyTo, Request, RequestKind};
 
-/// How many leases are given back at a time.
+/// The most releases under way of a node that stops.
 const HANDED_OVER_MAX: usize = 4096;
 
 type Reply<T, E> = oneshot::Sender<Result<T, E>>;
@@ -44,7 +44,7 @@ pub(super) enum Pending {
     Background,
 }
 
-/// The requests that the core has not answered yet. When the shard ends, their callers are told.
+/// The requests that the core has not answered yet. When the shard ends, their callers are told so.
 pub(super) type Callers = Slab<Pending>;
 
 const fn reply_to(slot: u64) -> ReplyTo {
@@ -91,7 +91,7 @@ impl Driver {
         self.request(now, from, Request::Acquire { lease, ttl, wait });
     }
 
-    /// P8: the caller left. If it was granted meanwhile, it is given back.
+    /// P8: the caller left. A lease that was granted meanwhile is released.
     fn abandon(&mut self, now: Instant, ticket: &Arc<Ticket>) {
         let slot = ticket.lock().slot;
         let Some(Pending::Acquire { caller, label, .. }) = self.callers.get(slot as usize) else {
@@ -104,7 +104,7 @@ impl Driver {
         }
     }
 
-    /// The core answered a request of this process. Says whether the caller was still there.
+    /// The core answered a request of this process. Returns whether the caller was still there.
     pub(super) fn answer_caller(&mut self, now: Instant, slot: u64, answer: Answer) -> bool {
         if matches!(answer, Answer::Released { confirmed: true, .. })
             && let Some(until) = &mut self.leaving_until
@@ -167,7 +167,7 @@ impl Driver {
                 let slot = if renewed { u64::from(self.guards.next_slot()) } else { u64::MAX };
                 let granted = caller.grant(Belief::granted(tenure, ends_at), slot, waited);
                 let Some((ticket, waker)) = granted else {
-                    self.release_in_background(now, &label, tenure, ttl);
+                    self.release_in_background(now, label.name(), tenure, ttl);
                     return false;
                 };
                 if renewed {
@@ -176,7 +176,7 @@ impl Driver {
                 self.wakers.extend(waker);
                 return true;
             }
-            // The caller is gone, and dropping its share of the ticket tells nobody.
+            // The caller is gone, so there is nothing to tell.
             Answer::Abandoned => return true,
             Answer::Held(by) => {
                 AcquireError::Held { name: label.name().to_string(), holder: Some(by.into()) }
@@ -195,30 +195,29 @@ impl Driver {
         self.shard.config().cell.drift().belief_ends_at(started_at, ttl)
     }
 
-    /// Whether the next lease can be given back already.
+    /// Whether the next release of a node that stops may begin.
     pub(super) fn may_hand_over(&self) -> bool {
         !self.handing_over.is_empty() && self.callers.len() < HANDED_OVER_MAX
     }
 
-    /// Gives back what a node that leaves held, a batch at a time: the next when most of the last
-    /// is confirmed.
+    /// Releases the leases of a node that stops, a bounded number at a time.
     pub(super) fn hand_over(&mut self, now: Instant) {
         while self.may_hand_over()
             && let Some(guard) = self.handing_over.pop()
         {
-            self.release_in_background(now, &guard.label, guard.tenure, guard.ttl);
+            self.release_in_background(now, guard.label.name(), guard.tenure, guard.ttl);
         }
     }
 
-    /// A full shard forgets it, and the lease runs out by itself.
+    /// No caller waits for this release. A full shard drops it, and the lease ends with its ttl.
     pub(super) fn release_in_background(
         &mut self,
         now: Instant,
-        label: &Label,
+        name: Name<'_>,
         tenure: Tenure,
         ttl: Ttl,
     ) {
-        self.end_tenure(now, Pending::Background, label.name(), tenure, ttl.as_duration());
+        self.end_tenure(now, Pending::Background, name, tenure, ttl.as_duration());
     }
 
     fn end_tenure(
@@ -248,11 +247,11 @@ impl Driver {
         }
     }
 
-    /// Gives a guard up without its holder's doing: first the belief, then the release.
+    /// Ends a guard whose holder did not: first its belief, then the lease.
     pub(super) fn lose(&mut self, now: Instant, id: GuardId) {
         let Some(guard) = self.guards.remove(id) else { return };
         guard.ticket.lose();
-        self.release_in_background(now, &guard.label, guard.tenure, guard.ttl);
+        self.release_in_background(now, guard.label.name(), guard.tenure, guard.ttl);
     }
 
     /// P6: the holder dropped its belief.
@@ -267,11 +266,11 @@ impl Driver {
         self.end_tenure(now, pending, guard.label.name(), guard.tenure, patience);
     }
 
-    /// The node leaves: acquires are withdrawn, and their callers are told.
-    pub(super) fn turn_everybody_away(&mut self, now: Instant) {
+    /// The node stops: withdraws the acquires that wait, and tells their callers.
+    pub(super) fn refuse_waiting_acquires(&mut self, now: Instant) {
         for slot in 0..self.callers.capacity() {
             let Some(Pending::Acquire { label, .. }) = self.callers.get(slot) else { continue };
-            let token: Token = reply_to(slot as u64).token(RequestKind::Acquire);
+            let token = reply_to(slot as u64).token(RequestKind::Acquire);
             if self.shard.abandon(now, label.name(), token) {
                 self.reply(now, token, Answer::Stopping);
             }

@@ -1,5 +1,5 @@
-//! What a shard counts. Plain numbers on the hot path, handed to the `metrics` facade a few times
-//! a second.
+//! The counters of a shard: plain numbers on the hot path, published through the `metrics` facade a
+//! few times a second.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use paxoslease_holder::Rates;
 pub(crate) enum DropReason {
     /// The peer is not connected.
     PeerDown,
-    /// The peer does not read as fast as there is to say.
+    /// The peer reads too slowly.
     QueueFull,
-    /// Whoever connected does not belong here.
+    /// A node that does not belong to the cell connected.
     Refused,
-    /// The bytes make no sense.
+    /// The bytes are not valid.
     Malformed,
 }
 
@@ -55,6 +55,15 @@ const KINDS: usize = Message::KINDS.len();
 const SPANS: usize = 128;
 
 #[derive(Debug)]
+struct Spans([u32; SPANS]);
+
+impl Default for Spans {
+    fn default() -> Self {
+        Self([0; SPANS])
+    }
+}
+
+#[derive(Debug, Default)]
 pub(crate) struct Counters {
     sent: [u64; KINDS],
     received: [u64; KINDS],
@@ -62,40 +71,21 @@ pub(crate) struct Counters {
     acquires: [u64; OUTCOMES.len()],
     renewals: [u64; OUTCOMES.len()],
     releases: u64,
-    /// Granted, renewed and given back since the last time, and per second before that.
+    /// Since [`Self::turn_rates`], and per second before that.
     lately: Rates,
     rates: Rates,
-    spans: [u32; SPANS],
+    spans: Spans,
     pauses: u64,
     /// Changes that watchers of this process missed.
     missed: u64,
-    /// Whether everything was published once: from then on, only what changed.
+    /// Whether everything was published once: from then on, only changes are.
     known: bool,
-    /// What the shard itself had counted when it was last asked.
+    /// The counts of the shard itself when it last published.
     rounds: RoundCounts,
     refusals: [u64; Refusal::ALL.len()],
 }
 
 impl Counters {
-    pub(crate) fn new() -> Self {
-        Self {
-            sent: [0; KINDS],
-            received: [0; KINDS],
-            drops: [0; DropReason::ALL.len()],
-            acquires: [0; OUTCOMES.len()],
-            renewals: [0; OUTCOMES.len()],
-            releases: 0,
-            lately: Rates::default(),
-            rates: Rates::default(),
-            spans: [0; SPANS],
-            pauses: 0,
-            missed: 0,
-            known: false,
-            rounds: RoundCounts { direct: 0, prepared: 0, renewals: 0 },
-            refusals: [0; Refusal::ALL.len()],
-        }
-    }
-
     pub(crate) const fn sent(&mut self, message: &Message<'_>) {
         self.sent[message.kind_index()] += 1;
     }
@@ -127,12 +117,11 @@ impl Counters {
         self.lately.releases += 1;
     }
 
-    /// What was done per second, lately.
     pub(crate) const fn rates(&self) -> Rates {
         self.rates
     }
 
-    /// This long a time of counting is over.
+    /// Ends an interval of counting of this length.
     pub(crate) fn turn_rates(&mut self, span: Duration) {
         let lately = std::mem::take(&mut self.lately);
         let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
@@ -154,10 +143,10 @@ impl Counters {
 
     /// A round was decided after this long.
     pub(crate) fn round_took(&mut self, span: Duration) {
-        self.spans[place_of(span)] += 1;
+        self.spans.0[place_of(span)] += 1;
     }
 
-    /// Hands everything counted since the last time to whoever records metrics.
+    /// Publishes everything that was counted since the last call.
     pub(crate) fn publish(&mut self, shard: &Shard) {
         let known = std::mem::replace(&mut self.known, true);
         let worth_it = |count: &u64| *count > 0 || !known;
@@ -207,7 +196,7 @@ impl Counters {
         counter!("paxoslease_rounds_total", "path" => "prepared")
             .increment(rounds.prepared - last.prepared);
         let seconds = histogram!("paxoslease_round_seconds");
-        for (place, count) in self.spans.iter_mut().enumerate() {
+        for (place, count) in self.spans.0.iter_mut().enumerate() {
             let count = std::mem::take(count);
             if count > 0 {
                 seconds.record_many(seconds_of(place), count as usize);
@@ -246,7 +235,7 @@ fn place_of(span: Duration) -> usize {
     (doublings as usize * 4 + quarter as usize).min(SPANS - 1)
 }
 
-/// The middle of such a step.
+/// The middle of such a step, in seconds.
 fn seconds_of(place: usize) -> f64 {
     let doubling = 2_f64.powi(i32::try_from(place / 4).unwrap_or(i32::MAX));
     let quarter = (place % 4) as f64;
@@ -257,12 +246,10 @@ fn seconds_of(place: usize) -> f64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-    use paxoslease_core::{Acquire, Ballot, Holder, Name, NodeId, Reply, Token};
+    use paxoslease_core::{Ballot, NodeId, Reply};
 
     use super::*;
-    use crate::clock::Clock;
-    use crate::driver::tests::alone;
+    use crate::driver::tests::{TestDriver, published};
 
     #[test]
     fn a_span_is_reported_within_a_quarter_of_itself() {
@@ -277,7 +264,7 @@ mod tests {
 
     #[test]
     fn rates_are_per_second_of_the_last_interval() {
-        let mut counters = Counters::new();
+        let mut counters = Counters::default();
         (0..3).for_each(|_| counters.acquired(Outcome::Granted));
         counters.acquired(Outcome::Held);
         (0..8).for_each(|_| counters.renewed(Outcome::Granted));
@@ -290,31 +277,15 @@ mod tests {
         assert_eq!(counters.rates(), Rates::default());
     }
 
-    /// What one call of `publish` gives to the recorder, as `name reason-or-result value`.
-    fn published(counters: &mut Counters, shard: &Shard) -> BTreeMap<String, f64> {
-        let recorder = DebuggingRecorder::new();
-        metrics::with_local_recorder(&recorder, || counters.publish(shard));
-        let entries = recorder.snapshotter().snapshot().into_vec().into_iter();
-        let entries = entries.map(|(key, _, _, value)| {
-            let labels: Vec<&str> = key.key().labels().map(metrics::Label::value).collect();
-            let value = match value {
-                DebugValue::Counter(count) => count as f64,
-                DebugValue::Gauge(value) => value.into_inner(),
-                DebugValue::Histogram(values) => {
-                    values.first().map_or(0.0, |value| value.into_inner())
-                }
-            };
-            ([&[key.key().name()], &*labels].concat().join(" "), value)
-        });
-        entries.collect()
+    fn publish(counters: &mut Counters, shard: &Shard) -> BTreeMap<String, f64> {
+        published(|| counters.publish(shard))
     }
 
     #[test]
     fn every_count_is_published_exactly_once() {
-        let clock = Clock::system();
-        let (mut driver, now) = (alone(&clock), clock.now());
-        let mut counters = Counters::new();
-        let first = published(&mut counters, driver.shard());
+        let mut driver = TestDriver::new();
+        let mut counters = Counters::default();
+        let first = publish(&mut counters, driver.shard());
         // All results and reasons exist from the start; kinds of messages only once seen.
         assert_eq!(first["paxoslease_acquires_total granted"], 0.0);
         assert_eq!(first["paxoslease_renewals_total refused"], 0.0);
@@ -326,16 +297,14 @@ mod tests {
         let stranger = NodeId::new(9).expect("an id");
         let ballot = Ballot::new(7, NodeId::new(1).expect("an id"));
         let accept = Message::Reply(Reply::Accept { ballot });
-        for expected in 1..=2 {
-            let name = Name::new(["a", "b"][expected - 1]).expect("a name");
-            let (ttl, wait) = (Duration::from_secs(5), Duration::ZERO);
-            let acquire = Acquire { token: Token(0), name, holder: Holder::NONE, ttl, wait };
-            driver.shard.acquire(now, acquire).expect("room");
+        for name in ["a", "b"] {
+            driver.acquire(name, "", Duration::ZERO);
+            let now = driver.now;
             let refused = driver.shard.handle_message(now, stranger, accept);
             assert_eq!(refused, Err(Refusal::NotMember));
             counters.missed(3);
             counters.round_took(Duration::from_micros(1000));
-            let next = published(&mut counters, driver.shard());
+            let next = publish(&mut counters, driver.shard());
             assert_eq!(next["paxoslease_rounds_total direct"], 1.0);
             assert_eq!(next["paxoslease_rounds_total prepared"], 0.0);
             assert_eq!(next["paxoslease_messages_dropped_total not_member"], 1.0);

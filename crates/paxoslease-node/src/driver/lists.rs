@@ -1,6 +1,6 @@
 //! Lists of leases, a share per turn: however many clients ask, all lists of a shard together look
-//! at a bounded number of slots in one turn. What is left goes on in the turns that follow, so that
-//! no list delays a request for a lease for long.
+//! at a bounded number of slots in one turn, and go on in the turns that follow. So no list delays a
+//! request for a lease for long.
 
 use std::collections::VecDeque;
 
@@ -10,15 +10,14 @@ use paxoslease_wire::ShardId;
 
 use crate::request::{Answer, Cursor, PageMax, ReplyTo};
 
-/// Slots that all lists together look at in one turn.
+/// The most slots that all lists together look at in one turn.
 pub(crate) const SLOTS_PER_TURN: u32 = 512;
-/// Slots that one list looks at for every lease it asks for, before it is answered with an empty
-/// page.
+/// A list looks at this many slots for each lease of its page before it answers with an empty page.
 const SLOTS_PER_LEASE: u32 = 16;
-/// Lists of one shard that may wait for their turn.
+/// The most lists that may wait in one shard.
 pub(crate) const WAITING_MAX: usize = 1024;
 
-/// The lists that wait, the next one first.
+/// The lists that wait, the next first.
 #[derive(Default)]
 pub(super) struct Lists(VecDeque<List>);
 
@@ -29,12 +28,12 @@ struct List {
     max: PageMax,
     /// The next slot to look at.
     slot: u32,
-    /// Where the page ends, even if nothing was found by then.
+    /// Where the page ends, even if it is empty.
     end: u32,
 }
 
 impl Lists {
-    /// A refusal if too many lists wait already.
+    /// Refuses the list if too many lists wait already.
     pub(super) fn add(
         &mut self,
         from: ReplyTo,
@@ -46,7 +45,7 @@ impl Lists {
         if self.0.len() >= WAITING_MAX {
             return Err(Answer::TooManyLists(WAITING_MAX));
         }
-        // Without a lease there would be no progress.
+        // A page without a lease would make no progress.
         let max = PageMax { leases: max.leases.max(1), bytes: max.bytes.max(1) };
         let end = slot.saturating_add(max.leases.saturating_mul(SLOTS_PER_LEASE));
         self.0.push_back(List { from, prefix, filter, max, slot, end });
@@ -57,14 +56,13 @@ impl Lists {
         self.0.is_empty()
     }
 
-    /// The node leaves.
+    /// Answers all lists, because the node stops.
     pub(super) fn refuse(&mut self, answers: &mut Vec<(ReplyTo, Answer)>) {
         answers.extend(self.0.drain(..).map(|list| (list.from, Answer::Stopping)));
     }
 
-    /// Gives lists their share of this turn, each in its order. A list that found something is
-    /// answered. One that found nothing queues again behind the others: it has nothing to keep
-    /// meanwhile, so lists that wait cost next to no memory.
+    /// Gives lists their share of this turn, in their order. A list that found a lease is answered.
+    /// A list that found none queues again behind the others, so a list that waits keeps no leases.
     pub(super) fn turn(
         &mut self,
         now: Instant,
@@ -73,8 +71,7 @@ impl Lists {
         answers: &mut Vec<(ReplyTo, Answer)>,
     ) {
         let (mut left, count) = (SLOTS_PER_TURN, shard.slot_count());
-        // The next list waits unless it can have its whole share, so that crowds make no short
-        // pages.
+        // A list waits until it can have its whole share, so that many lists make no short pages.
         while let Some(mut list) = self.0.pop_front_if(|list| list.share(count) <= left) {
             let start = list.slot;
             let leases = list.look(now, shard, list.share(count));
@@ -95,7 +92,7 @@ impl Lists {
 }
 
 impl List {
-    /// Looks at up to so many slots, and says what it found there.
+    /// Looks at up to `slots` slots, and returns the leases that it found there.
     fn look(&mut self, now: Instant, shard: &Shard, slots: u32) -> Vec<Sighting> {
         let (mut leases, mut bytes) = (Vec::new(), 0);
         let end = self.slot + slots;
@@ -112,7 +109,7 @@ impl List {
         leases
     }
 
-    /// Slots it may look at in one turn, of `count` there are.
+    /// The slots that it may look at in one turn, of `count` slots of the shard.
     fn share(&self, count: u32) -> u32 {
         self.end.min(count).saturating_sub(self.slot).min(SLOTS_PER_TURN)
     }
@@ -122,11 +119,8 @@ impl List {
 mod tests {
     use std::time::Duration;
 
-    use paxoslease_core::{Acquire, Holder, Token};
-
     use super::*;
-    use crate::clock::Clock;
-    use crate::driver::tests::alone;
+    use crate::driver::tests::TestDriver;
 
     const ALL: PageMax = PageMax { leases: 100, bytes: PageMax::BYTES };
 
@@ -135,9 +129,9 @@ mod tests {
     }
 
     /// The number of leases on each page of one turn, and where the next page begins.
-    fn pages(lists: &mut Lists, shard: &Shard, now: Instant, id: ShardId) -> Vec<(usize, Next)> {
-        let mut answers = Vec::new();
-        lists.turn(now, shard, id, &mut answers);
+    fn pages(lists: &mut Lists, driver: &TestDriver, shard: u16) -> Vec<(usize, Next)> {
+        let (mut answers, id) = (Vec::new(), ShardId::new(shard, 2).expect("one of two"));
+        lists.turn(driver.now, driver.shard(), id, &mut answers);
         let page = |(_, answer)| match answer {
             Answer::Listed { leases, next } => {
                 (leases.len(), next.map(|next: Cursor| (next.shard, next.slot)))
@@ -151,24 +145,17 @@ mod tests {
 
     #[test]
     fn pages_go_on_in_this_shard_and_then_in_the_next() {
-        let clock = Clock::system();
-        let (mut driver, now) = (alone(&clock), clock.now());
+        let mut driver = TestDriver::new();
         for name in ["a", "b", "c"] {
-            let name = Name::new(name).expect("a name");
-            let (ttl, wait) = (Duration::from_secs(5), Duration::ZERO);
-            let acquire = Acquire { token: Token(0), name, holder: Holder::NONE, ttl, wait };
-            driver.shard.acquire(now, acquire).expect("room");
+            driver.acquire(name, "", Duration::ZERO);
         }
-        let shard_id = |index| ShardId::new(index, 2).expect("one of two");
         let mut lists = Lists::default();
         add(&mut lists, 1, 0, PageMax { leases: 2, ..ALL }).expect("room");
-        let found = pages(&mut lists, &driver.shard, now, shard_id(0));
-        assert_eq!(found, [(2, Some((0, 2)))]);
+        assert_eq!(pages(&mut lists, &driver, 0), [(2, Some((0, 2)))]);
         add(&mut lists, 2, 2, ALL).expect("room");
-        let found = pages(&mut lists, &driver.shard, now, shard_id(0));
-        assert_eq!(found, [(1, Some((1, 0)))]);
+        assert_eq!(pages(&mut lists, &driver, 0), [(1, Some((1, 0)))]);
         add(&mut lists, 3, 0, ALL).expect("room");
-        assert_eq!(pages(&mut lists, &driver.shard, now, shard_id(1)), [(3, None)]);
+        assert_eq!(pages(&mut lists, &driver, 1), [(3, None)]);
         assert!(lists.is_empty());
     }
 

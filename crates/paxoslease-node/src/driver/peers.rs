@@ -1,12 +1,14 @@
-//! The connections of one shard to its likes on other nodes: dialled, greeted, kept alive, given
-//! up. Owns who may speak (handshake, boots) and what is still to be sent.
+//! The connections of one shard to the same shard of other nodes. Owns the handshake, heartbeats,
+//! timeouts and what is still to be sent.
 //!
 //! Of two members the one with the higher id dials; a node that only proposes dials every member.
-//! What cannot be sent at once is dropped and counted: loss is legal, blocking is not, and nothing
-//! for a dead peer outlives its connection. Deliberately ignorant of what the messages mean.
+//! A message that cannot be sent at once is dropped and counted: loss is legal, blocking is not, and
+//! nothing for a dead peer outlives its connection. Deliberately ignorant of what the messages mean.
 
 mod greeting;
 mod peer;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -20,15 +22,15 @@ use super::counters::{Counters, DropReason};
 use super::sockets::{ConnId, Sockets};
 use paxoslease_holder::PeerStatus;
 
-/// How many connections may stand at the door without having said who they are.
+/// Connections that may be open without a greeting.
 const UNIDENTIFIED_MAX: usize = 256;
-/// The first pause before dialling again; doubles up to the next.
+/// The first pause before another dial. It doubles up to the second.
 const REDIAL_MIN: Duration = Duration::from_millis(10);
 const REDIAL_MAX: Duration = Duration::from_millis(500);
-/// Strangers are complained of once in this time; whoever comes more often fills no log.
+/// The pause between two log lines about refused nodes.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Who a shard is and what it expects of its peers.
+/// The identity of a shard, which its greetings carry.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) cell_name: String,
@@ -51,7 +53,6 @@ impl Identity {
     }
 }
 
-/// How patient a shard is with its peers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerTimeouts {
     pub(crate) heartbeat: Duration,
@@ -59,11 +60,11 @@ pub(crate) struct PeerTimeouts {
     pub(crate) queue_bytes_max: usize,
 }
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Who {
-    Nobody,
-    /// A connection whose greeting has not come yet.
+    Closed,
+    /// Its greeting has not come yet.
     Unidentified,
     /// A peer by its place, greeted or being greeted.
     Peer(usize),
@@ -85,7 +86,7 @@ pub(crate) struct Peers {
     /// When the next stranger may be complained of.
     complain_at: Instant,
     next_alarm_at: Instant,
-    /// Who is up has changed since somebody last asked.
+    /// The set of peers that are up has changed since the last [`Self::take_changed`].
     changed: bool,
 }
 
@@ -137,33 +138,36 @@ impl Peers {
     }
 
     pub(crate) fn who(&self, conn: ConnId) -> Who {
-        self.who.get(conn.0).copied().unwrap_or(Who::Nobody)
+        self.who.get(conn.0).copied().unwrap_or(Who::Closed)
     }
 
     fn set_who(&mut self, conn: ConnId, who: Who) {
         if self.who.len() <= conn.0 {
-            self.who.resize(conn.0 + 1, Who::Nobody);
+            self.who.resize(conn.0 + 1, Who::Closed);
         }
         self.who[conn.0] = who;
     }
 
-    /// Whether a connection's peer has been greeted and may speak, and which node it is.
+    /// The node at the other end of a connection, if it was greeted.
     pub(crate) fn speaker(&self, conn: ConnId) -> Option<NodeId> {
         let Who::Peer(place) = self.who(conn) else { return None };
         let peer = &self.list[place];
         matches!(peer.link, Link::Up { conn: up, .. } if up == conn).then_some(peer.node)
     }
 
-    /// Something arrived on the connection of a peer that is up.
+    fn peer_at(&mut self, conn: ConnId) -> Option<&mut Peer> {
+        let Who::Peer(place) = self.who(conn) else { return None };
+        Some(&mut self.list[place])
+    }
+
+    /// Something arrived on a connection.
     pub(crate) fn heard(&mut self, conn: ConnId, now: Instant) {
-        if let Who::Peer(place) = self.who(conn)
-            && let Link::Up { heard_at, .. } = &mut self.list[place].link
-        {
+        if let Some(Peer { link: Link::Up { heard_at, .. }, .. }) = self.peer_at(conn) {
             *heard_at = now;
         }
     }
 
-    /// Puts a message into the frames of those it is for; what cannot be sent is dropped.
+    /// Puts a message into the frames for its receivers. Drops it where it cannot be sent.
     pub(crate) fn push(
         &mut self,
         to: To,
@@ -211,7 +215,7 @@ impl Peers {
         }
     }
 
-    /// Sends whatever waits, one write per connection.
+    /// Sends everything that waits, one write per connection.
     pub(crate) fn flush(&mut self, sockets: &mut impl Sockets, counter: u64) {
         while let Some(place) = self.dirty.pop() {
             self.list[place].flush(sockets, counter);
@@ -220,12 +224,12 @@ impl Peers {
 
     /// A connection has room again.
     pub(crate) fn writable(&mut self, sockets: &mut impl Sockets, conn: ConnId, counter: u64) {
-        if let Who::Peer(place) = self.who(conn) {
-            self.list[place].flush(sockets, counter);
+        if let Some(peer) = self.peer_at(conn) {
+            peer.flush(sockets, counter);
         }
     }
 
-    /// A heartbeat arrived from a peer that is up. Says what it told of its counter, if it did.
+    /// A heartbeat arrived from a peer that is up. Returns the counter that it told, if it did.
     pub(crate) fn heartbeat(
         &mut self,
         conn: ConnId,
@@ -244,14 +248,14 @@ impl Peers {
     /// A connection broke, or could not be made.
     pub(crate) fn closed(&mut self, now: Instant, conn: ConnId, why: &str) {
         let Some(who) = self.who.get_mut(conn.0) else { return };
-        match std::mem::replace(who, Who::Nobody) {
-            Who::Nobody => {}
+        match std::mem::replace(who, Who::Closed) {
+            Who::Closed => {}
             Who::Unidentified => self.unidentified.retain(|(other, _)| *other != conn),
             Who::Peer(place) => self.peer_down(now, place, why),
         }
     }
 
-    /// Closes a connection for a reason of ours.
+    /// Closes a connection.
     pub(crate) fn hang_up(
         &mut self,
         sockets: &mut impl Sockets,
@@ -263,7 +267,7 @@ impl Peers {
         self.closed(now, conn, why);
     }
 
-    /// Tells a peer that is up why its connection is closed, after whatever waits to be sent.
+    /// Tells a peer that is up why its connection is closed, after everything that waits.
     pub(crate) fn say_farewell(
         &mut self,
         sockets: &mut impl Sockets,
@@ -271,8 +275,8 @@ impl Peers {
         why: &str,
         counter: u64,
     ) {
-        if let Who::Peer(place) = self.who(conn) {
-            self.list[place].say_farewell(sockets, why, counter);
+        if let Some(peer) = self.peer_at(conn) {
+            peer.say_farewell(sockets, why, counter);
         }
     }
 
@@ -291,8 +295,8 @@ impl Peers {
         }
     }
 
-    /// Dials, pings and gives up peers at their times. Returns how many connections it closed.
-    /// `counter` and `quarantine` are this node's own, for its peers to know.
+    /// Dials, pings and disconnects peers when that is due. Returns how many connections without a
+    /// greeting it closed. `counter` and `quarantine` are this node's own, for its peers to know.
     pub(crate) fn tick(
         &mut self,
         sockets: &mut impl Sockets,
@@ -300,25 +304,24 @@ impl Peers {
         counter: u64,
         quarantine: Duration,
     ) -> u64 {
-        let mut sent_away = 0;
         if now < self.next_alarm_at {
-            return sent_away;
+            return 0;
         }
         let mut next_at = now.after(self.timeouts.heartbeat);
         for place in 0..self.list.len() {
             self.tick_peer(sockets, now, place, counter, quarantine);
             next_at = next_at.min(self.list[place].alarm_at(self.timeouts));
         }
-        let patience = self.timeouts.peer_timeout;
-        while let Some((conn, _)) =
-            self.unidentified.first().filter(|(_, since)| now >= since.after(patience)).copied()
+        let (patience, mut closed) = (self.timeouts.peer_timeout, 0);
+        while let Some((conn, since)) = self.unidentified.first().copied()
+            && now >= since.after(patience)
         {
-            self.hang_up(sockets, now, conn, "it did not say who it is");
-            sent_away += 1;
+            self.hang_up(sockets, now, conn, "it sent no greeting");
+            closed += 1;
         }
         // A clock that stands still must not make this spin.
         self.next_alarm_at = next_at.max(now.after(Duration::from_millis(1)));
-        sent_away
+        closed
     }
 
     fn tick_peer(
@@ -360,17 +363,16 @@ impl Peers {
         self.next_alarm_at
     }
 
-    /// Whether who is up has changed since this was last asked.
+    /// Whether the set of peers that are up has changed since the last call.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// The nodes that are up.
     pub(crate) fn up(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.list.iter().filter(|peer| peer.is_up()).map(|peer| peer.node)
     }
 
-    /// The nodes that are up and vote, as far as they said so.
+    /// The nodes that are up and not in quarantine, by their own word.
     pub(crate) fn voting(&self, now: Instant) -> impl Iterator<Item = NodeId> + '_ {
         let votes = move |peer: &&Peer| peer.is_up() && peer.quarantine_remaining(now).is_zero();
         self.list.iter().filter(votes).map(|peer| peer.node)
@@ -382,14 +384,12 @@ impl Peers {
 
     /// The round-trip time of each peer that is up, and `None` for each that is not.
     pub(crate) fn round_trips(&self) -> impl Iterator<Item = (NodeId, Option<Duration>)> + '_ {
-        self.list.iter().map(|peer| {
-            let rtt = if peer.is_up() { Some(peer.rtt.unwrap_or_default()) } else { None };
-            (peer.node, rtt)
-        })
+        let rtt = |peer: &Peer| peer.is_up().then(|| peer.rtt.unwrap_or_default());
+        self.list.iter().map(move |peer| (peer.node, rtt(peer)))
     }
 
-    /// The longest round trip to a member that is up. `None` while there is none, or one is not
-    /// measured yet.
+    /// The longest round trip to a member that is up. `None` while no member is up, or a round trip
+    /// is not measured yet.
     pub(crate) fn longest_round_trip(
         &self,
         is_member: impl Fn(NodeId) -> bool,
@@ -398,9 +398,9 @@ impl Peers {
         members.map(|peer| peer.rtt).reduce(|longest, rtt| Some(longest?.max(rtt?)))?
     }
 
-    /// The longest time in which a peer's ballots come after others it has not heard of: a round
-    /// trip, or a heartbeat where the peer is no member and hears of others by that alone. `None`
-    /// while one is not known yet.
+    /// The longest time in which a peer may send ballots without knowing a higher one: a round trip,
+    /// or a heartbeat if the peer is not a member and learns of ballots by heartbeats alone. `None`
+    /// while the round trip of a peer that is up is not known.
     pub(crate) fn longest_ignorance(&self, is_member: impl Fn(NodeId) -> bool) -> Option<Duration> {
         let up = self.list.iter().filter(|peer| peer.is_up());
         up.map(|peer| {
@@ -410,139 +410,13 @@ impl Peers {
         .try_fold(Duration::ZERO, |longest, rtt| Some(longest.max(rtt?)))
     }
 
-    /// What is still to be sent, over all peers.
+    /// The bytes that wait to be sent to all peers.
     pub(crate) fn unsent(&self) -> usize {
         self.list.iter().map(|peer| peer.writer.finished().len()).sum()
     }
 }
 
-/// What one whole frame is, or why the stream makes no sense.
+/// The kind of one whole frame, or why it is not valid.
 pub(crate) fn kind_of(frame: &[u8]) -> Result<FrameKind, String> {
-    FrameKind::of(frame).map_err(|error| format!("it sent something that is no frame: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use paxoslease_core::{Drift, Ttl};
-    use paxoslease_wire::Heartbeat;
-
-    const HEARTBEAT: Duration = Duration::from_millis(100);
-    const MS: Duration = Duration::from_millis(1);
-
-    fn node(id: u16) -> NodeId {
-        NodeId::new(id).expect("a node id")
-    }
-
-    /// Node 1's peers in a cell of three; node 4, which only proposes, has been here too.
-    fn peers() -> Peers {
-        let members = [1, 2, 3].map(node);
-        let cell = Cell::new(&members, Ttl::MAX, Drift::NONE).expect("valid");
-        let shard = ShardId::new(0, 1).expect("the only one");
-        let identity = Identity { cell_name: "test".into(), cell, node: node(1), boot: 1, shard };
-        let timeouts =
-            PeerTimeouts { heartbeat: HEARTBEAT, peer_timeout: HEARTBEAT, queue_bytes_max: 0 };
-        let addresses = members.map(|node| (node, String::new()));
-        let mut peers = Peers::new(identity, timeouts, addresses, 1, Instant::ZERO);
-        peers.add(Peer::new(node(1), node(4), None, false, Instant::ZERO));
-        peers
-    }
-
-    fn up(peers: &mut Peers, id: u16, rtt: Option<Duration>) {
-        let place = peers.place_of(node(id)).expect("a peer");
-        peers.list[place].up(Instant::ZERO, ConnId(place), 1);
-        peers.list[place].rtt = rtt;
-    }
-
-    fn longest(peers: &Peers) -> Option<Duration> {
-        let cell = peers.identity.cell;
-        peers.longest_ignorance(|node| cell.member(node).is_some())
-    }
-
-    #[test]
-    fn the_longest_round_trip_is_unknown_while_that_of_anybody_who_is_up_is() {
-        let mut peers = peers();
-        assert_eq!(longest(&peers), Some(Duration::ZERO), "nobody is up");
-        up(&mut peers, 2, None);
-        assert_eq!(longest(&peers), None);
-        up(&mut peers, 2, Some(2 * MS));
-        assert_eq!(longest(&peers), Some(2 * MS), "whoever is down sends nothing");
-        up(&mut peers, 3, None);
-        assert_eq!(longest(&peers), None);
-        up(&mut peers, 3, Some(MS));
-        assert_eq!(longest(&peers), Some(2 * MS));
-    }
-
-    #[test]
-    fn where_somebody_is_up_who_is_no_member_it_is_a_heartbeat_at_least() {
-        let mut peers = peers();
-        up(&mut peers, 2, Some(2 * MS));
-        up(&mut peers, 4, None);
-        assert_eq!(longest(&peers), None);
-        up(&mut peers, 4, Some(MS));
-        assert_eq!(longest(&peers), Some(HEARTBEAT));
-        up(&mut peers, 4, Some(2 * HEARTBEAT));
-        assert_eq!(longest(&peers), Some(2 * HEARTBEAT));
-        up(&mut peers, 3, Some(3 * HEARTBEAT));
-        assert_eq!(longest(&peers), Some(3 * HEARTBEAT));
-    }
-
-    #[test]
-    fn a_peer_in_quarantine_does_not_remember_and_does_not_vote() {
-        let (mut peers, conn) = (peers(), ConnId(0));
-        up(&mut peers, 2, None);
-        peers.set_who(conn, Who::Peer(0));
-        peers.take_changed();
-        for (quarantine_ms, is_news) in [(0, false), (1, true), (1, false), (0, true)] {
-            let mut ping = Vec::new();
-            Heartbeat::Ping { number: 1, quarantine_ms, counter: 5 }.encode(&mut ping);
-            let told = peers.heartbeat(conn, Instant::ZERO, &ping, 0).expect("it told its counter");
-            let is_over = quarantine_ms == 0;
-            assert_eq!((told.counter, told.remembers), (5, is_over));
-            assert_eq!(peers.voting(Instant::ZERO).count(), usize::from(is_over));
-            assert_eq!(peers.take_changed(), is_news, "{quarantine_ms}");
-        }
-    }
-
-    /// Sockets that take this many bytes in all.
-    struct Room(usize);
-
-    impl Sockets for Room {
-        fn dial(&mut self, _: NodeId, _: &str) -> ConnId {
-            unreachable!("the peer is connected")
-        }
-
-        fn send(&mut self, _: ConnId, bytes: &[u8]) -> usize {
-            let taken = bytes.len().min(self.0);
-            self.0 -= taken;
-            taken
-        }
-
-        fn close(&mut self, _: ConnId) {}
-
-        fn is_node(&self, _: ConnId, _: NodeId) -> bool {
-            true
-        }
-
-        fn hand_over(&mut self, _: ConnId, _: u16) {}
-    }
-
-    #[test]
-    fn what_a_socket_did_not_take_is_sent_when_it_has_room() {
-        let (mut peers, conn) = (peers(), ConnId(0));
-        up(&mut peers, 2, None);
-        peers.set_who(conn, Who::Peer(0));
-        assert_eq!(peers.unsent(), 0);
-        let mut frame = Vec::new();
-        Heartbeat::Ping { number: 1, quarantine_ms: 0, counter: 5 }.encode(&mut frame);
-        // The answer to the ping does not fit into the socket.
-        peers.heartbeat(conn, Instant::ZERO, &frame, 0).expect("it told its counter");
-        peers.flush(&mut Room(3), 7);
-        let unsent = peers.unsent();
-        assert!(unsent > 0);
-        peers.writable(&mut Room(1), conn, 7);
-        assert_eq!(peers.unsent(), unsent - 1);
-        peers.writable(&mut Room(usize::MAX), conn, 7);
-        assert_eq!(peers.unsent(), 0);
-    }
+    FrameKind::of(frame).map_err(|error| format!("it sent an invalid frame: {error}"))
 }

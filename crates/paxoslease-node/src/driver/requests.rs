@@ -1,11 +1,11 @@
-//! Requests on their way into the core, and answers on their way out, whoever asked.
+//! Requests of all callers on their way into the core, and answers on their way out.
 //!
 //! A request and its answer are counted here and nowhere else. The answers to callers of this
-//! process go to their tickets (`callers`); all others leave by [`Driver::take_answers`].
+//! process go to their tickets (`callers`); all others go through [`Driver::take_answers`].
 
 use std::time::Duration;
 
-use paxoslease_core::{Acquire, Event, Holder, Instant, Label, Name, Renew, Tenure, Token};
+use paxoslease_core::{Acquire, Event, Holder, Instant, Name, Renew, Tenure, Token};
 use paxoslease_holder::{Change, Status};
 
 use super::Driver;
@@ -21,12 +21,12 @@ impl Driver {
         self.peers.identity.shard.count()
     }
 
-    /// The whole node, as seen from this shard.
+    /// The status of the whole node, with the latest of this shard.
     pub(crate) fn node_status(&self, now: Instant) -> Status {
         self.board.status(self.shard_index(), self.status(now))
     }
 
-    /// Passes a request to the core. Its answer follows, never before this returns to a front-end.
+    /// Passes a request to the core. A front-end gets the answer later, never within this call.
     pub(crate) fn request(&mut self, now: Instant, from: ReplyTo, request: Request<'_>) {
         let token = from.token(request.kind());
         self.messages_since_sweep += 1;
@@ -80,7 +80,7 @@ impl Driver {
         }
     }
 
-    /// Acts on what happened in the shard: answers requests, collects records and hints.
+    /// Works off the events of the core: answers requests, collects records and hints.
     pub(crate) fn act(&mut self, now: Instant) {
         while let Some(event) = self.shard.poll_event() {
             match event {
@@ -122,14 +122,14 @@ impl Driver {
         self.hand_over(now);
     }
 
-    /// Hands an answer to its caller, and counts it.
+    /// Gives an answer to its caller, and counts it.
     pub(super) fn reply(&mut self, now: Instant, token: Token, answer: Answer) {
         let (to, kind) = ReplyTo::of(token);
         let outcome = outcome_of(&answer);
         let is_heard = if to.origin == ReplyTo::EMBEDDED {
             self.answer_caller(now, to.id, answer)
         } else {
-            // A full cell does not answer either, and that is the better thing to be told.
+            // A full cell does not answer either, and that is the more helpful error.
             let is_acquire = matches!(kind, RequestKind::Acquire | RequestKind::Try);
             let is_full = is_acquire && answer == Answer::NoQuorum && self.shard.is_full();
             self.answers.push((to, if is_full { Answer::Full } else { answer }));
@@ -149,17 +149,17 @@ impl Driver {
         }
     }
 
-    /// An answer that no shard gave: to a request that could not be passed on.
+    /// Answers a request that could not be passed to its shard.
     pub(crate) fn refuse(&mut self, to: ReplyTo, answer: Answer) {
         self.answers.push((to, answer));
     }
 
-    /// Loads what the core has about these names, which are asked for next, into the caches.
+    /// Loads the core's entries of these names into the caches, since requests for them follow.
     pub(crate) fn prefetch<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
         self.shard.prefetch(names);
     }
 
-    /// Whether the front-end of a shard, maybe another, wants hints.
+    /// Sets whether the front-end of a shard, maybe another, wants hints.
     pub(crate) fn hint(&mut self, origin: u16, on: bool) {
         self.hinted.retain(|known| *known != origin);
         if on {
@@ -188,7 +188,7 @@ impl Driver {
     /// P8: releases a lease whose caller has left.
     pub(crate) fn give_back(&mut self, now: Instant, name: Name<'_>, tenure: Tenure) {
         let longest = self.shard.config().cell.max_lease();
-        self.release_in_background(now, &Label::new(name, Holder::NONE), tenure, longest);
+        self.release_in_background(now, name, tenure, longest);
     }
 
     fn hint_to_fronts(&mut self, hint: impl FnOnce() -> Hint) {
@@ -198,7 +198,7 @@ impl Driver {
     }
 }
 
-/// How an answer to an acquire or a renewal is counted.
+/// The outcome that an answer to an acquire or a renewal counts as.
 const fn outcome_of(answer: &Answer) -> Option<Outcome> {
     match answer {
         Answer::Granted { .. } | Answer::Renewed { .. } => Some(Outcome::Granted),

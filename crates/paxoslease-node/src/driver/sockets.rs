@@ -1,14 +1,14 @@
-//! What a driver needs of a network: connections it may dial, write to and close. The event loop
-//! brings real sockets, a simulated world its own.
+//! The network of a driver: connections that it may dial, write to and close. The event loop
+//! implements it by real sockets, the simulated world by its own.
 
 use paxoslease_core::NodeId;
 
-/// A connection, as its owner numbers it. Numbers of closed connections are used again.
+/// The number of a connection. Numbers of closed connections are used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub(crate) usize);
 
 impl ConnId {
-    /// The number, small as long as connections are few: good for indexing.
+    /// The number. It is small as long as connections are few, so it can be an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0
@@ -16,21 +16,21 @@ impl ConnId {
 }
 
 pub(crate) trait Sockets {
-    /// Begins to connect. Ends in [`super::Driver::connected`] or [`super::Driver::closed`], not
-    /// before this returns.
+    /// Begins to connect. A call of [`super::Driver::connected`] or [`super::Driver::closed`]
+    /// follows, not before this returns.
     fn dial(&mut self, peer: NodeId, address: &str) -> ConnId;
 
-    /// Sends as much as there is room for, and says how much that was. For the rest there will be
-    /// a [`super::Driver::writable`]. A connection found broken is closed by and by.
+    /// Sends as much as there is room for, and returns how much that was. If it was not all, a call
+    /// of [`super::Driver::writable`] follows. A connection that is found broken is closed later.
     fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize;
 
     /// Closes a connection; no [`super::Driver::closed`] follows.
     fn close(&mut self, conn: ConnId);
 
-    /// Whether whoever is at the other end may call itself that node.
+    /// Whether the other end has proven to be that node.
     fn is_node(&self, conn: ConnId, node: NodeId) -> bool;
 
-    /// Gives a connection that turned out to be for another shard to that shard, with all that was
+    /// Gives a connection that is for another shard to that shard, with all bytes that were
     /// received and not consumed.
     fn hand_over(&mut self, conn: ConnId, shard: u16);
 }

@@ -1,24 +1,26 @@
 //! A driver without a network.
 
+use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture};
+use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use paxoslease_core::{Holder, Label, Token};
+use paxoslease_core::{Holder, Token};
+use paxoslease_holder::transport::{Request, TicketPool, Transport};
+use paxoslease_holder::{Acquire, AcquireError, Acquiring, AskError, LeaseGuard};
 use paxoslease_wire::Heartbeat;
 
 use super::*;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::front::Waiting;
 use crate::node::{Run, make_driver};
-use crate::request::{CowLabel, ReplyTo};
 use crate::stable::{Startup, Wishes};
 use crate::tls::CurrentTls;
-use paxoslease_holder::transport::{Request, TicketPool, Transport};
-use paxoslease_holder::{Acquire, AskError};
+
+const TTL: Duration = Duration::from_secs(10);
 
 /// The only member of a new cell.
 pub(crate) fn alone(clock: &Clock) -> Driver {
@@ -37,59 +39,67 @@ fn only_member(clock: &Clock, new_cell: bool) -> Driver {
     make_driver(&settings, &startup, 0, run, clock, Arc::new(board))
 }
 
-/// For the only member of a cell, which dials no other node.
-struct NoSockets;
-
-impl Sockets for NoSockets {
-    fn dial(&mut self, _: NodeId, _: &str) -> ConnId {
-        unreachable!("there is no other node")
-    }
-
-    fn send(&mut self, _: ConnId, _: &[u8]) -> usize {
-        unreachable!("there is no other node")
-    }
-
-    fn close(&mut self, _: ConnId) {}
-
-    fn is_node(&self, _: ConnId, _: NodeId) -> bool {
-        false
-    }
-
-    fn hand_over(&mut self, _: ConnId, _: u16) {}
+/// The metrics that `publish` publishes, as `name label-values`. Of a histogram, the first value.
+pub(crate) fn published(publish: impl FnOnce()) -> BTreeMap<String, f64> {
+    let recorder = DebuggingRecorder::new();
+    metrics::with_local_recorder(&recorder, publish);
+    let entries = recorder.snapshotter().snapshot().into_vec().into_iter();
+    let entries = entries.map(|(key, _, _, value)| {
+        let labels: Vec<&str> = key.key().labels().map(metrics::Label::value).collect();
+        let value = match value {
+            DebugValue::Counter(count) => count as f64,
+            DebugValue::Gauge(value) => value.into_inner(),
+            DebugValue::Histogram(values) => values.first().map_or(0.0, |value| value.into_inner()),
+        };
+        ([&[key.key().name()], &*labels].concat().join(" "), value)
+    });
+    entries.collect()
 }
 
-/// Sockets of nodes that are not known yet. Counts those that the driver closed.
-#[derive(Default)]
-struct Strangers {
-    closed: usize,
+/// Sockets that lead nowhere and remember which connections were closed.
+pub(crate) struct TestSockets {
+    /// Bytes that they still take.
+    pub(crate) room: usize,
+    /// Whether the other end has the certificate of the node that it claims to be.
+    pub(crate) is_proven: bool,
+    pub(crate) closed: Vec<ConnId>,
 }
 
-impl Sockets for Strangers {
+impl TestSockets {
+    pub(crate) const fn with_room(room: usize) -> Self {
+        Self { room, is_proven: true, closed: Vec::new() }
+    }
+}
+
+impl Default for TestSockets {
+    fn default() -> Self {
+        Self::with_room(usize::MAX)
+    }
+}
+
+impl Sockets for TestSockets {
     fn dial(&mut self, _: NodeId, _: &str) -> ConnId {
-        unreachable!("there is no other member")
+        ConnId(0)
     }
 
     fn send(&mut self, _: ConnId, bytes: &[u8]) -> usize {
-        bytes.len()
+        let taken = bytes.len().min(self.room);
+        self.room -= taken;
+        taken
     }
 
-    fn close(&mut self, _: ConnId) {
-        self.closed += 1;
+    fn close(&mut self, conn: ConnId) {
+        self.closed.push(conn);
     }
 
     fn is_node(&self, _: ConnId, _: NodeId) -> bool {
-        false
+        self.is_proven
     }
 
     fn hand_over(&mut self, _: ConnId, _: u16) {}
 }
 
-fn held(driver: &Driver, now: Instant) -> usize {
-    let shard = driver.shard();
-    (0..shard.slot_count()).filter(|slot| shard.lease_in(now, *slot, |_| true).is_some()).count()
-}
-
-/// Keeps the requests of handles for the test to carry.
+/// Keeps the requests of handles for the test to pass on.
 struct Carrier {
     clock: Clock,
     tickets: TicketPool,
@@ -115,128 +125,169 @@ impl Transport for Carrier {
     }
 }
 
+/// A driver at the time when it was made, and the handles of its process.
+pub(crate) struct TestDriver {
+    driver: Driver,
+    pub(crate) now: Instant,
+    sockets: TestSockets,
+    carrier: Arc<Carrier>,
+}
+
+impl Deref for TestDriver {
+    type Target = Driver;
+
+    fn deref(&self) -> &Driver {
+        &self.driver
+    }
+}
+
+impl DerefMut for TestDriver {
+    fn deref_mut(&mut self) -> &mut Driver {
+        &mut self.driver
+    }
+}
+
+impl TestDriver {
+    pub(crate) fn new() -> Self {
+        Self::of_cell(true)
+    }
+
+    fn of_cell(is_new: bool) -> Self {
+        let clock = Clock::system();
+        let (driver, now) = (only_member(&clock, is_new), clock.now());
+        let (tickets, requests) = (TicketPool::default(), Mutex::default());
+        let carrier = Arc::new(Carrier { clock, tickets, requests });
+        let mut driver = Self { driver, now, sockets: TestSockets::default(), carrier };
+        driver.tick_at(now);
+        driver
+    }
+
+    fn tick_at(&mut self, now: Instant) {
+        self.driver.tick(&mut self.sockets, now);
+    }
+
+    /// Passes an acquire to the core.
+    pub(crate) fn acquire(&mut self, name: &str, holder: &str, wait: Duration) {
+        let name = Name::new(name).expect("a name");
+        let holder = Holder::new(holder).expect("a holder");
+        let acquire = paxoslease_core::Acquire { token: Token(0), name, holder, ttl: TTL, wait };
+        self.driver.shard.acquire(self.now, acquire).expect("room");
+    }
+
+    /// A handle asks for a lease. Its request is not passed on yet.
+    fn begin_acquire(&self, name: &str) -> Acquiring<LeaseGuard> {
+        let transport: Arc<dyn Transport> = Arc::<Carrier>::clone(&self.carrier);
+        let mut acquiring = Acquire::new(transport, name, TTL, Duration::ZERO).into_future();
+        assert!(poll(&mut acquiring).is_pending());
+        acquiring
+    }
+
+    /// Passes on the requests of handles.
+    fn carry(&mut self) {
+        for request in std::mem::take(&mut *self.carrier.requests.lock().expect("one thread")) {
+            self.driver.command(self.now, Command::Serve(request));
+        }
+    }
+
+    fn held(&self) -> usize {
+        let (shard, now) = (self.shard(), self.now);
+        let slots = 0..shard.slot_count();
+        slots.filter(|slot| shard.lease_in(now, *slot, |_| true).is_some()).count()
+    }
+}
+
+fn poll(acquiring: &mut Acquiring<LeaseGuard>) -> Poll<Result<LeaseGuard, AcquireError>> {
+    Pin::new(acquiring).poll(&mut Context::from_waker(Waker::noop()))
+}
+
 #[test]
 fn a_lease_granted_to_a_caller_that_left_is_given_back() {
-    let clock = Clock::system();
-    let (mut driver, now) = (alone(&clock), clock.now());
-    driver.tick(&mut NoSockets, now);
-    let (tickets, requests) = (TicketPool::default(), Mutex::default());
-    let carrier = Arc::new(Carrier { clock, tickets, requests });
-    let carry = |driver: &mut Driver| {
-        for request in std::mem::take(&mut *carrier.requests.lock().expect("one thread")) {
-            driver.command(now, Command::Serve(request));
-        }
-    };
-    let transport: Arc<dyn Transport> = Arc::<Carrier>::clone(&carrier);
-    let ttl = Duration::from_secs(10);
-    let mut acquiring = Acquire::new(transport, "x", ttl, Duration::ZERO).into_future();
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(Pin::new(&mut acquiring).poll(&mut context).is_pending());
-    carry(&mut driver);
-    assert_eq!(held(&driver, now), 1, "its own acceptor is a majority");
+    let mut driver = TestDriver::new();
+    let acquiring = driver.begin_acquire("x");
+    driver.carry();
+    assert_eq!(driver.held(), 1, "its own acceptor is a majority");
     drop(acquiring);
-    carry(&mut driver);
+    driver.carry();
+    let now = driver.now;
     driver.act(now);
-    driver.flush(&mut NoSockets);
-    assert_eq!(held(&driver, now), 0);
-    assert!(driver.callers.is_empty(), "nobody is waited for");
+    driver.flush(&mut TestSockets::default());
+    assert_eq!(driver.held(), 0);
+    assert!(driver.callers.is_empty(), "no caller is left");
 }
 
 #[test]
 fn a_status_tells_the_queue_and_the_longest_turn() {
-    let clock = Clock::system();
-    let (mut driver, now) = (alone(&clock), clock.now());
-    driver.tick(&mut NoSockets, now);
-    let (ttl, token) = (Duration::from_secs(10), Token(0));
-    for (holder, wait) in [("first", Duration::ZERO), ("second", ttl), ("third", ttl)] {
-        let name = Name::new("x").expect("a name");
-        let holder = Holder::new(holder).expect("a holder");
-        let acquire = paxoslease_core::Acquire { token, name, holder, ttl, wait };
-        driver.shard.acquire(now, acquire).expect("room");
+    let mut driver = TestDriver::new();
+    for (holder, wait) in [("first", Duration::ZERO), ("second", TTL), ("third", TTL)] {
+        driver.acquire("x", holder, wait);
     }
     driver.worked(Duration::from_millis(3));
     driver.worked(Duration::from_millis(1));
-    let status = driver.status(now);
+    let status = driver.status(driver.now);
     assert_eq!((status.leases, status.waiters, status.ready), (1, 2, true));
     assert_eq!(status.longest_turn, Duration::from_millis(3));
     let [queued] = &status.waiting[..] else { panic!("{:?}", status.waiting) };
     assert_eq!((&*queued.name, queued.waiters), ("x", 2));
     assert_eq!(queued.holder.as_deref(), Some("first"));
     assert!(queued.fence.is_some());
-    let later = now.after(Duration::from_secs(5));
-    let since_the_tick = driver.uptime(later) - driver.uptime(now);
+    let later = driver.now.after(Duration::from_secs(5));
+    let since_the_tick = driver.uptime(later) - driver.uptime(driver.now);
     assert_eq!(since_the_tick, Duration::from_secs(5));
 }
 
 #[test]
 fn a_pause_of_the_thread_is_counted() {
-    let clock = Clock::system();
-    let (mut driver, now) = (alone(&clock), clock.now());
-    let recorder = DebuggingRecorder::new();
-    metrics::with_local_recorder(&recorder, || {
+    let mut driver = TestDriver::new();
+    let published = published(|| {
         driver.paused(Duration::from_secs(1));
+        let now = driver.now;
         driver.publish(now);
     });
-    let published = recorder.snapshotter().snapshot().into_vec();
-    let pauses = published.iter().find(|entry| entry.0.key().name() == "paxoslease_pauses_total");
-    assert_eq!(pauses.expect("published").3, DebugValue::Counter(1));
+    assert_eq!(published["paxoslease_pauses_total"], 1.0);
 }
 
 #[test]
 fn a_stranger_may_send_no_more_than_a_greeting() {
-    let clock = Clock::system();
-    let (mut driver, now) = (alone(&clock), clock.now());
+    let mut driver = TestDriver::new();
+    let now = driver.now;
     // The beginning of a long frame.
     let mut bytes = Vec::new();
     Heartbeat::Ping { number: 1, quarantine_ms: 0, counter: 1 }.encode(&mut bytes);
     bytes[..4].copy_from_slice(&60_000_u32.to_le_bytes());
-    for (conn, (len, closed)) in
-        [(GREETING_LEN_MAX, 0), (GREETING_LEN_MAX + 1, 1)].iter().enumerate()
-    {
-        let (mut sockets, conn) = (Strangers::default(), ConnId(conn));
+    for (number, len) in [GREETING_LEN_MAX, GREETING_LEN_MAX + 1].into_iter().enumerate() {
+        let (mut sockets, conn) = (TestSockets::default(), ConnId(number));
         driver.accepted(&mut sockets, now, conn);
-        bytes.resize(*len, 0);
+        bytes.resize(len, 0);
         driver.received(&mut sockets, now, conn, &bytes);
-        assert_eq!(sockets.closed, *closed, "{len} bytes");
+        assert_eq!(sockets.closed.contains(&conn), len > GREETING_LEN_MAX, "{len} bytes");
     }
 }
 
 #[test]
 fn a_member_in_quarantine_is_not_ready() {
-    let clock = Clock::system();
-    let (mut driver, now) = (only_member(&clock, false), clock.now());
+    let mut driver = TestDriver::of_cell(false);
+    let now = driver.now;
     let waiters = [oneshot::channel(), oneshot::channel()].map(|(reply, answer)| {
         driver.command(now, Command::Ready { reply });
         answer
     });
-    driver.tick(&mut NoSockets, now);
+    driver.tick_at(now);
     assert!(!driver.status(now).ready);
     assert!(waiters.iter().all(|answer| answer.try_recv() == Err(oneshot::TryRecvError::Empty)));
     let over_at = now.after(driver.status(now).quarantine_remaining);
-    driver.tick(&mut NoSockets, over_at.after(Duration::from_secs(1)));
+    driver.tick_at(over_at.after(Duration::from_secs(1)));
     assert!(waiters.iter().all(|answer| answer.try_recv() == Ok(())));
 }
 
 #[test]
 fn a_node_that_leaves_refuses_new_requests() {
-    let clock = Clock::system();
-    let (mut driver, now) = (alone(&clock), clock.now());
-    driver.tick(&mut NoSockets, now);
+    let mut driver = TestDriver::new();
+    let now = driver.now;
     driver.command(now, Command::Stop);
-    let (tickets, requests) = (TicketPool::default(), Mutex::default());
-    let carrier = Arc::new(Carrier { clock, tickets, requests });
-    let transport: Arc<dyn Transport> = Arc::<Carrier>::clone(&carrier);
-    let ttl = Duration::from_secs(10);
-    let mut acquiring = Acquire::new(transport, "x", ttl, Duration::ZERO).into_future();
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(Pin::new(&mut acquiring).poll(&mut context).is_pending());
-    for request in std::mem::take(&mut *carrier.requests.lock().expect("one thread")) {
-        driver.command(now, Command::Serve(request));
-    }
+    let mut acquiring = driver.begin_acquire("x");
+    driver.carry();
     driver.act(now);
-    assert_eq!(held(&driver, now), 0);
-    let Poll::Ready(Err(error)) = Pin::new(&mut acquiring).poll(&mut context) else {
-        panic!("it was not refused");
-    };
+    assert_eq!(driver.held(), 0);
+    let Poll::Ready(Err(error)) = poll(&mut acquiring) else { panic!("it was not refused") };
     assert_eq!(error, AskError::Stopped.into());
 }

@@ -1,5 +1,5 @@
-//! One connection of a shard's thread: its socket, what was read ahead, and how it stands. Knows
-//! nobody that could be told of it.
+//! One connection of a shard's thread: its socket, its state and the bytes that were read and not
+//! delivered yet. Tells neither the driver nor the front-end anything.
 
 use std::io;
 
@@ -12,42 +12,44 @@ use crate::turn::ConnKind;
 
 const INPUT_MIN: usize = 64 * 1024;
 const INPUT_MAX: usize = 2 * FRAME_LEN_MAX;
-/// Clients are many and say little at a time. Their buffers are lent while there is something in
-/// them, so that an idle client costs none.
+/// Clients are many and send little at a time. A client has a buffer only while there are bytes in
+/// it, so that an idle client costs none.
 pub(super) const CLIENT_INPUT: usize = 16 * 1024;
 const CLIENT_INPUT_MAX: usize = 2 * REQUEST_LEN_MAX;
 
+#[derive(Default)]
 pub(super) struct Conn {
     /// `None` while its address is looked up.
     pub(super) stream: Option<Stream>,
     pub(super) node: Option<NodeId>,
     pub(super) kind: ConnKind,
-    /// Nothing more is shown for now.
+    /// Its bytes are not delivered for now.
     pub(super) held: bool,
-    /// Still read while it is held, as far as there is room, so that its end is noticed.
+    /// It is read while it is held, as far as there is room, so that its end is noticed.
     pub(super) read_ahead: bool,
-    /// Not connected yet, or the TLS handshake is under way: the driver does not know it.
+    /// Not connected yet, or in its TLS handshake.
     pub(super) pending: bool,
-    /// Tells this connection from others that had its number.
+    /// Distinguishes this connection from others that had its number.
     pub(super) serial: u64,
     pub(super) input: Input,
     /// There may be more to read.
     pub(super) readable: bool,
     /// The other side will send no more: read to the end.
     pub(super) ending: bool,
-    /// Whoever had it held knows that.
+    /// The front-end that holds it was told so.
     pub(super) ending_told: bool,
     pub(super) end: InputEnd,
     pub(super) listed: bool,
     pub(super) writable: bool,
     pub(super) closed: Option<String>,
-    /// It ended over its TLS handshake.
+    /// Its TLS handshake failed.
     pub(super) refused: bool,
 }
 
-/// How far it is to the end of what a client says. A peer that says no more is gone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Whether the end of a client's bytes was read and told. A peer that sends no more is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum InputEnd {
+    #[default]
     Ahead,
     Read,
     Told,
@@ -62,17 +64,17 @@ impl Conn {
             && self.kind != ConnKind::Leaving
     }
 
-    /// Whether reading it may cost what a TLS handshake costs.
+    /// Whether a read may cost as much as a TLS handshake.
     pub(super) fn is_handshaking(&self) -> bool {
         self.pending && self.stream.as_ref().is_some_and(Stream::is_handshaking)
     }
 
-    /// Whether a client has said as much as is kept of it.
+    /// Whether the buffer of a client is full.
     pub(super) fn is_full(&self) -> bool {
         self.kind == ConnKind::Client && self.input.unread().len() >= CLIENT_INPUT_MAX
     }
 
-    /// Reads once. A short read has drained the socket, as far as the edge goes.
+    /// Reads once. After a short read there is nothing more until the next event.
     pub(super) fn read(&mut self, spare: &mut Vec<u8>) {
         let Some(stream) = &mut self.stream else { return };
         if self.pending && !matches!(stream, Stream::Tls(_)) && self.node.is_some() {
@@ -102,18 +104,19 @@ impl Conn {
                 let drained = len < room_len && matches!(stream, Stream::Plain(_));
                 self.readable = !drained || self.ending;
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => self.readable = false,
-            Err(error) => {
-                self.readable = false;
-                self.refused = self.pending && error.kind() == io::ErrorKind::InvalidData;
-                self.closed = Some(error.to_string());
-            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected => self.readable = false,
+                io::ErrorKind::Interrupted => {}
+                kind => {
+                    self.readable = false;
+                    self.refused = self.pending && kind == io::ErrorKind::InvalidData;
+                    self.closed = Some(error.to_string());
+                }
+            },
         }
     }
 
-    /// Goes on connecting, TLS included. Says whether the connection stands.
+    /// Goes on connecting, TLS included. Returns whether the connection is established.
     pub(super) fn connect(&mut self) -> io::Result<bool> {
         let Some(stream) = &self.stream else { return Ok(false) };
         if self.node.is_some() {
@@ -130,7 +133,7 @@ impl Conn {
         Ok(self.stream.as_ref().is_some_and(|stream| !stream.is_handshaking()))
     }
 
-    /// Sends what TLS has to say for itself.
+    /// Sends the bytes that TLS itself has to send.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match &mut self.stream {
             Some(stream) if stream.wants_write() => stream.flush().map(drop),
@@ -139,7 +142,7 @@ impl Conn {
     }
 }
 
-/// What was read and not consumed.
+/// Bytes that were read and not consumed.
 #[derive(Default)]
 pub(super) struct Input {
     pub(super) bytes: Vec<u8>,
@@ -173,18 +176,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_grows_to_its_bound_and_moves_what_is_unread_before() {
+    fn a_buffer_moves_its_unread_bytes_before_it_grows() {
         let mut input = Input::default();
         assert_eq!(input.room(4, 16).len(), 4);
         input.end = 4;
         input.start = 3;
-        assert_eq!(input.room(4, 16).len(), 3, "what was consumed makes room");
+        assert_eq!(input.room(4, 16).len(), 3, "consumed bytes make room");
         assert_eq!(input.unread().len(), 1);
         input.end = 4;
         assert_eq!(input.room(4, 16).len(), 4);
         input.end = 8;
         assert_eq!(input.room(4, 16).len(), 8);
         input.end = 16;
-        assert_eq!(input.room(4, 16).len(), 0, "nobody reads then");
+        assert_eq!(input.room(4, 16).len(), 0, "it has reached its bound");
     }
 }

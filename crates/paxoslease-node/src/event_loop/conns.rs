@@ -1,5 +1,4 @@
-//! The connections of one shard's thread, to peers and to clients: what is read ahead, what is
-//! broken, what belongs to another shard.
+//! The connections of one shard's thread, to peers and to clients.
 
 mod deadlines;
 mod delivery;
@@ -31,20 +30,20 @@ pub(super) const LISTENER: Token = Token(usize::MAX - 1);
 pub(super) const CLIENTS: Token = Token(usize::MAX - 2);
 
 const SPARE_INPUTS_MAX: usize = 256;
-/// The kernel's own check of an idle connection, behind the heartbeats of ours.
+/// The kernel checks an idle connection after this time, besides our own heartbeats.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// TLS handshakes of clients that go on in one turn, and as many of peers. Each costs more than
-/// thousands of requests do, and those of others must not wait for a flood of them. Nor may a peer
+/// The most TLS handshakes of clients that go on in one turn, and as many of peers. A handshake costs
+/// more than thousands of requests, which must not wait for a flood of handshakes. Nor may a peer
 /// wait for a flood of clients: its handshake has a deadline.
 const HANDSHAKES_PER_TURN: usize = 8;
 
-/// How a peer's name is looked up: one at a time, since a name server may take its time.
+/// The look-ups of one peer's host name, one at a time.
 #[derive(Default)]
 struct Lookup {
     attempt: usize,
     under_way: bool,
-    /// An answer that came too late for the dial that asked; the next one has it.
+    /// An answer that came too late for its dial. The next dial uses it.
     found: Option<SocketAddr>,
 }
 
@@ -53,13 +52,13 @@ pub(crate) struct Conns {
     slab: Slab<Conn>,
     serials: u64,
     tls: CurrentTls,
-    /// What to say to a client that does not speak TLS where it must.
+    /// The bytes for a client that does not use TLS although it must.
     not_tls: &'static [u8],
-    /// The clock, as it was read for this turn.
+    /// The reading of the clock for this turn.
     now: Instant,
     /// Handshake deadlines, earliest first. A client that has not finished by then is disconnected.
     deadlines: VecDeque<(Instant, ConnId, u64)>,
-    /// How many clients are leaving.
+    /// The number of connections with [`ConnKind::Leaving`].
     leaving: usize,
     refusals: LogThrottle,
     /// By shard, to hand connections over.
@@ -70,15 +69,15 @@ pub(crate) struct Conns {
     lookups: BTreeMap<NodeId, Lookup>,
     /// Connections with something new.
     ready: Vec<usize>,
-    /// Lends `ready` its memory while that is worked off.
+    /// The second buffer for `ready`, in use while the first is worked off.
     spare: Vec<usize>,
     /// Connections accepted since the last turn.
     fresh: Vec<ConnId>,
     broken: Vec<(ConnId, u64, String)>,
     handed_over: Option<(Stream, u16)>,
-    /// Buffers no client needs just now.
+    /// Buffers that no client needs now.
     spare_inputs: Vec<Vec<u8>>,
-    /// What TLS connections read into, one after the other.
+    /// The buffer that TLS connections read into, one after the other.
     spare_tls: Vec<u8>,
 }
 
@@ -116,24 +115,9 @@ impl Conns {
 
     fn insert(&mut self, stream: Option<Stream>, node: Option<NodeId>, kind: ConnKind) -> ConnId {
         self.serials += 1;
-        ConnId(self.slab.insert(Conn {
-            stream,
-            node,
-            kind,
-            held: false,
-            read_ahead: false,
-            pending: true,
-            serial: self.serials,
-            input: Input::default(),
-            readable: false,
-            ending: false,
-            ending_told: false,
-            end: InputEnd::Ahead,
-            listed: false,
-            writable: false,
-            closed: None,
-            refused: false,
-        }))
+        let (pending, serial) = (true, self.serials);
+        let conn = Conn { stream, node, kind, pending, serial, ..Conn::default() };
+        ConnId(self.slab.insert(conn))
     }
 
     fn register(&mut self, conn: ConnId) -> io::Result<()> {
@@ -173,13 +157,13 @@ impl Conns {
         match self.register(conn) {
             Ok(()) => self.fresh.push(conn),
             Err(error) => {
-                tracing::debug!(%error, "a connection was gone as it was accepted");
+                tracing::debug!(%error, "a connection broke while it was accepted");
                 self.slab.remove(conn.0);
             }
         }
     }
 
-    /// Notes what the poll said of a connection.
+    /// Takes note of an event of a connection.
     pub(super) fn note(&mut self, token: Token, event: &Event) {
         let Some(conn) = self.slab.get_mut(token.0) else { return };
         conn.ending |= event.is_read_closed() || event.is_error();
@@ -222,7 +206,7 @@ impl Conns {
                     conn.input.bytes = self.spare_inputs.pop().unwrap_or_default();
                 }
                 conn.read(&mut self.spare_tls);
-                // TLS may have come with nothing in it for anybody else.
+                // The bytes may have been for TLS itself.
                 if conn.kind == ConnKind::Client && conn.input.unread().is_empty() {
                     keep(&mut self.spare_inputs, std::mem::take(&mut conn.input));
                 }
@@ -230,7 +214,7 @@ impl Conns {
         }
     }
 
-    /// A look-up of a peer's name has ended.
+    /// The look-up of a peer's host name has ended.
     pub(super) fn looked_up(
         &mut self,
         LookupId { peer, conn, serial }: LookupId,
@@ -245,7 +229,7 @@ impl Conns {
         }
     }
 
-    /// The address of a peer is known, or will not be.
+    /// Connects to a peer whose address was found, or fails the dial.
     fn resolved(&mut self, id: ConnId, serial: u64, outcome: io::Result<SocketAddr>) {
         let Some(conn) = self.slab.get_mut(id.0).filter(|conn| conn.serial == serial) else {
             return;
@@ -265,7 +249,7 @@ impl Conns {
     }
 }
 
-/// Keeps an empty buffer for others.
+/// Keeps an empty buffer for other clients.
 fn keep(spares: &mut Vec<Vec<u8>>, input: Input) {
     if input.bytes.len() == CLIENT_INPUT && spares.len() < SPARE_INPUTS_MAX {
         spares.push(input.bytes);
@@ -282,7 +266,7 @@ impl Sockets for Conns {
         let outcome = if let Some(found) = lookup.found.take() {
             Some(Ok(found))
         } else if lookup.under_way {
-            Some(Err(io::Error::other("its name is still being looked up")))
+            Some(Err(io::Error::other("the look-up of its host name is still under way")))
         } else {
             resolve(address, lookup_id, lookup.attempt, &self.mailboxes[self.own])
         };
@@ -316,7 +300,7 @@ impl Sockets for Conns {
             stream.close_notify();
             unsent = stream.wants_write() && !stream.is_handshaking();
         }
-        // What a client was told may still be on its way through TLS, as it would be in the kernel.
+        // The last bytes for a client may still wait in TLS, as they would wait in the kernel.
         if !(unsent && conn.kind == ConnKind::Client && self.leaves(id)) {
             self.slab.remove(id.0);
         }
@@ -330,7 +314,7 @@ impl Sockets for Conns {
     fn hand_over(&mut self, id: ConnId, shard: u16) {
         if let Some(mut stream) = self.slab.try_remove(id.0).and_then(|conn| conn.stream) {
             if let Err(error) = self.registry.deregister(stream.tcp_mut()) {
-                tracing::debug!(%error, "a connection was gone as it was handed over");
+                tracing::debug!(%error, "a connection broke while it was handed over");
             }
             self.handed_over = Some((stream, shard));
         }

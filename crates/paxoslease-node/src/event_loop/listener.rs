@@ -1,18 +1,18 @@
-//! A socket that others connect to, and what is left of its edge.
+//! A socket that accepts connections, and whether there are more to accept.
 
 use std::io;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 
-/// How many connections are accepted per turn, so that a flood of them stalls nobody.
+/// The most connections that are accepted per turn, so that a flood of them delays no request.
 const ACCEPTED_MAX: usize = 256;
 
 pub(crate) struct Listener {
     socket: TcpListener,
     /// There may be more to accept.
     more: bool,
-    /// The last attempt failed: the edge is used up, so ask again later.
+    /// The last attempt failed, and no event follows for it: try again in the next turn.
     again: bool,
 }
 
@@ -31,7 +31,6 @@ impl Listener {
         self.more = true;
     }
 
-    /// Whether there is more to do without waiting.
     pub(super) const fn unfinished(&self) -> bool {
         self.more
     }

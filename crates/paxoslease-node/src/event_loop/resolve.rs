@@ -1,6 +1,5 @@
-//! Turns "host:port" into an address: at once where it is one already, else on a thread of its
-//! own, since a name server may take its time and a shard has none. Looked up anew for every dial,
-//! because hosts move.
+//! Resolves "host:port". A host name is looked up on a thread of its own, since a name server may be
+//! slow and a shard must not block. Every dial looks it up again, because hosts move.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -21,7 +20,7 @@ pub(crate) struct LookupId {
     pub(super) serial: u64,
 }
 
-/// `None` when the answer will be posted. `attempt` counts the dials of this peer.
+/// Returns `None` if the answer will be posted. `attempt` counts the dials of this peer.
 pub(super) fn resolve(
     address: &str,
     lookup: LookupId,
@@ -36,10 +35,10 @@ pub(super) fn resolve(
         let outcome = address.to_socket_addrs().and_then(|found| {
             let found: Vec<SocketAddr> = found.collect();
             let nothing = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-            // A host with several addresses is tried at each in turn.
+            // The addresses of a host are tried in turn.
             found.get(attempt % found.len().max(1)).copied().ok_or_else(nothing)
         });
-        // A shard that left meanwhile needs no answer.
+        // A shard that stopped meanwhile needs no answer.
         let _left = mailbox.post(Post::Sockets(SocketPost::Resolved { lookup, outcome }));
     };
     match thread::Builder::new().name("paxoslease-resolve".to_owned()).spawn(look_up) {

@@ -1,8 +1,8 @@
-//! Adaptive spinning: looking again and again for a while before blocking saves the wake-up, as
-//! long as something comes soon and nobody else needs the core.
+//! Adaptive spinning: polling for a while before blocking saves the wake-up, as long as something
+//! comes soon and no other thread needs the core.
 //!
-//! Looking in vain makes it pause, longer each time, and so does a `yield` to somebody who keeps
-//! the core for longer than it may look; success ends the pauses.
+//! A failure is followed by waits without spinning, more each time. A `yield` to a thread that keeps
+//! the core until the time for spinning is over counts as a failure. Success ends the pauses.
 
 use std::thread;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use paxoslease_core::Instant;
 
 use crate::clock::Clock;
 
-/// The most waits that are not begun by spinning.
+/// The most waits without spinning after a failure.
 const PAUSE_MAX: u32 = 1024;
 
 #[derive(Debug)]
 pub(super) struct Spin {
-    /// How long to look at most; zero for never.
+    /// How long to spin at most; zero for never.
     most: Duration,
-    /// Waits to go without spinning.
+    /// The waits without spinning that are left.
     pausing: u32,
-    /// How many there will be after the next failure.
+    /// The waits without spinning after the next failure.
     pause: u32,
 }
 
@@ -41,7 +41,7 @@ impl Spin {
         true
     }
 
-    /// Looks until something is ready, it is time, or it is no use.
+    /// Spins until something is ready, `wake_at` has come, or the time for spinning is over.
     pub(super) fn find<E>(
         &mut self,
         clock: &Clock,
@@ -77,7 +77,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
-    fn looking_in_vain_makes_it_pause_longer_and_finding_ends_that() {
+    fn failures_make_pauses_longer_and_a_success_ends_them() {
         let nanos = Arc::new(AtomicU64::new(0));
         let clock = Clock::manual(Arc::clone(&nanos));
         let mut spin = Spin::new(Duration::from_micros(50));

@@ -1,4 +1,4 @@
-//! What a turn of the loop goes by.
+//! The clock of a turn of the loop.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use crate::driver::tests::alone;
 use crate::front::Waiting;
 use crate::tls::CurrentTls;
 
-/// A clock that shows zero while anything is left unread, and one from then on.
+/// A clock that shows zero while the socket or the mailbox has something unread, and one afterwards.
 struct Witness {
     /// The node's end of a connection.
     socket: TcpStream,
@@ -64,6 +64,7 @@ fn the_clock_is_read_after_the_sockets_and_the_mailbox() {
         let mut events = Events::with_capacity(8);
         while is_sent && !events.iter().any(mio::event::Event::is_readable) {
             event_loop.poll_for(&mut events, Duration::from_secs(20));
+            assert!(!events.is_empty(), "no event within 20 s");
         }
         assert_eq!(event_loop.clock.now(), Instant::ZERO, "there is something to read");
         let now = event_loop.receive(&events, &mut Vec::new());

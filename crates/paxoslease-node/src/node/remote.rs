@@ -1,5 +1,5 @@
-//! Leases for holders elsewhere, asked for from threads that are not the node's: what an HTTP
-//! server needs. Futures run on any executor; dropping one withdraws its request.
+//! Requests for holders elsewhere, from threads that are not the node's own: what an HTTP server
+//! needs. Futures run on any executor; dropping one withdraws its request.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -67,7 +67,7 @@ pub struct Asking {
     shared: Arc<Shared>,
     id: u64,
     answer: oneshot::Receiver<Answer>,
-    /// The name, for an acquire that has to be taken back when this is dropped.
+    /// The name of an acquire, which has to be withdrawn when this is dropped.
     acquires: Option<Label>,
 }
 
@@ -96,10 +96,10 @@ impl Drop for Asking {
         let Some(label) = self.acquires.take() else { return };
         if self.shared.waiting.leave(self.id, &label) {
             let request = Request::Abandon { lease: CowLabel::Owned(label.clone()) };
-            // A shard that is gone has nothing to withdraw.
+            // A shard that has ended has nothing to withdraw.
             let _gone = self.shared.post(label.name(), Command::Request(remote(self.id), request));
         } else if let Ok(Answer::Granted { tenure, .. }) = self.answer.try_recv() {
-            // Granted, and never polled.
+            // It was granted, but never polled.
             let remote = Remote { shared: Arc::clone(&self.shared) };
             let lease = label.name().into();
             drop(remote.ask(Request::Release { lease, fence: tenure.fence() }));

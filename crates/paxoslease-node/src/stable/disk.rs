@@ -1,8 +1,8 @@
-//! A disk as small as a node needs it: two files that are replaced whole, and a mark.
+//! The disk of a node: two files that are replaced as a whole, and a mark.
 //!
-//! Owns how something becomes durable: whatever returns `Ok` outlives a power cut, and what
-//! returns an error has happened whole or not at all. Deliberately lacks the rules of what is
-//! written when: those are `Folder`'s, the same for every disk.
+//! Makes changes durable: a change that returned `Ok` survives a power failure, and one that returned
+//! an error happened completely or not at all. Deliberately lacks the rules of what is written when:
+//! `Folder` has them, the same for every disk.
 
 use std::fs::TryLockError;
 use std::io::{self, ErrorKind, Write};
@@ -19,7 +19,7 @@ use super::files::Files;
 pub(crate) enum DataFile {
     /// The stable record (R1, R2).
     Record,
-    /// What a clean stop leaves (R4).
+    /// The leases at a clean stop (R4).
     Snapshot,
 }
 
@@ -34,27 +34,27 @@ impl DataFile {
     }
 }
 
-/// Puts out the bytes of a file.
+/// Writes the content of a file.
 pub(crate) type Fill<'a> = dyn FnMut(&mut dyn Write) -> io::Result<()> + 'a;
 
-/// What keeps a node's files. One process at a time has it.
+/// Keeps a node's files, for one process at a time.
 pub(crate) trait Disk: Send {
-    /// The content of a file; `None` when there is none.
+    /// The content of a file; `None` if there is no such file.
     fn read(&self, file: DataFile) -> io::Result<Option<Vec<u8>>>;
 
-    /// Replaces a file by what `fill` puts out. A reader sees the old content or the new.
+    /// Replaces a file by what `fill` writes. A reader sees the old content or the new one.
     fn replace(&mut self, file: DataFile, fill: &mut Fill<'_>) -> io::Result<()>;
 
-    /// Removes a file; one that is not there is made sure to stay away.
+    /// Removes a file. If there is no file, makes its absence durable.
     fn remove(&mut self, file: DataFile) -> io::Result<()>;
 
     /// Whether [`Self::mark`] was ever called.
-    fn is_marked(&self) -> io::Result<bool>;
+    fn is_marked(&self) -> bool;
 
     /// Leaves the mark that a record was written.
     fn mark(&mut self) -> io::Result<()>;
 
-    /// What to call a file in front of people.
+    /// The name of a file in messages.
     fn path(&self, file: DataFile) -> PathBuf;
 }
 
@@ -64,7 +64,7 @@ const LOCK: &str = "lock";
 pub(crate) struct FolderDisk<F: Files> {
     files: F,
     path: PathBuf,
-    /// For syncing the folder itself.
+    /// The open folder, to sync it.
     folder: F::File,
     /// The locked file. Its content is the mark: empty until a record was written.
     lock: F::File,
@@ -93,13 +93,13 @@ impl<F: Files> FolderDisk<F> {
         })?;
         let marked = false;
         let mut disk = Self { files, path, folder, lock, marked, node };
-        // Left behind by a write that a crash cut short; worth nothing.
+        // Files of a write that a crash interrupted.
         for file in DataFile::ALL {
             let path = disk.temporary(file);
             disk.remove_if_there(&path).map_err(failed("remove", &path))?;
         }
-        // Names this process, and makes durable what one that was killed may have left unsynced.
-        if disk.files.len(&disk.lock).map_err(failed("read", &lock_path))? > 0 {
+        // Names this process, and syncs a mark that a killed process may have left unsynced.
+        if !disk.files.read(&lock_path).map_err(failed("read", &lock_path))?.is_empty() {
             disk.mark().map_err(failed("write", &lock_path))?;
         }
         Ok(disk)
@@ -137,8 +137,8 @@ impl<F: Files> Disk for FolderDisk<F> {
             self.files.rename(&temporary, &self.path(file))
         });
         if let Err(error) = outcome {
-            // It may hold space that the next attempt needs. What stays is removed at open.
-            let _ = self.remove_if_there(&temporary);
+            // It may take space that the next attempt needs. If it stays, `open` removes it.
+            let _stays = self.remove_if_there(&temporary);
             return Err(error);
         }
         self.files.sync(&self.folder)
@@ -149,17 +149,17 @@ impl<F: Files> Disk for FolderDisk<F> {
         self.files.sync(&self.folder)
     }
 
-    fn is_marked(&self) -> io::Result<bool> {
-        Ok(self.marked)
+    fn is_marked(&self) -> bool {
+        self.marked
     }
 
     fn mark(&mut self) -> io::Result<()> {
-        // Always the same length, and written over what is there: a crash in between cannot leave
-        // the file empty, and only its being empty has a meaning to the program.
+        // Always the same length, and written over the old text: a crash in between cannot leave
+        // the file empty, and an empty file means that there is no mark.
         let text =
             format!("PaxosLease node {:<4} process {:<10}\n", self.node.get(), process::id());
         self.files.overwrite(&self.lock, text.as_bytes())?;
-        // Its name is durable: the record that this mark tells of was written before.
+        // The file's name is durable, since the folder was synced after the record was written.
         self.files.sync(&self.lock)?;
         self.marked = true;
         Ok(())
@@ -170,16 +170,16 @@ impl<F: Files> Disk for FolderDisk<F> {
     }
 }
 
-/// Creates a folder, and makes its path durable: a record in a folder that a power failure undoes
-/// is lost.
+/// Creates a folder, and makes its path durable: if a power failure removes the folder, its record is
+/// lost.
 fn create_folder(files: &impl Files, path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|level| !files.exists(level)).collect();
     files.create_folder(path)?;
     for level in path.ancestors() {
         let Some(parent) = level.parent() else { break };
         let synced = files.open_folder(parent).and_then(|parent| files.sync(&parent));
-        // A process that was killed may have left a level unsynced. But this one need not be
-        // allowed to read folders that it did not create.
+        // A killed process may have left a level unsynced. But this process may lack permission to
+        // read folders that it did not create.
         if missing.contains(&level) {
             synced?;
         }
@@ -187,7 +187,7 @@ fn create_folder(files: &impl Files, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The process that marked the file last, as far as that is legible.
+/// The process that wrote the mark last, if the mark is readable.
 fn pid_in(files: &impl Files, lock: &Path) -> Option<u32> {
     let text = String::from_utf8(files.read(lock).ok()?).ok()?;
     text.split_whitespace().skip_while(|word| *word != "process").nth(1)?.parse().ok()

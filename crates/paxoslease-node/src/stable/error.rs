@@ -1,20 +1,20 @@
-//! Why a data folder cannot be used, for people to act on (R6).
+//! Why a data folder cannot be used, and what the operator can do (R6).
 
 use std::io;
 use std::path::PathBuf;
 
 use paxoslease_core::NodeId;
 
-/// What an operator has to know before beginning anew.
-const RESET: &str = "To begin anew, start this node once with reset_stable_record (command line: \
-    --reset-stable-record). It then stays silent for max_lease (if max_lease was lowered lately, \
-    give the old one for this start) and counts its ballots from the wall clock. That there is one \
-    holder at a time then rests on the wall clock being ahead of every ballot this node used \
-    before: if it went back, a ballot can be used twice, a late message about the old one can end \
-    the new one's lease, and two can hold the same name; fences can go back too. Reset one node at \
-    a time: the others keep the cell working and know how far its ballots went. While a majority \
-    is reset, no lease is granted or renewed for max_lease, and nothing but their wall clocks \
-    keeps new ballots above the old ones";
+/// What an operator has to know before a reset.
+const RESET: &str = "To start without the record, start this node once with reset_stable_record \
+    (command line: --reset-stable-record). It then does not vote for max_lease (if max_lease was \
+    lowered lately, give the old one for this start), and its ballots begin at the wall clock. \
+    Exclusion then depends on a wall clock that is ahead of every ballot which this node used \
+    before. If the clock went back, a ballot can be used twice, a late message about the old one \
+    can end the lease of the new one, and two clients can hold the same name; fences can go back \
+    too. Reset one node at a time: the others keep the cell working and know its last ballots. \
+    While a majority is reset, no lease is granted or renewed for max_lease, and only their wall \
+    clocks keep new ballots above the old ones";
 
 /// Why a node cannot start on its data folder. The stable record was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum StableError {
     Locked {
         /// The folder.
         path: PathBuf,
-        /// Which process, if it has left its id there.
+        /// The process, if it has written its id there.
         pid: Option<u32>,
     },
     /// The record is missing, and there was one.
@@ -44,7 +44,7 @@ pub enum StableError {
         /// Where it should be.
         path: PathBuf,
     },
-    /// The record cannot be made sense of.
+    /// The record is not valid.
     #[error(
         "the stable record {} cannot be used: {why}. Without it this node knows neither which \
          ballots it used nor how long the leases are that it may have accepted, so it does not \
@@ -61,8 +61,8 @@ pub enum StableError {
     /// The record is another node's.
     #[error(
         "the stable record {} belongs to node {found}, and this is node {node}. Most likely node \
-         or data_dir is set wrong: correct that. A node that goes by a new id wants an empty \
-         folder; resetting this one would destroy what node {found} needs to start. {RESET}",
+         or data_dir is set wrong: correct that. A node with a new id needs an empty folder; a \
+         reset of this one would destroy what node {found} needs to start. {RESET}",
         path.display()
     )]
     OtherNode {
@@ -78,7 +78,7 @@ pub enum StableError {
     Io {
         /// What was attempted.
         doing: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,

@@ -1,36 +1,34 @@
-//! The few calls of a file system that a data folder is made of.
+//! The calls of a file system that a data folder needs.
 //!
-//! Owns no rule: what is called in which order is `FolderDisk`'s. It is a trait so that the same
-//! order runs in tests against files that lose at a power failure whatever was not synced.
+//! It is a trait so that tests run `FolderDisk`, which decides the order of the calls, on files that
+//! lose all unsynced changes at a power failure.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// A file system. Only what [`Self::sync`] confirmed is durable: the content of a file once the
-/// file is synced, a name that was created, renamed or removed once its folder is.
+/// A file system. Only [`Self::sync`] makes changes durable: the content of a file once the file is
+/// synced, and a name that was created, renamed or removed once its folder is synced.
 pub(crate) trait Files: Send {
     /// An open file or folder.
     type File: Write + Send;
 
     fn exists(&self, path: &Path) -> bool;
 
-    /// Creates a folder for this user alone, and the missing ones above it.
+    /// Creates a folder for this user alone, and the missing folders above it.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
     fn open_folder(&self, path: &Path) -> io::Result<Self::File>;
 
-    /// Creates a file for this user alone. Fails if there is one.
+    /// Creates a file for this user alone. Fails if it exists.
     fn create(&self, path: &Path) -> io::Result<Self::File>;
 
     /// Opens a file, or creates it for this user alone.
     fn open(&self, path: &Path) -> io::Result<Self::File>;
 
-    /// Keeps other processes from locking the file for as long as it stays open.
+    /// Locks the file against other processes for as long as it is open.
     fn try_lock(&self, file: &Self::File) -> Result<(), TryLockError>;
-
-    fn len(&self, file: &Self::File) -> io::Result<u64>;
 
     /// Writes over the first bytes of a file, and leaves the rest.
     fn overwrite(&self, file: &Self::File, bytes: &[u8]) -> io::Result<()>;
@@ -79,10 +77,6 @@ impl Files for OsFiles {
 
     fn try_lock(&self, file: &File) -> Result<(), TryLockError> {
         file.try_lock()
-    }
-
-    fn len(&self, file: &File) -> io::Result<u64> {
-        Ok(file.metadata()?.len())
     }
 
     fn overwrite(&self, file: &File, bytes: &[u8]) -> io::Result<()> {

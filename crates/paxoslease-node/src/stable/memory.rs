@@ -1,8 +1,8 @@
-//! A disk in memory, for simulated cells and tests: it outlives the node that used it, and fails
-//! when told to.
+//! A disk in memory, for simulated cells and tests. It can be told to fail, and it can be opened again
+//! after the node that used it has crashed.
 //!
-//! A crash is to forget the node and open the disk again. Like every [`Disk`] it keeps what was
-//! confirmed. What a real one loses at a power failure is tried in `tests/power.rs`.
+//! Like every [`Disk`] it keeps confirmed changes. `tests/power.rs` tests what a real disk loses at a
+//! power failure.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -24,22 +24,21 @@ struct State {
 }
 
 impl MemoryDisk {
-    /// Makes every change fail from now on, without effect; with `None` no longer.
+    /// Makes every change fail from now on, without effect, until this is called with `None`.
     pub(crate) fn set_fault(&self, fault: Option<ErrorKind>) {
         self.state().fault = fault;
     }
 
-    /// No space is left, or there is again.
     pub(crate) fn set_full(&self, full: bool) {
         self.set_fault(full.then_some(ErrorKind::StorageFull));
     }
 
-    /// How many times a file was replaced.
+    /// How often a file was replaced.
     pub(crate) fn writes(&self) -> u64 {
         self.state().writes
     }
 
-    /// Puts bytes in place of a file, as nobody should.
+    /// Replaces or removes a file behind the back of the node.
     pub(crate) fn tamper(&self, file: DataFile, bytes: Option<Vec<u8>>) {
         let files = &mut self.state().files;
         match bytes {
@@ -49,15 +48,15 @@ impl MemoryDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nobody panics while holding it")
+        self.0.lock().expect("no thread panics while it holds the lock")
     }
 
     fn change(&mut self, change: impl FnOnce(&mut State)) -> io::Result<()> {
         let state = &mut *self.state();
-        match state.fault {
-            None => change(state),
-            Some(kind) => return Err(kind.into()),
+        if let Some(kind) = state.fault {
+            return Err(kind.into());
         }
+        change(state);
         Ok(())
     }
 }
@@ -80,8 +79,8 @@ impl Disk for MemoryDisk {
         self.change(|state| drop(state.files.remove(&file)))
     }
 
-    fn is_marked(&self) -> io::Result<bool> {
-        Ok(self.state().marked)
+    fn is_marked(&self) -> bool {
+        self.state().marked
     }
 
     fn mark(&mut self) -> io::Result<()> {

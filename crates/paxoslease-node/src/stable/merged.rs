@@ -1,35 +1,33 @@
-//! One record for the shards of a node.
+//! One record for all shards of a node.
 //!
-//! Pure. The node's record is, field by field, the highest any shard asked for. So what is on disk
-//! is never below what a shard goes by: a ceiling that it waits to see raised is not in use yet,
-//! and one that it asked to lower is out of use already (`Ceilings` in the core).
+//! Each field of the node's record is the highest that a shard asked for. So the record on disk is
+//! never below the ceilings that a shard uses: a shard does not use a raised ceiling before it is
+//! confirmed, and stops using a ceiling before it asks to lower it (`Ceilings` in the core).
 
 use paxoslease_core::Record;
 
-/// What each shard last asked for.
+/// The record that each shard asked for last.
 #[derive(Clone, Debug)]
 pub(crate) struct MergedRecord {
     asked: Vec<Record>,
 }
 
 impl MergedRecord {
-    /// For shards that all began with `start`: each goes by that until it asks for another.
+    /// All shards began with `start`, and use it until they ask for another record.
     pub(crate) fn new(shards: usize, start: Record) -> Self {
         Self { asked: vec![start; shards] }
     }
 
-    /// A shard asks for a record. Returns what is to be written for it.
+    /// A shard asks for a record. Returns the node's record to write.
     pub(crate) fn ask(&mut self, shard: usize, record: Record) -> Record {
         self.asked[shard] = record;
         self.merged()
     }
 
-    /// What a shard asked for last.
     pub(crate) fn of(&self, shard: usize) -> Record {
         self.asked[shard]
     }
 
-    /// The node's record.
     pub(crate) fn merged(&self) -> Record {
         self.asked.iter().fold(Record::default(), |all, one| Record {
             ballot_ceiling: all.ballot_ceiling.max(one.ballot_ceiling),
@@ -44,26 +42,18 @@ mod tests {
     use crate::stable::tests::record;
 
     #[test]
-    fn a_shard_that_has_not_asked_yet_keeps_the_ceilings_up() {
-        let mut merged = MergedRecord::new(2, record(100, 60_000));
-        assert_eq!(merged.ask(0, record(200, 1_000)), record(200, 60_000));
-        assert_eq!(merged.ask(0, record(50, 0)), record(100, 60_000));
-    }
-
-    #[test]
-    fn a_ceiling_falls_only_when_all_have_lowered_it() {
+    fn a_ceiling_falls_only_when_all_shards_have_lowered_it() {
         let mut merged = MergedRecord::new(3, record(100, 60_000));
-        assert_eq!(merged.ask(0, record(100, 10)), record(100, 60_000));
-        assert_eq!(merged.ask(1, record(100, 20)), record(100, 60_000));
-        assert_eq!(merged.ask(2, record(100, 0)), record(100, 20));
-        assert_eq!(merged.ask(1, record(100, 0)), record(100, 10));
-        assert_eq!(merged.ask(0, record(100, 0)), record(100, 0));
-    }
-
-    #[test]
-    fn each_field_is_the_highest_on_its_own() {
-        let mut merged = MergedRecord::new(2, record(0, 0));
-        merged.ask(0, record(7, 10));
-        assert_eq!(merged.ask(1, record(3, 50)), record(7, 50));
+        for (shard, asked, expected) in [
+            (0, record(200, 10), record(200, 60_000)),
+            (0, record(50, 10), record(100, 60_000)),
+            (1, record(100, 20), record(100, 60_000)),
+            (2, record(100, 0), record(100, 20)),
+            (1, record(70, 0), record(100, 10)),
+            (0, record(50, 0), record(100, 0)),
+            (2, record(60, 50), record(70, 50)),
+        ] {
+            assert_eq!(merged.ask(shard, asked), expected, "shard {shard} asks for {asked:?}");
+        }
     }
 }

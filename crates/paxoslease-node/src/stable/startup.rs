@@ -1,7 +1,7 @@
-//! How a node comes up (protocol section 6): the one decision, from what the folder says and what
-//! the operator wishes, and its explanation for the log.
+//! How a node starts (protocol section 6): the decision, from the content of the folder and the
+//! settings of the operator, and its explanation for the log.
 //!
-//! Pure. Deliberately lacks the disk: what it is given has been read, and a snapshot is gone.
+//! Pure. Deliberately lacks the disk: the caller has read the folder and removed the snapshot.
 
 use std::fmt;
 
@@ -10,48 +10,30 @@ use paxoslease_wire::SnapshotReader;
 
 use super::Loaded;
 
-/// What the operator says, and the wall clock.
+/// The settings for a start, and the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wishes {
-    /// No node of this cell ever ran, so nobody can hold anything.
+    /// No node of this cell ever ran, so no lease can be held.
     pub(crate) new_cell: bool,
-    /// R6: begin anew, whatever the folder holds.
+    /// R6: start without a record, whatever the folder contains.
     pub(crate) reset: bool,
     /// M, or an older and longer M.
     pub(crate) max_lease: Ttl,
-    /// R5: where ballots begin if nothing says how far they went.
+    /// R5: the counter at which ballots begin without a record.
     pub(crate) counter: u64,
 }
 
-/// How a node comes up.
+/// How a node starts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Startup {
-    /// The cell is new: no quarantine.
-    NewCell {
-        /// Ballots begin above this.
-        counter: u64,
-        /// Whether there is a folder.
-        disk: bool,
-    },
-    /// R3: the record is intact, the leases are lost.
-    Crash(Record),
-    /// R5, R6: the past is unknown.
-    NoRecord {
-        /// Ballots begin above this.
-        counter: u64,
-        /// No lease out there is longer.
-        longest: Ttl,
-        /// Whether there is a folder.
-        disk: bool,
-        /// Whether the operator wished it so.
-        reset: bool,
-    },
-    /// R4: after a clean stop, with a snapshot that was found to be whole.
+    /// Without leases; `reset` if the operator asked for that (R6).
+    Empty { start: Start, reset: bool },
+    /// R4: after a clean stop, with a valid snapshot.
     Snapshot(Record, Vec<u8>),
 }
 
 impl Startup {
-    /// Decides; `loaded` is `None` where there is no data folder.
+    /// `loaded` is `None` without a data folder.
     pub(crate) fn decide(
         loaded: Option<Loaded>,
         snapshot: Option<Vec<u8>>,
@@ -59,45 +41,51 @@ impl Startup {
     ) -> Self {
         let Wishes { new_cell, reset, max_lease: longest, counter } = wishes;
         let disk = loaded.is_some();
-        match (loaded, snapshot) {
-            // What is still legible keeps counting: a reset makes nothing less safe than it was.
-            (Some(Loaded::Record(record)), _) if reset => Self::NoRecord {
+        let start = match (loaded, snapshot) {
+            // A readable record still counts: a reset makes nothing less safe.
+            (Some(Loaded::Record(record)), _) if reset => Start::NoRecord {
                 counter: counter.max(record.ballot_ceiling),
                 longest: record.lease_ceiling.map_or(longest, |ceiling| longest.max(ceiling)),
                 disk,
-                reset,
             },
-            (Some(Loaded::Record(record)), None) => Self::Crash(record),
-            (Some(Loaded::Record(record)), Some(leases)) => Self::Snapshot(record, leases),
-            (Some(Loaded::Fresh), _) if reset => Self::NoRecord { counter, longest, disk, reset },
-            (Some(Loaded::Fresh) | None, _) if new_cell => Self::NewCell { counter, disk },
-            (Some(Loaded::Fresh) | None, _) => {
-                Self::NoRecord { counter, longest, disk, reset: false }
+            (Some(Loaded::Record(record)), Some(leases)) => return Self::Snapshot(record, leases),
+            (Some(Loaded::Record(record)), None) => Start::Crash(record),
+            (Some(Loaded::Fresh) | None, _) if new_cell && !(reset && disk) => {
+                Start::NewCell { counter, disk }
             }
-        }
+            (Some(Loaded::Fresh) | None, _) => Start::NoRecord { counter, longest, disk },
+        };
+        Self::Empty { start, reset: reset && disk }
     }
 
-    /// Ballots begin above this. It grows with every start: a start on a folder raises the recorded
-    /// ceiling first, and one without goes by the wall clock (R5). So it numbers the boots of a
-    /// node.
+    /// Ballots begin above this. It grows with every start, so it numbers the boots of a node: a
+    /// start with a folder raises the recorded ceiling first, and one without a folder uses the wall
+    /// clock (R5).
     pub(crate) const fn counter(&self) -> u64 {
         match *self {
-            Self::NewCell { counter, .. } | Self::NoRecord { counter, .. } => counter,
-            Self::Crash(record) | Self::Snapshot(record, _) => record.ballot_ceiling,
+            Self::Empty { start: Start::NewCell { counter, .. }, .. }
+            | Self::Empty { start: Start::NoRecord { counter, .. }, .. } => counter,
+            Self::Empty { start: Start::Crash(record), .. } | Self::Snapshot(record, _) => {
+                record.ballot_ceiling
+            }
         }
     }
 
-    /// The record every shard begins with; `None` without a folder, where nothing is recorded.
+    /// The record that every shard begins with; `None` without a folder.
     pub(crate) fn record(&self) -> Option<Record> {
-        match *self {
-            Self::NewCell { disk: false, .. } | Self::NoRecord { disk: false, .. } => None,
-            Self::NewCell { counter, disk: true } => {
+        let start = match *self {
+            Self::Snapshot(record, _) => return Some(record),
+            Self::Empty { start, .. } => start,
+        };
+        match start {
+            Start::NewCell { disk: false, .. } | Start::NoRecord { disk: false, .. } => None,
+            Start::NewCell { counter, disk: true } => {
                 Some(Record { ballot_ceiling: counter, lease_ceiling: None })
             }
-            Self::NoRecord { counter, longest, disk: true, .. } => {
+            Start::NoRecord { counter, longest, disk: true } => {
                 Some(Record { ballot_ceiling: counter, lease_ceiling: Some(longest) })
             }
-            Self::Crash(record) | Self::Snapshot(record, _) => Some(record),
+            Start::Crash(record) => Some(record),
         }
     }
 
@@ -108,64 +96,65 @@ impl Startup {
         now: Instant,
         owns: impl Fn(Name<'_>) -> bool,
     ) -> Shard {
-        let start = match *self {
-            Self::NewCell { counter, disk } => Start::NewCell { counter, disk },
-            Self::Crash(record) => Start::Crash(record),
-            Self::NoRecord { counter, longest, disk, .. } => {
-                Start::NoRecord { counter, longest, disk }
-            }
-            Self::Snapshot(record, ref bytes) => {
+        match self {
+            Self::Empty { start, .. } => Shard::start(config, now, *start),
+            Self::Snapshot(record, bytes) => {
                 let leases = SnapshotReader::new(config.node, bytes).expect("it was checked");
                 let owned = leases.filter(|lease| owns(lease.name));
-                return Shard::start_from_snapshot(config, now, record, owned);
+                Shard::start_from_snapshot(config, now, *record, owned)
             }
-        };
-        Shard::start(config, now, start)
+        }
     }
 
-    /// Tells the log, louder where safety rests on more than the protocol.
+    /// Logs the start, as a warning if safety depends on more than the protocol.
     pub(crate) fn log(&self) {
         match self {
-            Self::NewCell { .. } | Self::NoRecord { reset: true, .. } => tracing::warn!("{self}"),
-            Self::NoRecord { disk: false, .. } => tracing::warn!("{self}"),
-            Self::NoRecord { .. } | Self::Crash(_) | Self::Snapshot(..) => tracing::info!("{self}"),
+            Self::Empty { reset: true, .. }
+            | Self::Empty { start: Start::NewCell { .. }, .. }
+            | Self::Empty { start: Start::NoRecord { disk: false, .. }, .. } => {
+                tracing::warn!("{self}");
+            }
+            Self::Empty { .. } | Self::Snapshot(..) => tracing::info!("{self}"),
         }
     }
 }
 
 impl fmt::Display for Startup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NewCell { .. } => {
+        let (start, reset) = match self {
+            Self::Snapshot(..) => {
+                return write!(f, "clean stop: leases restored from the snapshot, voting at once");
+            }
+            Self::Empty { start, reset } => (start, *reset),
+        };
+        match start {
+            Start::NewCell { .. } => {
                 write!(f, "new cell: voting at once. Right only if no node of this cell ran before")
             }
-            Self::Crash(Record { lease_ceiling: None, .. }) => {
+            Start::Crash(Record { lease_ceiling: None, .. }) => {
                 write!(f, "stable record found, with no lease accepted so far: voting at once")
             }
-            Self::Crash(Record { lease_ceiling: Some(longest), .. }) => write!(
+            Start::Crash(Record { lease_ceiling: Some(longest), .. }) => write!(
                 f,
-                "no snapshot of a clean stop: waiting for the longest lease that may be out \
+                "no snapshot of a clean stop: waiting for the longest lease that may be held \
                  ({longest}) before voting"
             ),
-            Self::NoRecord { longest, disk: true, reset: false, .. } => {
+            Start::NoRecord { longest, disk: true, .. } if reset => write!(
+                f,
+                "stable record reset: waiting max_lease ({longest}) before voting. Exclusion \
+                 depends on a wall clock that is ahead of every ballot which this node used \
+                 before. Remove the request for a reset once this node runs"
+            ),
+            Start::NoRecord { longest, disk: true, .. } => {
                 write!(f, "no stable record: waiting max_lease ({longest}) before voting")
             }
-            Self::NoRecord { longest, disk: true, reset: true, .. } => write!(
-                f,
-                "stable record reset: waiting max_lease ({longest}) before voting. That there is \
-                 one holder at a time rests on the wall clock being ahead of every ballot this \
-                 node used before. Take the wish to reset back once this node runs"
-            ),
-            Self::NoRecord { longest, disk: false, .. } => write!(
+            Start::NoRecord { longest, disk: false, .. } => write!(
                 f,
                 "no data folder: waiting max_lease ({longest}) before voting, at this and every \
-                 start. That there is one holder at a time rests on the wall clock not going back \
-                 across a restart; that fences grow, on no other node's wall clock being ahead. \
-                 Set data_dir to rest on neither"
+                 start. Exclusion depends on the wall clock not going back across a restart; \
+                 growing fences depend on no other node's wall clock being ahead. Set data_dir to \
+                 depend on neither"
             ),
-            Self::Snapshot(..) => {
-                write!(f, "clean stop: leases restored from the snapshot, voting at once")
-            }
         }
     }
 }

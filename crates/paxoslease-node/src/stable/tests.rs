@@ -1,4 +1,4 @@
-//! What must be true of a data folder, whatever disk it is on; a real one where that matters.
+//! Data folders on a disk in memory, and on a real one where that matters.
 
 mod power;
 mod real;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use paxoslease_core::{
     Acquire, BALLOT_BLOCK, Cell, Config, Drift, Event, Holder, Instant, Name, NodeId, Record,
-    Shard, Snapshot, Token, Ttl,
+    Shard, Snapshot, Start, Token, Ttl,
 };
 
 use super::*;
@@ -18,11 +18,7 @@ pub(super) fn node(id: u16) -> NodeId {
     NodeId::new(id).expect("in bounds")
 }
 
-pub(super) fn ttl(millis: u32) -> Ttl {
-    Ttl::from_millis(millis).expect("not zero")
-}
-
-/// With no lease ceiling for zero.
+/// Zero milliseconds stand for no lease ceiling.
 pub(super) fn record(ballot_ceiling: u64, lease_millis: u32) -> Record {
     Record { ballot_ceiling, lease_ceiling: Ttl::from_millis(lease_millis) }
 }
@@ -33,6 +29,18 @@ pub(super) const PLAIN: Wishes = Wishes {
     max_lease: Ttl::from_millis(60_000).unwrap(),
     counter: 1 << 40,
 };
+const NEW_CELL: Wishes = Wishes { new_cell: true, ..PLAIN };
+const RESET: Wishes = Wishes { reset: true, ..PLAIN };
+
+/// A start without a record.
+const fn no_record(disk: bool, reset: bool) -> Startup {
+    let (counter, longest) = (PLAIN.counter, PLAIN.max_lease);
+    Startup::Empty { start: Start::NoRecord { counter, longest, disk }, reset }
+}
+
+const fn crash(record: Record) -> Startup {
+    Startup::Empty { start: Start::Crash(record), reset: false }
+}
 
 fn config() -> Config {
     let drift = Drift::new(1000, Duration::from_millis(1)).expect("in bounds");
@@ -40,18 +48,64 @@ fn config() -> Config {
     Config::new(node(1), cell, 7)
 }
 
-fn on(disk: &MemoryDisk) -> Folder {
-    Folder::on(disk.clone(), node(1))
+impl Startup {
+    fn new_shard(&self) -> Shard {
+        self.shard(config(), Instant::ZERO, |_| true)
+    }
 }
 
-pub(super) fn acquire(shard: &mut Shard, name: &str, ttl: Duration) {
+impl MemoryDisk {
+    fn with_record(record: Record) -> Self {
+        let disk = Self::default();
+        disk.folder().write_record(record).expect("room");
+        disk
+    }
+
+    /// A node held leases of these names, and stopped cleanly.
+    fn with_snapshot(names: &[&str]) -> Self {
+        let disk = Self::default();
+        let stopped = holding(&disk, names).stop(Instant::ZERO);
+        assert!(disk.folder().write_snapshot(&[stopped]).expect("room"));
+        disk
+    }
+
+    fn folder(&self) -> Folder {
+        Folder::on(self.clone(), node(1))
+    }
+
+    fn loaded(&self) -> Loaded {
+        self.folder().load().expect("loads")
+    }
+
+    fn start(&self, wishes: Wishes) -> Result<Startup, StableError> {
+        self.folder().start(wishes)
+    }
+
+    fn started(&self) -> Startup {
+        self.start(PLAIN).expect("starts")
+    }
+
+    fn starts_after_a_crash(&self) -> bool {
+        matches!(self.started(), Startup::Empty { start: Start::Crash(_), .. })
+    }
+
+    fn content(&self, file: DataFile) -> Option<Vec<u8>> {
+        self.read(file).expect("reads")
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        self.content(DataFile::Snapshot).expect("is there")
+    }
+}
+
+fn acquire(shard: &mut Shard, name: &str, ttl: Duration) {
     let (token, holder, wait) = (Token(0), Holder::NONE, Duration::ZERO);
     let name = Name::new(name).expect("a name");
     let acquire = Acquire { token, name, holder, ttl, wait };
     shard.acquire(Instant::ZERO, acquire).expect("room");
 }
 
-/// Writes what the shard wants written.
+/// Writes the records that the shard asks for.
 fn settle(shard: &mut Shard, folder: &mut Folder) {
     while let Some(event) = shard.poll_event() {
         if let Event::Persist(record) = event {
@@ -63,9 +117,8 @@ fn settle(shard: &mut Shard, folder: &mut Folder) {
 
 /// A shard of a cell of one node that holds these names.
 fn holding(disk: &MemoryDisk, names: &[&str]) -> Shard {
-    let mut folder = on(disk);
-    let start = folder.start(Wishes { new_cell: true, ..PLAIN }).expect("starts");
-    let mut shard = start.shard(config(), Instant::ZERO, |_| true);
+    let mut folder = disk.folder();
+    let mut shard = folder.start(NEW_CELL).expect("starts").new_shard();
     settle(&mut shard, &mut folder);
     for name in names {
         acquire(&mut shard, name, Duration::from_secs(10));
@@ -73,6 +126,11 @@ fn holding(disk: &MemoryDisk, names: &[&str]) -> Shard {
     }
     assert_eq!(held(&shard).len(), names.len());
     shard
+}
+
+/// The snapshot of a shard that holds this name, on another disk.
+fn snapshot_of(name: &str) -> Option<Snapshot> {
+    holding(&MemoryDisk::default(), &[name]).stop(Instant::ZERO)
 }
 
 fn held(shard: &Shard) -> Vec<String> {
@@ -86,66 +144,53 @@ fn held(shard: &Shard) -> Vec<String> {
 #[test]
 fn a_folder_is_fresh_until_a_record_was_written() {
     let disk = MemoryDisk::default();
-    assert_eq!(on(&disk).load().expect("loads"), Loaded::Fresh);
-    on(&disk).write_record(record(5, 100)).expect("room");
-    assert_eq!(on(&disk).load().expect("loads"), Loaded::Record(record(5, 100)));
-}
-
-#[test]
-fn a_first_start_that_crashed_before_its_record_was_written_was_none() {
-    let disk = MemoryDisk::default();
+    assert_eq!(disk.loaded(), Loaded::Fresh);
     for _ in 0..2 {
-        let start = on(&disk).start(PLAIN).expect("starts");
-        assert!(matches!(start, Startup::NoRecord { disk: true, reset: false, .. }), "{start:?}");
+        assert_eq!(disk.started(), no_record(true, false), "no start before wrote a record");
     }
+    disk.folder().write_record(record(5, 100)).expect("room");
+    assert_eq!(disk.loaded(), Loaded::Record(record(5, 100)));
 }
 
 #[test]
-fn a_record_that_is_gone_is_refused_and_a_reset_waits_for_max_lease() {
-    let disk = MemoryDisk::default();
-    on(&disk).write_record(record(5, 100)).expect("room");
+fn a_lost_record_is_refused_and_a_reset_waits_for_max_lease() {
+    let disk = MemoryDisk::with_record(record(5, 100));
     disk.tamper(DataFile::Record, None);
-    assert!(matches!(on(&disk).start(PLAIN), Err(StableError::Lost { .. })));
-    let new_cell = Wishes { new_cell: true, ..PLAIN };
-    assert!(matches!(on(&disk).start(new_cell), Err(StableError::Lost { .. })));
-    let reset = Wishes { reset: true, ..new_cell };
-    let (counter, longest) = (PLAIN.counter, PLAIN.max_lease);
-    let anew = Startup::NoRecord { counter, longest, disk: true, reset: true };
-    assert_eq!(on(&disk).start(reset).expect("starts"), anew);
-    assert!(on(&disk).start(PLAIN).is_err(), "and still is, until a record was written");
-    on(&disk).write_record(record(6, 100)).expect("room");
-    assert_eq!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(record(7, 100)));
+    for wishes in [PLAIN, NEW_CELL] {
+        assert!(matches!(disk.start(wishes), Err(StableError::Lost { .. })));
+    }
+    let reset = Wishes { reset: true, ..NEW_CELL };
+    assert_eq!(disk.start(reset).expect("starts"), no_record(true, true));
+    assert!(disk.start(PLAIN).is_err(), "it stays refused until a record was written");
+    disk.folder().write_record(record(6, 100)).expect("room");
+    assert_eq!(disk.started(), crash(record(7, 100)));
 }
 
 #[test]
-fn a_record_with_any_byte_flipped_is_refused() {
-    let disk = MemoryDisk::default();
-    on(&disk).write_record(record(5, 100)).expect("room");
-    let bytes = disk.read(DataFile::Record).expect("reads").expect("is there");
+fn a_record_with_any_byte_flipped_or_cut_off_is_refused() {
+    let disk = MemoryDisk::with_record(record(5, 100));
+    let bytes = disk.content(DataFile::Record).expect("is there");
     for at in 0..bytes.len() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x40;
         disk.tamper(DataFile::Record, Some(flipped));
-        assert!(matches!(on(&disk).start(PLAIN), Err(StableError::Corrupt { .. })), "byte {at}");
-        assert!(on(&disk).start(Wishes { reset: true, ..PLAIN }).is_ok(), "byte {at}");
-    }
-    for len in 0..bytes.len() {
-        disk.tamper(DataFile::Record, Some(bytes[..len].to_vec()));
-        assert!(matches!(on(&disk).load(), Err(StableError::Corrupt { .. })), "{len} bytes");
+        assert!(matches!(disk.start(PLAIN), Err(StableError::Corrupt { .. })), "byte {at}");
+        assert!(disk.start(RESET).is_ok(), "byte {at}");
+        disk.tamper(DataFile::Record, Some(bytes[..at].to_vec()));
+        assert!(matches!(disk.folder().load(), Err(StableError::Corrupt { .. })), "{at} bytes");
     }
 }
 
 #[test]
 fn the_record_of_another_node_is_refused() {
-    let disk = MemoryDisk::default();
-    on(&disk).write_record(record(5, 100)).expect("room");
+    let disk = MemoryDisk::with_record(record(5, 100));
     let error = Folder::on(disk, node(2)).start(PLAIN).expect_err("not ours");
     assert!(matches!(error, StableError::OtherNode { found: 1, .. }));
     assert!(error.to_string().contains("belongs to node 1, and this is node 2"), "{error}");
 }
 
 #[test]
-fn every_refusal_says_how_to_begin_anew_and_what_that_rests_on() {
+fn every_refusal_explains_a_reset_and_its_risks() {
     let path = || "record".into();
     let why = paxoslease_wire::StableError::Truncated { len: 3 };
     for error in [
@@ -161,203 +206,172 @@ fn every_refusal_says_how_to_begin_anew_and_what_that_rests_on() {
 }
 
 #[test]
-fn a_reset_keeps_counting_what_is_still_legible() {
-    let disk = MemoryDisk::default();
-    on(&disk).write_record(record(PLAIN.counter + 9, 90_000)).expect("room");
-    let start = on(&disk).start(Wishes { reset: true, ..PLAIN }).expect("starts");
-    let (counter, longest) = (PLAIN.counter + 10, ttl(90_000));
-    assert_eq!(start, Startup::NoRecord { counter, longest, disk: true, reset: true });
+fn a_reset_respects_a_readable_record() {
+    let disk = MemoryDisk::with_record(record(PLAIN.counter + 9, 90_000));
+    let (counter, longest) = (PLAIN.counter + 10, Ttl::from_millis(90_000).expect("not zero"));
+    let start = Start::NoRecord { counter, longest, disk: true };
+    assert_eq!(disk.start(RESET).expect("starts"), Startup::Empty { start, reset: true });
 }
 
 #[test]
-fn a_snapshot_restores_the_leases_of_every_shard_and_is_used_once() {
+fn a_snapshot_restores_the_leases_of_every_shard_once() {
     let disk = MemoryDisk::default();
     let one = holding(&disk, &["a", "b"]).stop(Instant::ZERO);
-    let other = {
-        let disk = MemoryDisk::default();
-        holding(&disk, &["c"]).stop(Instant::ZERO)
-    };
-    assert!(on(&disk).write_snapshot(&[one, other]).expect("room"));
-    let start = on(&disk).start(PLAIN).expect("starts");
-    // The process dies right here, before it has done anything with it.
-    assert!(matches!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(_)));
-    let all = start.shard(config(), Instant::ZERO, |_| true);
+    assert!(disk.folder().write_snapshot(&[one, snapshot_of("c")]).expect("room"));
+    let start = disk.started();
+    // The process dies before it has used the snapshot.
+    assert!(disk.starts_after_a_crash());
+    let all = start.new_shard();
     assert_eq!(held(&all), ["a", "b", "c"]);
     assert_eq!(all.quarantine_remaining(Instant::ZERO), Duration::ZERO);
     let some = start.shard(config(), Instant::ZERO, |name| name.as_bytes() != b"b");
     assert_eq!(held(&some), ["a", "c"]);
-    assert_eq!(all.record().lease_ceiling, Some(ttl(10_000)), "stays in force");
+    assert_eq!(all.record().lease_ceiling, Ttl::from_millis(10_000), "stays in force");
 }
 
 #[test]
 fn a_snapshot_of_many_chunks_comes_back_whole() {
-    let disk = MemoryDisk::default();
     let names: Vec<String> = (0..1000).map(|i| format!("{i:0>300}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let stopped: Option<Snapshot> = holding(&disk, &names).stop(Instant::ZERO);
-    on(&disk).write_snapshot(&[stopped]).expect("room");
-    let len = disk.read(DataFile::Snapshot).expect("reads").expect("is there").len();
-    assert!(len > 3 * CHUNK_LEN);
-    let start = on(&disk).start(PLAIN).expect("starts");
-    assert_eq!(held(&start.shard(config(), Instant::ZERO, |_| true)), names);
+    let disk = MemoryDisk::with_snapshot(&names);
+    assert!(disk.snapshot().len() > 3 * CHUNK_LEN);
+    assert_eq!(held(&disk.started().new_shard()), names);
 }
 
 #[test]
-fn a_shard_without_a_snapshot_means_none_for_the_node() {
+fn without_the_snapshot_of_one_shard_the_node_has_none() {
     let disk = MemoryDisk::default();
     let one = holding(&disk, &["a"]).stop(Instant::ZERO);
-    assert!(!on(&disk).write_snapshot(&[one, None]).expect("nothing to do"));
-    assert!(matches!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(_)));
+    assert!(!disk.folder().write_snapshot(&[one, None]).expect("nothing to do"));
+    assert!(disk.starts_after_a_crash());
 }
 
 #[test]
-fn a_snapshot_that_is_corrupt_or_anothers_is_removed_and_counts_as_none() {
-    let disk = MemoryDisk::default();
-    let stopped = holding(&disk, &["a"]).stop(Instant::ZERO);
-    on(&disk).write_snapshot(&[stopped]).expect("room");
-    let bytes = disk.read(DataFile::Snapshot).expect("reads").expect("is there");
+fn a_corrupt_or_foreign_snapshot_is_removed_and_not_used() {
+    let disk = MemoryDisk::with_snapshot(&["a"]);
+    let bytes = disk.snapshot();
     for at in 0..bytes.len() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x01;
         disk.tamper(DataFile::Snapshot, Some(flipped));
-        assert!(matches!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(_)), "byte {at}");
-        assert_eq!(disk.read(DataFile::Snapshot).expect("reads"), None, "byte {at}");
+        assert!(disk.starts_after_a_crash(), "byte {at}");
+        assert_eq!(disk.content(DataFile::Snapshot), None, "byte {at}");
     }
     let others = MemoryDisk::default();
     others.tamper(DataFile::Snapshot, Some(bytes));
     let mut folder = Folder::on(others.clone(), node(2));
     folder.write_record(record(5, 100)).expect("room");
-    assert!(matches!(folder.start(PLAIN).expect("starts"), Startup::Crash(_)));
-    assert_eq!(others.read(DataFile::Snapshot).expect("reads"), None);
+    assert_eq!(folder.start(PLAIN).expect("starts"), crash(record(6, 100)));
+    assert_eq!(others.content(DataFile::Snapshot), None);
 }
 
-/// A backup, or a removal that was not durable after all.
+/// It came from a backup, or its removal was not durable after all.
 #[test]
-fn a_snapshot_that_reappears_is_not_used_again_whatever_was_done_between() {
-    let disk = MemoryDisk::default();
-    let stopped = holding(&disk, &["a"]).stop(Instant::ZERO);
-    on(&disk).write_snapshot(&[stopped]).expect("room");
-    let bytes = disk.read(DataFile::Snapshot).expect("reads").expect("is there");
-    let start = on(&disk).start(PLAIN).expect("starts");
-    assert!(matches!(start, Startup::Snapshot(..)), "{start:?}");
+fn a_snapshot_that_reappears_is_never_used_again() {
+    let disk = MemoryDisk::with_snapshot(&["a"]);
+    let bytes = disk.snapshot();
+    assert!(matches!(disk.started(), Startup::Snapshot(..)));
     // The process votes a little, and dies before it has written anything.
     for _ in 0..3 {
         disk.tamper(DataFile::Snapshot, Some(bytes.clone()));
-        let start = on(&disk).start(PLAIN).expect("starts");
-        assert!(matches!(start, Startup::Crash(_)), "{start:?}");
-        assert_eq!(disk.read(DataFile::Snapshot).expect("reads"), None);
+        assert!(disk.starts_after_a_crash());
+        assert_eq!(disk.content(DataFile::Snapshot), None);
     }
     // It runs, and stops cleanly.
-    let mut folder = on(&disk);
-    let start = folder.start(PLAIN).expect("starts");
-    let shard = start.shard(config(), Instant::ZERO, |_| true);
+    let mut folder = disk.folder();
+    let shard = folder.start(PLAIN).expect("starts").new_shard();
     let over_at = Instant::ZERO.after(Duration::from_secs(70));
     assert!(folder.write_snapshot(&[shard.stop(over_at)]).expect("room"));
-    let newer = disk.read(DataFile::Snapshot).expect("reads").expect("is there");
-    disk.tamper(DataFile::Snapshot, Some(bytes));
-    assert!(matches!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(_)));
-    disk.tamper(DataFile::Snapshot, Some(newer));
-    assert!(matches!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(_)));
+    let newer = disk.snapshot();
+    for snapshot in [bytes, newer] {
+        disk.tamper(DataFile::Snapshot, Some(snapshot));
+        assert!(disk.starts_after_a_crash());
+    }
 }
 
 #[test]
 fn every_start_has_a_higher_counter_than_the_one_before() {
     let disk = MemoryDisk::default();
     drop(holding(&disk, &["a"]));
-    let mut last = 0;
-    for _ in 0..5 {
-        let counter = on(&disk).start(PLAIN).expect("starts").counter();
-        assert!(counter > last);
-        last = counter;
-    }
+    let counters: Vec<u64> = (0..5).map(|_| disk.started().counter()).collect();
+    assert!(counters[0] > 0 && counters.is_sorted_by(|one, next| one < next), "{counters:?}");
 }
 
 #[test]
 fn a_start_that_cannot_raise_the_ceiling_is_refused() {
-    let disk = MemoryDisk::default();
-    let stopped = holding(&disk, &["a"]).stop(Instant::ZERO);
-    on(&disk).write_snapshot(&[stopped]).expect("room");
-    assert!(matches!(on(&disk).start(PLAIN).expect("starts"), Startup::Snapshot(..)));
+    let disk = MemoryDisk::with_snapshot(&["a"]);
+    assert!(matches!(disk.started(), Startup::Snapshot(..)));
     disk.set_full(true);
-    assert!(matches!(on(&disk).start(PLAIN), Err(StableError::Io { .. })));
+    assert!(matches!(disk.start(PLAIN), Err(StableError::Io { .. })));
 }
 
 #[test]
 fn a_snapshot_that_cannot_be_removed_is_not_used() {
-    let disk = MemoryDisk::default();
-    let stopped = holding(&disk, &["a"]).stop(Instant::ZERO);
-    on(&disk).write_snapshot(&[stopped]).expect("room");
+    let disk = MemoryDisk::with_snapshot(&["a"]);
     disk.set_fault(Some(ErrorKind::ReadOnlyFilesystem));
-    assert!(matches!(on(&disk).start(PLAIN), Err(StableError::Io { .. })));
+    assert!(matches!(disk.start(PLAIN), Err(StableError::Io { .. })));
 }
 
 #[test]
 fn a_full_disk_keeps_the_record_it_has() {
-    let disk = MemoryDisk::default();
-    on(&disk).write_record(record(5, 100)).expect("room");
+    let disk = MemoryDisk::with_record(record(5, 100));
     disk.set_full(true);
-    let error = on(&disk).write_record(record(9, 100)).expect_err("no room");
+    let error = disk.folder().write_record(record(9, 100)).expect_err("no room");
     assert_eq!(error.kind(), ErrorKind::StorageFull);
-    let stopped = Some(holding(&MemoryDisk::default(), &["a"]).stop(Instant::ZERO)).flatten();
-    assert!(on(&disk).write_snapshot(&[stopped]).is_err());
+    assert!(disk.folder().write_snapshot(&[snapshot_of("a")]).is_err());
     disk.set_full(false);
-    assert_eq!(on(&disk).start(PLAIN).expect("starts"), Startup::Crash(record(6, 100)));
+    assert_eq!(disk.started(), crash(record(6, 100)));
 }
 
 #[test]
-fn the_start_follows_from_what_is_there_and_what_is_wished() {
+fn the_start_follows_from_the_folder_and_the_wishes() {
     let seen = record(5, 100);
-    let (counter, longest) = (PLAIN.counter, PLAIN.max_lease);
-    let (new_cell, reset) =
-        (Wishes { new_cell: true, ..PLAIN }, Wishes { reset: true, new_cell: true, ..PLAIN });
+    let (fresh, known) = (Some(Loaded::Fresh), Some(Loaded::Record(seen)));
     let leases = || Some(vec![1, 2, 3]);
-    let unknown = |disk, reset| Startup::NoRecord { counter, longest, disk, reset };
-    let known = Some(Loaded::Record(seen));
+    let reset = Wishes { reset: true, ..NEW_CELL };
+    let new_cell = |disk| Startup::Empty {
+        start: Start::NewCell { counter: PLAIN.counter, disk },
+        reset: false,
+    };
     for (loaded, snapshot, wishes, expected) in [
-        (None, None, PLAIN, unknown(false, false)),
-        (None, None, new_cell, Startup::NewCell { counter, disk: false }),
-        (Some(Loaded::Fresh), None, PLAIN, unknown(true, false)),
-        (Some(Loaded::Fresh), None, new_cell, Startup::NewCell { counter, disk: true }),
-        (Some(Loaded::Fresh), None, reset, unknown(true, true)),
-        (Some(Loaded::Fresh), leases(), PLAIN, unknown(true, false)),
-        (known, None, PLAIN, Startup::Crash(seen)),
-        (known, None, new_cell, Startup::Crash(seen)),
-        (known, leases(), new_cell, Startup::Snapshot(seen, vec![1, 2, 3])),
-        (known, leases(), reset, unknown(true, true)),
+        (None, None, PLAIN, no_record(false, false)),
+        (None, None, NEW_CELL, new_cell(false)),
+        (None, None, RESET, no_record(false, false)),
+        (fresh, None, PLAIN, no_record(true, false)),
+        (fresh, None, NEW_CELL, new_cell(true)),
+        (fresh, None, reset, no_record(true, true)),
+        (fresh, leases(), PLAIN, no_record(true, false)),
+        (known, None, PLAIN, crash(seen)),
+        (known, None, NEW_CELL, crash(seen)),
+        (known, leases(), NEW_CELL, Startup::Snapshot(seen, vec![1, 2, 3])),
+        (known, leases(), reset, no_record(true, true)),
     ] {
-        assert_eq!(Startup::decide(loaded, snapshot, wishes), expected);
-    }
-}
-
-#[test]
-fn a_shard_begins_with_the_record_the_start_names() {
-    let seen = record(5, 100);
-    for loaded in [None, Some(Loaded::Fresh), Some(Loaded::Record(seen))] {
-        for wishes in [PLAIN, Wishes { new_cell: true, ..PLAIN }] {
-            let start = Startup::decide(loaded, None, wishes);
-            let shard = start.shard(config(), Instant::ZERO, |_| true);
-            assert_eq!(shard.record(), start.record().unwrap_or_default(), "{start:?}");
+        let start = Startup::decide(loaded, snapshot, wishes);
+        assert_eq!(start, expected, "{loaded:?}, {wishes:?}");
+        if !matches!(start, Startup::Snapshot(..)) {
+            assert_eq!(start.new_shard().record(), start.record().unwrap_or_default(), "{start:?}");
         }
     }
 }
 
 #[test]
 fn the_first_record_is_on_disk_before_any_ballot_is_used() {
-    let disk = MemoryDisk::default();
-    let start = on(&disk).start(Wishes { new_cell: true, ..PLAIN }).expect("starts");
-    let mut shard = start.shard(config(), Instant::ZERO, |_| true);
+    let mut shard = MemoryDisk::default().start(NEW_CELL).expect("starts").new_shard();
     let Some(Event::Persist(first)) = shard.poll_event() else { panic!("a record at once") };
     assert_eq!(first.ballot_ceiling, PLAIN.counter + 1 + BALLOT_BLOCK);
 }
 
 #[test]
-fn every_start_says_why_it_waits_or_does_not() {
-    let says = |loaded, snapshot, wishes| Startup::decide(loaded, snapshot, wishes).to_string();
+fn every_start_says_whether_and_why_it_waits() {
     let known = Some(Loaded::Record(record(5, 15_000)));
-    let fresh = says(Some(Loaded::Fresh), None, PLAIN);
-    assert_eq!(fresh, "no stable record: waiting max_lease (60s) before voting");
-    assert!(says(known, None, PLAIN).contains("(15s)"));
-    assert!(says(known, Some(vec![]), PLAIN).contains("voting at once"));
-    assert!(says(None, None, PLAIN).contains("wall clock not going back across a restart"));
-    assert!(says(known, None, Wishes { reset: true, ..PLAIN }).contains("wall clock"));
+    for (loaded, snapshot, wishes, words) in [
+        (Some(Loaded::Fresh), None, PLAIN, "no stable record: waiting max_lease (60s) before"),
+        (known, None, PLAIN, "(15s)"),
+        (known, Some(vec![]), PLAIN, "voting at once"),
+        (None, None, PLAIN, "wall clock not going back across a restart"),
+        (known, None, RESET, "wall clock"),
+    ] {
+        let text = Startup::decide(loaded, snapshot, wishes).to_string();
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
 }

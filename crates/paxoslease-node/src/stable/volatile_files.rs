@@ -32,24 +32,16 @@ enum Inode {
 
 type Entries = BTreeMap<String, usize>;
 
-/// A change of a folder. The file system makes it durable at any time, in any order.
-#[derive(Clone, Debug)]
-enum Change {
-    Link(String, usize),
-    Unlink(String),
-    Rename(String, String, usize),
-}
+/// A change of a folder, by name; `None` removes the name. The file system makes it durable as a
+/// whole, at any time and in any order.
+type Change = Vec<(String, Option<usize>)>;
 
-impl Change {
-    fn apply(&self, entries: &mut Entries) {
-        match self {
-            Self::Link(name, inode) => drop(entries.insert(name.clone(), *inode)),
-            Self::Unlink(name) => drop(entries.remove(name)),
-            Self::Rename(from, to, inode) => {
-                entries.remove(from);
-                entries.insert(to.clone(), *inode);
-            }
-        }
+fn apply(change: &Change, entries: &mut Entries) {
+    for (name, inode) in change {
+        match inode {
+            Some(inode) => entries.insert(name.clone(), *inode),
+            None => entries.remove(name),
+        };
     }
 }
 
@@ -81,7 +73,7 @@ impl Inode {
                     let mut entries = durable.clone();
                     for (at, change) in unsynced.iter().enumerate() {
                         if chosen & (1 << at) != 0 {
-                            change.apply(&mut entries);
+                            apply(change, &mut entries);
                         }
                     }
                     Self::Folder { durable: entries.clone(), entries, unsynced: vec![] }
@@ -113,7 +105,7 @@ impl State {
         let Inode::Folder { entries, unsynced, .. } = &mut self.inodes[folder] else {
             return Err(ErrorKind::NotADirectory.into());
         };
-        change.apply(entries);
+        apply(&change, entries);
         unsynced.push(change);
         Ok(())
     }
@@ -121,7 +113,7 @@ impl State {
     fn link(&mut self, path: &Path, inode: Inode) -> io::Result<usize> {
         let at = self.inodes.len();
         self.inodes.push(inode);
-        self.change_folder(path, Change::Link(name_of(path), at))?;
+        self.change_folder(path, vec![(name_of(path), Some(at))])?;
         Ok(at)
     }
 
@@ -144,7 +136,7 @@ impl State {
             }
             Inode::Folder { durable, unsynced, .. } => {
                 for change in unsynced.drain(..).filter(|_| !fails) {
-                    change.apply(durable);
+                    apply(&change, durable);
                 }
             }
         }
@@ -278,11 +270,6 @@ impl Files for VolatileFiles {
         Ok(())
     }
 
-    fn len(&self, file: &Handle) -> io::Result<u64> {
-        let Inode::File { content, .. } = &self.state().inodes[file.1] else { panic!("a folder") };
-        Ok(content.len() as u64)
-    }
-
     fn overwrite(&self, file: &Handle, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.change()?;
         let content = state.content(file.1);
@@ -305,12 +292,12 @@ impl Files for VolatileFiles {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.change()?;
         let inode = state.find(from)?;
-        state.change_folder(from, Change::Rename(name_of(from), name_of(to), inode))
+        state.change_folder(from, vec![(name_of(from), None), (name_of(to), Some(inode))])
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
         let mut state = self.change()?;
         state.find(path)?;
-        state.change_folder(path, Change::Unlink(name_of(path)))
+        state.change_folder(path, vec![(name_of(path), None)])
     }
 }

@@ -1,8 +1,8 @@
 //! The thread that writes the stable record, so that no shard waits for a disk.
 //!
-//! Owns the folder while the shards run, and gives it back when they have stopped. What is asked
-//! for during a write goes into the next one. A disk that fails is tried again until it works:
-//! meanwhile nothing above the old ceilings is used (R1, R2), so only time is lost.
+//! Owns the folder while the shards run, and returns it when they have stopped. Requests during a
+//! write go into the next write. After a failure it tries again until it succeeds: meanwhile shards
+//! use nothing above the old ceilings (R1, R2), so only time is lost.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -18,8 +18,8 @@ use super::merged::MergedRecord;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Hears which shard's record is durable: a call of `record_written` with exactly that record is
-/// due, even if a higher one was written.
+/// Called when the record of a shard is durable, with the record that the shard asked for, even if a
+/// higher one was written.
 pub(crate) type OnWritten = Box<dyn Fn(usize, Record) + Send>;
 
 /// The handle to the thread. Dropping it stops the thread after the write under way.
@@ -28,7 +28,6 @@ pub(crate) struct RecordWriter {
     thread: Option<JoinHandle<Folder>>,
 }
 
-/// Where shards leave what they ask for.
 struct SharedState {
     state: Mutex<State>,
     changed: Condvar,
@@ -36,7 +35,7 @@ struct SharedState {
 
 struct State {
     merged: MergedRecord,
-    /// Which shards wait for an answer.
+    /// By shard, whether it waits for an answer.
     waiting: Vec<bool>,
     last_error: Option<String>,
     stopped: bool,
@@ -44,7 +43,7 @@ struct State {
 
 impl SharedState {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding it")
+        self.state.lock().expect("no thread panics while it holds the lock")
     }
 }
 
@@ -76,7 +75,7 @@ impl RecordWriter {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// A shard asks for a record. It hears of it when one at least as high is durable.
+    /// A shard asks for a record. It is told when a record at least as high is durable.
     pub(crate) fn ask(&self, shard: usize, record: Record) {
         let mut state = self.shared.state();
         state.merged.ask(shard, record);
@@ -84,15 +83,15 @@ impl RecordWriter {
         self.shared.changed.notify_one();
     }
 
-    /// Why the last write failed; `None` once one has succeeded. Whoever asks does not keep the
-    /// writer from stopping.
+    /// A function that returns why the last write failed, or `None` if it succeeded. It does not keep
+    /// the writer from stopping.
     pub(crate) fn problem(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.state().last_error.clone()
     }
 
-    /// Stops after the write under way, and gives the folder back. Shards that still wait hear
-    /// nothing: they have stopped.
+    /// Stops after the write under way, and returns the folder. Shards that still wait get no answer:
+    /// they have stopped.
     pub(crate) fn stop(mut self) -> Folder {
         let ended = self.end().expect("only this and dropping end the thread");
         ended.unwrap_or_else(|panic| resume_unwind(panic))
@@ -108,21 +107,20 @@ impl RecordWriter {
 
 impl Drop for RecordWriter {
     fn drop(&mut self) {
-        // A panic over there has been reported by the thread that had it.
-        let _ = self.end();
+        // A thread that panicked has reported that itself.
+        let _panicked = self.end();
     }
 }
 
-/// The thread's side.
 struct Work {
     shared: Arc<SharedState>,
     folder: Folder,
     on_written: OnWritten,
-    /// What is on disk for sure; `None` before the first write and after one that failed.
+    /// The record on disk; `None` if it is unknown, before the first write and after a failed write.
     durable: Option<Record>,
-    /// What is on disk at least, whatever a write that failed did to it.
+    /// The record on disk is at least this, whatever a failed write did to it.
     covered: Option<Record>,
-    /// Writes that failed in a row.
+    /// How many writes failed in a row.
     failures: u32,
 }
 
@@ -141,11 +139,11 @@ impl Work {
         self.folder
     }
 
-    /// The next record to write and whom to answer then; `None` to stop.
+    /// The next record to write, and the shards to answer then; `None` to stop.
     fn next(&self) -> Option<(Record, Vec<(usize, Record)>)> {
         let idle = |state: &mut State| !state.stopped && !state.waiting.contains(&true);
         let state = self.shared.changed.wait_while(self.shared.state(), idle);
-        let mut state = state.expect("nobody panics while holding it");
+        let mut state = state.expect("no thread panics while it holds the lock");
         if state.stopped {
             return None;
         }
@@ -156,12 +154,12 @@ impl Work {
     }
 
     fn write(&mut self, record: Record) -> io::Result<()> {
-        // One shard lowered its ceiling beneath another's, or asked for what another has already.
+        // A shard lowered its ceiling below that of another, or asked for what another has already.
         if self.durable == Some(record) {
             return Ok(());
         }
         self.durable = None;
-        // Until it is known whether the write took effect, only what both records cover is sure.
+        // Until it is known whether the write took effect, only the lower ceilings are certain.
         self.covered = self.covered.map(|covered| Record {
             ballot_ceiling: covered.ballot_ceiling.min(record.ballot_ceiling),
             lease_ceiling: covered.lease_ceiling.min(record.lease_ceiling),
@@ -179,7 +177,7 @@ impl Work {
         }
     }
 
-    /// Notes the error, and waits before the next attempt, longer each time.
+    /// Keeps the error, and waits before the next attempt, longer each time.
     fn failed(&mut self, error: &io::Error, answers: &[(usize, Record)]) {
         self.failures = self.failures.saturating_add(1);
         // Often at first, then about once a minute.
@@ -190,7 +188,7 @@ impl Work {
         let mut state = self.shared.state();
         state.last_error = Some(error.to_string());
         for (shard, asked) in answers {
-            // A shard that asks for what another has already need not wait for the disk.
+            // A shard that asks for what is on disk already need not wait.
             if self.covered.is_some_and(|covered| covers(covered, *asked)) {
                 (self.on_written)(*shard, *asked);
             } else {

@@ -1,7 +1,7 @@
-//! Whether peers will accept this node's own certificate, checked before they see it.
+//! Checks whether peers will accept this node's own certificate.
 //!
 //! Peers verify certificates by rustls, as dialers and as acceptors, so this module does the same.
-//! Deliberately absent: a parser of certificates. Their dates are those that rustls reports.
+//! Deliberately absent: a parser of certificates. The dates are those that rustls reports.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,8 +45,8 @@ pub(super) fn judge(
             "it is valid for every node of the cell, by a wildcard; give each node its own";
         return Err(refused(&files.cert, reason.to_owned()));
     }
-    // For a time that is too late, rustls reports an end before that: first the end of the
-    // certificate itself, then that of one between it and the authority which ends earlier.
+    // For a time that is too late, rustls reports the end of a certificate: first of the node's own
+    // one, then of an intermediate one that ends earlier.
     let mut until = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
     while let Err(Error::InvalidCertificate(CertificateError::ExpiredContext {
         not_after, ..
@@ -60,7 +60,7 @@ pub(super) fn judge(
 fn explain(error: &Error, name: impl FnOnce() -> String, Tls { cert, ca, .. }: &Tls) -> TlsError {
     use CertificateError as Cert;
     let Error::InvalidCertificate(why) = error else {
-        return refused(cert, format!("{error}; make it anew"));
+        return refused(cert, format!("{error}; make a new one"));
     };
     let reason = match why {
         Cert::NotValidForName | Cert::NotValidForNameContext { .. } => {
@@ -74,16 +74,16 @@ fn explain(error: &Error, name: impl FnOnce() -> String, Tls { cert, ca, .. }: &
             "by this machine's clock it begins in {}; set the clock, or make a new one",
             span(*time, *not_before)
         ),
-        // A bad signature is what an authority of the same name with another key leads to.
+        // An authority of the same name with another key leads to a bad signature.
         Cert::UnknownIssuer | Cert::BadSignature => format!(
             "no authority in {} has signed it; use those made together, and while an authority is \
              replaced, keep both in that file",
             ca.display()
         ),
         Cert::InvalidPurpose | Cert::InvalidPurposeContext { .. } => {
-            "it must allow both server and client authentication; make it anew so".to_owned()
+            "it must allow both server and client authentication; make a new one".to_owned()
         }
-        other => format!("{other}; make it anew"),
+        other => format!("{other}; make a new one"),
     };
     refused(cert, reason)
 }

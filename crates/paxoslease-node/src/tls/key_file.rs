@@ -1,4 +1,4 @@
-//! A private key is taken only from a file that nobody else can read or change.
+//! Reads a private key, only from a file that no other user can read or change.
 //!
 //! The rule is that of PostgreSQL. A file of this user is for this user alone, 0600 or less. A file
 //! of root may be read by a group too, 0640 or less: so Kubernetes (`fsGroup`) and system-wide key
@@ -13,7 +13,7 @@ use super::TlsError;
 
 const ROOT: u32 = 0;
 
-/// Judges the very file that is read, so that it cannot be exchanged in between.
+/// Checks the open file, so that it cannot be exchanged between check and read.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let unreadable = |source| TlsError::Unreadable { path: path.to_owned(), source };
     let mut file = File::open(path).map_err(unreadable)?;
@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
-/// Who else has access, and the command that ends it.
+/// The problem if another user has access, and the command that solves it.
 fn exposure(mode: u32, owner: u32, own: u32) -> Option<(String, String)> {
     if owner != own && owner != ROOT {
         let problem = format!("it belongs to user {owner}, and this node runs as user {own}");
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_for_its_owner_alone_unless_root_gives_it_to_a_group() {
+    fn only_the_owner_or_a_group_that_root_chose_may_read_a_key() {
         const SELF: u32 = 1000;
         const OTHER: u32 = 1001;
         for (mode, owner) in

@@ -1,7 +1,7 @@
-//! Which DNS names the certificates of a cell's nodes have.
+//! The DNS names in the certificates of a cell's nodes.
 //!
-//! The name of the cell is a part of them, so that one authority can serve several cells. Who
-//! signed a certificate is not looked at here: that was settled in the handshake.
+//! The name of the cell is a part of them, so that one authority can serve several cells. The
+//! handshake has checked the signatures, so this module does not.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::TlsError;
 /// The longest label of a DNS name.
 const LABEL_LEN_MAX: usize = 63;
 
-/// What a node's certificate must be valid for.
+/// The DNS name that a node's certificate must be valid for.
 pub(crate) fn dns_name(cell: &str, node: impl Display) -> String {
     format!("node-{node}.{cell}.paxoslease")
 }
@@ -47,7 +47,7 @@ impl NodeNames {
         ServerName::try_from(self.text(node)).expect("labels of letters, digits and hyphens")
     }
 
-    /// Whether a certificate is that of one node alone.
+    /// Whether a certificate is valid for this node, and not for every node.
     pub(super) fn is_of(&self, certificate: &CertificateDer<'_>, node: NodeId) -> bool {
         ParsedCertificate::try_from(certificate).is_ok_and(|parsed| {
             verify_server_name(&parsed, &self.of(node)).is_ok() && !self.is_of_all(&parsed)
@@ -56,7 +56,7 @@ impl NodeNames {
 
     /// Whether a certificate has a wildcard for the nodes of the cell: no node has the id 0.
     pub(super) fn is_of_all(&self, parsed: &ParsedCertificate<'_>) -> bool {
-        let nobody = ServerName::try_from(dns_name(&self.cell, 0)).expect("as for any other id");
-        verify_server_name(parsed, &nobody).is_ok()
+        let no_node = ServerName::try_from(dns_name(&self.cell, 0)).expect("as for any other id");
+        verify_server_name(parsed, &no_node).is_ok()
     }
 }

@@ -1,11 +1,11 @@
-//! A connection that may or may not be encrypted, for a loop that does not care which.
+//! A connection with or without TLS, behind one interface.
 //!
 //! Never blocks, and expects edge-triggered events: read until `WouldBlock`, then `flush`, since a
-//! read may have produced handshake bytes, key updates or an alert. Both directions are bounded:
-//! what the socket does not take piles up to [`CIPHERTEXT_MAX`] and no further, and no more is
-//! read than the caller has room for. Any error but `WouldBlock` is the end of the connection.
+//! read may have produced handshake bytes, key updates or an alert. Both directions are bounded: at
+//! most [`CIPHERTEXT_MAX`] bytes wait for the socket, and no more is read than the caller has room
+//! for. Any error except `WouldBlock` is the end of the connection.
 //!
-//! Deliberately absent: frames, events, deadlines (a stalled handshake is the loop's to give up).
+//! Deliberately absent: frames, events, deadlines (the loop closes a stalled handshake).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
@@ -16,7 +16,7 @@ use rustls::{AlertDescription, CertificateError, Connection, Error};
 
 use super::names::NodeNames;
 
-/// Plaintext that may wait for the handshake, and about as much ciphertext for the socket.
+/// The most plaintext that waits for the handshake, and about as much ciphertext for the socket.
 pub(super) const CIPHERTEXT_MAX: usize = 64 * 1024;
 
 /// Two TLS records: rustls alone would ask the system for 4 KiB at a time.
@@ -24,16 +24,25 @@ const INBOUND_LEN: usize = 32 * 1024;
 
 /// A connection to a peer or a client.
 pub(crate) enum Stream {
-    /// Without TLS: straight to the socket.
     Plain(TcpStream),
-    /// With TLS.
     Tls(Box<TlsStream>),
 }
 
 impl Stream {
-    /// Reads what has come. `Ok(0)` means closed in good order, `WouldBlock` that there is no more
-    /// for now; so does a read that left room in `buf`, except that the end may follow. `spare` is
-    /// memory that connections take turns with.
+    pub(super) fn tls<C: Into<Connection>>(
+        conn: Result<C, Error>,
+        tcp: TcpStream,
+        other: OtherEnd,
+    ) -> io::Result<Self> {
+        let mut conn = conn.map_err(|error| explain(&error))?.into();
+        conn.set_buffer_limit(Some(CIPHERTEXT_MAX));
+        let (inbound, unseen) = (Vec::new(), 0..0);
+        Ok(Self::Tls(Box::new(TlsStream { conn, tcp, other, inbound, unseen })))
+    }
+
+    /// Reads the bytes that have arrived. `Ok(0)` means closed in good order, `WouldBlock` that
+    /// there is no more for now; so does a read that left room in `buf`, except that the end may
+    /// follow. `spare` is a buffer that connections share.
     pub(crate) fn read(&mut self, buf: &mut [u8], spare: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => tcp.read(buf),
@@ -41,7 +50,7 @@ impl Stream {
         }
     }
 
-    /// Takes a prefix of `buf` and says how long it was; `WouldBlock` when it is empty.
+    /// Takes a prefix of `buf` and returns its length; `WouldBlock` if there is no room.
     pub(crate) fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => tcp.write(buf),
@@ -49,7 +58,7 @@ impl Stream {
         }
     }
 
-    /// Pushes what was taken but not yet sent; true when nothing of that is left.
+    /// Sends bytes that were taken and not sent yet. Returns whether all are sent.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         match self {
             Self::Plain(_) => Ok(true),
@@ -57,7 +66,7 @@ impl Stream {
         }
     }
 
-    /// Whether `flush` has something to push.
+    /// Whether `flush` has something to send.
     pub(crate) fn wants_write(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -65,8 +74,8 @@ impl Stream {
         }
     }
 
-    /// Whether what is written has to wait for the handshake. The dialer is through before the
-    /// acceptor has judged its certificate: only what the acceptor says proves that it was taken.
+    /// Whether written bytes have to wait for the handshake. The dialer finishes before the acceptor
+    /// has checked its certificate: only bytes from the acceptor prove that it was accepted.
     pub(crate) fn is_handshaking(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -74,7 +83,7 @@ impl Stream {
         }
     }
 
-    /// Whether the other side may call itself `node`. Without TLS there is no proof to ask for.
+    /// Whether the other side has proven to be `node`. Without TLS there is no proof to ask for.
     pub(crate) fn peer_is(&self, node: NodeId) -> bool {
         match self {
             Self::Plain(_) => true,
@@ -86,17 +95,16 @@ impl Stream {
         }
     }
 
-    /// Says that nothing follows, as far as the socket takes it, so that the other side can tell
-    /// a goodbye from a cut. Without TLS closing the socket says it.
+    /// Announces the end, so that the other side can tell it from a broken connection. Without TLS,
+    /// closing the socket announces it.
     pub(crate) fn close_notify(&mut self) {
         if let Self::Tls(tls) = self {
             tls.conn.send_close_notify();
-            // A peer that is gone needs no goodbye.
-            let _ = tls.flush();
+            // A peer that is gone needs no announcement.
+            let _gone = tls.flush();
         }
     }
 
-    /// The socket, to look at.
     pub(crate) fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(tcp) => tcp,
@@ -104,7 +112,7 @@ impl Stream {
         }
     }
 
-    /// The socket, to register. Its bytes belong to the methods above.
+    /// The socket, to register it. Only the methods above may read or write it.
     pub(crate) fn tcp_mut(&mut self) -> &mut TcpStream {
         match self {
             Self::Plain(tcp) => tcp,
@@ -113,14 +121,14 @@ impl Stream {
     }
 }
 
-/// Whom a TLS connection is with.
+/// The other end of a TLS connection.
 pub(super) enum OtherEnd {
-    /// And what the certificates of its cell are valid for.
+    /// A peer, with the names of the nodes of its cell.
     Peer(NodeNames),
     Client {
-        /// What to say to one that does not speak TLS.
+        /// The bytes for a client that does not use TLS.
         not_tls: &'static [u8],
-        /// Nothing has come yet.
+        /// No bytes have arrived yet.
         is_new: bool,
     },
 }
@@ -133,18 +141,13 @@ pub(crate) struct TlsStream {
     pub(super) conn: Connection,
     tcp: TcpStream,
     other: OtherEnd,
-    /// Lent while there is something in it: idle connections are many.
+    /// Empty memory goes back to the connections' spare buffer: idle connections are many.
     inbound: Vec<u8>,
-    /// The part of `inbound` that rustls has not seen yet.
+    /// The part of `inbound` that rustls has not read yet.
     unseen: Range<usize>,
 }
 
 impl TlsStream {
-    pub(super) fn new(mut conn: Connection, tcp: TcpStream, other: OtherEnd) -> Self {
-        conn.set_buffer_limit(Some(CIPHERTEXT_MAX));
-        Self { conn, tcp, other, inbound: Vec::new(), unseen: 0..0 }
-    }
-
     fn read(&mut self, buf: &mut [u8], spare: &mut Vec<u8>) -> io::Result<usize> {
         if self.unseen.is_empty() {
             self.inbound = std::mem::take(spare);
@@ -163,19 +166,19 @@ impl TlsStream {
         let mut drained = false;
         loop {
             match self.conn.reader().read(&mut buf[filled..]) {
-                // Either `buf` is full or the peer said goodbye.
+                // Either `buf` is full or the peer announced the end.
                 Ok(0) => return Ok(filled),
                 Ok(count) => {
                     filled += count;
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // Said again next time, to a caller who has not just received something.
+                // Reported by the next read: this one has bytes to return.
                 Err(_) if filled > 0 => return Ok(filled),
                 Err(_) => return Err(self.cut()),
             }
             if self.unseen.is_empty() {
-                // Only a system call less: with nothing to hand out, the end must not be missed.
+                // This only saves a system call. With no bytes to return, the end must be noticed.
                 if drained && filled > 0 {
                     return Ok(filled);
                 }
@@ -195,11 +198,11 @@ impl TlsStream {
         }
     }
 
-    /// Looks at how a client begins.
+    /// Checks the first byte of a client.
     fn greet(&mut self, count: usize) -> io::Result<()> {
         let OtherEnd::Client { not_tls, is_new } = &mut self.other else { return Ok(()) };
         if std::mem::take(is_new) && count > 0 && self.inbound[0] != HANDSHAKE {
-            // As far as the socket takes it at once, and a new one has room.
+            // A new socket has room for it.
             let _told = self.tcp.write(not_tls);
             let problem = "it does not speak TLS, which this port demands";
             return Err(io::Error::new(ErrorKind::InvalidData, problem));
@@ -207,13 +210,13 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Lets rustls have what was read; nothing at all is how it learns of the end.
+    /// Passes the bytes that were read to rustls, or none at the end of the stream.
     fn decrypt(&mut self) -> io::Result<()> {
         let seen = self.conn.read_tls(&mut &self.inbound[self.unseen.clone()])?;
         self.unseen.start += seen;
         if let Err(error) = self.conn.process_new_packets() {
-            // The alert that tells the peer why; the reason given here is the one that counts.
-            let _ = self.flush();
+            // Sends the alert that tells the peer why. The reason here is the one to report.
+            let _gone = self.flush();
             return Err(match self.other {
                 OtherEnd::Peer(_) => explain(&error),
                 OtherEnd::Client { .. } => io::Error::new(ErrorKind::InvalidData, error),
@@ -227,7 +230,7 @@ impl TlsStream {
         loop {
             taken += self.conn.writer().write(&buf[taken..])?;
             let pushed = self.flush()?;
-            // During the handshake nothing that is pushed makes room for more.
+            // During the handshake a flush makes no room for more plaintext.
             if taken == buf.len() || !pushed || self.conn.is_handshaking() {
                 break;
             }
@@ -243,13 +246,13 @@ impl TlsStream {
         let text = if self.conn.is_handshaking() {
             "the peer closed the connection during the TLS handshake: is [tls] set there too?"
         } else {
-            "the connection was cut: it ended without the peer's goodbye"
+            "the connection broke: the peer did not announce its end"
         };
         io::Error::new(ErrorKind::UnexpectedEof, text)
     }
 }
 
-/// What went wrong in the words of somebody who has to set it right.
+/// An error of TLS in words for the operator of this node.
 pub(super) fn explain(error: &Error) -> io::Error {
     use AlertDescription as Alert;
     use CertificateError as Cert;

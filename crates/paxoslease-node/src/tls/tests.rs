@@ -1,5 +1,5 @@
-//! Real sockets on loopback, driven by edges alone as the node's loop does it: an end moves only
-//! when its own socket reported something, so a lost edge shows as a test where nothing moves.
+//! Real sockets on loopback, driven by edge-triggered events as in the node: an end moves only after
+//! an event of its own socket, so a lost event ends in a test where nothing moves.
 
 mod certificates;
 
@@ -19,7 +19,6 @@ use super::stream::CIPHERTEXT_MAX;
 use super::{ClientCertificates, CurrentTls, NodeNames, Stream, TlsContext, dns_name};
 use crate::config::Tls;
 
-/// What the cell is called.
 const CELL: &str = "test";
 
 fn names() -> NodeNames {
@@ -34,7 +33,7 @@ fn issue(ca: &Authority, id: u16) -> (String, String) {
     ca.sign(&[&dns_name(CELL, id)], |_| {})
 }
 
-/// Node `id` with a certificate of one authority, trusting those that `trusted` names.
+/// Node `id` with a certificate of one authority, which trusts the authorities in `trusted`.
 fn context_trusting(ca: &Authority, id: u16, trusted: &[&Authority]) -> TlsContext {
     let (cert, key) = issue(ca, id);
     let cas: String = trusted.iter().map(|ca| ca.issuer.pem()).collect();
@@ -68,13 +67,13 @@ fn sockets() -> (TcpStream, TcpStream) {
     (non_blocking(dialer), non_blocking(acceptor))
 }
 
-/// One end of a connection: what it has to say, what it heard and how it ended.
+/// One end of a connection: the bytes to send, the bytes that it received, and how it ended.
 struct End {
     stream: Stream,
     says: Vec<u8>,
     said: usize,
     heard: Vec<u8>,
-    /// Takes room left in its buffer as a sign that there is no more to read.
+    /// Stops to read when a read left room in the buffer.
     stops_at_room: bool,
     spare: Vec<u8>,
     ended: Option<io::Result<()>>,
@@ -87,7 +86,7 @@ impl End {
         Self { stream, says, said: 0, heard, stops_at_room: false, spare, ended: None }
     }
 
-    /// One turn of a loop: read all there is, write all that fits, push the rest.
+    /// One turn of a loop: reads all there is, writes all that fits, flushes.
     fn turn(&mut self) -> io::Result<()> {
         let mut buf = [0; 10_000];
         loop {
@@ -126,7 +125,7 @@ impl End {
     }
 }
 
-/// Turns an end whenever its socket reports something, until `done`.
+/// Turns an end after each event of its socket, until `done`.
 fn run(ends: &mut [End], done: impl Fn(&[End]) -> bool) {
     let mut poll = Poll::new().expect("a poll");
     let mut events = Events::with_capacity(8);
@@ -136,7 +135,7 @@ fn run(ends: &mut [End], done: impl Fn(&[End]) -> bool) {
     }
     while !done(ends) {
         poll.poll(&mut events, Some(Duration::from_secs(20))).expect("polled");
-        assert!(!events.is_empty(), "nothing moves any more");
+        assert!(!events.is_empty(), "no event within 20 s");
         for event in &events {
             let end = &mut ends[event.token().0];
             if end.ended.is_none()
@@ -159,7 +158,7 @@ fn all_ended(ends: &[End]) -> bool {
     ends.iter().all(|end| end.ended.is_some())
 }
 
-/// Node 1 calls `target` with its own context; whoever has `acceptor` answers.
+/// A node calls `target`, and the node with the context `acceptor` answers.
 fn ends(dialer: &TlsContext, target: u16, acceptor: &TlsContext) -> [End; 2] {
     let (a, b) = sockets();
     let dialer = dialer.dial(a, node(target)).expect("a client");
@@ -167,7 +166,7 @@ fn ends(dialer: &TlsContext, target: u16, acceptor: &TlsContext) -> [End; 2] {
     [End::new(dialer, b"from the dialer"), End::new(acceptor, b"from the acceptor")]
 }
 
-/// Not periodic in anything that a record, a buffer or a page has as its length.
+/// Bytes without a period that could be the length of a record, a buffer or a page.
 fn noise(len: usize, seed: u32) -> Vec<u8> {
     let state = Cell::new(seed);
     let next = || {
@@ -253,7 +252,7 @@ fn an_authority_unknown_to_the_acceptor_is_refused() {
     run(&mut ends, all_ended);
     assert!(ends[0].error().contains("its [tls] ca has not signed this node's certificate"));
     assert!(ends[1].error().contains("is not signed by the CA"), "{}", ends[1].error());
-    assert!(ends[1].heard.is_empty(), "nothing of a stranger's gets through");
+    assert!(ends[1].heard.is_empty(), "no byte of a stranger gets through");
     assert!(!ends[1].stream.peer_is(node(1)), "the refused certificate proves nothing");
 }
 
@@ -268,7 +267,7 @@ fn the_certificate_of_another_node_is_refused() {
     assert!(!ends[0].stream.peer_is(node(3)));
 }
 
-/// A connection to node 2 by a caller that is set up otherwise than nodes are.
+/// A connection to node 2 by a caller with another set-up than a node.
 fn ends_by(ca: &Authority, caller: Arc<ClientConfig>) -> [End; 2] {
     let mut ends = ends(&context(ca, 1), 2, &context(ca, 2));
     let Stream::Tls(tls) = &mut ends[0].stream else { panic!("a TLS stream") };
@@ -278,7 +277,7 @@ fn ends_by(ca: &Authority, caller: Arc<ClientConfig>) -> [End; 2] {
 }
 
 #[test]
-fn a_certificate_of_another_cell_or_of_every_node_makes_nobody_a_peer() {
+fn a_certificate_of_another_cell_or_of_all_nodes_proves_nothing() {
     let ca = Authority::new();
     for (name, is_peer) in [
         (&*dns_name(CELL, 1), true),
@@ -304,7 +303,7 @@ fn a_client_without_certificate_is_refused() {
 }
 
 #[test]
-fn what_is_not_tls_ends_the_connection_with_an_error() {
+fn bytes_that_are_not_tls_end_the_connection_with_an_error() {
     let ca = Authority::new();
     for len in [1, 5, 64, 100_000] {
         for dials in [true, false] {
@@ -314,7 +313,7 @@ fn what_is_not_tls_ends_the_connection_with_an_error() {
             let garbage = End::new(Stream::Plain(b), &noise(len, 77));
             let mut ends = [End::new(tls.expect("a stream"), b"hello"), garbage];
             run(&mut ends, |ends| ends[0].ended.is_some() || ends[1].said == len);
-            // Too little to judge by is judged by its end.
+            // If the bytes are too few to decide, the end of the stream decides.
             ends[1].stream.tcp().shutdown(Shutdown::Write).expect("an open socket");
             run(&mut ends, |ends| ends[0].ended.is_some());
             let text = ends[0].error();
@@ -324,28 +323,28 @@ fn what_is_not_tls_ends_the_connection_with_an_error() {
 }
 
 #[test]
-fn a_goodbye_is_told_from_a_cut() {
+fn an_announced_end_is_told_from_a_broken_connection() {
     let ca = Authority::new();
-    for goodbye in [true, false] {
+    for is_announced in [true, false] {
         let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
         run(&mut ends, all_heard);
         let [mut dialer, mut acceptor] = ends;
         assert_eq!(dialer.stream.write(b", the end").expect("room"), 9);
-        if goodbye {
+        if is_announced {
             dialer.stream.close_notify();
         }
         drop(dialer);
         run(std::slice::from_mut(&mut acceptor), |ends| ends[0].ended.is_some());
-        assert_eq!(acceptor.heard, b"from the dialer, the end", "what came before counts");
-        if goodbye {
+        assert_eq!(acceptor.heard, b"from the dialer, the end", "earlier bytes count");
+        if is_announced {
             assert!(matches!(acceptor.ended, Some(Ok(()))));
         } else {
-            assert!(acceptor.error().contains("without the peer's goodbye"));
+            assert!(acceptor.error().contains("did not announce its end"));
         }
     }
 }
 
-/// Writes until nothing more is taken, and says how much was.
+/// Writes until nothing more is taken, and returns how much was.
 fn stuff(stream: &mut Stream) -> usize {
     let chunk = [0; 50_000];
     let mut taken = 0;
@@ -359,7 +358,7 @@ fn stuff(stream: &mut Stream) -> usize {
 }
 
 #[test]
-fn what_waits_for_a_handshake_is_bounded() {
+fn bytes_that_wait_for_a_handshake_are_bounded() {
     let ca = Authority::new();
     let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
     assert_eq!(stuff(&mut ends[0].stream), CIPHERTEXT_MAX);
@@ -368,7 +367,7 @@ fn what_waits_for_a_handshake_is_bounded() {
 }
 
 #[test]
-fn what_waits_for_a_peer_that_never_reads_is_bounded() {
+fn bytes_that_wait_for_a_peer_that_never_reads_are_bounded() {
     let ca = Authority::new();
     let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
     run(&mut ends, all_heard);
@@ -378,7 +377,7 @@ fn what_waits_for_a_peer_that_never_reads_is_bounded() {
     let waiting = tls.conn.process_new_packets().expect("all is well").tls_bytes_to_write();
     // Each record adds 22 bytes to the plaintext that the bound counts.
     assert!(waiting > 0 && waiting <= CIPHERTEXT_MAX + 10 * 22, "{waiting} bytes wait");
-    // And nothing was lost by it: the peer wakes up and finds it all.
+    // Nothing is lost: the peer reads all of it in the end.
     let expected = taken + ends[0].says.len();
     run(&mut ends, |ends| ends[1].heard.len() == expected);
 }

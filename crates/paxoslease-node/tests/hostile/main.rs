@@ -1,5 +1,5 @@
-//! Peers that mean harm: strangers at the door, and members of the family that talk nonsense. What
-//! they say is refused and counted, what is kept for them is bounded, and the cell goes on.
+//! Hostile peers: nodes that do not belong to the cell, and nodes of the cell that send nonsense.
+//! Their messages are refused and counted, their memory is bounded, and the cell goes on.
 
 #[path = "../cell/mod.rs"]
 mod cell;

@@ -1,15 +1,16 @@
-//! A peer that was let in and talks nonsense: it knows how to greet, and nothing else that is true.
+//! Peers that greet properly and send nonsense then.
 
 use std::time::Duration;
 
 use paxoslease_core::{Ballot, Holder, Message, Name, Reply, Request, Ttl};
 use paxoslease_wire::{FrameWriter, Heartbeat};
 
-use crate::support::{Drops, PROPOSER, frame, node_id, start};
+use crate::cell::{node_id, status, take};
+use crate::support::{Drops, PROPOSER, frame, start, start_with};
 
-/// More than any cell of these tests grants.
+/// A ttl in milliseconds above the max_lease of these cells.
 const LONG: u32 = 60_001;
-/// Above what nodes without a disk begin with, and below the bound of A1: in the year 2074 by R5.
+/// A counter above that of nodes without a disk, and below the bound of A1: the year 2074 by R5.
 const HIGH: u64 = 3 << 50;
 
 fn ballot(counter: u64, node: u16) -> Ballot {
@@ -26,8 +27,8 @@ fn propose(name: &str, ballot: Ballot, ttl: u32) -> Message<'_> {
 }
 
 #[test]
-fn frames_that_make_no_sense_end_the_connection_and_are_counted() {
-    let cell = start(|config| config);
+fn invalid_frames_end_the_connection_and_are_counted() {
+    let cell = start();
     let malformed = Drops::of("malformed");
     let mut garbled = frame(PROPOSER, [propose("x", ballot(1, PROPOSER), 1000)]);
     let last = garbled.len() - 1;
@@ -45,12 +46,10 @@ fn frames_that_make_no_sense_end_the_connection_and_are_counted() {
         ("of no kind", vec![4, 0, 0, 0, b'P', b'L', 1, 99]),
         ("of no magic", vec![4, 0, 0, 0, b'X', b'X', 1, 1]),
     ];
-    let count = nonsense.len() as u64;
+    let count = nonsense.len() as u32;
     for ((what, bytes), boot) in nonsense.into_iter().zip(1..) {
-        let mut peer = cell.proposer(boot);
-        peer.say(&bytes);
         println!("{what}");
-        peer.is_hung_up_on();
+        cell.greeted(boot).is_refused(&bytes);
     }
     malformed.wait_for(count);
     cell.serves();
@@ -58,15 +57,15 @@ fn frames_that_make_no_sense_end_the_connection_and_are_counted() {
 
 #[test]
 fn messages_that_no_honest_node_sends_are_dropped_and_counted() {
-    let cell = start(|config| config);
+    let cell = start();
     let long = Drops::of("ttl_too_long");
     let foreign = Drops::of("ballot_not_senders");
     let no_member = Drops::of("not_member");
     let count = 1000;
-    let mut peer = cell.proposer(1);
+    let mut peer = cell.greeted(1);
     let mine = ballot(HIGH, PROPOSER);
     for _ in 0..count {
-        peer.say(&frame(
+        peer.send(&frame(
             PROPOSER,
             [
                 propose("x", mine, LONG),
@@ -93,27 +92,25 @@ fn carriers(counter: u64) -> [Vec<u8>; 3] {
 
 #[test]
 fn no_number_of_messages_uses_up_the_ballots() {
-    let cell = start(|config| config);
+    let cell = start();
     let exhausting = Drops::of("ballot_exhausting");
     let mut boots = 1..;
     let mut refused = 0;
-    // Half of the space, most of it, all of it: each would have been the last that counted.
+    // Half of the counters, most of them, all of them: no higher counter would be left to use.
     for counter in [1 << 52, 3 << 51, Ballot::COUNTER_LIMIT, Ballot::COUNTER_MAX] {
         for bytes in carriers(counter) {
-            let mut peer = cell.proposer(boots.next().expect("endless"));
-            peer.say(&bytes);
-            peer.is_hung_up_on();
+            cell.greeted(boots.next().expect("endless")).is_refused(&bytes);
             refused += 1;
         }
     }
     exhausting.wait_for(refused);
-    // What is within the bound is learnt, and leaves room for more than a century.
+    // A counter within the bound is learnt, and leaves room for more than a century.
     for bytes in carriers(HIGH).into_iter().cycle().take(30) {
-        cell.proposer(boots.next().expect("endless")).say(&bytes);
+        cell.greeted(boots.next().expect("endless")).send(&bytes);
     }
     cell.serves();
     for node in &cell.nodes {
-        let status = paxoslease_node::block_on(node.status()).expect("runs");
+        let status = status(node);
         assert!(status.ready, "{status:?}");
         assert_eq!(status.ballot_problem, None);
         assert!(status.ballots_remaining_ratio > 0.5, "{status:?}");
@@ -121,33 +118,32 @@ fn no_number_of_messages_uses_up_the_ballots() {
 }
 
 #[test]
-fn a_peer_that_proposes_without_end_fills_no_more_than_the_limit() {
-    let cell = start(|mut config| {
+fn a_peer_that_proposes_without_end_fills_only_the_limit() {
+    let cell = start_with(|mut config| {
         config.limits.leases = 100;
         config.limits.names_bytes = 16 << 10;
         config
     });
     let full = Drops::of("table_full");
-    let mut peer = cell.proposer(1);
+    let mut peer = cell.greeted(1);
     for number in 0..2000_u64 {
         let name = format!("{number:0>512}");
-        peer.say(&frame(PROPOSER, [propose(&name, ballot(HIGH + number, PROPOSER), 60_000)]));
+        peer.send(&frame(PROPOSER, [propose(&name, ballot(HIGH + number, PROPOSER), 60_000)]));
     }
     full.wait_for(1900);
-    let status = paxoslease_node::block_on(cell.nodes[0].status()).expect("runs");
-    assert!(status.leases <= 100, "{} names are kept", status.leases);
+    let leases = status(&cell.nodes[0]).leases;
+    assert!(leases <= 100, "{leases} names are kept");
     // The first node has no room left; the other two are a majority.
     for node in &cell.nodes[1..] {
-        let lease = node.acquire("served", Duration::from_secs(10)).blocking();
-        lease.expect("granted").release_blocking().expect("released");
+        take(node, "served").release_blocking().expect("released");
     }
 }
 
 #[test]
-fn a_peer_that_asks_without_reading_answers_is_dropped_what_it_does_not_take() {
-    let cell = start(|config| config);
+fn answers_to_a_peer_that_does_not_read_are_dropped() {
+    let cell = start();
     let full = Drops::of("queue_full");
-    let mut peer = cell.proposer(1);
+    let mut peer = cell.greeted(1);
     // Each is answered with the holder, as long as holders may be.
     let asks = |query| {
         Message::Request(Request::Inspect { name: Name::new("x").expect("in bounds"), query })
@@ -157,8 +153,8 @@ fn a_peer_that_asks_without_reading_answers_is_dropped_what_it_does_not_take() {
     let _lease = lease.expect("granted");
     let question = frame(PROPOSER, (0..1000).map(asks));
     for _ in 0..2000 {
-        // Nobody reads, so that in the end nobody is read either; or is hung up on.
-        if !peer.say(&question) {
+        // The peer does not read, so the node stops reading from it or closes the connection.
+        if !peer.send(&question) {
             break;
         }
     }

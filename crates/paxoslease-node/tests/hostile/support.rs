@@ -1,111 +1,79 @@
-//! A cell of three, what it has counted, and a peer that says whatever it is told to.
+//! A cell of three, its counters, and a peer that sends any bytes.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use paxoslease_core::{Drift, Message, NodeId, Ttl};
+use paxoslease_core::Message;
 use paxoslease_node::Config;
-use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
+use paxoslease_wire::{FrameWriter, Hello};
 
-use crate::cell::{self, Cell};
-
-/// How long a test waits for what must come. Never what it waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::cell::{self, Cell, PATIENCE, metrics, node_id, take, until};
 
 /// A node that belongs to the cell, and only proposes.
 pub(crate) const PROPOSER: u16 = 9;
 
-/// What all nodes of this process together have dropped, by reason. Other tests may add to it, so
-/// there is only "so many more".
-fn counted(reason: &str) -> u64 {
-    static TOTALS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+/// How often all nodes of this process have dropped something for a reason. Other tests may add to
+/// it, so a test can only wait for a number of further drops.
+fn counted(reason: &str) -> f64 {
+    static TOTALS: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
     let mut totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Whoever looks takes what is new, also for others.
-    for (key, _, _, value) in recorder().snapshot().into_vec() {
-        let key = key.key();
-        let label = key.labels().next().filter(|label| label.key() == "reason");
-        if let (Some(label), DebugValue::Counter(count)) = (label, value) {
-            *totals.entry(label.value().to_owned()).or_default() += count;
+    for (key, count) in metrics() {
+        if let Some((_, reason)) = key.trim_end_matches('}').split_once("{reason=") {
+            *totals.entry(reason.to_owned()).or_default() += count;
         }
     }
     totals.get(reason).copied().unwrap_or_default()
 }
 
-fn recorder() -> &'static Snapshotter {
-    static RECORDER: OnceLock<Snapshotter> = OnceLock::new();
-    RECORDER.get_or_init(|| {
-        let recorder = DebuggingRecorder::new();
-        let snapshotter = recorder.snapshotter();
-        recorder.install().expect("the only one in this process");
-        snapshotter
-    })
+/// Three nodes of one shard each, whose drops are counted.
+pub(crate) fn start() -> Cell {
+    start_with(|config| config)
 }
 
-/// Three nodes of one shard each, which are counted.
-pub(crate) fn start(with: impl Fn(Config) -> Config) -> Cell {
-    recorder();
+pub(crate) fn start_with(with: impl Fn(Config) -> Config) -> Cell {
+    metrics();
     cell::start(3, |config| with(config.shards(1)))
 }
 
-/// What is dropped for a reason, from now on.
-pub(crate) struct Drops(&'static str, u64);
+/// The drops for a reason from now on.
+pub(crate) struct Drops(&'static str, f64);
 
 impl Drops {
     pub(crate) fn of(reason: &'static str) -> Self {
         Self(reason, counted(reason))
     }
 
-    /// Waits until so many more were dropped.
-    pub(crate) fn wait_for(&self, more: u64) {
-        while counted(self.0) < self.1 + more {
-            std::thread::yield_now();
-        }
+    pub(crate) fn wait_for(&self, more: u32) {
+        let Self(reason, before) = *self;
+        until(&format!("{more} drops: {reason}"), || counted(reason) >= before + f64::from(more));
     }
 }
 
 impl Cell {
-    /// Whether somebody who does no harm gets a lease and gives it back, at every node.
+    /// Checks that an honest client gets a lease at every node.
     pub(crate) fn serves(&self) {
         for node in &self.nodes {
-            let lease = node.acquire("served", Duration::from_secs(10)).blocking();
-            lease.expect("granted").release_blocking().expect("released");
+            take(node, "served").release_blocking().expect("released");
         }
     }
 
-    /// The greeting that lets a node in.
+    /// A valid greeting of a node.
     pub(crate) fn hello(&self, node: u16, boot: u64) -> Vec<u8> {
-        let config = cell::config(&self.addresses, 1);
-        let members: Vec<NodeId> = (1..=self.nodes.len() as u16).map(node_id).collect();
-        let drift = Drift::new(config.clock_drift_ppm, config.clock_granularity);
-        let max_lease = Ttl::from_duration(config.max_lease).expect("in bounds");
-        let drift = drift.expect("in bounds");
-        let hello = Hello {
-            version: VERSION,
-            cell_name: CellName::new(&config.cell).expect("in bounds"),
-            cell: paxoslease_core::Cell::new(&members, max_lease, drift).expect("a cell"),
-            node: node_id(node),
-            boot,
-            shard: ShardId::WHOLE,
-        };
-        let mut bytes = Vec::new();
-        hello.encode(&mut bytes);
-        bytes
+        cell::hello(&cell::config(&self.addresses, node), boot, 1)
     }
 
-    /// A proposer that the first node has let in.
-    pub(crate) fn proposer(&self, boot: u64) -> Peer<TcpStream> {
+    /// A proposer that the first node has greeted.
+    pub(crate) fn greeted(&self, boot: u64) -> Peer<TcpStream> {
         let mut peer = self.stranger();
-        peer.say(&self.hello(PROPOSER, boot));
-        let greeting = peer.hear();
+        peer.send(&self.hello(PROPOSER, boot));
+        let greeting = peer.receive();
         assert!(Hello::decode(&greeting).is_ok(), "{greeting:?}");
         peer
     }
 
-    /// Somebody at the door of the first node.
+    /// A connection to the first node, without a greeting.
     pub(crate) fn stranger(&self) -> Peer<TcpStream> {
         Peer(connect(&self.addresses[0]))
     }
@@ -117,10 +85,6 @@ pub(crate) fn connect(address: &str) -> TcpStream {
     socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
     socket.set_write_timeout(Some(PATIENCE)).expect("not zero");
     socket
-}
-
-pub(crate) fn node_id(id: u16) -> NodeId {
-    NodeId::new(id).expect("in bounds")
 }
 
 /// One frame of messages.
@@ -136,13 +100,13 @@ pub(crate) fn frame<'a>(from: u16, messages: impl IntoIterator<Item = Message<'a
 pub(crate) struct Peer<S>(pub(crate) S);
 
 impl<S: Read + Write> Peer<S> {
-    /// Says so; whether all of it was taken. Who is hung up on cannot finish.
-    pub(crate) fn say(&mut self, bytes: &[u8]) -> bool {
+    /// Returns whether all bytes were sent: the node may close the connection earlier.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         self.0.write_all(bytes).and_then(|()| self.0.flush()).is_ok()
     }
 
-    /// One whole frame.
-    pub(crate) fn hear(&mut self) -> Vec<u8> {
+    /// Reads one whole frame.
+    pub(crate) fn receive(&mut self) -> Vec<u8> {
         let mut frame = vec![0; 4];
         self.0.read_exact(&mut frame).expect("a frame comes");
         let len = u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]);
@@ -151,22 +115,22 @@ impl<S: Read + Write> Peer<S> {
         frame
     }
 
-    /// Listens until the node hangs up.
-    pub(crate) fn is_hung_up_on(&mut self) {
+    /// Sends bytes, and waits until the node closes the connection.
+    pub(crate) fn is_refused(&mut self, bytes: &[u8]) {
+        self.send(bytes);
+        self.is_closed();
+    }
+
+    /// Reads until the node closes the connection.
+    pub(crate) fn is_closed(&mut self) {
+        use io::ErrorKind::{ConnectionReset, UnexpectedEof};
         let mut bytes = [0; 4096];
         loop {
             match self.0.read(&mut bytes) {
                 Ok(0) => return,
                 Ok(_) => {}
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof
-                    ) =>
-                {
-                    return;
-                }
-                Err(error) => panic!("it does not hang up: {error}"),
+                Err(error) if matches!(error.kind(), ConnectionReset | UnexpectedEof) => return,
+                Err(error) => panic!("the node does not close the connection: {error}"),
             }
         }
     }
@@ -174,7 +138,7 @@ impl<S: Read + Write> Peer<S> {
 
 impl Peer<TcpStream> {
     pub(crate) fn end(&self) {
-        // Hung up on already, perhaps.
-        let _hung_up = self.0.shutdown(Shutdown::Write);
+        // The node may have closed the connection already.
+        let _closed = self.0.shutdown(Shutdown::Write);
     }
 }

@@ -1,14 +1,14 @@
-//! What several processes said about holding the same names, put in one order.
+//! The order of what several processes reported about holding the same names.
 //!
-//! They share a clock, and each tells between which two readings of it a guard said "held". So
-//! what is reported here did happen, whatever the scheduler did in between.
+//! They share a clock, and each reports between which two readings of it a guard was held. So every
+//! overlap that is found here did happen, whatever the scheduler did in between.
 
 use std::collections::BTreeMap;
 
 use super::shell::Line;
 
-/// Of one tenure: it was believed at some instant before the first of these and at some instant
-/// after the second.
+/// One tenure: it was believed at an instant before the first of these and at an instant after the
+/// second.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     begun_before: u64,
@@ -22,8 +22,8 @@ pub(crate) struct Beliefs {
 }
 
 impl Beliefs {
-    /// Takes note of a line that says "held". Invariants 1 and 3: whoever has the lower fence
-    /// believed it earlier, and never at the same time.
+    /// Takes note of a line that reports a held lease. Invariants 1 and 3: the tenure with the lower
+    /// fence was believed earlier, and never at the same time.
     pub(crate) fn note(&mut self, line: &Line) {
         if !line.is_held() {
             return;

@@ -13,8 +13,8 @@ use super::beliefs::Beliefs;
 use super::shell::{Shell, command};
 
 pub(crate) const MEMBERS: [u16; 3] = [1, 2, 3];
-pub(crate) const NAME: &str = "processes";
-/// Longer than any lease of these tests, so that waiting for it would be noticed.
+const NAME: &str = "processes";
+/// Longer than the leases of these tests, so that a test notices if a node waits for it.
 pub(crate) const MAX_LEASE_SECS: u64 = 4;
 
 pub(crate) struct Cell {
@@ -25,7 +25,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Nobody runs yet.
+    /// No node runs yet.
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU8 = AtomicU8::new(1);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -51,8 +51,8 @@ impl Cell {
         cell
     }
 
-    /// A port below those that the system gives to whoever dials: nobody else comes by it, also
-    /// not while its node is down.
+    /// A port below those that the system gives to dialling sockets, so that no other process gets it
+    /// while the node is down.
     pub(crate) fn address(&self, id: u16) -> String {
         format!("{}:{}", self.host, 7400 + id)
     }
@@ -61,33 +61,52 @@ impl Cell {
         self.folder.join(format!("node-{id}"))
     }
 
-    /// The arguments that start a node: its file, and what differs from it.
-    pub(crate) fn args(&self, id: u16, flags: &[&str]) -> Vec<String> {
-        let peers: String =
-            MEMBERS.iter().map(|id| format!("{id} = {:?}\n", self.address(*id))).collect();
+    /// The arguments of a node: flags, and lines of its configuration. A line of `changes` replaces
+    /// the line with the same key.
+    fn args(&self, id: u16, changes: &[&str]) -> Vec<String> {
         let role = if MEMBERS.contains(&id) { "member" } else { "proposer" };
-        let text = format!(
-            "cell = {NAME:?}\nnode = {id}\nrole = {role:?}\nmax_lease = \"{MAX_LEASE_SECS}s\"\n\
-             data_dir = {:?}\nshards = 2\n[peers]\n{peers}[timing]\nheartbeat = \"100ms\"\n\
-             peer_timeout = \"600ms\"\nrequest_timeout = \"3s\"\n",
-            self.data_dir(id)
-        );
-        let file = self.folder.join(format!("node-{id}.toml"));
-        fs::write(&file, text).expect("room");
-        let file = file.display().to_string();
-        ["--config", &file].iter().chain(flags).map(ToString::to_string).collect()
+        let mut lines = vec![
+            format!("cell = {NAME:?}"),
+            format!("node = {id}"),
+            format!("role = {role:?}"),
+            format!("max_lease = '{MAX_LEASE_SECS}s'"),
+            format!("data_dir = {:?}", self.data_dir(id)),
+            "shards = 2".to_owned(),
+            "timing.heartbeat = '100ms'".to_owned(),
+            "timing.peer_timeout = '600ms'".to_owned(),
+            "timing.request_timeout = '3s'".to_owned(),
+        ];
+        lines.extend(MEMBERS.map(|id| format!("peers.{id} = {:?}", self.address(id))));
+        let is_replaced = |line: &String| {
+            let key = line.split_inclusive(" = ").next().expect("a key");
+            changes.iter().any(|change| change.starts_with(key))
+        };
+        lines.retain(|line| !is_replaced(line));
+        lines.extend(changes.iter().map(ToString::to_string));
+        lines
     }
 
-    pub(crate) fn start(&mut self, id: u16, flags: &[&str]) {
-        let shell = Shell::start(&self.args(id, flags), Rc::clone(&self.beliefs));
+    pub(crate) fn start(&mut self, id: u16, changes: &[&str]) {
+        let shell = Shell::start(&self.args(id, changes), Rc::clone(&self.beliefs));
         self.shells.insert(id, shell);
     }
 
-    /// What a node says that must not start.
-    pub(crate) fn refused(&self, id: u16, flags: &[&str]) -> String {
-        let output = command(&self.args(id, flags)).output().expect("sh is there");
+    /// Starts a node that must not start, and looks for these parts in its error.
+    pub(crate) fn is_refused(&self, id: u16, changes: &[&str], parts: &[&str]) {
+        let output = command(&self.args(id, changes)).output().expect("sh is there");
         assert!(!output.status.success(), "it started");
-        String::from_utf8(output.stderr).expect("text")
+        let error = String::from_utf8(output.stderr).expect("text");
+        for part in parts {
+            assert!(error.contains(part), "no {part:?} in {error}");
+        }
+    }
+
+    /// Waits until all members have accepted this many leases. A member that has not has nothing to
+    /// wait for after a crash.
+    pub(crate) fn until_accepted(&mut self, leases: u64) {
+        for id in MEMBERS {
+            self[id].until("an acceptor of each lease", |status| status["leases"] == leases);
+        }
     }
 
     /// `kill -9`.
@@ -100,7 +119,7 @@ impl Cell {
         self.shells.remove(&id).expect("it runs").quit();
     }
 
-    /// Waits until everybody who runs is connected to every member who runs.
+    /// Waits until all nodes that run are connected to all members that run.
     pub(crate) fn connect(&mut self) {
         let members: Vec<u16> =
             MEMBERS.into_iter().filter(|id| self.shells.contains_key(id)).collect();

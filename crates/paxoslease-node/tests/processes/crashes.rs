@@ -1,4 +1,4 @@
-//! Processes that die or stand still.
+//! Processes that are killed or paused.
 
 use rustix::process::Signal;
 
@@ -10,12 +10,9 @@ fn a_cell_goes_on_when_a_node_is_killed() {
     let fence = cell[1].acquire("a", "2s").number("fence");
     cell.kill(3);
     cell[2].acquire("b", "1s");
-    // For longer than the ttl: it was renewed without the third node.
-    let refused = cell[2].ask("acquire a 1s 2500ms", "refused a");
-    assert!(refused.contains("is held by"), "{refused:?}");
-    let held = cell[1].held("a");
-    assert!(held.is_held() && held.number("fence") == fence, "{held:?}");
-    assert!(!cell[1].has_said("lost a"));
+    // The wait is longer than the ttl: the lease was renewed without the third node.
+    cell[2].is_refused("a 1s 2500ms", "is held by");
+    cell[1].still_holds("a", fence);
 }
 
 #[test]
@@ -30,16 +27,16 @@ fn the_lease_of_a_killed_holder_moves_on_when_its_time_is_over() {
     let next = cell[2].expect("acquired a");
     assert!(next.is_held() && next.number("fence") > last.number("fence"), "{next:?}");
     assert!(next.number("to") >= last.believed_until(), "{last:?}, then {next:?}");
-    assert!(cell[3].held("b").is_held(), "nobody else is concerned");
+    assert!(cell[3].held("b").is_held(), "the other lease is not affected");
 }
 
 #[test]
-fn a_holder_that_stood_still_for_too_long_knows_that_it_lost() {
+fn a_holder_that_was_paused_for_too_long_knows_that_it_lost() {
     let mut cell = Cell::founded();
     cell[1].acquire("a", "500ms");
     let first = cell[1].held("a");
     cell[1].signal(Signal::STOP);
-    // It finds this when it comes to, before anybody could tell it anything.
+    // It reads this first when it continues, before any message of another node.
     cell[1].say("held a");
     let second = cell[2].acquire("a", "2s");
     assert!(second.number("fence") > first.number("fence"), "{second:?}");
@@ -48,7 +45,7 @@ fn a_holder_that_stood_still_for_too_long_knows_that_it_lost() {
     assert!(!woken.is_held() && woken.number("remaining_ms") == 0, "{woken:?}");
     let lost = cell[1].expect("lost a");
     assert!(!lost.is_held() && lost.number("fence") == first.number("fence"), "{lost:?}");
-    assert!(cell[2].held("a").is_held(), "and its late release is no harm to the next");
+    assert!(cell[2].held("a").is_held(), "its late release does not harm the next tenure");
     cell.connect();
     cell[2].ask("release a", "released a");
     let third = cell[1].acquire("a", "500ms");

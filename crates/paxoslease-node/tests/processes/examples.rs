@@ -1,10 +1,10 @@
-//! The examples, as people run them.
+//! The examples, as users run them.
 
 use std::process::Command;
 
 use super::shell::{Line, example};
 
-/// Runs an example to its end; what it said.
+/// Runs an example to its end, and returns the lines that it printed.
 fn run(name: &str) -> Vec<String> {
     let output = Command::new(example(name)).output().expect("it was built");
     let said = String::from_utf8(output.stdout).expect("text");
@@ -13,7 +13,7 @@ fn run(name: &str) -> Vec<String> {
     said.lines().map(str::to_owned).collect()
 }
 
-/// The last number of the lines that contain this.
+/// The numbers at the end of the lines that contain `part`.
 fn numbers(said: &[String], part: &str) -> Vec<u64> {
     let lines = said.iter().filter(|line| line.contains(part));
     lines.map(|line| line.split(' ').next_back().expect("words").parse().expect("ends")).collect()
@@ -28,7 +28,7 @@ fn the_next_master_takes_over_with_a_higher_fence() {
 }
 
 #[test]
-fn a_job_of_a_worker_that_died_is_run_again_and_every_job_is_finished_once() {
+fn the_job_of_a_dead_worker_runs_again_and_each_job_ends_once() {
     let said = run("worker_pool");
     assert!(said.contains(&"6 of 6 jobs are done".to_owned()), "{said:#?}");
     let about = |what: &str, job: &str| -> Vec<Line> {

@@ -1,10 +1,13 @@
 //! Whole processes on real sockets and real disks: killed, stopped, restarted, cut off, out of
-//! space, and the examples as people run them.
+//! space, and the examples as users run them.
 //!
-//! Linux only: it gives every test a loopback address of its own, and changes the limits of a
-//! process that runs. Nobody sleeps here: tests wait for lines, and for a status to become so.
+//! Linux only: every test has a loopback address of its own, and tests change the limits of running
+//! processes. No test sleeps: tests wait for lines, and for conditions of a status.
 
 #![cfg(target_os = "linux")]
+
+#[path = "../cell/mod.rs"]
+mod harness;
 
 mod beliefs;
 mod cell;

@@ -1,22 +1,19 @@
-//! A wire between two nodes that can be cut without either end being told.
+//! A connection between two nodes that can be cut without either end being told.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
+use super::harness::listen;
+
 pub(crate) struct Relay {
-    address: SocketAddr,
-    gates: Arc<Gates>,
+    pub(crate) address: String,
+    there: Arc<Gate>,
+    back: Arc<Gate>,
 }
 
-/// One for each direction.
-#[derive(Default)]
-struct Gates {
-    there: Gate,
-    back: Gate,
-}
-
+/// Stops one direction while it is closed.
 #[derive(Default)]
 struct Gate {
     is_closed: Mutex<bool>,
@@ -25,55 +22,50 @@ struct Gate {
 
 impl Gate {
     fn pass(&self) {
-        let is_closed = self.is_closed.lock().expect("nobody panics with it");
+        let is_closed = self.is_closed.lock().expect("no thread panics with it");
         drop(self.opened.wait_while(is_closed, |is_closed| *is_closed).expect("as above"));
     }
 
     fn set(&self, is_closed: bool) {
-        *self.is_closed.lock().expect("nobody panics with it") = is_closed;
+        *self.is_closed.lock().expect("no thread panics with it") = is_closed;
         self.opened.notify_all();
     }
 }
 
 impl Relay {
-    /// Whoever connects here is connected to `to`.
+    /// Forwards each connection to `to`.
     pub(crate) fn to(to: String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("bound");
-        let gates = Arc::new(Gates::default());
-        let inner = Arc::clone(&gates);
+        let (listener, address) = listen();
+        let relay = Self { address, there: Arc::default(), back: Arc::default() };
+        let gates = [Arc::clone(&relay.there), Arc::clone(&relay.back)];
         thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 let Ok(far) = TcpStream::connect(&to) else { continue };
-                let (near_too, far_too) = (near.try_clone(), far.try_clone());
-                let (near_too, far_too) = (near_too.expect("room"), far_too.expect("room"));
-                let (there, back) = (Arc::clone(&inner), Arc::clone(&inner));
-                thread::spawn(move || forward(near, far, &there.there));
-                thread::spawn(move || forward(far_too, near_too, &back.back));
+                let clone = |stream: &TcpStream| stream.try_clone().expect("room");
+                let directions = [(clone(&near), clone(&far)), (far, near)];
+                for ((from, to), gate) in directions.into_iter().zip(gates.clone()) {
+                    thread::spawn(move || forward(from, to, &gate));
+                }
             }
         });
-        Self { address, gates }
-    }
-
-    pub(crate) fn address(&self) -> String {
-        self.address.to_string()
+        relay
     }
 
     /// Nothing passes any more, and no connection is closed.
     pub(crate) fn cut(&self) {
-        self.gates.there.set(true);
-        self.gates.back.set(true);
+        self.there.set(true);
+        self.back.set(true);
     }
 
-    /// Whoever dialled is still heard, and hears nothing.
+    /// The node that dialled is still heard, and hears nothing.
     pub(crate) fn cut_back(&self) {
-        self.gates.back.set(true);
+        self.back.set(true);
     }
 
-    /// Everything passes again, what was held back first.
+    /// Everything passes again, bytes that were held back first.
     pub(crate) fn mend(&self) {
-        self.gates.there.set(false);
-        self.gates.back.set(false);
+        self.there.set(false);
+        self.back.set(false);
     }
 }
 

@@ -1,4 +1,4 @@
-//! One `lease_shell`, the example, as a process: told what to do, heard when it did.
+//! One process of the example `lease_shell`.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
@@ -14,12 +14,11 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 use super::beliefs::Beliefs;
+use super::harness::PATIENCE;
 
-/// How long anything may take before a test gives up. Nothing is expected to take this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 const POLLED_EVERY: Duration = Duration::from_millis(5);
 
-/// Where cargo put an example of this package: beside the folder of this test.
+/// An example that cargo built: beside the folder of this test.
 pub(crate) fn example(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().expect("tests are files");
     path.pop();
@@ -27,19 +26,19 @@ pub(crate) fn example(name: &str) -> PathBuf {
     path.push(name);
     assert!(
         path.exists(),
-        "{} is missing: cargo build -p paxoslease-node --examples",
+        "{} is missing: cargo build -p paxoslease-node -p paxoslease --examples",
         path.display()
     );
     path
 }
 
-/// The time by the clock that nodes go by, in nanoseconds.
+/// The time on the clock of the nodes, in nanoseconds.
 pub(crate) fn now() -> u64 {
     let reading = clock_gettime(ClockId::Boottime);
     reading.tv_sec as u64 * 1_000_000_000 + reading.tv_nsec as u64
 }
 
-/// One line that a shell said.
+/// One line that a shell printed.
 #[derive(Clone, Debug)]
 pub(crate) struct Line(String);
 
@@ -52,7 +51,7 @@ impl Line {
         self.0.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
     }
 
-    /// What it is about.
+    /// The name of the lease.
     pub(crate) fn name(&self) -> &str {
         self.0.split(' ').nth(1).unwrap_or_default()
     }
@@ -71,7 +70,7 @@ impl Line {
         number.unwrap_or_else(|| panic!("no {key} in {:?}", self.0))
     }
 
-    /// Until when a holder that said "held" believed, at least.
+    /// The end of the belief that the line reports, at the earliest.
     pub(crate) fn believed_until(&self) -> u64 {
         self.number("from") + self.number("remaining_ms") * 1_000_000
     }
@@ -81,15 +80,15 @@ pub(crate) struct Shell {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<Line>,
-    /// Said and not asked for yet.
+    /// Lines that no test has asked for yet.
     unread: Vec<Line>,
-    /// How long it was going to be silent when it started.
+    /// Its quarantine when it started.
     quarantine_ms: u64,
     beliefs: Rc<RefCell<Beliefs>>,
 }
 
-/// The command that becomes a shell. A file size limit stands for a full disk here; the signal
-/// that comes with it is ignored, so that a write fails as it does on a full disk.
+/// The command that starts a shell. A limit on file sizes simulates a full disk. The signal of that
+/// limit is ignored, so that a write fails as on a full disk.
 pub(crate) fn command(args: &[String]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(example("lease_shell")).args(args);
@@ -97,7 +96,6 @@ pub(crate) fn command(args: &[String]) -> Command {
 }
 
 impl Shell {
-    /// Starts one that is expected to run.
     pub(crate) fn start(args: &[String], beliefs: Rc<RefCell<Beliefs>>) -> Self {
         let mut command = command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -153,7 +151,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Whether it said so already, and nobody asked for it yet.
+    /// Whether it has printed such a line that no test has asked for yet.
     pub(crate) fn has_said(&mut self, words: &str) -> bool {
         while self.hear(Duration::ZERO).is_ok() {}
         self.unread.iter().any(|line| line.begins(words))
@@ -171,9 +169,22 @@ impl Shell {
         line
     }
 
-    /// What the guard of this name says now.
+    /// Asks the guard of this name.
     pub(crate) fn held(&mut self, name: &str) -> Line {
         self.ask(&format!("held {name}"), &format!("held {name}"))
+    }
+
+    /// Checks that the tenure with this fence is still held, and was all the time.
+    pub(crate) fn still_holds(&mut self, name: &str, fence: u64) {
+        let held = self.held(name);
+        assert!(held.is_held() && held.number("fence") == fence, "{held:?}");
+        assert!(!self.has_said(&format!("lost {name}")));
+    }
+
+    /// Checks that an acquire is refused for this reason.
+    pub(crate) fn is_refused(&mut self, acquire: &str, why: &str) {
+        let refused = self.ask(&format!("acquire {acquire}"), "refused");
+        assert!(refused.contains(why), "{refused:?}");
     }
 
     pub(crate) fn status(&mut self) -> Value {
@@ -181,7 +192,7 @@ impl Shell {
         serde_json::from_str(&line.0["status ".len()..]).expect("a status is JSON")
     }
 
-    /// Waits for a status to become so.
+    /// Waits for a condition of the status.
     pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&Value) -> bool) -> Value {
         let mut status = Value::Null;
         for _ in 0..PATIENCE.as_millis() / POLLED_EVERY.as_millis() {
@@ -189,7 +200,7 @@ impl Shell {
             if is_so(&status) {
                 return status;
             }
-            // Whatever is said meanwhile is kept.
+            // Lines that come meanwhile are kept.
             let _nothing = self.hear(POLLED_EVERY);
         }
         panic!("not {what}: {status:#}");
@@ -202,7 +213,7 @@ impl Shell {
         });
     }
 
-    /// Ends it as people do, and waits for the end.
+    /// Stops it cleanly, and waits for its end.
     pub(crate) fn quit(mut self) {
         self.ask("quit", "stopped");
         assert!(self.child.wait().expect("it ran").success());

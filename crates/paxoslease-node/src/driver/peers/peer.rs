@@ -14,17 +14,17 @@ pub(super) enum Link {
     Down {
         redial_at: Instant,
     },
-    /// The connection is being made.
+    /// The connection is not established yet.
     Dialling {
         conn: ConnId,
         since: Instant,
     },
-    /// We greeted and wait for its greeting.
+    /// This node greeted, and waits for the greeting of the peer.
     Greeting {
         conn: ConnId,
         since: Instant,
     },
-    /// Both greeted.
+    /// Both greeted each other.
     Up {
         conn: ConnId,
         heard_at: Instant,
@@ -32,11 +32,11 @@ pub(super) enum Link {
     },
 }
 
-/// A peer's counter.
+/// A peer's counter, as it told it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     pub(crate) counter: u64,
-    /// Whether the peer has forgotten nothing: it is not in quarantine.
+    /// Whether the peer is not in quarantine, so it has forgotten nothing.
     pub(crate) remembers: bool,
 }
 
@@ -47,18 +47,18 @@ pub(super) struct Peer {
     pub(super) dials: bool,
     pub(super) link: Link,
     pub(super) writer: FrameWriter,
-    /// Whether it is listed as having something to send.
+    /// Whether it is in the list of peers with something to send.
     pub(super) dirty: bool,
-    /// The boot that spoke last, and when its connection ended.
+    /// The boot that connected last, and when its connection ended.
     boot: Option<u64>,
     gone_at: Instant,
     redial_pause: Duration,
     pub(super) rtt: Option<Duration>,
-    /// Whether it answers no request, by its own word, and until when; a hint.
+    /// Whether it is in quarantine, by its own word, and until when; a hint.
     quarantined: bool,
     quarantine_until: Instant,
     pub(super) problem: Option<String>,
-    /// What people were last told about it since it was up, and when they may be told more.
+    /// The problem that was logged last since it was up, and when the next may be logged.
     pub(super) told: Option<(String, Instant)>,
 }
 
@@ -88,7 +88,7 @@ impl Peer {
         }
     }
 
-    /// How long it will not vote still, as far as it said so.
+    /// The rest of its quarantine, by its own word.
     pub(super) fn quarantine_remaining(&self, now: Instant) -> Duration {
         self.quarantine_until.since(now)
     }
@@ -112,8 +112,8 @@ impl Peer {
         (self.problem, self.told) = (None, None);
     }
 
-    /// R5: whether a later boot of this node was heard of. Boots grow, in whatever order greetings
-    /// arrive. The later one is forgotten after `memory` without a connection, so that a node whose
+    /// R5: whether a later boot of this node has connected. Boots grow, in whatever order greetings
+    /// arrive. The later boot is forgotten after `memory` without a connection. So a node whose
     /// boots went back (it lost its record, and its wall clock is behind) is not locked out for
     /// good.
     pub(super) fn is_boot_over(&self, now: Instant, boot: u64, memory: Duration) -> bool {
@@ -121,8 +121,8 @@ impl Peer {
         self.boot.is_some_and(|latest| boot < latest) && is_remembered
     }
 
-    /// Forgets the connection and everything meant for it. Says how long to wait before dialling
-    /// again, for who dials.
+    /// Forgets the connection and its queue. Returns the pause before the next dial, if this node
+    /// dials.
     pub(super) fn down(&mut self, now: Instant, why: &str, rng: &mut Rng) -> Option<Duration> {
         if self.writer.is_open() {
             self.writer.finish(0);
@@ -164,7 +164,7 @@ impl Peer {
         }
     }
 
-    /// `quarantine` is how long this node will not vote.
+    /// `quarantine` is the rest of this node's own quarantine.
     pub(super) fn ping(
         &mut self,
         now: Instant,
@@ -175,7 +175,7 @@ impl Peer {
         let Link::Up { pinged_at, .. } = &mut self.link else { return };
         if now >= pinged_at.after(every) {
             *pinged_at = now;
-            // Rounded up: a node that votes in less than a millisecond does not vote yet.
+            // Rounded up: a quarantine of less than a millisecond is not over yet.
             let quarantine_ms = u32::try_from(quarantine.as_nanos().div_ceil(1_000_000));
             let quarantine_ms = quarantine_ms.unwrap_or(u32::MAX);
             let number = now.as_nanos();
@@ -183,8 +183,8 @@ impl Peer {
         }
     }
 
-    /// Says what the peer told of its counter, if it did, and whether it began or ended its
-    /// quarantine.
+    /// Returns the counter that the peer told, if it did, and whether its quarantine began or
+    /// ended.
     pub(super) fn heartbeat(
         &mut self,
         now: Instant,
@@ -192,7 +192,7 @@ impl Peer {
         own_counter: u64,
         peer_timeout: Duration,
     ) -> (Option<Told>, bool) {
-        // Only now: a peer that greets and then refuses us is not to be dialled without end.
+        // Not earlier: a peer that greets and then refuses us must not be dialled without a pause.
         self.redial_pause = REDIAL_MIN;
         match Heartbeat::decode(frame) {
             Ok(Heartbeat::Ping { number, quarantine_ms, counter }) => {
@@ -202,8 +202,8 @@ impl Peer {
                 let before = std::mem::replace(&mut self.quarantined, quarantined);
                 return (Some(Told { counter, remembers: !quarantined }), before != quarantined);
             }
-            // A peer may send any number. A connection that is silent for longer is closed, so no
-            // answer takes longer.
+            // A peer may send any number. A connection that is silent for longer than the timeout
+            // is closed, so no true answer takes longer.
             Ok(Heartbeat::Pong(number))
                 if now.since(Instant::from_nanos(number)) <= peer_timeout =>
             {
@@ -217,7 +217,7 @@ impl Peer {
         (None, false)
     }
 
-    /// A peer that talks without reading gets no more of them.
+    /// A peer that sends without reading gets no more heartbeats than fit.
     fn beat(&mut self, beat: Heartbeat, counter: u64) {
         if self.writer.finished().len() > BEATS_BYTES_MAX {
             return;
@@ -228,7 +228,7 @@ impl Peer {
         self.writer.append(|out| beat.encode(out));
     }
 
-    /// When something is to be done about it.
+    /// When [`super::Peers::tick`] has something to do for this peer.
     pub(super) fn alarm_at(&self, timeouts: PeerTimeouts) -> Instant {
         match self.link {
             Link::Down { redial_at } if self.dials => redial_at,
@@ -254,56 +254,5 @@ impl Peer {
     }
 }
 
-/// Of what waits to be sent; no heartbeat joins more than this.
-const BEATS_BYTES_MAX: usize = 64 * 1024;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_that_talks_and_never_reads_costs_no_more_with_time() {
-        const EVERY: Duration = Duration::from_millis(200);
-        let [own, other] = [1, 2].map(|id| NodeId::new(id).expect("a node id"));
-        let mut peer = Peer::new(own, other, None, false, Instant::ZERO);
-        peer.up(Instant::ZERO, ConnId(0), 1);
-        let mut spoken = Vec::new();
-        Heartbeat::Ping { number: 1, quarantine_ms: 0, counter: 0 }.encode(&mut spoken);
-        let mut now = Instant::ZERO;
-        let mut turn = |peer: &mut Peer, is_spoken: bool| {
-            now = now.after(EVERY);
-            peer.ping(now, EVERY, Duration::ZERO, 0);
-            if is_spoken {
-                peer.heartbeat(now, &spoken, 0, EVERY * 10);
-            }
-            peer.writer.finished().len()
-        };
-        let a_turn = turn(&mut peer, true);
-        // It pings us, and it does not: either way there is an end to what we say.
-        for is_spoken in [true, false] {
-            for _ in 0..BEATS_BYTES_MAX {
-                assert!(turn(&mut peer, is_spoken) <= BEATS_BYTES_MAX + a_turn);
-            }
-        }
-        peer.writer.clear();
-        assert!(turn(&mut peer, false) > 0, "who reads again is pinged again");
-    }
-
-    #[test]
-    fn a_made_up_pong_measures_no_round_trip() {
-        let [own, other] = [1, 2].map(|id| NodeId::new(id).expect("a node id"));
-        let mut peer = Peer::new(own, other, None, false, Instant::ZERO);
-        let (second, timeout) = (Duration::from_secs(1), Duration::from_secs(2));
-        let now = Instant::ZERO.after(second * 3600);
-        let mut pong = |number: u64| {
-            let mut spoken = Vec::new();
-            Heartbeat::Pong(number).encode(&mut spoken);
-            peer.heartbeat(now, &spoken, 0, timeout);
-            peer.rtt
-        };
-        assert_eq!(pong(0), None);
-        let sent_at = now.as_nanos() - second.as_nanos() as u64;
-        assert_eq!(pong(sent_at), Some(second));
-        assert_eq!(pong(0), Some(second));
-    }
-}
+/// No heartbeat is queued behind more bytes than this.
+pub(super) const BEATS_BYTES_MAX: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! Clients at the beginning and at the end of a connection in TLS, who have so long for either.
+//! Deadlines of clients that use TLS: for the handshake, and for reading the last bytes.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,18 +8,19 @@ use paxoslease_core::Instant;
 use super::{ConnKind, Conns};
 use crate::driver::ConnId;
 
-/// How long a client may take for its TLS handshake, and for reading the last that it is sent.
+/// How long a client may take for its TLS handshake, and for reading its last bytes.
 pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// Clients that are told the rest at their leisure; more of them are cut off.
+/// The most clients that may read their last bytes at once. More are cut off.
 pub(super) const LEAVING_MAX: usize = 64;
 
 impl Conns {
-    /// A client is to get over its handshake in time.
+    /// Sets the deadline of a client.
     pub(super) fn expect(&mut self, id: ConnId, serial: u64) {
         self.deadlines.push_back((self.now.after(HANDSHAKE_MAX), id, serial));
     }
 
-    /// A client whom nobody speaks to any more is told the rest, if there are not too many such.
+    /// Lets a client that the front-end has closed read its last bytes. Returns `false` if too many
+    /// clients do that already.
     pub(super) fn leaves(&mut self, id: ConnId) -> bool {
         let Some(conn) = self.slab.get_mut(id.0).filter(|_| self.leaving < LEAVING_MAX) else {
             return false;
@@ -31,7 +32,7 @@ impl Conns {
         true
     }
 
-    /// When a client has taken too long over its beginning or its end.
+    /// The earliest deadline.
     pub(in super::super) fn next_at(&self) -> Instant {
         self.deadlines.front().map_or(Instant::MAX, |(at, ..)| *at)
     }
@@ -40,7 +41,7 @@ impl Conns {
         while let Some((at, id, serial)) = self.deadlines.front().copied() {
             let conn = self.slab.get_mut(id.0).filter(|conn| conn.serial == serial);
             let stays = conn.filter(|conn| conn.kind == ConnKind::Leaving || conn.is_handshaking());
-            // Whoever is gone or got over it is waited for no longer.
+            // The deadline of a client that is gone, or through its handshake, has no effect.
             if let Some(conn) = stays {
                 if self.now < at {
                     return;
@@ -57,13 +58,13 @@ impl Conns {
         }
     }
 
-    /// A client that was leaving is gone.
+    /// Forgets a client that was leaving.
     pub(super) fn left(&mut self, id: ConnId) {
         self.slab.remove(id.0);
         self.leaving -= 1;
     }
 
-    /// Counts a client that did not get through its handshake, and tells of it now and then.
+    /// Counts a client whose handshake failed, and logs some of them.
     pub(super) fn refuse(&mut self, from: Option<SocketAddr>, why: &str) {
         metrics::counter!("paxoslease_refused_total", "reason" => "tls").increment(1);
         if let Some(count) = self.refusals.again(self.now) {

@@ -1,4 +1,4 @@
-//! What happens to connections is told here: to the driver about peers, to the front-end about
+//! Tells the driver what happens on connections of peers, and the front-end what happens on those of
 //! clients.
 
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ impl ShardSockets for Conns {
 }
 
 impl Turn<'_, Conns> {
-    /// Shows what was read, which connections are new and which have ended.
+    /// Delivers new connections, bytes that were read, and the ends of connections.
     fn deliver(&mut self) {
         self.sockets.now = self.now;
         for id in std::mem::take(&mut self.sockets.fresh) {
@@ -57,7 +57,7 @@ impl Turn<'_, Conns> {
     fn advance(&mut self, id: ConnId) {
         let conn = &mut self.sockets.slab[id.0];
         if conn.kind == ConnKind::Leaving {
-            // Whether it is told all or is gone, that is the end of it.
+            // It has all its bytes, or it is gone.
             if conn.flush().is_err() || !conn.stream.as_ref().is_some_and(Stream::wants_write) {
                 self.sockets.left(id);
             }
@@ -98,7 +98,7 @@ impl Turn<'_, Conns> {
         }
     }
 
-    /// Tells of a client's end: of one that is held as soon as it is known, whatever is unread.
+    /// Tells the end of a client's bytes. If the client is held, it is told as soon as it is known.
     fn tell_end(&mut self, id: ConnId) {
         let Some(conn) = self.sockets.slab.get_mut(id.0) else { return };
         if !conn.held && conn.end == InputEnd::Read {
@@ -111,7 +111,7 @@ impl Turn<'_, Conns> {
         }
     }
 
-    /// Shows what was read to the driver or to the front-end.
+    /// Delivers the bytes that were read to the driver or to the front-end.
     fn show(&mut self, id: ConnId) {
         let Some(conn) = self.sockets.slab.get_mut(id.0) else { return };
         if conn.held || conn.input.unread().is_empty() {
@@ -124,7 +124,7 @@ impl Turn<'_, Conns> {
         let conns = &mut *self.sockets;
         if let Some((stream, shard)) = conns.handed_over.take() {
             let adopt = SocketPost::Adopt { stream, unread: input.unread().to_vec() };
-            // A shard that left needs no connections.
+            // A shard that stopped needs no connections.
             let _left = conns.mailboxes[usize::from(shard)].post(Post::Sockets(adopt));
         } else if kind == ConnKind::Client && input.unread().is_empty() {
             keep(&mut conns.spare_inputs, input);
@@ -140,7 +140,7 @@ impl Turn<'_, Conns> {
         conn.pending = false;
         conn.input = Input { start: 0, end: unread.len(), bytes: unread };
         if let Err(error) = self.sockets.register(id) {
-            tracing::debug!(%error, "a connection was gone as it was handed over");
+            tracing::debug!(%error, "a connection broke while it was handed over");
             self.sockets.slab.remove(id.0);
             return;
         }
@@ -148,8 +148,7 @@ impl Turn<'_, Conns> {
         self.show(id);
     }
 
-    /// Tells of connections that were found broken when something was sent. Says whether there were
-    /// any.
+    /// Tells which connections broke when something was sent. Returns whether there were any.
     fn reap_broken(&mut self) -> bool {
         let mut is_any = false;
         for (id, serial, why) in std::mem::take(&mut self.sockets.broken) {

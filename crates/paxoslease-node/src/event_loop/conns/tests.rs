@@ -1,4 +1,4 @@
-//! Many clients in TLS at once: at the beginning of their connections, and at the end.
+//! Many clients that use TLS at once: in their handshakes, and at the end of their connections.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream as Socket};
@@ -44,7 +44,7 @@ impl Thread {
         (client.into(), TcpStream::from_std(ours))
     }
 
-    /// A client that has sent the first of its handshake.
+    /// A client that has begun its handshake.
     fn begin(&mut self) -> (ConnId, Socket, ClientConnection) {
         self.begin_as(Conns::accepted_client)
     }
@@ -62,24 +62,38 @@ impl Thread {
         (id, socket, tls)
     }
 
-    /// Waits until all of these have something to be read.
+    /// Waits until all of these connections are readable.
     fn wait_for(&mut self, ids: &[ConnId]) {
         let mut events = Events::with_capacity(256);
         while !ids.iter().all(|id| self.conns.slab[id.0].readable) {
             self.poll.poll(&mut events, Some(Duration::from_secs(20))).expect("polled");
-            assert!(!events.is_empty(), "nothing comes any more");
+            assert!(!events.is_empty(), "no event within 20 s");
             events.iter().for_each(|event| self.conns.note(event.token(), event));
         }
     }
 
-    /// Reads from a client that something is to come of, and answers.
+    /// Clients whose handshakes wait to be read.
+    fn flood(&mut self, count: usize) -> (Vec<ConnId>, Vec<Socket>) {
+        let (ids, sockets): (Vec<_>, _) =
+            (0..count).map(|_| self.begin()).map(|(id, socket, _)| (id, socket)).unzip();
+        self.wait_for(&ids);
+        (ids, sockets)
+    }
+
+    /// How many of these connections have an answer to send.
+    fn answered(&self, ids: &[ConnId]) -> usize {
+        let streams = ids.iter().filter_map(|id| self.conns.slab[id.0].stream.as_ref());
+        streams.filter(|stream| stream.wants_write()).count()
+    }
+
+    /// Waits for bytes of a client, reads them and answers.
     fn answer(&mut self, id: ConnId) {
         self.wait_for(&[id]);
         self.conns.read_ready();
         self.conns.slab[id.0].flush().expect("it is there");
     }
 
-    /// A client that has been told more than it reads.
+    /// A client that has been sent more than it reads.
     fn slow_reader(&mut self) -> (ConnId, Socket) {
         let (id, mut socket, mut tls) = self.begin();
         self.answer(id);
@@ -92,48 +106,36 @@ impl Thread {
 }
 
 #[test]
-fn a_flood_of_handshakes_is_worked_off_a_few_in_a_turn_and_holds_up_nobody_else() {
+fn a_flood_of_handshakes_delays_no_established_client() {
     const FLOOD: usize = 2 * HANDSHAKES_PER_TURN + 1;
     let mut thread = Thread::new();
-    let flood: Vec<_> = (0..FLOOD).map(|_| thread.begin()).collect();
-    let ids: Vec<ConnId> = flood.iter().map(|(id, ..)| *id).collect();
-    // Before somebody who is through with that comes, so that they are first in line.
-    thread.wait_for(&ids);
+    let (ids, _flood) = thread.flood(FLOOD);
+    // The flood comes first, so that it is first in line.
     let (mut client, ours) = thread.sockets();
     thread.conns.add(Stream::Plain(ours), ConnKind::Client);
     let other = thread.conns.fresh.pop().expect("accepted");
     client.write_all(b"PING").expect("there is room");
     thread.wait_for(&[other]);
-    // Whoever was worked off has an answer to be sent.
-    let answered = |conns: &Conns| {
-        let has_answer =
-            |id: &&ConnId| conns.slab[id.0].stream.as_ref().is_some_and(Stream::wants_write);
-        ids.iter().filter(has_answer).count()
-    };
     for turn in 1..=3 {
         thread.conns.read_ready();
-        assert_eq!(answered(&thread.conns), FLOOD.min(turn * HANDSHAKES_PER_TURN), "turn {turn}");
+        assert_eq!(thread.answered(&ids), FLOOD.min(turn * HANDSHAKES_PER_TURN), "turn {turn}");
         assert_eq!(thread.conns.slab[other.0].input.unread(), b"PING", "turn {turn}");
     }
 }
 
 #[test]
-fn a_flood_of_clients_in_their_handshake_does_not_hold_up_that_of_a_peer() {
+fn a_flood_of_clients_delays_no_handshake_of_a_peer() {
     let mut thread = Thread::new();
-    let flood: Vec<_> = (0..2 * HANDSHAKES_PER_TURN).map(|_| thread.begin()).collect();
-    let ids: Vec<ConnId> = flood.iter().map(|(id, ..)| *id).collect();
-    thread.wait_for(&ids);
+    let (ids, _flood) = thread.flood(2 * HANDSHAKES_PER_TURN);
     let (peer, ..) = thread.begin_as(Conns::accepted);
     thread.wait_for(&[peer]);
     thread.conns.read_ready();
-    let is_answered =
-        |id: &ConnId| thread.conns.slab[id.0].stream.as_ref().is_some_and(Stream::wants_write);
-    assert!(is_answered(&peer), "in the first turn");
-    assert_eq!(ids.iter().filter(|id| is_answered(id)).count(), HANDSHAKES_PER_TURN);
+    assert_eq!(thread.answered(&[peer]), 1, "in the first turn");
+    assert_eq!(thread.answered(&ids), HANDSHAKES_PER_TURN);
 }
 
 #[test]
-fn clients_that_do_not_read_the_last_they_are_told_linger_up_to_a_number_and_for_a_while() {
+fn clients_that_do_not_read_their_last_bytes_are_bounded() {
     let mut thread = Thread::new();
     let clients: Vec<_> = (0..=LEAVING_MAX).map(|_| thread.slow_reader()).collect();
     let conns = &mut thread.conns;

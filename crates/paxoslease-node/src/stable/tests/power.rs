@@ -1,5 +1,5 @@
-//! The shipped folder on files that lose at a power failure whatever was not synced: every moment
-//! of failure, and every combination of what survives it.
+//! The shipped folder on files that lose unsynced changes at a power failure: every moment of
+//! failure, and every combination of changes that survive it.
 
 use super::super::files::Files as _;
 use super::super::volatile_files::VolatileFiles;
@@ -10,19 +10,19 @@ fn open(files: &VolatileFiles) -> Result<Folder, StableError> {
     Ok(Folder::on(disk, node(1)))
 }
 
-/// What processes on one folder were told.
+/// What the disk confirmed to processes, one after the other.
 #[derive(Default)]
 struct Told {
     /// The highest record that was confirmed.
     confirmed: u64,
     /// Snapshots that a start was given.
     used: Vec<Vec<u8>>,
-    /// The last thing that happened was that a snapshot was confirmed.
+    /// The last change that was confirmed is a snapshot.
     snapshot_left: bool,
 }
 
 impl Told {
-    /// One process: it starts, raises the record twice and stops cleanly. `None` if it dies.
+    /// One process starts, raises the record twice and stops cleanly. `None` if it dies.
     fn live(&mut self, files: &VolatileFiles) -> Option<()> {
         self.snapshot_left = false;
         let mut folder = open(files).ok()?;
@@ -34,20 +34,20 @@ impl Told {
             folder.write_record(record(self.confirmed + 1, 100)).ok()?;
             self.confirmed += 1;
         }
-        // Every process leaves another lease, so no two snapshots are alike.
+        // Every process holds another lease, so no two snapshots are equal.
         let name = format!("lease-{}", self.confirmed);
-        let stopped = holding(&MemoryDisk::default(), &[&name]).stop(Instant::ZERO);
-        assert!(folder.write_snapshot(&[stopped]).ok()?);
+        assert!(folder.write_snapshot(&[snapshot_of(&name)]).ok()?);
         self.snapshot_left = true;
         Some(())
     }
 
-    /// What must hold after a power failure, whatever survives.
+    /// Checks every state that a power failure may leave.
     fn judge(&self, files: &VolatileFiles) {
         for survivor in files.survivors() {
             let next = open(&survivor).expect("opens").start(PLAIN).expect("is never refused");
             let found = next.record().map_or(0, |record| record.ballot_ceiling);
-            let known = matches!(next, Startup::Crash(_) | Startup::Snapshot(..));
+            let is_crash = matches!(next, Startup::Empty { start: Start::Crash(_), .. });
+            let known = is_crash || matches!(next, Startup::Snapshot(..));
             assert!(self.confirmed == 0 || known, "a confirmed record is gone: {next:?}");
             assert!(found >= self.confirmed, "{} was confirmed: {next:?}", self.confirmed);
             if let Startup::Snapshot(_, bytes) = &next {

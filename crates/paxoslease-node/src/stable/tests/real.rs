@@ -1,4 +1,4 @@
-//! On the machine's own disk.
+//! Data folders on the machine's own disk.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,8 +19,27 @@ impl Place {
         Self(std::env::temp_dir().join(name))
     }
 
-    fn open(&self) -> Result<Folder, StableError> {
+    fn try_open(&self) -> Result<Folder, StableError> {
         Folder::open(&self.0, node(1))
+    }
+
+    fn open(&self) -> Folder {
+        self.try_open().expect("opens")
+    }
+
+    /// A folder that a node has used.
+    fn with_record() -> Self {
+        let place = Self::new();
+        place.open().write_record(record(5, 100)).expect("room");
+        place
+    }
+
+    fn starts(&self) -> Startup {
+        self.open().start(PLAIN).expect("starts")
+    }
+
+    fn mode(&self, name: &str) -> u32 {
+        fs::metadata(self.file(name)).expect("is there").permissions().mode() & 0o777
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -37,89 +56,72 @@ impl Drop for Place {
 #[test]
 fn a_missing_folder_is_created_for_its_user_alone() {
     let place = Place::new();
-    let nested = place.file("a/b");
-    let folder = Folder::open(&nested, node(1)).expect("created");
-    assert_eq!(fs::metadata(&nested).expect("is there").permissions().mode() & 0o777, 0o700);
+    let folder = Folder::open(&place.file("a/b"), node(1)).expect("created");
+    assert_eq!(place.mode("a/b"), 0o700);
     assert_eq!(folder.load().expect("loads"), Loaded::Fresh);
 }
 
 #[test]
-fn a_record_and_a_snapshot_come_back_after_the_folder_was_closed() {
-    let place = Place::new();
-    let mut folder = place.open().expect("opens");
-    folder.write_record(record(5, 100)).expect("room");
+fn record_and_snapshot_come_back_after_the_folder_was_closed() {
+    let place = Place::with_record();
+    let mut folder = place.open();
     folder.write_record(record(6, 100)).expect("room");
-    let stopped = holding(&MemoryDisk::default(), &["a"]).stop(Instant::ZERO);
-    folder.write_snapshot(&[stopped]).expect("room");
+    folder.write_snapshot(&[snapshot_of("a")]).expect("room");
     let kept = fs::read(place.file("snapshot")).expect("is there");
-    let start = place.open().expect("opens").start(PLAIN).expect("starts");
-    assert_eq!(held(&start.shard(config(), Instant::ZERO, |_| true)), ["a"]);
-    let again = place.open().expect("opens").start(PLAIN).expect("starts");
-    assert_eq!(again, Startup::Crash(record(8, 100)));
-    // Somebody brings it back from a backup.
+    assert_eq!(held(&place.starts().new_shard()), ["a"]);
+    assert_eq!(place.starts(), crash(record(8, 100)));
+    // An operator restores the snapshot from a backup.
     fs::write(place.file("snapshot"), kept).expect("room");
-    let again = place.open().expect("opens").start(PLAIN).expect("starts");
-    assert_eq!(again, Startup::Crash(record(9, 100)));
+    assert_eq!(place.starts(), crash(record(9, 100)));
     assert!(!place.file("snapshot").exists());
     for name in ["record", "lock"] {
-        let mode = fs::metadata(place.file(name)).expect("is there").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "{name}");
+        assert_eq!(place.mode(name), 0o600, "{name}");
     }
 }
 
 #[test]
 fn a_folder_in_use_is_refused_and_the_error_names_the_process() {
     let place = Place::new();
-    let mut folder = place.open().expect("opens");
-    assert!(matches!(place.open(), Err(StableError::Locked { pid: None, .. })));
+    let mut folder = place.open();
+    assert!(matches!(place.try_open(), Err(StableError::Locked { pid: None, .. })));
     folder.write_record(record(5, 100)).expect("room");
-    let Err(error) = place.open() else { panic!("in use") };
+    let Err(error) = place.try_open() else { panic!("in use") };
     assert!(error.to_string().contains(&format!("process {}", process::id())), "{error}");
     drop(folder);
-    assert!(place.open().is_ok());
+    assert!(place.try_open().is_ok());
 }
 
 #[test]
-fn the_lock_file_says_who_opened_the_folder_last() {
-    let place = Place::new();
+fn the_lock_file_names_the_process_that_opened_the_folder_last() {
+    let place = Place::with_record();
     let lock = place.file("lock");
-    place.open().expect("opens").write_record(record(5, 100)).expect("room");
     fs::write(&lock, "PaxosLease node 1    process 4294967295\n").expect("writes");
-    let _folder = place.open().expect("opens");
+    let _folder = place.open();
     let text = fs::read_to_string(lock).expect("reads");
     let words: Vec<&str> = text.split_whitespace().collect();
     assert_eq!(words, ["PaxosLease", "node", "1", "process", &process::id().to_string()]);
 }
 
 #[test]
-fn a_lost_record_is_told_from_one_that_never_was() {
+fn a_lost_or_unreadable_record_does_not_make_a_folder_fresh() {
     let place = Place::new();
-    assert_eq!(place.open().expect("opens").load().expect("loads"), Loaded::Fresh);
-    assert_eq!(place.open().expect("opens").load().expect("loads"), Loaded::Fresh);
-    place.open().expect("opens").write_record(record(5, 100)).expect("room");
-    fs::remove_file(place.file("record")).expect("is there");
-    let folder = place.open().expect("opens");
-    assert!(matches!(folder.load(), Err(StableError::Lost { .. })));
-}
-
-#[test]
-fn a_record_that_cannot_be_read_is_not_taken_for_one_that_never_was() {
-    let place = Place::new();
-    drop(place.open().expect("opens"));
+    for _ in 0..2 {
+        assert_eq!(place.open().load().expect("loads"), Loaded::Fresh);
+    }
     fs::create_dir(place.file("record")).expect("created");
-    let folder = place.open().expect("opens");
-    assert!(matches!(folder.load(), Err(StableError::Io { doing: "read", .. })));
+    assert!(matches!(place.open().load(), Err(StableError::Io { doing: "read", .. })));
+    let place = Place::with_record();
+    fs::remove_file(place.file("record")).expect("is there");
+    assert!(matches!(place.open().load(), Err(StableError::Lost { .. })));
 }
 
 #[test]
-fn what_an_interrupted_write_left_is_removed_and_never_read() {
-    let place = Place::new();
-    place.open().expect("opens").write_record(record(5, 100)).expect("room");
+fn files_of_an_interrupted_write_are_removed_and_never_read() {
+    let place = Place::with_record();
     for name in ["record.tmp", "snapshot.tmp"] {
         fs::write(place.file(name), "half").expect("writes");
     }
-    let mut folder = place.open().expect("opens");
-    assert_eq!(folder.start(PLAIN).expect("starts"), Startup::Crash(record(6, 100)));
+    assert_eq!(place.starts(), crash(record(6, 100)));
     let mut names: Vec<_> = fs::read_dir(&place.0)
         .expect("reads")
         .map(|entry| entry.expect("reads").file_name())
@@ -146,21 +148,18 @@ fn a_write_that_fails_half_way_leaves_the_old_file_and_no_other() {
 }
 
 #[test]
-fn an_unreadable_snapshot_makes_a_crash_start() {
-    let place = Place::new();
-    place.open().expect("opens").write_record(record(5, 100)).expect("room");
+fn an_invalid_snapshot_makes_a_start_as_after_a_crash() {
+    let place = Place::with_record();
     fs::write(place.file("snapshot"), "not a snapshot").expect("writes");
-    let start = place.open().expect("opens").start(PLAIN).expect("starts");
-    assert_eq!(start, Startup::Crash(record(6, 100)));
+    assert_eq!(place.starts(), crash(record(6, 100)));
     assert!(!place.file("snapshot").exists());
 }
 
 #[test]
-fn a_snapshot_that_cannot_be_unlinked_keeps_the_node_from_starting() {
-    let place = Place::new();
-    place.open().expect("opens").write_record(record(5, 100)).expect("room");
+fn a_snapshot_that_cannot_be_unlinked_prevents_the_start() {
+    let place = Place::with_record();
     fs::create_dir(place.file("snapshot")).expect("created");
-    let started = place.open().expect("opens").start(PLAIN);
+    let started = place.open().start(PLAIN);
     assert!(matches!(started, Err(StableError::Io { .. })), "{started:?}");
 }
 
@@ -168,7 +167,7 @@ fn a_snapshot_that_cannot_be_unlinked_keeps_the_node_from_starting() {
 fn a_folder_that_cannot_be_created_is_an_error_that_names_it() {
     let place = Place::new();
     fs::write(&place.0, "a file").expect("writes");
-    let Err(error) = place.open() else { panic!("a file is no folder") };
+    let Err(error) = place.try_open() else { panic!("a file is no folder") };
     assert!(error.to_string().contains(&place.0.display().to_string()), "{error}");
     fs::remove_file(&place.0).expect("is there");
 }

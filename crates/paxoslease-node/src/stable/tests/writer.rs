@@ -1,12 +1,14 @@
-//! The writer thread, on a disk whose every write waits for the test's verdict.
+//! The writer thread, on a disk where the test decides about each write.
 
+use std::fmt::Debug;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::super::disk::Fill;
 use super::*;
 
-/// Shows each record it is to write, and waits to be told whether that works.
+/// Shows each record before it writes it, and waits for the verdict of the test.
 struct Gate {
     inner: MemoryDisk,
     shown: Sender<Record>,
@@ -27,7 +29,7 @@ impl Disk for Gate {
     fn remove(&mut self, file: DataFile) -> io::Result<()> {
         self.inner.remove(file)
     }
-    fn is_marked(&self) -> io::Result<bool> {
+    fn is_marked(&self) -> bool {
         self.inner.is_marked()
     }
     fn mark(&mut self) -> io::Result<()> {
@@ -38,11 +40,11 @@ impl Disk for Gate {
     }
 }
 
-/// How long a test waits for what must come: far longer than a busy machine takes.
+/// The bound of each wait: far longer than a busy machine takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A test that fails drops the channels first, so that the thread does not wait for a verdict for
-/// ever, nor the test for the thread.
+/// A test that fails drops the channels first, so that neither the thread nor the test waits for the
+/// other for ever.
 struct Scene {
     shown: Receiver<Record>,
     verdicts: Sender<io::Result<()>>,
@@ -56,150 +58,89 @@ impl Scene {
         let disk = MemoryDisk::default();
         let (show, shown) = channel();
         let (verdicts, judged) = channel();
-        let (answer, written) = channel();
         let gate = Gate { inner: disk.clone(), shown: show, verdicts: judged };
-        let on_written = Box::new(move |shard, record| {
-            answer.send((shard, record)).expect("test runs");
-        });
-        let folder = Folder::on(gate, node(1));
-        let writer = RecordWriter::spawn(folder, shards, start, on_written).expect("a thread");
+        let (writer, written) = spawn(Folder::on(gate, node(1)), shards, start);
         Self { shown, verdicts, written, disk, writer }
     }
 
-    /// What the thread is about to write.
-    fn shown(&self) -> Record {
-        self.shown.recv_timeout(PATIENCE).expect("there is something to write")
+    /// Does one step of `writer.txt`.
+    fn step(&self, step: &str) {
+        let words: Vec<&str> = step.split(' ').collect();
+        match words[..] {
+            ["ask", shard, asked] => self.writer.ask(number(shard), record_of(asked)),
+            ["succeed"] => self.verdicts.send(Ok(())).expect("thread runs"),
+            ["fail"] => self.fail(),
+            ["write", expected] => {
+                let shown = self.shown.recv_timeout(PATIENCE);
+                assert_eq!(shown.expect("there is a record to write"), record_of(expected));
+            }
+            ["answer", shard, asked] => {
+                let answer = self.written.recv_timeout(PATIENCE).expect("a shard is answered");
+                assert_eq!(answer, (number(shard), record_of(asked)));
+            }
+            ["silence"] => assert!(self.written.try_recv().is_err()),
+            ["disk", expected] => {
+                assert_eq!(self.disk.loaded(), Loaded::Record(record_of(expected)));
+            }
+            ["writes", count] => assert_eq!(self.disk.writes(), number::<u64>(count)),
+            ["problem", ref expected @ ..] => {
+                let problem = (self.writer.problem())().unwrap_or_default();
+                assert_eq!(problem, expected.join(" "));
+            }
+            _ => panic!("unknown step"),
+        }
     }
 
-    fn allow(&self) {
-        self.verdicts.send(Ok(())).expect("thread runs");
-    }
-
-    fn answers<const N: usize>(&self) -> [(usize, Record); N] {
-        std::array::from_fn(|_| self.written.recv_timeout(PATIENCE).expect("a shard is answered"))
+    fn fail(&self) {
+        self.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
     }
 }
 
-#[test]
-fn a_shard_hears_of_its_own_record_once_a_record_as_high_is_durable() {
-    let scene = Scene::new(2, record(10, 60_000));
-    scene.writer.ask(0, record(20, 1_000));
-    assert_eq!(scene.shown(), record(20, 60_000), "the other shard goes by its old ceiling");
-    assert!(scene.written.try_recv().is_err(), "not before it is durable");
-    scene.allow();
-    assert_eq!(scene.answers(), [(0, record(20, 1_000))]);
-    assert_eq!(on(&scene.disk).load().expect("loads"), Loaded::Record(record(20, 60_000)));
+fn number<T: FromStr<Err: Debug>>(text: &str) -> T {
+    text.parse().expect("a number")
+}
+
+fn record_of(text: &str) -> Record {
+    let (ballot_ceiling, lease_millis) = text.split_once('/').expect("a record");
+    record(number(ballot_ceiling), number(lease_millis))
+}
+
+fn spawn(
+    folder: Folder,
+    shards: usize,
+    start: Record,
+) -> (RecordWriter, Receiver<(usize, Record)>) {
+    let (answer, written) = channel();
+    let on_written = Box::new(move |shard, record| {
+        answer.send((shard, record)).expect("test runs");
+    });
+    (RecordWriter::spawn(folder, shards, start, on_written).expect("a thread"), written)
 }
 
 #[test]
-fn what_is_asked_for_during_a_write_goes_into_one_more() {
-    let scene = Scene::new(3, record(10, 0));
-    scene.writer.ask(0, record(20, 0));
-    assert_eq!(scene.shown(), record(20, 0));
-    scene.writer.ask(1, record(30, 0));
-    scene.writer.ask(2, record(25, 500));
-    scene.allow();
-    assert_eq!(scene.answers(), [(0, record(20, 0))]);
-    assert_eq!(scene.shown(), record(30, 500));
-    scene.allow();
-    assert_eq!(scene.answers(), [(1, record(30, 0)), (2, record(25, 500))]);
-    assert_eq!(scene.disk.writes(), 2);
-}
-
-#[test]
-fn what_is_on_disk_already_is_confirmed_without_a_write() {
-    let scene = Scene::new(2, record(10, 60_000));
-    scene.writer.ask(0, record(20, 60_000));
-    scene.shown();
-    scene.allow();
-    scene.answers::<1>();
-    scene.writer.ask(1, record(20, 1_000));
-    assert_eq!(scene.answers(), [(1, record(20, 1_000))]);
-    assert_eq!(scene.disk.writes(), 1);
-}
-
-#[test]
-fn a_failing_disk_is_reported_and_tried_again_until_it_works() {
-    let scene = Scene::new(2, record(10, 0));
-    scene.writer.ask(0, record(20, 0));
-    for _ in 0..3 {
-        scene.shown();
-        scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
+fn the_writer_plays_every_scene_of_the_script() {
+    let mut scene: Option<Scene> = None;
+    for line in include_str!("writer.txt").lines() {
+        println!("{line}");
+        match &scene {
+            _ if line.starts_with('#') => {}
+            _ if line.is_empty() => scene = None,
+            Some(scene) => scene.step(line),
+            None => {
+                let (shards, start) = line.split_once(' ').expect("shards and a record");
+                scene = Some(Scene::new(number(shards), record_of(start)));
+            }
+        }
     }
-    assert_eq!(scene.shown(), record(20, 0));
-    let error = (scene.writer.problem())().expect("three writes failed");
-    assert_eq!(error, io::Error::from(ErrorKind::StorageFull).to_string());
-    scene.writer.ask(1, record(15, 70));
-    scene.allow();
-    assert_eq!(scene.answers(), [(0, record(20, 0))]);
-    assert_eq!((scene.writer.problem())(), None);
-    assert_eq!(scene.shown(), record(20, 70));
-    scene.allow();
-    assert_eq!(scene.answers(), [(1, record(15, 70))]);
 }
 
 #[test]
-fn after_a_failed_write_what_was_there_before_is_written_again() {
-    // The write that failed may have happened: what is on disk is unknown.
+fn stopping_ends_a_retry_and_returns_the_folder() {
     let scene = Scene::new(1, record(10, 0));
-    scene.writer.ask(0, record(20, 50));
-    scene.shown();
-    scene.allow();
-    scene.answers::<1>();
-    scene.writer.ask(0, record(20, 0));
-    scene.shown();
-    scene.writer.ask(0, record(20, 50));
-    scene.verdicts.send(Err(ErrorKind::Other.into())).expect("thread runs");
-    assert_eq!(scene.answers(), [(0, record(20, 0))], "so much is there either way");
-    assert_eq!(scene.shown(), record(20, 50));
-    scene.allow();
-    assert_eq!(scene.answers(), [(0, record(20, 50))]);
-}
-
-#[test]
-fn what_another_shard_has_on_disk_needs_no_disk_that_works() {
-    let scene = Scene::new(2, record(10, 0));
-    scene.writer.ask(0, record(20, 500));
-    scene.shown();
-    scene.allow();
-    scene.answers::<1>();
-    scene.writer.ask(0, record(90, 500));
-    scene.shown();
-    scene.writer.ask(1, record(15, 500));
-    scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
-    assert_eq!(scene.shown(), record(90, 500));
-    scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
-    assert_eq!(scene.answers(), [(1, record(15, 500))]);
-    assert_eq!(scene.shown(), record(90, 500));
-    scene.allow();
-    assert_eq!(scene.answers(), [(0, record(90, 500))]);
-}
-
-#[test]
-fn a_longer_lease_waits_for_a_disk_that_fails() {
-    let scene = Scene::new(1, record(10, 0));
-    scene.writer.ask(0, record(20, 500));
-    scene.shown();
-    scene.allow();
-    scene.answers::<1>();
-    scene.writer.ask(0, record(20, 900));
-    scene.shown();
-    scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
-    assert_eq!(scene.shown(), record(20, 900));
-    assert!(scene.written.try_recv().is_err(), "the ballots are there, the lease is not");
-    scene.allow();
-    assert_eq!(scene.answers(), [(0, record(20, 900))]);
-}
-
-#[test]
-fn stopping_ends_a_retry_and_gives_the_folder_back() {
-    let scene = Scene::new(1, record(10, 0));
-    scene.writer.ask(0, record(20, 0));
-    scene.shown();
-    // Should it come to other attempts first, they fail as well: for minutes, as pauses grow.
-    for _ in 0..200 {
-        scene.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
-    }
+    scene.step("ask 0 20/0");
+    scene.step("write 20/0");
+    // If there are more attempts before the stop, they fail as well: for minutes, as pauses grow.
+    (0..200).for_each(|_| scene.fail());
     let folder = scene.writer.stop();
     assert_eq!(folder.load().expect("loads"), Loaded::Fresh);
     assert!(scene.written.try_recv().is_err());
@@ -213,17 +154,13 @@ fn dropping_the_writer_ends_its_thread() {
 }
 
 #[test]
-fn shards_of_one_node_never_go_by_more_than_is_on_disk() {
+fn shards_of_one_node_never_use_more_than_is_on_disk() {
     let disk = MemoryDisk::default();
-    let mut folder = on(&disk);
-    let start = folder.start(Wishes { new_cell: true, ..PLAIN }).expect("starts");
-    let (answer, written) = channel();
-    let on_written = Box::new(move |shard, record| {
-        answer.send((shard, record)).expect("test runs");
-    });
+    let mut folder = disk.folder();
+    let start = folder.start(NEW_CELL).expect("starts");
     let first = start.record().expect("has a disk");
-    let writer = RecordWriter::spawn(folder, 2, first, on_written).expect("a thread");
-    let mut shards = [0, 1].map(|_| start.shard(config(), Instant::ZERO, |_| true));
+    let (writer, written) = spawn(folder, 2, first);
+    let mut shards = [0, 1].map(|_| start.new_shard());
     let mut wanted = [Some(Duration::from_secs(5)), Some(Duration::from_secs(20))];
     let mut granted = 0;
     loop {
@@ -244,7 +181,7 @@ fn shards_of_one_node_never_go_by_more_than_is_on_disk() {
         if let Some(ttl) = wanted[index].take() {
             acquire(&mut shards[index], "a", ttl);
         }
-        let Loaded::Record(stable) = on(&disk).load().expect("loads") else { panic!("written") };
+        let Loaded::Record(stable) = disk.loaded() else { panic!("written") };
         for used in shards.iter().map(Shard::record).filter(|used| *used != first) {
             assert!(used.ballot_ceiling <= stable.ballot_ceiling, "{used:?} {stable:?}");
             assert!(used.lease_ceiling <= stable.lease_ceiling, "{used:?} {stable:?}");
@@ -252,5 +189,5 @@ fn shards_of_one_node_never_go_by_more_than_is_on_disk() {
     }
     let stable = writer.stop().load().expect("loads");
     assert!(matches!(stable, Loaded::Record(Record { lease_ceiling, .. })
-        if lease_ceiling == Some(ttl(20_000))));
+        if lease_ceiling == Ttl::from_millis(20_000)));
 }

@@ -1,10 +1,9 @@
-//! Which files will do for a node, and until when.
+//! Which files a node accepts, and until when.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use paxoslease_tls::rcgen::{
     self, BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, SanType,
@@ -13,6 +12,7 @@ use paxoslease_tls::rcgen::{
 use super::*;
 use crate::board::Board;
 use crate::config::Config;
+use crate::driver::tests::published;
 use crate::status::ShardStatus;
 use crate::tls::{CurrentTls, TlsError};
 
@@ -65,14 +65,14 @@ fn a_key_that_others_can_read_is_refused_with_what_to_run() {
     assert!(matches!(reloaded, TlsError::KeyExposed { .. }), "{reloaded}");
 }
 
-/// The files of node 1, whose certificate is as `change` wants it.
+/// The files of node 1, with a certificate that `change` has changed.
 fn files(ca: &Authority, change: impl FnOnce(&mut CertificateParams)) -> Tls {
     let [cert, key, ca] = ca.files(&[&dns_name(CELL, 1)], change);
     Tls::new(cert, key, ca)
 }
 
 #[test]
-fn a_certificate_that_every_peer_would_refuse_is_refused_with_the_reason_and_the_remedy() {
+fn a_certificate_that_peers_would_refuse_is_not_accepted() {
     use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
     let ca = Authority::new();
     let refusal = |change: fn(&mut CertificateParams)| {
@@ -93,7 +93,7 @@ fn a_certificate_that_every_peer_would_refuse_is_refused_with_the_reason_and_the
 
 #[test]
 fn a_certificate_of_no_authority_in_the_file_is_refused() {
-    // One of another name, and one that has the name alone in common.
+    // One authority has another name. The other has the same name, but another key.
     for other in [Authority::named("another"), Authority::new()] {
         let ca = Authority::new();
         let mut files = files(&ca, |_| {});
@@ -107,7 +107,7 @@ fn a_certificate_of_no_authority_in_the_file_is_refused() {
 }
 
 #[test]
-fn a_node_with_anothers_certificate_is_told_so() {
+fn the_certificate_of_another_node_is_refused_by_its_name() {
     let ca = Authority::new();
     let files = files(&ca, |_| {});
     for id in [0, 2, 11, u16::MAX] {
@@ -144,7 +144,7 @@ fn a_cell_that_certificates_cannot_name_is_refused() {
     }
 }
 
-/// When peers will refuse node 1, in seconds since 1970.
+/// When peers begin to refuse node 1, in seconds since 1970.
 fn not_after(files: &Tls) -> u64 {
     TlsContext::load(files, names(), node(1)).expect("good files").not_after.as_secs()
 }
@@ -154,7 +154,7 @@ fn seconds(year: i32) -> u64 {
 }
 
 #[test]
-fn the_end_is_that_of_the_certificate_or_of_one_between_it_and_the_authority() {
+fn a_chain_ends_with_the_first_of_its_certificates() {
     let ca = Authority::new();
     let own_end = |params: &mut CertificateParams| {
         params.not_after = rcgen::date_time_ymd(2500, 1, 1);
@@ -183,28 +183,21 @@ fn the_end_is_that_of_the_certificate_or_of_one_between_it_and_the_authority() {
 }
 
 #[test]
-fn the_end_of_the_certificate_that_is_in_use_is_published() {
-    let (ca, recorder) = (Authority::new(), DebuggingRecorder::new());
+fn the_end_of_the_current_certificate_is_published() {
+    let ca = Authority::new();
     let until = |year| files(&ca, |params| params.not_after = rcgen::date_time_ymd(year, 1, 1));
     let settings = Config::new("test", 1).peer(1, "127.0.0.1:1").ephemeral().settings();
-    let settings = settings.expect("it makes sense");
-    let published = |tls: &CurrentTls| {
+    let settings = settings.expect("valid");
+    let end_of = |tls: &CurrentTls| {
         let board = Board::new(&settings, Box::new(|| None), tls.clone());
-        metrics::with_local_recorder(&recorder, || {
-            board.show(Default::default(), 0, ShardStatus::default());
-        });
-        let name = "paxoslease_certificate_not_after_seconds";
-        let all = recorder.snapshotter().snapshot().into_vec();
-        all.into_iter().find_map(|(key, _, _, value)| match value {
-            DebugValue::Gauge(value) if key.key().name() == name => Some(value.into_inner() as u64),
-            _ => None,
-        })
+        let all = published(|| board.show(Default::default(), 0, ShardStatus::default()));
+        all.get("paxoslease_certificate_not_after_seconds").map(|value| *value as u64)
     };
-    assert_eq!(published(&CurrentTls::default()), None, "there is none in clear");
+    assert_eq!(end_of(&CurrentTls::default()), None, "there is no certificate");
     let tls = CurrentTls::load(Some(&until(2500)), CELL, node(1)).expect("good files");
-    assert_eq!(published(&tls), Some(seconds(2500)));
+    assert_eq!(end_of(&tls), Some(seconds(2500)));
     tls.reload(&until(2020), node(1)).expect_err("it has ended");
-    assert_eq!(published(&tls), Some(seconds(2500)));
+    assert_eq!(end_of(&tls), Some(seconds(2500)));
     tls.reload(&until(2600), node(1)).expect("good files");
-    assert_eq!(published(&tls), Some(seconds(2600)));
+    assert_eq!(end_of(&tls), Some(seconds(2600)));
 }
