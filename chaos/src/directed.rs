@@ -107,19 +107,11 @@ fn round(mut entries: Vec<Entry>, least: Duration) -> Round {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::tests::plan;
 
     #[test]
     fn schedules_belong_to_rules_as_the_core_spells_them() {
-        let plan = Plan {
-            seed: 1,
-            nodes: 3,
-            groups: 2,
-            clients: 8,
-            max_lease: Duration::from_secs(2),
-            drift_ppm: 1000,
-            has_disks: true,
-            has_upgrade: false,
-        };
+        let plan = plan(1, 3);
         let rules = paxoslease_core::Rule::ALL.map(|rule| format!("{rule:?}"));
         let directed: Vec<&String> =
             rules.iter().filter(|rule| schedule(rule, &plan).is_some()).collect();

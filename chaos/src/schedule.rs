@@ -218,10 +218,10 @@ impl Plan {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn plan(seed: u64, nodes: u16) -> Plan {
+    pub(crate) fn plan(seed: u64, nodes: u16) -> Plan {
         Plan {
             seed,
             nodes,

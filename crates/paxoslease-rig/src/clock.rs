@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The wall clock.
 #[expect(clippy::disallowed_methods, reason = "measurements take real time")]
 pub fn now() -> Instant {
     Instant::now()
@@ -16,7 +15,6 @@ pub fn process_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Sleeps.
 #[expect(clippy::disallowed_methods, reason = "measurements take real time")]
 pub fn sleep(span: Duration) {
     std::thread::sleep(span);

@@ -29,12 +29,10 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The path of a file or folder in it.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.join(name)
     }

@@ -1,5 +1,6 @@
 //! Real processes on this machine, for benchmarks, chaos runs and tests: starts, measures and ends
 //! them by their ids, with their own folders, ports and certificates. Also transcripts of tests.
+#![expect(missing_docs, reason = "an API for this repository: no comment repeats a name")]
 
 mod certificates;
 pub mod clock;

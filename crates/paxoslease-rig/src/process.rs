@@ -30,7 +30,6 @@ pub fn end_all() {
     std::mem::forget(ids);
 }
 
-/// One process, killed on drop.
 #[derive(Debug)]
 pub struct Process {
     id: u32,
@@ -52,7 +51,6 @@ impl Process {
         Ok(Self { id: child.id(), child: Mutex::new(child), log: log.to_owned() })
     }
 
-    /// The process id.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -71,17 +69,17 @@ impl Process {
         Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
     }
 
-    /// The resident memory in bytes.
+    /// In bytes, as the other figures of memory.
     pub fn rss(&self) -> Result<u64> {
         self.memory("VmRSS:")
     }
 
-    /// The highest resident memory so far, in bytes.
+    /// The highest resident memory so far.
     pub fn peak(&self) -> Result<u64> {
         self.memory("VmHWM:")
     }
 
-    /// The allocated part of the resident memory in bytes, without pages of the program.
+    /// The allocated part of the resident memory, without pages of the program.
     pub fn allocated(&self) -> Result<u64> {
         self.memory("RssAnon:")
     }
@@ -95,7 +93,6 @@ impl Process {
         Ok(kilobytes * 1024)
     }
 
-    /// The number of open files and sockets.
     pub fn open_files(&self) -> Result<usize> {
         let files = fs::read_dir(format!("/proc/{}/fd", self.id()))
             .with_context(|| format!("a process is gone: {}", self.log_tail()))?;
@@ -120,7 +117,6 @@ impl Process {
         pid.map_or(Ok(()), |pid| Ok(kill_process(pid, signal)?))
     }
 
-    /// The exit status, if it has ended.
     pub fn ended(&self) -> Result<Option<ExitStatus>> {
         let mut ids = ids();
         let status = self.child().try_wait()?;
