@@ -34,9 +34,9 @@ const SPARE_INPUTS_MAX: usize = 256;
 /// The kernel checks an idle connection after this time, besides our own heartbeats.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// The most TLS handshakes of clients that go on in one turn, and as many of peers. A handshake costs
-/// more than thousands of requests, which must not wait for a flood of handshakes. Nor may a peer
-/// wait for a flood of clients: its handshake has a deadline.
+/// The most TLS handshakes of clients that go on in one turn, and as many of peers. A handshake
+/// costs more than thousands of requests, which must not wait for a flood of handshakes. Nor may a
+/// peer wait for a flood of clients: its handshake has a deadline.
 const HANDSHAKES_PER_TURN: usize = 8;
 
 /// The look-ups of one peer's host name, one at a time.
