@@ -7,10 +7,10 @@
 //! cargo run -p paxoslease-node --example lease_shell -- --ephemeral $P node=1     (node=2, node=3)
 //! ```
 //!
-//! Every command is answered by one line: a word, a name, then `key=value`. Times are nanoseconds of
-//! the clock of the node, which all processes of a machine share, so the lines of several shells can
-//! be put in one order. `is_held` was read between `from` and `to`. A command that takes long does not
-//! delay the next one.
+//! Every command is answered by one line: a word, a name, then `key=value`. Times are nanoseconds
+//! of the clock of the node, which all processes of a machine share, so the lines of several shells
+//! can be put in one order. `is_held` was read between `from` and `to`. A command that takes long
+//! does not delay the next one.
 
 use std::collections::BTreeMap;
 use std::fmt;

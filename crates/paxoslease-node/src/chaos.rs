@@ -1,6 +1,6 @@
 //! Switches one safety rule off, for the chaos harness. The rule is read from the environment, only
-//! in a build with the feature `chaos`, which no release has. The harness itself shows that it works:
-//! it finds the harm.
+//! in a build with the feature `chaos`, which no release has. The harness itself shows that it
+//! works: it finds the harm.
 
 use paxoslease_core::{Rule, Rules};
 

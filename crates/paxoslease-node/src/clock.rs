@@ -22,9 +22,9 @@ pub(crate) fn wall_counter_at(millis: u64) -> u64 {
     millis.saturating_mul(1 << 10).min(Ballot::COUNTER_LIMIT)
 }
 
-/// A1: the highest counter that a peer may send. It follows from the wall clock at this node's start
-/// and the time since then, never from messages, so that no number of messages can use the counters
-/// up.
+/// A1: the highest counter that a peer may send. It follows from the wall clock at this node's
+/// start and the time since then, never from messages, so that no number of messages can use the
+/// counters up.
 ///
 /// A cell issues about a million ballots a second at most, and R5's counter advances by as many:
 /// the bound moves as fast as an honest cell can.
@@ -87,8 +87,8 @@ impl PauseDetector {
         Self { threshold, back_at: Instant::ZERO, due_at: None }
     }
 
-    /// Before blocking: the time when the loop wants to run again. A time before the turn began means
-    /// "at once".
+    /// Before blocking: the time when the loop wants to run again. A time before the turn began
+    /// means "at once".
     pub(crate) fn expect_back_by(&mut self, at: Instant) {
         self.due_at = Some(at.max(self.back_at));
     }

@@ -113,7 +113,8 @@ pub struct Config {
 #[non_exhaustive]
 pub struct Listen {
     /// As `host:port`; port 0 is any free port. By default, a member listens on its own address in
-    /// [`Config::peers`]. The only member of a cell may set [`Self::OFF`]; then no proposer can join.
+    /// [`Config::peers`]. The only member of a cell may set [`Self::OFF`]; then no proposer can
+    /// join.
     pub peers: Option<String>,
     /// The caller trusts the network: bytes in clear may leave this machine. Without this, a node
     /// that would send in clear to an address that is not loopback does not start.
@@ -176,8 +177,8 @@ pub struct Limits {
     /// agree. By default a quarter of the memory that this process may use, at
     /// [`Self::LEASE_BYTES`] each.
     pub leases: u32,
-    /// Bytes of names and holders that are longer than 38 bytes together; shorter ones are a part of
-    /// [`Self::LEASE_BYTES`]. By default a quarter of the memory that this process may use.
+    /// Bytes of names and holders that are longer than 38 bytes together; shorter ones are a part
+    /// of [`Self::LEASE_BYTES`]. By default a quarter of the memory that this process may use.
     pub names_bytes: u64,
     /// Requests that wait for a lease.
     pub waiters: u32,

@@ -45,6 +45,7 @@ pub(crate) use sockets::Sockets;
 use crate::board::Board;
 use crate::clock::CounterBound;
 use crate::command::Command;
+use crate::log_throttle::LogThrottle;
 use crate::request::{Answer, Hint, ReplyTo};
 use crate::status::{QUEUED_NAMES_MAX, ShardStatus};
 
@@ -58,8 +59,6 @@ const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 /// More than a greeting takes. A connection that sends more before it was greeted is closed, so
 /// that its buffer stays small.
 const GREETING_LEN_MAX: usize = 4096;
-/// The pause between two log lines about peers that would use up the ballots.
-const ALARM_PAUSE: Duration = Duration::from_secs(10);
 /// A status looks at this many names with waiters.
 const QUEUED_NAMES_SEEN_MAX: usize = 10_000;
 /// How long a node that stops waits for the confirmation of its last releases.
@@ -69,8 +68,8 @@ pub(crate) struct Driver {
     shard: Shard,
     started_at: Instant,
     counter_bound: CounterBound,
-    /// The earliest time of the next log line about a peer that would use up the ballots.
-    alarm_at: Instant,
+    /// Limits log lines about peers that would use up the ballots.
+    alarms: LogThrottle,
     /// The problem that was logged last.
     ballot_problem: Option<BallotProblem>,
     peers: Peers,
@@ -120,7 +119,7 @@ impl Driver {
             shard,
             started_at: now,
             counter_bound,
-            alarm_at: now,
+            alarms: LogThrottle::default(),
             ballot_problem: None,
             peers,
             guards: Guards::new(seed, now),
@@ -280,8 +279,7 @@ impl Driver {
     /// A1: a peer's counter is beyond the bound. Logs that, and returns the reason to disconnect.
     fn alarm(&mut self, now: Instant, from: NodeId) -> String {
         let why = "it sent a ballot counter that is decades ahead of our wall clock";
-        if now >= self.alarm_at {
-            self.alarm_at = now.after(ALARM_PAUSE);
+        if self.alarms.again(now).is_some() {
             let bound = self.shard.counter_bound();
             tracing::error!(
                 peer = %from,

@@ -1,5 +1,5 @@
-//! The data folder: the stable record and the snapshot, which is used once (R1, R2, R4, R6), and how
-//! a node starts with them.
+//! The data folder: the stable record and the snapshot, which is used once (R1, R2, R4, R6), and
+//! how a node starts with them.
 //!
 //! [`Folder`] owns the rules: the meaning of a missing or damaged file, the removal of a snapshot
 //! before its use, the order of writes. The [`Disk`] makes bytes durable, the core computes the two

@@ -1,6 +1,6 @@
 //! Traces for tests with whole processes: each shard records its inputs and outputs, to be replayed
-//! and judged afterwards (docs/checking.md). The folder is read from the environment, only in a build
-//! with the feature `trace`, which no release has.
+//! and judged afterwards (docs/checking.md). The folder is read from the environment, only in a
+//! build with the feature `trace`, which no release has.
 
 use std::fs::File;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! The memory of watchers. In a file of its own, because the allocator counts for the whole process.
+//! The memory of watchers. In a file of its own, because the allocator counts for the whole
+//! process.
 
 mod cell;
 

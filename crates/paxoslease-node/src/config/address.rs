@@ -1,7 +1,7 @@
 //! The form of an address, `host:port`. `tests/config.txt` has examples.
 //!
-//! Names are not resolved here, but at every attempt to connect or listen, so that a node that moved
-//! is found again.
+//! Names are not resolved here, but at every attempt to connect or listen, so that a node that
+//! moved is found again.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV6};

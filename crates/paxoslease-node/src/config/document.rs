@@ -1,9 +1,9 @@
 //! A TOML text as dotted keys.
 //!
 //! Each setting takes its own key out of a [`Document`], and a key that is left over is unknown. So
-//! each key is written once, beside its setting. The error for an unknown key names the nearest known
-//! one of all tables and crates. Whether settings fit together is not checked here, because options
-//! may still override them.
+//! each key is written once, beside its setting. The error for an unknown key names the nearest
+//! known one of all tables and crates. Whether settings fit together is not checked here, because
+//! options may still override them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Durations such as `500ms`, `15s` and `1m30s`.
 //!
-//! Exact: a duration that is not a whole number of nanoseconds is refused, not rounded. There are no
-//! months or years, and no numbers without a unit, which are easily mistaken. `tests/config.txt` has
-//! the errors.
+//! Exact: a duration that is not a whole number of nanoseconds is refused, not rounded. There are
+//! no months or years, and no numbers without a unit, which are easily mistaken. `tests/config.txt`
+//! has the errors.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The errors of a configuration.
 //!
-//! Every message is complete: it says what is wrong, what was expected and what to do, so there is no
-//! chain of causes to print. Nothing was started or changed.
+//! Every message is complete: it says what is wrong, what was expected and what to do, so there is
+//! no chain of causes to print. Nothing was started or changed.
 
 use std::io;
 use std::path::PathBuf;

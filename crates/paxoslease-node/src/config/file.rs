@@ -6,8 +6,8 @@ use super::document::{Document, TomlError};
 use super::{Config, Limits, Tls};
 
 impl Config {
-    /// Reads the node's settings from a document. A program with settings of its own takes those out
-    /// first, because the document must have no other keys left.
+    /// Reads the node's settings from a document. A program with settings of its own takes those
+    /// out first, because the document must have no other keys left.
     ///
     /// # Errors
     /// When a key is unknown, or its value does not suit it.

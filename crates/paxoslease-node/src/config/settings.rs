@@ -1,7 +1,7 @@
 //! A configuration that was checked.
 //!
-//! Checked once, so that no other code has to ask whether a node id is in bounds, a member is listed
-//! or a limit is zero.
+//! Checked once, so that no other code has to ask whether a node id is in bounds, a member is
+//! listed or a limit is zero.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;

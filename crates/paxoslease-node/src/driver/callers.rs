@@ -235,11 +235,9 @@ impl Driver {
     }
 
     pub(super) fn renew(&mut self, now: Instant, id: GuardId) {
-        let token = self.expect(Pending::RenewGuard(id)).token(RequestKind::Renew);
-        let Some(guard) = self.guards.get(id) else {
-            self.callers.remove(ReplyTo::of(token).0.id as usize);
-            return;
-        };
+        let Some(guard) = self.guards.get(id) else { return };
+        let slot = self.callers.insert(Pending::RenewGuard(id)) as u64;
+        let token = reply_to(slot).token(RequestKind::Renew);
         let (name, holder) = (guard.label.name(), guard.label.holder());
         let (tenure, ttl) = (guard.tenure, guard.ttl.as_duration());
         if let Err(error) = self.shard.renew(now, Renew { token, name, holder, tenure, ttl }) {

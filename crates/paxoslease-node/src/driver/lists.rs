@@ -1,6 +1,6 @@
 //! Lists of leases, a share per turn: however many clients ask, all lists of a shard together look
-//! at a bounded number of slots in one turn, and go on in the turns that follow. So no list delays a
-//! request for a lease for long.
+//! at a bounded number of slots in one turn, and go on in the turns that follow. So no list delays
+//! a request for a lease for long.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,10 @@
 //! The connections of one shard to the same shard of other nodes. Owns the handshake, heartbeats,
 //! timeouts and what is still to be sent.
 //!
-//! Of two members the one with the higher id dials; a node that only proposes dials every member.
-//! A message that cannot be sent at once is dropped and counted: loss is legal, blocking is not, and
-//! nothing for a dead peer outlives its connection. Deliberately ignorant of what the messages mean.
+//! Of two members the one with the higher id dials; a node that only proposes dials every member. A
+//! message that cannot be sent at once is dropped and counted: loss is legal, blocking is not, and
+//! nothing for a dead peer outlives its connection. Deliberately ignorant of what the messages
+//! mean.
 
 mod greeting;
 mod peer;
@@ -398,9 +399,9 @@ impl Peers {
         members.map(|peer| peer.rtt).reduce(|longest, rtt| Some(longest?.max(rtt?)))?
     }
 
-    /// The longest time in which a peer may send ballots without knowing a higher one: a round trip,
-    /// or a heartbeat if the peer is not a member and learns of ballots by heartbeats alone. `None`
-    /// while the round trip of a peer that is up is not known.
+    /// The longest time in which a peer may send ballots without knowing a higher one: a round
+    /// trip, or a heartbeat if the peer is not a member and learns of ballots by heartbeats alone.
+    /// `None` while the round trip of a peer that is up is not known.
     pub(crate) fn longest_ignorance(&self, is_member: impl Fn(NodeId) -> bool) -> Option<Duration> {
         let up = self.list.iter().filter(|peer| peer.is_up());
         up.map(|peer| {

@@ -33,9 +33,9 @@ const SPARE_INPUTS_MAX: usize = 256;
 /// The kernel checks an idle connection after this time, besides our own heartbeats.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// The most TLS handshakes of clients that go on in one turn, and as many of peers. A handshake costs
-/// more than thousands of requests, which must not wait for a flood of handshakes. Nor may a peer
-/// wait for a flood of clients: its handshake has a deadline.
+/// The most TLS handshakes of clients that go on in one turn, and as many of peers. A handshake
+/// costs more than thousands of requests, which must not wait for a flood of handshakes. Nor may a
+/// peer wait for a flood of clients: its handshake has a deadline.
 const HANDSHAKES_PER_TURN: usize = 8;
 
 /// The look-ups of one peer's host name, one at a time.
@@ -215,36 +215,26 @@ impl Conns {
     }
 
     /// The look-up of a peer's host name has ended.
-    pub(super) fn looked_up(
-        &mut self,
-        LookupId { peer, conn, serial }: LookupId,
-        outcome: io::Result<SocketAddr>,
-    ) {
-        let lookup = self.lookups.entry(peer).or_default();
+    pub(super) fn looked_up(&mut self, id: LookupId, outcome: io::Result<SocketAddr>) {
+        let lookup = self.lookups.entry(id.peer).or_default();
         lookup.under_way = false;
-        if self.slab.get(conn.0).is_some_and(|conn| conn.serial == serial) {
-            self.resolved(conn, serial, outcome);
+        if self.slab.get(id.conn.0).is_some_and(|conn| conn.serial == id.serial) {
+            self.resolved(id, outcome);
         } else {
             lookup.found = outcome.ok();
         }
     }
 
     /// Connects to a peer whose address was found, or fails the dial.
-    fn resolved(&mut self, id: ConnId, serial: u64, outcome: io::Result<SocketAddr>) {
-        let Some(conn) = self.slab.get_mut(id.0).filter(|conn| conn.serial == serial) else {
-            return;
-        };
-        let node = conn.node;
-        let stream = outcome.and_then(TcpStream::connect).and_then(|tcp| match node {
-            Some(node) => self.tls.dial(tcp, node),
-            None => Ok(Stream::Plain(tcp)),
-        });
+    fn resolved(&mut self, id: LookupId, outcome: io::Result<SocketAddr>) {
+        let LookupId { peer, conn, serial } = id;
+        let stream = outcome.and_then(TcpStream::connect).and_then(|tcp| self.tls.dial(tcp, peer));
         let connected = stream.and_then(|stream| {
-            self.slab[id.0].stream = Some(stream);
-            self.register(id)
+            self.slab[conn.0].stream = Some(stream);
+            self.register(conn)
         });
         if let Err(error) = connected {
-            self.broken.push((id, serial, error.to_string()));
+            self.broken.push((conn, serial, error.to_string()));
         }
     }
 }
@@ -258,23 +248,22 @@ fn keep(spares: &mut Vec<Vec<u8>>, input: Input) {
 
 impl Sockets for Conns {
     fn dial(&mut self, peer: NodeId, address: &str) -> ConnId {
-        let id = self.insert(None, Some(peer), ConnKind::Peer);
-        let serial = self.serials;
+        let conn = self.insert(None, Some(peer), ConnKind::Peer);
+        let id = LookupId { peer, conn, serial: self.serials };
         let lookup = self.lookups.entry(peer).or_default();
         lookup.attempt += 1;
-        let lookup_id = LookupId { peer, conn: id, serial };
         let outcome = if let Some(found) = lookup.found.take() {
             Some(Ok(found))
         } else if lookup.under_way {
             Some(Err(io::Error::other("the look-up of its host name is still under way")))
         } else {
-            resolve(address, lookup_id, lookup.attempt, &self.mailboxes[self.own])
+            resolve(address, id, lookup.attempt, &self.mailboxes[self.own])
         };
         match outcome {
-            Some(outcome) => self.resolved(id, serial, outcome),
+            Some(outcome) => self.resolved(id, outcome),
             None => lookup.under_way = true,
         }
-        id
+        conn
     }
 
     fn send(&mut self, id: ConnId, bytes: &[u8]) -> usize {

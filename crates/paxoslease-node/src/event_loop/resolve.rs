@@ -1,5 +1,5 @@
-//! Resolves "host:port". A host name is looked up on a thread of its own, since a name server may be
-//! slow and a shard must not block. Every dial looks it up again, because hosts move.
+//! Resolves "host:port". A host name is looked up on a thread of its own, since a name server may
+//! be slow and a shard must not block. Every dial looks it up again, because hosts move.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -1,8 +1,8 @@
 //! Adaptive spinning: polling for a while before blocking saves the wake-up, as long as something
 //! comes soon and no other thread needs the core.
 //!
-//! A failure is followed by waits without spinning, more each time. A `yield` to a thread that keeps
-//! the core until the time for spinning is over counts as a failure. Success ends the pauses.
+//! A failure is followed by waits without spinning, more each time. A `yield` to a thread that
+//! keeps the core until the time for spinning is over counts as a failure. Success ends the pauses.
 
 use std::thread;
 use std::time::Duration;

@@ -9,7 +9,8 @@ use crate::driver::tests::alone;
 use crate::front::Waiting;
 use crate::tls::CurrentTls;
 
-/// A clock that shows zero while the socket or the mailbox has something unread, and one afterwards.
+/// A clock that shows zero while the socket or the mailbox has something unread, and one
+/// afterwards.
 struct Witness {
     /// The node's end of a connection.
     socket: TcpStream,

@@ -1,8 +1,8 @@
 //! The disk of a node: two files that are replaced as a whole, and a mark.
 //!
-//! Makes changes durable: a change that returned `Ok` survives a power failure, and one that returned
-//! an error happened completely or not at all. Deliberately lacks the rules of what is written when:
-//! `Folder` has them, the same for every disk.
+//! Makes changes durable: a change that returned `Ok` survives a power failure, and one that
+//! returned an error happened completely or not at all. Deliberately lacks the rules of what is
+//! written when: `Folder` has them, the same for every disk.
 
 use std::fs::TryLockError;
 use std::io::{self, ErrorKind, Write};
@@ -170,8 +170,8 @@ impl<F: Files> Disk for FolderDisk<F> {
     }
 }
 
-/// Creates a folder, and makes its path durable: if a power failure removes the folder, its record is
-/// lost.
+/// Creates a folder, and makes its path durable: if a power failure removes the folder, its record
+/// is lost.
 fn create_folder(files: &impl Files, path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|level| !files.exists(level)).collect();
     files.create_folder(path)?;

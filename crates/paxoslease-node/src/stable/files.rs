@@ -1,7 +1,7 @@
 //! The calls of a file system that a data folder needs.
 //!
-//! It is a trait so that tests run `FolderDisk`, which decides the order of the calls, on files that
-//! lose all unsynced changes at a power failure.
+//! It is a trait so that tests run `FolderDisk`, which decides the order of the calls, on files
+//! that lose all unsynced changes at a power failure.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};

@@ -1,8 +1,8 @@
-//! A disk in memory, for simulated cells and tests. It can be told to fail, and it can be opened again
-//! after the node that used it has crashed.
+//! A disk in memory, for simulated cells and tests. It can be told to fail, and it can be opened
+//! again after the node that used it has crashed.
 //!
-//! Like every [`Disk`] it keeps confirmed changes. `tests/power.rs` tests what a real disk loses at a
-//! power failure.
+//! Like every [`Disk`] it keeps confirmed changes. `tests/power.rs` tests what a real disk loses at
+//! a power failure.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};

@@ -59,8 +59,8 @@ impl Startup {
     }
 
     /// Ballots begin above this. It grows with every start, so it numbers the boots of a node: a
-    /// start with a folder raises the recorded ceiling first, and one without a folder uses the wall
-    /// clock (R5).
+    /// start with a folder raises the recorded ceiling first, and one without a folder uses the
+    /// wall clock (R5).
     pub(crate) const fn counter(&self) -> u64 {
         match *self {
             Self::Empty { start: Start::NewCell { counter, .. }, .. }

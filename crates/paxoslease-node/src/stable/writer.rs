@@ -18,8 +18,8 @@ use super::merged::MergedRecord;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Called when the record of a shard is durable, with the record that the shard asked for, even if a
-/// higher one was written.
+/// Called when the record of a shard is durable, with the record that the shard asked for, even if
+/// a higher one was written.
 pub(crate) type OnWritten = Box<dyn Fn(usize, Record) + Send>;
 
 /// The handle to the thread. Dropping it stops the thread after the write under way.
@@ -83,15 +83,15 @@ impl RecordWriter {
         self.shared.changed.notify_one();
     }
 
-    /// A function that returns why the last write failed, or `None` if it succeeded. It does not keep
-    /// the writer from stopping.
+    /// A function that returns why the last write failed, or `None` if it succeeded. It does not
+    /// keep the writer from stopping.
     pub(crate) fn problem(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.state().last_error.clone()
     }
 
-    /// Stops after the write under way, and returns the folder. Shards that still wait get no answer:
-    /// they have stopped.
+    /// Stops after the write under way, and returns the folder. Shards that still wait get no
+    /// answer: they have stopped.
     pub(crate) fn stop(mut self) -> Folder {
         let ended = self.end().expect("only this and dropping end the thread");
         ended.unwrap_or_else(|panic| resume_unwind(panic))
@@ -116,7 +116,8 @@ struct Work {
     shared: Arc<SharedState>,
     folder: Folder,
     on_written: OnWritten,
-    /// The record on disk; `None` if it is unknown, before the first write and after a failed write.
+    /// The record on disk; `None` if it is unknown, before the first write and after a failed
+    /// write.
     durable: Option<Record>,
     /// The record on disk is at least this, whatever a failed write did to it.
     covered: Option<Record>,

@@ -74,8 +74,9 @@ impl Stream {
         }
     }
 
-    /// Whether written bytes have to wait for the handshake. The dialer finishes before the acceptor
-    /// has checked its certificate: only bytes from the acceptor prove that it was accepted.
+    /// Whether written bytes have to wait for the handshake. The dialer finishes before the
+    /// acceptor has checked its certificate: only bytes from the acceptor prove that it was
+    /// accepted.
     pub(crate) fn is_handshaking(&self) -> bool {
         match self {
             Self::Plain(_) => false,

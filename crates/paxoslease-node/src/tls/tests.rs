@@ -1,5 +1,5 @@
-//! Real sockets on loopback, driven by edge-triggered events as in the node: an end moves only after
-//! an event of its own socket, so a lost event ends in a test where nothing moves.
+//! Real sockets on loopback, driven by edge-triggered events as in the node: an end moves only
+//! after an event of its own socket, so a lost event ends in a test where nothing moves.
 
 mod certificates;
 

@@ -72,8 +72,8 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The metrics of all nodes of this process since the last call, as `name{label=value,..}`. The first
-/// call installs the recorder.
+/// The metrics of all nodes of this process since the last call, as `name{label=value,..}`. The
+/// first call installs the recorder.
 pub(crate) fn metrics() -> BTreeMap<String, f64> {
     static RECORDER: OnceLock<Snapshotter> = OnceLock::new();
     let recorder = RECORDER.get_or_init(|| {

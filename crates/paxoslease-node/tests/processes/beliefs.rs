@@ -22,8 +22,8 @@ pub(crate) struct Beliefs {
 }
 
 impl Beliefs {
-    /// Takes note of a line that reports a held lease. Invariants 1 and 3: the tenure with the lower
-    /// fence was believed earlier, and never at the same time.
+    /// Takes note of a line that reports a held lease. Invariants 1 and 3: the tenure with the
+    /// lower fence was believed earlier, and never at the same time.
     pub(crate) fn note(&mut self, line: &Line) {
         if !line.is_held() {
             return;

@@ -51,8 +51,8 @@ impl Cell {
         cell
     }
 
-    /// A port below those that the system gives to dialling sockets, so that no other process gets it
-    /// while the node is down.
+    /// A port below those that the system gives to dialling sockets, so that no other process gets
+    /// it while the node is down.
     pub(crate) fn address(&self, id: u16) -> String {
         format!("{}:{}", self.host, 7400 + id)
     }

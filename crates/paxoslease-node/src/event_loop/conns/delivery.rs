@@ -1,5 +1,5 @@
-//! Tells the driver what happens on connections of peers, and the front-end what happens on those of
-//! clients.
+//! Tells the driver what happens on connections of peers, and the front-end what happens on those
+//! of clients.
 
 use std::net::SocketAddr;
 

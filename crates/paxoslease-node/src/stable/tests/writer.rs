@@ -43,8 +43,8 @@ impl Disk for Gate {
 /// The bound of each wait: far longer than a busy machine takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A test that fails drops the channels first, so that neither the thread nor the test waits for the
-/// other for ever.
+/// A test that fails drops the channels first, so that neither the thread nor the test waits for
+/// the other for ever.
 struct Scene {
     shown: Receiver<Record>,
     verdicts: Sender<io::Result<()>>,
