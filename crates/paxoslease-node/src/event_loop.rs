@@ -1,6 +1,6 @@
 //! A shard's thread: real sockets and the real clock around its [`Driver`].
 //!
-//! One turn: wait, read whatever is ready, take whatever was posted, *then* read the clock, once.
+//! One turn: wait, read what is ready, take what was posted, *then* read the clock, once.
 //! [`Turn::run`] has the phases that follow: deliver, act until quiet, flush peers, flush clients,
 //! wake.
 //! Why an epoll loop of our own and no general runtime: ARCHITECTURE.md has the measurement.
@@ -47,7 +47,7 @@ pub(crate) enum SocketPost {
 
 pub(crate) type Post = crate::turn::Post<SocketPost>;
 
-/// The bell of a shard that waits in `poll`.
+/// The mailbox of a shard that waits in `poll`.
 pub(crate) fn mailbox(poll: &Poll) -> io::Result<Mailbox<Post>> {
     let waker = mio::Waker::new(poll.registry(), WAKER)?;
     Ok(Mailbox::new(Box::new(move || {
@@ -57,7 +57,7 @@ pub(crate) fn mailbox(poll: &Poll) -> io::Result<Mailbox<Post>> {
     })))
 }
 
-/// Where records go, and this shard's number there.
+/// The writer of records, and this shard's number there.
 type Disk = Option<(Arc<RecordWriter>, usize)>;
 
 pub(crate) struct EventLoop {
@@ -75,8 +75,8 @@ pub(crate) struct EventLoop {
     pub(crate) disk: Disk,
 }
 
-/// Nobody posts to a thread that is gone, also if it panicked; and a node without one of its
-/// shards is none.
+/// Closes the mailbox of a thread that ends or panics. A node does not run without all its shards,
+/// so a panic stops the others.
 struct CloseOnDrop {
     own: Arc<Mailbox<Post>>,
     all: Vec<Arc<Mailbox<Post>>>,
@@ -84,12 +84,12 @@ struct CloseOnDrop {
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        // Callers whose requests are dropped are told.
+        // Dropping a request tells its caller.
         drop(self.own.close());
         if std::thread::panicking() {
             tracing::error!("a shard panicked, so this node stops");
             for mailbox in &self.all {
-                // One that left already needs no telling.
+                // A shard that left already is gone.
                 let _left = mailbox.post(Post::Command(Command::Stop));
             }
         }
@@ -135,7 +135,7 @@ impl EventLoop {
         }
     }
 
-    /// Blocks until something is ready, or until then. Says when it began to wait.
+    /// Blocks until something is ready, or until `wake_at`. Returns when it began to wait.
     fn wait(
         &mut self,
         events: &mut Events,
@@ -181,8 +181,8 @@ impl EventLoop {
         }
     }
 
-    /// Reads whatever is ready and takes whatever was posted, and only then reads the clock: an
-    /// earlier reading would let a message be judged as of an instant before it came.
+    /// Reads what is ready and takes what was posted, and only then reads the clock. With an earlier
+    /// reading, a message would be judged as of an instant before it came.
     fn receive(&mut self, events: &Events, posts: &mut Vec<Post>) -> Instant {
         for event in events {
             match event.token() {

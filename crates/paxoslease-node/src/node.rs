@@ -51,7 +51,7 @@ pub(crate) struct Shared {
     pub(crate) default_holder: String,
     pub(crate) tickets: TicketPool,
     pub(crate) board: Arc<Board>,
-    /// Those elsewhere who wait for an answer.
+    /// The callers on other threads that wait for an answer.
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) tls: CurrentTls,
     pub(crate) stopped: Arc<Stopped>,
@@ -121,7 +121,7 @@ impl Shared {
 
     pub(crate) fn stop(&self) {
         for send in &self.senders {
-            // A shard that is gone needs no telling.
+            // A shard that is gone has stopped.
             let _gone = send(Command::Stop);
         }
     }
@@ -195,7 +195,7 @@ impl Node {
         start::start(config, peers, Some(service)).await
     }
 
-    /// Asks for a lease, and waits for as long as somebody else holds it or no majority can be
+    /// Asks for a lease, and waits for as long as another user holds it or no majority can be
     /// reached. Options on the way:
     /// `node.acquire("jobs/nightly", ttl).holder("me").wait(Duration::from_secs(5)).await`.
     ///
@@ -337,7 +337,7 @@ impl Node {
     }
 
     /// Hands over and stops: gives back the leases its guards hold (which are lost from now on),
-    /// turns away whoever waits, and writes the snapshot that lets the next start vote at once.
+    /// refuses the requests that wait, and writes the snapshot that lets the next start vote at once.
     /// Returns when all of that is done; without a majority to take the leases back, half a second
     /// after the last sign of one. Cancel-safe: the stop goes on.
     pub async fn shutdown(&self) {

@@ -50,7 +50,7 @@ impl Waiting {
         let waiter = self.lock().by_id.remove(&id)?;
         match (waiter, answer) {
             (Waiter::Waits(reply), answer) => {
-                // Whoever asks anything but an acquire may leave without a word.
+                // The caller of any request except an acquire may have left.
                 let _left = reply.send(answer);
                 None
             }
@@ -59,7 +59,7 @@ impl Waiting {
         }
     }
 
-    /// The node is gone: nobody is left waiting.
+    /// The node is gone: refuses every request that waits.
     pub(crate) fn close(&self) {
         let left = std::mem::take(&mut self.lock().by_id);
         for waiter in left.into_values() {

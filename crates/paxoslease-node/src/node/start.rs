@@ -46,17 +46,17 @@ pub enum StartError {
     /// Peers cannot be listened for.
     #[error("cannot listen for peers on {address}: {source}{}", hint(source))]
     Listen {
-        /// Where.
+        /// As `host:port`.
         address: String,
-        /// Why.
+        /// The answer of the system.
         source: io::Error,
     },
     /// The system refused a thread, a poll or randomness.
     #[error("the system refused {what}: {source}")]
     System {
-        /// What.
+        /// The resource.
         what: &'static str,
-        /// Why.
+        /// The answer of the system.
         source: io::Error,
     },
 }
@@ -81,7 +81,7 @@ pub(super) async fn start(
     let (reply, started) = oneshot::channel();
     let run = move || match Running::start(&config, listener, service) {
         Ok((node, running)) => {
-            // Whoever asked may have left; then this is the node's last handle, and it stops.
+            // If the caller has left, this is the node's last handle, and the node stops.
             drop(reply.send(Ok(node)));
             running.until_stopped();
         }
@@ -191,7 +191,7 @@ impl Running {
         let _entered = tracing::info_span!("node", id = %self.node).entered();
         let mut snapshots = Vec::new();
         for shard in self.shards.drain(..) {
-            // A shard that panicked has said so, and leaves nothing that could be trusted.
+            // A shard that panicked has logged that, and its state cannot be trusted.
             snapshots.push(shard.join().unwrap_or(None));
         }
         if let Some(writer) = self.writer.take().and_then(Arc::into_inner) {
@@ -208,7 +208,7 @@ impl Running {
     }
 }
 
-/// Says how the node comes up.
+/// Logs how the node starts.
 fn explain(role: Role, startup: &Startup) {
     match role {
         Role::Member => startup.log(),
@@ -220,7 +220,7 @@ fn explain(role: Role, startup: &Startup) {
     }
 }
 
-/// Starts the threads of the shards: all of them or none.
+/// Starts the threads of all shards, or of none.
 fn spawn(
     node: NodeId,
     loops: Vec<EventLoop>,
@@ -243,7 +243,7 @@ fn spawn(
             Ok(thread) => threads.push(thread),
             Err(error) => {
                 for (thread, mailbox) in threads.into_iter().zip(mailboxes) {
-                    // Whether it left by itself or with a panic, it is gone then.
+                    // The thread has ended, by itself or with a panic.
                     let _left = mailbox.post(Post::Command(Command::Stop));
                     let _gone = thread.join();
                 }
@@ -254,7 +254,7 @@ fn spawn(
     Ok(threads)
 }
 
-/// If a start fails half-way, or the thread panics, nobody waits for ever.
+/// Ends every wait for this node, also if a start fails half-way or the thread panics.
 impl Drop for Running {
     fn drop(&mut self) {
         self.waiting.close();
@@ -262,10 +262,10 @@ impl Drop for Running {
     }
 }
 
-/// What tells one run of a node from another.
+/// What distinguishes one run of a node from another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
-    /// Of every random delay.
+    /// The seed of every random delay.
     pub(crate) seed: u64,
     /// R5: the wall clock at the start.
     pub(crate) wall_counter: u64,
@@ -325,7 +325,7 @@ impl Maker<'_> {
     }
 }
 
-/// One shard of a node, for whatever thread and network.
+/// One shard of a node, without its thread and its sockets.
 pub(crate) fn make_driver(
     settings: &Settings,
     startup: &Startup,
