@@ -159,8 +159,8 @@ impl Drop for Process {
 }
 
 /// The first of `count` free ports, each ten after the one before. They are below the range that
-/// the system uses for outgoing connections, so that no connection takes one. A listener on the last
-/// port of the block keeps other test processes away from it.
+/// the system uses for outgoing connections, so that no connection takes one. A listener on the
+/// last port of the block keeps other test processes away from it.
 pub(crate) fn free_port(count: u16) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let begin = (std::process::id() % 200) as u16;
