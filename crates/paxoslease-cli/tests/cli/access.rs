@@ -99,23 +99,3 @@ fn sighup_changes_tokens_and_a_broken_file_changes_nothing() {
     assert!(log.contains("line 3: `access.token_sha256`"), "{log}");
     assert!(!log.contains("-token\"") && !log.contains("third-token"), "no token in {log}");
 }
-
-#[test]
-fn an_authority_of_another_user_is_refused() {
-    // Only root can change the owner of a file.
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
-    let folder = scratch("certs-owned");
-    let certs = |node: &str| outcome(paxoslease(&["certs", node, "--out", utf8(&folder)]));
-    assert_eq!(certs("--node=1").0, 0);
-    for name in ["", "ca.pem", "ca-key.pem"] {
-        let path = folder.join(name);
-        std::os::unix::fs::chown(&path, Some(1), None).expect("root may");
-        let (code, _, stderr) = certs("--node=2");
-        assert_eq!(code, 1, "{name}: {stderr}");
-        assert!(stderr.contains("belongs to user 1, and you are user 0"), "{name}: {stderr}");
-        std::os::unix::fs::chown(&path, Some(0), None).expect("root may");
-    }
-    assert!(!folder.join("node-2.pem").exists());
-}

@@ -15,7 +15,8 @@
 //! ```
 //! A shell function, up to a line `}`, is kept for all lines below it. `$PORT` is a free port, as
 //! are the next two, and so on in steps of ten. In the output, `!` marks lines of stderr, and
-//! `<folder>`, `<cell>`, `<http 1>` and `<a>` stand for paths, names, addresses and process ids.
+//! `<folder>`, `<cell>`, `<http 1>`, `<port 2>` and `<a>` stand for paths, names, addresses and
+//! process ids. The process of a cell has the label `cell`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -114,6 +115,9 @@ impl Conversation {
     }
 
     fn process(&self, label: &str) -> &Process {
+        if label == "cell" {
+            return &self.cell().process;
+        }
         self.processes.get(label).unwrap_or_else(|| panic!("no process {label}"))
     }
 
@@ -136,10 +140,14 @@ impl Conversation {
     fn with_placeholders(&self, output: String) -> String {
         let mut text = output.replace(utf8(&self.folder), "<folder>");
         for (label, process) in &self.processes {
-            for (before, after) in [(":", "\""), ("process ", ".")] {
+            for (before, after) in [(":", "\""), ("process ", "."), ("\"pid\":", "}")] {
                 let id = format!("{before}{}{after}", process.id());
                 text = text.replace(&id, &format!("{before}<{label}>{after}"));
             }
+        }
+        for offset in (0..3).flat_map(|node| [0, 1, 2].map(|port| 10 * node + port)) {
+            let address = format!("127.0.0.1:{}", self.port + offset);
+            text = text.replace(&address, &format!("<port {offset}>"));
         }
         match &self.cell {
             Some(cell) => cell.with_placeholders(text),

@@ -1,39 +1,11 @@
-//! A cell in one process.
+//! A cell of `dev` with another node, and with taken ports.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::time::Duration;
 
 use paxoslease_node::{Config, Node, Role};
-use rustix::process::Signal;
 
-use crate::support::{Cell, LineClient, free_port, outcome, paxoslease};
-
-#[test]
-fn a_cell_prints_its_addresses_and_stops_on_a_signal() {
-    for signal in [Signal::TERM, Signal::INT] {
-        let port = free_port(3);
-        let cell = Cell::with(port, &[]);
-        let nodes = cell.described["nodes"].as_array().expect("a list");
-        assert_eq!(nodes.len(), 3, "{nodes:?}");
-        for (node, index) in nodes.iter().zip(0..) {
-            assert_eq!(node["node"], index + 1);
-            for (what, offset) in [("clients", 0), ("peers", 1), ("http", 2)] {
-                let address = format!("127.0.0.1:{}", port + 10 * index + offset);
-                assert_eq!(node["listen"][what], address);
-                assert!(TcpStream::connect(address).is_ok());
-            }
-            assert_eq!(node["pid"], cell.process.id());
-        }
-        let name = cell.described["cell"].as_str().expect("a name");
-        assert!(name.starts_with("dev-"), "{name}");
-        let told = cell.process.stderr.until(|line| line.contains("Ctrl-C stops")).join("\n");
-        assert!(told.contains(name) && told.contains("lock demo -- sleep 30"), "{told}");
-        assert!(told.contains(&format!("redis-cli -p {port} LEASE.ACQUIRE")), "{told}");
-        cell.process.signal(signal);
-        assert_eq!(cell.process.stdout.rest(), [""; 0], "one line of data");
-        assert_eq!(cell.process.end(), Some(0));
-    }
-}
+use crate::support::{Cell, free_port, outcome, paxoslease};
 
 #[test]
 fn a_proposer_only_node_acquires_leases_of_the_cell() {
@@ -53,12 +25,6 @@ fn a_proposer_only_node_acquires_leases_of_the_cell() {
 }
 
 #[test]
-fn two_cells_have_different_names() {
-    let [one, other] = [(); 2].map(|()| Cell::with(free_port(1), &["--nodes", "1"]));
-    assert_ne!(one.described["cell"], other.described["cell"]);
-}
-
-#[test]
 fn a_taken_port_is_one_clear_line() {
     let port = free_port(3);
     for (what, offset) in [("clients", 10), ("peers", 11), ("http", 12)] {
@@ -70,23 +36,4 @@ fn a_taken_port_is_one_clear_line() {
         assert!(stderr.starts_with(&reason), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
-}
-
-#[test]
-fn the_cell_continues_after_a_node_process_is_killed() {
-    let cell = Cell::with(free_port(3), &["--processes"]);
-    let node = |id: usize| LineClient::connect(&cell.endpoints[id - 1]);
-    let fence = node(1).acquire("x");
-    let reported = |id: usize, outlook: &str| {
-        let begin = format!("node {id} ended");
-        cell.process.stderr.until(|line| line.contains(&begin) && line.contains(outlook));
-    };
-    cell.kill(1);
-    reported(1, "a majority is left");
-    assert_eq!(node(2).ask(&format!("LEASE.RENEW x {fence} 30000")), ":30000");
-    assert_eq!(node(3).ask("LEASE.ACQUIRE x 30000"), "*-1", "it is held still");
-    cell.kill(2);
-    reported(2, "no majority");
-    assert_eq!(cell.process.end_by(Signal::TERM), Some(0));
-    assert!(TcpStream::connect(&cell.endpoints[2]).is_err(), "none outlives the cell");
 }

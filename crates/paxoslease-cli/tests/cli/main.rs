@@ -76,3 +76,8 @@ fn cells_with_tls_and_tokens_refuse_strangers() {
 fn only_a_start_without_a_snapshot_has_a_quarantine() {
     check("nodes");
 }
+
+#[test]
+fn a_cell_of_dev_says_how_to_reach_it_and_outlives_a_node() {
+    check("dev");
+}

@@ -159,17 +159,19 @@ impl Drop for Process {
 }
 
 /// The first of `count` free ports, each ten after the one before. They are below the range that
-/// the system uses for outgoing connections, so that no connection takes one. Each process begins
-/// at another port.
+/// the system uses for outgoing connections, so that no connection takes one. A listener on the
+/// last port of the block keeps other test processes away from it.
 pub(crate) fn free_port(count: u16) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let begin = (std::process::id() % 200) as u16;
     loop {
         let block = begin + NEXT.fetch_add(1, Ordering::Relaxed);
         let port = 10_000 + 100 * (block % 200);
-        let at = |index, offset| TcpListener::bind(("127.0.0.1", port + 10 * index + offset));
-        let is_free = |index| (0..3).all(|offset| at(index, offset).is_ok());
-        if (0..count).all(is_free) {
+        let bind = |port| TcpListener::bind(("127.0.0.1", port));
+        let Ok(reservation) = bind(port + 99) else { continue };
+        let mut ports = (0..count).flat_map(|index| [0, 1, 2].map(|offset| 10 * index + offset));
+        if ports.all(|offset| bind(port + offset).is_ok()) {
+            std::mem::forget(reservation);
             return port;
         }
     }
