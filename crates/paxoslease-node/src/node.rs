@@ -336,9 +336,9 @@ impl Node {
         self.shared.settings.cell.drift()
     }
 
-    /// Hands over and stops: gives back the leases its guards hold (which are lost from now on),
-    /// refuses the requests that wait, and writes the snapshot that lets the next start vote at once.
-    /// Returns when all of that is done; without a majority to take the leases back, half a second
+    /// Hands over and stops: releases the leases of its guards (which are lost from now on), refuses
+    /// the requests that wait, and writes the snapshot that lets the next start vote at once.
+    /// Returns when all of that is done; without a majority to confirm the releases, half a second
     /// after the last sign of one. Cancel-safe: the stop goes on.
     pub async fn shutdown(&self) {
         self.shared.stop();

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `client`, on by default | `Client` | programs beside a cell of `paxoslease` daemons |
 //! | `node` | `Node` | services whose own processes are the cell |
-//! | `test-util` | `TestCell` | tests: nodes and clients of a whole cell in one process, on a virtual clock |
+//! | `test-util` | `TestCell` | tests: a whole cell and its clients, on a virtual clock |
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -34,7 +34,7 @@ use crate::turn::Clients;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The configuration makes no sense.
+    /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The data folder cannot be used.

@@ -23,8 +23,7 @@
 //! A client connects when it is first mentioned. In a command, `\r` and `\n` stand for the bytes,
 //! `{x*9}` for nine times `x`, `""` for an empty word, and `<a0>` for the address of client `a0`.
 //! In an expected text, `..` stands for any text. `<f>` stands for a word: the first time any word,
-//! which has to be the same from then on. Replies that differ are rewritten if `INSTA_UPDATE` is
-//! `always`.
+//! which has to be the same from then on. `UPDATE_TRANSCRIPTS=1` rewrites replies that differ.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -40,7 +39,7 @@ pub(crate) fn play(file: &str) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/transcripts");
     let path = PathBuf::from(folder).join(file);
     let text = std::fs::read_to_string(&path).expect("the transcript is there");
-    let rewrites = std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always");
+    let rewrites = std::env::var_os("UPDATE_TRANSCRIPTS").is_some();
     let (mut rewritten, mut stage, mut title) = (Vec::new(), Stage::default(), "");
     for (line, number) in text.lines().zip(1..) {
         let _place = Place(format!("{file}:{number}, {title}: {line}"));
