@@ -68,10 +68,16 @@ impl NodeStatus {
             shards: id(&fields["shards"]),
             disk_problem: text("disk_problem"),
             ballot_problem: text("ballot_problem"),
-            ballots_remaining_ratio: fields["ballots_remaining_ratio"].as_f64().unwrap_or_default(),
+            ballots_remaining_ratio: fraction(&fields["ballots_remaining_ratio"]),
         };
         Self { endpoint, status, fields }
     }
+}
+
+/// RESP2 has no fractions, so nodes send them as text.
+fn fraction(value: &Value) -> f64 {
+    let from_text = || value.as_str().and_then(|text| text.parse().ok());
+    value.as_f64().or_else(from_text).unwrap_or_default()
 }
 
 fn peer(fields: &Value) -> PeerStatus {

@@ -248,6 +248,8 @@ mod tests {
         assert!(second.try_acquire("x", TTL).blocking().is_err());
         cell.advance(TTL * 5);
         assert!(lease.is_held(), "a lease renews itself");
+        let status = second.status_blocking().expect("a node answers").status;
+        assert!(status.ready && status.ballots_remaining_ratio > 0.5, "{status:?}");
         (1..=3).for_each(|id| cell.pause(id));
         cell.advance(TTL);
         assert_eq!(lease.state(), LeaseState::Lost);

@@ -98,10 +98,7 @@ mod tests {
             assert_eq!(findings(path, text).len(), 1, "{text}");
         }
         assert_eq!(findings(path, "// It is not a valid frame.\nfn whoever_asks() {}"), [""; 0]);
-        assert_eq!(
-            findings("docs/a.md", "Whoever asks."),
-            ["\"whoever\": name the party: the client, the node, the caller"]
-        );
+        assert_eq!(findings("docs/a.md", "Whoever asks.").len(), 1);
     }
 
     #[test]
