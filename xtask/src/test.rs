@@ -108,14 +108,29 @@ fn clippy() -> Vec<Invocation> {
     ]
 }
 
-/// Core and codec build without std. The crate that users depend on builds with every combination
-/// of its features.
+/// The features of each crate that has any, except `default`.
+const FEATURES: &[(&str, &[&str])] = &[
+    ("paxoslease", &["client", "node", "test-util"]),
+    ("paxoslease-cli", &["chaos", "trace"]),
+    ("paxoslease-client", &["simulation", "test-util"]),
+    ("paxoslease-clock", &["chaos", "test-util"]),
+    ("paxoslease-core", &["digest", "mutants"]),
+    ("paxoslease-node", &["chaos", "simulation", "trace"]),
+    ("paxoslease-tls", &["test-util"]),
+];
+
+/// Core and codec build without std. Every crate builds with every combination of its features.
 fn features() -> Vec<Invocation> {
     let no_std = cargo(["check", "--manifest-path", "crates/paxoslease-core/no_std/Cargo.toml"]);
     let mut commands = vec![no_std.args(["--locked", "--target-dir", "target"])];
-    for features in ["", "client", "node", "client,node", "test-util", "client,test-util"] {
-        let check = ["check", "-p", "paxoslease", "--no-default-features", "--features", features];
-        commands.push(cargo(check));
+    for (package, features) in FEATURES {
+        for chosen in 0..1_usize << features.len() {
+            let is_chosen = |(place, _): &(usize, _)| chosen & 1 << place != 0;
+            let chosen = features.iter().enumerate().filter(is_chosen).map(|(_, name)| *name);
+            let chosen: Vec<&str> = chosen.collect();
+            let check = ["check", "-p", package, "--no-default-features", "--features"];
+            commands.push(cargo(check).arg(chosen.join(",")));
+        }
     }
     commands
 }
@@ -151,6 +166,23 @@ mod tests {
         assert!(lints.iter().all(|line| line.ends_with(" -- -D warnings")), "{lints:?}");
         let docs = "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps";
         assert!(shown.iter().any(|line| line == docs), "{shown:?}");
+    }
+
+    #[test]
+    fn every_feature_of_every_crate_is_listed() {
+        for manifest in std::fs::read_dir("../crates").expect("the crates") {
+            let path = manifest.expect("a folder").path().join("Cargo.toml");
+            let table: toml::Table =
+                std::fs::read_to_string(&path).expect("a manifest").parse().expect("TOML");
+            let package = table["package"]["name"].as_str().expect("a name");
+            let has = table.get("features").and_then(toml::Value::as_table);
+            let mut has: Vec<&str> =
+                has.into_iter().flat_map(toml::Table::keys).map(String::as_str).collect();
+            has.retain(|name| *name != "default");
+            has.sort_unstable();
+            let listed = FEATURES.iter().find(|(name, _)| *name == package);
+            assert_eq!(has, listed.map_or(&[][..], |(_, features)| *features), "{package}");
+        }
     }
 
     #[test]
