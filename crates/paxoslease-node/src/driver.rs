@@ -39,8 +39,8 @@ pub(crate) use counters::publish_peer;
 #[cfg(feature = "simulation")]
 pub(crate) use lists::{SLOTS_PER_TURN as LIST_SLOTS_PER_TURN, WAITING_MAX as LISTS_WAITING_MAX};
 pub(crate) use peers::{Identity, PeerTimeouts, Peers};
-pub use sockets::ConnId;
 pub(crate) use sockets::Sockets;
+pub use sockets::{ConnId, Connections};
 
 use crate::board::Board;
 use crate::clock::CounterBound;

@@ -17,7 +17,7 @@ pub use paxoslease_core::{
 };
 pub use paxoslease_holder::Filter;
 
-pub use crate::driver::ConnId;
+pub use crate::driver::{ConnId, Connections};
 pub use crate::log_throttle::LogThrottle;
 pub use crate::request::{Answer, CowLabel, Cursor, Hint, PageMax, REQUEST_IDS_MAX, Request};
 pub use crate::tls::ClientCertificates;
@@ -58,7 +58,7 @@ pub trait FrontEnd: Send {
     /// bytes that follow, or once [`ClientSockets::resume`] was called.
     fn received(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, bytes: &[u8]) -> usize;
 
-    /// There is room again for bytes that [`ClientSockets::send`] did not take.
+    /// There is room again for bytes that [`Connections::send`] did not take.
     fn writable(&mut self, _shard: &mut ShardHandle<'_>, _conn: ConnId) {}
 
     /// The client of a connection that is held will send nothing more: it closed its side, or it is
@@ -77,7 +77,7 @@ pub trait FrontEnd: Send {
         self.closed(shard, conn);
     }
 
-    /// The client is gone; not called after [`ClientSockets::close`]. The number may be used again.
+    /// The client is gone; not called after [`Connections::close`]. The number may be used again.
     fn closed(&mut self, _shard: &mut ShardHandle<'_>, _conn: ConnId) {}
 
     /// The answer to the request with this number. There is exactly one for each.

@@ -15,17 +15,21 @@ impl ConnId {
     }
 }
 
-pub(crate) trait Sockets {
+/// Connections, to peers or to clients.
+pub trait Connections {
+    /// Sends as much as there is room for, and returns how much that was. When there is room for
+    /// the rest, the connection is reported as writable. A broken connection is closed later.
+    fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize;
+
+    /// Closes a connection; its end is not reported.
+    fn close(&mut self, conn: ConnId);
+}
+
+/// Connections to peers, as a driver needs them.
+pub(crate) trait Sockets: Connections {
     /// Begins to connect. A call of [`super::Driver::connected`] or [`super::Driver::closed`]
     /// follows, not before this returns.
     fn dial(&mut self, peer: NodeId, address: &str) -> ConnId;
-
-    /// Sends as much as there is room for, and returns how much that was. If it was not all, a call
-    /// of [`super::Driver::writable`] follows. A connection that is found broken is closed later.
-    fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize;
-
-    /// Closes a connection; no [`super::Driver::closed`] follows.
-    fn close(&mut self, conn: ConnId);
 
     /// Whether the other end has proven to be that node.
     fn is_node(&self, conn: ConnId, node: NodeId) -> bool;

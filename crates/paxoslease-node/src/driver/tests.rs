@@ -77,11 +77,7 @@ impl Default for TestSockets {
     }
 }
 
-impl Sockets for TestSockets {
-    fn dial(&mut self, _: NodeId, _: &str) -> ConnId {
-        ConnId(0)
-    }
-
+impl Connections for TestSockets {
     fn send(&mut self, _: ConnId, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(self.room);
         self.room -= taken;
@@ -90,6 +86,12 @@ impl Sockets for TestSockets {
 
     fn close(&mut self, conn: ConnId) {
         self.closed.push(conn);
+    }
+}
+
+impl Sockets for TestSockets {
+    fn dial(&mut self, _: NodeId, _: &str) -> ConnId {
+        ConnId(0)
     }
 
     fn is_node(&self, _: ConnId, _: NodeId) -> bool {

@@ -20,7 +20,7 @@ use socket2::{SockRef, TcpKeepalive};
 use super::conn::{CLIENT_INPUT, Conn, Input, InputEnd};
 use super::resolve::{LookupId, resolve};
 use super::{Post, SocketPost};
-use crate::driver::{ConnId, Sockets};
+use crate::driver::{ConnId, Connections, Sockets};
 use crate::log_throttle::LogThrottle;
 use crate::tls::{CurrentTls, Stream};
 use crate::turn::{ConnKind, Mailboxes};
@@ -246,26 +246,7 @@ fn keep(spares: &mut Vec<Vec<u8>>, input: Input) {
     }
 }
 
-impl Sockets for Conns {
-    fn dial(&mut self, peer: NodeId, address: &str) -> ConnId {
-        let conn = self.insert(None, Some(peer), ConnKind::Peer);
-        let id = LookupId { peer, conn, serial: self.serials };
-        let lookup = self.lookups.entry(peer).or_default();
-        lookup.attempt += 1;
-        let outcome = if let Some(found) = lookup.found.take() {
-            Some(Ok(found))
-        } else if lookup.under_way {
-            Some(Err(io::Error::other("the look-up of its host name is still under way")))
-        } else {
-            resolve(address, id, lookup.attempt, &self.mailboxes[self.own])
-        };
-        match outcome {
-            Some(outcome) => self.resolved(id, outcome),
-            None => lookup.under_way = true,
-        }
-        conn
-    }
-
+impl Connections for Conns {
     fn send(&mut self, id: ConnId, bytes: &[u8]) -> usize {
         let Some(conn) = self.slab.get_mut(id.0) else { return 0 };
         let Some(stream) = &mut conn.stream else { return 0 };
@@ -293,6 +274,27 @@ impl Sockets for Conns {
         if !(unsent && conn.kind == ConnKind::Client && self.leaves(id)) {
             self.slab.remove(id.0);
         }
+    }
+}
+
+impl Sockets for Conns {
+    fn dial(&mut self, peer: NodeId, address: &str) -> ConnId {
+        let conn = self.insert(None, Some(peer), ConnKind::Peer);
+        let id = LookupId { peer, conn, serial: self.serials };
+        let lookup = self.lookups.entry(peer).or_default();
+        lookup.attempt += 1;
+        let outcome = if let Some(found) = lookup.found.take() {
+            Some(Ok(found))
+        } else if lookup.under_way {
+            Some(Err(io::Error::other("the look-up of its host name is still under way")))
+        } else {
+            resolve(address, id, lookup.attempt, &self.mailboxes[self.own])
+        };
+        match outcome {
+            Some(outcome) => self.resolved(id, outcome),
+            None => lookup.under_way = true,
+        }
+        conn
     }
 
     fn is_node(&self, id: ConnId, node: NodeId) -> bool {

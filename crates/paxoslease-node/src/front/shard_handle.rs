@@ -6,18 +6,11 @@ use std::time::Duration;
 use paxoslease_core::Instant;
 use paxoslease_holder::Status;
 
-use crate::driver::{ConnId, Driver};
+use crate::driver::{ConnId, Connections, Driver};
 use crate::request::{Answer, Hint, ReplyTo, Request};
 
 /// The connections of clients, as a front-end needs them. The event loop brings real sockets.
-pub trait ClientSockets {
-    /// Sends as much as there is room for, and returns how much that was. When there is room for
-    /// the rest, [`super::FrontEnd::writable`] is called. A broken connection is closed later.
-    fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize;
-
-    /// Closes a connection; no [`super::FrontEnd::closed`] follows.
-    fn close(&mut self, conn: ConnId);
-
+pub trait ClientSockets: Connections {
     /// Shows nothing more from a connection until [`Self::resume`].
     ///
     /// With `read_ahead`, the connection is still read, as far as there is room, so that its end is

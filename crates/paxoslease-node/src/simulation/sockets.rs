@@ -8,7 +8,7 @@ use paxoslease_wire::resp::REQUEST_LEN_MAX;
 use slab::Slab;
 
 use super::{EndId, Ended, News, Port, Wire};
-use crate::driver::{ConnId, Sockets};
+use crate::driver::{ConnId, Connections, Sockets};
 use crate::front::ClientSockets;
 use crate::turn::{ConnKind, ShardSockets, Turn};
 
@@ -166,7 +166,7 @@ impl Turn<'_, SimulatedSockets<'_>> {
                 }
             }
             Some(ended) => {
-                Sockets::close(self.sockets, id);
+                self.sockets.close(id);
                 let why = match ended {
                     Ended::Closed => "it closed the connection",
                     Ended::Reset => "connection refused or reset",
@@ -177,12 +177,7 @@ impl Turn<'_, SimulatedSockets<'_>> {
     }
 }
 
-impl Sockets for SimulatedSockets<'_> {
-    fn dial(&mut self, _peer: NodeId, address: &str) -> ConnId {
-        let end = self.wire.dial(address);
-        ConnId(self.lines.slab.insert(Line::new(end, ConnKind::Peer)))
-    }
-
+impl Connections for SimulatedSockets<'_> {
     fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
         let Some(line) = self.lines.slab.get(conn.0) else { return 0 };
         self.wire.send(line.end, bytes)
@@ -192,6 +187,13 @@ impl Sockets for SimulatedSockets<'_> {
         if let Some(line) = self.lines.slab.try_remove(conn.0) {
             self.wire.close(line.end);
         }
+    }
+}
+
+impl Sockets for SimulatedSockets<'_> {
+    fn dial(&mut self, _peer: NodeId, address: &str) -> ConnId {
+        let end = self.wire.dial(address);
+        ConnId(self.lines.slab.insert(Line::new(end, ConnKind::Peer)))
     }
 
     fn is_node(&self, _conn: ConnId, _node: NodeId) -> bool {
@@ -206,14 +208,6 @@ impl Sockets for SimulatedSockets<'_> {
 }
 
 impl ClientSockets for SimulatedSockets<'_> {
-    fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
-        Sockets::send(self, conn, bytes)
-    }
-
-    fn close(&mut self, conn: ConnId) {
-        Sockets::close(self, conn);
-    }
-
     fn hold(&mut self, conn: ConnId, read_ahead: bool) {
         if let Some(line) = self.lines.slab.get_mut(conn.0) {
             (line.held, line.read_ahead) = (true, read_ahead);

@@ -4,15 +4,36 @@
 use std::net::SocketAddr;
 
 use super::super::SocketPost;
-use super::{Conn, ConnId, ConnKind, Conns, Input, InputEnd, Post, Sockets, Stream, keep};
+use super::{Conn, ConnId, ConnKind, Conns, Input, InputEnd, Post, Stream, keep};
 use crate::front::ClientSockets;
 use crate::turn::{ShardSockets, Turn};
 
 impl ShardSockets for Conns {
     type Post = SocketPost;
 
+    /// Delivers new connections, bytes that were read, and the ends of connections.
     fn deliver(turn: &mut Turn<'_, Self>) {
-        turn.deliver();
+        turn.sockets.now = turn.now;
+        for id in std::mem::take(&mut turn.sockets.fresh) {
+            let Some(conn) = turn.sockets.slab.get(id.0) else { continue };
+            let (kind, serial) = (conn.kind, conn.serial);
+            if kind == ConnKind::Client && conn.is_handshaking() {
+                turn.sockets.expect(id, serial);
+            }
+            turn.accepted(kind, id);
+        }
+        turn.sockets.look_at_deadlines();
+        let spare = std::mem::take(&mut turn.sockets.spare);
+        let mut ready = std::mem::replace(&mut turn.sockets.ready, spare);
+        for index in ready.drain(..) {
+            let Some(conn) = turn.sockets.slab.get_mut(index) else { continue };
+            conn.listed = false;
+            turn.advance(ConnId(index));
+            if turn.sockets.slab.get(index).is_some_and(Conn::may_read) {
+                turn.sockets.list(index);
+            }
+        }
+        turn.sockets.spare = ready;
     }
 
     fn take(turn: &mut Turn<'_, Self>, post: SocketPost) {
@@ -23,37 +44,25 @@ impl ShardSockets for Conns {
         }
     }
 
+    /// Tells which connections broke when something was sent. Returns whether there were any.
     fn reap_broken(turn: &mut Turn<'_, Self>) -> bool {
-        turn.reap_broken()
+        let mut is_any = false;
+        for (id, serial, why) in std::mem::take(&mut turn.sockets.broken) {
+            let conn = turn.sockets.slab.get(id.0).filter(|conn| conn.serial == serial);
+            let Some(kind) = conn.map(|conn| conn.kind) else { continue };
+            if kind == ConnKind::Leaving {
+                turn.sockets.left(id);
+                continue;
+            }
+            turn.sockets.slab.remove(id.0);
+            turn.closed(kind, id, &why);
+            is_any = true;
+        }
+        is_any
     }
 }
 
 impl Turn<'_, Conns> {
-    /// Delivers new connections, bytes that were read, and the ends of connections.
-    fn deliver(&mut self) {
-        self.sockets.now = self.now;
-        for id in std::mem::take(&mut self.sockets.fresh) {
-            let Some(conn) = self.sockets.slab.get(id.0) else { continue };
-            let (kind, serial) = (conn.kind, conn.serial);
-            if kind == ConnKind::Client && conn.is_handshaking() {
-                self.sockets.expect(id, serial);
-            }
-            self.accepted(kind, id);
-        }
-        self.sockets.look_at_deadlines();
-        let spare = std::mem::take(&mut self.sockets.spare);
-        let mut ready = std::mem::replace(&mut self.sockets.ready, spare);
-        for index in ready.drain(..) {
-            let Some(conn) = self.sockets.slab.get_mut(index) else { continue };
-            conn.listed = false;
-            self.advance(ConnId(index));
-            if self.sockets.slab.get(index).is_some_and(Conn::may_read) {
-                self.sockets.list(index);
-            }
-        }
-        self.sockets.spare = ready;
-    }
-
     fn advance(&mut self, id: ConnId) {
         let conn = &mut self.sockets.slab[id.0];
         if conn.kind == ConnKind::Leaving {
@@ -147,34 +156,9 @@ impl Turn<'_, Conns> {
         self.accepted(ConnKind::Peer, id);
         self.show(id);
     }
-
-    /// Tells which connections broke when something was sent. Returns whether there were any.
-    fn reap_broken(&mut self) -> bool {
-        let mut is_any = false;
-        for (id, serial, why) in std::mem::take(&mut self.sockets.broken) {
-            let conn = self.sockets.slab.get(id.0).filter(|conn| conn.serial == serial);
-            let Some(kind) = conn.map(|conn| conn.kind) else { continue };
-            if kind == ConnKind::Leaving {
-                self.sockets.left(id);
-                continue;
-            }
-            self.sockets.slab.remove(id.0);
-            self.closed(kind, id, &why);
-            is_any = true;
-        }
-        is_any
-    }
 }
 
 impl ClientSockets for Conns {
-    fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
-        Sockets::send(self, conn, bytes)
-    }
-
-    fn close(&mut self, conn: ConnId) {
-        Sockets::close(self, conn);
-    }
-
     fn hold(&mut self, conn: ConnId, read_ahead: bool) {
         if let Some(conn) = self.slab.get_mut(conn.0) {
             (conn.held, conn.read_ahead) = (true, read_ahead);
