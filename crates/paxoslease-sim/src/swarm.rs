@@ -114,13 +114,13 @@ fn demand_progress<A: Algorithm>(world: &mut World<A>, max_lease: Duration) {
     world.network().link = link;
     world.set_client_link(link);
     let habits = Habits { wait: CALM_WAIT, ..Habits::calm(max_lease) };
-    world.calm_clients(|_| Some(habits));
+    world.calm_clients(Some(habits));
     // Time for pauses, quarantines, leases of dead clients, and earlier requests.
     let bound = max_lease * 6 + Duration::from_secs(3);
     demand(world, bound, World::without_grant, "no client was granted it");
     let bound = CALM_WAIT * 2 + habits.patience;
     demand(world, bound, World::without_answer, "a client that wants it got no answer");
-    world.calm_clients(|_| None);
+    world.calm_clients(None);
     world.run_for(CALM_WAIT + max_lease * 2 + Duration::from_secs(3));
     let left = world.in_flight();
     if left > 0 {

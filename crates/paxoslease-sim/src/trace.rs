@@ -220,11 +220,6 @@ impl Tracer {
         self.hash
     }
 
-    /// The entries kept, in order.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter()
-    }
-
     /// All entries kept, in order.
     #[must_use]
     pub fn into_entries(self) -> Vec<Entry> {

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use paxoslease_core::{Cell, NodeId, Tenure, Token};
 
-use crate::algorithm::{Algorithm, Answer, Disk, Output, Packet, Process, Tuning};
+use crate::algorithm::{Algorithm, Answer, Command, Disk, Output, Packet, Process, Tuning};
 use crate::checker::{Checker, Claim, Stored, Violation};
-use crate::client::{Client, RequestKind};
+use crate::client::Client;
 use crate::clock::Clock;
 use crate::network::{Fate, FilterId, Link, Network};
 use crate::rng::Rng;
@@ -172,15 +172,6 @@ struct Delivery {
     bytes: Rc<[u8]>,
 }
 
-/// A client's request in flight.
-#[derive(Clone, Copy, Debug)]
-enum ClientRequest {
-    Acquire { ttl: Duration, wait: Duration },
-    Renew { tenure: Tenure, ttl: Duration },
-    Release { tenure: Tenure, patience: Duration },
-    Gone,
-}
-
 #[derive(Clone, Debug)]
 enum WorldEvent {
     Delivery(Delivery),
@@ -189,7 +180,7 @@ enum WorldEvent {
     Resumed,
     Written { run: u32, bytes: Vec<u8> },
     Confirmed { run: u32, bytes: Vec<u8> },
-    Requested { client: u32, token: Token, request: ClientRequest },
+    Requested { client: u32, token: Token, command: Command },
     Answered { client: u32, token: Token, answer: Answer },
     Woken { client: u32 },
 }
@@ -324,8 +315,8 @@ impl<A: Algorithm> World<A> {
                     self.with(id, |process, now| process.handle_persisted(now, &bytes));
                 }
             }
-            WorldEvent::Requested { client, token, request } => {
-                self.requested(id, client, token, request);
+            WorldEvent::Requested { client, token, command } => {
+                self.requested(id, client, token, command);
             }
             WorldEvent::Answered { .. }
             | WorldEvent::Woken { .. }
@@ -575,13 +566,5 @@ impl<A: Algorithm> World<A> {
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
-    }
-}
-
-fn kind_of(request: ClientRequest) -> RequestKind {
-    match request {
-        ClientRequest::Acquire { .. } => RequestKind::Acquire,
-        ClientRequest::Renew { .. } => RequestKind::Renew,
-        ClientRequest::Release { .. } | ClientRequest::Gone => RequestKind::Release,
     }
 }

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use paxoslease_core::{Ballot, Instant, NodeId, Ttl};
-
-use super::acceptor::Proposal;
+use paxoslease_core::{Ballot, Instant, NodeId, Seen, Ttl};
 
 /// `state` in the paper's listings, with the two counters the listings use.
 #[derive(Clone, Debug)]
@@ -54,12 +52,12 @@ impl Proposer {
         now: Instant,
         me: NodeId,
         from: NodeId,
-        accepted: Option<Proposal>,
+        accepted: Option<Seen<'_>>,
         majority: usize,
     ) -> bool {
         // Section 6: an owner may propose if a majority responded "either with empty proposals or
         // its existing proposal".
-        let own = |proposal: Proposal| self.lease_owner && proposal.ballot.node() == Some(me);
+        let own = |seen: Seen<'_>| self.lease_owner && seen.tenure.ballot().node() == Some(me);
         if accepted.is_none_or(own) {
             self.num_open += 1;
         } else {
