@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use paxoslease_core::{Ballot, Cell, Instant, Name, NodeId, Rules, Tenure, Token, Ttl};
+use paxoslease_core::{Ballot, Cell, Instant, Name, NodeId, Rules, Shard, Tenure, Token, Ttl};
 
 use crate::checker::Checks;
 pub use crate::packet::Packet;
@@ -213,4 +213,14 @@ pub struct View {
     pub promised: Ballot,
     /// The last accepted lease: its tenure, and its end on the acceptor's clock.
     pub accepted: Option<(Tenure, Instant)>,
+}
+
+impl View {
+    /// What a shard's acceptor stores for a name; `None` if the node is not an acceptor.
+    #[must_use]
+    pub fn of(shard: &Shard, name: Name<'_>) -> Option<Self> {
+        let (floor, register) = (shard.floor()?, shard.register(name).unwrap_or_default());
+        let accepted = register.accepted.map(|accepted| (accepted.tenure, accepted.expires_at));
+        Some(Self { promised: register.promised.max(floor), accepted })
+    }
 }

@@ -195,12 +195,7 @@ impl Process for Node {
     }
 
     fn view(&self, name: Name<'_>) -> Option<View> {
-        let floor = self.shard.floor()?;
-        let register = self.shard.register(name).unwrap_or_default();
-        Some(View {
-            promised: register.promised.max(floor),
-            accepted: register.accepted.map(|accepted| (accepted.tenure, accepted.expires_at)),
-        })
+        View::of(&self.shard, name)
     }
 
     fn quarantine_until(&self, now: Instant) -> Option<Instant> {

@@ -88,16 +88,15 @@ pub fn run(seed: u64, options: &Options) -> Report {
 /// Runs any algorithm in the world of a seed.
 #[must_use]
 pub fn run_with<A: Algorithm>(algorithm: A, seed: u64, options: &Options) -> Report {
-    let Plan { setup, clients, faults } = Plan::draw(seed, options);
+    let Plan { setup, clients, faults: plan } = Plan::draw(seed, options);
     let max_lease = setup.cell.max_lease().as_duration();
     let mut world = World::new(algorithm, setup);
     for (clock, name, habits) in clients {
         world.add_client(clock, name, Some(habits));
     }
-    let mut injector = FaultInjector::new(seed, faults, max_lease);
-    injector.run(&mut world, options.events_max);
+    FaultInjector::new(seed, plan, max_lease).run(&mut world, options.events_max);
     if world.violations().is_empty() {
-        injector.heal(&mut world);
+        faults::heal(&mut world);
         demand_progress(&mut world, max_lease);
     }
     world.into_report()

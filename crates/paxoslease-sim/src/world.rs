@@ -153,8 +153,8 @@ struct NodeState<P> {
     clock: Clock,
     disk: Option<Disk>,
     process: Option<P>,
+    /// Odd while a process runs, then even: no two runs have the same number.
     run: u32,
-    has_run: bool,
     /// A write under way, which may or may not survive a crash.
     writing: Option<Vec<u8>>,
     timer_at: Option<TrueTime>,
@@ -205,7 +205,6 @@ impl<A: Algorithm> World<A> {
                 disk: setup.disk.map(|_| Disk::default()),
                 process: None,
                 run: 0,
-                has_run: false,
                 writing: None,
                 timer_at: None,
                 paused_until: None,
@@ -291,10 +290,10 @@ impl<A: Algorithm> World<A> {
                 let Delivery { number, from, bytes, .. } = delivery;
                 self.tracer.hash(&[self.now.0, 1, number]);
                 if self.state(id).process.is_none() {
-                    self.tracer.record(self.now, || TraceEvent::Lost { message: number });
+                    self.tracer.record(self.now, || TraceEvent::Lost(number));
                     return;
                 }
-                self.tracer.record(self.now, || TraceEvent::Delivered { message: number });
+                self.tracer.record(self.now, || TraceEvent::Delivered(number));
                 let from = NodeId::new(from).expect("nodes' ids are in bounds");
                 self.with(id, |process, now| process.handle_message(now, from, &bytes));
             }
@@ -382,28 +381,17 @@ impl<A: Algorithm> World<A> {
         if !self.tracer.is_kept() {
             return;
         }
-        let text = &self.setup.names[name];
+        let (node, name) = (id, self.setup.names[name].clone());
         if stored.promised > before.promised {
-            let ballot = stored.promised.to_string();
-            self.tracer.record(self.now, || TraceEvent::Promised {
-                node: id,
-                name: text.clone(),
-                ballot,
-            });
+            let (name, ballot) = (name.clone(), stored.promised.to_string());
+            self.tracer.record(self.now, || TraceEvent::Promised { node, name, ballot });
         }
         match stored.lease {
-            Some((tenure, until)) if stored.lease != before.lease => {
-                let fence = tenure.fence();
-                self.tracer.record(self.now, || TraceEvent::Stored {
-                    node: id,
-                    name: text.clone(),
-                    fence,
-                    until,
-                });
+            Some((_, until)) if stored.lease != before.lease => {
+                self.tracer.record(self.now, || TraceEvent::Stored { node, name, fence, until });
             }
             None if before.lease.is_some_and(|(_, until)| until > self.now) => {
-                self.tracer
-                    .record(self.now, || TraceEvent::Cleared { node: id, name: text.clone() });
+                self.tracer.record(self.now, || TraceEvent::Cleared { node, name });
             }
             _ => {}
         }
@@ -413,7 +401,7 @@ impl<A: Algorithm> World<A> {
         if self.tracer.is_kept() {
             for violation in self.checker.unreported() {
                 let text = format!("{:?}: {}", violation.check, violation.text);
-                self.tracer.record(violation.at, || TraceEvent::Violation { text });
+                self.tracer.record(violation.at, || TraceEvent::Violation(text));
             }
         }
     }
@@ -431,7 +419,7 @@ impl<A: Algorithm> World<A> {
         self.trace_sent(number, from, to, &bytes);
         let delivery = Delivery { number, from, to, kind, bytes };
         match fate {
-            Fate::Lost => self.tracer.record(self.now, || TraceEvent::Lost { message: number }),
+            Fate::Lost => self.tracer.record(self.now, || TraceEvent::Lost(number)),
             Fate::Held(filter) => self.held.entry(filter).or_default().push(delivery),
             Fate::Arrives([first, second]) => {
                 if let Some(delay) = second {

@@ -1,7 +1,7 @@
 //! A world controlled by a script, for any algorithm.
 //!
-//! Clients without habits act only when the script says so. Filters hold, drop, repeat or delay
-//! messages by [`Pattern`], so a script names kinds of messages, never their contents.
+//! Clients without habits act only when the script says so. Filters hold, drop or repeat messages
+//! by [`Pattern`], so a script names kinds of messages, never their contents.
 
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ impl<A: Algorithm> World<A> {
         let held = self.held.entry(filter).or_default();
         let Some(place) = number.checked_rem(held.len()) else { return };
         let message = held.remove(place).number;
-        self.tracer.record(self.now, || TraceEvent::Lost { message });
+        self.tracer.record(self.now, || TraceEvent::Lost(message));
     }
 
     /// The messages that a filter holds: sender, receiver and kind, in the order in which they were

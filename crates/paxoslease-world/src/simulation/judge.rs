@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use paxoslease_core::{Drift, Message, Name, NodeId, Tenure, Ttl};
-use paxoslease_sim::algorithm::Packet;
+use paxoslease_core::{Drift, Instant, Name, NodeId, Tenure, Ttl};
+use paxoslease_sim::algorithm::{Packet, View};
 use paxoslease_sim::trace::{TraceEvent, Tracer, TrueTime};
 use paxoslease_sim::{Check, Checker, Checks, Claim, Counts, Stored, Violation};
 use paxoslease_wire::{FrameKind, FrameReader, ShardId, split_frame};
@@ -103,7 +103,7 @@ impl Judge {
     fn note_violations(&mut self) {
         while let Some(violation) = self.checker.violations().get(self.noted) {
             self.noted += 1;
-            let text = || TraceEvent::Violation { text: violation.to_string() };
+            let text = || TraceEvent::Violation(violation.to_string());
             self.tracer.record(TrueTime(self.now), text);
         }
     }
@@ -139,16 +139,9 @@ impl Judge {
         let process = world.process(host)?;
         let name_text = Name::new(&self.names[name]).expect("a name");
         let place = ShardId::of(name_text, process.shards() as u16).index();
-        let shard = process.core(usize::from(place))?;
-        let register = shard.register(name_text).unwrap_or_default();
-        let lease = register.accepted.map(|accepted| {
-            let until = self.clocks[host].first_shows(accepted.expires_at);
-            (accepted.tenure, TrueTime(until))
-        });
-        // A lease that expired is no lease; the record of it may stay or go.
-        let before = self.checker.stored(host, name).lease;
-        let lease = lease.filter(|(_, until)| until.0 > self.now || lease == before);
-        Some(Stored { promised: register.promised.max(shard.floor()?), lease })
+        let view = View::of(process.core(usize::from(place))?, name_text)?;
+        let before = self.checker.stored(host, name);
+        Some(Stored::seen(Some(view), &self.clocks[host].plan, TrueTime(self.now), before))
     }
 
     fn look(&mut self, world: &World, host: usize) {
@@ -200,10 +193,10 @@ impl Judge {
         let node = host as u16 + 1;
         if is_clean {
             self.counts.stops += 1;
-            self.record(|| TraceEvent::Stopped { node });
+            self.record(|| TraceEvent::Stopped(node));
         } else {
             self.counts.crashes += 1;
-            self.record(|| TraceEvent::Crashed { node });
+            self.record(|| TraceEvent::Crashed(node));
         }
         self.checker.ended(TrueTime(self.now), host, !is_clean);
     }
@@ -255,7 +248,7 @@ impl Judge {
         let span = self.drift.belief_span(ttl);
         let local_end = clock.read(held.until).as_nanos();
         let started_at = local_end.saturating_sub(span.as_nanos() as u64);
-        let since = clock.first_shows(paxoslease_core::Instant::from_nanos(started_at));
+        let since = clock.first_shows(Instant::from_nanos(started_at));
         let (since, until) = (TrueTime(since), TrueTime(held.until));
         let claim = Claim { client, tenure, since, until };
         let (node, fence) = (held.host as u16 + 1, tenure.fence());
@@ -347,7 +340,8 @@ impl Judge {
             }
             for message in FrameReader::new(frame).expect("a frame") {
                 self.counts.messages += 1;
-                let packet = packet(&message.expect("a message"));
+                let message = message.expect("a message");
+                let packet = Packet::new(NodeId::MAX, &message, Rc::default());
                 self.checker.sent(TrueTime(self.now), host, &packet);
             }
         }
@@ -358,17 +352,4 @@ impl Judge {
 
 fn tenure_of(guard: &LeaseGuard) -> Tenure {
     Tenure::from_fence(guard.fence()).expect("fences are tenures")
-}
-
-fn packet(message: &Message<'_>) -> Packet {
-    Packet {
-        to: NodeId::MAX,
-        kind: message.kind(),
-        is_reply: matches!(message, Message::Reply(_)),
-        round: match message {
-            Message::Request(request) => request.ballot(),
-            Message::Reply(_) | Message::Hint(_) => None,
-        },
-        bytes: Rc::default(),
-    }
 }
