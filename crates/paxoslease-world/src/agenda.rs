@@ -10,30 +10,16 @@ use crate::world::At;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Event {
-    /// A shard of a node takes a turn.
-    Turn {
-        host: usize,
-        shard: usize,
-    },
-    /// A client takes a turn.
-    ClientTurn {
-        host: usize,
-    },
+    /// A shard of a node, or a client, takes a turn.
+    Turn { host: usize, shard: usize },
     /// A shard that has had its last turn is gone.
-    Left {
-        host: usize,
-        shard: usize,
-    },
+    Left { host: usize, shard: usize },
+    /// An event of the network.
     Network(NetworkEvent),
     /// The disk has finished a write of this run of a host.
-    Written {
-        host: usize,
-        run: u64,
-    },
+    Written { host: usize, run: u64 },
     /// A lease of a host that was killed may have run out.
-    Lapsed {
-        host: usize,
-    },
+    Lapsed { host: usize },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -334,13 +334,11 @@ impl World {
 
     /// Gives a shard a turn at `at`, or before.
     fn wake(&mut self, host: usize, shard: usize, at: At) {
-        let is_client = matches!(self.hosts[host].kind, HostKind::Client { .. });
         let Some(state) = self.hosts[host].shards.get_mut(shard) else { return };
         let at = at.max(state.busy_until);
         if at < state.turn_at {
             state.turn_at = at;
-            let turn = Event::Turn { host, shard };
-            self.network.agenda.add(at, if is_client { Event::ClientTurn { host } } else { turn });
+            self.network.agenda.add(at, Event::Turn { host, shard });
         }
     }
 
@@ -377,15 +375,14 @@ impl World {
         (at, event).hash(&mut self.hash);
         let host = match event {
             Event::Turn { host, .. }
-            | Event::ClientTurn { host }
             | Event::Left { host, .. }
             | Event::Written { host, .. }
             | Event::Lapsed { host } => Some(host),
             Event::Network(_) => None,
         };
         match event {
+            Event::Turn { host, .. } if self.is_client(host) => self.client_turn(host),
             Event::Turn { host, shard } => self.turn(host, shard),
-            Event::ClientTurn { host } => self.client_turn(host),
             Event::Left { host, shard } => self.left(host, shard),
             Event::Written { host, run } => self.written(host, run),
             Event::Lapsed { host } => self.lapse(host),

@@ -88,7 +88,7 @@ pub struct PaperNode {
     out: Outbox,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Resource {
     acceptor: Acceptor,
     proposer: Proposer,
@@ -100,20 +100,6 @@ struct Resource {
     waiting: VecDeque<PaperRequest>,
     /// When the round counts as failed, or when the next one begins.
     wake_at: Option<Instant>,
-}
-
-impl Resource {
-    const fn new() -> Self {
-        Self {
-            acceptor: Acceptor { highest_promised: Ballot::ZERO, accepted_proposal: None },
-            proposer: Proposer::new(),
-            owned: None,
-            client: None,
-            request: None,
-            waiting: VecDeque::new(),
-            wake_at: None,
-        }
-    }
 }
 
 /// A client's request.
@@ -154,7 +140,7 @@ impl PaperNode {
     }
 
     fn resource(&mut self, name: &str) -> &mut Resource {
-        self.resources.entry(name.to_owned()).or_insert_with(Resource::new)
+        self.resources.entry(name.to_owned()).or_default()
     }
 
     fn next_ballot(&mut self) -> Ballot {
@@ -243,10 +229,10 @@ impl PaperNode {
         }
         let acceptors = self.cell.members().len();
         let proposer = &self.resources[&name].proposer;
-        if !proposer.lease_owner && proposer.is_hopeless(majority, acceptors) {
-            self.sleep(now, &name);
-        } else if proposer.is_hopeless(majority, acceptors) {
-            self.fail_extension(&name);
+        match (proposer.is_hopeless(majority, acceptors), proposer.lease_owner) {
+            (true, true) => self.fail_extension(&name),
+            (true, false) => self.sleep(now, &name),
+            (false, _) => {}
         }
     }
 

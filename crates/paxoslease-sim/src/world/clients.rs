@@ -93,6 +93,7 @@ impl<A: Algorithm> World<A> {
             return;
         }
         let Some(pending) = self.client(id).take(token) else { return };
+        let state = self.client(id).state;
         self.client(id).answers += 1;
         let rules = self.algorithm.rules();
         let drift = self.setup.cell.drift().with_rules(rules);
@@ -106,9 +107,7 @@ impl<A: Algorithm> World<A> {
                 self.believe(id, &pending);
                 self.begin_holding(id);
             }
-            (Command::Acquire { .. }, _) if self.client(id).state == State::Acquiring => {
-                self.idle(id);
-            }
+            (Command::Acquire { .. }, _) if state == State::Acquiring => self.idle(id),
             (Command::Renew { .. }, Answer::Renewed { tenure, ttl, .. }) => {
                 if let Some(belief) = &mut self.client(id).belief {
                     belief.renewed(tenure, ends_at(Duration::ZERO, ttl));
@@ -116,22 +115,15 @@ impl<A: Algorithm> World<A> {
                 self.believe(id, &pending);
                 self.plan_renewal(id);
             }
-            (Command::Renew { .. }, Answer::NotHeld) if self.client(id).state == State::Holding => {
+            (Command::Renew { .. }, Answer::NotHeld) if state == State::Holding => {
                 let now = self.client_now(id);
                 if !self.client(id).is_held(now) {
                     self.idle(id);
                 }
             }
-            (Command::Release { .. }, _) if self.client(id).state == State::Releasing => {
-                self.idle(id);
-            }
-            (
-                Command::Acquire { .. }
-                | Command::Renew { .. }
-                | Command::Release { .. }
-                | Command::Abandon,
-                _,
-            ) => {}
+            (Command::Release { .. }, _) if state == State::Releasing => self.idle(id),
+            (Command::Acquire { .. } | Command::Renew { .. }, _)
+            | (Command::Release { .. } | Command::Abandon, _) => {}
         }
     }
 

@@ -16,7 +16,7 @@ use paxoslease_sim::{Check, Checker, Checks, Claim, Counts, Stored, Violation};
 use paxoslease_wire::{FrameKind, FrameReader, ShardId, split_frame};
 
 use paxoslease_holder::LeaseGuard;
-use paxoslease_node::simulation::EndId;
+use paxoslease_node::simulation::{EndId, VolatileFiles};
 
 use super::Setup;
 use crate::clock::HostClock;
@@ -50,8 +50,6 @@ pub(crate) struct Judge {
     pub(crate) counts: Counts,
     pub(crate) losses: u64,
     tracer: Tracer,
-    /// How many violations are in the trace.
-    noted: usize,
 }
 
 impl Judge {
@@ -76,7 +74,6 @@ impl Judge {
             counts: Counts::default(),
             losses: 0,
             tracer: Tracer::new(setup.keep),
-            noted: 0,
         }
     }
 
@@ -101,8 +98,7 @@ impl Judge {
 
     /// Adds violations to the trace, each where it was found.
     fn note_violations(&mut self) {
-        while let Some(violation) = self.checker.violations().get(self.noted) {
-            self.noted += 1;
+        for violation in self.checker.unreported() {
             let text = || TraceEvent::Violation(violation.to_string());
             self.tracer.record(TrueTime(self.now), text);
         }
@@ -189,7 +185,7 @@ impl Judge {
     fn ended(&mut self, world: &World, host: usize) {
         self.running[host] = false;
         self.paused.remove(&host);
-        let is_clean = world.files(host).is_some_and(|files| files.has_snapshot());
+        let is_clean = world.files(host).is_some_and(VolatileFiles::has_snapshot);
         let node = host as u16 + 1;
         if is_clean {
             self.counts.stops += 1;

@@ -22,8 +22,8 @@ pub(super) struct Proposer {
     pub(super) lease_owner: bool,
 }
 
-impl Proposer {
-    pub(super) const fn new() -> Self {
+impl Default for Proposer {
+    fn default() -> Self {
         Self {
             ballot: None,
             num_open: 0,
@@ -35,7 +35,9 @@ impl Proposer {
             lease_owner: false,
         }
     }
+}
 
+impl Proposer {
     /// `Proposer::Propose`. The caller sends a prepare request to every acceptor.
     pub(super) fn propose(&mut self, ballot: Ballot, timeout: Ttl) {
         self.ballot = Some(ballot);
@@ -85,12 +87,12 @@ impl Proposer {
         true
     }
 
-    /// "It is possible that a proposer cannot get a majority of acceptors to send favorable
-    /// responses": whether that is so.
     pub(super) fn on_reject(&mut self, from: NodeId) {
         self.unfavourable.insert(from);
     }
 
+    /// "It is possible that a proposer cannot get a majority of acceptors to send favorable
+    /// responses": whether that is so.
     pub(super) fn is_hopeless(&self, majority: usize, acceptors: usize) -> bool {
         self.unfavourable.len() > acceptors - majority
     }
